@@ -1,0 +1,471 @@
+//! Arenas: ranges of addresses that stay ours, into which granules of objects are mapped and moved.
+#![allow(
+    unsafe_code,
+    reason = "maps, moves and protects only inside ranges that the arena reserved for itself"
+)]
+//!
+//! Why: a mapping that is unmapped leaves a hole into which any thread's next mmap may fall; mapping over that hole
+//! would then destroy a stranger's memory. An arena reserves its addresses once and replaces mappings in place, so that
+//! there never is a hole.
+//! How: reserve = an inaccessible anonymous mapping; every later mapping is MAP_FIXED over a part of it, and a part
+//! that is given up becomes a reservation again.
+//! Invariants: each address of the arena is mapped at every moment, be it inaccessibly, until the arena is dropped.
+//! No mapping in an arena is inherited by fork (MADV_DONTFORK).
+//! Limits: each change of (object, offset) along the addresses is a mapping of its own; the kernel's limit is
+//! vm.max_map_count, at which calls fail with ENOMEM and leave the old mapping intact.
+
+use std::ffi::c_void;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+use rustix::io::Errno;
+
+use crate::{Error, GranuleKind, Object, Result, Span};
+
+/// Alignment of an arena's base: a huge page, so that page tables can be moved whole.
+const ALIGN: usize = 2 << 20;
+
+/// What may be done with a mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Nothing: a touch is a fatal fault.
+    None,
+    /// Loads only.
+    Read,
+    /// Loads and stores.
+    ReadWrite,
+}
+
+impl Access {
+    fn bits(self) -> i32 {
+        match self {
+            Self::None => libc::PROT_NONE,
+            Self::Read => libc::PROT_READ,
+            Self::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
+        }
+    }
+}
+
+/// What [`Arena::exchange`] has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exchanged {
+    /// Each range shows what the other one showed.
+    Both,
+    /// The first range shows what the second one showed; of the second nothing is known, and it should be given up.
+    FirstOnly,
+}
+
+/// A reserved range of addresses.
+#[derive(Debug)]
+pub struct Arena {
+    base: usize,
+    len: usize,
+    reservation: (usize, usize),
+}
+
+impl Arena {
+    /// Reserves `len` bytes of addresses, aligned to 2 MiB. No memory is used.
+    ///
+    /// # Errors
+    /// The address space is limited (`ulimit -v`).
+    pub fn reserve(len: usize) -> Result<Self> {
+        let len = len.next_multiple_of(ALIGN);
+        let whole = len + ALIGN;
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                whole,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(Error::new("mmap", format!("{whole} bytes of addresses"), last_errno())
+                .with_remedy("raise `ulimit -v` or ask for a lower memory limit"));
+        }
+        let start = start as usize;
+        let arena = Self { base: start.next_multiple_of(ALIGN), len, reservation: (start, whole) };
+        arena.dont_fork(0, len)?;
+        Ok(arena)
+    }
+
+    /// The first address.
+    pub fn base(&self) -> usize {
+        self.base
+    }
+
+    /// The length in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "an arena is never empty")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Where `addr` lies in the arena, if it does.
+    pub fn offset_of(&self, addr: usize) -> Option<usize> {
+        addr.checked_sub(self.base).filter(|offset| *offset < self.len)
+    }
+
+    /// Maps `len` bytes of `object` from `object_offset` on at `offset`, in place of what is there, with page tables
+    /// filled so that no touch faults.
+    ///
+    /// Cost: one or two system calls; for huge pages about a microsecond a granule, for 4 KiB pages a minor fault each.
+    ///
+    /// # Errors
+    /// Too many mappings or no memory; what was mapped there before still is.
+    pub fn map(&self, offset: usize, object: &Object, object_offset: usize, len: usize) -> Result<()> {
+        self.check(offset, len);
+        assert!(object_offset + len <= object.len(), "mapping beyond the object's end");
+        let transparent = object.kind() == GranuleKind::Transparent;
+        let populate = if transparent { 0 } else { libc::MAP_POPULATE };
+        let at = self.pointer(offset);
+        // SAFETY: the range lies inside this arena (checked above), whose addresses belong to it alone; what Rust
+        // references exist into it is the duty of the caller of `span`.
+        let mapped = unsafe {
+            libc::mmap(
+                at,
+                len,
+                Access::ReadWrite.bits(),
+                libc::MAP_SHARED | libc::MAP_FIXED | populate,
+                object.as_fd().as_raw_fd(),
+                object_offset as i64,
+            )
+        };
+        if mapped == libc::MAP_FAILED {
+            return Err(Error::new("mmap", format!("{len} bytes of an object"), last_errno())
+                .with_remedy("free memory or raise vm.max_map_count"));
+        }
+        self.dont_fork(offset, len)?;
+        if transparent {
+            self.populate_transparently(offset, len)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the range back to the reservation: inaccessible and without memory.
+    ///
+    /// # Errors
+    /// Too many mappings; the old mapping is intact.
+    pub fn unmap(&self, offset: usize, len: usize) -> Result<()> {
+        self.check(offset, len);
+        // SAFETY: as in `map`.
+        let mapped = unsafe {
+            libc::mmap(
+                self.pointer(offset),
+                len,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
+                -1,
+                0,
+            )
+        };
+        if mapped == libc::MAP_FAILED {
+            return Err(Error::new("mmap", format!("{len} bytes to be reserved again"), last_errno()));
+        }
+        self.dont_fork(offset, len)
+    }
+
+    /// Exchanges the page tables, and with them the granules, of the ranges at `a` and `b`, through the range at
+    /// `scratch`; all three are `len` bytes long and do not overlap. No address is unmapped at any moment: a load from
+    /// `a` meanwhile finds either its old or its new bytes.
+    ///
+    /// Both ranges must be mappings of objects with small pages; the kernel refuses to do this to huge-paged ones,
+    /// for which [`Arena::map`] is as fast. A registration with a userfaultfd is lost.
+    ///
+    /// # Errors
+    /// [`Errno::FAULT`] when a range spans several mappings, which Linux up to 6.16 cannot move; ENOMEM at the limit of
+    /// mappings. Both ranges show what they showed before.
+    pub fn exchange(&self, a: usize, b: usize, scratch: usize, len: usize) -> Result<Exchanged> {
+        for offset in [a, b, scratch] {
+            self.check(offset, len);
+        }
+        self.move_tables(a, scratch, len)?;
+        if let Err(error) = self.move_tables(b, a, len) {
+            // A kernel that moves several mappings may have moved some of them.
+            self.move_tables(scratch, a, len)?;
+            return Err(error);
+        }
+        Ok(self.move_tables(scratch, b, len).map_or(Exchanged::FirstOnly, |()| Exchanged::Both))
+    }
+
+    /// Moves the page tables at `from` over those at `to`; `from` stays mapped, its page tables empty: a touch there
+    /// fills them again, from the same object.
+    fn move_tables(&self, from: usize, to: usize, len: usize) -> Result<()> {
+        // SAFETY: both ranges lie inside this arena (checked by `exchange`). MREMAP_DONTUNMAP keeps `from` mapped.
+        let moved = unsafe {
+            libc::mremap(
+                self.pointer(from),
+                len,
+                len,
+                libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP,
+                self.pointer(to),
+            )
+        };
+        if moved == libc::MAP_FAILED {
+            return Err(Error::new("mremap", format!("{len} bytes of page tables"), last_errno()));
+        }
+        Ok(())
+    }
+
+    /// Changes what may be done with the range.
+    ///
+    /// # Errors
+    /// Too many mappings; nothing has changed, or only a first part of the range has.
+    pub fn protect(&self, offset: usize, len: usize, access: Access) -> Result<()> {
+        self.check(offset, len);
+        // SAFETY: as in `map`; taking access away makes a stray touch fault, which is what is asked for.
+        let result = unsafe { libc::mprotect(self.pointer(offset), len, access.bits()) };
+        self.done(result, "mprotect", len, None)
+    }
+
+    /// Wires the range: its memory stays resident.
+    ///
+    /// # Errors
+    /// The memory-lock limit is too low; nothing is wired.
+    pub fn lock(&self, offset: usize, len: usize) -> Result<()> {
+        self.check(offset, len);
+        // SAFETY: wiring changes no contents.
+        let result = unsafe { libc::mlock(self.pointer(offset), len) };
+        self.done(
+            result,
+            "mlock",
+            len,
+            Some("raise the memory-lock limit: `ulimit -l unlimited`, or limits.conf"),
+        )
+    }
+
+    /// Unwires the range.
+    ///
+    /// # Errors
+    /// The kernel's, for a range that is not mapped.
+    pub fn unlock(&self, offset: usize, len: usize) -> Result<()> {
+        self.check(offset, len);
+        // SAFETY: unwiring changes no contents.
+        let result = unsafe { libc::munlock(self.pointer(offset), len) };
+        self.done(result, "munlock", len, None)
+    }
+
+    /// The range as raw memory.
+    ///
+    /// # Safety
+    /// The range must stay mapped accessibly, and the arena must exist, while the span or a copy of it is used; and
+    /// whoever holds Rust references into the range must not be broken by what is done through the span.
+    pub unsafe fn span(&self, offset: usize, len: usize) -> Span {
+        self.check(offset, len);
+        // SAFETY: inside the arena; the rest is the caller's duty.
+        unsafe { Span::new(self.pointer(offset).cast(), len) }
+    }
+
+    fn pointer(&self, offset: usize) -> *mut c_void {
+        std::ptr::with_exposed_provenance_mut(self.base + offset)
+    }
+
+    fn check(&self, offset: usize, len: usize) {
+        assert!(
+            offset.checked_add(len).is_some_and(|end| end <= self.len),
+            "range {offset:#x}+{len:#x} leaves the arena of {:#x} bytes",
+            self.len
+        );
+    }
+
+    fn dont_fork(&self, offset: usize, len: usize) -> Result<()> {
+        self.advise(offset, len, libc::MADV_DONTFORK, "madvise(MADV_DONTFORK)")
+    }
+
+    fn populate_transparently(&self, offset: usize, len: usize) -> Result<()> {
+        // The advice fails on kernels without transparent huge pages, where it is not needed either.
+        let _ = self.advise(offset, len, libc::MADV_HUGEPAGE, "madvise(MADV_HUGEPAGE)");
+        self.advise(offset, len, libc::MADV_POPULATE_WRITE, "madvise(MADV_POPULATE_WRITE)")
+    }
+
+    fn advise(&self, offset: usize, len: usize, advice: i32, call: &'static str) -> Result<()> {
+        // SAFETY: the advices used (DONTFORK, HUGEPAGE, POPULATE_WRITE) change no contents.
+        let result = unsafe { libc::madvise(self.pointer(offset), len, advice) };
+        self.done(result, call, len, None)
+    }
+
+    fn done(&self, result: i32, call: &'static str, len: usize, remedy: Option<&'static str>) -> Result<()> {
+        if result == 0 {
+            return Ok(());
+        }
+        Err(Error { remedy, ..Error::new(call, format!("{len} bytes"), last_errno()) })
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        let (start, len) = self.reservation;
+        // SAFETY: the arena owns the whole reservation; `span` obliges its callers not to outlive it.
+        unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(start), len) };
+    }
+}
+
+/// Sets aside, for as long as the object exists, the huge pages that its `len` bytes need.
+///
+/// Mapping over a reservation would do that as well; but where it fails, the kernel has unmapped what was there.
+pub(crate) fn set_huge_pages_aside(object: BorrowedFd<'_>, len: usize) -> std::result::Result<(), Errno> {
+    // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists; nobody uses it before it
+    // is unmapped.
+    unsafe {
+        let mapped =
+            libc::mmap(std::ptr::null_mut(), len, libc::PROT_NONE, libc::MAP_SHARED, object.as_raw_fd(), 0);
+        if mapped == libc::MAP_FAILED {
+            return Err(last_errno());
+        }
+        libc::munmap(mapped, len);
+    }
+    Ok(())
+}
+
+/// Maps `len` bytes of private, zeroed memory, which a forked child inherits.
+///
+/// # Errors
+/// No memory.
+pub fn map_private(len: usize) -> Result<*mut u8> {
+    // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+    let mapped = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            len,
+            Access::ReadWrite.bits(),
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if mapped == libc::MAP_FAILED {
+        return Err(Error::new("mmap", format!("{len} bytes of private memory"), last_errno()));
+    }
+    Ok(mapped.cast())
+}
+
+/// Moves private memory to an address at which nothing is mapped, with a system call and nothing else.
+///
+/// # Errors
+/// The kernel's; the memory is where it was.
+///
+/// # Safety
+/// `from` was returned by [`map_private`] for `len` bytes, and no reference points there or to what is at `to`.
+pub unsafe fn move_private(from: *mut u8, len: usize, to: *mut u8) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let moved = unsafe { libc::mremap(from.cast(), len, len, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, to) };
+    if moved == libc::MAP_FAILED {
+        return Err(Error::new("mremap", "private memory", last_errno()));
+    }
+    Ok(())
+}
+
+/// Unmaps private memory.
+///
+/// # Safety
+/// `addr` was returned by [`map_private`] for `len` bytes, was not moved, and no reference points there.
+pub unsafe fn unmap_private(addr: *mut u8, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { libc::munmap(addr.cast(), len) };
+}
+
+fn last_errno() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    fn filled(arena: &Arena, offset: usize, len: usize, byte: u8) {
+        // SAFETY: mapped by the test, no references exist.
+        unsafe { arena.span(offset, len) }.fill(byte);
+    }
+
+    fn byte(arena: &Arena, offset: usize) -> u8 {
+        let mut byte = [0];
+        // SAFETY: mapped by the test, no references exist.
+        unsafe { arena.span(offset, 1) }.copy_to(&mut byte);
+        byte[0]
+    }
+
+    #[test]
+    fn an_alias_shows_the_same_granules() {
+        let object = Object::create(GranuleKind::Base, 4 * MIB).unwrap();
+        let arena = Arena::reserve(16 * MIB).unwrap();
+        arena.map(0, &object, 0, MIB).unwrap();
+        arena.map(4 * MIB, &object, 0, 4 * MIB).unwrap();
+        filled(&arena, 0, MIB, 7);
+        assert_eq!(byte(&arena, 5 * MIB - 1), 7);
+        assert_eq!(byte(&arena, 5 * MIB), 0);
+    }
+
+    #[test]
+    fn exchange_swaps_granules_and_moves_no_byte() {
+        let object = Object::create(GranuleKind::Base, 8 * MIB).unwrap();
+        let arena = Arena::reserve(32 * MIB).unwrap();
+        arena.map(0, &object, 0, 2 * MIB).unwrap();
+        arena.map(4 * MIB, &object, 2 * MIB, 2 * MIB).unwrap();
+        arena.map(16 * MIB, &object, 0, 8 * MIB).unwrap();
+        filled(&arena, 0, 2 * MIB, 1);
+        filled(&arena, 4 * MIB, 2 * MIB, 2);
+        arena.exchange(0, 4 * MIB, 8 * MIB, 2 * MIB).unwrap();
+        assert_eq!((byte(&arena, 0), byte(&arena, 4 * MIB)), (2, 1));
+        assert_eq!(
+            (byte(&arena, 16 * MIB), byte(&arena, 18 * MIB)),
+            (1, 2),
+            "the object's bytes did not move"
+        );
+    }
+
+    #[test]
+    fn exchange_of_a_split_range_is_done_whole_or_not_at_all() {
+        let object = Object::create(GranuleKind::Base, 8 * MIB).unwrap();
+        let arena = Arena::reserve(32 * MIB).unwrap();
+        arena.map(0, &object, 0, MIB).unwrap();
+        arena.map(MIB, &object, 6 * MIB, MIB).unwrap();
+        arena.map(4 * MIB, &object, 2 * MIB, 2 * MIB).unwrap();
+        filled(&arena, 0, 2 * MIB, 1);
+        filled(&arena, 4 * MIB, 2 * MIB, 2);
+        for (a, b) in [(0, 4 * MIB), (4 * MIB, 0)] {
+            let before = (byte(&arena, 0), byte(&arena, 4 * MIB));
+            let after = match arena.exchange(a, b, 8 * MIB, 2 * MIB) {
+                Ok(exchanged) => {
+                    assert_eq!(exchanged, Exchanged::Both);
+                    (before.1, before.0)
+                }
+                Err(error) => {
+                    assert_eq!(error.errno, Errno::FAULT);
+                    before
+                }
+            };
+            assert_eq!((byte(&arena, 0), byte(&arena, 4 * MIB)), after);
+            assert_eq!((byte(&arena, 2 * MIB - 1), byte(&arena, 6 * MIB - 1)), after);
+        }
+    }
+
+    #[test]
+    fn a_failed_mapping_leaves_no_hole() {
+        let pages = crate::inspect::huge_pages().unwrap();
+        if pages.size_kib != 2048 {
+            eprintln!("SKIP a_failed_mapping_leaves_no_hole: no huge pages of 2 MiB");
+            return;
+        }
+        let len = (pages.total + 8) * 2 * MIB;
+        let arena = Arena::reserve(len).unwrap();
+        let failed = Object::create(GranuleKind::Huge, len).and_then(|object| arena.map(0, &object, 0, len));
+        assert_eq!(failed.unwrap_err().errno, Errno::NOMEM);
+        for offset in [0, len / 2, len - 1] {
+            let mapping = crate::inspect::mapping_at(arena.base() + offset).unwrap();
+            assert!(
+                mapping.is_some(),
+                "nothing is mapped at {offset:#x}: the next mmap of any thread may fall there"
+            );
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "leaves the arena")]
+    fn a_range_beyond_the_arena_is_refused() {
+        let arena = Arena::reserve(2 * MIB).unwrap();
+        let _ = arena.unmap(MIB, 2 * MIB);
+    }
+}

@@ -1,0 +1,37 @@
+//! What a failed kernel call says: which call, on what, and what to do about it.
+//!
+//! Why: an errno alone sends its reader to a search engine; the one who made the call knows what it was for.
+//! Invariants: `Display` is one line, a sentence for an operator.
+
+use rustix::io::Errno;
+
+/// The result of a kernel call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A kernel call that failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{call} of {subject} failed: {errno}{}", remedy.map(|r| format!("; {r}")).unwrap_or_default())]
+pub struct Error {
+    /// The kernel's name of the call.
+    pub call: &'static str,
+    /// What the call was made on, with its numbers.
+    pub subject: String,
+    /// The kernel's reason.
+    pub errno: Errno,
+    /// What the operator can do, if anything is known.
+    pub remedy: Option<&'static str>,
+}
+
+impl Error {
+    /// Says that `call` on `subject` failed for `errno`.
+    pub fn new(call: &'static str, subject: impl Into<String>, errno: Errno) -> Self {
+        Self { call, subject: subject.into(), errno, remedy: None }
+    }
+
+    /// Adds what the operator can do.
+    #[must_use]
+    pub fn with_remedy(mut self, remedy: &'static str) -> Self {
+        self.remedy = Some(remedy);
+        self
+    }
+}

@@ -1,0 +1,130 @@
+//! Memory objects: sealed memfds, huge-paged where the machine allows.
+//!
+//! Why: a granule must have a name, (object, index), that outlives any one mapping of it, so that pages can be passed
+//! between regions and processes; anonymous memory has no such name.
+//! Invariants: an object's size never changes (sealed against shrinking and growing), its descriptor is not inherited
+//! by exec, and no other user can open it (mode 0600).
+//! Limits: 2 MiB granules come from the machine's reserve of huge pages, and are set aside when an object is made; where
+//! it is empty, making one fails with ENOMEM.
+//! Source: thesis §1.1.1 (memory objects, pages); Linux memfd_create(2).
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{MemfdFlags, Mode, SealFlags};
+
+use crate::arena::set_huge_pages_aside;
+use crate::{Error, Result};
+
+/// What an object's granules are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum GranuleKind {
+    /// 2 MiB pages from the machine's reserve (`vm.nr_hugepages`): write protection and swaps cost next to nothing.
+    Huge,
+    /// 4 KiB granules that the kernel may back with transparent huge pages: fewer faults, the same granularity.
+    Transparent,
+    /// 4 KiB pages: works everywhere.
+    Base,
+}
+
+impl GranuleKind {
+    /// The granule's size in bytes.
+    pub const fn size(self) -> usize {
+        match self {
+            Self::Huge => 2 << 20,
+            Self::Transparent | Self::Base => 4096,
+        }
+    }
+
+    /// The kind's name, for tables and messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Huge => "2 MiB huge pages",
+            Self::Transparent => "4 KiB pages, transparent huge pages",
+            Self::Base => "4 KiB pages",
+        }
+    }
+}
+
+/// A memfd of fixed size.
+#[derive(Debug)]
+pub struct Object {
+    descriptor: OwnedFd,
+    kind: GranuleKind,
+    len: usize,
+}
+
+impl Object {
+    /// Makes an object of `len` bytes, a multiple of the granule size. Memory is taken when it is mapped and touched;
+    /// huge pages are set aside for it now.
+    ///
+    /// # Errors
+    /// The kernel refused a descriptor, the size or a seal, or has too few huge pages; nothing is left behind.
+    pub fn create(kind: GranuleKind, len: usize) -> Result<Self> {
+        let subject = || format!("an object of {len} bytes ({})", kind.name());
+        assert!(
+            len.is_multiple_of(kind.size()) && len > 0,
+            "object length {len} is no multiple of {}",
+            kind.size()
+        );
+        let mut flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        if kind == GranuleKind::Huge {
+            flags |= MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+        }
+        let descriptor = rustix::fs::memfd_create("genie", flags).map_err(|errno| {
+            Error::new("memfd_create", subject(), errno)
+                .with_remedy("huge pages need a kernel with CONFIG_HUGETLBFS; `genie doctor` tells")
+        })?;
+        rustix::fs::fchmod(&descriptor, Mode::RUSR | Mode::WUSR)
+            .map_err(|errno| Error::new("fchmod", subject(), errno))?;
+        rustix::fs::ftruncate(&descriptor, len as u64)
+            .map_err(|errno| Error::new("ftruncate", subject(), errno))?;
+        rustix::fs::fcntl_add_seals(&descriptor, SealFlags::SHRINK | SealFlags::GROW)
+            .map_err(|errno| Error::new("fcntl(F_ADD_SEALS)", subject(), errno))?;
+        if kind == GranuleKind::Huge {
+            set_huge_pages_aside(descriptor.as_fd(), len).map_err(|errno| {
+                Error::new("mmap", subject(), errno).with_remedy(
+                    "reserve huge pages: `sysctl vm.nr_hugepages=N`, or use 4 KiB granules; `genie doctor` tells",
+                )
+            })?;
+        }
+        Ok(Self { descriptor, kind, len })
+    }
+
+    /// What the granules are made of.
+    pub fn kind(&self) -> GranuleKind {
+        self.kind
+    }
+
+    /// The size in bytes.
+    #[expect(clippy::len_without_is_empty, reason = "an object is never empty")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl AsFd for Object {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_can_neither_shrink_nor_grow() {
+        let object = Object::create(GranuleKind::Base, 8192).unwrap();
+        for len in [4096, 16384] {
+            assert_eq!(rustix::fs::ftruncate(&object, len), Err(rustix::io::Errno::PERM));
+        }
+        assert_eq!(rustix::fs::fstat(&object).unwrap().st_size, 8192);
+    }
+
+    #[test]
+    fn an_object_is_closed_by_exec_and_private_to_its_user() {
+        let object = Object::create(GranuleKind::Base, 4096).unwrap();
+        assert!(rustix::io::fcntl_getfd(&object).unwrap().contains(rustix::io::FdFlags::CLOEXEC));
+        assert_eq!(rustix::fs::fstat(&object).unwrap().st_mode & 0o777, 0o600);
+    }
+}

@@ -1,0 +1,230 @@
+//! Spans: raw memory that another party may change while we look at it.
+//!
+//! Why: memory that another thread's mapping or another process can write is never a `&[u8]`: the compiler may assume
+//! that a shared slice does not change. A span is copied from and to, summed and compared, never borrowed.
+//! Trust: contents may change between any two loads; each method loads each byte once.
+#![allow(unsafe_code, reason = "dereferences addresses whose validity `Span::new`'s caller vouched for")]
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use crate::{Errno, Error, Result};
+
+/// A run of bytes at an address, without any claim that they stand still.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    start: *mut u8,
+    len: usize,
+}
+
+// SAFETY: a span is an address and a length; `Span::new` obliges its caller to keep the memory mapped for every use, on
+// whatever thread.
+unsafe impl Send for Span {}
+// SAFETY: as for Send; methods take no exclusive access for granted.
+unsafe impl Sync for Span {}
+
+impl Span {
+    /// Takes `len` bytes at `start`.
+    ///
+    /// # Safety
+    /// The bytes must be mapped, readable and, for the methods that store, writable for as long as the span or a copy
+    /// of it is used, and no Rust reference may exist to bytes that are stored to through it.
+    pub const unsafe fn new(start: *mut u8, len: usize) -> Self {
+        Self { start, len }
+    }
+
+    /// The first address.
+    pub fn addr(self) -> usize {
+        self.start.expose_provenance()
+    }
+
+    /// The number of bytes.
+    pub fn len(self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(self) -> bool {
+        self.len == 0
+    }
+
+    /// The `len` bytes from `offset` on.
+    ///
+    /// # Panics
+    /// When they leave the span.
+    #[must_use]
+    pub fn part(self, offset: usize, len: usize) -> Self {
+        assert!(
+            offset.checked_add(len).is_some_and(|end| end <= self.len),
+            "part {offset}+{len} leaves a span of {} bytes",
+            self.len
+        );
+        // SAFETY: inside the span.
+        Self { start: unsafe { self.start.add(offset) }, len }
+    }
+
+    /// Copies all bytes out.
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    pub fn copy_to(self, bytes: &mut [u8]) {
+        assert_eq!(self.len, bytes.len(), "copying between unlike lengths");
+        // SAFETY: valid for loads by `new`'s contract; a `&mut` slice overlaps no memory that a span may be made of.
+        unsafe { std::ptr::copy_nonoverlapping(self.start, bytes.as_mut_ptr(), self.len) }
+    }
+
+    /// Copies `bytes` in.
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    pub fn copy_from(self, bytes: &[u8]) {
+        assert_eq!(self.len, bytes.len(), "copying between unlike lengths");
+        // SAFETY: valid for stores by `new`'s contract.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start, self.len) }
+    }
+
+    /// Copies the bytes of `from` in; the two may overlap.
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    pub fn copy_span(self, from: Self) {
+        assert_eq!(self.len, from.len, "copying between unlike lengths");
+        // SAFETY: both are valid by `new`'s contract.
+        unsafe { std::ptr::copy(from.start, self.start, self.len) }
+    }
+
+    /// Stores `byte` everywhere.
+    pub fn fill(self, byte: u8) {
+        // SAFETY: valid for stores by `new`'s contract.
+        unsafe { std::ptr::write_bytes(self.start, byte, self.len) }
+    }
+
+    /// The first offset at which the span's byte and that of `bytes` differ.
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    pub fn mismatch(self, bytes: &[u8]) -> Option<usize> {
+        assert_eq!(self.len, bytes.len(), "comparing unlike lengths");
+        let mut chunk = [0; 4096];
+        for (index, expected) in bytes.chunks(chunk.len()).enumerate() {
+            let offset = index * chunk.len();
+            let found = &mut chunk[..expected.len()];
+            self.part(offset, expected.len()).copy_to(found);
+            if found != expected {
+                return found.iter().zip(expected).position(|(f, e)| f != e).map(|at| offset + at);
+            }
+        }
+        None
+    }
+
+    /// The wrapping sum of the bytes as little-endian 64-bit words, the last one filled up with zeros: loads every
+    /// byte once and stores nothing.
+    pub fn sum(self) -> u64 {
+        let mut sums = [0u64; 4];
+        let words = self.len / 8;
+        for word in 0..words {
+            // SAFETY: inside the span; unaligned loads are allowed for; the value may be stale, never invalid.
+            let value = unsafe { self.start.add(word * 8).cast::<u64>().read_unaligned() };
+            sums[word % 4] = sums[word % 4].wrapping_add(u64::from_le(value));
+        }
+        let mut last = [0; 8];
+        let rest = self.len % 8;
+        self.part(words * 8, rest).copy_to(&mut last[..rest]);
+        sums.iter().fold(u64::from_le_bytes(last), |total, sum| total.wrapping_add(*sum))
+    }
+
+    /// Reads from `file` at `file_offset` into the span; returns the number of bytes read, 0 at the file's end.
+    ///
+    /// # Errors
+    /// The kernel's; bytes read before the error are in the span.
+    pub fn read_file(self, file: impl AsFd, file_offset: u64) -> Result<usize> {
+        self.whole(|done| {
+            // SAFETY: the kernel stores into bytes inside the span.
+            unsafe {
+                libc::pread(
+                    file.as_fd().as_raw_fd(),
+                    self.start.add(done).cast(),
+                    self.len - done,
+                    (file_offset + done as u64) as i64,
+                )
+            }
+        })
+        .map_err(|errno| Error::new("pread", format!("{} bytes at {file_offset}", self.len), errno))
+    }
+
+    /// Writes the span to `file` at `file_offset`; returns the number of bytes written, less than all only when the
+    /// file takes no more.
+    ///
+    /// # Errors
+    /// The kernel's; bytes written before the error are in the file.
+    pub fn write_file(self, file: impl AsFd, file_offset: u64) -> Result<usize> {
+        self.whole(|done| {
+            // SAFETY: the kernel loads from bytes inside the span.
+            unsafe {
+                libc::pwrite(
+                    file.as_fd().as_raw_fd(),
+                    self.start.add(done).cast(),
+                    self.len - done,
+                    (file_offset + done as u64) as i64,
+                )
+            }
+        })
+        .map_err(|errno| Error::new("pwrite", format!("{} bytes at {file_offset}", self.len), errno))
+    }
+
+    /// Calls `transfer` until it has moved the whole span, moves nothing more, or fails.
+    fn whole(self, mut transfer: impl FnMut(usize) -> isize) -> std::result::Result<usize, Errno> {
+        let mut done = 0;
+        while done < self.len {
+            match transfer(done) {
+                0 => break,
+                moved if moved > 0 => done += moved.unsigned_abs(),
+                _ => match Errno::from_io_error(&std::io::Error::last_os_error()) {
+                    Some(Errno::INTR) => {}
+                    errno => return Err(errno.unwrap_or(Errno::IO)),
+                },
+            }
+        }
+        Ok(done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn over(bytes: &mut [u8]) -> Span {
+        // SAFETY: the tests use the vector only through the span while the span is in use.
+        unsafe { Span::new(bytes.as_mut_ptr(), bytes.len()) }
+    }
+
+    #[test]
+    fn sum_covers_every_byte_at_any_length() {
+        for len in [0, 1, 7, 8, 9, 63, 64, 4097] {
+            let mut bytes: Vec<u8> = (0..len).map(|i| (i * 31 + 7) as u8).collect();
+            let expected = bytes.chunks(8).fold(0u64, |sum, word| {
+                let mut full = [0; 8];
+                full[..word.len()].copy_from_slice(word);
+                sum.wrapping_add(u64::from_le_bytes(full))
+            });
+            assert_eq!(over(&mut bytes).sum(), expected, "at length {len}");
+        }
+    }
+
+    #[test]
+    fn mismatch_names_the_first_differing_offset() {
+        let mut bytes = vec![5u8; 10_000];
+        let mut expected = bytes.clone();
+        assert_eq!(over(&mut bytes).mismatch(&expected), None);
+        expected[9_999] = 6;
+        assert_eq!(over(&mut bytes).mismatch(&expected), Some(9_999));
+        expected[4_096] = 6;
+        assert_eq!(over(&mut bytes).mismatch(&expected), Some(4_096));
+    }
+
+    #[test]
+    #[should_panic(expected = "leaves a span")]
+    fn a_part_beyond_the_end_is_refused() {
+        let mut bytes = vec![0u8; 8];
+        let _ = over(&mut bytes).part(4, 5);
+    }
+}

@@ -1,0 +1,287 @@
+#![allow(
+    unsafe_code,
+    reason = "the mapping under test is made by bare calls; its file says why each is right"
+)]
+//! Write protection by userfaultfd stops stores, tells of them, and lets them go on.
+
+mod mapping;
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use genie_sys::Errno;
+use genie_sys::inspect::{mapping_at, page_frames};
+use genie_sys::userfault::{FAULTS_PER_READ, Fault, Rights, StopSignal, Userfault, Wait, Way};
+use mapping::{HUGE_PAGE, Mapping};
+
+/// A userfaultfd, or none and a skip.
+fn open(test: &str) -> Option<Userfault> {
+    open_by(test, Userfault::open)
+}
+
+fn open_by(test: &str, how: impl FnOnce() -> genie_sys::Result<Userfault>) -> Option<Userfault> {
+    how().map_err(|error| eprintln!("SKIP {test}: {error}")).ok()
+}
+
+/// A huge mapping, or none and a skip.
+fn huge(test: &str, pages: usize) -> Option<Mapping> {
+    let mapping = Mapping::huge(pages);
+    if mapping.is_none() {
+        eprintln!("SKIP {test}: {pages} huge pages of 2 MiB are not free");
+    }
+    mapping
+}
+
+/// Waits for faults, but not forever.
+fn next_faults(userfault: &Userfault) -> Vec<Fault> {
+    let stop = Arc::new(StopSignal::new().unwrap());
+    let (done, alarm) = std::sync::mpsc::channel::<()>();
+    let watch = std::thread::spawn({
+        let stop = stop.clone();
+        move || {
+            if alarm
+                .recv_timeout(Duration::from_secs(10))
+                .is_err_and(|e| e == std::sync::mpsc::RecvTimeoutError::Timeout)
+            {
+                stop.raise().unwrap();
+            }
+        }
+    });
+    let mut faults = Vec::new();
+    let outcome = userfault.wait(stop.as_fd(), &mut faults).unwrap();
+    drop(done);
+    watch.join().unwrap();
+    assert_eq!(outcome, Wait::Faults, "no fault came within 10 s");
+    faults
+}
+
+/// Stores in another thread, which returns its kernel number once the store has been made.
+fn store_elsewhere(memory: &Arc<Mapping>, offset: usize, value: u32) -> JoinHandle<u32> {
+    let memory = memory.clone();
+    std::thread::spawn(move || {
+        memory.store(offset, value);
+        rustix::thread::gettid().as_raw_nonzero().get() as u32
+    })
+}
+
+/// The whole life of a protected granule.
+fn a_store_is_stopped_told_of_and_let_go(userfault: &Userfault, memory: Mapping, granule: usize) {
+    let memory = Arc::new(memory);
+    let second = memory.addr() + granule;
+    memory.store(granule + 8, 1);
+    userfault.register(memory.addr(), memory.len()).unwrap();
+    userfault.protect(second, granule).unwrap();
+
+    memory.store(0, 5); // The neighbour isn't protected.
+    assert_eq!(memory.load(granule + 8), 1, "loads need no permission");
+    let storer = store_elsewhere(&memory, granule + 8, 2);
+    let faults = next_faults(userfault);
+    assert_eq!(faults.len(), 1);
+    assert_eq!((faults[0].addr, faults[0].write, faults[0].write_protect), (second + 8, true, true));
+    assert_eq!(memory.load(granule + 8), 1, "the store hasn't happened");
+
+    userfault.unprotect(second, granule).unwrap();
+    assert_eq!(storer.join().unwrap(), faults[0].thread);
+    assert_eq!(memory.load(granule + 8), 2, "the store happened");
+    memory.store(granule + 8, 3);
+    userfault.unregister(memory.addr(), memory.len()).unwrap();
+}
+
+#[test]
+fn a_store_into_an_ordinary_page_is_stopped_told_of_and_let_go() {
+    let Some(userfault) = open("a_store_into_an_ordinary_page_is_stopped_told_of_and_let_go") else { return };
+    a_store_is_stopped_told_of_and_let_go(&userfault, Mapping::ordinary(3), rustix::param::page_size());
+}
+
+#[test]
+fn a_store_into_a_huge_page_is_stopped_told_of_and_let_go() {
+    const NAME: &str = "a_store_into_a_huge_page_is_stopped_told_of_and_let_go";
+    let (Some(userfault), Some(memory)) = (open(NAME), huge(NAME, 2)) else { return };
+    a_store_is_stopped_told_of_and_let_go(&userfault, memory, HUGE_PAGE);
+}
+
+#[test]
+fn each_way_gives_the_rights_that_it_names() {
+    for (way, rights) in
+        [(Way::SystemCall, Rights::Full), (Way::Device, Rights::Full), (Way::UserModeOnly, Rights::UserOnly)]
+    {
+        let name = format!("each_way_gives_the_rights_that_it_names ({way:?})");
+        let Some(userfault) = open_by(&name, || Userfault::open_way(way)) else { continue };
+        assert_eq!((userfault.way(), userfault.rights()), (way, rights));
+        a_store_is_stopped_told_of_and_let_go(&userfault, Mapping::ordinary(2), rustix::param::page_size());
+        let flags = rustix::io::fcntl_getfd(&userfault).unwrap();
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC), "not inherited by exec");
+    }
+}
+
+#[test]
+fn with_full_rights_a_kernel_write_waits_like_a_store() {
+    const NAME: &str = "with_full_rights_a_kernel_write_waits_like_a_store";
+    let Some(userfault) = open(NAME) else { return };
+    if userfault.rights() != Rights::Full {
+        eprintln!("SKIP {NAME}: full rights are missing");
+        return;
+    }
+    let memory = Arc::new(Mapping::ordinary(1));
+    userfault.register(memory.addr(), memory.len()).unwrap();
+    userfault.protect(memory.addr(), memory.len()).unwrap();
+    let reader = std::thread::spawn({
+        let memory = memory.clone();
+        move || memory.kernel_write(100, 9)
+    });
+    let faults = next_faults(&userfault);
+    let page = faults[0].addr / memory.len() * memory.len();
+    assert_eq!((page, faults[0].write_protect), (memory.addr(), true));
+    assert_eq!(memory.load(100), 0);
+    userfault.unprotect(memory.addr(), memory.len()).unwrap();
+    assert_eq!(reader.join().unwrap(), Ok(1));
+    assert_eq!(memory.load(100).to_ne_bytes(), [9, 0, 0, 0]);
+}
+
+#[test]
+fn in_user_mode_only_a_kernel_write_fails_and_changes_nothing() {
+    const NAME: &str = "in_user_mode_only_a_kernel_write_fails_and_changes_nothing";
+    let Some(userfault) = open_by(NAME, || Userfault::open_way(Way::UserModeOnly)) else { return };
+    let memory = Mapping::ordinary(1);
+    userfault.register(memory.addr(), memory.len()).unwrap();
+    userfault.protect(memory.addr(), memory.len()).unwrap();
+    assert_eq!(memory.kernel_write(100, 9), Err(Errno::FAULT));
+    assert_eq!(memory.load(100), 0);
+    userfault.unprotect(memory.addr(), memory.len()).unwrap();
+    assert_eq!(memory.kernel_write(100, 9), Ok(1));
+}
+
+#[test]
+fn waking_without_permission_faults_again() {
+    let Some(userfault) = open("waking_without_permission_faults_again") else { return };
+    let memory = Arc::new(Mapping::ordinary(1));
+    userfault.register(memory.addr(), memory.len()).unwrap();
+    userfault.protect(memory.addr(), memory.len()).unwrap();
+    let storer = store_elsewhere(&memory, 0, 1);
+    let first = next_faults(&userfault);
+    userfault.wake(memory.addr(), memory.len()).unwrap();
+    assert_eq!(next_faults(&userfault), first);
+    userfault.unprotect(memory.addr(), memory.len()).unwrap();
+    storer.join().unwrap();
+}
+
+#[test]
+fn many_storing_threads_are_each_told_of_once() {
+    let Some(userfault) = open("many_storing_threads_are_each_told_of_once") else { return };
+    const THREADS: usize = 20;
+    let page = rustix::param::page_size();
+    let memory = Arc::new(Mapping::ordinary(THREADS));
+    userfault.register(memory.addr(), memory.len()).unwrap();
+    userfault.protect(memory.addr(), memory.len()).unwrap();
+    let storers: Vec<_> = (0..THREADS).map(|i| store_elsewhere(&memory, i * page, 1)).collect();
+    let mut told = Vec::new();
+    while told.len() < THREADS {
+        let faults = next_faults(&userfault);
+        assert!(faults.len() <= FAULTS_PER_READ);
+        told.extend(faults);
+    }
+    let mut none = vec![told[0]];
+    assert_eq!(userfault.take(&mut none).unwrap(), 0);
+    assert!(none.is_empty(), "old faults are not reported again");
+    userfault.unprotect(memory.addr(), memory.len()).unwrap();
+    let mut expected: Vec<_> =
+        storers.into_iter().enumerate().map(|(i, s)| (memory.addr() + i * page, s.join().unwrap())).collect();
+    let mut told: Vec<_> = told.iter().map(|fault| (fault.addr, fault.thread)).collect();
+    told.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn unregistering_and_dropping_let_waiting_stores_go() {
+    let Some(userfault) = open("unregistering_and_dropping_let_waiting_stores_go") else { return };
+    let page = rustix::param::page_size();
+    let memory = Arc::new(Mapping::ordinary(2));
+    userfault.register(memory.addr(), memory.len()).unwrap();
+    userfault.protect(memory.addr(), memory.len()).unwrap();
+    let storer = store_elsewhere(&memory, 0, 1);
+    next_faults(&userfault);
+    userfault.unregister(memory.addr(), page).unwrap();
+    storer.join().unwrap();
+    let storer = store_elsewhere(&memory, page, 2);
+    next_faults(&userfault);
+    drop(userfault);
+    storer.join().unwrap();
+    assert_eq!((memory.load(0), memory.load(page)), (1, 2));
+}
+
+#[test]
+fn a_raised_stop_signal_ends_the_wait_each_time() {
+    let Some(userfault) = open("a_raised_stop_signal_ends_the_wait_each_time") else { return };
+    let stop = StopSignal::new().unwrap();
+    let mut faults = Vec::new();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| userfault.wait(stop.as_fd(), &mut faults).unwrap());
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!waiter.is_finished(), "it waits until the signal");
+        stop.raise().unwrap();
+        assert_eq!(waiter.join().unwrap(), Wait::Stopped);
+    });
+    stop.raise().unwrap();
+    assert_eq!(userfault.wait(stop.as_fd(), &mut faults).unwrap(), Wait::Stopped);
+}
+
+#[test]
+fn a_range_that_is_not_registered_is_named() {
+    let Some(userfault) = open("a_range_that_is_not_registered_is_named") else { return };
+    let memory = Mapping::ordinary(1);
+    let error = userfault.protect(memory.addr(), memory.len()).unwrap_err();
+    assert_eq!(error.errno, Errno::NOENT);
+    let text = error.to_string();
+    assert!(text.contains(&format!("{} bytes at {:#x}", memory.len(), memory.addr())), "{text}");
+    assert!(text.contains("register"), "{text}");
+    assert_eq!(userfault.register(memory.addr() + 1, 10).unwrap_err().errno, Errno::INVAL);
+}
+
+#[test]
+fn a_range_registered_elsewhere_is_refused() {
+    const NAME: &str = "a_range_registered_elsewhere_is_refused";
+    let (Some(one), Some(two)) = (open(NAME), open(NAME)) else { return };
+    let memory = Mapping::ordinary(1);
+    one.register(memory.addr(), memory.len()).unwrap();
+    assert_eq!(two.register(memory.addr(), memory.len()).unwrap_err().errno, Errno::BUSY);
+}
+
+/// Protection shows in the page table, and neither splits the mapping nor moves a frame.
+fn protection_shows(userfault: &Userfault, memory: &Mapping, granule: usize) {
+    let frames = || page_frames(memory.addr(), memory.len()).unwrap();
+    let numbers = || frames().iter().map(|page| page.frame).collect::<Vec<_>>();
+    userfault.register(memory.addr(), memory.len()).unwrap();
+    let before = numbers();
+    assert!(frames().iter().all(|page| page.present && !page.write_protected));
+    userfault.protect(memory.addr(), granule).unwrap();
+    let pages = granule / rustix::param::page_size();
+    for (i, page) in frames().iter().enumerate() {
+        assert_eq!(page.write_protected, i < pages, "page {i}");
+    }
+    let info = mapping_at(memory.addr()).unwrap().unwrap();
+    assert!(info.has_flag("uw") && info.has_flag("sh"), "{info:?}");
+    assert!(info.start <= memory.addr() && memory.addr() + memory.len() <= info.end, "one mapping: {info:?}");
+    userfault.unprotect(memory.addr(), granule).unwrap();
+    assert!(frames().iter().all(|page| !page.write_protected));
+    memory.store(0, 1);
+    assert_eq!(numbers(), before, "the frames are the same");
+}
+
+#[test]
+fn protection_of_ordinary_pages_shows_in_the_page_table() {
+    let Some(userfault) = open("protection_of_ordinary_pages_shows_in_the_page_table") else { return };
+    protection_shows(&userfault, &Mapping::ordinary(4), rustix::param::page_size());
+}
+
+#[test]
+fn protection_of_huge_pages_shows_in_the_page_table() {
+    const NAME: &str = "protection_of_huge_pages_shows_in_the_page_table";
+    let (Some(userfault), Some(memory)) = (open(NAME), huge(NAME, 2)) else { return };
+    protection_shows(&userfault, &memory, HUGE_PAGE);
+    let info = mapping_at(memory.addr()).unwrap().unwrap();
+    assert_eq!(info.page_size_kib, 2048);
+    assert_eq!(info.private_hugetlb_kib + info.shared_hugetlb_kib, 4096, "{info:?}");
+}
