@@ -1,0 +1,62 @@
+//! The fault handler: the thread that reads the userfaultfd.
+//!
+//! Why a thread and not a signal handler: only a userfaultfd with a handler catches the kernel's own stores (a `read`
+//! into a protected buffer), and a handler may take locks.
+//! How: it sleeps in poll until a thread stores into a protected granule; what to do then is `tcow`'s.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use genie_sys::userfault::{StopSignal, Wait};
+
+use crate::Result;
+use crate::space::Core;
+
+/// A running fault thread; it ends when this is dropped.
+pub(crate) struct Handler {
+    stop: Arc<StopSignal>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Handler {
+    pub(crate) fn start(core: &Arc<Core>) -> Result<Self> {
+        let stop = Arc::new(StopSignal::new()?);
+        let (core, signal) = (Arc::clone(core), Arc::clone(&stop));
+        let thread = std::thread::Builder::new()
+            .name("genie-faults".into())
+            .spawn(move || serve(&core, &signal))
+            .map_err(|error| {
+                let errno = genie_sys::Errno::from_io_error(&error).unwrap_or(genie_sys::Errno::AGAIN);
+                genie_sys::Error::new("clone", "the fault thread", errno)
+            })?;
+        Ok(Self { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Handler {
+    fn drop(&mut self) {
+        // Raising fails only for a descriptor that is closed; then the thread has ended.
+        let _ = self.stop.raise();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the handler has been reported by the panic hook; there is nobody to pass it on to.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve(core: &Core, stop: &StopSignal) {
+    let Some(userfault) = &core.userfault else { return };
+    let mut faults = Vec::with_capacity(16);
+    loop {
+        match userfault.wait(stop.as_fd(), &mut faults) {
+            Ok(Wait::Faults) => faults.drain(..).for_each(|fault| core.store_faulted(fault.addr)),
+            Ok(Wait::Stopped) => return,
+            Err(error) => {
+                // Every later store into protected memory would hang for ever; better to die and say why.
+                eprintln!("genie: the fault thread cannot go on: {error}");
+                std::process::abort();
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Fork: a child inherits no region, unless it is given a physical copy.
+//!
+//! Why: objects are shared mappings; a child that inherited one would store into granules of its parent, output pending
+//! or not. So windows and aliases are not inherited (MADV_DONTFORK), and where a child must keep some memory, it is
+//! copied for it, as the thesis's input-disabled copy-on-write does.
+//! Source: thesis §3.2.4.
+#![allow(
+    unsafe_code,
+    reason = "moves private copies over the addresses at which a forked child expects its buffers"
+)]
+
+use std::mem::ManuallyDrop;
+
+use crate::{Buffer, Result};
+
+/// Physical copies of buffers, for one child to take over after a fork.
+pub struct Inheritance {
+    parts: Vec<Part>,
+}
+
+struct Part {
+    /// Where the child will expect the bytes: whole pages around the buffer.
+    to: usize,
+    copy: *mut u8,
+    len: usize,
+}
+
+const PAGE: usize = 4096;
+
+impl Inheritance {
+    /// Copies `buffers` as they are now. The program then forks; the child calls [`Inheritance::take_over`], the parent
+    /// drops this.
+    ///
+    /// # Errors
+    /// No memory for the copies.
+    pub fn prepare(buffers: &[&Buffer]) -> Result<Self> {
+        let parts = buffers.iter().map(|buffer| Part::copy(buffer)).collect::<Result<_>>()?;
+        Ok(Self { parts })
+    }
+
+    /// Puts the copies at the buffers' addresses. Makes system calls and nothing else, so that it may be called between
+    /// fork and exec of a process with several threads.
+    ///
+    /// # Errors
+    /// The kernel's; buffers not yet taken over are inaccessible.
+    ///
+    /// # Safety
+    /// Only in a child of the process that prepared it, before any of the buffers is touched there, and never with a
+    /// call into the buffers' space: the child has no fault thread.
+    pub unsafe fn take_over(mut self) -> Result<()> {
+        // Neither unmapped nor freed: the mappings move, and the allocator's locks may be held by threads that the child
+        // does not have.
+        let parts = ManuallyDrop::new(std::mem::take(&mut self.parts));
+        for part in parts.iter() {
+            let to = std::ptr::with_exposed_provenance_mut(part.to);
+            // SAFETY: in the child nothing is mapped at the buffers' addresses (MADV_DONTFORK), and `copy` is a mapping
+            // of its own, made by `Part::copy`.
+            unsafe { genie_sys::arena::move_private(part.copy, part.len, to) }?;
+        }
+        Ok(())
+    }
+}
+
+impl Part {
+    fn copy(buffer: &Buffer) -> Result<Self> {
+        let addresses = buffer.addresses();
+        let to = addresses.start & !(PAGE - 1);
+        let len = addresses.end.next_multiple_of(PAGE) - to;
+        let copy = genie_sys::arena::map_private(len)?;
+        // SAFETY: a fresh private mapping of `len` bytes, which contains the buffer's place in its pages.
+        let place = unsafe { std::slice::from_raw_parts_mut(copy.add(addresses.start - to), buffer.len()) };
+        place.copy_from_slice(buffer);
+        Ok(Self { to, copy, len })
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // SAFETY: made by `map_private` with this length, and not moved.
+        unsafe { genie_sys::arena::unmap_private(self.copy, self.len) }
+    }
+}

@@ -1,0 +1,69 @@
+//! Memory objects, regions and the copy-avoidance mechanisms of chapters 3 and 4 of the thesis.
+//!
+//! Why: passing data without copying means passing *pages*, and pages have owners, readers and a past. This floor keeps
+//! the books (which granule is where, who references it) and knows the five tricks: transient output copy-on-write,
+//! page swapping, input alignment, region caching and region hiding.
+//! How: a [`Space`] owns memory objects. Its *windows* are the addresses that clients use; its *aliases* show every
+//! granule of every object at a fixed address, where servers work. A buffer changes hands by changing which granule a
+//! window shows; aliases never change.
+//!
+//! ```text
+//!   windows   | buffer A: g3 g4 | buffer B: g9 | ...      what the client sees; granules come and go, may be read-only
+//!   aliases   | g0 g1 g2 g3 g4 g5 g6 g7 g8 g9 ... |        what servers see; granule n always at base + n * size
+//! ```
+//!
+//! Invariants ([`Space::check`]): each granule is in exactly one of a region, a system buffer, the free list, or
+//! deferred until its last reference goes. A granule with a pending output is never stored into through its window.
+//! Source: thesis chapters 3 and 4.
+
+mod check;
+mod credit;
+mod error;
+mod faults;
+mod fork;
+mod granule;
+mod mark;
+mod migrant;
+mod reference;
+mod region;
+mod reinstatement;
+mod runs;
+mod slots;
+mod space;
+mod swap;
+mod system;
+mod tcow;
+mod views;
+mod wire;
+
+pub use check::{CheckFailed, Usage};
+pub use error::{Error, Result};
+pub use fork::Inheritance;
+pub use genie_sys::{GranuleKind, Span};
+pub use granule::GranuleId;
+pub use mark::Mark;
+pub use migrant::{Emigrating, Immigrating, Migrant};
+pub use reference::{Reference, Released};
+pub use region::{Buffer, RegionId};
+pub use space::{Config, Faults, Granularity, Protection, Space, Statistics};
+pub use swap::{InputPlan, Passed};
+pub use system::{Segments, SystemBuffer};
+pub use wire::Wired;
+
+/// Which way data goes, seen from the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Direction {
+    /// From a server to the client.
+    In,
+    /// From the client to a server.
+    Out,
+}
+
+impl std::fmt::Display for Direction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::In => "in",
+            Self::Out => "out",
+        })
+    }
+}

@@ -1,0 +1,229 @@
+//! Page referencing: counting, per granule, the inputs and outputs pending in it.
+//!
+//! How: referencing checks that the client may use the bytes, notes which granules hold them now, and counts. A granule
+//! so counted is never reused until it is unreferenced, whoever frees the region; and while an output counts on it, no
+//! store reaches it through a window.
+//! Source: thesis §3.2.1, §3.2.2.
+
+use smallvec::SmallVec;
+
+use crate::granule::{GranuleRuns, push};
+use crate::region::slots_of;
+use crate::runs::Run;
+use crate::space::{Core, Space, State, count};
+use crate::system::Segments;
+use crate::{Direction, Error, RegionId, Result, views};
+
+/// The granules of a client's buffer, referenced; dropping it unreferences them.
+pub struct Reference {
+    space: Space,
+    direction: Direction,
+    pub(crate) region: RegionId,
+    pub(crate) slots: Run,
+    runs: GranuleRuns,
+    /// Where the data starts in the first granule.
+    offset: usize,
+    len: usize,
+    faults: u32,
+    released: bool,
+}
+
+/// What unreferencing found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Released {
+    /// Write faults that the region took while it was referenced.
+    pub faults: u32,
+}
+
+impl Space {
+    /// References the granules that hold `len` bytes at `addr`, after checking that they are the client's.
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] outside the space's regions, [`Error::Mark`] when the region has been passed on.
+    pub fn reference(&self, addr: usize, len: usize, direction: Direction) -> Result<Reference> {
+        self.reference_if(addr, len, direction, |region| region.mark.is_clients())
+    }
+
+    /// References the granules of a migrant region that is on its way.
+    pub(crate) fn reference_if(
+        &self,
+        addr: usize,
+        len: usize,
+        direction: Direction,
+        allowed: impl Fn(&crate::region::Region) -> bool,
+    ) -> Result<Reference> {
+        let core = self.core();
+        let foreign = || Error::Foreign { addr, len };
+        let (first, last) = slots_of(core, addr, len).ok_or_else(foreign)?;
+        if direction == Direction::In {
+            core.verify_write_access(Run {
+                start: first,
+                len: last.checked_sub(first).ok_or_else(foreign)? + 1,
+            })?;
+        }
+        let mut guard = core.lock();
+        let state = &mut *guard;
+        let index = state.slots.get(first).region.ok_or_else(foreign)?;
+        let region = state.regions.id(index).ok_or_else(foreign)?;
+        let found = state.regions.get(region).ok_or_else(foreign)?;
+        if !found.slots.numbers().contains(&last) {
+            return Err(foreign());
+        }
+        if !allowed(found) {
+            return Err(Error::Mark { addr, found: found.mark });
+        }
+        let faults = found.faults;
+        let slots = Run { start: first, len: last - first + 1 };
+        let mut runs = GranuleRuns::new();
+        for granule in state.slots.run(slots).iter().filter_map(|slot| slot.granule) {
+            state.granules.reference(granule, direction);
+            push(&mut runs, granule);
+        }
+        drop(guard);
+        let offset = core.misalignment(addr);
+        Ok(Reference {
+            space: self.clone(),
+            direction,
+            region,
+            slots,
+            runs,
+            offset,
+            len,
+            faults,
+            released: false,
+        })
+    }
+
+    /// Whether an output is pending from any granule of the `len` bytes at `addr`.
+    pub fn has_output(&self, addr: usize, len: usize) -> bool {
+        let core = self.core();
+        let Some((first, last)) = slots_of(core, addr, len) else { return false };
+        let state = core.lock();
+        (first..=last)
+            .filter_map(|slot| state.slots.get(slot).granule)
+            .any(|granule| state.granules.get(granule).outputs > 0)
+    }
+}
+
+impl Reference {
+    /// How many granules are referenced.
+    pub fn granules(&self) -> u32 {
+        self.slots.len
+    }
+
+    /// The region that holds the data.
+    pub fn region(&self) -> RegionId {
+        self.region
+    }
+
+    /// The data, through the server's own mapping.
+    pub fn segments(&self) -> Segments {
+        segments(self.space.core(), self.runs.iter().copied(), self.offset, self.len)
+    }
+
+    pub(crate) fn runs(&self) -> &GranuleRuns {
+        &self.runs
+    }
+
+    pub(crate) fn granule_numbers(&self) -> impl Iterator<Item = u32> {
+        self.runs.iter().flat_map(|run| run.numbers())
+    }
+
+    /// Unreferences, and says what happened meanwhile.
+    pub fn release(mut self) -> Released {
+        self.unreference()
+    }
+
+    fn unreference(&mut self) -> Released {
+        if std::mem::replace(&mut self.released, true) {
+            return Released::default();
+        }
+        let core = self.space.core();
+        let mut guard = core.lock();
+        let state = &mut *guard;
+        let mut none_left = true;
+        for id in self.granule_numbers() {
+            none_left &= state.granules.unreference(id, self.direction);
+        }
+        let faults = state.regions.get(self.region).map_or(0, |region| region.faults - self.faults);
+        if self.direction == Direction::Out {
+            state.let_waiters_store(core);
+            if none_left {
+                state.output_completed(core, self.region, self.slots);
+            }
+        }
+        Released { faults }
+    }
+}
+
+impl Drop for Reference {
+    fn drop(&mut self) {
+        self.unreference();
+    }
+}
+
+impl std::fmt::Debug for Reference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Reference({} bytes, {}, {:?})", self.len, self.direction, self.runs)
+    }
+}
+
+impl Core {
+    /// Does what a store would do to granules from which an output by copy-on-write is pending: replaces them. A server
+    /// that works in them stores through aliases, which never fault.
+    fn verify_write_access(&self, slots: Run) -> Result<()> {
+        for slot in slots.numbers() {
+            while self.lock().pending_output(slot).is_some() {
+                if !self.replace(slot) {
+                    let (asked, limit) = (self.granule(), self.limit());
+                    return Err(Error::Limit { asked, used: limit, limit });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The aliases of `len` bytes in runs of granules, from `offset` bytes into the first on.
+pub(crate) fn segments(core: &Core, runs: impl Iterator<Item = Run>, offset: usize, len: usize) -> Segments {
+    let mut segments = SmallVec::new();
+    let (mut offset, mut left) = (offset, len);
+    for run in runs {
+        let here = (core.bytes(run.len) - offset).min(left);
+        if here > 0 {
+            segments.push(views::alias(core, run.start, offset, here));
+        }
+        left -= here;
+        offset = 0;
+    }
+    segments
+}
+
+impl State {
+    /// The slots of a region among `slots` that are protected although no output needs it, as one run from the first to
+    /// the last; slots between them that still need protection cut it short.
+    pub(crate) fn idle_protected(&self, slots: Run) -> Option<Run> {
+        let idle = |slot: u32| {
+            let slot = self.slots.get(slot);
+            slot.protected && slot.granule.is_some_and(|granule| self.granules.get(granule).outputs == 0)
+        };
+        let start = slots.numbers().find(|slot| idle(*slot))?;
+        let end = (start..slots.end()).find(|slot| !idle(*slot)).unwrap_or(slots.end());
+        Some(Run { start, len: end - start })
+    }
+
+    /// Gives back write permission to a run of slots. When the kernel refuses, some may still be protected; the books
+    /// call all of them unprotected, so that a later output protects them anew, and a store until then faults and tries
+    /// again.
+    pub(crate) fn unprotect(&mut self, core: &Core, run: Run) -> Result<()> {
+        let mut changed = 0;
+        for slot in self.slots.run_mut(run) {
+            changed += u64::from(std::mem::replace(&mut slot.protected, false));
+        }
+        if let Some(userfault) = &core.userfault {
+            userfault.unprotect(core.slot_addr(run.start), core.bytes(run.len))?;
+        }
+        count(&core.counters.reinstated, changed);
+        Ok(())
+    }
+}

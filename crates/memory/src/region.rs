@@ -1,0 +1,291 @@
+//! Regions: ranges of a client's addresses whose granules are (object, index) pairs.
+//!
+//! Source: thesis §1.1.1 (regions), §3.3 (marks), §3.2.2 (deallocation while I/O is pending).
+
+use std::ops::{Deref, DerefMut, Range};
+
+use crate::credit::Credit;
+use crate::granule::GranuleRuns;
+use crate::reinstatement::Reinstatement;
+use crate::runs::Run;
+use crate::slots::Slot;
+use crate::space::{Core, Space, State};
+use crate::{Error, Mark, Result, views};
+
+/// Names a region; never reused within a space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RegionId {
+    pub(crate) index: u32,
+    generation: u32,
+}
+
+/// What the books say of one region.
+#[derive(Debug)]
+pub(crate) struct Region {
+    pub(crate) slots: Run,
+    pub(crate) mark: Mark,
+    pub(crate) credit: Credit,
+    pub(crate) reinstatement: Reinstatement,
+    /// Write faults taken in it.
+    pub(crate) faults: u32,
+    /// Requests for which it is wired.
+    pub(crate) wirings: u32,
+    generation: u32,
+}
+
+/// All regions of a space.
+#[derive(Debug, Default)]
+pub(crate) struct Regions {
+    table: Vec<Option<Region>>,
+    vacant: Vec<u32>,
+    generation: u32,
+}
+
+impl Regions {
+    fn add(&mut self, slots: Run, mark: Mark) -> RegionId {
+        self.generation = self.generation.wrapping_add(1);
+        let region = Region {
+            slots,
+            mark,
+            credit: Credit::default(),
+            reinstatement: Reinstatement::default(),
+            faults: 0,
+            wirings: 0,
+            generation: self.generation,
+        };
+        let index = self.vacant.pop().unwrap_or_else(|| {
+            self.table.push(None);
+            self.table.len() as u32 - 1
+        });
+        self.table[index as usize] = Some(region);
+        RegionId { index, generation: self.generation }
+    }
+
+    /// The region, if it still exists.
+    pub(crate) fn get(&self, id: RegionId) -> Option<&Region> {
+        self.table.get(id.index as usize)?.as_ref().filter(|region| region.generation == id.generation)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: RegionId) -> Option<&mut Region> {
+        self.table.get_mut(id.index as usize)?.as_mut().filter(|region| region.generation == id.generation)
+    }
+
+    /// The region that slot tables call `index`.
+    pub(crate) fn at(&mut self, index: u32) -> Option<&mut Region> {
+        self.table.get_mut(index as usize)?.as_mut()
+    }
+
+    /// The name of the region that slot tables call `index`.
+    pub(crate) fn id(&self, index: u32) -> Option<RegionId> {
+        let region = self.table.get(index as usize)?.as_ref()?;
+        Some(RegionId { index, generation: region.generation })
+    }
+
+    fn remove(&mut self, id: RegionId) -> Option<Region> {
+        self.get(id)?;
+        self.vacant.push(id.index);
+        self.table[id.index as usize].take()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Region)> {
+        (0..).zip(&self.table).filter_map(|(index, region)| Some((index, region.as_ref()?)))
+    }
+}
+
+impl State {
+    /// Makes a region of `granules` fresh granules, zeroed where they held data.
+    pub(crate) fn allocate_region(&mut self, core: &Core, granules: u32, mark: Mark) -> Result<RegionId> {
+        let runs = self.take_granules(core, granules)?;
+        for id in runs.iter().flat_map(|run| run.numbers()) {
+            if !self.granules.use_up(id) {
+                views::granule(core, id).fill(0);
+            }
+        }
+        self.region_of(core, &runs, mark).inspect_err(|_| {
+            self.granules.release(runs.iter().flat_map(|run| run.numbers()));
+        })
+    }
+
+    /// Makes a region of granules that are in nobody's hands: creates it, fills it and maps it.
+    pub(crate) fn region_of(&mut self, core: &Core, runs: &GranuleRuns, mark: Mark) -> Result<RegionId> {
+        let count = runs.iter().map(|run| run.len).sum();
+        let window = self.take_slots(core, count)?;
+        if let Err(error) = self.map(core, window.start, runs) {
+            self.give_window(core, window)?;
+            return Err(error);
+        }
+        Ok(self.enter_region(window, runs.iter().flat_map(|run| run.numbers()), mark))
+    }
+
+    /// Enters into the books the region of a window that maps `granules` in this order.
+    pub(crate) fn enter_region(
+        &mut self,
+        window: Run,
+        granules: impl Iterator<Item = u32>,
+        mark: Mark,
+    ) -> RegionId {
+        let id = self.regions.add(window, mark);
+        for (slot, granule) in window.numbers().zip(granules) {
+            *self.slots.get_mut(slot) =
+                Slot { granule: Some(granule), region: Some(id.index), protected: false };
+            self.granules.put(granule, crate::granule::Place::Region { slot });
+        }
+        id
+    }
+
+    /// Removes a region; its granules are freed now or when their last reference goes.
+    pub(crate) fn remove_region(&mut self, core: &Core, id: RegionId) -> Result<()> {
+        let Some(region) = self.regions.remove(id) else { return Ok(()) };
+        let granules: Vec<u32> =
+            self.slots.run(region.slots).iter().filter_map(|slot| slot.granule).collect();
+        self.slots.run_mut(region.slots).fill(Slot::default());
+        self.granules.release(granules);
+        self.give_window(core, region.slots)
+    }
+
+    /// Changes a region's mark.
+    ///
+    /// # Panics
+    /// When the thesis knows no such transition: a program error.
+    pub(crate) fn mark(&mut self, id: RegionId, next: Mark) -> Result<()> {
+        let Some(region) = self.regions.get_mut(id) else { return Ok(()) };
+        assert!(region.mark.may_become(next), "a region marked {} cannot become {next}", region.mark);
+        region.mark = next;
+        Ok(())
+    }
+}
+
+/// The memory of one region, owned.
+pub(crate) struct Owned {
+    pub(crate) space: Space,
+    pub(crate) region: RegionId,
+    pub(crate) addr: usize,
+    pub(crate) len: usize,
+}
+
+impl Owned {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        views::bytes(self)
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        views::bytes_mut(self)
+    }
+}
+
+/// A native buffer: memory that the program allocates from a space, keeps, and frees by dropping.
+///
+/// Shape: starts on a granule boundary unless made by [`Space::allocate_at`]; bytes are zero at first. Nothing but the
+/// program stores into it, except by its leave: an input delivers into it while it is borrowed mutably, and share takes
+/// it by value for as long as a server may work in it.
+/// Dropping it while output is pending is safe: the granules are freed when the last request lets them go.
+pub struct Buffer(pub(crate) Owned);
+
+impl Space {
+    /// Allocates a native buffer of `len` zero bytes.
+    ///
+    /// # Errors
+    /// [`Error::Limit`], [`Error::Empty`], or the kernel's reason (no free huge pages).
+    ///
+    /// # Cost
+    /// Some system calls and the zeroing; not for the data path.
+    pub fn allocate(&self, len: usize) -> Result<Buffer> {
+        self.allocate_at(0, len)
+    }
+
+    /// Allocates a native buffer of `len` zero bytes that starts `offset` bytes into its first granule, so that it is
+    /// aligned with a server's buffers (client-aligned buffering, thesis §4.1).
+    ///
+    /// # Errors
+    /// As [`Space::allocate`].
+    ///
+    /// # Panics
+    /// When `offset` is not less than the granule size.
+    pub fn allocate_at(&self, offset: usize, len: usize) -> Result<Buffer> {
+        Ok(Buffer(self.allocate_owned(offset, len, Mark::Native)?))
+    }
+
+    pub(crate) fn allocate_owned(&self, offset: usize, len: usize, mark: Mark) -> Result<Owned> {
+        let core = self.core();
+        assert!(offset < core.granule(), "offset {offset} is not within a granule");
+        if len == 0 {
+            return Err(Error::Empty);
+        }
+        if len > core.windows.len() {
+            return Err(Error::Limit { asked: len, used: 0, limit: self.limit() });
+        }
+        let mut state = core.lock();
+        let region = state.allocate_region(core, core.granules(offset, len), mark)?;
+        let slot = state.regions.get(region).map_or(0, |region| region.slots.start);
+        drop(state);
+        Ok(Owned { space: self.clone(), region, addr: core.slot_addr(slot) + offset, len })
+    }
+
+    /// Whether an address is among those that this space's regions are made from; if not, it is in none of them.
+    pub fn may_hold(&self, addr: usize) -> bool {
+        self.core().slot_at(addr).is_some()
+    }
+
+    /// Which region holds all of the `len` bytes at `addr`, and its mark.
+    pub fn region_at(&self, addr: usize, len: usize) -> Option<(RegionId, Mark)> {
+        let core = self.core();
+        let (first, last) = slots_of(core, addr, len)?;
+        let state = core.lock();
+        let index = state.slots.get(first).region?;
+        let region = state.regions.id(index)?;
+        let found = state.regions.get(region)?;
+        (found.slots.numbers().contains(&last)).then_some((region, found.mark))
+    }
+}
+
+/// The first and last slot of `len` bytes at `addr`, when they lie in the windows.
+pub(crate) fn slots_of(core: &Core, addr: usize, len: usize) -> Option<(u32, u32)> {
+    let first = core.slot_at(addr)?;
+    let last = core.slot_at(addr.checked_add(len.max(1) - 1)?)?;
+    Some((first, last))
+}
+
+impl Buffer {
+    /// The region that holds the buffer.
+    pub fn region(&self) -> RegionId {
+        self.0.region
+    }
+
+    /// The space that the buffer is from.
+    pub fn space(&self) -> &Space {
+        &self.0.space
+    }
+
+    /// The buffer's addresses.
+    pub fn addresses(&self) -> Range<usize> {
+        self.0.addr..self.0.addr + self.0.len
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.bytes()
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.0.bytes_mut()
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer({} bytes at {:#x})", self.0.len, self.0.addr)
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let core = self.0.space.core();
+        // When the kernel cannot unmap (too many mappings), the addresses stay reserved; the granules are free.
+        let _ = core.lock().remove_region(core, self.0.region);
+    }
+}

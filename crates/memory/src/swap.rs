@@ -1,0 +1,272 @@
+//! Page swapping and input alignment: delivering a system buffer's data into a client's buffer.
+//!
+//! How: granules that the plan names change places between the two buffers; bytes of the client's that lie beside the
+//! data on the first and last of them are first copied into the system buffer's granules (reverse copyout), while the
+//! client's are write-protected, so that no other thread's store next to the buffer is lost. All other data is copied
+//! out through the client's window, like a store of its own: if an output is pending there, the store faults and TCOW
+//! saves it.
+//!
+//! ```text
+//!               |<-- granule -->|<-- granule -->|<-- granule -->|
+//!   client      | kept |       to be replaced           | kept  |
+//!   system      | ^^^^ |            data                | ^^^^  |      ^ reverse copyout, then swap all three
+//! ```
+//!
+//! With huge pages a swap maps the system buffer's granules over the client's, page tables filled; with 4 KiB pages
+//! it exchanges the two windows' page tables. Either way the client's addresses are mapped at every moment.
+//! Source: thesis §4.1, figure 4.1; §4.3 for buffers with output pending.
+
+use std::ops::Range;
+
+use genie_sys::GranuleKind;
+use genie_sys::arena::Exchanged;
+use smallvec::SmallVec;
+
+use crate::granule::{GranuleRuns, Place};
+use crate::region::slots_of;
+use crate::runs::Run;
+use crate::space::{Core, Space, State, count};
+use crate::system::{SystemBuffer, runs_of};
+use crate::{Error, Result, views};
+
+/// Which granules of an input to swap; the rest is copied out.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct InputPlan {
+    /// Granules, counted from the one that holds the first data byte.
+    pub swap: Range<u32>,
+}
+
+/// What a delivery did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// Bytes copied, be it out or in reverse.
+    pub copied: usize,
+    /// Granules swapped.
+    pub swapped: u32,
+}
+
+/// One delivery's geometry.
+struct Delivery {
+    addr: usize,
+    len: usize,
+    /// The first slot of the data, and the slots to swap.
+    first: u32,
+    swap: Run,
+}
+
+impl Delivery {
+    /// The data's part of a slot's granule: (offset in the granule, length).
+    fn data_in(&self, core: &Core, slot: u32) -> (usize, usize) {
+        let start = core.slot_addr(slot).max(self.addr);
+        let end = (core.slot_addr(slot) + core.granule()).min(self.addr + self.len);
+        (start - core.slot_addr(slot), end - start)
+    }
+}
+
+impl Space {
+    /// Delivers the first `len` bytes of `system` to the client's bytes at `addr`, which the caller owns or has lent.
+    ///
+    /// Granules that cannot be swapped after all (another alignment, too many mappings) are copied.
+    /// Afterwards the system buffer holds the client's former granules instead, but for those from which an output is
+    /// pending: fresh ones take their places; where there are none, it is left without memory
+    /// ([`SystemBuffer::refill`]).
+    ///
+    /// # Errors
+    /// [`Error::Foreign`] when the plan swaps and the bytes are not in a region: nothing has changed.
+    ///
+    /// # Panics
+    /// When the system buffer holds fewer bytes.
+    pub fn deliver(
+        &self,
+        system: &mut SystemBuffer,
+        addr: usize,
+        len: usize,
+        plan: &InputPlan,
+    ) -> Result<Passed> {
+        let core = self.core();
+        assert!(len <= system.len(), "{len} bytes of a system buffer of {}", system.len());
+        let (first, last) = slots_of(core, addr, len).ok_or(Error::Foreign { addr, len })?;
+        let aligned = system.alignment() == Some(core.misalignment(addr));
+        let swap =
+            if aligned && len > 0 { plan.swap.start..plan.swap.end.min(last - first + 1) } else { 0..0 };
+        let delivery = Delivery {
+            addr,
+            len,
+            first,
+            swap: Run { start: first + swap.start, len: swap.end.saturating_sub(swap.start) },
+        };
+        let (mut passed, mut pending) = (Passed::default(), false);
+        if delivery.swap.len > 0 {
+            (passed, pending) = swap_pages(core, system, &delivery)?;
+        }
+        let swapped = Run { len: passed.swapped, ..delivery.swap };
+        passed.copied += copy_out(core, system, &delivery, swapped);
+        if pending {
+            system.renew_referenced();
+        }
+        Ok(passed)
+    }
+
+    /// Whether bytes beside a buffer on its granules can be kept safe from a swap of the granules.
+    pub fn can_swap_partial_granules(&self) -> bool {
+        self.core().userfault.is_some()
+    }
+}
+
+/// Copies out what was not swapped; returns the number of bytes.
+fn copy_out(core: &Core, system: &SystemBuffer, delivery: &Delivery, swapped: Run) -> usize {
+    // The data's bytes that were swapped, as a range of the data.
+    let (from, to) = if swapped.len == 0 {
+        (delivery.len, delivery.len)
+    } else {
+        let start = core.slot_addr(swapped.start).saturating_sub(delivery.addr);
+        (start, (core.slot_addr(swapped.end()) - delivery.addr).min(delivery.len))
+    };
+    let mut copied = 0;
+    let mut at = 0;
+    for segment in system.segments() {
+        let end = (at + segment.len()).min(delivery.len);
+        for (start, stop) in [(at, end.min(from)), (at.max(to), end)] {
+            if start < stop {
+                let window = views::window(core, delivery.addr + start, stop - start);
+                window.copy_span(segment.part(start - at, stop - start));
+                copied += stop - start;
+            }
+        }
+        at += segment.len();
+        if at >= delivery.len {
+            break;
+        }
+    }
+    copied
+}
+
+/// Swaps what is to be swapped; also says whether a pending request uses a granule that went to the system buffer.
+fn swap_pages(core: &Core, system: &mut SystemBuffer, delivery: &Delivery) -> Result<(Passed, bool)> {
+    let foreign = || Error::Foreign { addr: delivery.addr, len: delivery.len };
+    let Some((granules, window)) = system.granules_mut() else { return Ok(Default::default()) };
+    let index = (delivery.swap.start - delivery.first) as usize;
+    let granules = &mut granules[index..index + delivery.swap.len as usize];
+
+    let mut guard = core.lock();
+    let state = &mut *guard;
+    let region = state.slots.get(delivery.swap.start).region.ok_or_else(foreign)?;
+    if state.slots.run(delivery.swap).iter().any(|slot| slot.region != Some(region)) {
+        return Err(foreign());
+    }
+    let (guarded, copied) = state.reverse_copyout(core, granules, delivery);
+    let swapped = match copied {
+        None => 0,
+        Some(_) if state.exchange(core, delivery.swap, window, granules) => delivery.swap.len,
+        Some(_) => {
+            state.give_up_window(core, window);
+            state.map_over(core, delivery.swap, granules)
+        }
+    };
+    state.end_guard(core, &guarded);
+    count(&core.counters.swapped, u64::from(swapped));
+    let pending = granules[..swapped as usize].iter().any(|id| state.granules.get(*id).is_referenced());
+    Ok((Passed { copied: copied.unwrap_or(0), swapped }, pending))
+}
+
+impl State {
+    /// Completes the first and the last granule with the client's bytes beside the data; returns the slots that were
+    /// write-protected for it, and the number of bytes copied, or none if a slot could not be protected.
+    fn reverse_copyout(
+        &mut self,
+        core: &Core,
+        granules: &[u32],
+        delivery: &Delivery,
+    ) -> (SmallVec<[u32; 2]>, Option<usize>) {
+        let (mut guarded, mut copied) = (SmallVec::new(), 0);
+        for (index, slot) in delivery.swap.numbers().enumerate() {
+            if index > 0 && index + 1 < granules.len() {
+                continue;
+            }
+            let (offset, len) = delivery.data_in(core, slot);
+            if len == core.granule() {
+                continue;
+            }
+            let Some(client) = self.slots.get(slot).granule else { continue };
+            if core.userfault.is_none() || self.protect(core, Run { start: slot, len: 1 }).is_err() {
+                return (guarded, None);
+            }
+            guarded.push(slot);
+            let (mine, theirs) = (views::granule(core, granules[index]), views::granule(core, client));
+            for (from, to) in [(0, offset), (offset + len, core.granule())] {
+                mine.part(from, to - from).copy_span(theirs.part(from, to - from));
+            }
+            copied += core.granule() - len;
+        }
+        (guarded, Some(copied))
+    }
+
+    /// Exchanges the page tables of the client's slots and the system buffer's window, if there is one and the kernel
+    /// can.
+    fn exchange(&mut self, core: &Core, slots: Run, window: &mut Option<Run>, granules: &mut [u32]) -> bool {
+        let Some(own) = window.filter(|own| own.len == slots.len) else { return false };
+        debug_assert_ne!(core.kind, GranuleKind::Huge, "huge pages are mapped, not exchanged");
+        if self.slots.run(slots).iter().any(|slot| slot.protected) {
+            // Protection would travel with the page tables.
+            return false;
+        }
+        let Ok(scratch) = self.take_slots(core, slots.len) else { return false };
+        let bytes = |run: Run| core.bytes(run.start);
+        let result = core.windows.exchange(bytes(slots), bytes(own), bytes(scratch), core.bytes(slots.len));
+        // The scratch addresses still map an object; nobody touches them, and the next use maps over them.
+        self.slots.give(scratch);
+        // Page tables that were moved, be it forth and back, are registered no longer.
+        self.register(core, slots.start, slots.len);
+        match result {
+            Ok(Exchanged::Both) => {}
+            Ok(Exchanged::FirstOnly) => self.give_up_window(core, window),
+            Err(_) => return false,
+        }
+        self.enter_swap(slots, granules);
+        true
+    }
+
+    /// Gives up a system buffer's window, which is about to show other granules than the buffer holds.
+    pub(crate) fn give_up_window(&mut self, core: &Core, window: &mut Option<Run>) {
+        if let Some(window) = window.take() {
+            // When the kernel cannot unmap, the addresses stay reserved and unused.
+            let _ = self.give_window(core, window);
+        }
+    }
+
+    /// Maps a system buffer's granules over the client's; returns how many were mapped.
+    fn map_over(&mut self, core: &Core, slots: Run, granules: &mut [u32]) -> u32 {
+        // Each of these parts is one mapping, so that it is mapped wholly or not at all.
+        let mut parts = GranuleRuns::new();
+        for run in runs_of(granules) {
+            self.granules.by_object(run, |_, part| parts.push(part));
+        }
+        let mut done = 0;
+        for part in parts {
+            let at = Run { start: slots.start + done, len: part.len };
+            if self.map(core, at.start, &[part]).is_err() {
+                break;
+            }
+            let range = done as usize..(done + part.len) as usize;
+            self.enter_swap(at, &mut granules[range]);
+            done += part.len;
+        }
+        done
+    }
+
+    fn enter_swap(&mut self, slots: Run, granules: &mut [u32]) {
+        for (slot, granule) in slots.numbers().zip(granules) {
+            let entry = self.slots.get_mut(slot);
+            entry.protected = false;
+            let Some(old) = entry.granule.replace(*granule) else { continue };
+            self.granules.put(*granule, Place::Region { slot });
+            self.granules.put(old, Place::System);
+            *granule = old;
+        }
+    }
+
+    /// Lets go on whoever stored beside the buffer during the swap.
+    fn end_guard(&mut self, core: &Core, guarded: &[u32]) {
+        guarded.iter().for_each(|slot| self.let_store(core, *slot));
+    }
+}
