@@ -1,0 +1,29 @@
+//! Calibration: measuring the primitive operations of table 8.2 on this machine, and remembering the result.
+//!
+//! How: each operation is run on real buffers of a space at a few lengths, in turns so that no operation has a quiet
+//! moment to itself; the medians are fitted to lines. The costs are stored as JSON in the user's cache directory, one
+//! file for each machine, kernel, processor and granule kind.
+//! Source: thesis §8.2.2, table 8.2.
+
+mod measure;
+mod store;
+
+pub use measure::{Effort, measure};
+pub use store::{load, path, store};
+
+use genie_memory::{Result, Space};
+
+use crate::Costs;
+
+/// The stored costs for this machine and this space's granule kind, or those of a quick calibration, which are stored.
+///
+/// # Errors
+/// The calibration ran out of memory. A cache that cannot be read or written is no error: the costs are measured again.
+pub fn load_or_measure(space: &Space) -> Result<Costs> {
+    if let Some(costs) = load(space) {
+        return Ok(costs);
+    }
+    let costs = measure(space, Effort::Quick)?;
+    let _ = store(space, &costs);
+    Ok(costs)
+}

@@ -1,0 +1,322 @@
+//! The measurements.
+
+use std::time::Instant;
+
+use genie_memory::{Buffer, Direction, InputPlan, Protection, Result, Space};
+
+use crate::{Cost, Costs};
+
+/// How much time to spend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effort {
+    /// A fraction of a second: good enough for thresholds.
+    Quick,
+    /// Some seconds: more lengths and repetitions, for tables that people read.
+    Thorough,
+}
+
+impl Effort {
+    const fn rounds(self) -> usize {
+        match self {
+            Self::Quick => 9,
+            Self::Thorough => 61,
+        }
+    }
+
+    /// The lengths, all multiples of the granule.
+    fn lengths(self, granule: usize) -> Vec<usize> {
+        let largest = match self {
+            Self::Quick => 4 << 20,
+            Self::Thorough => 16 << 20,
+        };
+        let step = if granule > 4096 { 2 } else { 4 };
+        std::iter::successors(Some(granule), |len| Some(len * step))
+            .take_while(|len| *len <= largest)
+            .collect()
+    }
+}
+
+/// The rows that are measured, by their place in [`Samples`].
+#[derive(Debug, Clone, Copy)]
+enum Row {
+    Copyin,
+    Copyout,
+    SystemBuffer,
+    AlignedBuffer,
+    Reference,
+    Unreference,
+    Wire,
+    Unwire,
+    ReadOnly,
+    Reinstate,
+    Invalidate,
+    Restore,
+    Swap,
+    Guard,
+    RegionCreate,
+    RegionRemove,
+    RegionQueue,
+    Replacement,
+}
+
+const ROWS: usize = Row::Replacement as usize + 1;
+/// Lengths below a granule at which copying is measured.
+const SHORT: [usize; 5] = [64, 4096, 65536, 256 << 10, 1 << 20];
+
+/// Nanoseconds, by row and length.
+struct Samples(Vec<Vec<(usize, Vec<f64>)>>);
+
+impl Samples {
+    fn new() -> Self {
+        Self(vec![Vec::new(); ROWS])
+    }
+
+    fn add(&mut self, row: Row, len: usize, nanoseconds: f64) {
+        let lengths = &mut self.0[row as usize];
+        match lengths.iter_mut().find(|(at, _)| *at == len) {
+            Some((_, values)) => values.push(nanoseconds),
+            None => lengths.push((len, vec![nanoseconds])),
+        }
+    }
+
+    fn cost(&self, row: Row) -> Cost {
+        Cost::measured(self.0[row as usize].iter().map(|(len, values)| (*len, median(values))).collect())
+    }
+}
+
+/// Measures the primitive operations in `space`.
+///
+/// # Errors
+/// The space's limit is below three times the largest length.
+///
+/// # Cost
+/// 0.1 to 0.5 s for [`Effort::Quick`], some seconds for [`Effort::Thorough`].
+pub fn measure(space: &Space, effort: Effort) -> Result<Costs> {
+    let mut samples = Samples::new();
+    for len in effort.lengths(space.granule()) {
+        let mut bench = Bench::new(space, len)?;
+        // The first round fills caches and pools.
+        bench.round(&mut Samples::new())?;
+        for _ in 0..effort.rounds() {
+            bench.round(&mut samples)?;
+        }
+    }
+    for len in SHORT.into_iter().filter(|len| *len < space.granule()) {
+        let mut bench = Bench::new(space, len)?;
+        for _ in 0..effort.rounds() {
+            bench.copies(&mut samples)?;
+        }
+    }
+    // Faults wake the fault thread, maybe on another CPU, after which every change of a mapping costs that CPU's
+    // attention for a while; so they come last.
+    let mut bench = Bench::new(space, space.granule())?;
+    for _ in 0..effort.rounds() {
+        bench.replacement(&mut samples)?;
+    }
+    Ok(costs(&samples))
+}
+
+fn costs(samples: &Samples) -> Costs {
+    Costs {
+        copyin: samples.cost(Row::Copyin),
+        copyout: samples.cost(Row::Copyout),
+        system_buffer: samples.cost(Row::SystemBuffer),
+        aligned_buffer: samples.cost(Row::AlignedBuffer),
+        reference: samples.cost(Row::Reference),
+        unreference: samples.cost(Row::Unreference),
+        wire: samples.cost(Row::Wire),
+        unwire: samples.cost(Row::Unwire),
+        read_only: samples.cost(Row::ReadOnly),
+        reinstate: samples.cost(Row::Reinstate),
+        invalidate: samples.cost(Row::Invalidate),
+        restore: samples.cost(Row::Restore),
+        swap: samples.cost(Row::Swap),
+        guard: samples.cost(Row::Guard),
+        region_create: samples.cost(Row::RegionCreate),
+        region_remove: samples.cost(Row::RegionRemove),
+        region_queue: samples.cost(Row::RegionQueue),
+        replacement: samples.cost(Row::Replacement),
+    }
+}
+
+/// One length's buffers.
+struct Bench<'a> {
+    space: &'a Space,
+    len: usize,
+    buffer: Buffer,
+}
+
+impl<'a> Bench<'a> {
+    fn new(space: &'a Space, len: usize) -> Result<Self> {
+        let mut buffer = space.allocate(len)?;
+        buffer.fill(1);
+        Ok(Self { space, len, buffer })
+    }
+
+    fn round(&mut self, samples: &mut Samples) -> Result<()> {
+        self.copies(samples)?;
+        self.references(samples)?;
+        self.wiring(samples)?;
+        self.swaps(samples)?;
+        self.migrants(samples)
+    }
+
+    fn copies(&mut self, samples: &mut Samples) -> Result<()> {
+        let (space, len) = (self.space, self.len);
+        let (system, allocate) = timed(|| space.system_buffer(len));
+        let system = system?;
+        let segments = system.segments();
+        let ((), copyin) = timed(|| {
+            let mut bytes = &self.buffer[..];
+            for segment in &segments {
+                let (here, rest) = bytes.split_at(segment.len());
+                segment.copy_from(here);
+                bytes = rest;
+            }
+        });
+        let ((), copyout) = timed(|| {
+            let mut bytes = &mut self.buffer[..];
+            for segment in &segments {
+                let (here, rest) = bytes.split_at_mut(segment.len());
+                segment.copy_to(here);
+                bytes = rest;
+            }
+        });
+        let ((), deallocate) = timed(|| drop(system));
+        samples.add(Row::Copyin, len, copyin);
+        samples.add(Row::Copyout, len, copyout);
+        samples.add(Row::SystemBuffer, len, allocate + deallocate);
+        Ok(())
+    }
+
+    /// Referencing, write protection and its removal, the latter with what the client's next stores pay.
+    fn references(&mut self, samples: &mut Samples) -> Result<()> {
+        let (space, len) = (self.space, self.len);
+        let touch = self.touch();
+        let addr = self.buffer.as_ptr().addr();
+        let (reference, time) = timed(|| space.reference(addr, len, Direction::Out));
+        let reference = reference?;
+        samples.add(Row::Reference, len, time);
+        if matches!(space.protection(), Protection::None(_)) {
+            let (_, time) = timed(|| reference.release());
+            samples.add(Row::Unreference, len, time);
+            return Ok(());
+        }
+        let (protected, time) = timed(|| space.read_only(&reference));
+        protected?;
+        samples.add(Row::ReadOnly, len, time);
+        let before = space.statistics();
+        let (_, release) = timed(|| reference.release());
+        let reinstated = space.statistics().reinstated > before.reinstated;
+        let stores = self.touch();
+        // Now and then a buffer is left protected, to learn whether its owner stores; that is no sample.
+        if reinstated {
+            samples.add(Row::Reinstate, len, (release + stores - touch).max(release / 2.0));
+        }
+        let unprotected = space.reference(addr, len, Direction::Out)?;
+        let (_, time) = timed(|| unprotected.release());
+        samples.add(Row::Unreference, len, time);
+        Ok(())
+    }
+
+    /// A store into a granule from which an output is pending.
+    fn replacement(&mut self, samples: &mut Samples) -> Result<()> {
+        let (space, granule) = (self.space, self.space.granule());
+        if matches!(space.protection(), Protection::None(_)) {
+            return Ok(());
+        }
+        let reference = space.reference(self.buffer.as_ptr().addr(), 1, Direction::Out)?;
+        space.read_only(&reference)?;
+        let ((), time) = timed(|| self.buffer[0] = self.buffer[0].wrapping_add(1));
+        samples.add(Row::Replacement, granule, time);
+        Ok(())
+    }
+
+    fn wiring(&self, samples: &mut Samples) -> Result<()> {
+        let (wired, time) = timed(|| self.space.wire_region(self.buffer.region()));
+        // Without the right to lock so much memory there is no cost to be measured.
+        let Ok(wired) = wired else { return Ok(()) };
+        samples.add(Row::Wire, self.len, time);
+        let ((), time) = timed(|| drop(wired));
+        samples.add(Row::Unwire, self.len, time);
+        Ok(())
+    }
+
+    fn swaps(&mut self, samples: &mut Samples) -> Result<()> {
+        let (space, len) = (self.space, self.len);
+        let addr = self.buffer.as_ptr().addr();
+        let granules = (len / space.granule()) as u32;
+        let touch = self.touch();
+        let (system, allocate) = timed(|| space.aligned_buffer(addr, len));
+        let mut system = system?;
+        let (passed, swap) =
+            timed(|| space.deliver(&mut system, addr, len, &InputPlan { swap: 0..granules }));
+        passed?;
+        let loads = self.touch();
+        let ((), deallocate) = timed(|| drop(system));
+        samples.add(Row::Swap, len, (swap + loads - touch).max(swap));
+        samples.add(Row::AlignedBuffer, len, allocate + deallocate);
+        if granules == 1 && space.can_swap_partial_granules() {
+            self.guard(samples, swap)?;
+        }
+        Ok(())
+    }
+
+    /// A swap of a granule of which all but one byte is data, beyond the swap of a whole one.
+    fn guard(&mut self, samples: &mut Samples, whole: f64) -> Result<()> {
+        let (space, len) = (self.space, self.len - 1);
+        let addr = self.buffer.as_ptr().addr();
+        let mut system = space.aligned_buffer(addr, len)?;
+        let (passed, time) = timed(|| space.deliver(&mut system, addr, len, &InputPlan { swap: 0..1 }));
+        passed?;
+        samples.add(Row::Guard, space.granule(), (time - whole).max(1.0));
+        Ok(())
+    }
+
+    fn migrants(&mut self, samples: &mut Samples) -> Result<()> {
+        let (space, len) = (self.space, self.len);
+        let mut system = space.aligned_buffer(0, len)?;
+        let (created, time) = timed(|| space.region_from(&mut system, len));
+        let (migrant, _) = created?;
+        samples.add(Row::RegionCreate, len, time);
+        let mut emigrating = migrant.emigrate()?;
+        let (hidden, time) = timed(|| emigrating.hide());
+        hidden?;
+        samples.add(Row::Invalidate, len, time);
+        let ((), enqueue) = timed(|| emigrating.enqueue());
+        let (immigrating, dequeue) = timed(|| space.dequeue(len, true));
+        let immigrating = immigrating?;
+        samples.add(Row::RegionQueue, len, enqueue + dequeue);
+        let (restored, time) = timed(|| immigrating.reinstate());
+        restored?;
+        samples.add(Row::Restore, len, time);
+        let emigrating = immigrating.arrive(len).emigrate()?;
+        let (removed, time) = timed(|| emigrating.remove());
+        removed?;
+        samples.add(Row::RegionRemove, len, time);
+        Ok(())
+    }
+
+    /// Stores one word into every 4 KiB; returns the time it took.
+    fn touch(&mut self) -> f64 {
+        let ((), time) = timed(|| {
+            for byte in self.buffer.iter_mut().step_by(4096) {
+                *byte = std::hint::black_box(*byte).wrapping_add(1);
+            }
+        });
+        time
+    }
+}
+
+/// Runs `action` and returns its result and its time in nanoseconds.
+fn timed<T>(action: impl FnOnce() -> T) -> (T, f64) {
+    let start = Instant::now();
+    let result = std::hint::black_box(action());
+    (result, start.elapsed().as_nanos() as f64)
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
+}

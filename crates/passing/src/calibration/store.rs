@@ -1,0 +1,84 @@
+//! Where costs are remembered.
+
+use std::fs;
+use std::io;
+use std::path::PathBuf;
+
+use genie_memory::{GranuleKind, Protection, Space};
+use genie_sys::machine;
+use serde::{Deserialize, Serialize};
+
+use crate::Costs;
+
+/// Raised whenever the meaning of a cost changes.
+const VERSION: u32 = 2;
+
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    version: u32,
+    kernel: String,
+    cpu: String,
+    granule: String,
+    costs: Costs,
+}
+
+impl Stored {
+    fn of(space: &Space, costs: Costs) -> Self {
+        Self { version: VERSION, kernel: machine::kernel_release(), cpu: cpu(), granule: kind(space), costs }
+    }
+
+    fn is_of_this_machine(&self, space: &Space) -> bool {
+        let here = Self::of(space, Costs::default());
+        (self.version, &self.kernel, &self.cpu, &self.granule)
+            == (here.version, &here.kernel, &here.cpu, &here.granule)
+    }
+}
+
+/// The file that holds the costs for a space like this one: in `$GENIE_CACHE_DIR`, else `$XDG_CACHE_HOME/genie`, else
+/// `~/.cache/genie`.
+pub fn path(space: &Space) -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let folder = set("GENIE_CACHE_DIR")
+        .or_else(|| set("XDG_CACHE_HOME").map(|folder| folder.join("genie")))
+        .or_else(|| set("HOME").map(|folder| folder.join(".cache/genie")))?;
+    Some(folder.join(format!("costs-{}.json", kind(space))))
+}
+
+/// Loads the costs stored for this machine and granule kind; none when there are none, or they are of another machine.
+pub fn load(space: &Space) -> Option<Costs> {
+    let text = fs::read_to_string(path(space)?).ok()?;
+    let stored: Stored = serde_json::from_str(&text).ok()?;
+    stored.is_of_this_machine(space).then_some(stored.costs)
+}
+
+/// Stores costs; a reader finds the old file or the new one, never half of one. Returns where they are.
+///
+/// # Errors
+/// The folder cannot be made or written, or there is no home to put it in.
+pub fn store(space: &Space, costs: &Costs) -> io::Result<PathBuf> {
+    let path = path(space).ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "HOME is not set"))?;
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let text = serde_json::to_string_pretty(&Stored::of(space, costs.clone()))?;
+    let draft = path.with_extension(format!("{}.tmp", std::process::id()));
+    fs::write(&draft, text)?;
+    fs::rename(&draft, &path).inspect_err(|_| drop(fs::remove_file(&draft)))?;
+    Ok(path)
+}
+
+/// The number and model of the processors, as far as the machine says.
+fn cpu() -> String {
+    let count = machine::cpu_count().unwrap_or_default();
+    format!("{count} x {}", machine::cpu_model().unwrap_or_default())
+}
+
+fn kind(space: &Space) -> String {
+    let granule = match space.granule_kind() {
+        GranuleKind::Huge => "2m",
+        GranuleKind::Transparent => "4k-transparent",
+        GranuleKind::Base => "4k",
+    };
+    let unprotected = matches!(space.protection(), Protection::None(_));
+    if unprotected { format!("{granule}-unprotected") } else { granule.to_owned() }
+}

@@ -1,0 +1,219 @@
+//! Costs of the primitive operations: the lengths measured, and the straight line through them.
+//!
+//! Source: thesis table 8.2, whose lines are also a*B + b, by least squares. Differs: the squares are of relative
+//! errors, since lengths here span five orders of magnitude; and predictions interpolate between the measured lengths,
+//! since copying costs several times more a byte where the data leaves the cache, which no line shows.
+
+use serde::{Deserialize, Serialize};
+
+/// A cost of `per_byte * B + fixed` nanoseconds for B bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Line {
+    /// Nanoseconds a byte.
+    pub per_byte: f64,
+    /// Nanoseconds an operation.
+    pub fixed: f64,
+}
+
+impl Line {
+    /// The cost of `bytes` bytes, in nanoseconds; never negative.
+    pub fn at(self, bytes: usize) -> f64 {
+        self.per_byte.mul_add(bytes as f64, self.fixed).max(0.0)
+    }
+
+    /// Fits a line to (bytes, nanoseconds) by least squares of the relative errors. Neither term is negative: where the
+    /// best line had a negative one, the best line without that term is taken.
+    pub fn fit(samples: &[(usize, f64)]) -> Self {
+        let mut sums = Sums::default();
+        for (bytes, cost) in samples {
+            sums.add(*bytes as f64, *cost, 1.0 / (cost * cost).max(1e-6));
+        }
+        let line = sums.solve();
+        if line.per_byte < 0.0 {
+            return Self { per_byte: 0.0, fixed: sums.y / sums.w.max(f64::MIN_POSITIVE) };
+        }
+        if line.fixed < 0.0 {
+            return Self { per_byte: sums.xy / sums.xx.max(f64::MIN_POSITIVE), fixed: 0.0 };
+        }
+        line
+    }
+}
+
+impl std::fmt::Display for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:.6} B + {:.3} us", self.per_byte / 1e3, self.fixed / 1e3)
+    }
+}
+
+/// The cost of one primitive operation.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Cost {
+    /// The line fitted to the points.
+    pub line: Line,
+    /// Medians measured: (bytes, nanoseconds), ascending.
+    pub points: Vec<(usize, f64)>,
+}
+
+impl Cost {
+    /// The cost measured at these lengths.
+    pub fn measured(mut points: Vec<(usize, f64)>) -> Self {
+        points.sort_by_key(|(bytes, _)| *bytes);
+        Self { line: Line::fit(&points), points }
+    }
+
+    /// The cost of `bytes` bytes in nanoseconds: between two measured lengths on the line that joins them, before the
+    /// first its cost, and after the last in proportion.
+    pub fn at(&self, bytes: usize) -> f64 {
+        let after = self.points.partition_point(|(at, _)| *at < bytes);
+        match (after.checked_sub(1).map(|before| self.points[before]), self.points.get(after)) {
+            (None, None) => 0.0,
+            (None, Some((_, cost))) => *cost,
+            (Some((from, low)), Some((to, high))) => {
+                low + (high - low) * (bytes - from) as f64 / (to - from) as f64
+            }
+            (Some((last, cost)), None) => {
+                (cost - self.line.fixed).max(0.0) * bytes as f64 / last as f64 + self.line.fixed.min(cost)
+            }
+        }
+    }
+}
+
+impl std::fmt::Display for Cost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.line.fmt(f)
+    }
+}
+
+/// Weighted sums for a straight line.
+#[derive(Default)]
+struct Sums {
+    w: f64,
+    x: f64,
+    y: f64,
+    xx: f64,
+    xy: f64,
+}
+
+impl Sums {
+    fn add(&mut self, x: f64, y: f64, w: f64) {
+        self.w += w;
+        self.x += w * x;
+        self.y += w * y;
+        self.xx += w * x * x;
+        self.xy += w * x * y;
+    }
+
+    fn solve(&self) -> Line {
+        let determinant = self.w * self.xx - self.x * self.x;
+        if determinant.abs() < f64::EPSILON * self.w * self.xx {
+            return Line { per_byte: 0.0, fixed: self.y / self.w.max(f64::MIN_POSITIVE) };
+        }
+        let per_byte = (self.w * self.xy - self.x * self.y) / determinant;
+        Line { per_byte, fixed: (self.y - per_byte * self.x) / self.w }
+    }
+}
+
+/// The costs that thresholds and predictions are made from, for one granule kind on one machine.
+///
+/// Named after the rows of table 8.2; rows of one fixed cost there may depend on the length here.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Costs {
+    /// Copying from client to system buffer.
+    pub copyin: Cost,
+    /// Copying from system buffer to client.
+    pub copyout: Cost,
+    /// Allocating and deallocating a system buffer for copying.
+    pub system_buffer: Cost,
+    /// Allocating and deallocating an aligned buffer of whole granules.
+    pub aligned_buffer: Cost,
+    /// Referencing.
+    pub reference: Cost,
+    /// Unreferencing.
+    pub unreference: Cost,
+    /// Wiring a region.
+    pub wire: Cost,
+    /// Unwiring a region.
+    pub unwire: Cost,
+    /// Removing write permission.
+    pub read_only: Cost,
+    /// Giving write permission back, with what the client's next stores pay for it.
+    pub reinstate: Cost,
+    /// Removing all access.
+    pub invalidate: Cost,
+    /// Giving all access back.
+    pub restore: Cost,
+    /// Swapping whole granules, with what the client's next loads pay for it.
+    pub swap: Cost,
+    /// Guarding one partial granule during its swap.
+    pub guard: Cost,
+    /// Creating, filling and mapping a region from a system buffer.
+    pub region_create: Cost,
+    /// Removing a region.
+    pub region_remove: Cost,
+    /// Taking a cached region from its queue, and putting it back.
+    pub region_queue: Cost,
+    /// A write fault that replaces one granule.
+    pub replacement: Cost,
+}
+
+impl Costs {
+    /// The rows, named as in table 8.2 where it has them.
+    pub fn rows(&self) -> [(&'static str, &Cost); 18] {
+        [
+            ("Copyin", &self.copyin),
+            ("Reference", &self.reference),
+            ("Wire", &self.wire),
+            ("Read only", &self.read_only),
+            ("Reinstate", &self.reinstate),
+            ("Invalidate", &self.invalidate),
+            ("Restore access", &self.restore),
+            ("Copyout", &self.copyout),
+            ("Unreference", &self.unreference),
+            ("Unwire", &self.unwire),
+            ("Swap", &self.swap),
+            ("Guard a partial granule", &self.guard),
+            ("Region create, fill, map", &self.region_create),
+            ("Region remove", &self.region_remove),
+            ("Region dequeue, enqueue", &self.region_queue),
+            ("System buffer", &self.system_buffer),
+            ("Aligned buffer", &self.aligned_buffer),
+            ("Replacement by a fault", &self.replacement),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exact_line_is_found() {
+        let line = Line { per_byte: 0.07, fixed: 900.0 };
+        let samples: Vec<_> = [4096, 65536, 1 << 20, 16 << 20].map(|b| (b, line.at(b))).into();
+        let fit = Line::fit(&samples);
+        assert!((fit.per_byte - 0.07).abs() < 1e-9 && (fit.fixed - 900.0).abs() < 1e-3, "{fit:?}");
+    }
+
+    #[test]
+    fn no_term_is_negative() {
+        let fit = Line::fit(&[(4096, 10.0), (1 << 20, 9000.0)]);
+        assert!(fit.per_byte > 0.0 && fit.fixed >= 0.0, "{fit:?}");
+        let fit = Line::fit(&[(4096, 1000.0), (1 << 20, 10.0)]);
+        assert!(fit.per_byte >= 0.0 && fit.fixed > 0.0, "{fit:?}");
+    }
+
+    #[test]
+    fn predictions_pass_through_the_points_measured() {
+        let cost = Cost::measured(vec![(4096, 100.0), (64, 10.0), (65536, 4000.0)]);
+        for (bytes, expected) in [(1, 10.0), (64, 10.0), (4096, 100.0), (65536, 4000.0)] {
+            assert!((cost.at(bytes) - expected).abs() < 1e-9, "{bytes}: {}", cost.at(bytes));
+        }
+        assert!((100.0..4000.0).contains(&cost.at(20_000)));
+        assert!((7000.0..8100.0).contains(&cost.at(131_072)), "{}", cost.at(131_072));
+    }
+
+    #[test]
+    fn one_length_gives_a_constant() {
+        assert_eq!(Line::fit(&[(4096, 10.0), (4096, 10.0)]), Line { per_byte: 0.0, fixed: 10.0 });
+    }
+}

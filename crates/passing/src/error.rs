@@ -1,0 +1,59 @@
+//! What can go wrong in passing data.
+
+use genie_memory::Migrant;
+
+/// The result of passing data.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Data that could not be passed; the client's buffers are as they were.
+#[non_exhaustive]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The memory floor refused.
+    #[error(transparent)]
+    Memory(#[from] genie_memory::Error),
+    /// Protecting an output does not pay at the moment; the engine copies instead, and no client sees this.
+    #[error("faults in this region have lately cost more than copying")]
+    Unprofitable,
+    /// A region could not be wired.
+    #[error("{scheme} wires its region, and that failed: {source}; emulated {scheme} needs no wiring")]
+    Wire {
+        /// The scheme that wires.
+        scheme: crate::Scheme,
+        /// Why it failed.
+        source: genie_memory::Error,
+    },
+    /// A migrant scheme was asked to pass a migrant buffer of another integrity.
+    #[error(
+        "{scheme} passes buffers allocated for {expected} integrity; this one was allocated for the other"
+    )]
+    Integrity {
+        /// The scheme asked for.
+        scheme: crate::Scheme,
+        /// What it needs.
+        expected: &'static str,
+    },
+    /// The server replied with more data than the buffer holds.
+    #[error("the server replied with {actual} bytes for a buffer of {len}")]
+    TooLong {
+        /// Bytes that the server reported.
+        actual: usize,
+        /// Bytes that the client asked for.
+        len: usize,
+    },
+}
+
+/// An output that was refused, with the migrant buffer, if it was one: it is the client's still.
+#[derive(Debug)]
+pub struct Refused {
+    /// Why.
+    pub error: Error,
+    /// The buffer.
+    pub migrant: Option<Migrant>,
+}
+
+impl From<Error> for Refused {
+    fn from(error: Error) -> Self {
+        Self { error, migrant: None }
+    }
+}

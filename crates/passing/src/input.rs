@@ -1,0 +1,457 @@
+//! Input: from a system buffer to a client's buffer, by tables 7.2 and 7.3 and §7.4.4.
+
+use genie_memory::{
+    Direction, Error as MemoryError, Immigrating, InputPlan, Migrant, Reference, Segments, Space,
+    SystemBuffer, Wired,
+};
+
+use crate::operation::Operation;
+use crate::outboard::Outboard;
+use crate::tables::{self, InputOperations};
+use crate::{Error, Overlay, Passing, Reason, Receipt, Result, Scheme};
+
+/// Where an input's data is to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// To `len` bytes at `addr`, memory of the client's own.
+    Native {
+        /// The first address.
+        addr: usize,
+        /// The number of bytes.
+        len: usize,
+    },
+    /// To a migrant buffer for at most `len` bytes, which the interface provides.
+    Migrant {
+        /// The number of bytes.
+        len: usize,
+    },
+}
+
+/// What the data comes in.
+#[derive(Debug)]
+enum Buffering {
+    /// A system buffer made for this request, or the client's own granules: table 7.2.
+    Customized,
+    /// A buffer of the device's or server's own: table 7.3.
+    Overlaid(Overlay),
+    /// Memory outside the host: §7.4.4.
+    Outboard(Box<dyn Outboard>),
+}
+
+/// One element's input under way: owns all that the operations so far took.
+#[derive(Debug)]
+pub struct Input {
+    passing: Passing,
+    receipt: Receipt,
+    target: Target,
+    buffering: Buffering,
+    is_ready: bool,
+    system: Option<SystemBuffer>,
+    reference: Option<Reference>,
+    wired: Option<Wired>,
+    immigrating: Option<Immigrating>,
+    migrant: Option<Migrant>,
+}
+
+impl Target {
+    /// The number of bytes asked for.
+    pub const fn len(self) -> usize {
+        match self {
+            Self::Native { len, .. } | Self::Migrant { len } => len,
+        }
+    }
+
+    /// Whether no bytes are asked for.
+    pub const fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Passing {
+    /// Runs the request-time operations of an input by `scheme`.
+    ///
+    /// # Errors
+    /// No memory for a region, a region in other hands, too low a memory-lock limit.
+    pub fn input(&self, scheme: Scheme, target: Target) -> Result<Input> {
+        let (effective, reason) = match target {
+            Target::Native { addr, .. } => self.convert_foreign(scheme, addr),
+            Target::Migrant { .. } => (scheme, None),
+        };
+        match self.try_input(scheme, effective, target, reason) {
+            Err(Error::Memory(MemoryError::Foreign { .. })) if effective != Scheme::Copy => {
+                self.try_input(scheme, Scheme::Copy, target, Some(Reason::Foreign))
+            }
+            result => result,
+        }
+    }
+
+    fn try_input(
+        &self,
+        asked: Scheme,
+        effective: Scheme,
+        target: Target,
+        reason: Option<Reason>,
+    ) -> Result<Input> {
+        let mut input = Input {
+            passing: self.clone(),
+            receipt: Receipt { effective, reason, ..Receipt::new(asked) },
+            target,
+            buffering: Buffering::Customized,
+            is_ready: false,
+            system: None,
+            reference: None,
+            wired: None,
+            immigrating: None,
+            migrant: None,
+        };
+        for operation in tables::customized_input(effective).request {
+            input.request(*operation)?;
+        }
+        Ok(input)
+    }
+
+    /// Which granules an emulated-copy input of `len` bytes at `addr` swaps.
+    pub(crate) fn plan(&self, addr: usize, len: usize) -> InputPlan {
+        let space = self.space();
+        let granule = space.granule();
+        let first = addr & !(granule - 1);
+        let forced = |index: u32| space.has_output(first + index as usize * granule, granule);
+        let partial = space.can_swap_partial_granules();
+        self.thresholds().plan(granule, addr & (granule - 1), len, partial, forced)
+    }
+}
+
+impl Input {
+    /// What was done so far.
+    pub fn receipt(&self) -> &Receipt {
+        &self.receipt
+    }
+
+    /// Notes in the receipt which scheme the client asked for, and why another one is used.
+    pub fn note(&mut self, asked: Scheme, reason: Reason) {
+        self.receipt.asked = asked;
+        self.receipt.reason = Some(reason);
+    }
+
+    /// The number of bytes asked for.
+    pub fn len(&self) -> usize {
+        self.target.len()
+    }
+
+    /// Whether no bytes are asked for.
+    pub fn is_empty(&self) -> bool {
+        self.target.is_empty()
+    }
+
+    /// Runs the ready-time operations, once, and returns the memory that the server fills: a customized system buffer,
+    /// or the client's own granules when the scheme passes data in place.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn ready(&mut self) -> Result<Segments> {
+        self.run_ready()?;
+        Ok(self.segments())
+    }
+
+    /// Overlays a buffer that holds the data already on the client's buffer, in place of a customized one.
+    ///
+    /// # Panics
+    /// When the buffer has been made ready before.
+    pub fn overlay(&mut self, overlay: Overlay) {
+        assert!(!self.is_ready, "an input is either made ready or overlaid");
+        self.is_ready = true;
+        self.buffering = Buffering::Overlaid(overlay);
+    }
+
+    /// Links data in a device's own memory to the client's buffer, in place of host memory.
+    ///
+    /// # Errors
+    /// No memory for a host buffer.
+    ///
+    /// # Panics
+    /// When the buffer has been made ready before.
+    pub fn outboard(&mut self, outboard: Box<dyn Outboard>) -> Result<()> {
+        assert!(!self.is_ready, "an input is either made ready or linked to outboard memory");
+        self.buffering = Buffering::Outboard(outboard);
+        self.run_ready()
+    }
+
+    /// Where the data is, or will be, in host memory.
+    pub fn segments(&self) -> Segments {
+        match (&self.buffering, &self.system, &self.reference) {
+            (Buffering::Overlaid(overlay), ..) => overlay.segments(),
+            (_, Some(system), _) => system.segments(),
+            (_, None, Some(reference)) => reference.segments(),
+            (_, None, None) => Segments::new(),
+        }
+    }
+
+    /// Copies the first data bytes elsewhere without completing the input; returns how many.
+    pub fn peek(&self, actual: usize, mut bytes: &mut [u8]) -> usize {
+        let wanted = actual.min(bytes.len());
+        let mut left = wanted;
+        for segment in self.segments() {
+            let here = segment.len().min(left);
+            let (now, rest) = bytes.split_at_mut(here);
+            segment.part(0, here).copy_to(now);
+            bytes = rest;
+            left -= here;
+        }
+        wanted - left
+    }
+
+    /// Runs the reply-time operations of a request that succeeded with `actual` bytes. A native strong scheme delivers
+    /// to `bytes`, the buffer named at request time or another one; other schemes are given none, or the shared buffer
+    /// itself. A migrant scheme returns the buffer that arrived.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`], or the kernel's reason; the client's buffer is untouched.
+    pub fn deliver(&mut self, actual: usize, bytes: Option<&mut [u8]>) -> Result<Option<Migrant>> {
+        let len = bytes.as_ref().map_or(self.len(), |bytes| bytes.len().min(self.len()));
+        if actual > len {
+            return Err(Error::TooLong { actual, len });
+        }
+        let mut bytes = bytes.map(|bytes| &mut bytes[..actual]);
+        for operation in self.operations().reply {
+            self.reply(*operation, actual, &mut bytes)?;
+        }
+        Ok(self.migrant.take())
+    }
+
+    /// Gives back what the operations so far took, because the request failed or the client wants no data.
+    pub fn cancel(&mut self) {
+        self.wired = None;
+        self.unreference();
+        self.system = None;
+        self.buffering = Buffering::Customized;
+        self.immigrating = None;
+    }
+
+    fn operations(&self) -> InputOperations {
+        match self.buffering {
+            Buffering::Customized => tables::customized_input(self.receipt.effective),
+            Buffering::Overlaid(_) => tables::overlaid_input(self.receipt.effective),
+            Buffering::Outboard(_) => tables::outboard_input(self.receipt.effective),
+        }
+    }
+
+    fn space(&self) -> &Space {
+        self.passing.space()
+    }
+
+    fn request(&mut self, operation: Operation) -> Result<()> {
+        match operation {
+            Operation::ReferenceClientPages => self.reference()?,
+            Operation::WireRegion => self.wire()?,
+            Operation::DequeueEmigrantRegion => {
+                self.immigrating = Some(self.space().dequeue(self.len(), true)?);
+            }
+            Operation::DequeueWeakEmigrantRegion => {
+                self.immigrating = Some(self.space().dequeue(self.len(), false)?);
+            }
+            // Dequeuing marks the region under the same lock, so that no other request finds it in the queue.
+            Operation::MarkRegionImmigrating => {}
+            other => unreachable!("{other:?} is no request-time operation of table 7.2"),
+        }
+        Ok(())
+    }
+
+    fn run_ready(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.is_ready, true) {
+            return Ok(());
+        }
+        for operation in self.operations().ready {
+            self.ready_operation(*operation)?;
+        }
+        Ok(())
+    }
+
+    fn ready_operation(&mut self, operation: Operation) -> Result<()> {
+        match operation {
+            Operation::AllocateSystemBuffer => {
+                let whole = self.receipt.effective == Scheme::Move;
+                let (space, len) = (self.space(), self.len());
+                let buffer = if whole { space.aligned_buffer(0, len) } else { space.system_buffer(len) };
+                self.system = Some(buffer?);
+            }
+            Operation::AllocateAlignedBuffer => self.allocate_aligned()?,
+            Operation::DmaFromOutboard => {
+                let segments = self.segments();
+                self.transfer(&segments);
+            }
+            // The outboard buffer is deallocated by dropping it, when the transfer no longer can be repeated.
+            Operation::DeallocateOutboardBuffer => {}
+            other => unreachable!("{other:?} is no ready-time operation of table 7.2"),
+        }
+        Ok(())
+    }
+
+    /// Allocates an aligned buffer where a swap is likely, else one that costs less.
+    fn allocate_aligned(&mut self) -> Result<()> {
+        let Target::Native { addr, len } = self.target else { unreachable!("emulated copy is native") };
+        let plan = self.passing.plan(addr, len);
+        self.system = Some(if plan.swap.is_empty() {
+            self.space().system_buffer(len)?
+        } else {
+            self.space().aligned_buffer(addr, len)?
+        });
+        Ok(())
+    }
+
+    fn reply(&mut self, operation: Operation, actual: usize, bytes: &mut Option<&mut [u8]>) -> Result<()> {
+        match operation {
+            Operation::CopyoutData => self.copyout(bytes),
+            Operation::SwapPages | Operation::SwapPagesIfAlignedElseCopyout => self.swap(actual, bytes)?,
+            Operation::DeallocateSystemBuffer | Operation::DeallocateAlignedBuffer => self.system = None,
+            Operation::DeallocateOverlayBuffer | Operation::DeallocateOutboardBuffer => {
+                self.buffering = Buffering::Customized;
+            }
+            Operation::UnwireRegion => self.wired = None,
+            Operation::UnreferenceClientPages => self.unreference(),
+            Operation::CheckRegion => {
+                if let (Some(immigrating), Some(reference)) = (&mut self.immigrating, &self.reference) {
+                    immigrating.check(reference)?;
+                }
+            }
+            Operation::ReinstatePageAccesses => self.reinstate()?,
+            Operation::MarkRegionImmigrant => {
+                self.migrant = self.immigrating.take().map(|immigrating| immigrating.arrive(actual));
+            }
+            // One call of the memory floor does all three: addresses are taken for granules that exist.
+            Operation::CreateRegion | Operation::MapRegionAndMarkImmigrant => {}
+            Operation::ZeroCompleteSystemPagesAndFillRegion
+            | Operation::ZeroCompleteOverlayPagesFillRegionAndRefill => self.fill_region(actual)?,
+            Operation::ReferenceClientPages => self.reference()?,
+            Operation::DmaFromOutboard => {
+                let segments = self.segments();
+                self.transfer(&segments);
+            }
+            other => unreachable!("{other:?} is no reply-time operation of tables 7.2 and 7.3"),
+        }
+        Ok(())
+    }
+
+    fn reference(&mut self) -> Result<()> {
+        let reference = match (&self.immigrating, self.target) {
+            (Some(immigrating), _) => immigrating.reference()?,
+            (None, Target::Native { addr, len }) => self.space().reference(addr, len, Direction::In)?,
+            (None, Target::Migrant { .. }) => unreachable!("a migrant target has a region"),
+        };
+        self.receipt.referenced += reference.granules();
+        self.reference = Some(reference);
+        Ok(())
+    }
+
+    fn wire(&mut self) -> Result<()> {
+        let scheme = self.receipt.asked;
+        let wired = match (&self.immigrating, &self.reference) {
+            (Some(immigrating), _) => immigrating.wire(),
+            (None, Some(reference)) => self.space().wire_region(reference.region()),
+            (None, None) => unreachable!("a region is referenced before it is wired"),
+        };
+        self.wired = Some(wired.map_err(|source| Error::Wire { scheme, source })?);
+        Ok(())
+    }
+
+    fn unreference(&mut self) {
+        if let Some(reference) = self.reference.take() {
+            self.receipt.faults += reference.release().faults;
+        }
+    }
+
+    fn reinstate(&mut self) -> Result<()> {
+        if let Some(immigrating) = &self.immigrating {
+            self.receipt.mapped += immigrating.reinstate()?;
+        }
+        Ok(())
+    }
+
+    fn copyout(&mut self, bytes: &mut Option<&mut [u8]>) {
+        let Some(mut rest) = bytes.take() else { return };
+        self.receipt.copied += rest.len();
+        for segment in self.segments() {
+            let here = segment.len().min(rest.len());
+            let (now, later) = rest.split_at_mut(here);
+            segment.part(0, here).copy_to(now);
+            rest = later;
+        }
+    }
+
+    /// Passes data by swapping what is worth it: into native memory at `bytes`, or into an immigrating region.
+    fn swap(&mut self, actual: usize, bytes: &mut Option<&mut [u8]>) -> Result<()> {
+        if actual == 0 {
+            return Ok(());
+        }
+        self.reinstate()?;
+        let granule = self.space().granule();
+        let (addr, plan) = match (&self.immigrating, bytes.as_ref()) {
+            (Some(immigrating), _) => {
+                (immigrating.addr(), InputPlan { swap: 0..actual.div_ceil(granule) as u32 })
+            }
+            (None, Some(bytes)) => {
+                let addr = bytes.as_ptr().addr();
+                (addr, self.passing.plan(addr, actual))
+            }
+            (None, None) => return Ok(()),
+        };
+        let space = self.passing.space().clone();
+        let redelivered = match self.target {
+            Target::Native { addr: asked, .. } => asked != addr,
+            Target::Migrant { .. } => false,
+        };
+        if redelivered && space.region_at(addr, actual).is_none() {
+            self.receipt.reason = Some(Reason::Redelivered);
+            self.copyout(bytes);
+            return Ok(());
+        }
+        let Some(system) = self.source() else { return Ok(()) };
+        let aligned = system.alignment() == Some(addr & (granule - 1));
+        let passed = space.deliver(system, addr, actual, &plan)?;
+        self.receipt.copied += passed.copied;
+        self.receipt.swapped += passed.swapped;
+        if passed.copied > 0 {
+            let planned = plan.swap.len() as u32;
+            self.receipt.reason = Some(match (passed.swapped, planned) {
+                (0, 0) => Reason::Short,
+                (0, _) if redelivered => Reason::Redelivered,
+                (0, _) if !aligned => Reason::Unaligned,
+                (swapped, planned) if swapped < planned => Reason::Kernel,
+                _ => Reason::Edges,
+            });
+            if passed.swapped == 0 {
+                self.receipt.effective = Scheme::Copy;
+            }
+        }
+        Ok(())
+    }
+
+    /// The system buffer that holds the data.
+    fn source(&mut self) -> Option<&mut SystemBuffer> {
+        match &mut self.buffering {
+            Buffering::Overlaid(overlay) => overlay.buffer_mut(),
+            Buffering::Customized | Buffering::Outboard(_) => self.system.as_mut(),
+        }
+    }
+
+    fn fill_region(&mut self, actual: usize) -> Result<()> {
+        let space = self.space().clone();
+        let granule = space.granule();
+        let Some(system) = self.source() else { return Ok(()) };
+        let (migrant, zeroed) = space.region_from(system, actual)?;
+        self.receipt.mapped += actual.div_ceil(granule) as u32;
+        self.receipt.zeroed += zeroed;
+        self.migrant = Some(migrant);
+        Ok(())
+    }
+
+    fn transfer(&mut self, segments: &Segments) {
+        if let Buffering::Outboard(outboard) = &mut self.buffering {
+            let mut at = 0;
+            for segment in segments {
+                let here = segment.len().min(outboard.len().saturating_sub(at));
+                outboard.transfer(at, segment.part(0, here));
+                at += here;
+            }
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! The data passing model and the eight schemes.
+//!
+//! Why: whether data is copied, shared or moved is a contract between two parties; how that is done is not. This floor
+//! keeps the two apart: `model` says what a scheme promises, `tables` which operations keep the promise, and the engine
+//! runs them.
+//! How: [`Passing::output`] and [`Passing::input`] run the request-time operations and return a transfer, which later
+//! runs the ready- and reply-time ones and says in a [`Receipt`] what was done.
+//! Source: thesis chapter 2, §7.4.
+
+pub mod calibration;
+mod cost;
+mod engine;
+mod error;
+mod input;
+pub mod model;
+pub mod operation;
+mod outboard;
+mod output;
+mod overlay;
+mod receipt;
+pub mod scheme;
+pub mod tables;
+mod threshold;
+
+pub use cost::{Cost, Costs, Line};
+pub use engine::Passing;
+pub use error::{Error, Refused, Result};
+pub use input::{Input, Target};
+pub use outboard::Outboard;
+pub use output::{Output, Source};
+pub use overlay::{Overlay, Overlays, Preferred};
+pub use receipt::{Reason, Receipt};
+pub use scheme::Scheme;
+pub use threshold::Thresholds;

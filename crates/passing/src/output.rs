@@ -1,0 +1,261 @@
+//! Output: from a client's buffer to a system buffer, by table 7.1.
+
+use genie_memory::{
+    Direction, Emigrating, Error as MemoryError, Migrant, Reference, Segments, SystemBuffer, Wired,
+};
+
+use crate::operation::Operation;
+use crate::{Error, Passing, Reason, Receipt, Refused, Result, Scheme, tables};
+
+/// Where an output's data is.
+#[derive(Debug)]
+pub enum Source<'a> {
+    /// In memory of the client's own.
+    Native(&'a [u8]),
+    /// In a migrant buffer, which the output takes.
+    Migrant(Migrant),
+}
+
+/// One element's output under way: owns all that the request-time operations took.
+#[derive(Debug)]
+pub struct Output {
+    receipt: Receipt,
+    len: usize,
+    /// Copies of parts on the first and last granule, or of everything.
+    copied: [Option<SystemBuffer>; 2],
+    reference: Option<Reference>,
+    wired: Option<Wired>,
+    emigrating: Option<Emigrating>,
+}
+
+impl Passing {
+    /// Runs the request-time operations of an output by `scheme`.
+    ///
+    /// # Errors
+    /// A migrant buffer of the other integrity, a region in other hands, too low a memory-lock limit, no memory for a
+    /// copy. Nothing has been passed, and a migrant buffer comes back.
+    ///
+    /// # Panics
+    /// When a native scheme is given a migrant buffer by value, or the other way round: the types of the floor above
+    /// rule that out.
+    pub fn output(&self, scheme: Scheme, source: Source<'_>) -> std::result::Result<Output, Refused> {
+        match source {
+            Source::Native(bytes) => Ok(self.output_native(scheme, bytes)?),
+            Source::Migrant(migrant) => self.output_migrant(scheme, migrant),
+        }
+    }
+
+    fn output_native(&self, scheme: Scheme, bytes: &[u8]) -> Result<Output> {
+        let (effective, reason) = self.convert_output(scheme, bytes.as_ptr().addr(), bytes.len());
+        let reason = match self.try_output(scheme, effective, bytes, reason) {
+            Err(Error::Memory(MemoryError::Foreign { .. })) if effective != Scheme::Copy => Reason::Foreign,
+            Err(Error::Unprofitable) => Reason::Faults,
+            Err(Error::Memory(_)) if effective == Scheme::EmulatedCopy => Reason::Kernel,
+            result => return result,
+        };
+        // Nothing has been taken; copy's operations do the same for the client.
+        self.try_output(scheme, Scheme::Copy, bytes, Some(reason))
+    }
+
+    fn try_output(
+        &self,
+        asked: Scheme,
+        effective: Scheme,
+        bytes: &[u8],
+        reason: Option<Reason>,
+    ) -> Result<Output> {
+        let mut output = Output::new(asked, effective, bytes.len());
+        output.receipt.reason = reason;
+        output.request(self, bytes)?;
+        Ok(output)
+    }
+
+    fn output_migrant(&self, scheme: Scheme, migrant: Migrant) -> std::result::Result<Output, Refused> {
+        let strong = matches!(scheme, Scheme::Move | Scheme::EmulatedMove);
+        if migrant.is_strong() != strong {
+            let expected = if strong { "strong" } else { "weak" };
+            let error = Error::Integrity { scheme, expected };
+            return Err(Refused { error, migrant: Some(migrant) });
+        }
+        let mut output = Output::new(scheme, scheme, migrant.len());
+        output.emigrating = Some(migrant.emigrate().map_err(Error::from)?);
+        match output.request(self, &[]) {
+            Ok(()) => Ok(output),
+            Err(error) => Err(Refused { error, migrant: output.fail() }),
+        }
+    }
+}
+
+impl Output {
+    fn new(asked: Scheme, effective: Scheme, len: usize) -> Self {
+        Self {
+            receipt: Receipt { effective, ..Receipt::new(asked) },
+            len,
+            copied: [None, None],
+            reference: None,
+            wired: None,
+            emigrating: None,
+        }
+    }
+
+    /// The data, as the server sees it.
+    pub fn segments(&self) -> Segments {
+        let [head, tail] = &self.copied;
+        let mut segments = head.as_ref().map(SystemBuffer::segments).unwrap_or_default();
+        segments.extend(self.reference.iter().flat_map(Reference::segments));
+        segments.extend(tail.iter().flat_map(SystemBuffer::segments));
+        segments
+    }
+
+    /// The number of data bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no data bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// What was done so far.
+    pub fn receipt(&self) -> &Receipt {
+        &self.receipt
+    }
+
+    /// Notes in the receipt which scheme the client asked for, and why another one is used.
+    pub fn note(&mut self, asked: Scheme, reason: Reason) {
+        self.receipt.asked = asked;
+        self.receipt.reason = Some(reason);
+    }
+
+    /// Runs the reply-time operations of a request that succeeded.
+    ///
+    /// # Errors
+    /// A region could not be removed (too many mappings); its memory is free all the same.
+    pub fn complete(&mut self) -> Result<()> {
+        tables::output(self.receipt.effective).reply.iter().try_for_each(|operation| self.reply(*operation))
+    }
+
+    /// Undoes the output of a request that failed; a migrant buffer is the client's again.
+    pub fn fail(&mut self) -> Option<Migrant> {
+        self.wired = None;
+        self.unreference();
+        self.copied = [None, None];
+        // A region that cannot be shown again stays hidden and is kept for reuse.
+        self.emigrating.take().and_then(|emigrating| emigrating.give_back().ok())
+    }
+
+    fn request(&mut self, passing: &Passing, bytes: &[u8]) -> Result<()> {
+        let cut = match self.receipt.effective {
+            Scheme::EmulatedCopy => self.copy_edges(passing, bytes)?,
+            _ => 0..bytes.len(),
+        };
+        for operation in tables::output(self.receipt.effective).request {
+            self.request_operation(passing, *operation, &bytes[cut.clone()])?;
+        }
+        Ok(())
+    }
+
+    /// Copies the parts of an emulated-copy output that are not worth protecting; returns the others' range.
+    fn copy_edges(&mut self, passing: &Passing, bytes: &[u8]) -> Result<std::ops::Range<usize>> {
+        let [head, middle, _] = passing.cut(bytes.as_ptr().addr(), bytes.len());
+        for (index, part) in [&bytes[..head], &bytes[head + middle..]].into_iter().enumerate() {
+            if !part.is_empty() {
+                self.copied[index] = Some(passing.space().system_buffer(part.len())?);
+                self.copyin(index, part);
+                self.receipt.reason = Some(Reason::Edges);
+            }
+        }
+        Ok(head..head + middle)
+    }
+
+    fn copyin(&mut self, index: usize, mut bytes: &[u8]) {
+        self.receipt.copied += bytes.len();
+        for segment in self.copied[index].as_ref().map(SystemBuffer::segments).unwrap_or_default() {
+            let (here, rest) = bytes.split_at(segment.len());
+            segment.copy_from(here);
+            bytes = rest;
+        }
+    }
+
+    fn request_operation(&mut self, passing: &Passing, operation: Operation, bytes: &[u8]) -> Result<()> {
+        match operation {
+            Operation::AllocateSystemBuffer => {
+                self.copied[0] = Some(passing.space().system_buffer(bytes.len())?);
+            }
+            Operation::CopyinData => self.copyin(0, bytes),
+            Operation::ReferenceClientPages => self.reference(passing, bytes)?,
+            Operation::ReadOnlyClientPages => self.read_only(passing, bytes.len())?,
+            Operation::WireRegion => self.wired = Some(self.wire(passing)?),
+            // The types below mark the region when they take the buffer, before it is referenced, so that no moment
+            // exists in which a region is the client's and passed on.
+            Operation::MarkRegionEmigrating => {}
+            Operation::InvalidateClientPages => {
+                if let Some(emigrating) = &mut self.emigrating {
+                    self.receipt.mapped += emigrating.hide()?;
+                }
+            }
+            other => unreachable!("{other:?} is no request-time operation of table 7.1"),
+        }
+        Ok(())
+    }
+
+    fn reply(&mut self, operation: Operation) -> Result<()> {
+        match operation {
+            Operation::DeallocateSystemBuffer => self.copied = [None, None],
+            Operation::UnwireRegion => self.wired = None,
+            Operation::UnreferenceClientPages => {
+                self.unreference();
+                self.copied = [None, None];
+            }
+            Operation::RemoveRegion => {
+                if let Some(emigrating) = self.emigrating.take() {
+                    emigrating.remove()?;
+                }
+            }
+            Operation::MarkRegionEmigrantAndEnqueue | Operation::MarkRegionWeakEmigrantAndEnqueue => {
+                if let Some(emigrating) = self.emigrating.take() {
+                    emigrating.enqueue();
+                }
+            }
+            other => unreachable!("{other:?} is no reply-time operation of table 7.1"),
+        }
+        Ok(())
+    }
+
+    fn reference(&mut self, passing: &Passing, bytes: &[u8]) -> Result<()> {
+        let reference = match &self.emigrating {
+            Some(emigrating) => emigrating.reference()?,
+            None => passing.space().reference(bytes.as_ptr().addr(), bytes.len(), Direction::Out)?,
+        };
+        self.receipt.referenced += reference.granules();
+        self.reference = Some(reference);
+        Ok(())
+    }
+
+    fn read_only(&mut self, passing: &Passing, len: usize) -> Result<()> {
+        let Some(reference) = &self.reference else { return Ok(()) };
+        let saving = passing.saving(len);
+        match passing.space().read_only_if_it_pays(reference, saving)? {
+            Some(protected) => self.receipt.protected += protected,
+            None => return Err(Error::Unprofitable),
+        }
+        Ok(())
+    }
+
+    fn wire(&self, passing: &Passing) -> Result<Wired> {
+        let scheme = self.receipt.asked;
+        let wired = match (&self.emigrating, &self.reference) {
+            (Some(emigrating), _) => emigrating.wire(),
+            (None, Some(reference)) => passing.space().wire_region(reference.region()),
+            (None, None) => Err(MemoryError::Empty),
+        };
+        wired.map_err(|source| Error::Wire { scheme, source })
+    }
+
+    fn unreference(&mut self) {
+        if let Some(reference) = self.reference.take() {
+            self.receipt.faults += reference.release().faults;
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Overlay buffers: a device's or server's own buffers, into which input goes before, or without, being asked for.
+//!
+//! How: a pool holds as many buffers as its owner reserved, of one length and one offset (that of unstripped headers,
+//! say). A client whose buffer has the same offset receives by swapping; `preferred` tells it the offset and length
+//! (client-aligned buffering).
+//! Limits: a fixed number of buffers; when all are in use, allocation fails and the owner must wait or drop data.
+//! Source: thesis §6.1 (pooled in-host buffering), §7.4.3, figure 7.3; §4.1 for preferred alignment and length.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use genie_memory::{Segments, Space, SystemBuffer};
+
+use crate::Result;
+
+/// A pool of overlay buffers.
+#[derive(Debug, Clone)]
+pub struct Overlays {
+    pool: Arc<Mutex<Vec<SystemBuffer>>>,
+    offset: usize,
+    len: usize,
+}
+
+/// One overlay buffer; dropping it returns it to its pool.
+#[derive(Debug)]
+pub struct Overlay {
+    pool: Overlays,
+    buffer: Option<SystemBuffer>,
+}
+
+/// How a client should lay out buffers, so that a server's data can be swapped in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Preferred {
+    /// Where data starts in its first granule.
+    pub offset: usize,
+    /// How much comes at once.
+    pub len: usize,
+}
+
+impl Overlays {
+    /// Reserves `count` buffers of `len` bytes that start `offset` bytes into their first granule.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn reserve(space: &Space, offset: usize, len: usize, count: usize) -> Result<Self> {
+        let buffers: genie_memory::Result<_> =
+            (0..count).map(|_| space.aligned_buffer(offset, len)).collect();
+        let buffers = buffers?;
+        Ok(Self { pool: Arc::new(Mutex::new(buffers)), offset, len })
+    }
+
+    /// Takes the buffer that was returned last, if one is free.
+    pub fn allocate(&self) -> Option<Overlay> {
+        let buffer = self.pool.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        Some(Overlay { pool: self.clone(), buffer: Some(buffer) })
+    }
+
+    /// The layout that lets clients receive without copying.
+    pub fn preferred(&self) -> Preferred {
+        Preferred { offset: self.offset, len: self.len }
+    }
+
+    /// How many buffers are free.
+    pub fn free(&self) -> usize {
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+impl Overlay {
+    /// The buffer's memory, for its owner to fill.
+    pub fn segments(&self) -> Segments {
+        self.buffer.as_ref().map(SystemBuffer::segments).unwrap_or_default()
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> usize {
+        self.pool.len
+    }
+
+    /// Whether it holds no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.pool.len == 0
+    }
+
+    pub(crate) fn buffer_mut(&mut self) -> Option<&mut SystemBuffer> {
+        self.buffer.as_mut()
+    }
+}
+
+impl Drop for Overlay {
+    fn drop(&mut self) {
+        let Some(mut buffer) = self.buffer.take() else { return };
+        // A buffer whose granules became a client's region is refilled; where there is no memory for that, the pool
+        // shrinks by it.
+        if buffer.is_empty() && self.pool.len > 0 && buffer.refill(self.pool.len).is_err() {
+            return;
+        }
+        self.pool.pool.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+    }
+}

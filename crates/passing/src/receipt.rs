@@ -1,0 +1,153 @@
+//! Receipts: what was really done to pass a buffer's data.
+//!
+//! Why: whether data was copied decides what a program costs, and cannot be seen from the bytes.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use crate::Scheme;
+
+/// Why data was copied under a scheme that avoids it.
+#[non_exhaustive]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// Shorter than the threshold below which copying is cheaper.
+    Short,
+    /// Only the parts on the first and last granule were: they are shorter than the threshold.
+    Edges,
+    /// Not memory of the interface's regions (stack, heap, mapped file).
+    Foreign,
+    /// Borrowed memory cannot be shared; share takes its buffer by value.
+    Borrowed,
+    /// Client and system buffer start at different offsets in their granules.
+    Unaligned,
+    /// Writes cannot be caught on this machine, so output cannot be protected.
+    Unprotectable,
+    /// Faults in this region have lately cost more than copying.
+    Faults,
+    /// The kernel refused to protect or to map (too many mappings, no memory).
+    Kernel,
+    /// The client peeked at the data, or had it delivered to another buffer.
+    Redelivered,
+}
+
+impl Reason {
+    /// The reason in a few words.
+    pub const fn phrase(self) -> &'static str {
+        match self {
+            Self::Short => "shorter than the threshold",
+            Self::Edges => "edges shorter than the threshold",
+            Self::Foreign => "foreign memory",
+            Self::Borrowed => "borrowed memory",
+            Self::Unaligned => "unaligned",
+            Self::Unprotectable => "no write protection",
+            Self::Faults => "faults cost more than copying",
+            Self::Kernel => "refused by the kernel",
+            Self::Redelivered => "delivered elsewhere",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.phrase())
+    }
+}
+
+impl Serialize for Reason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.phrase())
+    }
+}
+
+/// What was done for one element of a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receipt {
+    /// The scheme that the client asked for.
+    pub asked: Scheme,
+    /// The scheme that took effect: `asked`, or the one it was converted to.
+    pub effective: Scheme,
+    /// Bytes copied by the interface, in whatever direction.
+    pub copied: usize,
+    /// Bytes zeroed before a granule changed its owner.
+    pub zeroed: usize,
+    /// Granules referenced in place.
+    pub referenced: u32,
+    /// Granules whose write permission was removed; fewer than referenced when some had none.
+    pub protected: u32,
+    /// Granules that changed places between client and system buffer.
+    pub swapped: u32,
+    /// Granules mapped into, hidden from, or shown again to the client.
+    pub mapped: u32,
+    /// Write faults that the buffer's region took while the request was pending.
+    pub faults: u32,
+    /// Why data was copied although the scheme asked for avoids it.
+    pub reason: Option<Reason>,
+}
+
+impl Receipt {
+    /// A receipt for nothing done yet.
+    pub const fn new(asked: Scheme) -> Self {
+        Self {
+            asked,
+            effective: asked,
+            copied: 0,
+            zeroed: 0,
+            referenced: 0,
+            protected: 0,
+            swapped: 0,
+            mapped: 0,
+            faults: 0,
+            reason: None,
+        }
+    }
+}
+
+impl fmt::Display for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.asked)?;
+        if self.effective != self.asked {
+            write!(f, ", done as {}", self.effective)?;
+        }
+        write!(f, ": {} bytes copied", self.copied)?;
+        let counts = [
+            ("referenced", self.referenced),
+            ("protected", self.protected),
+            ("swapped", self.swapped),
+            ("mapped", self.mapped),
+        ];
+        for (what, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+            write!(f, ", {count} granules {what}")?;
+        }
+        if self.faults > 0 {
+            write!(f, ", {} faults", self.faults)?;
+        }
+        match self.reason {
+            Some(reason) => write!(f, " ({reason})"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receipt_reads_as_a_sentence() {
+        let mut receipt = Receipt::new(Scheme::EmulatedCopy);
+        receipt.referenced = 8;
+        receipt.protected = 8;
+        assert_eq!(
+            receipt.to_string(),
+            "emulated copy: 0 bytes copied, 8 granules referenced, 8 granules protected"
+        );
+        receipt = Receipt { effective: Scheme::Copy, copied: 64, ..Receipt::new(Scheme::EmulatedCopy) };
+        receipt.reason = Some(Reason::Short);
+        assert_eq!(
+            receipt.to_string(),
+            "emulated copy, done as copy: 64 bytes copied (shorter than the threshold)"
+        );
+    }
+}

@@ -1,0 +1,379 @@
+//! The eight data passing schemes: for each semantics, the plain one and the emulated one.
+//!
+//! Why: a program states per buffer what it relies on; everything else about the transfer may then be chosen for speed.
+//! How: a scheme names its semantics, its conditions and its protection; its operations are in [`crate::tables`].
+//! Invariants: `emulated()` and `basic()` never change the semantics; no scheme has a mandatory condition.
+//! Source: thesis §2.1.3, §7.3, chapters 3 and 4. Differs: [`IN_REGION`], because on Linux only memory in a Genie
+//! region can be protected, swapped or handed to another process.
+
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use crate::model::{Access, Allocation, Condition, ConditionKind, Criticality, Granularity};
+use crate::model::{Integrity, Protection, Qualified, Restrictiveness, Semantics};
+
+/// How the data of one buffer, or one scatter-gather element, is passed.
+///
+/// The order is that of the rows of the thesis's tables.
+///
+/// # Source
+/// Thesis §7.3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scheme {
+    /// Copies out of and into system buffers.
+    Copy,
+    /// Copy's meaning without the copy: TCOW on output, input alignment and page swapping on input.
+    EmulatedCopy,
+    /// In place, in a wired region.
+    Share,
+    /// In place, held only by references to the granules.
+    EmulatedShare,
+    /// Takes the output region away and gives a new input region.
+    Move,
+    /// Hides the output region and gives a hidden one back for input.
+    EmulatedMove,
+    /// Takes the output region logically, in place and wired, and gives a cached one for input.
+    WeakMove,
+    /// Takes the output region logically, in place and referenced, and gives a cached one for input.
+    EmulatedWeakMove,
+}
+
+/// Input is swapped, not copied, if the request comes before the data, so that the server can lay out its buffer like
+/// the client's (server-aligned buffering). An alternative to [`CLIENT_ALIGNED`].
+pub const SERVER_ALIGNED: Condition = Condition {
+    name: "input is requested before its data arrives",
+    kind: ConditionKind::Temporal,
+    restrictiveness: Restrictiveness::Soft,
+    criticality: Criticality::Advisory,
+    source: "thesis §4.1",
+};
+
+/// Input is swapped, not copied, if the client lays out its buffer as the server prefers (client-aligned buffering).
+/// An alternative to [`SERVER_ALIGNED`].
+pub const CLIENT_ALIGNED: Condition = Condition {
+    name: "an input buffer has the preferred alignment and length",
+    kind: ConditionKind::Spatial,
+    restrictiveness: Restrictiveness::Soft,
+    criticality: Criticality::Advisory,
+    source: "thesis §4.1",
+};
+
+/// TCOW copies nothing if the client leaves an output buffer alone, or reuses it for input only, until the reply.
+pub const OUTPUT_KEPT: Condition = Condition {
+    name: "an output buffer is not overwritten by the client before the reply",
+    kind: ConditionKind::Temporal,
+    restrictiveness: Restrictiveness::Soft,
+    criticality: Criticality::Advisory,
+    source: "thesis §4.2, §4.3",
+};
+
+/// System buffers that come from the right party's pool need neither zero completion nor a copy.
+pub const LENDER: Condition = Condition {
+    name: "the lender of the system buffer is the party that works on it",
+    kind: ConditionKind::Spatial,
+    restrictiveness: Restrictiveness::Soft,
+    criticality: Criticality::Advisory,
+    source: "thesis §5.2",
+};
+
+/// Native buffers are passed without copying if they lie in a region of the interface; elsewhere they may be copied.
+///
+/// Not in the thesis, whose kernel could do as it liked with any page. It is hard, because no program that hasn't heard
+/// of Genie allocates there, and advisory, because a buffer elsewhere is passed at the price of copy.
+pub const IN_REGION: Condition = Condition {
+    name: "a native buffer lies in a Genie region",
+    kind: ConditionKind::Spatial,
+    restrictiveness: Restrictiveness::Hard,
+    criticality: Criticality::Advisory,
+    source: "Linux",
+};
+
+const EMULATED_COPY: &[Condition] = &[SERVER_ALIGNED, CLIENT_ALIGNED, OUTPUT_KEPT, LENDER];
+const EMULATED_COPY_ON_LINUX: &[Condition] =
+    &[SERVER_ALIGNED, CLIENT_ALIGNED, OUTPUT_KEPT, LENDER, IN_REGION];
+
+impl Scheme {
+    /// The schemes, in the order of the thesis's tables.
+    pub const ALL: [Self; 8] = [
+        Self::Copy,
+        Self::EmulatedCopy,
+        Self::Share,
+        Self::EmulatedShare,
+        Self::Move,
+        Self::EmulatedMove,
+        Self::WeakMove,
+        Self::EmulatedWeakMove,
+    ];
+
+    /// Gives the scheme's name, as in the thesis.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Copy => "copy",
+            Self::EmulatedCopy => "emulated copy",
+            Self::Share => "share",
+            Self::EmulatedShare => "emulated share",
+            Self::Move => "move",
+            Self::EmulatedMove => "emulated move",
+            Self::WeakMove => "weak move",
+            Self::EmulatedWeakMove => "emulated weak move",
+        }
+    }
+
+    /// Gives what the scheme promises.
+    pub const fn semantics(self) -> Semantics {
+        match self {
+            Self::Copy | Self::EmulatedCopy => Semantics::Copy,
+            Self::Share | Self::EmulatedShare => Semantics::Share,
+            Self::Move | Self::EmulatedMove => Semantics::Move,
+            Self::WeakMove | Self::EmulatedWeakMove => Semantics::WeakMove,
+        }
+    }
+
+    /// Says who allocates the buffers.
+    pub const fn allocation(self) -> Allocation {
+        self.semantics().allocation()
+    }
+
+    /// Says what integrity the buffers have.
+    pub const fn integrity(self) -> Integrity {
+        self.semantics().integrity()
+    }
+
+    /// Says whether this is the optimized scheme of its pair.
+    pub const fn is_emulated(self) -> bool {
+        matches!(self, Self::EmulatedCopy | Self::EmulatedShare | Self::EmulatedMove | Self::EmulatedWeakMove)
+    }
+
+    /// Gives the optimized scheme with the same semantics.
+    pub const fn emulated(self) -> Self {
+        match self.semantics() {
+            Semantics::Copy => Self::EmulatedCopy,
+            Semantics::Share => Self::EmulatedShare,
+            Semantics::Move => Self::EmulatedMove,
+            Semantics::WeakMove => Self::EmulatedWeakMove,
+        }
+    }
+
+    /// Gives the plain scheme with the same semantics.
+    pub const fn basic(self) -> Self {
+        match self.semantics() {
+            Semantics::Copy => Self::Copy,
+            Semantics::Share => Self::Share,
+            Semantics::Move => Self::Move,
+            Semantics::WeakMove => Self::WeakMove,
+        }
+    }
+
+    /// Gives the qualified semantics that the thesis states for the scheme.
+    ///
+    /// Only emulated copy has special conditions; the other schemes' restrictions come with their semantics (§3.4).
+    pub const fn qualified(self) -> Qualified {
+        let conditions = match self {
+            Self::EmulatedCopy => EMULATED_COPY,
+            _ => &[],
+        };
+        Qualified { semantics: self.semantics(), conditions }
+    }
+
+    /// Gives the qualified semantics of the scheme as it is on Linux: the thesis's and, where a native buffer is passed
+    /// without copying, [`IN_REGION`].
+    pub const fn qualified_on_linux(self) -> Qualified {
+        let conditions: &[Condition] = match self {
+            Self::EmulatedCopy => EMULATED_COPY_ON_LINUX,
+            Self::Share | Self::EmulatedShare => &[IN_REGION],
+            _ => &[],
+        };
+        Qualified { semantics: self.semantics(), conditions }
+    }
+
+    /// Describes what a server in another process can reach of the client's data, if access is granted and withdrawn
+    /// per granule as in the thesis.
+    ///
+    /// Where a descriptor grants it, the answer is [`Protection::by_descriptor`] of this; for a server in the client's
+    /// process it is [`Protection::NONE`] under every scheme.
+    ///
+    /// # Source
+    /// Thesis §2.2, §5.1 (output is mapped read-only; buffers are unpageable), §5.2.
+    pub const fn protection(self) -> Protection {
+        let in_place_output = Protection {
+            granularity: Granularity::Granule,
+            server_reads_output: Access::DuringRequest,
+            ..Protection::FULL
+        };
+        match self {
+            Self::Copy => Protection::FULL,
+            // A swap leaves the server the client's old granules, as of the reply.
+            Self::EmulatedCopy => Protection { server_reads_input: Access::Once, ..in_place_output },
+            // The new input region is made of the system's granules: none of the client's data was in them.
+            Self::Move => in_place_output,
+            Self::Share
+            | Self::EmulatedShare
+            | Self::EmulatedMove
+            | Self::WeakMove
+            | Self::EmulatedWeakMove => Protection {
+                server_reads_input: Access::DuringRequest,
+                server_writes_input: Access::DuringRequest,
+                ..in_place_output
+            },
+        }
+    }
+
+    /// Says whether the client's own granules are the system buffer of an output.
+    ///
+    /// # Source
+    /// Thesis table 7.1.
+    pub const fn in_place_output(self) -> bool {
+        !matches!(self, Self::Copy)
+    }
+
+    /// Says whether the client's own granules (of its buffer, or of a cached region) are the system buffer of an input
+    /// with customized system buffers.
+    ///
+    /// # Source
+    /// Thesis §7.4.2, table 7.2.
+    pub const fn in_place_input(self) -> bool {
+        !matches!(self, Self::Copy | Self::EmulatedCopy | Self::Move)
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A name that no scheme has.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("no data passing scheme is called \"{name}\"; the schemes are {}", Scheme::ALL.map(Scheme::name).join(", "))]
+pub struct UnknownScheme {
+    /// What was given.
+    pub name: String,
+}
+
+impl FromStr for Scheme {
+    type Err = UnknownScheme;
+
+    /// Accepts the scheme's name, its words separated by a space, a hyphen or an underscore.
+    fn from_str(name: &str) -> Result<Self, UnknownScheme> {
+        let spaced = name.replace(['-', '_'], " ");
+        let found = Self::ALL.into_iter().find(|scheme| scheme.name() == spaced);
+        found.ok_or_else(|| UnknownScheme { name: name.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Incompatibility, Weakening, compatible};
+
+    /// Rows: the scheme that is offered. Columns: the scheme that the program was written for. `a` and `i`: refused
+    /// for its allocation, its integrity.
+    const COMPATIBILITY: &str = "
+        copy               ok ok ok ok a  a  a  a
+        emulated copy      ok ok ok ok a  a  a  a
+        share              i  i  ok ok ai ai a  a
+        emulated share     i  i  ok ok ai ai a  a
+        move               a  a  a  a  ok ok ok ok
+        emulated move      a  a  a  a  ok ok ok ok
+        weak move          ai ai a  a  i  i  ok ok
+        emulated weak move ai ai a  a  i  i  ok ok";
+
+    fn verdict(offered: &Qualified, expected: &Qualified) -> String {
+        let Err(reasons) = compatible(offered, expected) else { return "ok".to_owned() };
+        let letters = reasons.iter().map(|reason| match reason {
+            Incompatibility::Allocation { .. } => 'a',
+            Incompatibility::Integrity { .. } => 'i',
+            Incompatibility::Condition { .. } => 'c',
+        });
+        letters.collect()
+    }
+
+    #[test]
+    fn schemes_are_compatible_exactly_as_the_model_says() {
+        let rows: Vec<&str> = COMPATIBILITY.trim().lines().map(str::trim).collect();
+        assert_eq!(rows.len(), 8);
+        for (offered, row) in Scheme::ALL.into_iter().zip(rows) {
+            let cells: Vec<&str> = row.strip_prefix(offered.name()).unwrap().split_whitespace().collect();
+            assert_eq!(cells.len(), 8);
+            for (expected, cell) in Scheme::ALL.into_iter().zip(cells) {
+                let thesis = verdict(&offered.qualified(), &expected.qualified());
+                assert_eq!(thesis, cell, "{offered} offered to a program written for {expected}");
+                let linux = verdict(&offered.qualified_on_linux(), &expected.qualified_on_linux());
+                assert_eq!(linux, cell, "on Linux, {offered} offered to a program written for {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn emulated_schemes_have_at_most_soft_advisory_conditions() {
+        for scheme in Scheme::ALL {
+            for condition in scheme.qualified().conditions {
+                assert_eq!(scheme, Scheme::EmulatedCopy);
+                assert_eq!(condition.restrictiveness, Restrictiveness::Soft, "{}", condition.name);
+                assert_eq!(condition.criticality, Criticality::Advisory, "{}", condition.name);
+            }
+        }
+        assert!(!Scheme::EmulatedCopy.qualified().conditions.is_empty());
+    }
+
+    #[test]
+    fn linux_adds_no_mandatory_condition_and_takes_none_away() {
+        for scheme in Scheme::ALL {
+            let (thesis, linux) = (scheme.qualified(), scheme.qualified_on_linux());
+            assert!(linux.conditions.starts_with(thesis.conditions), "{scheme}");
+            assert!(linux.conditions.iter().all(|c| c.criticality == Criticality::Advisory), "{scheme}");
+            let needs_region = scheme.allocation() == Allocation::Native && scheme.in_place_output();
+            assert_eq!(linux.conditions.contains(&IN_REGION), needs_region, "{scheme}");
+        }
+    }
+
+    #[test]
+    fn pairs_share_their_semantics() {
+        for scheme in Scheme::ALL {
+            assert_eq!(scheme.emulated().semantics(), scheme.semantics());
+            assert_eq!(scheme.basic().semantics(), scheme.semantics());
+            assert!(scheme.emulated().is_emulated() && !scheme.basic().is_emulated());
+            assert_eq!(scheme, if scheme.is_emulated() { scheme.emulated() } else { scheme.basic() });
+        }
+    }
+
+    #[test]
+    fn names_are_read_back_with_spaces_hyphens_or_underscores() {
+        for scheme in Scheme::ALL {
+            assert_eq!(scheme.to_string().parse(), Ok(scheme));
+            assert_eq!(scheme.name().replace(' ', "-").parse(), Ok(scheme));
+            assert_eq!(scheme.name().replace(' ', "_").parse(), Ok(scheme));
+        }
+        let error = "emulated".parse::<Scheme>().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "no data passing scheme is called \"emulated\"; the schemes are copy, emulated copy, share, \
+             emulated share, move, emulated move, weak move, emulated weak move"
+        );
+    }
+
+    #[test]
+    fn only_copy_is_fully_protected_and_no_scheme_lets_a_server_change_output() {
+        for scheme in Scheme::ALL {
+            let protection = scheme.protection();
+            assert_eq!(protection == Protection::FULL, scheme == Scheme::Copy, "{scheme}");
+            assert_eq!(protection.server_writes_output, Access::Never, "{scheme}");
+            assert!(!protection.weakenings().contains(&Weakening::ClientSuppliedPager), "{scheme}");
+            assert!(
+                Protection::FULL.at_least(&protection) && protection.at_least(&Protection::NONE),
+                "{scheme}"
+            );
+        }
+    }
+
+    #[test]
+    fn native_strong_input_changes_a_buffer_only_at_the_reply() {
+        // Integrity and protection are different things, but for a native buffer they meet here.
+        for scheme in [Scheme::Copy, Scheme::EmulatedCopy, Scheme::Share, Scheme::EmulatedShare] {
+            let only_at_reply = scheme.protection().server_writes_input == Access::Once;
+            assert_eq!(only_at_reply, scheme.integrity() == Integrity::Strong, "{scheme}");
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Which operations pass the data of a buffer under each scheme, and when: the thesis's tables as data.
+//!
+//! Why: the tables are the specification of the schemes. Code that is the table can be compared with it line by line.
+//! How: each function is one table, each arm one row, each field one column; operations run from left to right.
+//! A *step* is one sentence of a cell: mostly one operation, sometimes a few that share a walk over the granules.
+//! Invariants: what a column takes, a later one gives back: references, wiring, buffers (tested for every row).
+//! Source: thesis §7.4, tables 7.1, 7.2, 7.3; §7.4.4.
+
+use crate::operation::Operation::{self, *};
+use crate::scheme::Scheme;
+
+/// What passes data from a client's output buffer to a system buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OutputOperations {
+    /// When the client makes the request.
+    pub request: &'static [Operation],
+    /// When the reply is returned.
+    pub reply: &'static [Operation],
+}
+
+/// What passes data from a system buffer to a client's input buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InputOperations {
+    /// When the client makes the request.
+    pub request: &'static [Operation],
+    /// When the server first needs the buffer.
+    pub ready: &'static [Operation],
+    /// When the reply is returned.
+    pub reply: &'static [Operation],
+}
+
+/// Gives the operations of output: table 7.1.
+pub const fn output(scheme: Scheme) -> OutputOperations {
+    match scheme {
+        Scheme::Copy => OutputOperations {
+            request: &[AllocateSystemBuffer, CopyinData],
+            reply: &[DeallocateSystemBuffer],
+        },
+        Scheme::EmulatedCopy => OutputOperations {
+            request: &[ReferenceClientPages, ReadOnlyClientPages],
+            reply: &[UnreferenceClientPages],
+        },
+        Scheme::Share => OutputOperations {
+            request: &[ReferenceClientPages, WireRegion],
+            reply: &[UnwireRegion, UnreferenceClientPages],
+        },
+        Scheme::EmulatedShare => {
+            OutputOperations { request: &[ReferenceClientPages], reply: &[UnreferenceClientPages] }
+        }
+        Scheme::Move => OutputOperations {
+            request: &[ReferenceClientPages, WireRegion, MarkRegionEmigrating, InvalidateClientPages],
+            reply: &[UnwireRegion, UnreferenceClientPages, RemoveRegion],
+        },
+        Scheme::EmulatedMove => OutputOperations {
+            request: &[ReferenceClientPages, MarkRegionEmigrating, InvalidateClientPages],
+            reply: &[UnreferenceClientPages, MarkRegionEmigrantAndEnqueue],
+        },
+        Scheme::WeakMove => OutputOperations {
+            request: &[ReferenceClientPages, WireRegion, MarkRegionEmigrating],
+            reply: &[UnwireRegion, UnreferenceClientPages, MarkRegionWeakEmigrantAndEnqueue],
+        },
+        Scheme::EmulatedWeakMove => OutputOperations {
+            request: &[ReferenceClientPages, MarkRegionEmigrating],
+            reply: &[UnreferenceClientPages, MarkRegionWeakEmigrantAndEnqueue],
+        },
+    }
+}
+
+/// Gives the operations of input through system buffers that are made for the request: table 7.2.
+pub const fn customized_input(scheme: Scheme) -> InputOperations {
+    match scheme {
+        Scheme::Copy => InputOperations {
+            request: &[],
+            ready: &[AllocateSystemBuffer],
+            reply: &[CopyoutData, DeallocateSystemBuffer],
+        },
+        Scheme::EmulatedCopy => InputOperations {
+            request: &[],
+            ready: &[AllocateAlignedBuffer],
+            reply: &[SwapPages, DeallocateAlignedBuffer],
+        },
+        Scheme::Share => InputOperations {
+            request: &[ReferenceClientPages, WireRegion],
+            ready: &[],
+            reply: &[UnwireRegion, UnreferenceClientPages],
+        },
+        Scheme::EmulatedShare => {
+            InputOperations { request: &[ReferenceClientPages], ready: &[], reply: &[UnreferenceClientPages] }
+        }
+        Scheme::Move => InputOperations {
+            request: &[],
+            ready: &[AllocateSystemBuffer],
+            reply: &[CreateRegion, ZeroCompleteSystemPagesAndFillRegion, MapRegionAndMarkImmigrant],
+        },
+        Scheme::EmulatedMove => InputOperations {
+            request: &[DequeueEmigrantRegion, MarkRegionImmigrating, ReferenceClientPages],
+            ready: &[],
+            reply: &[CheckRegion, UnreferenceClientPages, ReinstatePageAccesses, MarkRegionImmigrant],
+        },
+        Scheme::WeakMove => InputOperations {
+            request: &[DequeueWeakEmigrantRegion, MarkRegionImmigrating, ReferenceClientPages, WireRegion],
+            ready: &[],
+            reply: &[CheckRegion, UnwireRegion, UnreferenceClientPages, MarkRegionImmigrant],
+        },
+        Scheme::EmulatedWeakMove => InputOperations {
+            request: &[DequeueWeakEmigrantRegion, MarkRegionImmigrating, ReferenceClientPages],
+            ready: &[],
+            reply: &[CheckRegion, UnreferenceClientPages, MarkRegionImmigrant],
+        },
+    }
+}
+
+/// Gives the operations of input through a buffer in host memory that the device or server filled unasked: table 7.3.
+///
+/// The request column, which table 7.3 leaves out, is that of [`customized_input`]: at that time nobody knows how the
+/// data will come. Only the ready and reply columns replace those of table 7.2. There, emulated move has no reinstatement
+/// of accesses: swapping is what makes the hidden region accessible again, all of it, also past the end of the data.
+pub const fn overlaid_input(scheme: Scheme) -> InputOperations {
+    let reply: &'static [Operation] = match scheme {
+        Scheme::Copy => &[CopyoutData, DeallocateOverlayBuffer],
+        Scheme::EmulatedCopy => &[SwapPagesIfAlignedElseCopyout, DeallocateOverlayBuffer],
+        Scheme::Share => {
+            &[UnwireRegion, UnreferenceClientPages, SwapPagesIfAlignedElseCopyout, DeallocateOverlayBuffer]
+        }
+        Scheme::EmulatedShare => {
+            &[UnreferenceClientPages, SwapPagesIfAlignedElseCopyout, DeallocateOverlayBuffer]
+        }
+        Scheme::Move => &[
+            CreateRegion,
+            ZeroCompleteOverlayPagesFillRegionAndRefill,
+            MapRegionAndMarkImmigrant,
+            DeallocateOverlayBuffer,
+        ],
+        Scheme::EmulatedMove | Scheme::EmulatedWeakMove => {
+            &[CheckRegion, UnreferenceClientPages, SwapPages, MarkRegionImmigrant, DeallocateOverlayBuffer]
+        }
+        Scheme::WeakMove => &[
+            CheckRegion,
+            UnwireRegion,
+            UnreferenceClientPages,
+            SwapPages,
+            MarkRegionImmigrant,
+            DeallocateOverlayBuffer,
+        ],
+    };
+    let ready = &[AllocateOverlayBuffer, OverlayBuffer];
+    InputOperations { request: customized_input(scheme).request, ready, reply }
+}
+
+/// Gives the operations of input through a buffer in the device's own memory: table 7.2 as §7.4.4 alters it.
+///
+/// The data is transferred into host memory at ready time. Emulated copy alone waits for the reply, when the input is
+/// known to have succeeded, and transfers straight into the client's granules, with no system buffer.
+pub const fn outboard_input(scheme: Scheme) -> InputOperations {
+    let table = customized_input(scheme);
+    let ready: &'static [Operation] = match scheme {
+        Scheme::Copy | Scheme::Move => &[AllocateSystemBuffer, DmaFromOutboard, DeallocateOutboardBuffer],
+        Scheme::EmulatedCopy => &[],
+        Scheme::Share
+        | Scheme::EmulatedShare
+        | Scheme::EmulatedMove
+        | Scheme::WeakMove
+        | Scheme::EmulatedWeakMove => &[DmaFromOutboard, DeallocateOutboardBuffer],
+    };
+    let reply: &'static [Operation] = match scheme {
+        Scheme::EmulatedCopy => {
+            &[ReferenceClientPages, DmaFromOutboard, DeallocateOutboardBuffer, UnreferenceClientPages]
+        }
+        _ => table.reply,
+    };
+    InputOperations { request: table.request, ready, reply }
+}
+
+/// The runs of operations that the tables write as one sentence, a longer one before its own beginning.
+const JOINED: [&[Operation]; 5] = [
+    &[DequeueEmigrantRegion, MarkRegionImmigrating, ReferenceClientPages],
+    &[DequeueWeakEmigrantRegion, MarkRegionImmigrating, ReferenceClientPages],
+    &[CheckRegion, UnreferenceClientPages, ReinstatePageAccesses, MarkRegionImmigrant],
+    &[CheckRegion, UnreferenceClientPages, MarkRegionImmigrant],
+    &[UnreferenceClientPages, MarkRegionImmigrant],
+];
+
+/// Splits a column into its steps: the sentences of the table's cell, in order.
+pub fn steps(column: &[Operation]) -> impl Iterator<Item = &[Operation]> {
+    let mut rest = column;
+    std::iter::from_fn(move || {
+        let joined = JOINED.iter().find(|run| rest.starts_with(run)).map_or(1, |run| run.len());
+        let (step, after) = rest.split_at_checked(joined)?;
+        rest = after;
+        Some(step)
+    })
+}
+
+/// Lists the rows of table 8.2 whose sum prices a column.
+///
+/// `aligned` says whether client and overlay buffer have the same offset: if not, the operation that swaps or copies
+/// out is priced as a copyout.
+///
+/// # Source
+/// Thesis §8.2.2: these sums are the estimates of tables 8.6 and 8.7.
+pub fn primitives(column: &[Operation], aligned: bool) -> Vec<&'static str> {
+    let price = |operation: &Operation| match operation {
+        SwapPagesIfAlignedElseCopyout if !aligned => CopyoutData.primitive(),
+        other => other.primitive(),
+    };
+    let mut rows = Vec::new();
+    for step in steps(column) {
+        match step {
+            [CheckRegion, UnreferenceClientPages, ReinstatePageAccesses, MarkRegionImmigrant] => {
+                rows.push("Region check, unreference, reinstate, mark in");
+            }
+            [CheckRegion, UnreferenceClientPages, MarkRegionImmigrant] => {
+                rows.push("Region check, unreference, mark in");
+            }
+            separate => rows.extend(separate.iter().filter_map(price)),
+        }
+    }
+    rows
+}
+
+/// Prints table 7.1 from [`output`]: a heading, then a line per row, cells separated by tabs, worded as in the thesis.
+pub fn print_table_7_1() -> String {
+    let cells = |scheme| {
+        let OutputOperations { request, reply } = output(scheme);
+        vec![request, reply]
+    };
+    print_table("Scheme\tRequest\tReply", cells)
+}
+
+/// Prints table 7.2 from [`customized_input`], as [`print_table_7_1`] does.
+pub fn print_table_7_2() -> String {
+    print_table("Scheme\tRequest\tReady\tReply", |scheme| {
+        let InputOperations { request, ready, reply } = customized_input(scheme);
+        vec![request, ready, reply]
+    })
+}
+
+/// Prints table 7.3 from [`overlaid_input`], as [`print_table_7_1`] does.
+///
+/// As in the thesis, the request column is left out, and schemes with the same cells share a row.
+pub fn print_table_7_3() -> String {
+    print_table("Scheme\tReady\tReply", |scheme| {
+        let InputOperations { ready, reply, .. } = overlaid_input(scheme);
+        vec![ready, reply]
+    })
+}
+
+fn print_table(heading: &str, cells: impl Fn(Scheme) -> Vec<&'static [Operation]>) -> String {
+    let mut rows: Vec<(String, Vec<&'static [Operation]>)> = Vec::new();
+    for scheme in Scheme::ALL {
+        let (name, cells) = (capitalized(scheme.name()), cells(scheme));
+        match rows.iter_mut().find(|(_, others)| *others == cells) {
+            Some((names, _)) => *names = format!("{names} {name}"),
+            None => rows.push((name, cells)),
+        }
+    }
+    let mut table = format!("{heading}\n");
+    for (name, cells) in rows {
+        table.push_str(&name);
+        for cell in cells {
+            table.push('\t');
+            table.push_str(&sentences(cell));
+        }
+        table.push('\n');
+    }
+    table
+}
+
+/// Words a column as the thesis does: a sentence for each step.
+pub fn sentences(column: &[Operation]) -> String {
+    steps(column).map(sentence).collect::<Vec<_>>().join(" ")
+}
+
+fn sentence(step: &[Operation]) -> String {
+    let phrases: Vec<&str> = step.iter().map(|operation| operation.phrase()).collect();
+    let list = match phrases.as_slice() {
+        [first, second] => format!("{first} and {second}"),
+        [first @ .., last] if !first.is_empty() => format!("{}, and {last}", first.join(", ")),
+        _ => phrases.concat(),
+    };
+    capitalized(&list) + "."
+}
+
+fn capitalized(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}

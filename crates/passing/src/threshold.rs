@@ -1,0 +1,210 @@
+//! Thresholds: below which lengths copying is cheaper, and so is what emulated copy does.
+//!
+//! How: a threshold is the shortest length at which avoiding the copy costs clearly less than copying, by the costs
+//! measured. On one partially filled granule of p bytes that is the thesis's t_i, found where copying l bytes costs as
+//! much as a swap and the reverse copyout of the other p - l. Granules are swapped in runs here, which one call maps, so
+//! a run of full granules has a threshold of its own, and so has a partial granule that joins one. t_o is where
+//! referencing, protecting, unreferencing and reinstating cost as much as copying.
+//! Source: thesis §4.1, §4.2, §4.3.
+
+use genie_memory::InputPlan;
+use serde::{Deserialize, Serialize};
+
+use crate::Costs;
+
+/// When emulated copy avoids copying: data as long as the threshold, or longer. All are bytes; `usize::MAX` never
+/// avoids it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Thresholds {
+    /// t_o: data for output, of which the granules are then protected.
+    pub output: usize,
+    /// t_i: input data on a single partially filled granule, which is then completed and swapped.
+    pub input: usize,
+    /// Input data on a run of full granules, which are then swapped.
+    pub input_run: usize,
+    /// Input data on a partially filled granule next to a run that is swapped, and which then joins it.
+    pub input_edge: usize,
+}
+
+/// What avoiding a copy must save before it is tried: it costs at most this part of what copying costs.
+const WORTH_IT: f64 = 0.9;
+/// Longer data than this follows the same rule as data of this length.
+const LONGEST: usize = 16 << 20;
+
+impl Thresholds {
+    /// Copying is avoided wherever it can be: for tests of mechanisms, and for programs that copy elsewhere enough.
+    pub const ALWAYS: Self = Self { output: 1, input: 1, input_run: 1, input_edge: 1 };
+    /// Emulated copy is copy.
+    pub const NEVER: Self =
+        Self { output: usize::MAX, input: usize::MAX, input_run: usize::MAX, input_edge: usize::MAX };
+
+    /// Derives thresholds from costs. Operations that were not measured (no right to protect) are never used.
+    pub fn derive(costs: &Costs, granule: usize) -> Self {
+        let whole = |len: usize| len.next_multiple_of(granule);
+        let copyin = |len: usize| costs.copyin.at(len) + costs.system_buffer.at(len);
+        let copyout = |len: usize| costs.copyout.at(len) + costs.system_buffer.at(len);
+        let swap = |len: usize| costs.swap.at(len) + costs.aligned_buffer.at(len);
+        let complete = |len: usize| costs.guard.at(granule) + costs.copyout.at(granule - len);
+        let joining = swap(2 * granule) - swap(granule);
+
+        let protects = !costs.read_only.points.is_empty();
+        let swaps = !costs.swap.points.is_empty();
+        let guards = !costs.guard.points.is_empty();
+        Self {
+            output: shortest(LONGEST, protects, |len| costs.protecting(whole(len)) < WORTH_IT * copyin(len)),
+            input: shortest(granule, swaps && guards, |len| {
+                swap(granule) + complete(len) < WORTH_IT * copyout(len)
+            }),
+            input_run: shortest(LONGEST / granule, swaps, |count| {
+                swap(count * granule) < WORTH_IT * copyout(count * granule)
+            })
+            .saturating_mul(granule),
+            input_edge: shortest(granule, swaps && guards, |len| {
+                joining + complete(len) < WORTH_IT * costs.copyout.at(len)
+            }),
+        }
+    }
+
+    /// Decides which granules of an input of `len` bytes, the first `offset` bytes into a granule, are swapped.
+    ///
+    /// `partial` says whether partially filled granules may be; `forced` whether a granule (counted from the first)
+    /// must be, because an output is pending from it (§4.3).
+    pub fn plan(
+        &self,
+        granule: usize,
+        offset: usize,
+        len: usize,
+        partial: bool,
+        forced: impl Fn(u32) -> bool,
+    ) -> InputPlan {
+        if len == 0 {
+            return InputPlan::default();
+        }
+        let end = offset + len;
+        let count = end.div_ceil(granule) as u32;
+        let full = offset.div_ceil(granule) as u32..(end / granule) as u32;
+        let run = full.len() * granule;
+        let run_swaps = run > 0 && (run >= self.input_run || (0..count).any(&forced));
+        let threshold = if run_swaps { self.input_edge } else { self.input };
+        let edge_swaps = |index: u32, filled: usize| partial && (filled >= threshold || forced(index));
+        if run > 0 && !run_swaps {
+            return InputPlan::default();
+        }
+        if full.start > full.end {
+            // All of it lies inside one granule.
+            return InputPlan { swap: 0..u32::from(edge_swaps(0, len)) };
+        }
+        let head = full.start > 0 && edge_swaps(0, granule - offset);
+        let tail = full.end < count && edge_swaps(full.end, end % granule);
+        InputPlan { swap: full.start - u32::from(head)..full.end + u32::from(tail) }
+    }
+}
+
+impl Costs {
+    /// What an output costs that is protected instead of copied, in nanoseconds.
+    pub fn protecting(&self, len: usize) -> f64 {
+        self.reference.at(len) + self.read_only.at(len) + self.unreference.at(len) + self.reinstate.at(len)
+    }
+}
+
+/// The smallest number in 1..=`longest` for which `pays`, taken to pay for all larger ones, too; `usize::MAX` when none
+/// does or the operations cannot be used.
+fn shortest(longest: usize, usable: bool, pays: impl Fn(usize) -> bool) -> usize {
+    if !usable || !pays(longest) {
+        return usize::MAX;
+    }
+    let (mut fails, mut holds) = (0, longest);
+    while holds - fails > 1 {
+        let middle = fails.midpoint(holds);
+        if pays(middle) { holds = middle } else { fails = middle }
+    }
+    holds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Cost;
+
+    const P: usize = 4096;
+
+    /// A machine of table 8.2's kind (Micron P166), in nanoseconds; `c` is the cost of copying a byte.
+    fn micron() -> Costs {
+        let line = |per_byte: f64, fixed: f64| {
+            Cost::measured([1, P, 16 << 20].map(|len| (len, per_byte * len as f64 + fixed)).into())
+        };
+        Costs {
+            copyin: line(18.0, 0.0),
+            copyout: line(22.0, 0.0),
+            reference: line(0.363, 5_000.0),
+            read_only: line(0.367, 2_000.0),
+            unreference: line(0.1, 2_000.0),
+            swap: line(1.63, 15_000.0),
+            guard: line(0.0, 0.0),
+            ..Costs::default()
+        }
+    }
+
+    #[test]
+    fn t_i_is_slightly_more_than_half_a_page_on_the_thesiss_machine() {
+        // (s/c + p) / 2 with s = 15 us + 1.63 ns * p and c = 22 ns is 2541 bytes, before the margin.
+        let t_i = Thresholds::derive(&micron(), P).input;
+        assert!((2541..2800).contains(&t_i), "t_i = {t_i}");
+    }
+
+    #[test]
+    fn full_granules_are_swapped_and_short_edges_copied() {
+        let thresholds = Thresholds { output: 1, input: 3000, input_run: P, input_edge: 2200 };
+        let plan = |offset, len| thresholds.plan(P, offset, len, true, |_| false).swap;
+        assert_eq!(plan(0, 3 * P), 0..3);
+        assert_eq!(plan(P - 10, 2 * P + 20), 1..3, "edges of ten bytes");
+        assert_eq!(plan(10, 3 * P - 20), 0..3, "edges of nearly a granule");
+        assert_eq!(plan(10, 2999), 0..0);
+        assert_eq!(plan(10, 3000), 0..1);
+        assert_eq!(plan(0, 3000), 0..1);
+        assert_eq!(plan(P - 10, 3010), 1..2, "two edges, one of them long enough");
+        assert_eq!(plan(P - 10, 20), 1..1);
+        assert_eq!(plan(100, 0), 0..0);
+    }
+
+    #[test]
+    fn without_a_guard_partial_granules_are_copied() {
+        assert_eq!(Thresholds::ALWAYS.plan(P, 10, 3 * P - 20, false, |_| false).swap, 1..2);
+        assert_eq!(Thresholds::ALWAYS.plan(P, 10, 20, false, |_| false).swap, 0..0);
+    }
+
+    #[test]
+    fn an_output_pending_forces_the_swap_whatever_the_length() {
+        assert_eq!(Thresholds::NEVER.plan(P, 0, 64, true, |_| false).swap, 0..0);
+        assert_eq!(Thresholds::NEVER.plan(P, 0, 64, true, |index| index == 0).swap, 0..1);
+        assert_eq!(Thresholds::NEVER.plan(P, 0, 2 * P, true, |index| index == 1).swap, 0..2);
+    }
+
+    #[test]
+    fn a_run_that_costs_more_than_the_copy_is_not_swapped() {
+        let thresholds = Thresholds { input_run: 11 * P, ..Thresholds::ALWAYS };
+        assert_eq!(thresholds.plan(P, 0, 10 * P, true, |_| false).swap, 0..0);
+        assert_eq!(thresholds.plan(P, 0, 11 * P, true, |_| false).swap, 0..11);
+    }
+
+    #[test]
+    fn every_plan_swaps_granules_that_hold_data() {
+        for thresholds in [Thresholds::ALWAYS, Thresholds::NEVER, Thresholds::derive(&micron(), P)] {
+            for offset in [0, 1, 2000, P - 1] {
+                for len in [1, 100, 2095, 2096, P - 1, P, P + 1, 2 * P, 3 * P + 5] {
+                    let swap = thresholds.plan(P, offset, len, true, |_| false).swap;
+                    let count = (offset + len).div_ceil(P) as u32;
+                    assert!(swap.start <= swap.end && swap.end <= count, "{offset} {len}: {swap:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn output_is_copied_for_ever_where_protecting_costs_more_a_byte() {
+        let mut costs = micron();
+        assert!(Thresholds::derive(&costs, P).output < P);
+        costs.reinstate = Cost::measured(vec![(P, 1e6), (16 << 20, 1e10)]);
+        assert_eq!(Thresholds::derive(&costs, P).output, usize::MAX);
+    }
+}
