@@ -1,0 +1,156 @@
+//! Why a request did not succeed, and what the client gets back.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::ReplyBuffer;
+
+/// The reasons.
+#[non_exhaustive]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The server has no such service.
+    #[error("server {server} has no service number {service}; it has {count}")]
+    NoSuchService {
+        /// The server's name.
+        server: String,
+        /// The number asked for.
+        service: u32,
+        /// How many services there are.
+        count: usize,
+    },
+    /// The request alone is larger than the limit on pending bytes.
+    #[error(
+        "a request of {asked} bytes exceeds the interface's limit of {limit} pending bytes; raise the limit or cut it"
+    )]
+    TooLarge {
+        /// Bytes in the request's buffers.
+        asked: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// An asynchronous request would exceed the limit on pending bytes (buffer exhaustion).
+    #[error(
+        "{asked} more bytes would exceed the interface's limit: {pending} of {limit} bytes are pending; wait for replies"
+    )]
+    Exhausted {
+        /// Bytes in the request's buffers.
+        asked: usize,
+        /// Bytes pending.
+        pending: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The request was not completed in time, and was aborted.
+    #[error("no reply within {timeout:?}; the request was aborted")]
+    TimedOut {
+        /// The time allowed.
+        timeout: Duration,
+    },
+    /// The client or the server aborted the request.
+    #[error("the request was aborted")]
+    Aborted,
+    /// The server gave the request up without a reply.
+    #[error("the server dropped the request without a reply")]
+    Dropped,
+    /// The server replied with an error.
+    #[error("the server failed: {0}")]
+    Server(#[from] ServerError),
+    /// A service was asked to do with a buffer what it is not registered for.
+    #[error("service {service} may not {access} buffers; its mapping flags forbid it")]
+    Unmapped {
+        /// The service's name.
+        service: &'static str,
+        /// "read" or "write".
+        access: &'static str,
+    },
+    /// An argument is longer than the room the other side gave.
+    #[error("an argument of {len} bytes does not fit into the {room} bytes provided")]
+    Argument {
+        /// The argument's length.
+        len: usize,
+        /// The room.
+        room: usize,
+    },
+    /// A buffer was named that the request does not have, or one of the other direction.
+    #[error("the request has no {direction} buffer number {index}")]
+    NoSuchBuffer {
+        /// The index.
+        index: usize,
+        /// The direction.
+        direction: genie_memory::Direction,
+    },
+    /// Data passing failed.
+    #[error(transparent)]
+    Passing(#[from] genie_passing::Error),
+}
+
+impl From<genie_memory::Error> for Error {
+    fn from(error: genie_memory::Error) -> Self {
+        Self::Passing(error.into())
+    }
+}
+
+/// What a server says when it cannot do what it was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerError {
+    /// An errno, where one fits; else 0.
+    pub code: i32,
+    /// A sentence for an operator.
+    pub message: String,
+}
+
+impl ServerError {
+    /// Makes an error without a code.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { code: 0, message: message.into() }
+    }
+}
+
+impl fmt::Display for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ServerError {}
+
+impl From<std::io::Error> for ServerError {
+    fn from(error: std::io::Error) -> Self {
+        Self { code: error.raw_os_error().unwrap_or_default(), message: error.to_string() }
+    }
+}
+
+impl From<genie_sys::Error> for ServerError {
+    fn from(error: genie_sys::Error) -> Self {
+        Self { code: error.errno.raw_os_error(), message: error.to_string() }
+    }
+}
+
+/// A request that did not succeed. The client's native buffers are as they were; buffers that were given by value are
+/// in `buffers`, unless the server still holds them.
+#[derive(Debug)]
+pub struct Failed {
+    /// Why.
+    pub error: Error,
+    /// What comes back.
+    pub buffers: Vec<ReplyBuffer>,
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for Failed {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self { error, buffers: Vec::new() }
+    }
+}

@@ -1,0 +1,32 @@
+//! Requests and replies between clients and servers, in which every buffer element says how its data is passed.
+//!
+//! How, one output: [`Interface::request`] composes a [`Request`]; `send` runs each element's request-time operations
+//! (`passing`), hands the request to the server as an [`Incoming`], and takes the [`Reply`], whose receipts say what was
+//! done. An input is the mirror image, with the ready-time step when the server first asks for its buffer, and delivery
+//! when the client takes the reply.
+//! Invariants: a request's memory belongs to the server until it replies or drops it, whatever the client gives up.
+//! Source: thesis §1.1.2, §3.1.2, §7.1 to §7.3.
+
+mod element;
+mod error;
+mod exchange;
+mod incoming;
+mod interface;
+mod limits;
+mod pending;
+mod reply;
+mod request;
+mod server;
+pub mod servers;
+mod timer;
+mod work;
+
+pub use element::{In, Out};
+pub use error::{Error, Failed, ServerError};
+pub use incoming::{Anticipated, Incoming};
+pub use interface::{Interface, RequestId};
+pub use limits::Limits;
+pub use pending::Pending;
+pub use reply::{Reply, ReplyBuffer, ReplyElement, Returned};
+pub use request::Request;
+pub use server::{Server, ServerHandle, Service, ServiceId};

@@ -1,0 +1,125 @@
+//! Asynchronous requests, as their clients see them.
+//!
+//! Source: thesis §7.1 (`io_sync`, `io_abort`), §1.1.2 (interim replies).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::exchange::{Exchange, Found};
+use crate::work::{Destinations, Work};
+use crate::{Error, Failed, Reply, RequestId};
+
+/// A request that was submitted: the interim reply. It holds the client's input buffers borrowed; data is delivered to
+/// them when the reply is taken, never before. Dropping it lets the request run on unobserved; inputs are discarded.
+#[derive(Debug)]
+#[must_use = "dropping a pending request discards its reply"]
+pub struct Pending<'i> {
+    exchange: Arc<Exchange>,
+    destinations: Destinations<'i>,
+    abort_timeout: Duration,
+}
+
+impl<'i> Pending<'i> {
+    pub(crate) fn new(
+        exchange: Arc<Exchange>,
+        destinations: Destinations<'i>,
+        abort_timeout: Duration,
+    ) -> Self {
+        Self { exchange, destinations, abort_timeout }
+    }
+
+    /// The request's name.
+    pub fn id(&self) -> RequestId {
+        self.exchange.id
+    }
+
+    /// Whether the reply is there (a poll).
+    pub fn is_replied(&self) -> bool {
+        self.exchange.is_replied()
+    }
+
+    /// Waits for the reply, at most so long; returns whether it is there. The request goes on if it is not.
+    pub fn wait(&self, timeout: Duration) -> bool {
+        self.exchange.wait(Some(Instant::now() + timeout))
+    }
+
+    /// Waits for the reply and takes it, delivering the inputs' data to the buffers of the request: `io_sync` with
+    /// *normal* delivery.
+    ///
+    /// # Errors
+    /// See [`Error`]; after one, the input buffers are as they were.
+    pub fn sync(mut self) -> Result<Reply, Failed> {
+        let destinations = std::mem::take(&mut self.destinations);
+        self.finish(destinations)
+    }
+
+    /// Waits for the reply and copies the first input data bytes to `peeks`, one buffer for each of the request's input
+    /// elements that were borrowed; the request stays pending, to be synchronized later: *peeked* delivery. Returns how
+    /// many bytes went to each.
+    ///
+    /// # Errors
+    /// The request failed; take the reason by [`Pending::sync`], too.
+    pub fn peek(&self, peeks: &mut [&mut [u8]]) -> Result<Vec<usize>, Error> {
+        self.exchange.wait(None);
+        self.exchange.look(|work| work.peek(peeks)).ok_or(Error::Aborted)
+    }
+
+    /// Waits for the reply and takes it, delivering the inputs' data to `others` in place of the buffers of the request,
+    /// in the order of the borrowed input elements: *redirected* delivery. Elements for which `others` has none are
+    /// delivered as requested.
+    ///
+    /// # Errors
+    /// As [`Pending::sync`]; also when a replacement is shorter than its data.
+    pub fn redirect<'r>(mut self, others: impl IntoIterator<Item = &'r mut [u8]>) -> Result<Reply, Failed>
+    where
+        'i: 'r,
+    {
+        let mut destinations: Destinations<'r> = others.into_iter().collect();
+        destinations.truncate(self.destinations.len());
+        let kept = destinations.len();
+        let rest = std::mem::take(&mut self.destinations).into_iter().skip(kept);
+        destinations.extend(rest.map(|bytes| -> &'r mut [u8] { bytes }));
+        self.finish(destinations)
+    }
+
+    /// Aborts the request: asks the server to let it go. It may still succeed, if the reply was on its way.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`], normally.
+    pub fn abort(self) -> Result<Reply, Failed> {
+        self.exchange.abort(&Error::Aborted, self.abort_timeout);
+        self.sync()
+    }
+
+    fn finish(&self, destinations: Destinations<'_>) -> Result<Reply, Failed> {
+        self.exchange.wait(None);
+        match self.exchange.take() {
+            Some(found) => deliver(found, destinations),
+            None => Err(Error::Aborted.into()),
+        }
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        self.exchange.depart();
+    }
+}
+
+/// Runs the reply-time operations of the inputs and turns what was found into a reply.
+pub(crate) fn deliver(found: Found, destinations: Destinations<'_>) -> Result<Reply, Failed> {
+    let mut work = match found {
+        Found::Work(work) => work,
+        Found::Anticipated(buffers) => return Ok(Reply { anticipated: true, buffers }),
+        Found::Error(error) => return Err(error.into()),
+    };
+    let error = match work.error.take() {
+        Some(error) => Some(error),
+        None => work.finish_inputs(destinations).err(),
+    };
+    let buffers = Work::give_back(work);
+    match error {
+        None => Ok(Reply { anticipated: false, buffers }),
+        Some(error) => Err(Failed { error, buffers: buffers.into_vec() }),
+    }
+}

@@ -1,0 +1,122 @@
+//! Replies: what a client gets for a request.
+
+use genie_memory::{Buffer, Migrant};
+use genie_passing::Receipt;
+use smallvec::SmallVec;
+
+/// A buffer that was given by value, or that a migrant input brought.
+#[derive(Debug, Default)]
+pub enum Returned {
+    /// Nothing: the element was borrowed, or its buffer was passed on.
+    #[default]
+    Nothing,
+    /// The native buffer that was shared.
+    Buffer(Buffer),
+    /// The migrant buffer that arrived, or that a failed output gives back.
+    Migrant(Migrant),
+}
+
+/// What came of one element.
+#[derive(Debug)]
+pub struct ReplyElement {
+    /// What was done.
+    pub receipt: Receipt,
+    /// What comes back.
+    pub returned: Returned,
+}
+
+/// What came of one buffer.
+#[derive(Debug, Default)]
+pub struct ReplyBuffer {
+    /// The argument that the server set.
+    pub argument: Vec<u8>,
+    /// Bytes really passed.
+    pub actual: usize,
+    /// The elements, in the request's order.
+    pub elements: SmallVec<[ReplyElement; 1]>,
+}
+
+/// A successful reply.
+#[derive(Debug, Default)]
+pub struct Reply {
+    /// Whether the server replied before it was done (an anticipated reply); its output receipts are then interim.
+    pub anticipated: bool,
+    /// The buffers, in the request's order.
+    pub buffers: SmallVec<[ReplyBuffer; 1]>,
+}
+
+impl Reply {
+    /// The first buffer's first receipt.
+    ///
+    /// # Panics
+    /// When the request had no buffer with an element.
+    pub fn receipt(&self) -> &Receipt {
+        &self.buffers[0].elements[0].receipt
+    }
+
+    /// All receipts, buffer by buffer.
+    pub fn receipts(&self) -> impl Iterator<Item = &Receipt> {
+        self.buffers.iter().flat_map(|buffer| &buffer.elements).map(|element| &element.receipt)
+    }
+
+    /// Bytes really passed in the first buffer.
+    ///
+    /// # Panics
+    /// When the request had no buffer.
+    pub fn actual(&self) -> usize {
+        self.buffers[0].actual
+    }
+
+    /// The argument that the server set for the first buffer.
+    ///
+    /// # Panics
+    /// When the request had no buffer.
+    pub fn argument(&self) -> &[u8] {
+        &self.buffers[0].argument
+    }
+
+    /// Takes the next native buffer that comes back.
+    pub fn take_buffer(&mut self) -> Option<Buffer> {
+        take(&mut self.buffers, |returned| match returned {
+            Returned::Buffer(buffer) => Ok(buffer),
+            other => Err(other),
+        })
+    }
+
+    /// Takes the next migrant buffer that arrived.
+    pub fn take_migrant(&mut self) -> Option<Migrant> {
+        take(&mut self.buffers, |returned| match returned {
+            Returned::Migrant(migrant) => Ok(migrant),
+            other => Err(other),
+        })
+    }
+}
+
+impl crate::Failed {
+    /// Takes the next native buffer that comes back.
+    pub fn take_buffer(&mut self) -> Option<Buffer> {
+        take(&mut self.buffers, |returned| match returned {
+            Returned::Buffer(buffer) => Ok(buffer),
+            other => Err(other),
+        })
+    }
+
+    /// Takes the next migrant buffer that comes back.
+    pub fn take_migrant(&mut self) -> Option<Migrant> {
+        take(&mut self.buffers, |returned| match returned {
+            Returned::Migrant(migrant) => Ok(migrant),
+            other => Err(other),
+        })
+    }
+}
+
+/// Takes the first returned thing that `wanted` accepts.
+fn take<T>(buffers: &mut [ReplyBuffer], wanted: impl Fn(Returned) -> Result<T, Returned>) -> Option<T> {
+    for element in buffers.iter_mut().flat_map(|buffer| &mut buffer.elements) {
+        match wanted(std::mem::take(&mut element.returned)) {
+            Ok(found) => return Some(found),
+            Err(other) => element.returned = other,
+        }
+    }
+    None
+}

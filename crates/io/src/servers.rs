@@ -1,0 +1,4 @@
+//! Servers that come with the framework.
+
+pub mod file;
+pub mod memory;

@@ -1,0 +1,248 @@
+//! The file server: fetches and stores ranges of real files by explicit I/O.
+//!
+//! Why: storage-like servers keep buffers after the reply, so what they pass is copied to or from their cache whatever
+//! the scheme (thesis §10.2); a client that must tell a file from a network needs both kinds of server at hand.
+//! How: it works in the client's thread. Every request opens its file anew beneath the root, so that no rename, link or
+//! change of mode is missed (0.55 us; a kept descriptor would have to be checked for about as long), and no descriptor
+//! outlives its request. A fetch copies from cached blocks, reading those that are missing whole; one that would take
+//! more than half of the cache, or whose file changed just now, is read by the kernel straight into the request's
+//! buffer. A store is written by the kernel straight from the request's buffer, and forgets the blocks under it.
+//! Invariants: a cached block is used only while its file's size and times are those of when it was read.
+//! Trust: paths come from clients; the kernel resolves them and refuses to leave the root, links included. The root's
+//! owner answers for device files beneath it: they are refused, but only after they were opened.
+//! Limits: the cache's bytes, in blocks of 64 KiB, and one block more for each fetch being served. Changes by others are
+//! noticed at the next request if they change the size or times: stores into a shared mapping may do so only at writeback, and
+//! a network file system when it pleases. Like `pread`, a fetch that races with a store may see a part of it. Stores
+//! reach the kernel before the reply and in the order of the requests; the disk, only by `sync`. A store that fails
+//! may have stored a part.
+//! Source: thesis §1.1.2 (cached buffers), §10.2. Differs: blocks are cached in the server besides the kernel's pages.
+
+mod argument;
+mod cache;
+mod root;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use genie_memory::Segments;
+
+use self::argument::Argument;
+use self::cache::{Block, Cache, Key};
+use self::root::{Opened, Root};
+use crate::{Incoming, RequestId, Server, ServerError, Service, ServiceId};
+
+pub use self::argument::at;
+pub use self::cache::{BLOCK, Statistics};
+
+/// Fills input buffer 0 with the bytes of a file from an offset on; its argument is made by [`at`]. The actual length is
+/// less than the buffer's where the file ends first, and 0 beyond its end.
+pub const FETCH: ServiceId = ServiceId(0);
+/// Writes output buffer 0 to a file from an offset on; its argument is made by [`at`]. A missing file is created (its
+/// directory is not), a short one extended; bytes between its end and the offset read as zeros.
+pub const STORE: ServiceId = ServiceId(1);
+/// Passes back the size of a file, 8 bytes little-endian, as buffer 0's reply argument, which needs that much room. The
+/// argument is made by [`at`]; its offset says nothing.
+pub const STAT: ServiceId = ServiceId(2);
+/// Replies when all that was stored in a file before, and its entry in its directory, are on the disk. The argument is
+/// made by [`at`]; its offset says nothing.
+pub const SYNC: ServiceId = ServiceId(3);
+
+const SERVICES: [Service; 4] = [
+    Service { name: "fetch", reads: false, writes: true },
+    Service { name: "store", reads: true, writes: false },
+    Service { name: "stat", reads: false, writes: false },
+    Service { name: "sync", reads: false, writes: false },
+];
+
+/// A server of the files beneath one directory. Cloning makes another handle to the same one, cache included.
+///
+/// # Examples
+/// ```
+/// use genie_io::servers::file::{self, File};
+/// use genie_io::{In, Interface, Out, ServerHandle};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let directory = tempfile::tempdir()?;
+/// # let directory = directory.path();
+/// let interface = Interface::open()?;
+/// let files = ServerHandle::new(File::open(directory, 64 << 20)?);
+///
+/// let place = file::at("greeting", 3);
+/// interface.request(&files, file::STORE).out(Out::emulated_copy(b"hello")).argument(&place).send()?;
+/// let mut bytes = [0; 100];
+/// let reply = interface.request(&files, file::FETCH).input(In::copy(&mut bytes)).argument(&place).send()?;
+/// assert_eq!(reply.actual(), 5);
+/// assert_eq!(&bytes[..5], b"hello");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct File {
+    root: Arc<Root>,
+    cache: Arc<Cache>,
+}
+
+impl File {
+    /// Serves the files beneath the directory `root`, caching at most `cache_bytes` of them; with less than one
+    /// [`BLOCK`], nothing is cached.
+    ///
+    /// # Errors
+    /// The directory does not exist, is none, or may not be entered.
+    pub fn open(root: impl AsRef<Path>, cache_bytes: usize) -> Result<Self, ServerError> {
+        Ok(Self { root: Arc::new(Root::open(root.as_ref())?), cache: Arc::new(Cache::new(cache_bytes)) })
+    }
+
+    /// What the cache did so far.
+    pub fn statistics(&self) -> Statistics {
+        self.cache.statistics()
+    }
+
+    fn serve(&self, request: &mut Incoming) -> Result<(), ServerError> {
+        let argument = request.argument(0).to_vec();
+        let argument = Argument::parse(&argument)?;
+        match request.service() {
+            FETCH => self.fetch(request, &argument),
+            STORE => self.store(request, &argument),
+            STAT => {
+                let size = self.root.reader(argument.path)?.version.size;
+                Ok(request.set_argument(0, &size.to_le_bytes())?)
+            }
+            SYNC => self.root.sync(argument.path),
+            ServiceId(other) => Err(ServerError::new(format!("the file server has no service {other}"))),
+        }
+    }
+
+    fn fetch(&self, request: &mut Incoming, from: &Argument<'_>) -> Result<(), ServerError> {
+        let opened = self.root.reader(from.path)?;
+        let len = request.len(0);
+        let segments = request.ready(0)?;
+        let cached = self.cache.suits(len) && opened.version.is_settled(SystemTime::now());
+        let actual = if cached {
+            self.fetch_cached(&opened, from.offset, &segments, len)
+        } else {
+            self.cache.count_bypass();
+            fetch_directly(&opened, from.offset, &segments)
+        };
+        let actual = actual.map_err(|error| self.root.unreadable(from, &error))?;
+        Ok(request.set_actual(0, actual)?)
+    }
+
+    /// Copies from cached blocks; returns how many bytes there were.
+    fn fetch_cached(
+        &self,
+        opened: &Opened,
+        offset: u64,
+        segments: &Segments,
+        len: usize,
+    ) -> Result<usize, genie_sys::Error> {
+        let mut target = Target { segments, index: 0, offset: 0 };
+        let mut done = 0;
+        while done < len {
+            let at = offset + done as u64;
+            let block = self.block(opened, at / BLOCK as u64)?;
+            let bytes = block.bytes.get((at % BLOCK as u64) as usize..).unwrap_or_default();
+            let here = bytes.len().min(len - done);
+            target.put(&bytes[..here]);
+            done += here;
+            if block.bytes.len() < BLOCK {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// The block of a file, from the cache or else from the file.
+    fn block(&self, opened: &Opened, index: u64) -> Result<Arc<Block>, genie_sys::Error> {
+        let key = Key { file: opened.id, index };
+        if let Some(block) = self.cache.get(key, opened.version) {
+            return Ok(block);
+        }
+        let bytes = opened.read_block(index * BLOCK as u64)?;
+        let whole = opened.version.bytes_from(index * BLOCK as u64).min(BLOCK as u64) == bytes.len() as u64;
+        let block = Arc::new(Block { version: opened.version, bytes });
+        // A file that changed while it was read, or that hides its size as those of procfs do, isn't cached.
+        if whole && opened.version_now()? == opened.version {
+            self.cache.insert(key, Arc::clone(&block));
+        }
+        Ok(block)
+    }
+
+    fn store(&self, request: &Incoming, to: &Argument<'_>) -> Result<(), ServerError> {
+        let segments = request.output(0)?;
+        let len = segments.iter().map(|segment| segment.len()).sum();
+        to.check_end(len)?;
+        let opened = self.root.writer(to.path)?;
+        let stored = store_directly(&opened, to.offset, &segments);
+        // Their file's times change, too, so nobody would use them; this is to make room.
+        self.cache.forget(opened.id, to.offset, len);
+        stored.map_err(|error| self.root.unwritable(to, len, &error))
+    }
+}
+
+/// Reads into the segments until they are full or the file ends; returns the number of bytes read.
+fn fetch_directly(opened: &Opened, offset: u64, segments: &Segments) -> Result<usize, genie_sys::Error> {
+    let mut done = 0;
+    for segment in segments {
+        let here = segment.read_file(&opened.file, offset + done as u64)?;
+        done += here;
+        if here < segment.len() {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+fn store_directly(opened: &Opened, mut offset: u64, segments: &Segments) -> Result<(), genie_sys::Error> {
+    for segment in segments {
+        let here = segment.write_file(&opened.file, offset)?;
+        if here < segment.len() {
+            let subject = format!("{} bytes at {offset}", segment.len());
+            return Err(genie_sys::Error::new("pwrite", subject, genie_sys::Errno::NOSPC));
+        }
+        offset += here as u64;
+    }
+    Ok(())
+}
+
+/// Where in a request's buffer the next bytes go.
+struct Target<'s> {
+    segments: &'s Segments,
+    index: usize,
+    offset: usize,
+}
+
+impl Target<'_> {
+    /// Stores `bytes`, for which there must be room.
+    fn put(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let segment = self.segments[self.index];
+            let (here, later) = bytes.split_at(bytes.len().min(segment.len() - self.offset));
+            segment.part(self.offset, here.len()).copy_from(here);
+            self.offset += here.len();
+            if self.offset == segment.len() {
+                (self.index, self.offset) = (self.index + 1, 0);
+            }
+            bytes = later;
+        }
+    }
+}
+
+impl Server for File {
+    fn name(&self) -> &str {
+        "file"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, mut request: Incoming) {
+        let result = self.serve(&mut request);
+        request.reply(result);
+    }
+
+    fn abort(&self, _request: RequestId) {
+        // Every request is replied to before the call that made it returns.
+    }
+}

@@ -1,0 +1,258 @@
+//! The root: opens the files beneath one directory, and nothing else.
+//!
+//! How: the kernel resolves each path by `openat2`, which refuses every step out of the root, be it by a link that
+//! someone changes meanwhile. Links that stay beneath the root are followed.
+//! Limits: a path that is renamed under the kernel's eyes over and over is given up after some tries.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use genie_sys::Errno;
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
+use rustix::io;
+
+use super::argument::Argument;
+use super::cache::BLOCK;
+use crate::ServerError;
+
+const TRIES: u32 = 16;
+/// Longer than the kernel's clock tick, by which two changes could bear the same time.
+const TICK: Duration = Duration::from_millis(20);
+/// Longer than the tick of file systems that keep no fractions of seconds.
+const WHOLE_SECONDS: Duration = Duration::from_secs(3);
+
+/// The directory that is served.
+#[derive(Debug)]
+pub(super) struct Root {
+    directory: fs::File,
+    path: PathBuf,
+}
+
+/// A file, whatever its names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+/// What tells one content of a file from the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Version {
+    pub(super) size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+/// A regular file, open for one request.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) file: fs::File,
+    pub(super) id: FileId,
+    /// As of the opening.
+    pub(super) version: Version,
+}
+
+impl Root {
+    pub(super) fn open(path: &Path) -> Result<Self, ServerError> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(|errno| {
+            refuse(
+                errno,
+                format!("cannot serve files beneath {path:?}: {errno}; name a directory that may be entered"),
+            )
+        })?;
+        Ok(Self { directory: directory.into(), path: path.to_owned() })
+    }
+
+    /// Opens a file to be read.
+    pub(super) fn reader(&self, path: &Path) -> Result<Opened, ServerError> {
+        self.regular(path, OFlags::RDONLY, "read")
+    }
+
+    /// Opens a file to be written, which is created where there is none.
+    pub(super) fn writer(&self, path: &Path) -> Result<Opened, ServerError> {
+        self.regular(path, OFlags::WRONLY | OFlags::CREATE, "written")
+    }
+
+    /// Makes what was stored in a file, and its entry in the directory by which it is named, durable.
+    pub(super) fn sync(&self, path: &Path) -> Result<(), ServerError> {
+        let failed = |error: std::io::Error| {
+            let code = error.raw_os_error().unwrap_or_default();
+            let name = self.name(path);
+            ServerError {
+                code,
+                message: format!("what was stored in {name} may be lost: {error}; store it again"),
+            }
+        };
+        self.reader(path)?.file.sync_all().map_err(failed)?;
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let directory = self.beneath(parent, OFlags::RDONLY | OFlags::DIRECTORY);
+        let directory = directory.map_err(|errno| self.refusal(parent, errno, "read"))?;
+        directory.sync_all().map_err(failed)
+    }
+
+    fn regular(&self, path: &Path, flags: OFlags, purpose: &str) -> Result<Opened, ServerError> {
+        let file = self.beneath(path, flags).map_err(|errno| self.refusal(path, errno, purpose))?;
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
+            return Err(self.refusal(path, Errno::ISDIR, purpose));
+        }
+        if !metadata.is_file() {
+            return Err(self.refusal(path, Errno::NXIO, purpose));
+        }
+        let id = FileId { device: metadata.dev(), inode: metadata.ino() };
+        Ok(Opened { file, id, version: Version::of(&metadata) })
+    }
+
+    fn beneath(&self, path: &Path, flags: OFlags) -> Result<fs::File, Errno> {
+        // Opening a pipe must not wait, nor a terminal become the process's own.
+        let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let mode = if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(0o666) } else { Mode::empty() };
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let mut tries = TRIES;
+        loop {
+            match rustix::fs::openat2(&self.directory, path, flags, mode, resolve) {
+                Err(Errno::AGAIN | Errno::INTR) if tries > 0 => tries -= 1,
+                result => return result.map(fs::File::from),
+            }
+        }
+    }
+
+    /// A path, for messages.
+    fn name(&self, path: &Path) -> String {
+        format!("{path:?} beneath {:?}", self.path)
+    }
+
+    /// Why a file could not be opened.
+    fn refusal(&self, path: &Path, errno: Errno, purpose: &str) -> ServerError {
+        let name = self.name(path);
+        let message = match errno {
+            Errno::NOENT if purpose == "written" => {
+                format!("the directory of {name} does not exist; create it first")
+            }
+            Errno::NOENT => format!("there is no file {name}; check the path, or store to it first"),
+            Errno::ISDIR => format!("{name} is a directory; name a file in it"),
+            Errno::NOTDIR => format!("{name} goes through something that is no directory; check the path"),
+            Errno::NXIO => format!("{name} is not a regular file; only such are served"),
+            Errno::XDEV => format!("{name} leads out of the root by a link; name a file beneath the root"),
+            Errno::LOOP => format!(
+                "{name} leads through a magic link, or through links without end; name the file itself"
+            ),
+            Errno::ACCESS | Errno::PERM => {
+                format!("{name} may not be {purpose} by this process ({errno}); change its owner or mode")
+            }
+            Errno::MFILE | Errno::NFILE => {
+                format!("{name} cannot be opened: {errno}; raise the limit on open files (ulimit -n)")
+            }
+            Errno::AGAIN => format!("{name} was renamed {TRIES} times while it was looked up; try again"),
+            Errno::NOSPC | Errno::DQUOT => format!("{name} cannot be created: {errno}; free space"),
+            other => format!(
+                "{name} cannot be opened to be {purpose}: {other}; check the file and its file system"
+            ),
+        };
+        refuse(errno, message)
+    }
+
+    /// Why a fetch failed.
+    pub(super) fn unreadable(&self, from: &Argument<'_>, error: &genie_sys::Error) -> ServerError {
+        let (name, offset, errno) = (self.name(from.path), from.offset, error.errno);
+        refuse(
+            errno,
+            format!("{name} cannot be read from offset {offset} on: {error}; look into the kernel's log"),
+        )
+    }
+
+    /// Why a store failed.
+    pub(super) fn unwritable(&self, to: &Argument<'_>, len: usize, error: &genie_sys::Error) -> ServerError {
+        let (name, offset, errno) = (self.name(to.path), to.offset, error.errno);
+        let remedy = match errno {
+            Errno::NOSPC | Errno::DQUOT => "free space and store them again",
+            Errno::FBIG => "keep to the longest file that the file system and `ulimit -f` allow",
+            _ => "look into the kernel's log",
+        };
+        refuse(
+            errno,
+            format!("not all {len} bytes could be stored at offset {offset} of {name}: {error}; {remedy}"),
+        )
+    }
+}
+
+impl Version {
+    fn of(metadata: &fs::Metadata) -> Self {
+        Self {
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    /// Whether the next change is sure to bear another time: not so right after a change, when the clock may not have
+    /// ticked yet. Times to come are never settled.
+    pub(super) fn is_settled(&self, now: SystemTime) -> bool {
+        let (Ok(seconds), Ok(nanoseconds)) = (u64::try_from(self.changed.0), u32::try_from(self.changed.1))
+        else {
+            return false;
+        };
+        let tick = if nanoseconds == 0 { WHOLE_SECONDS } else { TICK };
+        let changed = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds);
+        now.duration_since(changed).is_ok_and(|age| age >= tick)
+    }
+
+    /// How many bytes there are from an offset on.
+    pub(super) fn bytes_from(&self, offset: u64) -> u64 {
+        self.size.saturating_sub(offset)
+    }
+}
+
+impl Opened {
+    pub(super) fn version_now(&self) -> Result<Version, genie_sys::Error> {
+        let metadata = self.file.metadata().map_err(|error| {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            genie_sys::Error::new("fstat", "the file", errno)
+        })?;
+        Ok(Version::of(&metadata))
+    }
+
+    /// Reads a block, or as much of it as there is.
+    pub(super) fn read_block(&self, offset: u64) -> Result<Box<[u8]>, genie_sys::Error> {
+        let mut bytes = Vec::with_capacity(BLOCK);
+        while bytes.len() < BLOCK {
+            let from = offset + bytes.len() as u64;
+            match io::pread(&self.file, rustix::buffer::spare_capacity(&mut bytes), from) {
+                Ok(0) => break,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => {
+                    let subject = format!("{} bytes at {from}", BLOCK - bytes.len());
+                    return Err(genie_sys::Error::new("pread", subject, errno));
+                }
+            }
+        }
+        Ok(bytes.into_boxed_slice())
+    }
+}
+
+fn refuse(errno: Errno, message: String) -> ServerError {
+    ServerError { code: errno.raw_os_error(), message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changed(seconds: i64, nanoseconds: i64) -> Version {
+        Version { size: 1, modified: (0, 0), changed: (seconds, nanoseconds) }
+    }
+
+    #[test]
+    fn a_version_settles_once_the_clock_must_have_ticked() {
+        let now = SystemTime::UNIX_EPOCH + Duration::new(1000, 500_000_000);
+        assert!(changed(1000, 480_000_000).is_settled(now));
+        assert!(!changed(1000, 480_000_001).is_settled(now));
+        assert!(!changed(1000, 0).is_settled(now), "times in whole seconds tick slowly");
+        assert!(changed(997, 0).is_settled(now));
+        assert!(!changed(1001, 1).is_settled(now), "a time to come says nothing");
+        assert!(!changed(-1, 0).is_settled(now));
+    }
+}

@@ -1,0 +1,246 @@
+//! The memory server: takes, makes, returns and keeps bytes.
+//!
+//! Why: the plainest server that really moves data; experiments and tests need one whose own cost is known.
+//! How: it works in the client's thread. Opened *customized*, it fills buffers that the interface makes for each request
+//! (table 7.2); opened *pooled*, it fills buffers of its own and overlays them (table 7.3), as a device does that
+//! receives before it is asked.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use genie_memory::{Direction, Segments, Space};
+use genie_passing::{Overlay, Overlays, Preferred};
+
+use crate::{Error, Incoming, RequestId, Server, ServerError, Service, ServiceId};
+
+/// Replies at once and touches nothing. Input buffers are made ready and returned whole, with whatever is in them.
+pub const NULL: ServiceId = ServiceId(0);
+/// Reads every byte of output buffer 0; its reply argument is their sum as little-endian 64-bit words
+/// (see [`genie_memory::Span::sum`]), 8 bytes, where there is room.
+pub const SINK: ServiceId = ServiceId(1);
+/// Stores the first byte of buffer 0's argument (or zero) into every byte of input buffer 0.
+pub const SOURCE: ServiceId = ServiceId(2);
+/// Copies output buffer 0 to input buffer 1.
+pub const ECHO: ServiceId = ServiceId(3);
+/// Keeps a copy of output buffer 0 under the name that is its argument.
+pub const STORE: ServiceId = ServiceId(4);
+/// Copies to input buffer 0 what is kept under the name that is its argument, as much as fits.
+pub const FETCH: ServiceId = ServiceId(5);
+/// Compares output buffer 0 with the beginning of what is kept under its argument; fails, naming the offset, where they
+/// differ.
+pub const CHECK: ServiceId = ServiceId(6);
+
+const SERVICES: [Service; 7] = [
+    Service { name: "null", reads: true, writes: true },
+    Service { name: "sink", reads: true, writes: false },
+    Service { name: "source", reads: false, writes: true },
+    Service { name: "echo", reads: true, writes: true },
+    Service { name: "store", reads: true, writes: false },
+    Service { name: "fetch", reads: false, writes: true },
+    Service { name: "check", reads: true, writes: false },
+];
+
+/// A server that lives in memory.
+#[derive(Debug, Default)]
+pub struct Memory {
+    overlays: Option<Overlays>,
+    kept: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
+}
+
+impl Memory {
+    /// Opens it with customized system buffers.
+    pub fn customized() -> Self {
+        Self::default()
+    }
+
+    /// Opens it with `count` pooled buffers of `len` bytes, whose data starts `offset` bytes into their first granule.
+    /// Longer requests are served from customized buffers.
+    ///
+    /// # Errors
+    /// No memory for the pool.
+    pub fn pooled(space: &Space, offset: usize, len: usize, count: usize) -> Result<Self, Error> {
+        let overlays = Overlays::reserve(space, offset, len, count)?;
+        Ok(Self { overlays: Some(overlays), kept: Mutex::default() })
+    }
+
+    fn kept(&self) -> MutexGuard<'_, HashMap<Vec<u8>, Vec<u8>>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(&self, request: &mut Incoming) -> Result<(), ServerError> {
+        match request.service() {
+            NULL => self.null(request),
+            SINK => sink(request),
+            SOURCE => {
+                let byte = request.argument(0).first().copied().unwrap_or_default();
+                self.fill(request, 0, usize::MAX, |segments| {
+                    segments.iter().for_each(|segment| segment.fill(byte));
+                })
+            }
+            ECHO => {
+                let from = request.output(0)?;
+                self.fill(request, 1, from.iter().map(|span| span.len()).sum(), |to| copy(&from, to))
+            }
+            STORE => {
+                let bytes = collect(&request.output(0)?);
+                self.kept().insert(request.argument(0).to_vec(), bytes);
+                Ok(())
+            }
+            FETCH => self.fetch(request),
+            CHECK => self.check(request),
+            ServiceId(other) => Err(ServerError::new(format!("the memory server has no service {other}"))),
+        }
+    }
+
+    fn null(&self, request: &mut Incoming) -> Result<(), ServerError> {
+        for index in 0..request.buffers() {
+            if request.direction(index)? == Direction::In {
+                self.fill(request, index, usize::MAX, |_| {})?;
+            }
+        }
+        Ok(())
+    }
+
+    fn fetch(&self, request: &mut Incoming) -> Result<(), ServerError> {
+        let kept = self.kept();
+        let bytes = find(&kept, request.argument(0))?;
+        self.fill(request, 0, bytes.len(), |segments| {
+            let mut rest = bytes;
+            for segment in segments {
+                let (here, later) = rest.split_at(segment.len().min(rest.len()));
+                segment.part(0, here.len()).copy_from(here);
+                rest = later;
+            }
+        })
+    }
+
+    fn check(&self, request: &Incoming) -> Result<(), ServerError> {
+        let kept = self.kept();
+        let mut rest = find(&kept, request.argument(0))?;
+        let mut at = 0;
+        for segment in request.output(0)? {
+            if segment.len() > rest.len() {
+                return Err(ServerError::new(format!("only {} bytes are kept", at + rest.len())));
+            }
+            let (here, later) = rest.split_at(segment.len());
+            if let Some(offset) = segment.mismatch(here) {
+                return Err(ServerError::new(format!("the data differs at offset {}", at + offset)));
+            }
+            at += here.len();
+            rest = later;
+        }
+        Ok(())
+    }
+
+    /// Passes at most `available` bytes in input buffer `index`, written by `write`.
+    fn fill(
+        &self,
+        request: &mut Incoming,
+        index: usize,
+        available: usize,
+        write: impl Fn(&Segments),
+    ) -> Result<(), ServerError> {
+        let actual = request.len(index).min(available);
+        if let Some(overlay) = self.overlay(request, index)? {
+            write(&cut(overlay.segments(), actual));
+            request.overlay(index, 0, overlay)?;
+        } else {
+            let segments = request.ready(index)?;
+            write(&cut(segments, actual));
+        }
+        request.set_actual(index, actual)?;
+        Ok(())
+    }
+
+    /// A buffer of the pool, where there is one that is long enough.
+    fn overlay(&self, request: &Incoming, index: usize) -> Result<Option<Overlay>, ServerError> {
+        let Some(overlays) = &self.overlays else { return Ok(None) };
+        if request.len(index) > overlays.preferred().len || request.elements(index) != 1 {
+            return Ok(None);
+        }
+        let overlay = overlays.allocate().ok_or_else(|| ServerError::new("all pooled buffers are in use"))?;
+        Ok(Some(overlay))
+    }
+}
+
+impl Server for Memory {
+    fn name(&self) -> &str {
+        "memory"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, mut request: Incoming) {
+        let result = self.serve(&mut request);
+        request.reply(result);
+    }
+
+    fn abort(&self, _request: RequestId) {
+        // Every request is replied to before the call that made it returns.
+    }
+
+    fn preferred(&self, _service: ServiceId) -> Option<Preferred> {
+        self.overlays.as_ref().map(Overlays::preferred)
+    }
+}
+
+impl From<Error> for ServerError {
+    fn from(error: Error) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+fn sink(request: &mut Incoming) -> Result<(), ServerError> {
+    let sum = request.output(0)?.iter().fold(0u64, |sum, segment| sum.wrapping_add(segment.sum()));
+    if request.room(0) >= 8 {
+        request.set_argument(0, &sum.to_le_bytes())?;
+    }
+    Ok(())
+}
+
+fn find<'a>(kept: &'a HashMap<Vec<u8>, Vec<u8>>, name: &[u8]) -> Result<&'a [u8], ServerError> {
+    let missing = || ServerError::new(format!("nothing is kept under {:?}", String::from_utf8_lossy(name)));
+    kept.get(name).map(Vec::as_slice).ok_or_else(missing)
+}
+
+fn collect(segments: &Segments) -> Vec<u8> {
+    let mut bytes = vec![0; segments.iter().map(|segment| segment.len()).sum()];
+    let mut rest = &mut bytes[..];
+    for segment in segments {
+        let (here, later) = rest.split_at_mut(segment.len());
+        segment.copy_to(here);
+        rest = later;
+    }
+    bytes
+}
+
+/// The first `len` bytes of some memory.
+fn cut(segments: Segments, len: usize) -> Segments {
+    let mut left = len;
+    segments
+        .into_iter()
+        .map(|segment| {
+            let here = segment.len().min(left);
+            left -= here;
+            segment.part(0, here)
+        })
+        .collect()
+}
+
+/// Copies as much as there is and fits.
+fn copy(from: &Segments, to: &Segments) {
+    let mut sources = from.iter().copied();
+    let mut source = sources.next();
+    for target in to {
+        let mut target = *target;
+        while let (false, Some(here)) = (target.is_empty(), source) {
+            let len = here.len().min(target.len());
+            target.part(0, len).copy_span(here.part(0, len));
+            target = target.part(len, target.len() - len);
+            let rest = here.part(len, here.len() - len);
+            source = if rest.is_empty() { sources.next() } else { Some(rest) };
+        }
+    }
+}

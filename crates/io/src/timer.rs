@@ -1,0 +1,119 @@
+//! The timer: aborts asynchronous requests whose time is over.
+//!
+//! How: one thread for an interface, started with the first such request, sleeps until the earliest deadline. A request
+//! that is replied to in time costs it nothing; its deadline passes unnoticed.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use crate::Error;
+use crate::exchange::Exchange;
+
+#[derive(Debug, Default)]
+pub(crate) struct Timer {
+    shared: Arc<Shared>,
+    thread: OnceLock<Option<std::thread::JoinHandle<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    deadlines: BinaryHeap<Reverse<Deadline>>,
+    stopped: bool,
+}
+
+#[derive(Debug)]
+struct Deadline {
+    at: Instant,
+    exchange: Weak<Exchange>,
+    timeout: Duration,
+    grace: Duration,
+}
+
+impl PartialEq for Deadline {
+    fn eq(&self, other: &Self) -> bool {
+        self.at == other.at
+    }
+}
+
+impl Eq for Deadline {}
+
+impl PartialOrd for Deadline {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Deadline {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.at.cmp(&other.at)
+    }
+}
+
+impl Timer {
+    /// Aborts the request unless it is replied to within `timeout`.
+    pub(crate) fn watch(&self, exchange: &Arc<Exchange>, timeout: Duration, grace: Duration) {
+        self.thread.get_or_init(|| {
+            let shared = Arc::clone(&self.shared);
+            std::thread::Builder::new().name("genie-timer".into()).spawn(move || shared.run()).ok()
+        });
+        let at = Instant::now() + timeout;
+        let deadline = Deadline { at, exchange: Arc::downgrade(exchange), timeout, grace };
+        self.shared.lock().deadlines.push(Reverse(deadline));
+        self.shared.changed.notify_one();
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.shared.lock().stopped = true;
+        self.shared.changed.notify_one();
+        // The thread may be the one that drops the interface, when the last request to time out held it.
+        let thread = self.thread.take().flatten();
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
+            // A panic of the thread has been reported by the panic hook.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let mut queue = self.lock();
+        while !queue.stopped {
+            let now = Instant::now();
+            let left = queue.deadlines.peek().map(|Reverse(first)| first.at.saturating_duration_since(now));
+            queue = match left {
+                None => self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => {
+                    let due = queue.deadlines.pop();
+                    drop(queue);
+                    due.into_iter().for_each(|Reverse(due)| due.expire());
+                    self.lock()
+                }
+                Some(left) => {
+                    self.changed.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+    }
+}
+
+impl Deadline {
+    fn expire(self) {
+        if let Some(exchange) = self.exchange.upgrade() {
+            exchange.abort(&Error::TimedOut { timeout: self.timeout }, self.grace);
+        }
+    }
+}

@@ -1,0 +1,384 @@
+//! Work: a request's buffers under way, in the hands of the server, the reply or the client, one after the other.
+
+use std::ops::Range;
+
+use genie_memory::{Buffer, Direction, Segments};
+use genie_passing::{Input, Output, Passing, Reason, Receipt, Scheme, Source, Target};
+use smallvec::SmallVec;
+
+use crate::element::{From, To};
+use crate::limits::Admission;
+use crate::reply::{ReplyBuffer, ReplyElement, Returned};
+use crate::request::{Elements, RequestBuffer};
+use crate::{Error, Failed, In, Out};
+
+/// All of a request's buffers, and its share of the limits.
+#[derive(Debug)]
+pub(crate) struct Work {
+    pub(crate) buffers: SmallVec<[WorkBuffer; 1]>,
+    pub(crate) error: Option<Error>,
+    pub(crate) _admission: Admission,
+}
+
+#[derive(Debug)]
+pub(crate) struct WorkBuffer {
+    pub(crate) direction: Direction,
+    pub(crate) argument: SmallVec<[u8; 32]>,
+    pub(crate) reply_argument: Vec<u8>,
+    pub(crate) room: usize,
+    pub(crate) actual: usize,
+    pub(crate) elements: SmallVec<[WorkElement; 1]>,
+}
+
+#[derive(Debug)]
+pub(crate) struct WorkElement {
+    pub(crate) transfer: Transfer,
+    /// The native buffer that was given by value, and the part that is passed.
+    held: Option<(Buffer, Range<usize>)>,
+    returned: Returned,
+}
+
+#[derive(Debug)]
+pub(crate) enum Transfer {
+    Out(Box<Output>),
+    In(Box<Input>),
+    /// An element of a request that was refused.
+    None(Receipt),
+}
+
+impl WorkElement {
+    fn receipt(&self) -> Receipt {
+        match &self.transfer {
+            Transfer::Out(output) => *output.receipt(),
+            Transfer::In(input) => *input.receipt(),
+            Transfer::None(receipt) => *receipt,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        match &self.transfer {
+            Transfer::Out(output) => output.len(),
+            Transfer::In(input) => input.len(),
+            Transfer::None(_) => 0,
+        }
+    }
+
+    /// Whether the client's memory is delivered to when the client takes the reply.
+    pub(crate) fn is_borrowed_input(&self) -> bool {
+        self.held.is_none()
+            && match &self.transfer {
+                Transfer::In(input) => {
+                    input.receipt().asked.allocation() == genie_passing::model::Allocation::Native
+                }
+                _ => false,
+            }
+    }
+
+    /// Runs the reply-time operations of an output.
+    fn finish_output(&mut self, succeeded: bool) -> Result<(), Error> {
+        match &mut self.transfer {
+            Transfer::Out(output) if succeeded => output.complete()?,
+            Transfer::Out(output) => {
+                self.returned = output.fail().map_or(Returned::Nothing, Returned::Migrant);
+            }
+            Transfer::In(_) | Transfer::None(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Runs the reply-time operations of an input of `actual` bytes, into the client's `bytes` if it lent any.
+    fn finish_input(&mut self, actual: usize, bytes: Option<&mut [u8]>) -> Result<(), Error> {
+        let Transfer::In(input) = &mut self.transfer else { return Ok(()) };
+        let bytes = match &mut self.held {
+            Some((buffer, range)) => Some(&mut buffer[range.clone()]),
+            None => bytes,
+        };
+        self.returned = input.deliver(actual, bytes)?.map_or(Returned::Nothing, Returned::Migrant);
+        Ok(())
+    }
+
+    /// What the client gets. What is still under way is undone before its buffer comes back.
+    fn give_back(&mut self) -> ReplyElement {
+        let receipt = self.receipt();
+        if let Transfer::In(input) = &mut self.transfer {
+            input.cancel();
+        }
+        let returned = match self.held.take() {
+            Some((buffer, _)) => Returned::Buffer(buffer),
+            None => std::mem::take(&mut self.returned),
+        };
+        ReplyElement { receipt, returned }
+    }
+}
+
+/// Client memory that inputs deliver to, in the order of the borrowed elements.
+pub(crate) type Destinations<'i> = SmallVec<[&'i mut [u8]; 1]>;
+
+impl Work {
+    /// Runs the request-time operations of all elements. On failure everything is undone, and what was given by value
+    /// comes back.
+    pub(crate) fn begin<'i>(
+        passing: &Passing,
+        buffers: SmallVec<[RequestBuffer<'_, 'i>; 1]>,
+        admission: Admission,
+    ) -> Result<(Box<Self>, Destinations<'i>), Failed> {
+        let mut work = Box::new(Self { buffers: SmallVec::new(), error: None, _admission: admission });
+        let mut destinations = Destinations::new();
+        for buffer in buffers {
+            let direction = match buffer.elements {
+                Elements::Out(_) => Direction::Out,
+                Elements::In(_) => Direction::In,
+            };
+            work.buffers.push(WorkBuffer {
+                direction,
+                argument: SmallVec::from_slice(buffer.argument),
+                reply_argument: Vec::new(),
+                room: buffer.room,
+                actual: 0,
+                elements: SmallVec::new(),
+            });
+            // After a failure the remaining elements are only taken apart, so that what they own comes back, too.
+            match buffer.elements {
+                Elements::Out(elements) => {
+                    elements.into_iter().for_each(|element| work.add_out(passing, element))
+                }
+                Elements::In(elements) => elements
+                    .into_iter()
+                    .for_each(|element| destinations.extend(work.add_in(passing, element))),
+            }
+        }
+        match work.error.take() {
+            None => Ok((work, destinations)),
+            Some(error) => {
+                work.finish_outputs(false);
+                Err(Failed { error, buffers: work.give_back().into_vec() })
+            }
+        }
+    }
+
+    /// Gives back what a request holds that is refused before any operation has run.
+    pub(crate) fn refuse(buffers: SmallVec<[RequestBuffer<'_, '_>; 1]>, error: Error) -> Failed {
+        let returned = |scheme, returned| ReplyElement { receipt: Receipt::new(scheme), returned };
+        let out = |element: Out<'_>| match element.from {
+            From::Borrowed(_) => returned(element.scheme, Returned::Nothing),
+            From::Owned(buffer, _) => returned(element.scheme, Returned::Buffer(buffer)),
+            From::Migrant(migrant) => returned(element.scheme, Returned::Migrant(migrant)),
+        };
+        let input = |element: In<'_>| match element.to {
+            To::Borrowed(_) | To::Migrant(_) => returned(element.scheme, Returned::Nothing),
+            To::Owned(buffer, _) => returned(element.scheme, Returned::Buffer(buffer)),
+        };
+        let buffer = |buffer: RequestBuffer<'_, '_>| ReplyBuffer {
+            elements: match buffer.elements {
+                Elements::Out(elements) => elements.into_iter().map(out).collect(),
+                Elements::In(elements) => elements.into_iter().map(input).collect(),
+            },
+            ..ReplyBuffer::default()
+        };
+        Failed { error, buffers: buffers.into_iter().map(buffer).collect() }
+    }
+
+    fn add(&mut self, scheme: Scheme, begun: Result<Transfer, Error>, held: Option<(Buffer, Range<usize>)>) {
+        let transfer = begun.unwrap_or_else(|error| {
+            self.error.get_or_insert(error);
+            Transfer::None(Receipt::new(scheme))
+        });
+        let buffer = self.buffers.last_mut().expect("an element is added to a buffer");
+        buffer.elements.push(WorkElement { transfer, held, returned: Returned::Nothing });
+    }
+
+    fn add_out(&mut self, passing: &Passing, element: Out<'_>) {
+        let scheme = element.scheme;
+        match element.from {
+            From::Borrowed(bytes) => {
+                let transfer = self.begin_output(passing, borrowable(scheme), Source::Native(bytes));
+                self.add(scheme, transfer.map(|transfer| note_borrowed(scheme, transfer)), None);
+            }
+            From::Owned(buffer, range) => {
+                let transfer = self.begin_output(passing, scheme, Source::Native(&buffer[range.clone()]));
+                self.add(scheme, transfer, Some((buffer, range)));
+            }
+            From::Migrant(migrant) => {
+                if self.error.is_some() {
+                    return self.add_returned(scheme, migrant);
+                }
+                match passing.output(scheme, Source::Migrant(migrant)) {
+                    Ok(output) => self.add(scheme, Ok(Transfer::Out(Box::new(output))), None),
+                    Err(refused) => {
+                        self.error = Some(refused.error.into());
+                        if let Some(migrant) = refused.migrant {
+                            self.add_returned(scheme, migrant);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn begin_output(&self, passing: &Passing, scheme: Scheme, source: Source<'_>) -> Result<Transfer, Error> {
+        match &self.error {
+            Some(error) => Err(error.clone()),
+            None => match passing.output(scheme, source) {
+                Ok(output) => Ok(Transfer::Out(Box::new(output))),
+                Err(refused) => Err(refused.error.into()),
+            },
+        }
+    }
+
+    fn add_returned(&mut self, scheme: Scheme, migrant: genie_memory::Migrant) {
+        self.add(scheme, Ok(Transfer::None(Receipt::new(scheme))), None);
+        let elements = self.buffers.last_mut().map(|buffer| &mut buffer.elements);
+        if let Some(element) = elements.and_then(|elements| elements.last_mut()) {
+            element.returned = Returned::Migrant(migrant);
+        }
+    }
+
+    fn add_in<'i>(&mut self, passing: &Passing, element: In<'i>) -> Option<&'i mut [u8]> {
+        let scheme = element.scheme;
+        let begin = |work: &Self, scheme: Scheme, target: Target| match &work.error {
+            Some(error) => Err(error.clone()),
+            None => {
+                passing.input(scheme, target).map(|input| Transfer::In(Box::new(input))).map_err(Error::from)
+            }
+        };
+        let native = |bytes: &[u8]| Target::Native { addr: bytes.as_ptr().addr(), len: bytes.len() };
+        match element.to {
+            To::Borrowed(bytes) => {
+                let transfer = begin(self, borrowable(scheme), native(bytes));
+                self.add(scheme, transfer.map(|transfer| note_borrowed(scheme, transfer)), None);
+                Some(bytes)
+            }
+            To::Owned(buffer, range) => {
+                let transfer = begin(self, scheme, native(&buffer[range.clone()]));
+                self.add(scheme, transfer, Some((buffer, range)));
+                None
+            }
+            To::Migrant(len) => {
+                let transfer = begin(self, scheme, Target::Migrant { len });
+                self.add(scheme, transfer, None);
+                None
+            }
+        }
+    }
+
+    /// Runs the reply-time operations of all outputs.
+    pub(crate) fn finish_outputs(&mut self, succeeded: bool) {
+        for element in self.buffers.iter_mut().flat_map(|buffer| &mut buffer.elements) {
+            if let Err(error) = element.finish_output(succeeded) {
+                self.error.get_or_insert(error);
+            }
+        }
+    }
+
+    /// Runs the reply-time operations of all inputs, delivering to `destinations`.
+    pub(crate) fn finish_inputs(&mut self, destinations: Destinations<'_>) -> Result<(), Error> {
+        let mut destinations = destinations.into_iter();
+        for buffer in &mut self.buffers {
+            if buffer.direction == Direction::Out {
+                continue;
+            }
+            let mut left = buffer.actual;
+            for element in &mut buffer.elements {
+                let here = element.len().min(left);
+                left -= here;
+                let bytes = if element.is_borrowed_input() { destinations.next() } else { None };
+                element.finish_input(here, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the inputs' first bytes to `peeks`; returns how many went to each.
+    pub(crate) fn peek(&self, peeks: &mut [&mut [u8]]) -> Vec<usize> {
+        let mut peeks = peeks.iter_mut();
+        let mut copied = Vec::new();
+        for buffer in self.buffers.iter().filter(|buffer| buffer.direction == Direction::In) {
+            let mut left = buffer.actual;
+            for element in &buffer.elements {
+                let here = element.len().min(left);
+                left -= here;
+                if let (true, Transfer::In(input)) = (element.is_borrowed_input(), &element.transfer) {
+                    let Some(peek) = peeks.next() else { return copied };
+                    copied.push(input.peek(here, peek));
+                }
+            }
+        }
+        copied
+    }
+
+    /// Turns completed work into what the client gets.
+    pub(crate) fn give_back(mut self: Box<Self>) -> SmallVec<[ReplyBuffer; 1]> {
+        let mut buffers = SmallVec::with_capacity(self.buffers.len());
+        for buffer in &mut self.buffers {
+            let mut elements = SmallVec::with_capacity(buffer.elements.len());
+            for element in &mut buffer.elements {
+                elements.push(element.give_back());
+            }
+            let argument = std::mem::take(&mut buffer.reply_argument);
+            buffers.push(ReplyBuffer { argument, actual: buffer.actual, elements });
+        }
+        buffers
+    }
+
+    /// Whether every output can be left with the server after the client has its reply: none is the client's to have
+    /// back, and no input is awaited.
+    pub(crate) fn may_be_anticipated(&self) -> bool {
+        self.buffers.iter().all(|buffer| {
+            buffer.direction == Direction::Out && buffer.elements.iter().all(|element| element.held.is_none())
+        })
+    }
+
+    /// The receipts so far, for an anticipated reply.
+    pub(crate) fn interim(&self) -> SmallVec<[ReplyBuffer; 1]> {
+        let element =
+            |element: &WorkElement| ReplyElement { receipt: element.receipt(), returned: Returned::Nothing };
+        self.buffers
+            .iter()
+            .map(|buffer| ReplyBuffer {
+                argument: buffer.reply_argument.clone(),
+                actual: buffer.actual,
+                elements: buffer.elements.iter().map(element).collect(),
+            })
+            .collect()
+    }
+}
+
+impl WorkBuffer {
+    /// Bytes in all elements together.
+    pub(crate) fn len(&self) -> usize {
+        self.elements.iter().map(WorkElement::len).sum()
+    }
+
+    /// The data, element after element.
+    pub(crate) fn segments(&self) -> Segments {
+        let mut all = Segments::new();
+        for element in &self.elements {
+            all.extend(match &element.transfer {
+                Transfer::Out(output) => output.segments(),
+                Transfer::In(input) => input.segments(),
+                Transfer::None(_) => Segments::new(),
+            });
+        }
+        all
+    }
+}
+
+/// The scheme by which borrowed memory can be passed in place of `scheme`.
+fn borrowable(scheme: Scheme) -> Scheme {
+    match scheme {
+        Scheme::Share | Scheme::EmulatedShare => Scheme::Copy,
+        native => native,
+    }
+}
+
+/// Says in the receipt that a share of borrowed memory became a copy.
+fn note_borrowed(scheme: Scheme, mut transfer: Transfer) -> Transfer {
+    if borrowable(scheme) != scheme {
+        match &mut transfer {
+            Transfer::Out(output) => output.note(scheme, Reason::Borrowed),
+            Transfer::In(input) => input.note(scheme, Reason::Borrowed),
+            Transfer::None(_) => {}
+        }
+    }
+    transfer
+}
