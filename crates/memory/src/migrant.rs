@@ -397,6 +397,8 @@ fn reference(owned: &Owned, len: usize, mark: Mark, direction: Direction) -> Res
 /// Marks a region and puts it into its queue; one that is to be hidden and cannot be is removed instead.
 fn enqueue(owned: &Owned, queue: Mark, hidden: bool) {
     let core = owned.space.core();
+    // A weak migrant buffer that was hidden all the same is dequeued from where access is given back.
+    let queue = if hidden { Mark::Emigrant } else { queue };
     let unhidden = queue == Mark::Emigrant && !hidden && access(owned, Access::None).is_err();
     let mut guard = core.lock();
     let state = &mut *guard;

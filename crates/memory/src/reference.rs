@@ -5,6 +5,8 @@
 //! store reaches it through a window.
 //! Source: thesis §3.2.1, §3.2.2.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use smallvec::SmallVec;
 
 use crate::granule::{GranuleRuns, push};
@@ -75,7 +77,7 @@ impl Space {
         let faults = found.faults;
         let slots = Run { start: first, len: last - first + 1 };
         let mut runs = GranuleRuns::new();
-        for granule in state.slots.run(slots).iter().filter_map(|slot| slot.granule) {
+        for granule in state.slots.run(slots).filter_map(|slot| slot.granule) {
             state.granules.reference(granule, direction);
             push(&mut runs, granule);
         }
@@ -92,6 +94,20 @@ impl Space {
             faults,
             released: false,
         })
+    }
+
+    /// Whether a store to any of the `len` bytes at `addr` would replace its granule, because an output by copy-on-write
+    /// is pending from it.
+    ///
+    /// Cost: a load where no granule of the space is protected; else as [`Space::has_output`].
+    pub fn has_protected_output(&self, addr: usize, len: usize) -> bool {
+        let core = self.core();
+        if core.protected.load(Relaxed) == 0 {
+            return false;
+        }
+        let Some((first, last)) = slots_of(core, addr, len) else { return false };
+        let state = core.lock();
+        (first..=last).any(|slot| state.pending_output(slot).is_some())
     }
 
     /// Whether an output is pending from any granule of the `len` bytes at `addr`.
@@ -172,6 +188,9 @@ impl Core {
     /// Does what a store would do to granules from which an output by copy-on-write is pending: replaces them. A server
     /// that works in them stores through aliases, which never fault.
     fn verify_write_access(&self, slots: Run) -> Result<()> {
+        if self.protected.load(Relaxed) == 0 {
+            return Ok(());
+        }
         for slot in slots.numbers() {
             while self.lock().pending_output(slot).is_some() {
                 if !self.replace(slot) {
@@ -216,14 +235,12 @@ impl State {
     /// call all of them unprotected, so that a later output protects them anew, and a store until then faults and tries
     /// again.
     pub(crate) fn unprotect(&mut self, core: &Core, run: Run) -> Result<()> {
-        let mut changed = 0;
-        for slot in self.slots.run_mut(run) {
-            changed += u64::from(std::mem::replace(&mut slot.protected, false));
-        }
+        let changed = self.slots.set_protected(run, false);
+        // Counted before anybody is woken, who may look at the count.
+        count(&core.counters.reinstated, u64::from(changed));
         if let Some(userfault) = &core.userfault {
             userfault.unprotect(core.slot_addr(run.start), core.bytes(run.len))?;
         }
-        count(&core.counters.reinstated, changed);
         Ok(())
     }
 }

@@ -126,8 +126,7 @@ impl State {
     ) -> RegionId {
         let id = self.regions.add(window, mark);
         for (slot, granule) in window.numbers().zip(granules) {
-            *self.slots.get_mut(slot) =
-                Slot { granule: Some(granule), region: Some(id.index), protected: false };
+            self.slots.set(slot, Slot { granule: Some(granule), region: Some(id.index), protected: false });
             self.granules.put(granule, crate::granule::Place::Region { slot });
         }
         id
@@ -137,8 +136,8 @@ impl State {
     pub(crate) fn remove_region(&mut self, core: &Core, id: RegionId) -> Result<()> {
         let Some(region) = self.regions.remove(id) else { return Ok(()) };
         let granules: Vec<u32> =
-            self.slots.run(region.slots).iter().filter_map(|slot| slot.granule).collect();
-        self.slots.run_mut(region.slots).fill(Slot::default());
+            self.slots.run(region.slots).filter_map(|slot| slot.granule).collect();
+        self.slots.clear(region.slots);
         self.granules.release(granules);
         self.give_window(core, region.slots)
     }

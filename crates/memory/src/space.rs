@@ -5,7 +5,7 @@
 //! the touch could fault and the fault handler needs the lock: servers and the library work through aliases.
 //! Limits: `Config::limit` bytes of granules; four times as many bytes of addresses.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use genie_sys::inspect;
@@ -150,6 +150,8 @@ pub(crate) struct Core {
     pub(crate) counters: Counters,
     /// What replacing one granule costs, in nanoseconds.
     pub(crate) replacement_cost: AtomicU64,
+    /// How many slots are protected.
+    pub(crate) protected: Arc<AtomicU32>,
     state: Mutex<State>,
 }
 
@@ -247,7 +249,8 @@ impl Core {
         let limit = config.limit.clamp(granule, granule << LONGEST_TABLE);
         let windows = Arena::reserve(limit.saturating_mul(4).max(8 * PAGE_TABLE))?;
         let aliases = Arena::reserve(limit.next_multiple_of(granule))?;
-        let slots = Slots::new((windows.len() / granule) as u32);
+        let protected = Arc::new(AtomicU32::new(0));
+        let slots = Slots::new((windows.len() / granule) as u32, Arc::clone(&protected));
         Ok(Self {
             kind,
             shift: granule.trailing_zeros(),
@@ -259,6 +262,7 @@ impl Core {
             protection,
             counters: Counters::default(),
             replacement_cost: AtomicU64::new(0),
+            protected,
             state: Mutex::new(State {
                 granules: Granules::default(),
                 slots,

@@ -151,7 +151,7 @@ fn swap_pages(core: &Core, system: &mut SystemBuffer, delivery: &Delivery) -> Re
     let mut guard = core.lock();
     let state = &mut *guard;
     let region = state.slots.get(delivery.swap.start).region.ok_or_else(foreign)?;
-    if state.slots.run(delivery.swap).iter().any(|slot| slot.region != Some(region)) {
+    if state.slots.run(delivery.swap).any(|slot| slot.region != Some(region)) {
         return Err(foreign());
     }
     let (guarded, copied) = state.reverse_copyout(core, granules, delivery);
@@ -206,7 +206,7 @@ impl State {
     fn exchange(&mut self, core: &Core, slots: Run, window: &mut Option<Run>, granules: &mut [u32]) -> bool {
         let Some(own) = window.filter(|own| own.len == slots.len) else { return false };
         debug_assert_ne!(core.kind, GranuleKind::Huge, "huge pages are mapped, not exchanged");
-        if self.slots.run(slots).iter().any(|slot| slot.protected) {
+        if self.slots.run(slots).any(|slot| slot.protected) {
             // Protection would travel with the page tables.
             return false;
         }
@@ -256,9 +256,7 @@ impl State {
 
     fn enter_swap(&mut self, slots: Run, granules: &mut [u32]) {
         for (slot, granule) in slots.numbers().zip(granules) {
-            let entry = self.slots.get_mut(slot);
-            entry.protected = false;
-            let Some(old) = entry.granule.replace(*granule) else { continue };
+            let Some(old) = self.slots.show(slot, *granule) else { continue };
             self.granules.put(*granule, Place::Region { slot });
             self.granules.put(old, Place::System);
             *granule = old;

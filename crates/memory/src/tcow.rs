@@ -72,11 +72,7 @@ impl State {
         if let Some(userfault) = &core.userfault {
             userfault.protect(core.slot_addr(run.start), core.bytes(run.len))?;
         }
-        let mut changed = 0;
-        for slot in self.slots.run_mut(run) {
-            changed += u32::from(!slot.protected);
-            slot.protected = true;
-        }
+        let changed = self.slots.set_protected(run, true);
         count(&core.counters.protected, u64::from(changed));
         Ok(changed)
     }
@@ -228,10 +224,8 @@ impl Core {
     }
 
     fn enter_replacement(&self, state: &mut State, slot: u32, granule: u32, fresh: u32) {
-        let entry = state.slots.get_mut(slot);
-        entry.granule = Some(fresh);
-        entry.protected = false;
-        let region = entry.region;
+        state.slots.show(slot, fresh);
+        let region = state.slots.get(slot).region;
         state.granules.put(fresh, Place::Region { slot });
         state.granules.release([granule]);
         count(&self.counters.replacements, 1);

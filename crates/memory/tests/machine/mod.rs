@@ -1,0 +1,217 @@
+//! What every test of this floor needs: a space per granule kind, patterns, page frames, and the SKIP line.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use genie_memory::{
+    Buffer, Config, Direction, Faults, Granularity, GranuleKind, Protection, Reference, Space, Usage,
+};
+use genie_sys::{inspect, process};
+
+/// One granule kind of this machine, in the hands of one test.
+pub(crate) struct Machine {
+    pub(crate) kind: GranuleKind,
+    name: &'static str,
+}
+
+/// Runs a test's function on each granule kind, as a test of its own.
+#[macro_export]
+macro_rules! on_each_kind {
+    ($($test:ident),* $(,)?) => {$(
+        mod $test {
+            #[test]
+            fn huge() {
+                $crate::machine::run(genie_memory::GranuleKind::Huge, concat!(stringify!($test), "::huge"), super::$test);
+            }
+
+            #[test]
+            fn transparent() {
+                let name = concat!(stringify!($test), "::transparent");
+                $crate::machine::run(genie_memory::GranuleKind::Transparent, name, super::$test);
+            }
+
+            #[test]
+            fn base() {
+                $crate::machine::run(genie_memory::GranuleKind::Base, concat!(stringify!($test), "::base"), super::$test);
+            }
+        }
+    )*};
+}
+
+/// Says that a test, or a part of it, was not run, and why.
+pub(crate) fn skip(test: &str, reason: &str) {
+    let line = format!("SKIP {test}: {reason}");
+    eprintln!("{line}");
+    let Some(path) = std::env::var_os("GENIE_SKIP_LOG") else { return };
+    let log = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    log.and_then(|mut log| writeln!(log, "{line}")).expect("the SKIP log can be written");
+}
+
+/// Runs `test` if the machine has granules of this kind.
+pub(crate) fn run(kind: GranuleKind, name: &'static str, test: fn(Machine)) {
+    if let Some(reason) = missing(kind) {
+        return skip(name, &reason);
+    }
+    test(Machine { kind, name });
+}
+
+/// Why the machine has no granules of this kind, if so.
+fn missing(kind: GranuleKind) -> Option<String> {
+    match kind {
+        GranuleKind::Huge => {
+            let pages = inspect::huge_pages().expect("/proc/meminfo is readable");
+            let available = pages.free.saturating_sub(pages.reserved);
+            (pages.size_kib != 2048 || available < 64)
+                .then(|| format!("{available} huge pages of 2 MiB are available, 64 are needed"))
+        }
+        GranuleKind::Transparent => {
+            let mode = inspect::shmem_huge_mode().unwrap_or_else(|error| error.to_string());
+            let allowed = matches!(mode.as_str(), "always" | "within_size" | "advise" | "force");
+            (!allowed).then(|| format!("transparent huge pages of shared memory: {mode}"))
+        }
+        GranuleKind::Base => None,
+    }
+}
+
+impl Machine {
+    /// The granule size.
+    pub(crate) fn granule(&self) -> usize {
+        self.kind.size()
+    }
+
+    /// How many granules a buffer needs for system buffers like it to have windows of their own, with page tables to
+    /// exchange; with huge pages, where none has, a few granules.
+    pub(crate) fn windowed(&self) -> usize {
+        if self.kind == GranuleKind::Huge { 5 } else { 18 }
+    }
+
+    /// A space of so many granules, made otherwise as `adapt` says.
+    pub(crate) fn space_with(&self, granules: usize, adapt: impl FnOnce(&mut Config)) -> Space {
+        let limit = granules * self.granule();
+        let mut config = Config {
+            granularity: Granularity::Only(self.kind),
+            limit,
+            faults: Faults::Best,
+            kernel_never_stores: false,
+            pool: limit,
+        };
+        adapt(&mut config);
+        Space::new(&config).expect("a space")
+    }
+
+    /// A space of so many granules.
+    pub(crate) fn space(&self, granules: usize) -> Space {
+        self.space_with(granules, |_| ())
+    }
+
+    /// A space whose output is protected against every store; without the right to have one, the test is skipped.
+    pub(crate) fn protecting_space(&self, granules: usize) -> Option<Space> {
+        let space = self.space(granules);
+        if space.protection() == Protection::Full {
+            return Some(space);
+        }
+        self.skip(&format!("output cannot be protected: {:?}", space.protection()));
+        None
+    }
+
+    /// Says that a part of the test was not run.
+    pub(crate) fn skip(&self, reason: &str) {
+        skip(self.name, reason);
+    }
+
+    /// The page frame at an address; `None`, once said so, where frames are hidden.
+    pub(crate) fn frame(&self, addr: usize) -> Option<u64> {
+        let frame = frame(addr);
+        if frame.is_none() {
+            self.skip("page frames are hidden (CAP_SYS_ADMIN is missing)");
+        }
+        frame
+    }
+}
+
+/// The number of the page frame at an address, if it is visible.
+pub(crate) fn frame(addr: usize) -> Option<u64> {
+    let page = inspect::page_frames(addr, 1).expect("pagemap is readable")[0];
+    assert!(page.present, "no page at {addr:#x}");
+    page.frame
+}
+
+/// Verifies the books.
+pub(crate) fn checked(space: &Space) -> Usage {
+    space.check().unwrap_or_else(|wrong| panic!("{wrong}"))
+}
+
+/// An output of the whole buffer by emulated copy.
+pub(crate) fn output(space: &Space, buffer: &Buffer) -> Reference {
+    output_of(space, buffer.addresses().start, buffer.len())
+}
+
+/// An output of `len` bytes at `addr` by emulated copy.
+pub(crate) fn output_of(space: &Space, addr: usize, len: usize) -> Reference {
+    let reference = space.reference(addr, len, Direction::Out).expect("a reference");
+    space.read_only(&reference).expect("protection");
+    reference
+}
+
+/// What the server sees of a reference.
+pub(crate) fn seen(reference: &Reference) -> Vec<u8> {
+    gather(&reference.segments())
+}
+
+/// The bytes of segments.
+pub(crate) fn gather(segments: &[genie_memory::Span]) -> Vec<u8> {
+    let mut bytes = vec![0; segments.iter().map(|segment| segment.len()).sum()];
+    let mut at = 0;
+    for segment in segments {
+        segment.copy_to(&mut bytes[at..at + segment.len()]);
+        at += segment.len();
+    }
+    bytes
+}
+
+/// Stores `bytes` into segments.
+pub(crate) fn scatter(segments: &[genie_memory::Span], bytes: &[u8]) {
+    let mut at = 0;
+    for segment in segments {
+        segment.copy_from(&bytes[at..at + segment.len()]);
+        at += segment.len();
+    }
+    assert_eq!(at, bytes.len(), "the segments hold as many bytes");
+}
+
+/// `len` bytes that depend on `seed` and differ from one granule to the next.
+pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    let mut word = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut bytes = vec![0; len];
+    for chunk in bytes.chunks_mut(8) {
+        word ^= word << 13;
+        word ^= word >> 7;
+        word ^= word << 17;
+        chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
+    }
+    bytes
+}
+
+/// Fails with the place of the first difference, not with megabytes of bytes.
+#[track_caller]
+pub(crate) fn same(found: &[u8], expected: &[u8], what: &str) {
+    assert_eq!(found.len(), expected.len(), "{what}: lengths differ");
+    if let Some(at) = found.iter().zip(expected).position(|(f, e)| f != e) {
+        panic!("{what}: byte {at} of {} is {} and should be {}", found.len(), found[at], expected[at]);
+    }
+}
+
+/// Whether `addr` can be loaded from, found out without a fault.
+pub(crate) fn is_accessible(addr: usize) -> bool {
+    process::read_memory(process::own_pid(), addr, &mut [0]).is_ok()
+}
+
+/// Ends a test's other threads, also when the thread that made this has failed.
+pub(crate) struct StopOnDrop<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,362 @@
+//! Migrant buffers: marks, region caching, region hiding, removal, and filling regions from system buffers.
+
+mod machine;
+
+use genie_memory::{Direction, Error, GranuleKind, Mark, Migrant, Space};
+use genie_sys::{inspect, process};
+use machine::{
+    Machine, checked, frame, gather, is_accessible, output_of, pattern, same, scatter, seen, skip,
+};
+
+on_each_kind!(
+    a_hidden_region_is_inaccessible_and_keeps_its_bytes,
+    a_cached_region_stays_as_it_is,
+    queues_give_the_region_used_last,
+    a_failed_output_gives_the_buffer_back,
+    a_failed_input_puts_the_region_back,
+    a_removed_region_keeps_its_granules_for_the_server,
+    what_is_dropped_half_way_is_kept_for_reuse,
+    marks_follow_the_region,
+    an_input_fills_a_cached_region,
+    output_by_copy_on_write_survives_the_regions_departure,
+    a_system_buffer_becomes_a_region_with_nothing_else_in_it,
+    a_part_of_a_migrant_buffer_can_arrive,
+    a_region_is_wired_until_its_last_request_ends,
+    too_low_a_memory_lock_limit_is_an_error,
+);
+
+fn addr_of(migrant: &Migrant) -> usize {
+    migrant.as_ptr().addr()
+}
+
+fn mark_at(space: &Space, addr: usize) -> Option<Mark> {
+    space.region_at(addr, 1).map(|(_, mark)| mark)
+}
+
+/// A migrant buffer filled with a pattern.
+fn filled(space: &Space, len: usize, strong: bool, seed: u64) -> Migrant {
+    let mut migrant = space.allocate_migrant(len, strong).unwrap();
+    migrant.copy_from_slice(&pattern(seed, len));
+    migrant
+}
+
+fn a_hidden_region_is_inaccessible_and_keeps_its_bytes(machine: Machine) {
+    let (space, granule) = (machine.space(4), machine.granule());
+    let len = 2 * granule;
+    let migrant = filled(&space, len, true, 1);
+    let (addr, data) = (addr_of(&migrant), pattern(1, len));
+    let before = frame(addr);
+    let mut emigrating = migrant.emigrate().unwrap();
+    let reference = emigrating.reference().unwrap();
+    assert_eq!(emigrating.hide().unwrap(), 2);
+    for at in [addr, addr + granule - 1, addr + len - 1] {
+        let error = process::read_memory(process::own_pid(), at, &mut [0]).unwrap_err();
+        assert_eq!(error.errno, genie_sys::Errno::FAULT, "{error}");
+    }
+    same(&seen(&reference), &data, "the server's view");
+    drop(reference);
+    emigrating.enqueue();
+    assert_eq!(checked(&space).queued, 2);
+
+    let immigrating = space.dequeue(len, true).unwrap();
+    assert_eq!(immigrating.addr(), addr);
+    assert!(!is_accessible(addr), "visible before the reply");
+    assert_eq!(immigrating.reinstate().unwrap(), 2);
+    let migrant = immigrating.arrive(len);
+    same(&migrant, &data, "the reinstated region");
+    assert_eq!(frame(addr), before, "something was copied");
+    assert_eq!(checked(&space).queued, 0);
+}
+
+fn a_cached_region_stays_as_it_is(machine: Machine) {
+    let (space, granule) = (machine.space(4), machine.granule());
+    let migrant = filled(&space, granule + 1, false, 1);
+    let (addr, data) = (addr_of(&migrant), pattern(1, granule + 1));
+    let before = frame(addr);
+    migrant.emigrate().unwrap().enqueue();
+    assert!(is_accessible(addr));
+    assert_eq!(mark_at(&space, addr), Some(Mark::WeakEmigrant));
+    let migrant = space.allocate_migrant(2 * granule, false).unwrap();
+    assert_eq!(addr_of(&migrant), addr);
+    assert_eq!(frame(addr), before);
+    same(&migrant[..granule + 1], &data, "a cached region");
+    assert!(!migrant.is_strong());
+}
+
+fn queues_give_the_region_used_last(machine: Machine) {
+    let (space, granule) = (machine.space(16), machine.granule());
+    for strong in [true, false] {
+        let migrants: Vec<_> = (1..5)
+            .map(|granules| space.allocate_migrant(granules % 3 * granule + 1, strong).unwrap())
+            .collect();
+        let addresses: Vec<_> = migrants.iter().map(addr_of).collect();
+        migrants.into_iter().for_each(|migrant| migrant.emigrate().unwrap().enqueue());
+        // The first and the fourth are of the same length; the other queue has none of it.
+        let other = space.allocate_migrant(2 * granule, !strong).unwrap();
+        assert!(!addresses.contains(&addr_of(&other)));
+        let again: Vec<_> = (0..3).map(|_| space.allocate_migrant(2 * granule, strong).unwrap()).collect();
+        let found: Vec<_> = again.iter().map(addr_of).collect();
+        assert_eq!(found[..2], [addresses[3], addresses[0]], "not the last one first");
+        assert!(!addresses.contains(&found[2]), "a region of another length");
+        let least = space.allocate_migrant(1, strong).unwrap();
+        assert_eq!(addr_of(&least), addresses[2]);
+        checked(&space);
+    }
+}
+
+fn a_failed_output_gives_the_buffer_back(machine: Machine) {
+    let (space, len) = (machine.space(4), machine.granule() + 7);
+    for (strong, hide) in [(true, true), (true, false), (false, false)] {
+        let migrant = filled(&space, len, strong, 3);
+        let addr = addr_of(&migrant);
+        let mut emigrating = migrant.emigrate().unwrap();
+        if hide {
+            emigrating.hide().unwrap();
+        }
+        let mut migrant = emigrating.give_back().unwrap();
+        assert_eq!((addr_of(&migrant), migrant.len(), migrant.is_strong()), (addr, len, strong));
+        same(&migrant, &pattern(3, len), "the buffer given back");
+        migrant.fill(0);
+        assert_eq!(mark_at(&space, addr), Some(Mark::Immigrant));
+        checked(&space);
+    }
+}
+
+fn a_failed_input_puts_the_region_back(machine: Machine) {
+    let (space, granule) = (machine.space(4), machine.granule());
+    let migrant = filled(&space, granule, true, 4);
+    let addr = addr_of(&migrant);
+    drop(migrant);
+    let immigrating = space.dequeue(granule, true).unwrap();
+    let reference = immigrating.reference().unwrap();
+    drop(immigrating);
+    assert!(!is_accessible(addr));
+    assert_eq!((mark_at(&space, addr), checked(&space).queued), (Some(Mark::Emigrant), 1));
+    drop(reference);
+    let migrant = space.allocate_migrant(granule, true).unwrap();
+    same(&migrant, &pattern(4, granule), "bytes of an input that failed untouched");
+}
+
+fn a_removed_region_keeps_its_granules_for_the_server(machine: Machine) {
+    let (space, granule) = (machine.space(4), machine.granule());
+    let migrant = filled(&space, 2 * granule, true, 5);
+    let (addr, region) = (addr_of(&migrant), migrant.region());
+    let emigrating = migrant.emigrate().unwrap();
+    let reference = emigrating.reference().unwrap();
+    emigrating.remove().unwrap();
+    assert!(!is_accessible(addr));
+    assert_eq!(mark_at(&space, addr), None);
+    let usage = checked(&space);
+    assert_eq!((usage.deferred, usage.regions, usage.queued), (2, 0, 0));
+    let fresh = space.allocate_migrant(2 * granule, true).unwrap();
+    assert_ne!(fresh.region(), region);
+    assert!(fresh.iter().all(|byte| *byte == 0));
+    same(&seen(&reference), &pattern(5, 2 * granule), "the output");
+    drop(reference);
+    assert_eq!(checked(&space).deferred, 0);
+}
+
+fn what_is_dropped_half_way_is_kept_for_reuse(machine: Machine) {
+    let (space, granule) = (machine.space(4), machine.granule());
+    for strong in [true, false] {
+        for stage in 0..4 {
+            let migrant = space.allocate_migrant(granule, strong).unwrap();
+            let addr = addr_of(&migrant);
+            match stage {
+                0 => drop(migrant),
+                1 => drop(migrant.emigrate().unwrap()),
+                2 => {
+                    let mut emigrating = migrant.emigrate().unwrap();
+                    emigrating.hide().unwrap();
+                    drop(emigrating);
+                }
+                _ => {
+                    migrant.emigrate().unwrap().enqueue();
+                    drop(space.dequeue(granule, strong).unwrap());
+                }
+            }
+            // What was hidden is an emigrant region, whatever it was meant for.
+            let hidden = strong || stage == 2;
+            let expected = if hidden { Mark::Emigrant } else { Mark::WeakEmigrant };
+            assert_eq!(mark_at(&space, addr), Some(expected), "stage {stage}");
+            assert_eq!(is_accessible(addr), !hidden, "stage {stage}");
+            let mut again = space.allocate_migrant(granule, hidden).unwrap();
+            assert_eq!(addr_of(&again), addr, "stage {stage}");
+            again.fill(1);
+            checked(&space);
+        }
+    }
+}
+
+fn marks_follow_the_region(machine: Machine) {
+    let (space, granule) = (machine.space(4), machine.granule());
+    let migrant = space.allocate_migrant(granule, false).unwrap();
+    let addr = addr_of(&migrant);
+    let refused = |mark| {
+        assert_eq!(mark_at(&space, addr), Some(mark));
+        for direction in [Direction::In, Direction::Out] {
+            let error = space.reference(addr, 1, direction).unwrap_err();
+            assert_eq!(error, Error::Mark { addr, found: mark });
+        }
+    };
+    assert_eq!(mark_at(&space, addr), Some(Mark::Immigrant));
+    drop(space.reference(addr, granule, Direction::Out).unwrap());
+    let emigrating = migrant.emigrate().unwrap();
+    refused(Mark::Emigrating);
+    emigrating.enqueue();
+    refused(Mark::WeakEmigrant);
+    let immigrating = space.dequeue(granule, false).unwrap();
+    refused(Mark::Immigrating);
+    let migrant = immigrating.arrive(granule);
+    assert_eq!(mark_at(&space, addr), Some(Mark::Immigrant));
+    drop(migrant);
+    refused(Mark::WeakEmigrant);
+    assert_eq!(checked(&space).references, 0);
+}
+
+fn an_input_fills_a_cached_region(machine: Machine) {
+    let (space, granule) = (machine.space(8), machine.granule());
+    for strong in [true, false] {
+        let migrant = filled(&space, 2 * granule, strong, 6);
+        let addr = addr_of(&migrant);
+        drop(migrant);
+        let mut immigrating = space.dequeue(granule + 100, strong).unwrap();
+        let reference = immigrating.reference().unwrap();
+        let data = pattern(7, granule + 100);
+        scatter(&reference.segments(), &data);
+        immigrating.check(&reference).unwrap();
+        drop(reference);
+        immigrating.reinstate().unwrap();
+        let migrant = immigrating.arrive(data.len());
+        assert_eq!(addr_of(&migrant), addr);
+        same(&migrant, &data, "the input");
+        checked(&space);
+    }
+}
+
+/// A buffer that is output by emulated copy and then moved away: the next input into its region must not reach the first
+/// output.
+fn output_by_copy_on_write_survives_the_regions_departure(machine: Machine) {
+    let Some(space) = machine.protecting_space(8) else { return };
+    let len = 2 * machine.granule();
+    for strong in [true, false] {
+        let migrant = filled(&space, len, strong, 8);
+        let reference = output_of(&space, addr_of(&migrant), len);
+        drop(migrant);
+        let immigrating = space.dequeue(len, strong).unwrap();
+        let input = immigrating.reference().unwrap();
+        scatter(&input.segments(), &pattern(9, len));
+        same(&seen(&reference), &pattern(8, len), "the output under an input");
+        drop(input);
+        immigrating.reinstate().unwrap();
+        let mut migrant = immigrating.arrive(len);
+        same(&migrant, &pattern(9, len), "the input");
+        migrant.fill(1);
+        same(&seen(&reference), &pattern(8, len), "the output under stores");
+        drop((reference, migrant));
+        checked(&space);
+    }
+}
+
+fn a_system_buffer_becomes_a_region_with_nothing_else_in_it(machine: Machine) {
+    let (space, granule) = (machine.space(64), machine.granule());
+    let granules = machine.windowed();
+    for (offset, len, filled) in [
+        (0, granule, granule),
+        (0, granule, 10),
+        (33, 2 * granule, 2 * granule - 1),
+        (granule - 1, 2, 1),
+        (5, granules * granule - 5, granules * granule - 100),
+        (5, granules * granule - 5, 0),
+    ] {
+        let mut system = space.aligned_buffer(offset, len).unwrap();
+        // What others left there, beside the data as well.
+        let rounded = (offset + len).div_ceil(granule) * granule;
+        let mut dirty = space.aligned_buffer(0, rounded).unwrap();
+        std::mem::swap(&mut system, &mut dirty);
+        drop(dirty);
+        system.segments().iter().for_each(|segment| segment.fill(0xdd));
+        drop(system);
+        let mut system = space.aligned_buffer(offset, len).unwrap();
+        let data = pattern(10, len);
+        scatter(&system.segments(), &data);
+        let (migrant, zeroed) = space.region_from(&mut system, filled).unwrap();
+        assert_eq!(zeroed, rounded - filled, "{filled} of {len} bytes at {offset}");
+        same(&migrant, &data[..filled], "the migrant buffer");
+        assert_eq!(addr_of(&migrant) % granule, offset);
+        let mut whole = vec![1; rounded];
+        let start = addr_of(&migrant) - offset;
+        assert_eq!(process::read_memory(process::own_pid(), start, &mut whole).unwrap(), rounded);
+        whole[offset..offset + filled].fill(0);
+        assert!(whole.iter().all(|byte| *byte == 0), "another party's bytes in the region");
+        assert!(system.is_empty());
+        let usage = checked(&space);
+        assert_eq!((usage.system, usage.regions as usize - usage.queued as usize), (0, rounded / granule));
+        assert_eq!(mark_at(&space, start), Some(Mark::Immigrant));
+    }
+}
+
+fn a_part_of_a_migrant_buffer_can_arrive(machine: Machine) {
+    let (space, granule) = (machine.space(4), machine.granule());
+    let immigrating = space.dequeue(2 * granule, true).unwrap();
+    let migrant = immigrating.arrive(granule + 1).truncated(granule);
+    assert_eq!(migrant.len(), granule);
+    let mut emigrating = migrant.emigrate().unwrap();
+    assert_eq!(gather(&emigrating.reference().unwrap().segments()).len(), granule);
+    assert_eq!(emigrating.hide().unwrap(), 2, "a region is hidden whole");
+}
+
+/// Two requests wire the same region; the end of the first must not unwire it under the second.
+fn a_region_is_wired_until_its_last_request_ends(machine: Machine) {
+    let (space, granule) = (machine.space(8), machine.granule());
+    let buffer = space.allocate(2 * granule).unwrap();
+    let addr = buffer.addresses().start;
+    let locked = || {
+        let mapping = inspect::mapping_at(addr).unwrap().unwrap();
+        // The kernel counts a page by its share of the page's mappings.
+        assert_eq!(mapping.locked_kib > 0, mapping.has_flag("lo"));
+        mapping.has_flag("lo")
+    };
+    let wired = [space.wire_region(buffer.region()), space.wire_region(buffer.region())].map(Result::unwrap);
+    if machine.kind == GranuleKind::Huge {
+        return machine.skip("huge pages are always resident; the kernel does not count them as locked");
+    }
+    assert!(locked());
+    let [first, second] = wired;
+    drop(first);
+    assert!(locked(), "unwired under a pending request");
+    drop(second);
+    assert!(!locked());
+    let wired = space.wire_region(buffer.region()).unwrap();
+    let region = buffer.region();
+    drop(buffer);
+    // The next region has the same addresses, and a wiring of its own.
+    let next = space.allocate(2 * granule).unwrap();
+    let again = space.wire_region(next.region()).unwrap();
+    drop(wired);
+    assert_eq!(next.addresses().start, addr);
+    assert!(locked(), "the end of a region's wiring unwired the next region");
+    assert!(matches!(space.wire_region(region), Err(Error::Foreign { .. })));
+    drop(again);
+}
+
+fn too_low_a_memory_lock_limit_is_an_error(machine: Machine) {
+    if machine.kind == GranuleKind::Huge {
+        return skip("too_low_a_memory_lock_limit_is_an_error::huge", "huge pages do not count as locked");
+    }
+    if genie_sys::machine::can_lock_without_limit().unwrap() {
+        return machine.skip("this process may lock without limit (CAP_IPC_LOCK)");
+    }
+    let Some(limit) = genie_sys::machine::memory_lock_limit().soft else {
+        return machine.skip("the memory-lock limit is unlimited");
+    };
+    let len = (limit as usize + 1).next_multiple_of(machine.granule());
+    if len > 64 << 20 {
+        return machine.skip(&format!("the memory-lock limit is {limit} bytes"));
+    }
+    let space = machine.space(len / machine.granule() + 1);
+    let buffer = space.allocate(len).unwrap();
+    let error = space.wire_region(buffer.region()).unwrap_err();
+    assert!(error.to_string().contains("memory-lock limit"), "{error}");
+    checked(&space);
+}

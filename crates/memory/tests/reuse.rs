@@ -1,0 +1,192 @@
+//! Output buffers that are reused for input while the output is pending (thesis §4.3), and threads that store beside a
+//! buffer while input is delivered into it.
+
+mod machine;
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use genie_memory::{InputPlan, Passed, Space};
+use machine::{Machine, StopOnDrop, checked, frame, gather, output, pattern, same, scatter, seen};
+
+on_each_kind!(
+    a_swap_leaves_pending_output_to_its_server,
+    a_system_buffer_never_keeps_granules_under_output,
+    without_fresh_granules_a_system_buffer_is_left_empty,
+    a_copy_leaves_pending_output_to_its_server,
+    stores_beside_a_buffer_survive_every_delivery,
+);
+
+fn a_swap_leaves_pending_output_to_its_server(machine: Machine) {
+    let Some(space) = machine.protecting_space(16) else { return };
+    let granule = machine.granule();
+    let mut buffer = space.allocate(3 * granule).unwrap();
+    let mut expected = pattern(1, 3 * granule);
+    buffer.copy_from_slice(&expected);
+    let reference = output(&space, &buffer);
+    let before = expected.clone();
+    let server = frame(reference.segments()[0].addr());
+    let mut system = space.aligned_buffer(50, 2 * granule).unwrap();
+    let data = pattern(2, 2 * granule);
+    scatter(&system.segments(), &data);
+    let addr = buffer.addresses().start + 50;
+    let passed = space.deliver(&mut system, addr, data.len(), &InputPlan { swap: 0..3 }).unwrap();
+    assert_eq!(passed, Passed { copied: granule, swapped: 3 });
+    expected[50..50 + data.len()].copy_from_slice(&data);
+    same(&seen(&reference), &before, "the output");
+    same(&buffer, &expected, "the input");
+    assert_eq!(frame(reference.segments()[0].addr()), server);
+    let statistics = space.statistics();
+    assert_eq!((statistics.faults, statistics.replacements), (0, 0), "a swap needs no fault: {statistics:?}");
+    checked(&space);
+    buffer.fill(9);
+    same(&seen(&reference), &before, "the output after stores");
+    drop((reference, system));
+    let usage = checked(&space);
+    assert_eq!((usage.deferred, usage.references), (0, 0));
+}
+
+/// A server that fills the same system buffer anew for each input (a pool of overlay buffers, say) must not be handed the
+/// granules of a pending output.
+fn a_system_buffer_never_keeps_granules_under_output(machine: Machine) {
+    let (granule, granules) = (machine.granule(), machine.windowed());
+    let Some(space) = machine.protecting_space(2 * granules + 2) else { return };
+    let mut buffer = space.allocate(granules * granule).unwrap();
+    let before = pattern(1, buffer.len());
+    buffer.copy_from_slice(&before);
+    let reference = machine::output_of(&space, buffer.addresses().start + 3 * granule, 2 * granule);
+    let mut system = space.aligned_buffer(0, buffer.len()).unwrap();
+    for round in 0..3 {
+        let data = pattern(10 + round, buffer.len());
+        scatter(&system.segments(), &data);
+        let plan = InputPlan { swap: 0..granules as u32 };
+        let passed = space.deliver(&mut system, buffer.addresses().start, data.len(), &plan).unwrap();
+        assert_eq!(passed.swapped as usize, granules);
+        same(&buffer, &data, &format!("input {round}"));
+        assert_eq!(system.len(), data.len());
+        same(
+            &seen(&reference),
+            &before[3 * granule..5 * granule],
+            &format!("the output after input {round}"),
+        );
+        let usage = checked(&space);
+        assert_eq!((usage.system as usize, usage.deferred), (granules, 2));
+    }
+    drop(reference);
+    assert_eq!(checked(&space).deferred, 0);
+}
+
+fn without_fresh_granules_a_system_buffer_is_left_empty(machine: Machine) {
+    let Some(space) = machine.protecting_space(4) else { return };
+    let granule = machine.granule();
+    let mut buffer = space.allocate(2 * granule).unwrap();
+    buffer.fill(1);
+    let reference = output(&space, &buffer);
+    let mut system = space.aligned_buffer(0, 2 * granule).unwrap();
+    system.segments().iter().for_each(|segment| segment.fill(2));
+    let plan = InputPlan { swap: 0..2 };
+    space.deliver(&mut system, buffer.addresses().start, 2 * granule, &plan).unwrap();
+    assert!(buffer.iter().all(|byte| *byte == 2));
+    assert!(system.is_empty() && system.segments().is_empty(), "{system:?}");
+    let usage = checked(&space);
+    assert_eq!((usage.system, usage.deferred), (0, 2));
+    assert!(system.refill(2 * granule).is_err(), "granules under output were taken");
+    assert!(seen(&reference).iter().all(|byte| *byte == 1));
+    drop(reference);
+    system.refill(2 * granule).unwrap();
+    assert_eq!(gather(&system.segments()).len(), 2 * granule);
+    checked(&space);
+}
+
+fn a_copy_leaves_pending_output_to_its_server(machine: Machine) {
+    let Some(space) = machine.protecting_space(16) else { return };
+    let granule = machine.granule();
+    let mut buffer = space.allocate(2 * granule).unwrap();
+    let before = pattern(1, 2 * granule);
+    buffer.copy_from_slice(&before);
+    let reference = output(&space, &buffer);
+    let mut system = space.system_buffer(100).unwrap();
+    scatter(&system.segments(), &[7; 100]);
+    let addr = buffer.addresses().start + granule - 50;
+    let passed = space.deliver(&mut system, addr, 100, &InputPlan::default()).unwrap();
+    assert_eq!(passed, Passed { copied: 100, swapped: 0 });
+    same(&seen(&reference), &before, "the output");
+    assert!(buffer[granule - 50..granule + 50].iter().all(|byte| *byte == 7));
+    same(&buffer[..granule - 50], &before[..granule - 50], "bytes before the input");
+    assert_eq!(space.statistics().replacements, 2);
+    drop((reference, system));
+    checked(&space);
+}
+
+/// Reverse copyout copies the bytes beside the data while another thread increments them.
+fn stores_beside_a_buffer_survive_every_delivery(machine: Machine) {
+    let Some(space) = machine.protecting_space(24) else { return };
+    let granule = machine.granule();
+    let mut buffer = space.allocate(2 * granule).unwrap();
+    let whole = (buffer.addresses().start, buffer.len());
+    let (before, rest) = buffer.split_at_mut(16);
+    let (data, after) = rest.split_at_mut(2 * granule - 32);
+    let (stop, addr) = (AtomicBool::new(false), data.as_ptr().addr());
+    let deliveries = if granule > 4096 { 1500 } else { 6000 };
+    let increments = std::thread::scope(|scope| {
+        let client = scope.spawn(|| {
+            let mut increments = 0u64;
+            while !stop.load(Relaxed) {
+                increment(&mut before[..8]);
+                increment(&mut after[8..]);
+                increments += 1;
+            }
+            increments
+        });
+        let server = scope.spawn(|| output_again_and_again(&space, whole, &stop));
+        let stopped = StopOnDrop(&stop);
+        for round in 0..deliveries {
+            let mut system = space.aligned_buffer(16, data.len()).unwrap();
+            let byte = round as u8;
+            let segments = system.segments();
+            let (first, last) = (segments[0], segments[segments.len() - 1]);
+            first.part(0, 1).fill(byte);
+            last.part(last.len() - 1, 1).fill(byte);
+            let passed = space.deliver(&mut system, addr, data.len(), &InputPlan { swap: 0..2 }).unwrap();
+            assert_eq!(passed.swapped, 2);
+            assert_eq!(black_box(&*data)[0], byte);
+            assert_eq!(black_box(&*data)[data.len() - 1], byte);
+        }
+        drop(stopped);
+        assert!(server.join().unwrap() > 0, "no output was made meanwhile");
+        client.join().unwrap()
+    });
+    let value = |word: &[u8]| u64::from_le_bytes(word.try_into().unwrap());
+    assert!(increments > deliveries, "{increments} increments only");
+    assert_eq!(value(&buffer[..8]), increments, "increments before the buffer were lost");
+    assert_eq!(value(&buffer[2 * granule - 8..]), increments, "increments after the buffer were lost");
+    assert!(buffer[8..16].iter().chain(&buffer[2 * granule - 16..2 * granule - 8]).all(|byte| *byte == 0));
+    checked(&space);
+}
+
+/// Loads and stores memory, not a register.
+fn increment(word: &mut [u8]) {
+    let value = u64::from_le_bytes(black_box(&*word).try_into().unwrap());
+    word.copy_from_slice(&(value + 1).to_le_bytes());
+    black_box(word);
+}
+
+/// Outputs `(addr, len)`, reading the first and the last bytes of each output twice.
+fn output_again_and_again(space: &Space, (addr, len): (usize, usize), stop: &AtomicBool) -> u64 {
+    let mut outputs = 0;
+    while !stop.load(Relaxed) {
+        let reference = machine::output_of(space, addr, len);
+        let edges = || {
+            let segments = reference.segments();
+            let (first, last) = (segments[0], segments[segments.len() - 1]);
+            [gather(&[first.part(0, 4096)]), gather(&[last.part(last.len() - 4096, 4096)])]
+        };
+        let once = edges();
+        std::thread::sleep(std::time::Duration::from_micros(outputs % 4 * 40));
+        assert!(edges() == once, "output {outputs} changed while it was pending");
+        drop(reference);
+        outputs += 1;
+        std::thread::sleep(std::time::Duration::from_micros(outputs % 3 * 40));
+    }
+    outputs
+}

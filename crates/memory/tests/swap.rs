@@ -1,0 +1,346 @@
+//! Page swapping and input alignment: what is delivered, what is left alone, and whose frames are where.
+
+mod machine;
+
+use std::panic::AssertUnwindSafe;
+
+use genie_memory::{Error, Faults, GranuleKind, InputPlan, Passed, Space, SystemBuffer};
+use genie_sys::inspect;
+use machine::{Machine, checked, frame, gather, output, pattern, same, scatter, seen};
+
+on_each_kind!(
+    every_geometry_delivers_its_bytes_and_no_others,
+    swapped_granules_bring_their_frames,
+    copied_granules_keep_their_frames,
+    an_unaligned_system_buffer_is_copied,
+    a_chunk_is_copied,
+    a_plan_beyond_the_data_is_cut,
+    more_than_the_system_buffer_holds_is_refused,
+    bytes_in_two_regions_are_foreign,
+    without_faults_partial_granules_are_copied,
+    a_swap_may_span_several_objects,
+    the_same_buffers_swap_again_and_again,
+    unlike_swaps_take_turns,
+    scattered_granules_are_swapped_as_well,
+    a_swapped_region_can_still_be_protected,
+);
+
+/// Fills the first `data.len()` bytes of the system buffer and delivers them.
+fn deliver(space: &Space, system: &mut SystemBuffer, addr: usize, data: &[u8], plan: &InputPlan) -> Passed {
+    let mut whole = gather(&system.segments());
+    whole[..data.len()].copy_from_slice(data);
+    scatter(&system.segments(), &whole);
+    let passed = space.deliver(system, addr, data.len(), plan).unwrap();
+    checked(space);
+    passed
+}
+
+fn all_of(granule: usize, offset: usize, len: usize) -> InputPlan {
+    InputPlan { swap: 0..(offset + len).div_ceil(granule) as u32 }
+}
+
+/// What a delivery should have copied: data outside the swapped granules, and the client's bytes beside it inside them.
+fn expected_copies(granule: usize, offset: usize, len: usize, plan: &InputPlan) -> usize {
+    let granules = (offset + len).div_ceil(granule);
+    let data_in = |at: usize| ((at + 1) * granule).min(offset + len) - (at * granule).max(offset);
+    (0..granules)
+        .map(|at| if plan.swap.contains(&(at as u32)) { granule - data_in(at) } else { data_in(at) })
+        .sum()
+}
+
+fn every_geometry_delivers_its_bytes_and_no_others(machine: Machine) {
+    let Some(space) = machine.protecting_space(24) else { return };
+    let granule = machine.granule();
+    let mut seed = 0;
+    for (offset, len) in [
+        (0, granule),
+        (0, 3 * granule),
+        (0, 2 * granule + 100),
+        (100, 3 * granule - 100),
+        (100, 2 * granule + 33),
+        (granule - 1, granule + 2),
+        (17, granule - 40),
+        (granule / 2, 1),
+    ] {
+        let granules = (offset + len).div_ceil(granule) as u32;
+        let plans = [0..granules, 1..granules, 0..granules - 1, 1..granules.max(2) - 1, 0..0];
+        for plan in plans.into_iter().filter(|plan| plan.start <= plan.end).map(|swap| InputPlan { swap }) {
+            seed += 1;
+            let mut buffer = space.allocate(granules as usize * granule + 50).unwrap();
+            let mut expected = pattern(seed, buffer.len());
+            buffer.copy_from_slice(&expected);
+            let data = pattern(seed + 1000, len);
+            let mut system = space.aligned_buffer(offset, len).unwrap();
+            let addr = buffer.addresses().start + offset;
+            let passed = deliver(&space, &mut system, addr, &data, &plan);
+            expected[offset..offset + len].copy_from_slice(&data);
+            same(&buffer, &expected, &format!("{len} bytes at {offset} by {plan:?}"));
+            let copied = expected_copies(granule, offset, len, &plan);
+            assert_eq!(
+                passed,
+                Passed { copied, swapped: plan.swap.len() as u32 },
+                "{len} at {offset}, {plan:?}"
+            );
+        }
+    }
+    assert_eq!(space.statistics().faults, 0, "a delivery stored into protected memory");
+}
+
+fn swapped_granules_bring_their_frames(machine: Machine) {
+    let Some(space) = machine.protecting_space(16) else { return };
+    let granule = machine.granule();
+    let mut buffer = space.allocate(3 * granule).unwrap();
+    buffer.fill(1);
+    let mut system = space.aligned_buffer(9, 3 * granule - 20).unwrap();
+    let data = pattern(1, 3 * granule - 20);
+    let addr = buffer.addresses().start;
+    if machine.frame(addr).is_none() {
+        return;
+    }
+    scatter(&system.segments(), &data);
+    let client: Vec<_> = (0..3).map(|at| frame(addr + at * granule)).collect();
+    let server: Vec<_> = frames_of(&system, granule);
+    deliver(&space, &mut system, addr + 9, &data, &all_of(granule, 9, data.len()));
+    let after: Vec<_> = (0..3).map(|at| frame(addr + at * granule)).collect();
+    assert_eq!(after, server, "the client does not have the server's frames");
+    assert_eq!(frames_of(&system, granule), client, "the server does not have the client's frames");
+    assert_eq!(space.statistics().swapped, 3);
+}
+
+/// The frames of a system buffer's granules.
+fn frames_of(system: &SystemBuffer, granule: usize) -> Vec<Option<u64>> {
+    let segments = system.segments();
+    let starts = segments.iter().flat_map(|segment| {
+        let first = segment.addr() / granule;
+        let last = (segment.addr() + segment.len() - 1) / granule;
+        (first..=last).map(move |at| at * granule)
+    });
+    starts.map(frame).collect()
+}
+
+fn copied_granules_keep_their_frames(machine: Machine) {
+    let Some(space) = machine.protecting_space(16) else { return };
+    let granule = machine.granule();
+    let mut buffer = space.allocate(3 * granule).unwrap();
+    buffer.fill(1);
+    let addr = buffer.addresses().start;
+    let mut system = space.aligned_buffer(0, 3 * granule).unwrap();
+    let client: Vec<_> = (0..3).map(|at| frame(addr + at * granule)).collect();
+    let data = pattern(1, 3 * granule);
+    let passed = deliver(&space, &mut system, addr, &data, &InputPlan { swap: 1..2 });
+    assert_eq!(passed, Passed { copied: 2 * granule, swapped: 1 });
+    same(&buffer, &data, "the input");
+    let after: Vec<_> = (0..3).map(|at| frame(addr + at * granule)).collect();
+    assert_eq!((after[0], after[2]), (client[0], client[2]));
+    if machine.frame(addr).is_some() {
+        assert_ne!(after[1], client[1]);
+    }
+}
+
+fn an_unaligned_system_buffer_is_copied(machine: Machine) {
+    let Some(space) = machine.protecting_space(16) else { return };
+    let granule = machine.granule();
+    let mut buffer = space.allocate(3 * granule).unwrap();
+    let data = pattern(1, 2 * granule);
+    for (mine, theirs) in [(0, 1), (1, 0), (64, 63)] {
+        buffer.fill(0);
+        let mut system = space.aligned_buffer(theirs, data.len()).unwrap();
+        let addr = buffer.addresses().start + mine;
+        let passed = deliver(&space, &mut system, addr, &data, &all_of(granule, mine, data.len()));
+        assert_eq!(passed, Passed { copied: data.len(), swapped: 0 });
+        same(&buffer[mine..mine + data.len()], &data, "the input");
+    }
+    assert_eq!(space.statistics().swapped, 0);
+}
+
+fn a_chunk_is_copied(machine: Machine) {
+    let Some(space) = machine.protecting_space(16) else { return };
+    let mut buffer = space.allocate(machine.granule()).unwrap();
+    let mut system = space.system_buffer(3000).unwrap();
+    let (addr, data) = (buffer.addresses().start + 1, pattern(1, 3000));
+    let passed = deliver(&space, &mut system, addr, &data, &InputPlan { swap: 0..1 });
+    assert_eq!(passed, Passed { copied: 3000, swapped: 0 });
+    same(&buffer[1..3001], &data, "the input");
+    assert_eq!((buffer[0], buffer[3001]), (0, 0));
+    buffer.fill(0);
+}
+
+fn a_plan_beyond_the_data_is_cut(machine: Machine) {
+    let Some(space) = machine.protecting_space(16) else { return };
+    let granule = machine.granule();
+    let mut buffer = space.allocate(3 * granule).unwrap();
+    buffer.fill(1);
+    let mut system = space.aligned_buffer(0, 3 * granule).unwrap();
+    let data = pattern(1, granule + 5);
+    let passed = deliver(&space, &mut system, buffer.addresses().start, &data, &InputPlan { swap: 0..3 });
+    assert_eq!(passed.swapped, 2);
+    same(&buffer[..granule + 5], &data, "the input");
+    assert!(buffer[granule + 5..].iter().all(|byte| *byte == 1));
+    let passed = space.deliver(&mut system, buffer.addresses().start, 0, &InputPlan { swap: 0..3 }).unwrap();
+    assert_eq!(passed, Passed::default());
+}
+
+fn more_than_the_system_buffer_holds_is_refused(machine: Machine) {
+    let space = machine.space(8);
+    let mut buffer = space.allocate(2 * machine.granule()).unwrap();
+    let mut system = space.aligned_buffer(0, 100).unwrap();
+    let addr = buffer.addresses().start;
+    let plan = InputPlan::default();
+    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| space.deliver(&mut system, addr, 101, &plan)));
+    assert!(outcome.is_err(), "bytes that are not there were delivered");
+    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| space.region_from(&mut system, 101)));
+    assert!(outcome.is_err(), "a migrant buffer of bytes that are not there was made");
+    buffer.fill(1);
+    checked(&space);
+}
+
+fn bytes_in_two_regions_are_foreign(machine: Machine) {
+    let Some(space) = machine.protecting_space(8) else { return };
+    let granule = machine.granule();
+    let pair = [space.allocate(granule).unwrap(), space.allocate(granule).unwrap()];
+    let addr = pair[0].addresses().start;
+    assert_eq!(pair[1].addresses().start, addr + granule, "the regions are neighbours");
+    let mut system = space.aligned_buffer(0, 2 * granule).unwrap();
+    system.segments().iter().for_each(|segment| segment.fill(1));
+    let error = space.deliver(&mut system, addr, 2 * granule, &InputPlan { swap: 0..2 }).unwrap_err();
+    assert_eq!(error, Error::Foreign { addr, len: 2 * granule });
+    assert!(pair.iter().all(|buffer| buffer.iter().all(|byte| *byte == 0)), "something has changed");
+    let mut local = [0u8; 10];
+    let (addr, len) = (local.as_mut_ptr().addr(), local.len());
+    let error = space.deliver(&mut system, addr, len, &InputPlan::default()).unwrap_err();
+    assert_eq!(error, Error::Foreign { addr, len });
+    checked(&space);
+}
+
+fn without_faults_partial_granules_are_copied(machine: Machine) {
+    let space = machine.space_with(16, |config| config.faults = Faults::Never);
+    let granule = machine.granule();
+    let mut buffer = space.allocate(3 * granule).unwrap();
+    buffer.fill(1);
+    let mut system = space.aligned_buffer(8, 2 * granule).unwrap();
+    let (addr, data) = (buffer.addresses().start, pattern(1, 2 * granule));
+    let passed = deliver(&space, &mut system, addr + 8, &data, &InputPlan { swap: 0..3 });
+    assert_eq!(passed, Passed { copied: data.len(), swapped: 0 });
+    let passed = deliver(&space, &mut system, addr + 8, &data, &InputPlan { swap: 1..2 });
+    assert_eq!(passed, Passed { copied: granule, swapped: 1 });
+    same(&buffer[8..8 + data.len()], &data, "the input");
+    assert!(buffer[..8].iter().chain(&buffer[8 + data.len()..]).all(|byte| *byte == 1));
+}
+
+fn a_swap_may_span_several_objects(machine: Machine) {
+    let granule = machine.granule();
+    let Some(space) = machine.protecting_space((84 << 20) / granule) else { return };
+    let mut buffer = space.allocate(40 << 20).unwrap();
+    buffer.fill(1);
+    let mut system = space.aligned_buffer(0, 40 << 20).unwrap();
+    let (addr, data) = (buffer.addresses().start, pattern(1, 40 << 20));
+    let passed = deliver(&space, &mut system, addr, &data, &all_of(granule, 0, data.len()));
+    assert_eq!(passed, Passed { copied: 0, swapped: (data.len() / granule) as u32 });
+    same(&buffer, &data, "the input");
+    assert!(
+        gather(&system.segments()).iter().all(|byte| *byte == 1),
+        "the system buffer has the client's granules"
+    );
+}
+
+fn has_window(system: &SystemBuffer) -> bool {
+    format!("{system:?}").contains("window: Some")
+}
+
+fn the_same_buffers_swap_again_and_again(machine: Machine) {
+    let (granule, granules) = (machine.granule(), machine.windowed());
+    let Some(space) = machine.protecting_space(3 * granules) else { return };
+    let mut buffer = space.allocate(granules * granule).unwrap();
+    buffer.fill(0xff);
+    let addr = buffer.addresses().start;
+    let mut system = space.aligned_buffer(0, granules * granule).unwrap();
+    let plan = all_of(granule, 0, granules * granule);
+    assert_eq!(has_window(&system), machine.kind != GranuleKind::Huge);
+    let mappings = inspect::mapping_count().unwrap();
+    let rounds = if machine.kind == GranuleKind::Huge { 20 } else { 200 };
+    for round in 0..rounds {
+        system.segments().iter().for_each(|segment| segment.fill(round));
+        let passed = space.deliver(&mut system, addr, granules * granule, &plan).unwrap();
+        assert_eq!(passed, Passed { copied: 0, swapped: granules as u32 });
+        assert!(buffer.iter().step_by(509).all(|byte| *byte == round), "round {round}");
+        let former = gather(&system.segments());
+        assert!(former.iter().step_by(509).all(|byte| *byte == round.wrapping_sub(1)), "round {round}");
+        assert_eq!(has_window(&system), machine.kind != GranuleKind::Huge, "round {round}");
+    }
+    checked(&space);
+    // Other tests map memory meanwhile, but not as much.
+    let now = inspect::mapping_count().unwrap();
+    assert!(now < mappings + 100, "{now} mappings, {mappings} before");
+    assert_eq!(space.statistics().swapped, u64::from(rounds) * granules as u64);
+    drop((buffer, system));
+    checked(&space);
+}
+
+fn unlike_swaps_take_turns(machine: Machine) {
+    let (granule, granules) = (machine.granule(), machine.windowed());
+    let Some(space) = machine.protecting_space(3 * granules) else { return };
+    let mut buffer = space.allocate(granules * granule).unwrap();
+    let mut expected = vec![0; buffer.len()];
+    let addr = buffer.addresses().start;
+    let mappings = inspect::mapping_count().unwrap();
+    for round in 0..40u64 {
+        // Whole buffers exchange their page tables; the rest map, which costs the system buffer its window.
+        let (offset, len) = match round % 4 {
+            0 | 1 => (0, granules * granule),
+            2 => (0, (granules - 1) * granule),
+            _ => (100, granules * granule - 200),
+        };
+        let mut system = space.aligned_buffer(offset, len).unwrap();
+        let data = pattern(round, len);
+        deliver(&space, &mut system, addr + offset, &data, &all_of(granule, offset, len));
+        assert!(!has_window(&system) || offset == 0);
+        expected[offset..offset + len].copy_from_slice(&data);
+        same(&buffer, &expected, &format!("round {round}"));
+    }
+    buffer.fill(3);
+    let now = inspect::mapping_count().unwrap();
+    assert!(now < mappings + 150, "{now} mappings, {mappings} before");
+}
+
+/// Holes in the free list give system buffers whose granules, and whose windows, are in several pieces.
+fn scattered_granules_are_swapped_as_well(machine: Machine) {
+    let (granule, granules) = (machine.granule(), machine.windowed());
+    let Some(space) = machine.protecting_space(3 * granules + 8) else { return };
+    let mut buffer = space.allocate(granules * granule).unwrap();
+    let singles: Vec<_> = (0..2 * granules + 8).map(|_| space.allocate(granule).unwrap()).collect();
+    let kept: Vec<_> = singles.into_iter().enumerate().filter(|(at, _)| at % 2 == 0).collect();
+    let mut system = space.aligned_buffer(0, granules * granule).unwrap();
+    assert!(system.segments().len() > 2, "the system buffer is in one piece");
+    let addr = buffer.addresses().start;
+    for round in 0..6 {
+        let data = pattern(round, granules * granule);
+        let passed = deliver(&space, &mut system, addr, &data, &all_of(granule, 0, data.len()));
+        assert_eq!(passed, Passed { copied: 0, swapped: granules as u32 });
+        same(&buffer, &data, &format!("round {round}"));
+        let reference = output(&space, &buffer);
+        buffer[2 * granule] ^= 1;
+        same(&seen(&reference), &data, "a later output");
+    }
+    drop(kept);
+    checked(&space);
+}
+
+/// Moved page tables are registered for faults no longer, and must be again, on either side.
+fn a_swapped_region_can_still_be_protected(machine: Machine) {
+    let (granule, granules) = (machine.granule(), machine.windowed());
+    let Some(space) = machine.protecting_space(3 * granules) else { return };
+    let buffer = space.allocate(granules * granule).unwrap();
+    let mut system = space.aligned_buffer(0, granules * granule).unwrap();
+    let plan = all_of(granule, 0, granules * granule);
+    for _ in 0..3 {
+        space.deliver(&mut system, buffer.addresses().start, granules * granule, &plan).unwrap();
+        drop(output(&space, &buffer));
+    }
+    let (mut migrant, _) = space.region_from(&mut system, granules * granule).unwrap();
+    migrant.fill(1);
+    let reference = machine::output_of(&space, migrant.as_ptr().addr(), migrant.len());
+    migrant.fill(2);
+    assert!(seen(&reference).iter().all(|byte| *byte == 1));
+    drop((reference, migrant));
+    checked(&space);
+}
