@@ -5,6 +5,7 @@
 //! latter two wait in a queue for the next input of their length, which makes one *immigrating* and, with its reply,
 //! *immigrant* again. Nothing is mapped or unmapped on the way.
 //! Invariants: a region in a queue belongs to nobody; a hidden one cannot be touched, and keeps its bytes.
+//! Limits: a queue keeps `Config::pool` bytes; beyond that the region that has waited longest is removed.
 //! Source: thesis §3.3, §7.4.
 
 use std::ops::{Deref, DerefMut};
@@ -16,16 +17,47 @@ use crate::region::Owned;
 use crate::space::{Core, Space, State};
 use crate::{Direction, Mark, Reference, RegionId, Result, SystemBuffer, Wired};
 
-/// Regions kept for reuse, most recent last.
+/// Regions kept for reuse.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
-    emigrant: Vec<RegionId>,
-    weak_emigrant: Vec<RegionId>,
+    emigrant: Queue,
+    weak_emigrant: Queue,
+}
+
+/// Regions of one mark with their granules' number, most recent last.
+#[derive(Debug, Default)]
+struct Queue {
+    regions: Vec<(RegionId, u32)>,
+    granules: u32,
+}
+
+impl Queue {
+    fn push(&mut self, region: RegionId, granules: u32) {
+        self.regions.push((region, granules));
+        self.granules += granules;
+    }
+
+    /// Takes the most recent region of so many granules.
+    fn take(&mut self, granules: u32) -> Option<RegionId> {
+        let at = self.regions.iter().rposition(|(_, len)| *len == granules)?;
+        self.granules -= granules;
+        Some(self.regions.remove(at).0)
+    }
+
+    /// Takes the region that has waited longest, when more granules wait than are to be kept; never the last one.
+    fn take_excess(&mut self, limit: u32) -> Option<RegionId> {
+        if self.granules <= limit || self.regions.len() < 2 {
+            return None;
+        }
+        let (region, granules) = self.regions.remove(0);
+        self.granules -= granules;
+        Some(region)
+    }
 }
 
 impl Queues {
     /// The queue of regions with this mark.
-    fn of(&mut self, mark: Mark) -> &mut Vec<RegionId> {
+    fn of(&mut self, mark: Mark) -> &mut Queue {
         match mark {
             Mark::Emigrant => &mut self.emigrant,
             Mark::WeakEmigrant => &mut self.weak_emigrant,
@@ -34,7 +66,7 @@ impl Queues {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = RegionId> {
-        self.emigrant.iter().chain(&self.weak_emigrant).copied()
+        self.emigrant.regions.iter().chain(&self.weak_emigrant.regions).map(|(region, _)| *region)
     }
 }
 
@@ -92,10 +124,7 @@ impl Space {
         let slots = core.granules(0, len);
         let mut guard = core.lock();
         let state = &mut *guard;
-        let regions = &state.regions;
-        let fits = |id: &RegionId| regions.get(*id).is_some_and(|region| region.slots.len == slots);
-        let Some(at) = state.queues.of(queue).iter().rposition(fits) else { return Ok(None) };
-        let region = state.queues.of(queue).remove(at);
+        let Some(region) = state.queues.of(queue).take(slots) else { return Ok(None) };
         state.mark(region, Mark::Immigrating)?;
         let start = state.regions.get(region).map_or(0, |region| region.slots.start);
         let addr = core.slot_addr(start);
@@ -104,11 +133,11 @@ impl Space {
     }
 
     /// Makes an immigrant region of a system buffer's granules (move): zero-completes them, fills a new region with
-    /// them and maps it. Returns the migrant buffer and the number of bytes zeroed. The system buffer is left without
-    /// memory.
+    /// them and maps it. Returns the migrant buffer and the number of bytes zeroed. The system buffer keeps the
+    /// granules that hold none of the data, and has no data until it is refilled.
     ///
     /// # Errors
-    /// No addresses or mappings: the system buffer's memory goes back to the free list.
+    /// No addresses or mappings: the granules go back to the free list.
     ///
     /// # Panics
     /// When the system buffer holds fewer bytes, or is no [`Space::aligned_buffer`].
@@ -116,10 +145,11 @@ impl Space {
         let core = self.core();
         let offset = system.alignment().expect("move allocates whole granules");
         assert!(len <= system.len(), "{len} bytes of a system buffer of {}", system.len());
-        let zeroed = system.zero_complete(len);
+        let count = core.granules(offset, len).max(1);
+        let zeroed = system.zero_complete(len, count);
         let mut guard = core.lock();
         let state = &mut *guard;
-        let (granules, window) = system.surrender(state);
+        let (granules, window) = system.surrender(core, state, count);
         let region = match window {
             Some(window) => {
                 // A swap may have exchanged its page tables, which ends their registration.
@@ -406,8 +436,13 @@ fn enqueue(owned: &Owned, queue: Mark, hidden: bool) {
         let _ = state.remove_region(core, owned.region);
         return;
     }
-    if state.regions.get(owned.region).is_some() && state.mark(owned.region, queue).is_ok() {
-        state.queues.of(queue).push(owned.region);
+    let Some(granules) = state.regions.get(owned.region).map(|region| region.slots.len) else { return };
+    if state.mark(owned.region, queue).is_ok() {
+        state.queues.of(queue).push(owned.region, granules);
+    }
+    while let Some(oldest) = state.queues.of(queue).take_excess(core.pool_limit) {
+        // When the kernel cannot unmap, the addresses stay reserved; the granules are free.
+        let _ = state.remove_region(core, oldest);
     }
 }
 

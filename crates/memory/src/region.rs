@@ -135,8 +135,7 @@ impl State {
     /// Removes a region; its granules are freed now or when their last reference goes.
     pub(crate) fn remove_region(&mut self, core: &Core, id: RegionId) -> Result<()> {
         let Some(region) = self.regions.remove(id) else { return Ok(()) };
-        let granules: Vec<u32> =
-            self.slots.run(region.slots).filter_map(|slot| slot.granule).collect();
+        let granules: Vec<u32> = self.slots.run(region.slots).filter_map(|slot| slot.granule).collect();
         self.slots.clear(region.slots);
         self.granules.release(granules);
         self.give_window(core, region.slots)

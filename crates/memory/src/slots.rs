@@ -34,10 +34,7 @@ impl Entry {
         let number = |number: Option<u32>| number.map_or(0, |number| number + 1);
         let region = number(slot.region);
         debug_assert!(region < PROTECTED, "fewer than 2^31 regions");
-        Self {
-            granule: number(slot.granule),
-            region: region | if slot.protected { PROTECTED } else { 0 },
-        }
+        Self { granule: number(slot.granule), region: region | if slot.protected { PROTECTED } else { 0 } }
     }
 
     fn unpack(self) -> Slot {
@@ -106,7 +103,11 @@ impl Slots {
             changed += u32::from(entry.is_protected() != protected);
             *entry = Entry::pack(Slot { protected, ..entry.unpack() });
         }
-        if protected { self.count(changed, 0) } else { self.count(0, changed) }
+        if protected {
+            self.count(changed, 0)
+        } else {
+            self.count(0, changed)
+        }
         changed
     }
 

@@ -147,13 +147,13 @@ impl SystemBuffer {
         }
     }
 
-    /// Zeroes all bytes of its granules but the first `filled` data bytes, before another party sees them.
-    pub(crate) fn zero_complete(&self, filled: usize) -> usize {
+    /// Zeroes all bytes of its first `count` granules but the first `filled` data bytes, before another party sees them.
+    pub(crate) fn zero_complete(&self, filled: usize, count: u32) -> usize {
         let Backing::Whole(whole) = &self.backing else { return 0 };
         let core = self.space.core();
         let (granule, end) = (core.granule(), self.offset + filled);
         let mut zeroed = 0;
-        for (index, id) in whole.granules.iter().enumerate() {
+        for (index, id) in whole.granules.iter().take(count as usize).enumerate() {
             let start = index * granule;
             for (from, to) in [(start, start.max(self.offset)), (end.max(start), start + granule)] {
                 let to = to.min(start + granule);
@@ -166,29 +166,45 @@ impl SystemBuffer {
         zeroed
     }
 
-    /// Takes the granules out, leaving the buffer with none: they are about to fill a region.
-    pub(crate) fn surrender(&mut self, state: &mut State) -> (Vec<u32>, Option<Run>) {
-        let backing = std::mem::replace(&mut self.backing, Backing::Whole(Whole::default()));
+    /// Takes the first `count` granules out, which are about to fill a region, and the window, if that shows just them.
+    /// The buffer is left without data, and with the other granules, if there are any.
+    pub(crate) fn surrender(
+        &mut self,
+        core: &Core,
+        state: &mut State,
+        count: u32,
+    ) -> (Vec<u32>, Option<Run>) {
         self.len = 0;
-        match backing {
-            Backing::Whole(whole) => {
-                state.in_use -= whole.granules.len() as u32;
-                (whole.granules, whole.window)
-            }
-            Backing::Chunk(_) => unreachable!("chunks never fill regions"),
+        let Backing::Whole(whole) = &mut self.backing else { unreachable!("chunks never fill regions") };
+        state.in_use -= count;
+        let rest = whole.granules.split_off(count as usize);
+        let granules = std::mem::replace(&mut whole.granules, rest);
+        if whole.granules.is_empty() {
+            return (granules, whole.window.take());
         }
+        state.give_up_window(core, &mut whole.window);
+        (granules, None)
     }
 
-    /// Fills a surrendered buffer with newly allocated granules again (overlay refill).
+    /// Fills a surrendered buffer up with newly allocated granules (overlay refill).
     ///
     /// # Errors
-    /// As [`Space::aligned_buffer`]; the buffer stays empty.
+    /// As [`Space::aligned_buffer`]; the buffer stays as it is.
     pub fn refill(&mut self, len: usize) -> Result<()> {
         let core = self.space.core();
+        let count = core.whole_granules(self.offset, len)?;
         let mut guard = core.lock();
-        let whole = guard.take_whole(core, core.whole_granules(self.offset, len)?)?;
-        let old = std::mem::replace(&mut self.backing, Backing::Whole(whole));
-        guard.give(core, old);
+        let state = &mut *guard;
+        match &mut self.backing {
+            Backing::Whole(whole) if (1..=count).contains(&(whole.granules.len() as u32)) => {
+                state.top_up(core, whole, count)?;
+            }
+            old => {
+                let whole = state.take_whole(core, count)?;
+                let old = std::mem::replace(old, Backing::Whole(whole));
+                state.give(core, old);
+            }
+        }
         self.len = len;
         Ok(())
     }
@@ -281,6 +297,23 @@ impl State {
             Backing::Whole(whole) => self.give_whole(core, whole),
             Backing::Chunk(chunk) => self.pool.chunks[chunk.class as usize].push(chunk),
         }
+    }
+
+    /// Adds granules in front of those that a buffer still has.
+    fn top_up(&mut self, core: &Core, whole: &mut Whole, count: u32) -> Result<()> {
+        let missing = count - whole.granules.len() as u32;
+        if missing == 0 {
+            return Ok(());
+        }
+        let runs = self.take_granules(core, missing)?;
+        self.in_use += missing;
+        self.give_up_window(core, &mut whole.window);
+        let fresh: Vec<u32> = runs.iter().flat_map(|run| run.numbers()).collect();
+        for id in &fresh {
+            self.granules.use_up(*id);
+        }
+        whole.granules.splice(0..0, fresh);
+        Ok(())
     }
 
     fn give_whole(&mut self, core: &Core, whole: Whole) {

@@ -7,7 +7,10 @@
 //!   granules concerned are write-protected and copied along (`swap`).
 //!
 //! Servers load and store through aliases, which never move; Rust references never point there.
-#![allow(unsafe_code, reason = "hands out references to regions and spans of granules, whose life the books guard")]
+#![allow(
+    unsafe_code,
+    reason = "hands out references to regions and spans of granules, whose life the books guard"
+)]
 
 use genie_sys::Span;
 

@@ -281,6 +281,9 @@ fn a_system_buffer_becomes_a_region_with_nothing_else_in_it(machine: Machine) {
         let data = pattern(10, len);
         scatter(&system.segments(), &data);
         let (migrant, zeroed) = space.region_from(&mut system, filled).unwrap();
+        // The region consists of the granules that hold data, at least one; the buffer keeps the others.
+        let kept = rounded;
+        let rounded = (offset + filled).div_ceil(granule).max(1) * granule;
         assert_eq!(zeroed, rounded - filled, "{filled} of {len} bytes at {offset}");
         same(&migrant, &data[..filled], "the migrant buffer");
         assert_eq!(addr_of(&migrant) % granule, offset);
@@ -291,7 +294,13 @@ fn a_system_buffer_becomes_a_region_with_nothing_else_in_it(machine: Machine) {
         assert!(whole.iter().all(|byte| *byte == 0), "another party's bytes in the region");
         assert!(system.is_empty());
         let usage = checked(&space);
-        assert_eq!((usage.system, usage.regions as usize - usage.queued as usize), (0, rounded / granule));
+        let in_use = (usage.system as usize, usage.regions as usize - usage.queued as usize);
+        assert_eq!(in_use, ((kept - rounded) / granule, rounded / granule));
+        system.refill(len).unwrap();
+        assert_eq!(checked(&space).system as usize, kept / granule);
+        scatter(&system.segments(), &data);
+        same(&gather(&system.segments()), &data, "the refilled buffer");
+        same(&migrant, &data[..filled], "the migrant buffer after the refill");
         assert_eq!(mark_at(&space, start), Some(Mark::Immigrant));
     }
 }

@@ -3,6 +3,7 @@
 mod machine;
 
 use std::io::{Read, Write};
+use std::time::{Duration, Instant};
 
 use genie_memory::{Direction, Error, Faults, Protection};
 use genie_sys::inspect;
@@ -20,6 +21,7 @@ on_each_kind!(
     a_region_at_rest_stays_protected_until_a_store,
     write_permission_waits_for_the_last_output,
     without_a_free_granule_a_store_waits_for_the_output,
+    a_waiting_store_goes_on_where_its_region_stays_protected,
     without_a_free_granule_one_cached_is_taken,
     an_input_in_place_leaves_pending_output_alone,
     an_input_in_place_without_a_free_granule_is_refused,
@@ -220,9 +222,20 @@ fn write_permission_waits_for_the_last_output(machine: Machine) {
 }
 
 fn without_a_free_granule_a_store_waits_for_the_output(machine: Machine) {
+    wait_for_an_output(&machine, 0);
+}
+
+/// The sixteenth output in a row leaves the region protected, but not its waiting thread asleep.
+fn a_waiting_store_goes_on_where_its_region_stays_protected(machine: Machine) {
+    wait_for_an_output(&machine, 15);
+}
+
+/// After so many outputs of a buffer, stores into it while all granules are in use.
+fn wait_for_an_output(machine: &Machine, outputs_before: u32) {
     let Some(space) = machine.protecting_space(2) else { return };
     let mut buffer = space.allocate(2 * machine.granule()).unwrap();
     buffer.fill(1);
+    (0..outputs_before).for_each(|_| drop(output(&space, &buffer)));
     let reference = output(&space, &buffer);
     std::thread::scope(|scope| {
         let client = scope.spawn(|| buffer.fill(2));
@@ -230,12 +243,19 @@ fn without_a_free_granule_a_store_waits_for_the_output(machine: Machine) {
             assert!(!client.is_finished(), "the store did not wait");
             std::thread::yield_now();
         }
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
         assert!(seen(&reference).iter().all(|byte| *byte == 1), "the output changed");
         assert!(!client.is_finished(), "the store did not wait");
         checked(&space);
         drop(reference);
-        client.join().unwrap();
+        let end = Instant::now() + Duration::from_secs(10);
+        while !client.is_finished() {
+            if Instant::now() > end {
+                eprintln!("the store still waits, ten seconds after the output's end");
+                std::process::abort();
+            }
+            std::thread::yield_now();
+        }
     });
     assert!(buffer.iter().all(|byte| *byte == 2));
     let statistics = space.statistics();

@@ -10,6 +10,8 @@ use crate::outboard::Outboard;
 use crate::tables::{self, InputOperations};
 use crate::{Error, Overlay, Passing, Reason, Receipt, Result, Scheme};
 
+mod delivery;
+
 /// Where an input's data is to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
@@ -115,7 +117,7 @@ impl Passing {
         let space = self.space();
         let granule = space.granule();
         let first = addr & !(granule - 1);
-        let forced = |index: u32| space.has_output(first + index as usize * granule, granule);
+        let forced = |index: u32| space.has_protected_output(first + index as usize * granule, granule);
         let partial = space.can_swap_partial_granules();
         self.thresholds().plan(granule, addr & (granule - 1), len, partial, forced)
     }
@@ -186,20 +188,6 @@ impl Input {
         }
     }
 
-    /// Copies the first data bytes elsewhere without completing the input; returns how many.
-    pub fn peek(&self, actual: usize, mut bytes: &mut [u8]) -> usize {
-        let wanted = actual.min(bytes.len());
-        let mut left = wanted;
-        for segment in self.segments() {
-            let here = segment.len().min(left);
-            let (now, rest) = bytes.split_at_mut(here);
-            segment.part(0, here).copy_to(now);
-            bytes = rest;
-            left -= here;
-        }
-        wanted - left
-    }
-
     /// Runs the reply-time operations of a request that succeeded with `actual` bytes. A native strong scheme delivers
     /// to `bytes`, the buffer named at request time or another one; other schemes are given none, or the shared buffer
     /// itself. A migrant scheme returns the buffer that arrived.
@@ -207,15 +195,28 @@ impl Input {
     /// # Errors
     /// [`Error::TooLong`], or the kernel's reason; the client's buffer is untouched.
     pub fn deliver(&mut self, actual: usize, bytes: Option<&mut [u8]>) -> Result<Option<Migrant>> {
-        let len = bytes.as_ref().map_or(self.len(), |bytes| bytes.len().min(self.len()));
-        if actual > len {
-            return Err(Error::TooLong { actual, len });
-        }
+        self.check(actual, bytes.as_ref().map(|bytes| bytes.len()))?;
         let mut bytes = bytes.map(|bytes| &mut bytes[..actual]);
         for operation in self.operations().reply {
             self.reply(*operation, actual, &mut bytes)?;
         }
         Ok(self.migrant.take())
+    }
+
+    /// Whether `actual` bytes can be delivered: to `room` bytes, if other memory than a region is given, and from as much
+    /// memory as the server ever had.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`].
+    pub fn check(&self, actual: usize, room: Option<usize>) -> Result<()> {
+        let held = match &self.buffering {
+            Buffering::Overlaid(overlay) => overlay.len(),
+            Buffering::Outboard(outboard) => outboard.len(),
+            Buffering::Customized if self.is_ready || self.reference.is_some() => self.len(),
+            Buffering::Customized => 0,
+        };
+        let len = self.len().min(held).min(room.unwrap_or(usize::MAX));
+        if actual > len { Err(Error::TooLong { actual, len }) } else { Ok(()) }
     }
 
     /// Gives back what the operations so far took, because the request failed or the client wants no data.
@@ -286,15 +287,17 @@ impl Input {
         Ok(())
     }
 
-    /// Allocates an aligned buffer where a swap is likely, else one that costs less.
+    /// Allocates an aligned buffer where a swap is likely, else a cheaper one, to be copied from.
     fn allocate_aligned(&mut self) -> Result<()> {
         let Target::Native { addr, len } = self.target else { unreachable!("emulated copy is native") };
-        let plan = self.passing.plan(addr, len);
-        self.system = Some(if plan.swap.is_empty() {
-            self.space().system_buffer(len)?
+        if self.passing.plan(addr, len).swap.is_empty() {
+            // Short data is converted to copy here: what is left of the tables is copy's row.
+            self.receipt.effective = Scheme::Copy;
+            self.receipt.reason = Some(Reason::Short);
+            self.system = Some(self.space().system_buffer(len)?);
         } else {
-            self.space().aligned_buffer(addr, len)?
-        });
+            self.system = Some(self.space().aligned_buffer(addr, len)?);
+        }
         Ok(())
     }
 
@@ -321,10 +324,13 @@ impl Input {
             Operation::CreateRegion | Operation::MapRegionAndMarkImmigrant => {}
             Operation::ZeroCompleteSystemPagesAndFillRegion
             | Operation::ZeroCompleteOverlayPagesFillRegionAndRefill => self.fill_region(actual)?,
-            Operation::ReferenceClientPages => self.reference()?,
+            Operation::ReferenceClientPages => self.reference_delivered(bytes)?,
             Operation::DmaFromOutboard => {
                 let segments = self.segments();
                 self.transfer(&segments);
+                if self.system.is_some() {
+                    self.copyout(bytes);
+                }
             }
             other => unreachable!("{other:?} is no reply-time operation of tables 7.2 and 7.3"),
         }
@@ -364,94 +370,5 @@ impl Input {
             self.receipt.mapped += immigrating.reinstate()?;
         }
         Ok(())
-    }
-
-    fn copyout(&mut self, bytes: &mut Option<&mut [u8]>) {
-        let Some(mut rest) = bytes.take() else { return };
-        self.receipt.copied += rest.len();
-        for segment in self.segments() {
-            let here = segment.len().min(rest.len());
-            let (now, later) = rest.split_at_mut(here);
-            segment.part(0, here).copy_to(now);
-            rest = later;
-        }
-    }
-
-    /// Passes data by swapping what is worth it: into native memory at `bytes`, or into an immigrating region.
-    fn swap(&mut self, actual: usize, bytes: &mut Option<&mut [u8]>) -> Result<()> {
-        if actual == 0 {
-            return Ok(());
-        }
-        self.reinstate()?;
-        let granule = self.space().granule();
-        let (addr, plan) = match (&self.immigrating, bytes.as_ref()) {
-            (Some(immigrating), _) => {
-                (immigrating.addr(), InputPlan { swap: 0..actual.div_ceil(granule) as u32 })
-            }
-            (None, Some(bytes)) => {
-                let addr = bytes.as_ptr().addr();
-                (addr, self.passing.plan(addr, actual))
-            }
-            (None, None) => return Ok(()),
-        };
-        let space = self.passing.space().clone();
-        let redelivered = match self.target {
-            Target::Native { addr: asked, .. } => asked != addr,
-            Target::Migrant { .. } => false,
-        };
-        if redelivered && space.region_at(addr, actual).is_none() {
-            self.receipt.reason = Some(Reason::Redelivered);
-            self.copyout(bytes);
-            return Ok(());
-        }
-        let Some(system) = self.source() else { return Ok(()) };
-        let aligned = system.alignment() == Some(addr & (granule - 1));
-        let passed = space.deliver(system, addr, actual, &plan)?;
-        self.receipt.copied += passed.copied;
-        self.receipt.swapped += passed.swapped;
-        if passed.copied > 0 {
-            let planned = plan.swap.len() as u32;
-            self.receipt.reason = Some(match (passed.swapped, planned) {
-                (0, 0) => Reason::Short,
-                (0, _) if redelivered => Reason::Redelivered,
-                (0, _) if !aligned => Reason::Unaligned,
-                (swapped, planned) if swapped < planned => Reason::Kernel,
-                _ => Reason::Edges,
-            });
-            if passed.swapped == 0 {
-                self.receipt.effective = Scheme::Copy;
-            }
-        }
-        Ok(())
-    }
-
-    /// The system buffer that holds the data.
-    fn source(&mut self) -> Option<&mut SystemBuffer> {
-        match &mut self.buffering {
-            Buffering::Overlaid(overlay) => overlay.buffer_mut(),
-            Buffering::Customized | Buffering::Outboard(_) => self.system.as_mut(),
-        }
-    }
-
-    fn fill_region(&mut self, actual: usize) -> Result<()> {
-        let space = self.space().clone();
-        let granule = space.granule();
-        let Some(system) = self.source() else { return Ok(()) };
-        let (migrant, zeroed) = space.region_from(system, actual)?;
-        self.receipt.mapped += actual.div_ceil(granule) as u32;
-        self.receipt.zeroed += zeroed;
-        self.migrant = Some(migrant);
-        Ok(())
-    }
-
-    fn transfer(&mut self, segments: &Segments) {
-        if let Buffering::Outboard(outboard) = &mut self.buffering {
-            let mut at = 0;
-            for segment in segments {
-                let here = segment.len().min(outboard.len().saturating_sub(at));
-                outboard.transfer(at, segment.part(0, here));
-                at += here;
-            }
-        }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use genie_memory::{Buffer, Direction, InputPlan, Protection, Result, Space};
+use genie_sys::machine;
 
 use crate::{Cost, Costs};
 
@@ -92,6 +93,9 @@ impl Samples {
 /// # Cost
 /// 0.1 to 0.5 s for [`Effort::Quick`], some seconds for [`Effort::Thorough`].
 pub fn measure(space: &Space, effort: Effort) -> Result<Costs> {
+    // A thread that moves between CPUs leaves the space's mappings in use on both, and then every change of them costs
+    // an interruption of the other. Where the thread may not be pinned, that is what is measured.
+    let _pinned = machine::allowed_cpus().ok().and_then(|cpus| machine::pin_thread(*cpus.last()?).ok());
     let mut samples = Samples::new();
     for len in effort.lengths(space.granule()) {
         let mut bench = Bench::new(space, len)?;
