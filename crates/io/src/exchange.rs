@@ -165,8 +165,8 @@ impl Exchange {
     }
 
     /// Looks at a reply that is there, without taking it.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&Work) -> T) -> Option<T> {
-        match &self.lock().phase {
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&mut Work) -> T) -> Option<T> {
+        match &mut self.lock().phase {
             Phase::Replied(work) if work.error.is_none() => Some(look(work)),
             _ => None,
         }
@@ -182,17 +182,26 @@ impl Exchange {
 
     /// Aborts the request: asks the server to let it go, and gives up when it does not within `grace`.
     pub(crate) fn abort(&self, reason: &Error, grace: Duration) {
+        if self.ask_to_abort(reason) && !self.wait(Some(Instant::now() + grace)) {
+            self.give_up(reason);
+        }
+    }
+
+    /// Asks the server to let the request go; returns whether the client still waited for it.
+    pub(crate) fn ask_to_abort(&self, reason: &Error) -> bool {
         let mut state = self.lock();
         let server = match &state.listing {
             Some(listing) if matches!(state.phase, Phase::Waiting) => listing.server.clone(),
-            _ => return,
+            _ => return false,
         };
         state.aborting.get_or_insert_with(|| reason.clone());
         drop(state);
         server.0.abort(self.id);
-        if self.wait(Some(Instant::now() + grace)) {
-            return;
-        }
+        true
+    }
+
+    /// Ends the client's waiting, if there is no reply yet; the server keeps the work.
+    pub(crate) fn give_up(&self, reason: &Error) {
         let mut state = self.lock();
         if matches!(state.phase, Phase::Waiting) {
             state.phase = Phase::GivenUp(reason.clone());

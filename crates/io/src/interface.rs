@@ -155,10 +155,13 @@ impl Interface {
         let admission = self.0.pendings.try_admit(request.bytes());
         let server = request.server;
         let (exchange, destinations) = self.start(request, admission)?;
-        if let (true, Some(timeout)) = (exchange.list(server, &self.0.outstanding), timeout) {
+        let listed = exchange.list(server, &self.0.outstanding);
+        let timeout = timeout.filter(|_| listed);
+        if let Some(timeout) = timeout {
             self.0.timer.watch(&exchange, timeout, self.0.limits.abort_timeout);
         }
-        Ok(Pending::new(exchange, destinations, self.0.limits.abort_timeout))
+        let timed = timeout.map(|_| self.clone());
+        Ok(Pending::new(exchange, destinations, self.0.limits.abort_timeout, timed))
     }
 
     /// Runs the request-time operations and hands the request to its server.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::exchange::{Exchange, Found};
 use crate::work::{Destinations, Work};
-use crate::{Error, Failed, Reply, RequestId};
+use crate::{Error, Failed, Interface, Reply, RequestId};
 
 /// A request that was submitted: the interim reply. It holds the client's input buffers borrowed; data is delivered to
 /// them when the reply is taken, never before. Dropping it lets the request run on unobserved; inputs are discarded.
@@ -17,6 +17,8 @@ pub struct Pending<'i> {
     exchange: Arc<Exchange>,
     destinations: Destinations<'i>,
     abort_timeout: Duration,
+    /// Of a request with a timeout: the interface, which watches it.
+    _timed: Option<Interface>,
 }
 
 impl<'i> Pending<'i> {
@@ -24,8 +26,9 @@ impl<'i> Pending<'i> {
         exchange: Arc<Exchange>,
         destinations: Destinations<'i>,
         abort_timeout: Duration,
+        timed: Option<Interface>,
     ) -> Self {
-        Self { exchange, destinations, abort_timeout }
+        Self { exchange, destinations, abort_timeout, _timed: timed }
     }
 
     /// The request's name.
@@ -61,7 +64,7 @@ impl<'i> Pending<'i> {
     /// The request failed; take the reason by [`Pending::sync`], too.
     pub fn peek(&self, peeks: &mut [&mut [u8]]) -> Result<Vec<usize>, Error> {
         self.exchange.wait(None);
-        self.exchange.look(|work| work.peek(peeks)).ok_or(Error::Aborted)
+        self.exchange.look(|work| work.peek(peeks)).unwrap_or(Err(Error::Aborted))
     }
 
     /// Waits for the reply and takes it, delivering the inputs' data to `others` in place of the buffers of the request,

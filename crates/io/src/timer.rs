@@ -1,7 +1,8 @@
 //! The timer: aborts asynchronous requests whose time is over.
 //!
-//! How: one thread for an interface, started with the first such request, sleeps until the earliest deadline. A request
-//! that is replied to in time costs it nothing; its deadline passes unnoticed.
+//! How: one thread for an interface, started with the first such request, sleeps until the earliest deadline. It asks the
+//! server to let the request go, and looks again when the server's time for that is over; it never waits for one
+//! request while others are due. A request that is replied to in time costs it nothing; its deadline passes unnoticed.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -35,6 +36,8 @@ struct Deadline {
     exchange: Weak<Exchange>,
     timeout: Duration,
     grace: Duration,
+    /// The server has been asked to let the request go.
+    asked: bool,
 }
 
 impl PartialEq for Deadline {
@@ -65,7 +68,7 @@ impl Timer {
             std::thread::Builder::new().name("genie-timer".into()).spawn(move || shared.run()).ok()
         });
         let at = Instant::now() + timeout;
-        let deadline = Deadline { at, exchange: Arc::downgrade(exchange), timeout, grace };
+        let deadline = Deadline { at, exchange: Arc::downgrade(exchange), timeout, grace, asked: false };
         self.shared.lock().deadlines.push(Reverse(deadline));
         self.shared.changed.notify_one();
     }
@@ -99,8 +102,10 @@ impl Shared {
                 Some(Duration::ZERO) => {
                     let due = queue.deadlines.pop();
                     drop(queue);
-                    due.into_iter().for_each(|Reverse(due)| due.expire());
-                    self.lock()
+                    let again = due.and_then(|Reverse(due)| due.expire());
+                    let mut queue = self.lock();
+                    queue.deadlines.extend(again.map(Reverse));
+                    queue
                 }
                 Some(left) => {
                     self.changed.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0
@@ -111,9 +116,14 @@ impl Shared {
 }
 
 impl Deadline {
-    fn expire(self) {
-        if let Some(exchange) = self.exchange.upgrade() {
-            exchange.abort(&Error::TimedOut { timeout: self.timeout }, self.grace);
+    /// Asks the server, or gives up what it did not let go; returns when to look again.
+    fn expire(self) -> Option<Self> {
+        let exchange = self.exchange.upgrade()?;
+        let reason = Error::TimedOut { timeout: self.timeout };
+        if self.asked {
+            exchange.give_up(&reason);
+            return None;
         }
+        exchange.ask_to_abort(&reason).then(|| Self { at: Instant::now() + self.grace, asked: true, ..self })
     }
 }

@@ -270,8 +270,9 @@ impl Work {
         }
     }
 
-    /// Runs the reply-time operations of all inputs, delivering to `destinations`.
+    /// Runs the reply-time operations of all inputs, delivering to `destinations`: all or, where one lacks room, none.
     pub(crate) fn finish_inputs(&mut self, destinations: Destinations<'_>) -> Result<(), Error> {
+        self.check_inputs(&destinations)?;
         let mut destinations = destinations.into_iter();
         for buffer in &mut self.buffers {
             if buffer.direction == Direction::Out {
@@ -288,22 +289,39 @@ impl Work {
         Ok(())
     }
 
-    /// Copies the inputs' first bytes to `peeks`; returns how many went to each.
-    pub(crate) fn peek(&self, peeks: &mut [&mut [u8]]) -> Vec<usize> {
-        let mut peeks = peeks.iter_mut();
-        let mut copied = Vec::new();
+    fn check_inputs(&self, destinations: &[&mut [u8]]) -> Result<(), Error> {
+        let mut destinations = destinations.iter();
         for buffer in self.buffers.iter().filter(|buffer| buffer.direction == Direction::In) {
             let mut left = buffer.actual;
             for element in &buffer.elements {
                 let here = element.len().min(left);
                 left -= here;
-                if let (true, Transfer::In(input)) = (element.is_borrowed_input(), &element.transfer) {
-                    let Some(peek) = peeks.next() else { return copied };
-                    copied.push(input.peek(here, peek));
+                let room = if element.is_borrowed_input() { destinations.next() } else { None };
+                if let Transfer::In(input) = &element.transfer {
+                    input.check(here, room.map(|bytes| bytes.len()))?;
                 }
             }
         }
-        copied
+        Ok(())
+    }
+
+    /// Copies the inputs' first bytes to `peeks`; returns how many went to each.
+    pub(crate) fn peek(&mut self, peeks: &mut [&mut [u8]]) -> Result<Vec<usize>, Error> {
+        let mut peeks = peeks.iter_mut();
+        let mut copied = Vec::new();
+        for buffer in self.buffers.iter_mut().filter(|buffer| buffer.direction == Direction::In) {
+            let mut left = buffer.actual;
+            for element in &mut buffer.elements {
+                let here = element.len().min(left);
+                left -= here;
+                let is_borrowed = element.is_borrowed_input();
+                if let (true, Transfer::In(input)) = (is_borrowed, &mut element.transfer) {
+                    let Some(peek) = peeks.next() else { return Ok(copied) };
+                    copied.push(input.peek(here, peek)?);
+                }
+            }
+        }
+        Ok(copied)
     }
 
     /// Turns completed work into what the client gets.

@@ -176,8 +176,12 @@ impl SystemBuffer {
     ) -> (Vec<u32>, Option<Run>) {
         self.len = 0;
         let Backing::Whole(whole) = &mut self.backing else { unreachable!("chunks never fill regions") };
-        state.in_use -= count;
+        assert!(
+            count as usize <= whole.granules.len(),
+            "a system buffer without memory was to fill a region"
+        );
         let rest = whole.granules.split_off(count as usize);
+        state.in_use -= count;
         let granules = std::mem::replace(&mut whole.granules, rest);
         if whole.granules.is_empty() {
             return (granules, whole.window.take());

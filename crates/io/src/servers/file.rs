@@ -11,10 +11,11 @@
 //! Trust: paths come from clients; the kernel resolves them and refuses to leave the root, links included. The root's
 //! owner answers for device files beneath it: they are refused, but only after they were opened.
 //! Limits: the cache's bytes, in blocks of 64 KiB, and one block more for each fetch being served. Changes by others are
-//! noticed at the next request if they change the size or times: stores into a shared mapping may do so only at writeback, and
-//! a network file system when it pleases. Like `pread`, a fetch that races with a store may see a part of it. Stores
-//! reach the kernel before the reply and in the order of the requests; the disk, only by `sync`. A store that fails
-//! may have stored a part.
+//! noticed at the next request by the file's size and times. So they are missed where these don't tell: stores into a
+//! shared mapping may show only at writeback, a network file system tells when it pleases, and what a fetch finds
+//! during somebody else's single write of more than 20 ms may be kept. Like `pread`, a fetch that races with a store may
+//! see a part of it. Stores reach the kernel before the reply and in the order of the requests; the disk, only by
+//! `sync`. A store that fails may have stored a part.
 //! Source: thesis §1.1.2 (cached buffers), §10.2. Differs: blocks are cached in the server besides the kernel's pages.
 
 mod argument;
@@ -29,7 +30,7 @@ use genie_memory::Segments;
 
 use self::argument::Argument;
 use self::cache::{Block, Cache, Key};
-use self::root::{Opened, Root};
+use self::root::{Opened, Root, bytes_possible};
 use crate::{Incoming, RequestId, Server, ServerError, Service, ServiceId};
 
 pub use self::argument::at;
@@ -155,15 +156,17 @@ impl File {
     /// The block of a file, from the cache or else from the file.
     fn block(&self, opened: &Opened, index: u64) -> Result<Arc<Block>, genie_sys::Error> {
         let key = Key { file: opened.id, index };
-        if let Some(block) = self.cache.get(key, opened.version) {
-            return Ok(block);
-        }
-        let bytes = opened.read_block(index * BLOCK as u64)?;
-        let whole = opened.version.bytes_from(index * BLOCK as u64).min(BLOCK as u64) == bytes.len() as u64;
+        let miss = match self.cache.get(key, opened.version) {
+            Ok(block) => return Ok(block),
+            Err(miss) => miss,
+        };
+        let start = index * BLOCK as u64;
+        let bytes = opened.read_block(start)?;
+        let whole = opened.version.bytes_from(start).min(BLOCK as u64) == bytes.len() as u64;
         let block = Arc::new(Block { version: opened.version, bytes });
-        // A file that changed while it was read, or that hides its size as those of procfs do, isn't cached.
-        if whole && opened.version_now()? == opened.version {
-            self.cache.insert(key, Arc::clone(&block));
+        // Files that hide their size, as those of procfs do, may change without a sign.
+        if whole {
+            self.cache.insert(miss, Arc::clone(&block));
         }
         Ok(block)
     }
@@ -173,9 +176,9 @@ impl File {
         let len = segments.iter().map(|segment| segment.len()).sum();
         to.check_end(len)?;
         let opened = self.root.writer(to.path)?;
+        let storing = self.cache.store(opened.id, to.offset, len);
         let stored = store_directly(&opened, to.offset, &segments);
-        // Their file's times change, too, so nobody would use them; this is to make room.
-        self.cache.forget(opened.id, to.offset, len);
+        drop(storing);
         stored.map_err(|error| self.root.unwritable(to, len, &error))
     }
 }
@@ -184,7 +187,8 @@ impl File {
 fn fetch_directly(opened: &Opened, offset: u64, segments: &Segments) -> Result<usize, genie_sys::Error> {
     let mut done = 0;
     for segment in segments {
-        let here = segment.read_file(&opened.file, offset + done as u64)?;
+        let at = offset + done as u64;
+        let here = segment.part(0, segment.len().min(bytes_possible(at))).read_file(&opened.file, at)?;
         done += here;
         if here < segment.len() {
             break;

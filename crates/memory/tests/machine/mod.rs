@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use genie_memory::{
     Buffer, Config, Direction, Faults, Granularity, GranuleKind, Protection, Reference, Space, Usage,
 };
-use genie_sys::{inspect, process};
+use genie_sys::{Arena, Object, inspect, process};
 
 /// One granule kind of this machine, in the hands of one test.
 pub(crate) struct Machine {
@@ -205,6 +205,17 @@ pub(crate) fn same(found: &[u8], expected: &[u8], what: &str) {
 /// Whether `addr` can be loaded from, found out without a fault.
 pub(crate) fn is_accessible(addr: usize) -> bool {
     process::read_memory(process::own_pid(), addr, &mut [0]).is_ok()
+}
+
+/// Whether mlock locks anything.
+pub(crate) fn can_lock() -> bool {
+    let len = 2 << 20;
+    let object = Object::create(GranuleKind::Base, len).expect("an object");
+    let arena = Arena::reserve(len).expect("addresses");
+    arena.map(0, &object, 0, len).expect("a mapping");
+    arena.lock(0, 4096).expect("a lock");
+    let mapping = inspect::mapping_at(arena.base()).expect("smaps is readable");
+    mapping.expect("the mapping").has_flag("lo")
 }
 
 /// Ends a test's other threads, also when the thread that made this has failed.

@@ -1,10 +1,17 @@
 //! The cache: blocks of files, the least recently used of which make room for others.
 //!
 //! Why: least recently used is the plain policy; long sequential reads, which defeat it, are kept out by their length.
-//! Invariants: at most `limit` blocks; a block is given out only to those who know its file in the version it was read.
+//! How: a block bears the version of its file that was current before it was read. Versions never come back, so a block
+//! that was read too late, with newer bytes, is of no use to anybody, but does no harm. The kernel changes a file's times
+//! when a write begins, though; a block that was read before a long write reached it would bear the times of after.
+//! Hence what is read during a store of this server's is not kept.
+//! Invariants: at most `limit` blocks; none was read from a file while a store to it was served.
 //! Limits: one lock, held for a look-up, never while bytes are copied or read.
 //! Source: thesis §1.1.2 (cached buffers, cache policy).
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -47,19 +54,43 @@ pub(super) struct Block {
 #[derive(Debug)]
 pub(super) struct Cache {
     limit: usize,
-    blocks: Mutex<LruCache<Key, Arc<Block>>>,
+    books: Mutex<Books>,
     hits: AtomicU64,
     misses: AtomicU64,
     bypassed: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Books {
+    blocks: LruCache<Key, Arc<Block>>,
+    /// How many stores to each file are being served.
+    stores: HashMap<FileId, u32>,
+    stores_ended: u64,
+}
+
+/// The right to put in the block that was missing, unless a store interferes.
+#[derive(Debug)]
+pub(super) struct Miss {
+    key: Key,
+    stores_ended: u64,
+}
+
+/// A store being served; dropping it forgets the blocks stored to.
+#[derive(Debug)]
+pub(super) struct Store<'c> {
+    cache: &'c Cache,
+    file: FileId,
+    bytes: Range<u64>,
 }
 
 impl Cache {
     /// A cache of as many blocks as fit into `bytes`.
     pub(super) fn new(bytes: usize) -> Self {
         // The limit is kept by `insert`, since a bounded map would take its own memory in advance.
+        let books = Books { blocks: LruCache::unbounded(), stores: HashMap::new(), stores_ended: 0 };
         Self {
             limit: bytes / BLOCK,
-            blocks: Mutex::new(LruCache::unbounded()),
+            books: Mutex::new(books),
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             bypassed: AtomicU64::new(0),
@@ -76,34 +107,34 @@ impl Cache {
     }
 
     /// The block, if it is there in this version.
-    pub(super) fn get(&self, key: Key, version: Version) -> Option<Arc<Block>> {
-        let found = self.blocks().get(&key).filter(|block| block.version == version).cloned();
+    pub(super) fn get(&self, key: Key, version: Version) -> Result<Arc<Block>, Miss> {
+        let mut books = self.books();
+        let found = books.blocks.get(&key).filter(|block| block.version == version).cloned();
         let counter = if found.is_some() { &self.hits } else { &self.misses };
         counter.fetch_add(1, Relaxed);
-        found
+        found.ok_or(Miss { key, stores_ended: books.stores_ended })
     }
 
-    /// Keeps a block, in place of an earlier version or of the least recently used one.
-    pub(super) fn insert(&self, key: Key, block: Arc<Block>) {
-        let mut blocks = self.blocks();
-        let mut gone = blocks.put(key, block);
-        if blocks.len() > self.limit {
-            gone = blocks.pop_lru().map(|(_, block)| block);
+    /// Keeps a block that was read after the miss, in place of an earlier version or of the least recently used one;
+    /// not so if its file was stored to meanwhile (or, for simplicity, if any store ended).
+    pub(super) fn insert(&self, miss: Miss, block: Arc<Block>) {
+        let mut books = self.books();
+        if books.stores_ended != miss.stores_ended || books.stores.contains_key(&miss.key.file) {
+            return;
         }
-        drop(blocks);
+        let mut gone = books.blocks.put(miss.key, block);
+        if books.blocks.len() > self.limit {
+            gone = books.blocks.pop_lru().map(|(_, block)| block);
+        }
+        // Memory is freed without the lock.
+        drop(books);
         drop(gone);
     }
 
-    /// Drops the blocks of a file that hold any of `len` bytes at `offset`.
-    pub(super) fn forget(&self, file: FileId, offset: u64, len: usize) {
-        if len == 0 {
-            return;
-        }
-        let range = offset / BLOCK as u64..=(offset + (len as u64 - 1)) / BLOCK as u64;
-        let mut blocks = self.blocks();
-        for index in range {
-            blocks.pop(&Key { file, index });
-        }
+    /// Announces a store of `len` bytes at `offset`, which must not exceed what files can hold.
+    pub(super) fn store(&self, file: FileId, offset: u64, len: usize) -> Store<'_> {
+        *self.books().stores.entry(file).or_default() += 1;
+        Store { cache: self, file, bytes: offset..offset + len as u64 }
     }
 
     pub(super) fn statistics(&self) -> Statistics {
@@ -111,11 +142,91 @@ impl Cache {
             hits: self.hits.load(Relaxed),
             misses: self.misses.load(Relaxed),
             bypassed: self.bypassed.load(Relaxed),
-            blocks: self.blocks().len(),
+            blocks: self.books().blocks.len(),
         }
     }
 
-    fn blocks(&self) -> MutexGuard<'_, LruCache<Key, Arc<Block>>> {
-        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Store<'_> {
+    fn drop(&mut self) {
+        let mut books = self.cache.books();
+        // Their file's times change, too, so nobody would use them; this makes room.
+        for index in self.bytes.start / BLOCK as u64..self.bytes.end.div_ceil(BLOCK as u64) {
+            books.blocks.pop(&Key { file: self.file, index });
+        }
+        books.stores_ended += 1;
+        if let Entry::Occupied(mut running) = books.stores.entry(self.file) {
+            *running.get_mut() -= 1;
+            if *running.get() == 0 {
+                running.remove();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: FileId = FileId { device: 1, inode: 1 };
+    const OTHER: FileId = FileId { device: 1, inode: 2 };
+    const KEY: Key = Key { file: FILE, index: 3 };
+
+    fn version() -> Version {
+        Version::of(&std::fs::metadata("/proc/self").expect("a directory"))
+    }
+
+    fn put(cache: &Cache, miss: Miss, version: Version) {
+        cache.insert(miss, Arc::new(Block { version, bytes: Box::default() }));
+    }
+
+    /// A store marks the file's times when it begins; a fetch then reads what the store has not reached yet.
+    #[test]
+    fn what_was_read_during_a_store_is_not_kept() {
+        let (cache, version) = (Cache::new(4 * BLOCK), version());
+        let before = cache.get(KEY, version).unwrap_err();
+        let store = cache.store(FILE, 0, 1);
+        let during = cache.get(KEY, version).unwrap_err();
+        put(&cache, before, version);
+        assert_eq!(cache.statistics().blocks, 0, "put in during the store, read before");
+        drop(store);
+        put(&cache, during, version);
+        assert_eq!(cache.statistics().blocks, 0, "put in after the store, read during it");
+        let after = cache.get(KEY, version).unwrap_err();
+        put(&cache, after, version);
+        cache.get(KEY, version).expect("what was read after the store is kept");
+    }
+
+    #[test]
+    fn one_of_two_stores_that_ends_leaves_the_other_in_force() {
+        let (cache, version) = (Cache::new(4 * BLOCK), version());
+        let (one, other) = (cache.store(FILE, 0, 1), cache.store(FILE, 0, 1));
+        drop(one);
+        put(&cache, cache.get(KEY, version).unwrap_err(), version);
+        assert_eq!(cache.statistics().blocks, 0);
+        drop(other);
+        put(&cache, cache.get(KEY, version).unwrap_err(), version);
+        assert_eq!(cache.statistics().blocks, 1);
+    }
+
+    #[test]
+    fn a_store_forgets_the_blocks_that_it_touches_and_no_others() {
+        let (cache, version) = (Cache::new(8 * BLOCK), version());
+        let all = [(FILE, 0), (FILE, 1), (FILE, 2), (OTHER, 1)].map(|(file, index)| Key { file, index });
+        let keep = |key| put(&cache, cache.get(key, version).unwrap_err(), version);
+        all.into_iter().for_each(keep);
+        let left = |offset, len| {
+            drop(cache.store(FILE, offset, len));
+            cache.statistics().blocks
+        };
+        assert_eq!(left(BLOCK as u64, 0), 4);
+        assert_eq!(left(BLOCK as u64, BLOCK), 3);
+        assert_eq!(left(BLOCK as u64 - 1, 1), 2);
+        assert_eq!(left(2 * BLOCK as u64 - 1, 2), 1);
+        cache.get(all[3], version).expect("the other file's block is left");
     }
 }

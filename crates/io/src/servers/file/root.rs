@@ -33,8 +33,8 @@ pub(super) struct Root {
 /// A file, whatever its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct FileId {
-    device: u64,
-    inode: u64,
+    pub(super) device: u64,
+    pub(super) inode: u64,
 }
 
 /// What tells one content of a file from the next.
@@ -180,7 +180,7 @@ impl Root {
 }
 
 impl Version {
-    fn of(metadata: &fs::Metadata) -> Self {
+    pub(super) fn of(metadata: &fs::Metadata) -> Self {
         Self {
             size: metadata.size(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
@@ -207,30 +207,28 @@ impl Version {
 }
 
 impl Opened {
-    pub(super) fn version_now(&self) -> Result<Version, genie_sys::Error> {
-        let metadata = self.file.metadata().map_err(|error| {
-            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-            genie_sys::Error::new("fstat", "the file", errno)
-        })?;
-        Ok(Version::of(&metadata))
-    }
-
     /// Reads a block, or as much of it as there is.
     pub(super) fn read_block(&self, offset: u64) -> Result<Box<[u8]>, genie_sys::Error> {
-        let mut bytes = Vec::with_capacity(BLOCK);
-        while bytes.len() < BLOCK {
+        let len = BLOCK.min(bytes_possible(offset));
+        let mut bytes = Vec::with_capacity(len);
+        while bytes.len() < len {
             let from = offset + bytes.len() as u64;
             match io::pread(&self.file, rustix::buffer::spare_capacity(&mut bytes), from) {
                 Ok(0) => break,
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => {
-                    let subject = format!("{} bytes at {from}", BLOCK - bytes.len());
+                    let subject = format!("{} bytes at {from}", len - bytes.len());
                     return Err(genie_sys::Error::new("pread", subject, errno));
                 }
             }
         }
         Ok(bytes.into_boxed_slice())
     }
+}
+
+/// How many bytes a file can hold from an offset on. The kernel refuses to read what would end later.
+pub(super) fn bytes_possible(offset: u64) -> usize {
+    usize::try_from((i64::MAX as u64).saturating_sub(offset)).unwrap_or(usize::MAX)
 }
 
 fn refuse(errno: Errno, message: String) -> ServerError {

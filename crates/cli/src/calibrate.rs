@@ -1,0 +1,150 @@
+//! `genie calibrate`: the costs of the primitive operations on this machine, and the thresholds that follow.
+//!
+//! How: thorough measurements replace the quick ones that a program makes the first time it runs; later programs with
+//! the same kind of granules find them.
+//! Source: thesis §8.2.2, table 8.2.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::io::IsTerminal;
+
+use comfy_table::{CellAlignment, Table};
+use genie::{Costs, Space, Thresholds};
+use genie_passing::Cost;
+use genie_passing::calibration::{self, Effort};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::interface::{self, Granule};
+use crate::thresholds::Shortest;
+use crate::{length, output};
+
+/// The lengths whose costs the table shows.
+const SHOWN: [usize; 3] = [4 << 10, 64 << 10, 2 << 20];
+
+/// Measure what the operations of the data passing schemes cost on this machine, and remember it.
+///
+/// Takes some seconds. Programs that use Genie measure the same more hastily the first time; what is measured here takes
+/// its place.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What the interface's memory is made of; each kind has costs of its own.
+    #[arg(long, value_enum, default_value_t = Granule::Best)]
+    granule: Granule,
+    /// Print one JSON document instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Everything that one calibration found.
+#[derive(Debug, Serialize)]
+struct Document {
+    granule: usize,
+    granules: &'static str,
+    /// The file that holds the costs from now on; none where it could not be written.
+    stored: Option<String>,
+    costs: Vec<Operation>,
+    thresholds: Shortest,
+}
+
+/// One operation's cost for B bytes: `per_byte_ns` * B + `fixed_ns`.
+#[derive(Debug, Serialize)]
+struct Operation {
+    operation: &'static str,
+    per_byte_ns: f64,
+    fixed_ns: f64,
+    /// Bytes and nanoseconds, as measured; none where the operation cannot be used here.
+    points: Vec<(usize, f64)>,
+    /// Costs in microseconds, by length, between the points measured.
+    at_us: BTreeMap<usize, f64>,
+}
+
+/// Measures, stores and prints.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    // Where that fails, wiring cannot be measured, and is shown so.
+    let _ = genie_sys::machine::raise_memory_lock_limit();
+    let space = args.granule.space()?;
+    if std::io::stderr().is_terminal() {
+        eprintln!("genie: measuring for some seconds ...");
+    }
+    let costs = calibration::measure(&space, Effort::Thorough).map_err(Failure::could_not)?;
+    let stored = calibration::store(&space, &costs);
+    let document = Document::new(&space, &costs, stored.as_ref().ok().map(|path| path.display().to_string()));
+    if args.json {
+        output::print_json(&document)?;
+    } else {
+        output::print(&document.text())?;
+    }
+    stored.map(drop).map_err(|error| not_stored(&space, &error))
+}
+
+fn not_stored(space: &Space, error: &std::io::Error) -> Failure {
+    let place = calibration::path(space).map_or("any folder".to_owned(), |path| path.display().to_string());
+    Failure::could_not(format!(
+        "the costs could not be stored in {place}: {error}; set GENIE_CACHE_DIR to a folder that can be written"
+    ))
+}
+
+impl Document {
+    fn new(space: &Space, costs: &Costs, stored: Option<String>) -> Self {
+        Self {
+            granule: space.granule(),
+            granules: interface::describe(space.granule_kind()),
+            stored,
+            costs: costs.rows().into_iter().map(|(name, cost)| Operation::new(name, cost)).collect(),
+            thresholds: Shortest::from(&Thresholds::derive(costs, space.granule())),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("granules of {}; costs for B bytes, in microseconds\n\n", self.granules);
+        for line in self.table().to_string().lines() {
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+        let _ = write!(text, "\n{}", self.thresholds.text());
+        if let Some(path) = &self.stored {
+            let _ = writeln!(text, "\nstored in {path}");
+        }
+        text
+    }
+
+    fn table(&self) -> Table {
+        let mut table = Table::new();
+        table.load_style(comfy_table::presets::NOTHING);
+        let lengths = SHOWN.map(length::format);
+        table.set_header(["operation", "a * B", "+ b"].into_iter().map(str::to_owned).chain(lengths));
+        for operation in &self.costs {
+            table.add_row(operation.cells());
+        }
+        for column in table.column_iter_mut().skip(1) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        table
+    }
+}
+
+impl Operation {
+    fn new(operation: &'static str, cost: &Cost) -> Self {
+        let measured = !cost.points.is_empty();
+        let shown = SHOWN.into_iter().filter(|_| measured);
+        Self {
+            operation,
+            per_byte_ns: cost.line.per_byte,
+            fixed_ns: cost.line.fixed,
+            points: cost.points.clone(),
+            at_us: shown.map(|bytes| (bytes, (cost.at(bytes)).round() / 1e3)).collect(),
+        }
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let mut cells = vec![self.operation.to_owned()];
+        if self.points.is_empty() {
+            cells.push("not usable here".to_owned());
+            return cells;
+        }
+        cells.push(format!("{:.6} B", self.per_byte_ns / 1e3));
+        cells.push(format!("{:.3}", self.fixed_ns / 1e3));
+        cells.extend(self.at_us.values().map(|us| format!("{us:.3}")));
+        cells
+    }
+}

@@ -1,0 +1,142 @@
+//! What `genie compare` can be asked to do.
+
+use std::path::PathBuf;
+
+use genie::{Direction, Scheme};
+
+use crate::failure::Failure;
+use crate::interface::Granule;
+use crate::length;
+use crate::server::Buffers;
+
+/// The default lengths: below a page, a page, and up to eight huge pages.
+const LENGTHS: &str = "64,4K,64K,256K,1M,2M,16M";
+/// A length may take at most this part of the machine's memory: each scheme has buffers of its own.
+const PART_OF_MEMORY: u64 = 16;
+
+/// Measure what each data passing scheme costs on this machine, with your own data.
+///
+/// Passes a file's bytes out to a server in this process, and in from it, under each scheme and at each length, verifies
+/// every byte, and prints a table. Latency is the time from request to reply. A cycle is the latency and what the client
+/// does with its buffer: it pays for faults and for fresh mappings.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The data to pass; a file shorter than a length is repeated. Without it, pseudo-random bytes are generated.
+    pub(super) file: Option<PathBuf>,
+    /// How much to pass at once, in bytes or with a suffix K, M or G.
+    #[arg(long, value_delimiter = ',', value_parser = length::parse, default_value = LENGTHS, allow_hyphen_values = true)]
+    pub(super) lengths: Vec<usize>,
+    /// Who touches the data. The client stores one word into every 4 KiB before each output and loads one after each
+    /// input; the server reads or writes every byte.
+    #[arg(long, value_enum, default_value_t = Touch::Client)]
+    pub(super) touch: Touch,
+    /// The schemes to compare: names such as copy or emulated-copy, separated by commas; all eight by default.
+    #[arg(long, value_delimiter = ',', value_parser = scheme)]
+    pub(super) schemes: Vec<Scheme>,
+    /// Whether to pass data out to the server, in from it, or both.
+    #[arg(long, value_enum, default_value_t = Directions::Both)]
+    pub(super) directions: Directions,
+    /// What the interface's memory is made of.
+    #[arg(long, value_enum, default_value_t = Granule::Best)]
+    pub(super) granule: Granule,
+    /// The server's buffers for input: made for each request, or its own, filled before they are asked for.
+    #[arg(long, value_enum, default_value_t = Buffers::Customized)]
+    pub(super) buffers: Buffers,
+    /// How many times to measure each scheme at each length; by default, fewer for longer data.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) rounds: Option<u32>,
+    /// Print one JSON document instead of tables.
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Also draw latency and cycle against length into this SVG file.
+    #[arg(long, value_name = "OUT.SVG")]
+    pub(super) plot: Option<PathBuf>,
+}
+
+/// Who touches the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Touch {
+    /// Nobody: passing alone is measured.
+    None,
+    /// The client, one word in every 4 KiB.
+    Client,
+    /// The server, every byte.
+    Server,
+    /// Both.
+    Both,
+}
+
+impl Touch {
+    pub(super) fn by_client(self) -> bool {
+        matches!(self, Self::Client | Self::Both)
+    }
+
+    pub(super) fn by_server(self) -> bool {
+        matches!(self, Self::Server | Self::Both)
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Client => "client",
+            Self::Server => "server",
+            Self::Both => "both",
+        }
+    }
+}
+
+/// Which ways the data goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Directions {
+    /// To the server.
+    Out,
+    /// From the server.
+    In,
+    /// Out, then in.
+    Both,
+}
+
+impl Args {
+    /// The lengths, ascending, each once.
+    pub(super) fn lengths(&self, memory: u64) -> Result<Vec<usize>, Failure> {
+        let mut lengths = self.lengths.clone();
+        lengths.sort_unstable();
+        lengths.dedup();
+        let longest = memory / PART_OF_MEMORY;
+        match lengths.last() {
+            Some(last) if *last as u64 > longest => Err(Failure::usage(format!(
+                "the length {} is too long for this machine's {} of memory; the longest is {}",
+                length::format(*last),
+                length::approximate(memory),
+                length::approximate(longest),
+            ))),
+            _ => Ok(lengths),
+        }
+    }
+
+    /// The schemes, in the order of the thesis's tables, each once.
+    pub(super) fn schemes(&self) -> Vec<Scheme> {
+        let wanted = |scheme: &Scheme| self.schemes.is_empty() || self.schemes.contains(scheme);
+        Scheme::ALL.into_iter().filter(wanted).collect()
+    }
+
+    pub(super) fn directions(&self) -> &'static [Direction] {
+        match self.directions {
+            Directions::Out => &[Direction::Out],
+            Directions::In => &[Direction::In],
+            Directions::Both => &[Direction::Out, Direction::In],
+        }
+    }
+
+    /// How many times each scheme is measured at a length: often where that is quick.
+    pub(super) fn rounds(&self, len: usize) -> usize {
+        match self.rounds {
+            Some(rounds) => rounds as usize,
+            None => ((512 << 20) / len).clamp(100, 800),
+        }
+    }
+}
+
+fn scheme(name: &str) -> Result<Scheme, String> {
+    name.trim().parse::<Scheme>().map_err(|error| error.to_string())
+}

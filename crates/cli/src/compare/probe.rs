@@ -1,0 +1,61 @@
+//! Where measurements run: on one CPU, and how near another one is at the moment.
+//!
+//! Why: the host of a virtual machine moves its CPUs. Measurements of unlike placement are kept apart.
+
+use std::time::Duration;
+
+use genie_sys::machine::{self, Pinned};
+
+use crate::failure::Failure;
+use crate::placement::Placement;
+
+/// Enough to see past the scheduler, and over in about a millisecond.
+const ROUND_TRIPS: u32 = 2_000;
+
+/// The CPU of this thread, which holds all threads that it starts, too, and another one.
+#[derive(Debug)]
+pub(super) struct Probe {
+    here: usize,
+    other: Option<usize>,
+    _pinned: Pinned,
+}
+
+impl Probe {
+    /// Pins this thread to the last CPU that it may use: the first ones serve most interrupts.
+    pub(super) fn pin() -> Result<Self, Failure> {
+        let cpus = machine::allowed_cpus().map_err(Failure::could_not)?;
+        let [rest @ .., here] = &cpus[..] else {
+            return Err(Failure::could_not("this process may run on no CPU"));
+        };
+        let pinned = machine::pin_thread(*here).map_err(Failure::could_not)?;
+        Ok(Self { here: *here, other: rest.last().copied(), _pinned: pinned })
+    }
+
+    /// The round trip of a cache line between the two CPUs, where there are two.
+    pub(super) fn round_trip(&self) -> Option<Duration> {
+        // A CPU that was taken away meanwhile leaves one.
+        self.other.and_then(|other| machine::ping_pong(self.here, other, ROUND_TRIPS).ok())
+    }
+}
+
+/// The placement that most of these have, with the first one's winning a tie; none where there is one CPU.
+pub(super) fn majority(placements: impl Iterator<Item = Option<Placement>>) -> Option<Placement> {
+    let placements: Vec<_> = placements.collect();
+    let count = |one: &Option<Placement>| placements.iter().filter(|other| *other == one).count();
+    let most = placements.iter().map(count).max()?;
+    placements.iter().find(|one| count(one) == most).copied().flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Placement::{Far, Near};
+
+    #[test]
+    fn the_majority_wins_and_a_tie_goes_to_the_first() {
+        assert_eq!(majority([Some(Near), Some(Far), Some(Far)].into_iter()), Some(Far));
+        assert_eq!(majority([Some(Far), Some(Near)].into_iter()), Some(Far));
+        assert_eq!(majority([None, None].into_iter()), None);
+        assert_eq!(majority([].into_iter()), None);
+    }
+}

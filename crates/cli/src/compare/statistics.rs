@@ -1,0 +1,103 @@
+//! Samples and what is quoted of them: the median, and the percentiles 5 and 95 as spread.
+//!
+//! Limits: values are kept to three significant digits.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+/// Significant digits that are kept.
+const DIGITS: u8 = 3;
+
+/// Non-negative whole numbers: nanoseconds, mostly.
+#[derive(Debug, Clone)]
+pub(super) struct Samples(Histogram<u64>);
+
+/// The median and the spread, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct Spread {
+    pub(super) median: f64,
+    pub(super) p5: f64,
+    pub(super) p95: f64,
+}
+
+impl Samples {
+    pub(super) fn new() -> Self {
+        Self(Histogram::new(DIGITS).expect("three digits are allowed"))
+    }
+
+    /// Adds a time, in nanoseconds.
+    pub(super) fn add(&mut self, time: Duration) {
+        self.add_number(time.as_nanos() as u64);
+    }
+
+    pub(super) fn add_number(&mut self, number: u64) {
+        // Only a histogram of fixed bounds refuses a number; this one grows.
+        let _ = self.0.record(number);
+    }
+
+    pub(super) fn merge(&mut self, other: &Self) {
+        self.0 += &other.0;
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// The middle sample; of an even number, the lower of the two in the middle.
+    pub(super) fn median(&self) -> u64 {
+        self.0.value_at_quantile(0.5)
+    }
+
+    /// The middle sample, of nanoseconds, in microseconds.
+    pub(super) fn median_us(&self) -> f64 {
+        microseconds(self.median())
+    }
+
+    pub(super) fn spread(&self) -> Spread {
+        let at = |quantile| microseconds(self.0.value_at_quantile(quantile));
+        Spread { median: at(0.5), p5: at(0.05), p95: at(0.95) }
+    }
+}
+
+/// Nanoseconds as microseconds.
+fn microseconds(nanoseconds: u64) -> f64 {
+    nanoseconds as f64 / 1e3
+}
+
+/// A number as documents show it: with three decimals.
+pub(super) fn rounded(number: f64) -> f64 {
+    (number * 1e3).round() / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_spread_is_that_of_the_samples() {
+        let mut samples = Samples::new();
+        (1..=100).for_each(|us| samples.add(Duration::from_micros(us)));
+        let spread = samples.spread();
+        for (found, expected) in [(spread.median, 50.0), (spread.p5, 5.0), (spread.p95, 95.0)] {
+            assert!((found - expected).abs() <= expected * 1e-3, "{spread:?}");
+        }
+    }
+
+    #[test]
+    fn merged_samples_count_together() {
+        let (mut one, mut two) = (Samples::new(), Samples::new());
+        one.add_number(1);
+        two.add_number(3_600_000_000_000);
+        two.add_number(2);
+        one.merge(&two);
+        assert_eq!((one.count(), one.median()), (3, 2));
+    }
+
+    #[test]
+    fn numbers_keep_three_decimals() {
+        assert_eq!(rounded(1.234_56), 1.235);
+        assert_eq!(rounded(0.0004), 0.0);
+    }
+}

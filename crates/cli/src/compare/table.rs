@@ -1,0 +1,148 @@
+//! The result as tables for people: one for each length and direction.
+
+use std::fmt::Write;
+
+use comfy_table::{CellAlignment, Table};
+use owo_colors::OwoColorize;
+
+use super::document::{Document, Row};
+use super::statistics::Spread;
+use crate::length;
+
+/// The columns, in order; all but the first and the last are numbers.
+const COLUMNS: [&str; 11] = [
+    "scheme",
+    "latency us",
+    "(p5-p95)",
+    "cycle us",
+    "(p5-p95)",
+    "MB/s",
+    "CPU us",
+    "copied",
+    "prot",
+    "swap",
+    "flt",
+];
+const NOTE: &str = "note";
+
+/// The tables, with a heading and an explanation.
+pub(super) fn text(document: &Document, coloured: bool) -> String {
+    let mut text = format!("{}\n", document.machine.line());
+    let _ = writeln!(text, "data: {}; {}", document.file, limits(document));
+    for rows in document.results.chunk_by(|a, b| (a.length, a.direction) == (b.length, b.direction)) {
+        block(&mut text, rows, document, coloured);
+    }
+    text.push_str(EXPLANATION);
+    text
+}
+
+const EXPLANATION: &str = "
+* the fastest cycle among the schemes of strong integrity (copy, emulated copy, move, emulated move).
+latency: from request to reply; cycle: with what the client does to its buffer, faults and fresh mappings included.
+copied: bytes; prot, swap: granules write-protected, swapped; flt: write faults in a cycle. Every byte was verified.
+";
+
+fn limits(document: &Document) -> String {
+    let limits = &document.limits;
+    let near = match (limits.pingpong_ns, limits.placement) {
+        (Some(time), Some(placement)) => format!("CPUs {placement} ({time} ns there and back)"),
+        _ => "one CPU".to_owned(),
+    };
+    let dropped = match limits.batches_dropped {
+        0 => String::new(),
+        count => format!(", {count} batches dropped because the CPUs were placed otherwise"),
+    };
+    format!("{near}{dropped}; an empty request takes {} us", limits.empty_request_us)
+}
+
+fn block(text: &mut String, rows: &[Row], document: &Document, coloured: bool) {
+    let Some(first) = rows.first() else { return };
+    let memcpy = document.limits.memcpy_us.get(&first.length).copied().unwrap_or_default();
+    let heading = format!(
+        "{} {}, touched by {} (memcpy of as much: {} us)",
+        length::format(first.length),
+        first.direction,
+        match first.touch {
+            "none" => "nobody",
+            "both" => "client and server",
+            one => one,
+        },
+        short(memcpy),
+    );
+    let _ = writeln!(text, "\n{heading}");
+    let best = fastest(rows);
+    let table = table(rows, best).to_string();
+    for (index, line) in table.lines().enumerate() {
+        let line = line.trim_end();
+        // The first line is the header.
+        if coloured && index > 0 && best == Some(index - 1) {
+            let _ = writeln!(text, "{}", line.bold());
+        } else {
+            let _ = writeln!(text, "{line}");
+        }
+    }
+}
+
+/// The row of a strong scheme with the shortest cycle.
+fn fastest(rows: &[Row]) -> Option<usize> {
+    let strong = rows.iter().enumerate().filter(|(_, row)| row.strong);
+    strong.min_by(|(_, a), (_, b)| a.cycle_us.median.total_cmp(&b.cycle_us.median)).map(|(index, _)| index)
+}
+
+fn table(rows: &[Row], best: Option<usize>) -> Table {
+    let mut table = Table::new();
+    table.load_style(comfy_table::presets::NOTHING);
+    let noted = rows.iter().any(|row| !note(row).is_empty());
+    let header = COLUMNS.into_iter().chain(noted.then_some(NOTE));
+    table.set_header(header);
+    for (index, row) in rows.iter().enumerate() {
+        let mut cells = cells(row, best == Some(index));
+        if noted {
+            cells.push(note(row));
+        }
+        table.add_row(cells);
+    }
+    for column in table.column_iter_mut().skip(1).take(COLUMNS.len() - 1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn cells(row: &Row, best: bool) -> Vec<String> {
+    let mark = if best { "* " } else { "  " };
+    vec![
+        format!("{mark}{}", row.scheme),
+        short(row.latency_us.median),
+        spread(row.latency_us),
+        short(row.cycle_us.median),
+        spread(row.cycle_us),
+        format!("{:.0}", row.throughput_mb_s),
+        short(row.cpu_us),
+        row.receipt.copied.to_string(),
+        row.receipt.protected.to_string(),
+        row.receipt.swapped.to_string(),
+        row.receipt.faults.to_string(),
+    ]
+}
+
+fn spread(spread: Spread) -> String {
+    format!("({}-{})", short(spread.p5), short(spread.p95))
+}
+
+/// Why copying happened, or that bytes were wrong.
+fn note(row: &Row) -> String {
+    match (&row.wrong, row.receipt.reason) {
+        (Some(_), _) => "WRONG BYTES".to_owned(),
+        (None, Some(reason)) => reason.to_string(),
+        (None, None) => String::new(),
+    }
+}
+
+/// Microseconds to three digits or so.
+fn short(us: f64) -> String {
+    match us {
+        us if us < 10.0 => format!("{us:.2}"),
+        us if us < 100.0 => format!("{us:.1}"),
+        us => format!("{us:.0}"),
+    }
+}

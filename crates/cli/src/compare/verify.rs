@@ -1,0 +1,108 @@
+//! Proof that every byte arrives: operations that are not timed and whose data is compared.
+//!
+//! How: before an output is checked by the server, the opposite bytes have gone the same way, so that nothing that a
+//! system buffer still holds from earlier can pass for the data. An input goes into a buffer filled with the opposite,
+//! and is compared by the client. Timed operations move the same bytes: see [`after_timing`].
+
+use genie::{Direction, Error, Scheme};
+
+use super::bench::{Bench, Task};
+use super::subject::Subject;
+
+/// What was found: nothing wrong, or what in a few words.
+pub(super) type Verdict = Result<(), String>;
+
+/// Passes the data once and compares every byte.
+pub(super) fn once(bench: &Bench, subject: &mut Subject<'_>) -> Result<Verdict, Error> {
+    match subject.direction {
+        Direction::Out => output(bench, subject),
+        Direction::In => input(bench, subject),
+    }
+}
+
+fn output(bench: &Bench, subject: &mut Subject<'_>) -> Result<Verdict, Error> {
+    let (data, opposite) = (bench.data.of(subject.len), bench.data.opposite(subject.len));
+    subject.output(Task::NULL, |bytes| bytes.copy_from_slice(opposite))?;
+    match subject.output(Task::CHECK, |bytes| bytes.copy_from_slice(data)) {
+        Ok(_) => Ok(Ok(())),
+        Err(Error::Server(error)) => {
+            // What was passed back by a failed output may lack the data; timed outputs are of the data.
+            subject.fill(data)?;
+            Ok(Err(format!("as the server saw it, {error}")))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn input(bench: &Bench, subject: &mut Subject<'_>) -> Result<Verdict, Error> {
+    let (data, opposite) = (bench.data.of(subject.len), bench.data.opposite(subject.len));
+    subject.fill(opposite)?;
+    let mut verdict = Ok(());
+    subject.input(Task::FETCH, |bytes| verdict = compare(bytes, data))?;
+    subject.tidy()?;
+    // The opposite is now in a system buffer, or in a region kept for reuse. Two more inputs put the data everywhere.
+    for _ in 0..2 {
+        subject.input(Task::FETCH, |_| {})?;
+        subject.tidy()?;
+    }
+    Ok(verdict)
+}
+
+/// Compares what timed inputs delivered. Where the server writes nothing (`task` is NULL), that are the bytes that the
+/// input before left in the system buffers, which are reused last in, first out: the data. Move alone takes fresh memory
+/// for each input, so that its timed inputs deliver nobody's data; it is compared before the timing only.
+///
+/// Timed outputs by native schemes are of the buffer that was filled with the data; those by migrant schemes, of buffers
+/// just allocated, whatever they hold.
+pub(super) fn after_timing(bench: &Bench, subject: &mut Subject<'_>, task: Task) -> Result<Verdict, Error> {
+    let data = bench.data.of(subject.len);
+    if let Some(bytes) = subject.native() {
+        return Ok(compare(bytes, data));
+    }
+    if subject.direction == Direction::Out || subject.scheme == Scheme::Move {
+        return Ok(Ok(()));
+    }
+    subject.input(Task::FETCH, |_| {})?;
+    let mut verdict = Ok(());
+    subject.input(task, |bytes| verdict = compare(bytes, data))?;
+    Ok(verdict)
+}
+
+fn compare(found: &[u8], expected: &[u8]) -> Verdict {
+    if found == expected {
+        return Ok(());
+    }
+    match found.iter().zip(expected).position(|(found, expected)| found != expected) {
+        Some(offset) => Err(format!("as the client saw it, the data differs at offset {offset}")),
+        None => Err(format!("{} bytes arrived, not {}", found.len(), expected.len())),
+    }
+}
+
+/// The sum that the server must reply for the data: of little-endian 64-bit words, the last one filled up with zeros.
+pub(super) fn sum(data: &[u8]) -> u64 {
+    let (words, rest) = data.as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    words.iter().chain([&last]).fold(0u64, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_named_by_its_offset() {
+        assert_eq!(compare(b"abc", b"abc"), Ok(()));
+        assert_eq!(
+            compare(b"abx", b"abc"),
+            Err("as the client saw it, the data differs at offset 2".to_owned())
+        );
+        assert!(compare(b"ab", b"abc").unwrap_err().contains("2 bytes arrived"));
+    }
+
+    #[test]
+    fn sums_fill_up_the_last_word() {
+        assert_eq!(sum(&[1, 0, 0, 0, 0, 0, 0, 0, 2]), 3);
+        assert_eq!(sum(b""), 0);
+    }
+}

@@ -1,0 +1,175 @@
+//! What the kernel says about this machine, for the user who asks.
+//!
+//! Invariants: reading facts changes nothing. A fact that cannot be had is kept as the reason why.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+use genie_sys::userfault::{Userfault, Way};
+use genie_sys::{Errno, inspect, machine, probe};
+
+/// The sysctl by which programs without rights get a full userfaultfd.
+const UNPRIVILEGED_USERFAULTFD: &str = "/proc/sys/vm/unprivileged_userfaultfd";
+/// The device that gives a full userfaultfd to whoever may open it.
+pub(super) const USERFAULTFD_DEVICE: &str = "/dev/userfaultfd";
+/// Enough to see past the scheduler, and over in milliseconds.
+const PING_PONG_ROUNDS: u32 = 5_000;
+
+/// A fact, or why it could not be had.
+pub(super) type Answer<T> = Result<T, String>;
+
+/// Reserved huge pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct HugePages {
+    /// Pages reserved.
+    pub(super) total: usize,
+    /// Of those, pages that nobody uses or has laid claim to.
+    pub(super) available: usize,
+    /// The length of each.
+    pub(super) size_kib: usize,
+}
+
+/// Ways to a userfaultfd.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Faults {
+    /// The best way that this user has.
+    pub(super) way: Answer<Way>,
+    /// Whether users without any rights get a full one.
+    pub(super) open_to_all: bool,
+    /// The permission bits of the device, where there is one.
+    pub(super) device_mode: Option<u32>,
+}
+
+/// How much memory this user may lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct MemoryLock {
+    /// The limit in force, in bytes; none if unlimited.
+    pub(super) soft: Option<u64>,
+    /// The limit to which this user may raise it.
+    pub(super) hard: Option<u64>,
+    /// Whether a capability sets both aside.
+    pub(super) exempt: bool,
+}
+
+/// Why a kernel facility was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Refusal {
+    /// The kernel's answer.
+    pub(super) reason: String,
+    /// Whether more rights would have helped.
+    pub(super) forbidden: bool,
+}
+
+/// The CPUs that this process may use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Cpus {
+    /// How many the machine has.
+    pub(super) count: usize,
+    /// Their numbers.
+    pub(super) allowed: Vec<usize>,
+    /// A cache line's way from the first to the second and back.
+    pub(super) round_trip: Option<Answer<Duration>>,
+}
+
+/// All that the doctor judges.
+#[derive(Debug, Clone)]
+pub(super) struct Facts {
+    /// The kernel's release.
+    pub(super) kernel: String,
+    /// The path of this program.
+    pub(super) program: String,
+    /// Whether the user is root.
+    pub(super) root: bool,
+    /// The machine's memory, in bytes.
+    pub(super) memory: u64,
+    pub(super) huge_pages: Answer<HugePages>,
+    /// When shared memory gets transparent huge pages: the kernel's word for it.
+    pub(super) shared_huge_mode: Answer<String>,
+    pub(super) faults: Faults,
+    pub(super) io_uring: Answer<()>,
+    /// The sysctl that forbids io_uring: 0 nobody, 1 those without rights, 2 everybody.
+    pub(super) io_uring_disabled: Option<u32>,
+    pub(super) af_xdp: Result<(), Refusal>,
+    pub(super) memory_lock: Answer<MemoryLock>,
+    pub(super) cpus: Answer<Cpus>,
+    /// How many mappings a process may have.
+    pub(super) max_map_count: Answer<usize>,
+}
+
+impl Facts {
+    /// Asks the kernel.
+    pub(super) fn read() -> Self {
+        Self {
+            kernel: machine::kernel_release(),
+            program: program(),
+            root: machine::is_root(),
+            memory: machine::total_memory(),
+            huge_pages: huge_pages(),
+            shared_huge_mode: inspect::shmem_huge_mode().map_err(reason),
+            faults: faults(),
+            io_uring: probe::io_uring_available().map_err(reason),
+            io_uring_disabled: number_in("/proc/sys/kernel/io_uring_disabled"),
+            af_xdp: af_xdp(),
+            memory_lock: memory_lock(),
+            cpus: cpus(),
+            max_map_count: inspect::max_map_count().map_err(reason),
+        }
+    }
+}
+
+fn reason(error: genie_sys::Error) -> String {
+    error.to_string()
+}
+
+fn huge_pages() -> Answer<HugePages> {
+    let pages = inspect::huge_pages().map_err(reason)?;
+    if pages.size_kib == 0 {
+        return Err("none in this kernel: it was built without CONFIG_HUGETLBFS".to_owned());
+    }
+    Ok(HugePages {
+        total: pages.total,
+        available: pages.free.saturating_sub(pages.reserved),
+        size_kib: pages.size_kib,
+    })
+}
+
+fn faults() -> Faults {
+    let device_mode = fs::metadata(USERFAULTFD_DEVICE).ok().map(|device| device.mode() & 0o777);
+    Faults {
+        way: Userfault::open().map(|userfault| userfault.way()).map_err(reason),
+        open_to_all: number_in(UNPRIVILEGED_USERFAULTFD) == Some(1)
+            || device_mode.is_some_and(|mode| mode & 0o006 == 0o006),
+        device_mode,
+    }
+}
+
+fn af_xdp() -> Result<(), Refusal> {
+    probe::af_xdp_available().map_err(|error| Refusal {
+        forbidden: matches!(error.errno, Errno::PERM | Errno::ACCESS),
+        reason: reason(error),
+    })
+}
+
+fn program() -> String {
+    std::env::current_exe().map_or_else(|_| "genie".to_owned(), |path| path.display().to_string())
+}
+
+fn memory_lock() -> Answer<MemoryLock> {
+    let limit = machine::memory_lock_limit();
+    let exempt = machine::can_lock_without_limit().map_err(reason)?;
+    Ok(MemoryLock { soft: limit.soft, hard: limit.hard, exempt })
+}
+
+fn cpus() -> Answer<Cpus> {
+    let allowed = machine::allowed_cpus().map_err(reason)?;
+    let round_trip = match allowed[..] {
+        [first, second, ..] => Some(machine::ping_pong(first, second, PING_PONG_ROUNDS).map_err(reason)),
+        _ => None,
+    };
+    Ok(Cpus { count: machine::cpu_count().map_err(reason)?, allowed, round_trip })
+}
+
+fn number_in(path: &str) -> Option<u32> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}

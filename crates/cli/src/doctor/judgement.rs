@@ -1,0 +1,269 @@
+//! Judges the facts: which facility serves, which lacks what, and what to do about it.
+//!
+//! Invariants: pure; each facility gives exactly one finding, in the same order whatever the facts; a finding that is not
+//! "ok" says what Genie loses by it, and has a remedy wherever a command can give one.
+
+use genie_sys::userfault::Way;
+
+use super::facts::{Cpus, Facts, HugePages, MemoryLock, USERFAULTFD_DEVICE};
+use super::finding::Finding;
+use super::remedy::Remedy;
+use crate::placement::Placement;
+
+/// What the longest buffers of `genie compare`, its server's and the tests' take, with room to spare: 800 MiB.
+const HUGE_PAGES_WANTED: usize = 400;
+/// The length of Genie's large granules.
+const LARGE_GRANULE_KIB: usize = 2048;
+/// The kernel's own default; below it replaced granules run into the limit soon.
+const MAPPINGS_WANTED: usize = 65_530;
+/// The longest buffer of `genie compare`, on both sides, with room to spare.
+const LOCKED_WANTED: u64 = 64 << 20;
+
+/// One finding for each facility.
+pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
+    vec![
+        huge_pages(facts),
+        shared_huge_pages(facts),
+        userfaultfd(facts),
+        io_uring(facts),
+        af_xdp(facts),
+        memory_lock(facts),
+        cpus(facts),
+        mappings(facts),
+    ]
+}
+
+/// A machine with little memory keeps three quarters of it for ordinary pages.
+fn huge_pages_wanted(memory: u64) -> usize {
+    let quarter = memory / 4 / ((LARGE_GRANULE_KIB as u64) << 10);
+    usize::try_from(quarter).unwrap_or(usize::MAX).clamp(1, HUGE_PAGES_WANTED)
+}
+
+fn huge_pages(facts: &Facts) -> Finding {
+    const SUBJECT: &str = "huge pages";
+    const NONE: &str = "every scheme works, but with 4 KiB granules: write protection and page swapping cost about as \
+                        much as the copy they avoid";
+    let pages = match &facts.huge_pages {
+        Ok(pages) => *pages,
+        Err(reason) => return Finding::missing(SUBJECT, reason, NONE),
+    };
+    let wanted = huge_pages_wanted(facts.memory);
+    if pages.size_kib != LARGE_GRANULE_KIB {
+        let command =
+            format!("echo {wanted} | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages");
+        let found = format!("the default huge page is {} KiB long, Genie's 2048 KiB", pages.size_kib);
+        return Finding::degraded(SUBJECT, found, NONE).with(Remedy::by_hand(command));
+    }
+    let found = format!("{} of 2 MiB, {} free; {wanted} recommended", pages.total, pages.available);
+    if pages.total == 0 {
+        Finding::missing(SUBJECT, found, NONE).with(reserve(wanted))
+    } else if pages.total < wanted || pages.available < wanted / 4 {
+        const SOME: &str = "once they are used up, further buffers have 4 KiB granules, with which avoiding a copy \
+                            saves little";
+        Finding::degraded(SUBJECT, found, SOME).with(reserve(in_use(pages) + wanted))
+    } else {
+        const ALL: &str =
+            "buffers have 2 MiB granules: protecting or swapping one costs a small part of copying it";
+        Finding::ok(SUBJECT, found, ALL)
+    }
+}
+
+fn in_use(pages: HugePages) -> usize {
+    pages.total.saturating_sub(pages.available)
+}
+
+fn reserve(pages: usize) -> Remedy {
+    Remedy::setting("/proc/sys/vm/nr_hugepages", pages)
+}
+
+fn shared_huge_pages(facts: &Facts) -> Finding {
+    const SUBJECT: &str = "transparent huge pages for shared memory";
+    const LOST: &str = "where huge pages run out, buffers have 4 KiB pages rather than transparent huge ones: more \
+                        page faults, slower first use";
+    match facts.shared_huge_mode.as_deref() {
+        Err(reason) => Finding::missing(SUBJECT, reason, LOST),
+        Ok(mode @ ("never" | "deny")) => {
+            let remedy = Remedy::setting("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "advise");
+            Finding::degraded(SUBJECT, mode, LOST).with(remedy)
+        }
+        Ok(mode) => Finding::ok(SUBJECT, mode, "where huge pages run out, buffers still get large pages"),
+    }
+}
+
+fn userfaultfd(facts: &Facts) -> Finding {
+    const SUBJECT: &str = "userfaultfd";
+    const FULL: &str =
+        "output by emulated copy protects memory against stores and against writes by the kernel";
+    const STORES: &str = "output by emulated copy copies, since writes by the kernel into a buffer under output (read, \
+                          recv) could not be caught; a program that promises there are none protects all the same. \
+                          The remedy lets any program delay the kernel in a page fault: on a shared machine, give \
+                          the device to a group (chgrp, mode 0660)";
+    match &facts.faults.way {
+        Err(reason) => {
+            const NONE: &str = "output by emulated copy copies";
+            Finding::missing(SUBJECT, reason, NONE).with(open_userfaultfd(facts))
+        }
+        Ok(Way::UserModeOnly) => {
+            Finding::degraded(SUBJECT, "user mode only", STORES).with(open_userfaultfd(facts))
+        }
+        Ok(_) if facts.root && !facts.faults.open_to_all => {
+            Finding::degraded(SUBJECT, "full for root, user mode only for others", STORES)
+                .with(open_userfaultfd(facts))
+        }
+        Ok(Way::SystemCall) => Finding::ok(SUBJECT, "full, by system call", FULL),
+        Ok(Way::Device) => Finding::ok(SUBJECT, format!("full, by {USERFAULTFD_DEVICE}"), FULL),
+    }
+}
+
+/// The device can be given to some users alone later, the system call cannot: the device is preferred.
+fn open_userfaultfd(facts: &Facts) -> Remedy {
+    match facts.faults.device_mode {
+        Some(mode) => Remedy::Permission { path: USERFAULTFD_DEVICE, mode: mode | 0o666 },
+        None => Remedy::setting("/proc/sys/vm/unprivileged_userfaultfd", 1),
+    }
+}
+
+fn io_uring(facts: &Facts) -> Finding {
+    const SUBJECT: &str = "io_uring";
+    match &facts.io_uring {
+        Ok(()) => Finding::ok(
+            SUBJECT,
+            "available",
+            "ready for the kernel's sockets, which this version does not serve",
+        ),
+        Err(reason) => {
+            let finding = Finding::missing(
+                SUBJECT,
+                reason,
+                "nothing is lost: this version reads files by plain calls and serves no sockets",
+            );
+            match facts.io_uring_disabled {
+                Some(1 | 2) => finding.with(Remedy::setting("/proc/sys/kernel/io_uring_disabled", 0)),
+                _ => finding,
+            }
+        }
+    }
+}
+
+fn af_xdp(facts: &Facts) -> Finding {
+    const SUBJECT: &str = "AF_XDP";
+    match &facts.af_xdp {
+        Ok(()) => {
+            Finding::ok(SUBJECT, "available", "ready for network adapters, which this version does not drive")
+        }
+        Err(refusal) => {
+            const LOST: &str = "nothing is lost: this version drives no network adapter";
+            let finding = Finding::missing(SUBJECT, &refusal.reason, LOST);
+            if !refusal.forbidden || facts.root {
+                return finding;
+            }
+            finding.with(Remedy::by_hand(format!("sudo setcap cap_net_raw+ep '{}'", facts.program)))
+        }
+    }
+}
+
+fn memory_lock(facts: &Facts) -> Finding {
+    const SUBJECT: &str = "memory lock";
+    const FREE: &str = "share, move and weak move can wire any buffer";
+    const BOUND: &str = "share, move and weak move wire their buffers, and fail where this does not suffice; the other \
+                         five schemes lock nothing";
+    let lock = match &facts.memory_lock {
+        Ok(lock) => *lock,
+        Err(reason) => return Finding::missing(SUBJECT, reason, BOUND),
+    };
+    match lock.soft {
+        _ if lock.exempt => Finding::ok(SUBJECT, "no limit (CAP_IPC_LOCK)", FREE),
+        None => Finding::ok(SUBJECT, "no limit", FREE),
+        Some(bytes) if bytes >= LOCKED_WANTED => Finding::ok(SUBJECT, format!("{} KiB", bytes >> 10), FREE),
+        Some(bytes) => {
+            let found = format!("{} KiB; {} KiB recommended", bytes >> 10, LOCKED_WANTED >> 10);
+            Finding::degraded(SUBJECT, found, BOUND).with(raise_memory_lock(lock))
+        }
+    }
+}
+
+/// A shell can raise its own limit up to the hard one; beyond that root must.
+fn raise_memory_lock(lock: MemoryLock) -> Remedy {
+    let command = if lock.hard.is_none_or(|hard| hard >= LOCKED_WANTED) {
+        format!("ulimit -l {}", LOCKED_WANTED >> 10)
+    } else {
+        format!("sudo prlimit --memlock={LOCKED_WANTED} --pid $$")
+    };
+    let limits = format!("* - memlock {}", LOCKED_WANTED >> 10);
+    let lasting = format!("echo '{limits}' | sudo tee /etc/security/limits.d/60-genie.conf");
+    Remedy::ByHand { command, lasting: Some(lasting) }
+}
+
+fn cpus(facts: &Facts) -> Finding {
+    const SUBJECT: &str = "CPUs";
+    const ALONE: &str = "clients, servers and the fault thread take turns: each write fault and each request to another \
+                         thread costs a switch";
+    match &facts.cpus {
+        Err(reason) => Finding::degraded(SUBJECT, reason, ALONE),
+        Ok(Cpus { count, allowed, round_trip: None }) => {
+            let finding = Finding::degraded(SUBJECT, format!("{} of {count} allowed", allowed.len()), ALONE);
+            if *count == 1 {
+                return finding;
+            }
+            finding.with(Remedy::by_hand(format!("taskset -cp 0-{} $$", count - 1)))
+        }
+        Ok(Cpus { allowed, round_trip: Some(Err(reason)), .. }) => {
+            let found = format!("{} allowed; their distance is unknown: {reason}", allowed.len());
+            Finding::ok(SUBJECT, found, "clients, servers and the fault thread run side by side")
+        }
+        Ok(Cpus { allowed, round_trip: Some(Ok(time)), .. }) => {
+            let placement = Placement::of(*time);
+            let pair = format!("CPUs {} and {}", allowed[0], allowed[1]);
+            let nanoseconds = time.as_nanos();
+            let found = format!(
+                "{} allowed; {pair} {}: {nanoseconds} ns there and back",
+                allowed.len(),
+                placement.name()
+            );
+            distance(SUBJECT, found, placement, allowed.len())
+        }
+    }
+}
+
+fn distance(subject: &'static str, found: String, placement: Placement, allowed: usize) -> Finding {
+    match placement {
+        Placement::Near => Finding::ok(
+            subject,
+            found,
+            "clients, servers and the fault thread run side by side and share a cache",
+        ),
+        Placement::Far => {
+            const FAR: &str = "handing a buffer from CPU to CPU costs several times as much as between near ones: \
+                               compare only with runs of the same placement";
+            let finding = Finding::degraded(subject, found, FAR);
+            // With two CPUs there is no other pair to choose.
+            if allowed > 2 {
+                finding.with(Remedy::by_hand("lscpu --extended=CPU,CORE,CACHE"))
+            } else {
+                finding
+            }
+        }
+    }
+}
+
+fn mappings(facts: &Facts) -> Finding {
+    const SUBJECT: &str = "mappings for each process";
+    match facts.max_map_count {
+        Ok(count) if count >= MAPPINGS_WANTED => {
+            Finding::ok(SUBJECT, format!("{count}"), "room for as many replaced granules")
+        }
+        ref count => {
+            let found = match count {
+                Ok(count) => format!("{count}; {MAPPINGS_WANTED} recommended"),
+                Err(reason) => reason.clone(),
+            };
+            const FEW: &str = "each granule replaced under output may take one; when none is left, a store waits for \
+                               the output instead";
+            Finding::degraded(SUBJECT, found, FEW)
+                .with(Remedy::setting("/proc/sys/vm/max_map_count", MAPPINGS_WANTED))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

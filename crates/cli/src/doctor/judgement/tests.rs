@@ -1,0 +1,187 @@
+//! Made-up machines, and what the doctor must say of them.
+
+use std::time::Duration;
+
+use super::super::facts::{Faults, Refusal};
+use super::super::finding::State;
+use super::*;
+
+/// A machine on which nothing is amiss, seen by an ordinary user.
+fn sound() -> Facts {
+    Facts {
+        kernel: "6.18.0".to_owned(),
+        program: "/usr/bin/genie".to_owned(),
+        root: false,
+        memory: 24 << 30,
+        huge_pages: Ok(HugePages { total: 400, available: 400, size_kib: 2048 }),
+        shared_huge_mode: Ok("advise".to_owned()),
+        faults: Faults { way: Ok(Way::Device), open_to_all: true, device_mode: Some(0o666) },
+        io_uring: Ok(()),
+        io_uring_disabled: Some(0),
+        af_xdp: Ok(()),
+        memory_lock: Ok(MemoryLock { soft: None, hard: None, exempt: false }),
+        cpus: Ok(Cpus { count: 2, allowed: vec![0, 1], round_trip: Some(Ok(Duration::from_nanos(120))) }),
+        max_map_count: Ok(65_530),
+    }
+}
+
+fn about(subject: &str, facts: &Facts) -> Finding {
+    let found = findings(facts).into_iter().find(|finding| finding.subject.starts_with(subject));
+    found.unwrap_or_else(|| panic!("no finding about {subject}"))
+}
+
+fn command(subject: &str, facts: &Facts) -> String {
+    about(subject, facts).remedy.expect("a remedy").command(facts.root)
+}
+
+#[test]
+fn a_sound_machine_is_ok_throughout_and_needs_no_command() {
+    for finding in findings(&sound()) {
+        assert_eq!(finding.state, State::Ok, "{finding:?}");
+        assert_eq!(finding.remedy, None, "{finding:?}");
+    }
+}
+
+#[test]
+fn a_machine_that_answers_nothing_still_gets_every_finding() {
+    let mut facts = sound();
+    let no = || "the kernel does not say".to_owned();
+    facts.huge_pages = Err(no());
+    facts.shared_huge_mode = Err(no());
+    facts.faults = Faults { way: Err(no()), open_to_all: false, device_mode: None };
+    facts.io_uring = Err(no());
+    facts.af_xdp = Err(Refusal { reason: no(), forbidden: false });
+    facts.memory_lock = Err(no());
+    facts.cpus = Err(no());
+    facts.max_map_count = Err(no());
+    let all = findings(&facts);
+    assert_eq!(all.len(), findings(&sound()).len());
+    for finding in all {
+        assert_ne!(finding.state, State::Ok, "{finding:?}");
+        assert!(finding.found.contains("the kernel does not say"), "{finding:?}");
+    }
+}
+
+#[test]
+fn without_huge_pages_the_recommended_count_is_reserved() {
+    let mut facts = sound();
+    facts.huge_pages = Ok(HugePages { total: 0, available: 0, size_kib: 2048 });
+    assert_eq!(about("huge pages", &facts).state, State::Missing);
+    assert_eq!(command("huge pages", &facts), "sudo sysctl vm.nr_hugepages=400");
+}
+
+#[test]
+fn huge_pages_in_use_are_kept_when_more_are_reserved() {
+    let mut facts = sound();
+    facts.huge_pages = Ok(HugePages { total: 400, available: 50, size_kib: 2048 });
+    assert_eq!(about("huge pages", &facts).state, State::Degraded);
+    assert_eq!(command("huge pages", &facts), "sudo sysctl vm.nr_hugepages=750");
+}
+
+#[test]
+fn a_small_machine_keeps_three_quarters_of_its_memory() {
+    let mut facts = sound();
+    facts.memory = 512 << 20;
+    facts.huge_pages = Ok(HugePages { total: 0, available: 0, size_kib: 2048 });
+    assert_eq!(command("huge pages", &facts), "sudo sysctl vm.nr_hugepages=64");
+    facts.huge_pages = Ok(HugePages { total: 64, available: 64, size_kib: 2048 });
+    assert_eq!(about("huge pages", &facts).state, State::Ok);
+}
+
+#[test]
+fn shared_memory_without_large_pages_is_advised_to_have_them() {
+    for mode in ["never", "deny"] {
+        let mut facts = sound();
+        facts.shared_huge_mode = Ok(mode.to_owned());
+        assert_eq!(about("transparent", &facts).state, State::Degraded);
+        assert!(command("transparent", &facts).starts_with("echo advise | sudo tee /sys/kernel/mm/"));
+    }
+}
+
+#[test]
+fn user_mode_faults_lose_kernel_writes_and_the_device_gives_them_back() {
+    let mut facts = sound();
+    facts.faults = Faults { way: Ok(Way::UserModeOnly), open_to_all: false, device_mode: Some(0o600) };
+    let finding = about("userfaultfd", &facts);
+    assert_eq!(finding.state, State::Degraded);
+    assert!(finding.meaning.contains("emulated copy copies"), "{finding:?}");
+    assert_eq!(command("userfaultfd", &facts), "sudo chmod 0666 /dev/userfaultfd");
+}
+
+#[test]
+fn without_the_device_the_sysctl_opens_userfaultfd() {
+    let mut facts = sound();
+    facts.faults = Faults { way: Ok(Way::UserModeOnly), open_to_all: false, device_mode: None };
+    assert_eq!(command("userfaultfd", &facts), "sudo sysctl vm.unprivileged_userfaultfd=1");
+}
+
+#[test]
+fn root_is_told_what_other_users_lack() {
+    let mut facts = sound();
+    facts.root = true;
+    facts.faults = Faults { way: Ok(Way::SystemCall), open_to_all: false, device_mode: Some(0o600) };
+    let finding = about("userfaultfd", &facts);
+    assert_eq!(finding.state, State::Degraded);
+    assert_eq!(command("userfaultfd", &facts), "chmod 0666 /dev/userfaultfd");
+    facts.faults.open_to_all = true;
+    assert_eq!(about("userfaultfd", &facts).state, State::Ok);
+}
+
+#[test]
+fn io_uring_is_allowed_again_only_where_a_sysctl_forbids_it() {
+    let mut facts = sound();
+    facts.io_uring = Err("io_uring_setup failed".to_owned());
+    facts.io_uring_disabled = Some(2);
+    assert_eq!(command("io_uring", &facts), "sudo sysctl kernel.io_uring_disabled=0");
+    facts.io_uring_disabled = None;
+    assert_eq!(about("io_uring", &facts).remedy, None);
+}
+
+#[test]
+fn af_xdp_has_a_remedy_only_where_rights_were_wanting() {
+    let mut facts = sound();
+    facts.af_xdp = Err(Refusal { reason: "EPERM".to_owned(), forbidden: true });
+    assert_eq!(command("AF_XDP", &facts), "sudo setcap cap_net_raw+ep '/usr/bin/genie'");
+    facts.af_xdp = Err(Refusal { reason: "EAFNOSUPPORT".to_owned(), forbidden: false });
+    assert_eq!(about("AF_XDP", &facts).remedy, None);
+}
+
+#[test]
+fn a_low_memory_lock_limit_is_raised_by_the_shell_where_it_may() {
+    let mut facts = sound();
+    facts.memory_lock = Ok(MemoryLock { soft: Some(8 << 20), hard: None, exempt: false });
+    assert_eq!(about("memory lock", &facts).state, State::Degraded);
+    assert_eq!(command("memory lock", &facts), "ulimit -l 65536");
+    facts.memory_lock = Ok(MemoryLock { soft: Some(8 << 20), hard: Some(8 << 20), exempt: false });
+    assert_eq!(command("memory lock", &facts), "sudo prlimit --memlock=67108864 --pid $$");
+    facts.memory_lock = Ok(MemoryLock { soft: Some(8 << 20), hard: Some(8 << 20), exempt: true });
+    assert_eq!(about("memory lock", &facts).state, State::Ok);
+}
+
+#[test]
+fn one_cpu_of_several_is_too_few_and_one_of_one_has_no_remedy() {
+    let mut facts = sound();
+    facts.cpus = Ok(Cpus { count: 4, allowed: vec![2], round_trip: None });
+    assert_eq!(about("CPUs", &facts).state, State::Degraded);
+    assert_eq!(command("CPUs", &facts), "taskset -cp 0-3 $$");
+    facts.cpus = Ok(Cpus { count: 1, allowed: vec![0], round_trip: None });
+    assert_eq!(about("CPUs", &facts).remedy, None);
+}
+
+#[test]
+fn far_cpus_are_named_far_with_the_time_measured() {
+    let mut facts = sound();
+    facts.cpus = Ok(Cpus { count: 2, allowed: vec![0, 1], round_trip: Some(Ok(Duration::from_nanos(390))) });
+    let finding = about("CPUs", &facts);
+    assert_eq!(finding.state, State::Degraded);
+    assert!(finding.found.contains("far: 390 ns"), "{finding:?}");
+    assert_eq!(finding.remedy, None);
+}
+
+#[test]
+fn few_mappings_are_raised_to_the_kernels_default() {
+    let mut facts = sound();
+    facts.max_map_count = Ok(4096);
+    assert_eq!(about("mappings", &facts).state, State::Degraded);
+    assert_eq!(command("mappings", &facts), "sudo sysctl vm.max_map_count=65530");
+}

@@ -1,0 +1,177 @@
+//! What the doctor prints: a table and the commands below it, or one JSON document.
+//!
+//! Commands stand below the table, one to a line and never wrapped, so that they can be copied.
+
+use std::fmt::Write;
+
+use comfy_table::{ContentArrangement, Table};
+use owo_colors::OwoColorize;
+
+use super::finding::{Finding, State};
+use crate::failure::Failure;
+
+/// Wide enough for the longest finding in a few lines, where standard output is no terminal or does not know its width.
+const WIDTH_WITHOUT_TERMINAL: u16 = 120;
+/// Narrower terminals break lines themselves, rather than words within columns.
+const WIDTH_MIN: u16 = 60;
+
+/// What stands before the first word of a row, unlike that of a continued one.
+const FIRST_COLUMN: [&str; 2] = ["", " "];
+
+/// A remedy that `--fix` applied, or tried to.
+#[derive(Debug, Clone, serde::Serialize)]
+pub(super) struct Applied {
+    pub(super) subject: &'static str,
+    pub(super) command: String,
+    pub(super) lasting: Option<String>,
+    /// Why it could not be applied.
+    pub(super) error: Option<String>,
+}
+
+/// One finding with its commands.
+#[derive(Debug, Clone, serde::Serialize)]
+struct Entry {
+    subject: &'static str,
+    state: State,
+    found: String,
+    meaning: String,
+    command: Option<String>,
+    lasting: Option<String>,
+}
+
+/// Everything that one call of the doctor says.
+#[derive(Debug, Clone, serde::Serialize)]
+pub(super) struct Report {
+    kernel: String,
+    findings: Vec<Entry>,
+    /// What `--fix` did; absent without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    applied: Option<Vec<Applied>>,
+}
+
+impl Report {
+    /// Puts the findings that hold now beside what was applied before.
+    pub(super) fn new(
+        kernel: &str,
+        root: bool,
+        findings: Vec<Finding>,
+        applied: Option<Vec<Applied>>,
+    ) -> Self {
+        let findings = findings.into_iter().map(|finding| Entry::new(finding, root)).collect();
+        Self { kernel: kernel.to_owned(), findings, applied }
+    }
+
+    /// The failure of those remedies that could not be applied.
+    pub(super) fn failed(&self) -> Option<Failure> {
+        let applied = self.applied.iter().flatten();
+        let failed: Vec<_> = applied
+            .filter_map(|applied| Some(format!("{} ({})", applied.command, applied.error.as_deref()?)))
+            .collect();
+        (!failed.is_empty()).then(|| Failure::could_not(format!("not applied: {}", failed.join("; "))))
+    }
+
+    /// The report for people.
+    pub(super) fn text(&self, coloured: bool) -> String {
+        let mut text = format!("Linux {}\n\n", self.kernel);
+        for line in self.table().lines() {
+            text.push_str(&paint(line.trim_end(), coloured));
+            text.push('\n');
+        }
+        self.write_applied(&mut text);
+        let remedies = self.commands(|entry| entry.command.as_deref());
+        write_commands(&mut text, "To remedy, until the next boot:", &remedies);
+        self.write_lasting(&mut text);
+        text
+    }
+
+    fn table(&self) -> Table {
+        let mut table = Table::new();
+        table.load_style(comfy_table::presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_width(match table.width() {
+            None | Some(0) => WIDTH_WITHOUT_TERMINAL,
+            Some(columns) => columns.max(WIDTH_MIN),
+        });
+        table.set_header(["state", "facility", "found", "what it means"]);
+        for entry in &self.findings {
+            table.add_row([entry.state.name(), entry.subject, &entry.found, &entry.meaning]);
+        }
+        table
+    }
+
+    fn write_applied(&self, text: &mut String) {
+        let Some(applied) = &self.applied else { return };
+        text.push_str("\nApplied, until the next boot:\n");
+        if applied.is_empty() {
+            text.push_str("  nothing: no setting of the kernel stands in the way\n");
+        }
+        for one in applied {
+            let outcome =
+                one.error.as_deref().map_or("done".to_owned(), |error| format!("not done: {error}"));
+            let _ = writeln!(text, "  {}  # {}, {outcome}", one.command, one.subject);
+        }
+    }
+
+    /// What was applied needs to be made to last as well as what still is to be.
+    fn write_lasting(&self, text: &mut String) {
+        let applied = self.applied.iter().flatten().filter(|one| one.error.is_none());
+        let mut commands: Vec<_> =
+            applied.filter_map(|one| Some((one.subject, one.lasting.as_deref()?))).collect();
+        for command in self.commands(|entry| entry.lasting.as_deref()) {
+            if !commands.contains(&command) {
+                commands.push(command);
+            }
+        }
+        write_commands(text, "To make that last:", &commands);
+    }
+
+    fn commands<'a>(&'a self, of: impl Fn(&'a Entry) -> Option<&'a str>) -> Vec<(&'static str, &'a str)> {
+        self.findings.iter().filter_map(|entry| Some((entry.subject, of(entry)?))).collect()
+    }
+}
+
+impl Entry {
+    fn new(finding: Finding, root: bool) -> Self {
+        let remedy = finding.remedy.as_ref();
+        Self {
+            subject: finding.subject,
+            state: finding.state,
+            command: remedy.map(|remedy| remedy.command(root)),
+            lasting: remedy.and_then(|remedy| remedy.lasting(root)),
+            found: finding.found,
+            meaning: finding.meaning,
+        }
+    }
+}
+
+fn write_commands(text: &mut String, heading: &str, commands: &[(&str, &str)]) {
+    if commands.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "\n{heading}");
+    for (subject, command) in commands {
+        let _ = writeln!(text, "  {command}  # {subject}");
+    }
+}
+
+/// Colours the state at the start of a row.
+fn paint(line: &str, coloured: bool) -> String {
+    if !coloured {
+        return line.to_owned();
+    }
+    for state in [State::Ok, State::Degraded, State::Missing] {
+        let word = state.name();
+        if let Some((before, after)) = line.split_once(word)
+            && FIRST_COLUMN.contains(&before)
+        {
+            return match state {
+                State::Ok => format!("{before}{}{after}", word.green()),
+                State::Degraded => format!("{before}{}{after}", word.yellow()),
+                State::Missing => format!("{before}{}{after}", word.red()),
+            };
+        }
+    }
+    line.to_owned()
+}
+
+#[cfg(test)]
+mod tests;

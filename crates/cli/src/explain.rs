@@ -1,0 +1,134 @@
+//! `genie explain`: which operations would pass some data, what each is predicted to cost, and why these.
+//!
+//! How: data of that length and alignment is passed once, to a server that does nothing, and the receipt says which
+//! scheme took effect and how much each operation had to do. So the explanation cannot differ from what happens.
+//! Source: thesis tables 7.1 to 7.3.
+
+mod price;
+mod report;
+
+use genie::model::{Allocation, Integrity};
+use genie::{Buffer, Direction, Failed, In, Interface, Out, Receipt, Reply, Scheme, ServerHandle, memory};
+
+use crate::failure::Failure;
+use crate::interface::Granule;
+use crate::server::Buffers;
+use crate::{length, output};
+use report::{Question, Report};
+
+/// Say which operations would pass some data, what each would cost, and why.
+///
+/// An alignment is how far into a granule the client's buffer starts. Costs are those that `genie calibrate` measured.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Out to the server, or in from it.
+    #[arg(value_enum, ignore_case = true)]
+    direction: Way,
+    /// How much is passed, in bytes or with a suffix K, M or G.
+    #[arg(value_parser = length::parse, allow_hyphen_values = true)]
+    length: usize,
+    /// How far into a granule the buffer starts, in bytes or with a suffix K or M.
+    #[arg(value_parser = alignment, allow_hyphen_values = true)]
+    alignment: usize,
+    /// The scheme, such as copy or "emulated copy".
+    #[arg(value_parser = scheme)]
+    scheme: Scheme,
+    /// What the interface's memory is made of.
+    #[arg(long, value_enum, default_value_t = Granule::Best)]
+    granule: Granule,
+    /// The server's buffers for input: made for each request, or its own, filled before they are asked for.
+    #[arg(long, value_enum, default_value_t = Buffers::Customized)]
+    buffers: Buffers,
+    /// Print one JSON document instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which way the data goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Way {
+    /// To the server.
+    Out,
+    /// From the server.
+    In,
+}
+
+/// Passes data once and explains it.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    // Where that fails, wiring fails, and says why.
+    let _ = genie_sys::machine::raise_memory_lock_limit();
+    let genie = args.granule.open()?;
+    let server = args.buffers.open(&genie, args.length)?;
+    let granule = genie.space().granule();
+    if args.alignment >= granule {
+        return Err(Failure::usage(format!(
+            "the alignment {} is not within a granule; granules are {} here",
+            args.alignment,
+            length::format(granule)
+        )));
+    }
+    let native = args.scheme.allocation() == Allocation::Native;
+    let question = Question {
+        scheme: args.scheme,
+        direction: match args.direction {
+            Way::Out => Direction::Out,
+            Way::In => Direction::In,
+        },
+        len: args.length,
+        alignment: native.then_some(args.alignment),
+        buffers: args.buffers,
+    };
+    let receipt = pass(&genie, &server, question).map_err(Failure::could_not)?;
+    let report = Report::new(&genie, question, &receipt);
+    if args.json { output::print_json(&report) } else { output::print(&report.text()) }
+}
+
+/// Passes data once and returns the receipt.
+fn pass(genie: &Interface, server: &ServerHandle, question: Question) -> Result<Receipt, genie::Error> {
+    let result = match question.alignment {
+        Some(offset) => pass_native(genie, server, question, genie.allocate_at(offset, question.len)?),
+        None => pass_migrant(genie, server, question)?,
+    };
+    result.map(|reply| *reply.receipt()).map_err(|failed| failed.error)
+}
+
+fn pass_native(
+    genie: &Interface,
+    server: &ServerHandle,
+    question: Question,
+    mut buffer: Buffer,
+) -> Result<Reply, Failed> {
+    let scheme = question.scheme;
+    let request = genie.request(server, memory::NULL);
+    match (question.direction, scheme.integrity()) {
+        (Direction::Out, Integrity::Strong) => request.out(Out::borrowed(scheme, &buffer)).send(),
+        (Direction::In, Integrity::Strong) => request.input(In::borrowed(scheme, &mut buffer)).send(),
+        (Direction::Out, Integrity::Weak) => request.out(Out::owned(scheme, buffer)).send(),
+        (Direction::In, Integrity::Weak) => request.input(In::owned(scheme, buffer)).send(),
+    }
+}
+
+fn pass_migrant(
+    genie: &Interface,
+    server: &ServerHandle,
+    question: Question,
+) -> Result<Result<Reply, Failed>, genie::Error> {
+    let scheme = question.scheme;
+    let request = genie.request(server, memory::NULL);
+    Ok(match question.direction {
+        Direction::Out => {
+            let strong = scheme.integrity() == Integrity::Strong;
+            request.out(Out::migrant(scheme, genie.allocate_migrant(question.len, strong)?)).send()
+        }
+        Direction::In => request.input(In::migrant(scheme, question.len)).send(),
+    })
+}
+
+/// Reads an alignment: like a length, but it may be 0.
+fn alignment(text: &str) -> Result<usize, String> {
+    if text.trim() == "0" { Ok(0) } else { length::parse(text) }
+}
+
+fn scheme(name: &str) -> Result<Scheme, String> {
+    name.trim().parse::<Scheme>().map_err(|error| error.to_string())
+}

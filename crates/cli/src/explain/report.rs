@@ -1,0 +1,170 @@
+//! An explanation, as people and programs read it.
+
+use std::fmt::Write;
+
+use genie::{Direction, Interface, Reason, Receipt, Scheme};
+use genie_passing::operation::Operation;
+use genie_passing::tables;
+use serde::Serialize;
+
+use super::price::Prices;
+use crate::length;
+use crate::server::Buffers;
+use crate::thresholds::Shortest;
+
+/// What would be done to pass some data.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    scheme: &'static str,
+    direction: &'static str,
+    length: usize,
+    /// Bytes from the start of the first granule; none where the interface places the buffer.
+    alignment: Option<usize>,
+    granule: usize,
+    /// The scheme that takes effect.
+    effective: &'static str,
+    reason: Option<Reason>,
+    /// The table of the thesis that lists the operations.
+    table: &'static str,
+    steps: Vec<Step>,
+    predicted_us: f64,
+    /// What copy would cost.
+    copy_us: f64,
+    thresholds: Shortest,
+    /// What one such operation has just done.
+    receipt: String,
+}
+
+/// One operation.
+#[derive(Debug, PartialEq, Serialize)]
+struct Step {
+    when: &'static str,
+    operation: &'static str,
+    /// None for what costs too little to have been measured, or was measured together with another operation.
+    predicted_us: Option<f64>,
+}
+
+/// What is explained.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Question {
+    pub(super) scheme: Scheme,
+    pub(super) direction: Direction,
+    pub(super) len: usize,
+    /// None where the interface places the buffer.
+    pub(super) alignment: Option<usize>,
+    pub(super) buffers: Buffers,
+}
+
+impl Report {
+    pub(super) fn new(genie: &Interface, question: Question, receipt: &Receipt) -> Self {
+        let granule = genie.space().granule();
+        let granules = (question.alignment.unwrap_or(0) + question.len).div_ceil(granule);
+        let costs = genie.passing().costs();
+        let prices = Prices { costs, granule, len: question.len, granules, receipt };
+        let (table, columns) = columns(question, receipt.effective);
+        let mut steps: Vec<_> = columns
+            .iter()
+            .flat_map(|(when, column)| column.iter().map(|operation| Step::new(when, *operation, &prices)))
+            .collect();
+        if let Some(edges) = prices.edges() {
+            steps.insert(0, Step::priced("request", "copy the edges in", edges));
+        }
+        if let Some(later) = prices.reinstatement() {
+            steps.push(Step::priced("later", "give write permission back, with the next stores", later));
+        }
+        let copying = match question.direction {
+            Direction::Out => Operation::CopyinData,
+            Direction::In => Operation::CopyoutData,
+        };
+        Self {
+            scheme: question.scheme.name(),
+            direction: if question.direction == Direction::Out { "out" } else { "in" },
+            length: question.len,
+            alignment: question.alignment,
+            granule,
+            effective: receipt.effective.name(),
+            reason: receipt.reason,
+            table,
+            predicted_us: rounded(steps.iter().filter_map(|step| step.predicted_us).sum()),
+            steps,
+            copy_us: microseconds(prices.copy(copying)),
+            thresholds: Shortest::from(genie.passing().thresholds()),
+            receipt: receipt.to_string(),
+        }
+    }
+
+    /// The explanation for people.
+    pub(super) fn text(&self) -> String {
+        let mut text = self.heading();
+        let mut before = "";
+        for step in &self.steps {
+            let when = if step.when == before { "" } else { step.when };
+            before = step.when;
+            let price = step.predicted_us.map_or("-".to_owned(), |us| format!("{us:.3}"));
+            let _ = writeln!(text, "  {when:8} {:66} {price:>10}", step.operation);
+        }
+        let _ = writeln!(text, "  {:8} {:66} {:>10.3}", "in all", "", self.predicted_us);
+        let _ = writeln!(text, "  {:8} {:66} {:>10.3}", "copy", "would cost", self.copy_us);
+        let _ = writeln!(text, "\none such operation, just done: {}", self.receipt);
+        let _ = write!(text, "\n{}", self.thresholds.text());
+        text
+    }
+
+    fn heading(&self) -> String {
+        let place = match self.alignment {
+            Some(offset) => {
+                format!("starting {offset} bytes into a granule of {}", length::format(self.granule))
+            }
+            None => format!("in granules of {}, placed by the interface", length::format(self.granule)),
+        };
+        let direction = if self.direction == "out" { "output" } else { "input" };
+        let mut text = format!("{} {direction} of {}, {place}\n", self.scheme, length::format(self.length));
+        let because = self.reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+        let _ = match (self.effective == self.scheme, self.reason) {
+            (true, None) => writeln!(text, "takes effect as asked: {}", self.table),
+            (true, Some(_)) => writeln!(text, "takes effect in part{because}: {}", self.table),
+            (false, _) => writeln!(text, "is done as {}{because}: {}", self.effective, self.table),
+        };
+        let _ = writeln!(text, "\n  {:8} {:66} {:>10}", "when", "operation", "cost us");
+        text
+    }
+}
+
+impl Step {
+    fn new(when: &'static str, operation: Operation, prices: &Prices<'_>) -> Self {
+        Self { when, operation: operation.phrase(), predicted_us: prices.of(operation).map(microseconds) }
+    }
+
+    fn priced(when: &'static str, operation: &'static str, nanoseconds: f64) -> Self {
+        Self { when, operation, predicted_us: Some(microseconds(nanoseconds)) }
+    }
+}
+
+type Column = (&'static str, &'static [Operation]);
+
+/// The columns of the table that holds for the scheme in effect.
+fn columns(question: Question, effective: Scheme) -> (&'static str, Vec<Column>) {
+    match (question.direction, question.buffers) {
+        (Direction::Out, _) => {
+            let row = tables::output(effective);
+            ("table 7.1", vec![("request", row.request), ("reply", row.reply)])
+        }
+        (Direction::In, Buffers::Customized) => {
+            let row = tables::customized_input(effective);
+            ("table 7.2", vec![("request", row.request), ("ready", row.ready), ("reply", row.reply)])
+        }
+        (Direction::In, Buffers::Pooled) => {
+            // A swap that turns out to be a copy is one operation of the scheme that was asked for.
+            let row = tables::overlaid_input(question.scheme);
+            ("table 7.3", vec![("request", row.request), ("ready", row.ready), ("reply", row.reply)])
+        }
+    }
+}
+
+fn microseconds(nanoseconds: f64) -> f64 {
+    nanoseconds.round() / 1e3
+}
+
+fn rounded(us: f64) -> f64 {
+    (us * 1e3).round() / 1e3
+}

@@ -1,0 +1,63 @@
+//! The interface that the commands measure: its granules chosen by the user, its costs remembered or measured.
+
+use genie::{Granularity, GranuleKind, Interface, Limits, Passing, Space};
+use genie_memory::Config;
+
+use crate::failure::Failure;
+
+/// The granules that the user asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Granule {
+    /// 2 MiB huge pages where the machine has free ones, else transparent huge pages, else 4 KiB pages.
+    Best,
+    /// Reserved 2 MiB huge pages, or an error.
+    Huge,
+    /// 4 KiB pages.
+    #[value(name = "4k")]
+    Base,
+    /// 4 KiB pages that the kernel may join to huge ones.
+    Transparent,
+}
+
+impl Granule {
+    fn granularity(self) -> Granularity {
+        match self {
+            Self::Best => Granularity::Best,
+            Self::Huge => Granularity::Only(GranuleKind::Huge),
+            Self::Base => Granularity::Only(GranuleKind::Base),
+            Self::Transparent => Granularity::Only(GranuleKind::Transparent),
+        }
+    }
+
+    /// Makes a space of such granules.
+    pub(crate) fn space(self) -> Result<Space, Failure> {
+        let config = Config { granularity: self.granularity(), ..Config::default() };
+        Space::new(&config).map_err(Failure::could_not)
+    }
+
+    /// Opens an interface with such granules that lets one request be as large as the space. The first time on a
+    /// machine, this measures costs for a fraction of a second.
+    pub(crate) fn open(self) -> Result<Interface, Failure> {
+        let space = self.space()?;
+        let costs = genie_passing::calibration::load_or_measure(&space).map_err(Failure::could_not)?;
+        let limits = Limits { pending_bytes: usize::MAX, ..Limits::default() };
+        Ok(Interface::new(Passing::new(space, costs), limits))
+    }
+}
+
+/// A granule kind in words.
+pub(crate) fn describe(kind: GranuleKind) -> &'static str {
+    match kind {
+        GranuleKind::Huge => "2 MiB (huge pages)",
+        GranuleKind::Transparent => "4 KiB (transparent huge pages)",
+        GranuleKind::Base => "4 KiB",
+    }
+}
+
+/// What is lost with small granules, and how to get large ones; nothing with large ones.
+pub(crate) fn loss(kind: GranuleKind) -> Option<&'static str> {
+    (kind != GranuleKind::Huge).then_some(
+        "with 4 KiB granules, protecting and swapping cost about as much as copying, so that emulated copy gains little; \
+         2 MiB granules make it many times cheaper: sudo sysctl vm.nr_hugepages=256, or sudo genie doctor --fix",
+    )
+}

@@ -1,0 +1,94 @@
+//! The `genie` command: what passing data costs on this machine, and what the machine lacks for it.
+//!
+//! Invariants: results go to standard output, everything else to standard error. A failure is one line there, and an exit
+//! status of 1 (could not) or 2 (wrongly called). A reader that closes the pipe early is no failure.
+
+mod calibrate;
+mod compare;
+mod doctor;
+mod explain;
+mod failure;
+mod interface;
+mod length;
+mod output;
+mod placement;
+mod server;
+mod thresholds;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use failure::Failure;
+
+/// I/O in which every buffer says how its data is to be passed.
+#[derive(Debug, clap::Parser)]
+#[command(name = "genie", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Say what Genie finds on this machine, what each lack costs, and which command remedies it.
+    Doctor(doctor::Args),
+    Compare(compare::Args),
+    Calibrate(calibrate::Args),
+    Explain(explain::Args),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::try_parse() {
+        Ok(cli) => run(cli.command),
+        Err(error) => explain_usage(&error),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(command: Command) -> Result<(), Failure> {
+    match command {
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Compare(args) => compare::run(&args),
+        Command::Calibrate(args) => calibrate::run(&args),
+        Command::Explain(args) => explain::run(&args),
+    }
+}
+
+/// Prints help and version as they are; turns a usage error into one line.
+fn explain_usage(error: &clap::Error) -> Result<(), Failure> {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => output::print(&error.render().to_string()),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            Err(Failure::usage("a subcommand is needed; `genie --help` lists them"))
+        }
+        _ => Err(Failure::usage(first_paragraph(&error.render().to_string()))),
+    }
+}
+
+/// The parser's message without its advice, in one line.
+fn first_paragraph(text: &str) -> String {
+    let words = text.lines().take_while(|line| !line.trim().is_empty()).flat_map(str::split_whitespace);
+    let line = words.collect::<Vec<_>>().join(" ");
+    line.strip_prefix("error: ").unwrap_or(&line).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        <Cli as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn a_usage_error_of_several_lines_becomes_one() {
+        let text = "error: the following arguments were not provided:\n  <OUT>\n\nUsage: genie\n";
+        assert_eq!(first_paragraph(text), "the following arguments were not provided: <OUT>");
+    }
+}

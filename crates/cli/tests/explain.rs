@@ -1,0 +1,139 @@
+//! `genie explain` as a user meets it: the operations are those of the thesis's tables, and the reason is named.
+
+use running::{assert_fails_in_one_line, free_huge_pages, genie, json, skip, text};
+use serde_json::Value;
+
+mod running;
+
+fn explain(args: &[&str]) -> Value {
+    json(&[&["explain", "--json", "--granule", "4k"], args].concat())
+}
+
+/// The operations with the times at which they run.
+fn steps(document: &Value) -> Vec<(&str, &str)> {
+    let steps = document["steps"].as_array().unwrap().iter();
+    steps.map(|step| (step["when"].as_str().unwrap(), step["operation"].as_str().unwrap())).collect()
+}
+
+const COPY_OUT: [(&str, &str); 3] = [
+    ("request", "allocate system buffer"),
+    ("request", "copyin data"),
+    ("reply", "deallocate system buffer"),
+];
+
+#[test]
+fn copy_is_explained_by_table_7_1_and_costs_what_copying_costs() {
+    let document = explain(&["out", "64K", "0", "copy"]);
+    assert_eq!(steps(&document), COPY_OUT);
+    assert_eq!((&document["table"], &document["effective"]), (&"table 7.1".into(), &"copy".into()));
+    assert_eq!(document["reason"], Value::Null);
+    let [predicted, copy] = ["predicted_us", "copy_us"].map(|name| document[name].as_f64().unwrap());
+    assert!(predicted > 0.0 && (predicted - copy).abs() < 0.002, "{document}");
+}
+
+#[test]
+fn short_emulated_copy_is_explained_as_copy_with_the_reason() {
+    let document = explain(&["out", "64", "0", "emulated copy"]);
+    assert_eq!(steps(&document), COPY_OUT);
+    assert_eq!(document["effective"], "copy");
+    assert_eq!(document["reason"], "shorter than the threshold");
+}
+
+#[test]
+fn emulated_copy_of_huge_granules_is_explained_by_protection_and_swapping() {
+    const NAME: &str = "emulated_copy_of_huge_granules_is_explained_by_protection_and_swapping";
+    if free_huge_pages() < 64 {
+        return skip(NAME, "64 free huge pages of 2 MiB are needed");
+    }
+    let huge =
+        |direction| json(&["explain", "--json", "--granule", "huge", direction, "16M", "0", "emulated-copy"]);
+    let (output, input) = (huge("out"), huge("in"));
+    if output["effective"] == "copy" {
+        return skip(NAME, "stores cannot be caught here");
+    }
+    assert_eq!(
+        steps(&output)[..3],
+        [
+            ("request", "reference client pages"),
+            ("request", "read-only client pages"),
+            ("reply", "unreference client pages")
+        ]
+    );
+    assert_eq!(
+        steps(&input),
+        [
+            ("ready", "allocate aligned buffer"),
+            ("reply", "swap pages"),
+            ("reply", "deallocate aligned buffer")
+        ]
+    );
+    for document in [output, input] {
+        let [predicted, copy] = ["predicted_us", "copy_us"].map(|name| document[name].as_f64().unwrap());
+        assert!(0.0 < predicted && predicted < copy, "{document}");
+    }
+}
+
+#[test]
+fn an_overlay_buffer_with_another_alignment_is_copied_out_and_said_to_be_unaligned() {
+    let input = |alignment| explain(&["in", "4M", alignment, "share", "--buffers", "pooled"]);
+    let (aligned, unaligned) = (input("0"), input("100"));
+    for document in [&aligned, &unaligned] {
+        assert_eq!(document["table"], "table 7.3");
+        assert!(steps(document).contains(&("reply", "if aligned, swap pages, else copy out")), "{document}");
+    }
+    assert_eq!(unaligned["reason"], "unaligned", "{unaligned}");
+}
+
+#[test]
+fn migrant_buffers_have_no_alignment_and_every_scheme_has_steps_in_both_directions() {
+    for scheme in ["share", "emulated-share", "move", "emulated-move", "weak-move", "emulated-weak-move"] {
+        for direction in ["out", "in"] {
+            let document = explain(&[direction, "8K", "0", scheme]);
+            assert_eq!(document["alignment"].is_null(), !scheme.contains("share"), "{document}");
+            assert!(!steps(&document).is_empty(), "{document}");
+            assert!(document["predicted_us"].as_f64().unwrap() > 0.0, "{document}");
+        }
+    }
+}
+
+#[test]
+fn the_text_names_operations_prices_the_copy_and_the_thresholds() {
+    let output = genie(&["explain", "OUT", "64", "0", "emulated copy", "--granule", "4k"]).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let explanation = text(&output.stdout);
+    for part in [
+        "emulated copy output of 64 B, starting 0 bytes into a granule of 4 KiB",
+        "is done as copy (shorter than the threshold): table 7.1",
+        "copyin data",
+        "in all",
+        "would cost",
+        "output (t_o)",
+    ] {
+        assert!(explanation.contains(part), "{part} is not in\n{explanation}");
+    }
+}
+
+#[test]
+fn nonsense_is_one_line_and_status_2() {
+    let cases: [(&[&str], &str); 7] = [
+        (&["sideways", "1M", "0", "copy"], "'sideways'"),
+        (&["out", "0", "0", "copy"], "a length of 0 bytes passes nothing"),
+        (&["out", "-1", "0", "copy"], "\"-1\" is not a length"),
+        (&["out", "1M", "-1", "copy"], "\"-1\" is not a length"),
+        (&["out", "1M", "4K", "copy"], "the alignment 4096 is not within a granule; granules are 4 KiB here"),
+        (&["out", "1M", "0", "teleport"], "no data passing scheme is called \"teleport\""),
+        (&["out", "1M", "0"], "<SCHEME>"),
+    ];
+    for (args, message) in cases {
+        let output = genie(&[&["explain", "--granule", "4k"], args].concat()).output().unwrap();
+        let error = assert_fails_in_one_line(&output, 2);
+        assert!(error.contains(message), "{args:?}: {error}");
+    }
+}
+
+#[test]
+fn more_than_the_memory_is_one_line_and_status_1() {
+    let output = genie(&["explain", "out", "1000T", "0", "copy", "--granule", "4k"]).output().unwrap();
+    let error = assert_fails_in_one_line(&output, 1);
+    assert!(error.contains("bytes are asked for"), "{error}");
+}

@@ -1,0 +1,69 @@
+//! Conformance: what each semantics promises, on every kind of memory, protection and system buffer.
+//!
+//! How: a promise is a function over a [`Transport`] and goes through the schemes that make it; the macro makes a test of
+//! it for every configuration. An emulated scheme passes all tests of the plain one.
+//! Source: thesis §2.1 (the semantics), §3.3, §4, §7.4.
+
+mod support;
+
+#[path = "conformance/migrant.rs"]
+mod migrant;
+#[path = "conformance/outboard.rs"]
+mod outboard;
+#[path = "conformance/schemes.rs"]
+mod schemes;
+#[path = "conformance/strong_input.rs"]
+mod strong_input;
+#[path = "conformance/strong_input_delivery.rs"]
+mod strong_input_delivery;
+#[path = "conformance/strong_output.rs"]
+mod strong_output;
+#[path = "conformance/strong_output_reuse.rs"]
+mod strong_output_reuse;
+#[path = "conformance/weak.rs"]
+mod weak;
+
+promise! {
+    strong_output::stores_after_the_request_are_not_seen as output_hides_later_stores,
+    strong_output::kernel_reads_after_the_request_are_not_seen as output_hides_later_kernel_reads,
+    strong_output::a_buffer_dropped_meanwhile_is_still_read as output_outlives_its_buffer,
+    strong_output::outputs_of_one_granule_differ as outputs_of_one_granule_keep_their_contents,
+    strong_output::overlapping_outputs_are_independent as overlapping_outputs_keep_their_contents,
+    strong_output::an_anticipated_reply_frees_the_buffer as anticipated_output_hides_later_stores,
+    strong_output::a_failed_output_changes_nothing as failed_output_leaves_the_buffer,
+    strong_output_reuse::sharing_the_buffer_afterwards_is_not_seen as output_hides_a_later_share,
+    strong_output_reuse::input_into_the_buffer_is_not_seen as output_hides_later_input,
+    strong_output_reuse::input_after_input_is_not_seen as output_hides_input_through_reused_buffers,
+    strong_output_reuse::a_migrant_passed_on_is_not_seen as output_hides_the_reuse_of_a_migrant_region,
+    strong_output_reuse::a_migrant_dropped_is_not_seen as output_outlives_its_migrant_region,
+    strong_input::a_buffer_is_untouched_until_the_reply_is_taken as input_comes_with_the_reply,
+    strong_input::a_failed_input_changes_nothing as failed_input_leaves_the_buffer,
+    strong_input::every_byte_arrives_and_no_other_changes as input_changes_its_bytes_and_no_others,
+    strong_input::less_may_arrive_than_was_asked_for as input_may_be_shorter_than_asked,
+    strong_input::neighbouring_elements_meet_in_one_granule as elements_may_meet_in_one_granule,
+    strong_input_delivery::a_peek_takes_nothing as peeked_input_stays_pending,
+    strong_input_delivery::data_can_be_redirected as redirected_input_leaves_the_buffer,
+    strong_input_delivery::a_redirection_that_is_too_short_changes_nothing as redirection_is_all_or_nothing,
+    strong_input_delivery::a_pending_input_may_be_forgotten as forgotten_input_leaves_the_buffer,
+    strong_input_delivery::data_beyond_the_servers_buffer_is_refused as input_shorter_than_said_is_refused,
+    weak::a_failed_share_input_leaves_what_was_written as share_input_is_in_place,
+    weak::input_is_seen_before_the_reply as weak_input_is_seen_early,
+    weak::output_is_read_where_it_lies as weak_output_is_in_place,
+    weak::a_weakly_moved_region_stays_visible as weakly_moved_regions_stay_visible,
+    weak::a_weakly_moved_region_comes_back as weakly_moved_regions_come_back,
+    weak::borrowed_memory_is_copied_instead as borrowed_memory_is_not_shared,
+    migrant::a_buffer_is_passed_on as migrants_are_passed_on,
+    migrant::a_failed_output_gives_the_buffer_back as failed_output_gives_migrants_back,
+    migrant::strong_output_takes_all_access as moved_regions_are_hidden,
+    migrant::input_brings_a_buffer as migrant_input_brings_a_buffer,
+    migrant::short_input_brings_a_short_buffer as migrant_input_may_be_short,
+    migrant::nobody_elses_data_comes_along as moved_input_is_completed_with_zeros,
+    migrant::a_failed_input_brings_nothing as failed_migrant_input_brings_nothing,
+    migrant::what_came_can_go as what_came_can_go,
+    outboard::data_comes_from_outboard_memory as outboard_input_arrives,
+    outboard::no_more_than_said_comes_from_outboard_memory as outboard_input_may_be_short,
+    outboard::a_failed_transfer_changes_nothing as failed_outboard_input_leaves_the_buffer,
+    outboard::data_from_outboard_memory_can_be_redirected as outboard_input_can_be_redirected,
+    outboard::data_from_outboard_memory_can_be_peeked_at as outboard_input_can_be_peeked_at,
+    outboard::output_pending_hides_data_from_outboard_memory as output_hides_outboard_input,
+}

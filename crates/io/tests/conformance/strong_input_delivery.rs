@@ -1,0 +1,133 @@
+//! Strong input delivered otherwise than asked: peeked at, redirected, never taken, or shorter than the server says.
+
+use genie_io::Error;
+use genie_passing::Scheme;
+
+use super::schemes::{failed, filled, replied, slices, strong_native};
+use super::strong_input::submit_in;
+use crate::support::bytes::{pattern, same};
+use crate::support::setup::fresh_seed;
+use crate::support::transport::Transport;
+
+pub(crate) fn a_peek_takes_nothing(t: &dyn Transport) {
+    for scheme in strong_native() {
+        for slice in slices(t) {
+            let what = format!("{scheme} into {slice:?}");
+            let (mut buffer, before) = filled(t);
+            let after = pattern(fresh_seed(), slice.len());
+            let pending = submit_in(t, scheme, &mut buffer[slice.clone()]);
+            t.holder().deliver(pending.id(), &after);
+            let mut peeked = vec![0; 100];
+            let found = pending.peek(&mut [&mut peeked]).expect("data");
+            assert_eq!(found, [after.len().min(100)], "{what}");
+            same(&peeked[..found[0]], &after[..found[0]], format_args!("{what}: peeked"));
+            replied(pending);
+            let mut expected = before;
+            expected[slice.clone()].copy_from_slice(&after);
+            same(&buffer, &expected, &what);
+        }
+    }
+}
+
+/// Where the data goes instead.
+enum Elsewhere {
+    Heap,
+    /// Memory of the interface, at this offset in its granule.
+    Region(usize),
+}
+
+pub(crate) fn data_can_be_redirected(t: &dyn Transport) {
+    for scheme in strong_native() {
+        for slice in slices(t) {
+            for elsewhere in [Elsewhere::Heap, Elsewhere::Region(0), Elsewhere::Region(slice.start + 1)] {
+                redirect(t, scheme, slice.clone(), &elsewhere);
+            }
+        }
+    }
+}
+
+fn redirect(t: &dyn Transport, scheme: Scheme, slice: std::ops::Range<usize>, elsewhere: &Elsewhere) {
+    let what = format!("{scheme} into {slice:?}, redirected");
+    let (mut buffer, before) = filled(t);
+    let after = pattern(fresh_seed(), slice.len());
+    let pending = submit_in(t, scheme, &mut buffer[slice.clone()]);
+    t.holder().deliver(pending.id(), &after);
+    match elsewhere {
+        Elsewhere::Heap => {
+            let mut other = vec![0; slice.len() + 1];
+            pending.redirect([&mut other[..]]).unwrap_or_else(|failed| panic!("{what}: {failed}"));
+            same(&other[..after.len()], &after, &what);
+            assert_eq!(other[after.len()], 0, "{what}: the byte after the data");
+        }
+        Elsewhere::Region(offset) => {
+            let offset = offset % t.setup().granule();
+            let mut other = t.interface().allocate_at(offset, slice.len() + 1).expect("a buffer");
+            pending.redirect([&mut other[..]]).unwrap_or_else(|failed| panic!("{what}: {failed}"));
+            same(&other[..after.len()], &after, &what);
+            assert_eq!(other[after.len()], 0, "{what}: the byte after the data");
+        }
+    }
+    same(&buffer, &before, format_args!("{what}: the buffer named in the request"));
+}
+
+pub(crate) fn a_redirection_that_is_too_short_changes_nothing(t: &dyn Transport) {
+    for scheme in strong_native() {
+        let (mut buffer, before) = filled(t);
+        let (low, high) = buffer.split_at_mut(100);
+        let request = t.interface().request(t.holder().handle(), crate::support::holder::HOLD);
+        let input = |bytes| genie_io::In::borrowed(scheme, bytes);
+        let pending = request.input(input(low)).and_input(input(high)).submit().expect("a request");
+        t.holder().deliver(pending.id(), &pattern(fresh_seed(), before.len()));
+        let (mut enough, mut short) = (vec![0; 100], vec![0; 100]);
+        let error = pending.redirect([&mut enough[..], &mut short[..]]).expect_err("too short").error;
+        assert!(matches!(error, Error::Passing(_)), "{scheme}: {error}");
+        assert!(enough.iter().chain(&short).all(|byte| *byte == 0), "{scheme}: replacements are untouched");
+        same(&buffer, &before, scheme);
+    }
+}
+
+pub(crate) fn a_pending_input_may_be_forgotten(t: &dyn Transport) {
+    for scheme in strong_native() {
+        for answered_first in [true, false] {
+            let (mut buffer, before) = filled(t);
+            let after = pattern(fresh_seed(), before.len());
+            let pending = submit_in(t, scheme, &mut buffer);
+            let id = pending.id();
+            if answered_first {
+                t.holder().deliver(id, &after);
+                drop(pending);
+            } else {
+                drop(pending);
+                t.holder().deliver(id, &after);
+            }
+            same(&buffer, &before, format_args!("{scheme}, answered first: {answered_first}"));
+            buffer.fill(1);
+        }
+    }
+}
+
+pub(crate) fn data_beyond_the_servers_buffer_is_refused(t: &dyn Transport) {
+    for scheme in strong_native() {
+        // The server says that it passes bytes which it never had memory for.
+        let (mut buffer, before) = filled(t);
+        let pending = submit_in(t, scheme, &mut buffer);
+        t.holder().set_actual(pending.id(), before.len());
+        t.holder().reply(pending.id());
+        let error = failed(pending).error;
+        assert!(matches!(error, Error::Passing(_)), "{scheme}: {error}");
+        same(&buffer, &before, scheme);
+        buffer.fill(1);
+    }
+    replied_empty(t);
+}
+
+/// A server that has no data need not ask for memory.
+fn replied_empty(t: &dyn Transport) {
+    for scheme in strong_native() {
+        let (mut buffer, before) = filled(t);
+        let pending = submit_in(t, scheme, &mut buffer);
+        t.holder().reply(pending.id());
+        assert_eq!(replied(pending).actual(), 0);
+        same(&buffer, &before, scheme);
+    }
+}

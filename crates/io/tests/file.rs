@@ -1,0 +1,131 @@
+//! The file server: every byte against `std::fs`, the cache proved by what the kernel read, and nobody outside the root.
+
+#[path = "file/cache.rs"]
+mod cache;
+#[path = "file/confinement.rs"]
+mod confinement;
+#[path = "file/ranges.rs"]
+mod ranges;
+#[path = "file/refusals.rs"]
+mod refusals;
+#[path = "file/schemes.rs"]
+mod schemes;
+mod support;
+
+use genie_passing::Thresholds;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use genie_io::servers::file::{self, File};
+use genie_io::{Failed, In, Interface, Limits, Out, Reply, ServerError, ServerHandle, ServiceId};
+use genie_memory::GranuleKind;
+use support::setup::{Buffering, Guard, Setup};
+
+/// A server of a fresh directory, and a client.
+struct Files {
+    directory: tempfile::TempDir,
+    file: File,
+    handle: ServerHandle,
+    interface: Interface,
+}
+
+impl Files {
+    /// With a client that needs nothing of the machine.
+    fn new(cache_blocks: usize) -> Self {
+        let setup = Setup { kind: GranuleKind::Base, guard: Guard::Never, buffering: Buffering::Customized };
+        let interface =
+            setup.interface("file", 64 << 20, Limits::default(), Thresholds::ALWAYS).expect("an interface");
+        Self::with(interface, cache_blocks)
+    }
+
+    fn with(interface: Interface, cache_blocks: usize) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let root = directory.path().join("root");
+        std::fs::create_dir(&root).expect("the root");
+        let file = File::open(&root, cache_blocks * file::BLOCK).expect("a server");
+        let handle = ServerHandle::new(file.clone());
+        Self { directory, file, handle, interface }
+    }
+
+    fn root(&self) -> PathBuf {
+        self.directory.path().join("root")
+    }
+
+    /// The path of a file for `std::fs`.
+    fn path(&self, name: &str) -> PathBuf {
+        self.root().join(name)
+    }
+
+    /// Makes a file by `std::fs`.
+    fn write(&self, name: &str, bytes: &[u8]) {
+        std::fs::write(self.path(name), bytes).expect("a file");
+    }
+
+    /// Makes a file by `std::fs`, and waits until it may be cached.
+    fn write_settled(&self, name: &str, bytes: &[u8]) {
+        self.write(name, bytes);
+        settle();
+    }
+
+    fn try_fetch(&self, path: impl AsRef<Path>, offset: u64, len: usize) -> Result<Vec<u8>, ServerError> {
+        let mut bytes = vec![0xaa; len];
+        let place = file::at(path, offset);
+        let request = self.interface.request(&self.handle, file::FETCH);
+        let actual = request.input(In::copy(&mut bytes)).argument(&place).send().map_err(refused)?.actual();
+        assert!(
+            bytes[actual..].iter().all(|byte| *byte == 0xaa),
+            "bytes beyond the actual length are untouched"
+        );
+        bytes.truncate(actual);
+        Ok(bytes)
+    }
+
+    #[track_caller]
+    fn fetch(&self, path: &str, offset: u64, len: usize) -> Vec<u8> {
+        self.try_fetch(path, offset, len).unwrap_or_else(|error| panic!("{path}: {error}"))
+    }
+
+    fn try_store(&self, path: impl AsRef<Path>, offset: u64, bytes: &[u8]) -> Result<usize, ServerError> {
+        let place = file::at(path, offset);
+        let request = self.interface.request(&self.handle, file::STORE);
+        Ok(request.out(Out::copy(bytes)).argument(&place).send().map_err(refused)?.actual())
+    }
+
+    #[track_caller]
+    fn store(&self, path: &str, offset: u64, bytes: &[u8]) {
+        self.try_store(path, offset, bytes).unwrap_or_else(|error| panic!("{path}: {error}"));
+    }
+
+    /// Asks for a service that passes no data.
+    fn ask(&self, service: ServiceId, path: impl AsRef<Path>) -> Result<Reply, ServerError> {
+        let place = file::at(path, 0);
+        let request = self.interface.request(&self.handle, service);
+        request.arguments().argument(&place).room(8).send().map_err(refused)
+    }
+
+    fn size(&self, path: &str) -> u64 {
+        let reply = self.ask(file::STAT, path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        u64::from_le_bytes(reply.argument().try_into().expect("8 bytes"))
+    }
+}
+
+fn refused(failed: Failed) -> ServerError {
+    match failed.error {
+        genie_io::Error::Server(error) => error,
+        other => panic!("the server should have refused, but: {other}"),
+    }
+}
+
+/// Waits until the files made so far are old enough to be cached.
+fn settle() {
+    std::thread::sleep(Duration::from_millis(40));
+}
+
+/// Tells other threads to stop when the test is over, be it by a panic.
+struct Stop<'s>(&'s std::sync::atomic::AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,112 @@
+//! Mechanisms: right bytes could come from a hidden copy; page frames and receipts tell.
+
+mod support;
+
+#[path = "mechanism/foreign.rs"]
+mod foreign;
+#[path = "mechanism/input.rs"]
+mod input;
+#[path = "mechanism/output.rs"]
+mod output;
+
+use genie_io::{Interface, Limits, Pending, ServerHandle, servers::memory::Memory};
+use genie_memory::{Buffer, GranuleKind};
+use genie_passing::{Costs, Overlays, Passing, Thresholds};
+
+use support::holder::Holder;
+use support::setup::{Buffering, Guard, Setup};
+
+/// Bytes in the tests' buffers.
+const LEN: usize = 16 << 20;
+/// Bytes of memory that a test may take.
+const LIMIT: usize = 64 << 20;
+
+/// One client with one server, on one kind of granules.
+struct Stage {
+    name: &'static str,
+    kind: GranuleKind,
+    interface: Interface,
+    holder: Holder,
+    memory: ServerHandle,
+}
+
+/// Makes a test of each granule kind.
+#[macro_export]
+macro_rules! on_both_kinds {
+    ($($test:ident),* $(,)?) => {$(
+        mod $test {
+            #[test]
+            fn huge() {
+                $crate::stage(concat!(stringify!($test), "::huge"), genie_memory::GranuleKind::Huge, super::$test);
+            }
+
+            #[test]
+            fn base() {
+                $crate::stage(concat!(stringify!($test), "::base"), genie_memory::GranuleKind::Base, super::$test);
+            }
+        }
+    )*};
+}
+
+/// Runs a test, if the machine can and shows page frames.
+fn stage(name: &'static str, kind: GranuleKind, test: fn(&Stage)) {
+    if let Some(stage) = Stage::open(name, kind, Guard::Full, Thresholds::ALWAYS) {
+        test(&stage);
+    }
+}
+
+impl Stage {
+    fn open(name: &'static str, kind: GranuleKind, guard: Guard, thresholds: Thresholds) -> Option<Self> {
+        let setup = Setup { kind, guard, buffering: Buffering::Customized };
+        let space = setup.space(name, LIMIT)?;
+        let passing = Passing::new(space, Costs::default()).with_thresholds(thresholds);
+        let interface = Interface::new(passing, Limits::default());
+        let memory = ServerHandle::new(Memory::customized());
+        let stage = Self { name, kind, interface, holder: Holder::in_process(None), memory };
+        let buffer = stage.interface.allocate(1).expect("a buffer");
+        if support::machine::frames(buffer.addresses().start, 1, kind.size()).is_none() {
+            support::machine::skip(name, "page frames are hidden (CAP_SYS_ADMIN is missing)");
+            return None;
+        }
+        Some(stage)
+    }
+
+    /// Has servers' buffers start `offset` bytes into their first granule.
+    fn pooled(mut self, offset: usize, len: usize) -> Self {
+        let overlays =
+            Overlays::reserve(self.interface.space(), offset, len, 1).expect("memory for the pool");
+        self.holder = Holder::in_process(Some(overlays));
+        self
+    }
+
+    fn granule(&self) -> usize {
+        self.kind.size()
+    }
+
+    fn granules(&self) -> usize {
+        LEN / self.granule()
+    }
+
+    /// A buffer whose every granule is there.
+    fn buffer(&self, seed: u64) -> Buffer {
+        let mut buffer = self.interface.allocate(LEN).expect("a buffer");
+        buffer.copy_from_slice(&support::bytes::pattern(seed, LEN));
+        buffer
+    }
+
+    /// The client's page frames.
+    fn frames(&self, bytes: &[u8]) -> Vec<u64> {
+        let (addr, len) = (bytes.as_ptr().addr(), bytes.len());
+        support::machine::frames(addr, len, self.granule()).expect("frames were visible before")
+    }
+
+    /// The server's page frames of an output.
+    fn server_frames(&self, pending: &Pending<'_>) -> Vec<u64> {
+        self.holder.frames(pending.id(), self.granule()).expect("frames were visible before")
+    }
+}
+
+/// Which granules have another frame now.
+fn changed(before: &[u64], after: &[u64]) -> Vec<usize> {
+    before.iter().zip(after).enumerate().filter(|(_, (b, a))| b != a).map(|(index, _)| index).collect()
+}

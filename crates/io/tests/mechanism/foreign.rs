@@ -1,0 +1,106 @@
+//! Memory outside the interface's regions: passed by every native scheme, by copying, and the receipt says so.
+
+use genie_io::{In, Out};
+use genie_memory::GranuleKind;
+use genie_passing::{Reason, Scheme, Thresholds};
+
+use crate::Stage;
+use crate::support::bytes::{pattern, same};
+use crate::support::holder::HOLD;
+use crate::support::setup::Guard;
+
+/// Memory of the program's file, mapped read-only.
+static MAPPED: &[u8] = include_bytes!("foreign.rs");
+
+fn native() -> [(Scheme, Option<Reason>); 4] {
+    [
+        (Scheme::Copy, None),
+        (Scheme::EmulatedCopy, Some(Reason::Foreign)),
+        (Scheme::Share, Some(Reason::Borrowed)),
+        (Scheme::EmulatedShare, Some(Reason::Borrowed)),
+    ]
+}
+
+fn open(name: &'static str) -> Option<Stage> {
+    Stage::open(name, GranuleKind::Base, Guard::Full, Thresholds::ALWAYS)
+}
+
+#[test]
+fn output_from_anywhere_is_copied_and_says_so() {
+    let Some(stage) = open("output_from_anywhere") else { return };
+    let heap = pattern(1, 100_000);
+    let stack = [7u8; 5000];
+    for (scheme, reason) in native() {
+        for (bytes, where_) in [(MAPPED, "a mapped file"), (&heap[..], "the heap"), (&stack[..], "the stack")]
+        {
+            let request = stage.interface.request(stage.holder.handle(), HOLD);
+            let pending = request.out(Out::borrowed(scheme, bytes)).submit().expect("a request");
+            same(&stage.holder.read(pending.id()), bytes, format_args!("{scheme} from {where_}"));
+            stage.holder.reply(pending.id());
+            let reply = pending.sync().expect("a reply");
+            let receipt = reply.receipt();
+            assert_eq!((receipt.asked, receipt.effective), (scheme, Scheme::Copy), "{where_}");
+            assert_eq!((receipt.reason, receipt.copied), (reason, bytes.len()), "{scheme} from {where_}");
+        }
+    }
+}
+
+#[test]
+fn input_to_anywhere_is_copied_and_says_so() {
+    let Some(stage) = open("input_to_anywhere") else { return };
+    for (scheme, reason) in native() {
+        let mut heap = vec![0; 100_000];
+        let mut stack = [0u8; 5000];
+        for (bytes, where_) in [(&mut heap[..], "the heap"), (&mut stack[..], "the stack")] {
+            let data = pattern(2, bytes.len());
+            let request = stage.interface.request(stage.holder.handle(), HOLD);
+            let pending = request.input(In::borrowed(scheme, bytes)).submit().expect("a request");
+            stage.holder.deliver(pending.id(), &data);
+            let reply = pending.sync().expect("a reply");
+            same(bytes, &data, format_args!("{scheme} to {where_}"));
+            let receipt = reply.receipt();
+            assert_eq!((receipt.asked, receipt.effective), (scheme, Scheme::Copy), "{where_}");
+            assert_eq!((receipt.reason, receipt.copied), (reason, bytes.len()), "{scheme} to {where_}");
+        }
+    }
+}
+
+#[test]
+fn memory_half_inside_a_region_does_not_exist_but_borders_are_kept() {
+    // Two neighbouring regions are two: no slice spans them, and a request for the end of one leaves the other alone.
+    let Some(stage) = open("memory_half_inside_a_region") else { return };
+    let mut regions = [1u8, 2, 3].map(|byte| {
+        let mut buffer = stage.interface.allocate(4096).expect("a buffer");
+        buffer.fill(byte);
+        buffer
+    });
+    for index in 0..3 {
+        let request = stage.interface.request(stage.holder.handle(), HOLD);
+        let pending = request.input(In::emulated_copy(&mut regions[index][1..])).submit().expect("a request");
+        stage.holder.deliver(pending.id(), &[9; 4095]);
+        pending.sync().expect("a reply");
+        let firsts: Vec<u8> = regions.iter().map(|region| region[0]).collect();
+        assert_eq!(firsts, [1, 2, 3]);
+        let filled: Vec<bool> =
+            regions.iter().map(|region| region[1..].iter().all(|byte| *byte == 9)).collect();
+        assert_eq!(filled, [true, index >= 1, index >= 2]);
+    }
+}
+
+#[test]
+fn without_protection_emulated_copy_copies_and_says_so() {
+    for guard in [Guard::Never, Guard::Unpromised] {
+        let name = "without_protection_emulated_copy_copies";
+        let Some(stage) = Stage::open(name, GranuleKind::Base, guard, Thresholds::ALWAYS) else { continue };
+        let mut buffer = stage.buffer(3);
+        let request = stage.interface.request(stage.holder.handle(), HOLD);
+        let pending = request.out(Out::emulated_copy(&buffer)).submit().expect("a request");
+        buffer[0] ^= 1;
+        same(&stage.holder.read(pending.id()), &pattern(3, buffer.len()), "the output");
+        stage.holder.reply(pending.id());
+        let reply = pending.sync().expect("a reply");
+        let receipt = reply.receipt();
+        assert_eq!((receipt.effective, receipt.reason), (Scheme::Copy, Some(Reason::Unprotectable)));
+        assert_eq!(receipt.copied, buffer.len());
+    }
+}

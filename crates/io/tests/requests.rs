@@ -1,0 +1,50 @@
+//! Requests: what holds for them whatever passes their data: limits, time, arguments, elements, and servers that fail.
+//!
+//! Source: thesis §7.1, §3.1.2, §1.1.2.
+
+mod support;
+
+#[path = "requests/abort.rs"]
+mod abort;
+#[path = "requests/compose.rs"]
+mod compose;
+#[path = "requests/failing.rs"]
+mod failing;
+#[path = "requests/limits.rs"]
+mod limits;
+#[path = "requests/threads.rs"]
+mod threads;
+#[path = "requests/time.rs"]
+mod time;
+
+use genie_io::{Interface, Limits, Pending, Reply};
+use genie_memory::GranuleKind;
+use genie_passing::{Scheme, Thresholds};
+
+use support::holder::{HOLD, Holder};
+use support::setup::Setup;
+use support::transport::{InProcess, Transport};
+
+/// A client on small granules with these limits.
+fn client(test: &str, limits: Limits) -> Option<InProcess> {
+    InProcess::open_with(test, Setup::plain(GranuleKind::Base), limits, Thresholds::ALWAYS)
+}
+
+/// Submits an output of these bytes to the holder.
+fn submit(t: &InProcess, bytes: &[u8]) -> Pending<'static> {
+    submit_to(t.interface(), t.holder(), bytes).expect("a request")
+}
+
+fn submit_to(
+    interface: &Interface,
+    holder: &Holder,
+    bytes: &[u8],
+) -> Result<Pending<'static>, genie_io::Failed> {
+    interface.request(holder.handle(), HOLD).out(genie_io::Out::borrowed(Scheme::Copy, bytes)).submit()
+}
+
+/// Has the server reply, and takes the reply.
+fn finish(t: &InProcess, pending: Pending<'_>) -> Reply {
+    t.holder().reply(pending.id());
+    pending.sync().expect("a reply")
+}

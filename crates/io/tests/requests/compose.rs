@@ -1,0 +1,224 @@
+//! What requests are composed of: buffers, arguments, and elements of different schemes.
+
+use genie_io::servers::memory;
+use genie_io::{Error, In, Limits, Out, Returned};
+use genie_passing::{Reason, Scheme};
+
+use super::{client, finish};
+use crate::support::bytes::{pattern, same};
+use crate::support::holder::{Answer, Command, HOLD};
+use crate::support::transport::{InProcess, Transport};
+
+#[test]
+fn arguments_go_with_each_buffer_both_ways() {
+    let Some(t) = client("arguments_go_with_each_buffer", Limits::default()) else { return };
+    let mut bytes = [0; 4];
+    let long = pattern(1, 1000);
+    let request = t.interface().request(t.holder().handle(), HOLD);
+    let request = request.arguments().argument(&long).room(1000);
+    let request = request.out(Out::copy(b"data")).argument(b"second");
+    let pending = request.input(In::copy(&mut bytes)).room(3).submit().expect("a request");
+    let id = pending.id();
+    let argument = |buffer| t.holder().command(id, Command::Argument { buffer });
+    assert_eq!(argument(0), Answer::Bytes(long.clone()));
+    assert_eq!(argument(1), Answer::Bytes(b"second".to_vec()));
+    assert_eq!(argument(2), Answer::Bytes(Vec::new()));
+    assert_eq!(argument(3), Answer::Bytes(Vec::new()), "there is no such buffer");
+    let set = |buffer, argument: &[u8]| {
+        t.holder().command(id, Command::SetArgument { buffer, argument: argument.to_vec() })
+    };
+    assert_eq!(set(0, &long), Answer::Done);
+    assert_eq!(set(2, b"abc"), Answer::Done);
+    let too_long = Error::Argument { len: 4, room: 3 }.to_string();
+    assert_eq!(set(2, b"abcd"), Answer::Refused(too_long));
+    assert_eq!(set(1, b"x"), Answer::Refused(Error::Argument { len: 1, room: 0 }.to_string()));
+    assert!(matches!(set(3, b""), Answer::Refused(_)));
+    let reply = finish(&t, pending);
+    let arguments: Vec<&[u8]> = reply.buffers.iter().map(|buffer| &buffer.argument[..]).collect();
+    assert_eq!(arguments, [&long[..], b"", b"abc"]);
+    t.assert_idle();
+}
+
+#[test]
+fn one_buffer_has_elements_of_every_scheme_out() {
+    let Some(t) = client("one_buffer_has_elements_of_every_scheme_out", Limits::default()) else { return };
+    let len = 2 * t.setup().granule() + 13;
+    let native: Vec<_> = (0..4).map(|_| t.interface().allocate(len).expect("a buffer")).collect();
+    let mut expected = Vec::new();
+    let mut request = t.interface().request(t.holder().handle(), HOLD).arguments();
+    for (scheme, mut buffer) in Scheme::ALL.into_iter().zip(native) {
+        let bytes = pattern(scheme as u64, len);
+        buffer.copy_from_slice(&bytes);
+        expected.extend_from_slice(&bytes[3..]);
+        request = request.and_out(Out::owned(scheme, buffer).part(3..len));
+    }
+    for scheme in Scheme::ALL.into_iter().skip(4) {
+        let strong = scheme.integrity() == genie_passing::model::Integrity::Strong;
+        let mut region = t.interface().allocate_migrant(len, strong).expect("a region");
+        region.copy_from_slice(&pattern(scheme as u64, len));
+        expected.extend_from_slice(&region);
+        request = request.and_out(Out::migrant(scheme, region));
+    }
+    let pending = request.submit().expect("a request");
+    same(&t.holder().read(pending.id()), &expected, "all elements, one after the other");
+    let reply = finish(&t, pending);
+    let asked: Vec<Scheme> = reply.receipts().map(|receipt| receipt.asked).collect();
+    assert_eq!(asked, Scheme::ALL);
+    let effective: Vec<Scheme> = reply.receipts().map(|receipt| receipt.effective).collect();
+    assert_eq!(effective, Scheme::ALL);
+    drop(reply);
+    t.assert_idle();
+}
+
+#[test]
+fn one_buffer_has_elements_of_every_scheme_in() {
+    let Some(t) = client("one_buffer_has_elements_of_every_scheme_in", Limits::default()) else { return };
+    let len = 2 * t.setup().granule() + 13;
+    for missing in [0, 5, len + 1] {
+        let mut copied = vec![0; len];
+        let mut swapped = t.interface().allocate(len).expect("a buffer");
+        let shared = [0, 1].map(|_| t.interface().allocate(len).expect("a buffer"));
+        let request = t.interface().request(t.holder().handle(), HOLD);
+        let mut request = request.input(In::copy(&mut copied)).and_input(In::emulated_copy(&mut swapped));
+        for (scheme, buffer) in [Scheme::Share, Scheme::EmulatedShare].into_iter().zip(shared) {
+            request = request.and_input(In::owned(scheme, buffer));
+        }
+        for scheme in Scheme::ALL.into_iter().skip(4) {
+            request = request.and_input(In::migrant(scheme, len));
+        }
+        let bytes = pattern(7, 8 * len - missing);
+        let pending = request.submit().expect("a request");
+        t.holder().deliver(pending.id(), &bytes);
+        let reply = pending.sync().expect("a reply");
+        assert_eq!(reply.actual(), bytes.len());
+        same(&copied, &bytes[..len], "copy");
+        same(&swapped, &bytes[len..2 * len], "emulated copy");
+        for (index, element) in reply.buffers[0].elements.iter().enumerate().skip(2) {
+            let (start, end) = (index * len, (index + 1) * len);
+            let expected = &bytes[start.min(bytes.len())..end.min(bytes.len())];
+            let found = match &element.returned {
+                Returned::Buffer(buffer) => &buffer[..expected.len()],
+                Returned::Migrant(region) => region,
+                Returned::Nothing => panic!("element {index} brought nothing"),
+            };
+            same(found, expected, format_args!("{} with {missing} bytes missing", element.receipt.asked));
+        }
+        drop((reply, swapped));
+        t.assert_idle();
+    }
+}
+
+#[test]
+fn output_and_input_may_share_a_granule() {
+    let Some(t) = client("output_and_input_may_share_a_granule", Limits::default()) else { return };
+    for out in [Scheme::Copy, Scheme::EmulatedCopy] {
+        for input in [Scheme::Copy, Scheme::EmulatedCopy] {
+            let len = 3 * t.setup().granule();
+            let mut buffer = t.interface().allocate(len).expect("a buffer");
+            let bytes = pattern(3, len);
+            buffer.copy_from_slice(&bytes);
+            let (low, high) = buffer.split_at_mut(len / 2);
+            let request = t.interface().request(t.memory(), memory::ECHO);
+            let high = &mut high[..len / 2];
+            let reply = request.out(Out::borrowed(out, low)).input(In::borrowed(input, high)).send();
+            assert_eq!(reply.expect("a reply").buffers[1].actual, len / 2, "{out}, {input}");
+            same(&buffer[..len / 2], &bytes[..len / 2], format_args!("{out}, {input}: the output"));
+            same(&buffer[len / 2..], &bytes[..len / 2], format_args!("{out}, {input}: the input"));
+        }
+    }
+    t.assert_idle();
+}
+
+#[test]
+fn no_bytes_are_passed_under_every_native_scheme() {
+    let Some(t) = client("no_bytes_are_passed", Limits::default()) else { return };
+    let granule = t.setup().granule();
+    // What lies behind the buffer is no business of a request for its end.
+    let neighbours: Vec<_> = (0..3).map(|_| t.interface().allocate_migrant(granule, true)).collect();
+    drop(neighbours);
+    for scheme in Scheme::ALL.into_iter().take(4) {
+        for at in [0, 5, 2 * granule] {
+            empty(&t, scheme, 2 * granule, at);
+        }
+    }
+    t.assert_idle();
+}
+
+fn empty(t: &InProcess, scheme: Scheme, len: usize, at: usize) {
+    let what = format!("{scheme}, no bytes at {at}");
+    let buffer = t.interface().allocate(len).expect("a buffer");
+    let request = t.interface().request(t.holder().handle(), HOLD);
+    let pending = request.out(Out::owned(scheme, buffer).part(at..at)).submit();
+    let pending = pending.unwrap_or_else(|failed| panic!("{what}: {failed}"));
+    assert!(t.holder().read(pending.id()).is_empty(), "{what}");
+    let buffer = finish(t, pending).take_buffer().expect("the buffer");
+    let request = t.interface().request(t.holder().handle(), HOLD);
+    let pending = request.input(In::owned(scheme, buffer).part(at..at)).submit();
+    let pending = pending.unwrap_or_else(|failed| panic!("{what}: {failed}"));
+    t.holder().deliver(pending.id(), &[]);
+    let mut reply = pending.sync().unwrap_or_else(|failed| panic!("{what}: {failed}"));
+    let buffer = reply.take_buffer().expect("the buffer");
+    assert!(buffer.iter().all(|byte| *byte == 0), "{what}");
+}
+
+#[test]
+fn buffers_of_another_interface_are_foreign() {
+    let Some(t) = client("buffers_of_another_interface", Limits::default()) else { return };
+    let Some(other) = client("buffers_of_another_interface", Limits::default()) else { return };
+    let bytes = pattern(11, 3 * t.setup().granule());
+    for scheme in Scheme::ALL.into_iter().skip(1).take(3) {
+        let mut buffer = other.interface().allocate(bytes.len()).expect("a buffer");
+        buffer.copy_from_slice(&bytes);
+        let request = t.interface().request(t.holder().handle(), HOLD);
+        let pending = request.out(Out::owned(scheme, buffer)).submit().expect("a request");
+        same(&t.holder().read(pending.id()), &bytes, scheme);
+        let reply = finish(&t, pending);
+        assert_eq!(
+            (reply.receipt().effective, reply.receipt().reason),
+            (Scheme::Copy, Some(Reason::Foreign))
+        );
+    }
+    for scheme in Scheme::ALL.into_iter().skip(4) {
+        let strong = scheme.integrity() == genie_passing::model::Integrity::Strong;
+        let mut region = other.interface().allocate_migrant(bytes.len(), strong).expect("a region");
+        region.copy_from_slice(&bytes);
+        let request = t.interface().request(t.holder().handle(), HOLD);
+        let pending = request.out(Out::migrant(scheme, region)).submit().expect("a request");
+        same(&t.holder().read(pending.id()), &bytes, scheme);
+        finish(&t, pending);
+    }
+    t.assert_idle();
+    other.assert_idle();
+}
+
+#[test]
+fn a_request_that_finds_no_memory_fails_alone() {
+    let Some(t) = client("a_request_that_finds_no_memory", Limits::default()) else { return };
+    let mut hoard = Vec::new();
+    while let Ok(buffer) = t.interface().allocate(1 << 20) {
+        hoard.push(buffer);
+    }
+    let bytes = pattern(2, 1 << 20);
+    let mut small = Vec::new();
+    while let Ok(buffer) = t.interface().allocate(t.setup().granule()) {
+        small.push(buffer);
+    }
+    let request = t.interface().request(t.holder().handle(), HOLD);
+    let failed = request.out(Out::copy(&bytes)).submit().expect_err("no memory for a copy");
+    assert!(matches!(failed.error, Error::Passing(_)), "{failed}");
+    let request = t.interface().request(t.holder().handle(), HOLD);
+    let failed = request.input(In::emulated_move(1 << 20)).submit().expect_err("no memory for a region");
+    assert!(matches!(failed.error, Error::Passing(_)), "{failed}");
+    // An output in place needs no memory.
+    let request = t.interface().request(t.holder().handle(), HOLD);
+    let pending = request.out(Out::emulated_copy(&hoard[0])).submit().expect("a request");
+    same(&t.holder().read(pending.id()), &vec![0; 1 << 20], "emulated copy");
+    finish(&t, pending);
+    hoard.truncate(hoard.len() - 2);
+    let request = t.interface().request(t.holder().handle(), HOLD);
+    let pending = request.out(Out::copy(&bytes)).submit().expect("there is memory again");
+    same(&t.holder().read(pending.id()), &bytes, "copy");
+    finish(&t, pending);
+    drop((hoard, small));
+    t.assert_idle();
+}

@@ -1,0 +1,102 @@
+//! Clients and servers in several threads.
+
+use std::sync::Mutex;
+use std::sync::mpsc::{Sender, channel};
+
+use genie_io::{In, Incoming, Limits, Out, RequestId, Server, ServerHandle, Service, ServiceId};
+use genie_passing::Scheme;
+
+use super::{client, submit};
+use crate::support::bytes::{gather, pattern, same, scatter};
+use crate::support::transport::Transport;
+
+#[test]
+fn a_reply_may_come_from_another_thread() {
+    let Some(t) = client("a_reply_may_come_from_another_thread", Limits::default()) else { return };
+    let buffer = t.interface().allocate(3 * t.setup().granule()).expect("a buffer");
+    std::thread::scope(|scope| {
+        for _ in 0..20 {
+            let pending = submit(&t, &buffer);
+            let id = pending.id();
+            scope.spawn({
+                let holder = t.holder();
+                move || holder.reply(id)
+            });
+            pending.sync().expect("a reply");
+        }
+    });
+    drop(buffer);
+    t.assert_idle();
+}
+
+/// A server with a thread of its own: what it reads it writes back, each byte one greater.
+struct Echo(Mutex<Sender<Incoming>>);
+
+const SERVICES: [Service; 1] = [Service { name: "echo", reads: true, writes: true }];
+
+impl Server for Echo {
+    fn name(&self) -> &str {
+        "echo"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        self.0.lock().expect("no panic before").send(request).expect("a thread that serves");
+    }
+
+    fn abort(&self, _request: RequestId) {}
+}
+
+fn serve(mut request: Incoming) {
+    let mut bytes = gather(&request.output(0).expect("an output"));
+    bytes.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
+    scatter(&request.ready(1).expect("an input"), 0, &bytes);
+    request.set_actual(1, bytes.len()).expect("as many as were asked for");
+    request.reply(Ok(()));
+}
+
+#[test]
+fn clients_in_many_threads_share_an_interface() {
+    const CLIENTS: u64 = 4;
+    const ROUNDS: usize = 60;
+    let Some(t) = client("clients_in_many_threads", Limits::default()) else { return };
+    let (sender, requests) = channel::<Incoming>();
+    let server = ServerHandle::new(Echo(Mutex::new(sender)));
+    let thread = std::thread::spawn(move || requests.into_iter().for_each(serve));
+    let len = 17 * t.setup().granule() + 100;
+    std::thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let (t, server) = (&t, &server);
+            scope.spawn(move || {
+                let mut buffer = t.interface().allocate(len).expect("a buffer");
+                let mut expected = pattern(client, len);
+                buffer.copy_from_slice(&expected);
+                for round in 0..ROUNDS {
+                    let scheme = if round % 3 == 0 { Scheme::Copy } else { Scheme::EmulatedCopy };
+                    let (low, high) = buffer.split_at_mut(len / 2);
+                    let high = &mut high[..len / 2];
+                    let request = t.interface().request(server, ServiceId(0));
+                    let request = request.out(Out::borrowed(scheme, low)).input(In::borrowed(scheme, high));
+                    let pending = request.submit().expect("a request");
+                    // The output's memory is the client's again at once.
+                    low.fill(round as u8);
+                    pending.sync().expect("a reply");
+                    let (expected_low, expected_high) = expected.split_at_mut(len / 2);
+                    for (high, low) in expected_high.iter_mut().zip(expected_low.iter()) {
+                        *high = low.wrapping_add(1);
+                    }
+                    expected_low.fill(round as u8);
+                    same(&buffer, &expected, format_args!("client {client}, round {round}, {scheme}"));
+                    buffer.rotate_left(3);
+                    expected.rotate_left(3);
+                }
+            });
+        }
+    });
+    drop(server);
+    thread.join().expect("no panic");
+    t.assert_idle();
+}

@@ -1,0 +1,112 @@
+//! Timeouts of synchronous and asynchronous requests.
+
+use std::time::{Duration, Instant};
+
+use genie_io::{Error, In, Limits, Out};
+
+use super::{client, finish, submit};
+use crate::support::holder::HOLD;
+use crate::support::transport::Transport;
+
+const TIMEOUT: Duration = Duration::from_millis(20);
+const GRACE: Duration = Duration::from_millis(50);
+
+fn limits() -> Limits {
+    Limits { abort_timeout: GRACE, ..Limits::default() }
+}
+
+#[test]
+fn a_synchronous_request_times_out_and_the_server_is_told() {
+    let Some(t) = client("a_synchronous_request_times_out", limits()) else { return };
+    t.holder().set_obliging(true);
+    let shared = t.interface().allocate(5000).expect("a buffer");
+    let request = t.interface().request(t.holder().handle(), HOLD).timeout(TIMEOUT);
+    let mut failed = request.out(Out::emulated_share(shared)).send().expect_err("no reply");
+    assert_eq!(failed.error, Error::TimedOut { timeout: TIMEOUT });
+    assert_eq!(t.holder().aborted().len(), 1, "the server was asked to let go");
+    assert!(failed.take_buffer().is_some(), "it let go, so the buffer comes back");
+    t.assert_idle();
+}
+
+#[test]
+fn buffers_that_a_server_keeps_do_not_come_back() {
+    let Some(t) = client("buffers_that_a_server_keeps", limits()) else { return };
+    let shared = t.interface().allocate(5000).expect("a buffer");
+    let request = t.interface().request(t.holder().handle(), HOLD).timeout(TIMEOUT);
+    let began = Instant::now();
+    let mut failed = request.input(In::emulated_share(shared)).send().expect_err("no reply");
+    assert!(began.elapsed() >= TIMEOUT + GRACE, "the server had its time to let go");
+    assert!(failed.take_buffer().is_none(), "the server may still write into it");
+    let late = t.holder().held()[0];
+    t.holder().write(late, 0, &[1; 5000]);
+    t.holder().reply(late);
+    t.assert_idle();
+}
+
+#[test]
+fn an_asynchronous_request_times_out_by_itself() {
+    let Some(t) = client("an_asynchronous_request_times_out", limits()) else { return };
+    t.holder().set_obliging(true);
+    let request = t.interface().request(t.holder().handle(), HOLD).timeout(TIMEOUT);
+    let pending = request.out(Out::copy(b"late")).submit().expect("a request");
+    assert!(pending.wait(Duration::from_secs(10)), "nobody asks, and it ends");
+    assert_eq!(pending.sync().expect_err("no reply").error, Error::TimedOut { timeout: TIMEOUT });
+    t.assert_idle();
+}
+
+#[test]
+fn timeouts_hold_when_the_interface_has_been_dropped() {
+    let Some(t) = client("timeouts_hold_when_the_interface_has_been_dropped", limits()) else { return };
+    let interface = t.interface().clone();
+    let request = interface.request(t.holder().handle(), HOLD).timeout(TIMEOUT);
+    let pending = request.out(Out::copy(b"late")).submit().expect("a request");
+    let id = pending.id();
+    let (holder, interface_of_t) = t.into_parts();
+    drop((interface, interface_of_t));
+    assert!(pending.wait(Duration::from_secs(5)), "the request has a timeout of {TIMEOUT:?}");
+    assert_eq!(pending.sync().expect_err("no reply").error, Error::TimedOut { timeout: TIMEOUT });
+    holder.reply(id);
+}
+
+#[test]
+fn requests_that_time_out_together_do_not_wait_for_one_another() {
+    let Some(t) = client("requests_that_time_out_together", limits()) else { return };
+    let began = Instant::now();
+    let request = || t.interface().request(t.holder().handle(), HOLD).timeout(TIMEOUT);
+    let pendings: Vec<_> =
+        (0..20).map(|_| request().out(Out::copy(b"late")).submit().expect("a request")).collect();
+    for pending in pendings {
+        assert_eq!(pending.sync().expect_err("no reply").error, Error::TimedOut { timeout: TIMEOUT });
+    }
+    let longest = TIMEOUT + 5 * GRACE;
+    assert!(began.elapsed() < longest, "{:?} for {TIMEOUT:?} and once {GRACE:?}", began.elapsed());
+    t.holder().held().into_iter().for_each(|late| t.holder().reply(late));
+    t.assert_idle();
+}
+
+#[test]
+fn the_interfaces_timeout_holds_for_every_request() {
+    let limits = Limits { timeout: Some(TIMEOUT), ..limits() };
+    let Some(t) = client("the_interfaces_timeout", limits) else { return };
+    t.holder().set_obliging(true);
+    for asked in [None, Some(Duration::from_secs(60))] {
+        let request = t.interface().request(t.holder().handle(), HOLD);
+        let request = asked.into_iter().fold(request, |request, asked| request.timeout(asked));
+        let failed = request.out(Out::copy(b"late")).send().expect_err("no reply");
+        assert_eq!(failed.error, Error::TimedOut { timeout: TIMEOUT });
+    }
+    t.assert_idle();
+}
+
+#[test]
+fn a_reply_in_time_is_a_reply() {
+    let Some(t) = client("a_reply_in_time", limits()) else { return };
+    let request = t.interface().request(t.holder().handle(), HOLD).timeout(TIMEOUT);
+    let pending = request.out(Out::copy(b"in time")).submit().expect("a request");
+    t.holder().reply(pending.id());
+    std::thread::sleep(TIMEOUT * 2);
+    pending.sync().expect("the reply that came in time");
+    assert!(t.holder().aborted().is_empty());
+    finish(&t, submit(&t, b"and another"));
+    t.assert_idle();
+}

@@ -1,0 +1,72 @@
+//! Bytes: patterns to pass, and comparisons that name the first difference.
+
+use std::sync::OnceLock;
+
+use genie_memory::Span;
+
+/// The longest pattern.
+const LONGEST: usize = 17 << 20;
+
+/// `len` bytes that depend on `seed`; two granules hold the same ones by no rule.
+pub(crate) fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
+    let bytes = BYTES.get_or_init(|| random(LONGEST + SHIFTS));
+    let start = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize % SHIFTS;
+    bytes[start..start + len].to_vec()
+}
+
+/// How many patterns there are.
+const SHIFTS: usize = 1 << 20;
+
+fn random(len: usize) -> Vec<u8> {
+    let mut word = 0x9e37_79b9_7f4a_7c15u64;
+    let mut bytes = vec![0; len];
+    for chunk in bytes.chunks_exact_mut(8) {
+        word ^= word << 13;
+        word ^= word >> 7;
+        word ^= word << 17;
+        chunk.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
+/// Fails with the place of the first difference, not with megabytes of bytes.
+#[track_caller]
+pub(crate) fn same(found: &[u8], expected: &[u8], what: impl std::fmt::Display) {
+    assert_eq!(found.len(), expected.len(), "{what}: lengths differ");
+    if found == expected {
+        return;
+    }
+    let differs = |(_, (f, e)): &(usize, (&u8, &u8))| f != e;
+    let at = found.iter().zip(expected).enumerate().find(differs).map_or(0, |(at, _)| at);
+    let count = found.iter().zip(expected).filter(|(f, e)| f != e).count();
+    panic!(
+        "{what}: byte {at} of {} is {} and should be {}; {count} bytes differ",
+        found.len(),
+        found[at],
+        expected[at]
+    );
+}
+
+/// The bytes of segments, one after the other.
+pub(crate) fn gather(segments: &[Span]) -> Vec<u8> {
+    let mut bytes = vec![0; segments.iter().map(|segment| segment.len()).sum()];
+    let mut at = 0;
+    for segment in segments {
+        segment.copy_to(&mut bytes[at..at + segment.len()]);
+        at += segment.len();
+    }
+    bytes
+}
+
+/// Stores `bytes` into segments, from `offset` on.
+pub(crate) fn scatter(segments: &[Span], mut offset: usize, mut bytes: &[u8]) {
+    for segment in segments {
+        let skipped = offset.min(segment.len());
+        offset -= skipped;
+        let (here, rest) = bytes.split_at((segment.len() - skipped).min(bytes.len()));
+        segment.part(skipped, here.len()).copy_from(here);
+        bytes = rest;
+    }
+    assert!(bytes.is_empty(), "{} bytes do not fit into the segments", bytes.len());
+}

@@ -1,0 +1,57 @@
+//! The machine under the tests: page frames, raw looks at addresses, and what is said where something is missing.
+
+use std::io::Write;
+
+use genie_sys::{inspect, process};
+
+/// Says that a test, or a part of it, was not run, and why.
+pub(crate) fn skip(test: &str, reason: &str) {
+    let line = format!("SKIP {test}: {reason}");
+    eprintln!("{line}");
+    let Some(path) = std::env::var_os("GENIE_SKIP_LOG") else { return };
+    let log = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    log.and_then(|mut log| writeln!(log, "{line}")).expect("the SKIP log can be written");
+}
+
+/// Why the machine has too few huge pages for a test, if so.
+pub(crate) fn missing_huge_pages(needed: usize) -> Option<String> {
+    let pages = inspect::huge_pages().expect("/proc/meminfo is readable");
+    let available = pages.free.saturating_sub(pages.reserved);
+    (pages.size_kib != 2048 || available < needed)
+        .then(|| format!("{available} huge pages of 2 MiB are available, {needed} are needed"))
+}
+
+/// The page frames of the granules that hold `len` bytes at `addr`, one for each granule; `None` where frames are
+/// hidden from this process.
+pub(crate) fn frames(addr: usize, len: usize, granule: usize) -> Option<Vec<u64>> {
+    let first = addr & !(granule - 1);
+    (first..addr + len)
+        .step_by(granule)
+        .map(|addr| {
+            let page = inspect::page_frames(addr, 1).expect("pagemap is readable")[0];
+            assert!(page.present, "no page at {addr:#x}");
+            page.frame
+        })
+        .collect()
+}
+
+/// What is at an address right now, whoever owns it: read by the kernel, without a Rust reference.
+pub(crate) fn raw(addr: usize, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    let read = process::read_memory(process::own_pid(), addr, &mut bytes).expect("readable memory");
+    assert_eq!(read, len, "readable memory at {addr:#x}");
+    bytes
+}
+
+/// Whether `addr` can be loaded from, found out without a fault.
+pub(crate) fn is_accessible(addr: usize) -> bool {
+    process::read_memory(process::own_pid(), addr, &mut [0]).is_ok_and(|read| read == 1)
+}
+
+/// Whether mlock does anything: the sanitizers, known by the terabytes of addresses that they take, make it do nothing.
+pub(crate) fn locks_memory() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").expect("/proc is mounted");
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).expect("a VmSize line");
+    let kib: u64 = size.trim().trim_end_matches(" kB").parse().expect("a number of KiB");
+    kib < 1 << 30
+}
