@@ -1,0 +1,93 @@
+use super::*;
+
+const MIB: usize = 1 << 20;
+
+fn filled(arena: &Arena, offset: usize, len: usize, byte: u8) {
+    // SAFETY: mapped by the test, no references exist.
+    unsafe { arena.span(offset, len) }.fill(byte);
+}
+
+fn byte(arena: &Arena, offset: usize) -> u8 {
+    let mut byte = [0];
+    // SAFETY: mapped by the test, no references exist.
+    unsafe { arena.span(offset, 1) }.copy_to(&mut byte);
+    byte[0]
+}
+
+#[test]
+fn an_alias_shows_the_same_granules() {
+    let object = Object::create(GranuleKind::Base, 4 * MIB).unwrap();
+    let arena = Arena::reserve(16 * MIB).unwrap();
+    arena.map(0, &object, 0, MIB).unwrap();
+    arena.map(4 * MIB, &object, 0, 4 * MIB).unwrap();
+    filled(&arena, 0, MIB, 7);
+    assert_eq!(byte(&arena, 5 * MIB - 1), 7);
+    assert_eq!(byte(&arena, 5 * MIB), 0);
+}
+
+#[test]
+fn exchange_swaps_granules_and_moves_no_byte() {
+    let object = Object::create(GranuleKind::Base, 8 * MIB).unwrap();
+    let arena = Arena::reserve(32 * MIB).unwrap();
+    arena.map(0, &object, 0, 2 * MIB).unwrap();
+    arena.map(4 * MIB, &object, 2 * MIB, 2 * MIB).unwrap();
+    arena.map(16 * MIB, &object, 0, 8 * MIB).unwrap();
+    filled(&arena, 0, 2 * MIB, 1);
+    filled(&arena, 4 * MIB, 2 * MIB, 2);
+    arena.exchange(0, 4 * MIB, 8 * MIB, 2 * MIB).unwrap();
+    assert_eq!((byte(&arena, 0), byte(&arena, 4 * MIB)), (2, 1));
+    assert_eq!((byte(&arena, 16 * MIB), byte(&arena, 18 * MIB)), (1, 2), "the object's bytes did not move");
+}
+
+#[test]
+fn exchange_of_a_split_range_is_done_whole_or_not_at_all() {
+    let object = Object::create(GranuleKind::Base, 8 * MIB).unwrap();
+    let arena = Arena::reserve(32 * MIB).unwrap();
+    arena.map(0, &object, 0, MIB).unwrap();
+    arena.map(MIB, &object, 6 * MIB, MIB).unwrap();
+    arena.map(4 * MIB, &object, 2 * MIB, 2 * MIB).unwrap();
+    filled(&arena, 0, 2 * MIB, 1);
+    filled(&arena, 4 * MIB, 2 * MIB, 2);
+    for (a, b) in [(0, 4 * MIB), (4 * MIB, 0)] {
+        let before = (byte(&arena, 0), byte(&arena, 4 * MIB));
+        let after = match arena.exchange(a, b, 8 * MIB, 2 * MIB) {
+            Ok(exchanged) => {
+                assert_eq!(exchanged, Exchanged::Both);
+                (before.1, before.0)
+            }
+            Err(error) => {
+                assert_eq!(error.errno, Errno::FAULT);
+                before
+            }
+        };
+        assert_eq!((byte(&arena, 0), byte(&arena, 4 * MIB)), after);
+        assert_eq!((byte(&arena, 2 * MIB - 1), byte(&arena, 6 * MIB - 1)), after);
+    }
+}
+
+#[test]
+fn a_failed_mapping_leaves_no_hole() {
+    let pages = crate::inspect::huge_pages().unwrap();
+    if pages.size_kib != 2048 {
+        eprintln!("SKIP a_failed_mapping_leaves_no_hole: no huge pages of 2 MiB");
+        return;
+    }
+    let len = (pages.total + 8) * 2 * MIB;
+    let arena = Arena::reserve(len).unwrap();
+    let failed = Object::create(GranuleKind::Huge, len).and_then(|object| arena.map(0, &object, 0, len));
+    assert_eq!(failed.unwrap_err().errno, Errno::NOMEM);
+    for offset in [0, len / 2, len - 1] {
+        let mapping = crate::inspect::mapping_at(arena.base() + offset).unwrap();
+        assert!(
+            mapping.is_some(),
+            "nothing is mapped at {offset:#x}: the next mmap of any thread may fall there"
+        );
+    }
+}
+
+#[test]
+#[should_panic(expected = "leaves the arena")]
+fn a_range_beyond_the_arena_is_refused() {
+    let arena = Arena::reserve(2 * MIB).unwrap();
+    let _ = arena.unmap(MIB, 2 * MIB);
+}
