@@ -3,6 +3,8 @@
 //! Why: objects are shared mappings; a child that inherited one would store into granules of its parent, output pending
 //! or not. So windows and aliases are not inherited (MADV_DONTFORK), and where a child must keep some memory, it is
 //! copied for it, as the thesis's input-disabled copy-on-write does.
+//! Limits: a fork by one thread while another one is just mapping may let one mapping through, since Linux has no flag
+//! that says both at once. A child must not use, nor drop, the space itself: the fault thread did not follow it.
 //! Source: thesis §3.2.4.
 #![allow(
     unsafe_code,
