@@ -152,7 +152,10 @@ impl Interface {
 
     pub(crate) fn submit<'i>(&self, request: Request<'_, '_, 'i>) -> Result<Pending<'i>, Failed> {
         let timeout = self.timeout(request.timeout);
-        let admission = self.0.pendings.try_admit(request.bytes());
+        let admission = match timeout.map(|_| self.0.timer.start()) {
+            Some(Err(error)) => Err(error),
+            _ => self.0.pendings.try_admit(request.bytes()),
+        };
         let server = request.server;
         let (exchange, destinations) = self.start(request, admission)?;
         let listed = exchange.list(server, &self.0.outstanding);

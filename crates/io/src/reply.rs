@@ -16,6 +16,16 @@ pub enum Returned {
     Migrant(Migrant),
 }
 
+impl Returned {
+    fn into_buffer(self) -> Result<Buffer, Self> {
+        if let Self::Buffer(buffer) = self { Ok(buffer) } else { Err(self) }
+    }
+
+    fn into_migrant(self) -> Result<Migrant, Self> {
+        if let Self::Migrant(migrant) = self { Ok(migrant) } else { Err(self) }
+    }
+}
+
 /// What came of one element.
 #[derive(Debug)]
 pub struct ReplyElement {
@@ -77,36 +87,24 @@ impl Reply {
 
     /// Takes the next native buffer that comes back.
     pub fn take_buffer(&mut self) -> Option<Buffer> {
-        take(&mut self.buffers, |returned| match returned {
-            Returned::Buffer(buffer) => Ok(buffer),
-            other => Err(other),
-        })
+        take(&mut self.buffers, Returned::into_buffer)
     }
 
     /// Takes the next migrant buffer that arrived.
     pub fn take_migrant(&mut self) -> Option<Migrant> {
-        take(&mut self.buffers, |returned| match returned {
-            Returned::Migrant(migrant) => Ok(migrant),
-            other => Err(other),
-        })
+        take(&mut self.buffers, Returned::into_migrant)
     }
 }
 
 impl crate::Failed {
     /// Takes the next native buffer that comes back.
     pub fn take_buffer(&mut self) -> Option<Buffer> {
-        take(&mut self.buffers, |returned| match returned {
-            Returned::Buffer(buffer) => Ok(buffer),
-            other => Err(other),
-        })
+        take(&mut self.buffers, Returned::into_buffer)
     }
 
     /// Takes the next migrant buffer that comes back.
     pub fn take_migrant(&mut self) -> Option<Migrant> {
-        take(&mut self.buffers, |returned| match returned {
-            Returned::Migrant(migrant) => Ok(migrant),
-            other => Err(other),
-        })
+        take(&mut self.buffers, Returned::into_migrant)
     }
 }
 

@@ -6,7 +6,8 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::Error;
@@ -15,7 +16,7 @@ use crate::exchange::Exchange;
 #[derive(Debug, Default)]
 pub(crate) struct Timer {
     shared: Arc<Shared>,
-    thread: OnceLock<Option<std::thread::JoinHandle<()>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Debug, Default)]
@@ -61,12 +62,25 @@ impl Ord for Deadline {
 }
 
 impl Timer {
-    /// Aborts the request unless it is replied to within `timeout`.
-    pub(crate) fn watch(&self, exchange: &Arc<Exchange>, timeout: Duration, grace: Duration) {
-        self.thread.get_or_init(|| {
+    /// Makes sure that the thread runs, before a request relies on it.
+    ///
+    /// # Errors
+    /// No thread can be had.
+    pub(crate) fn start(&self) -> Result<(), Error> {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_none() {
             let shared = Arc::clone(&self.shared);
-            std::thread::Builder::new().name("genie-timer".into()).spawn(move || shared.run()).ok()
-        });
+            let spawned = std::thread::Builder::new().name("genie-timer".into()).spawn(move || shared.run());
+            *thread = Some(spawned.map_err(|error| {
+                let errno = genie_sys::Errno::from_io_error(&error).unwrap_or(genie_sys::Errno::AGAIN);
+                genie_memory::Error::Kernel(genie_sys::Error::new("clone", "the timer thread", errno))
+            })?);
+        }
+        Ok(())
+    }
+
+    /// Aborts the request unless it is replied to within `timeout`. The thread must have been started.
+    pub(crate) fn watch(&self, exchange: &Arc<Exchange>, timeout: Duration, grace: Duration) {
         let at = Instant::now() + timeout;
         let deadline = Deadline { at, exchange: Arc::downgrade(exchange), timeout, grace, asked: false };
         self.shared.lock().deadlines.push(Reverse(deadline));
@@ -79,7 +93,7 @@ impl Drop for Timer {
         self.shared.lock().stopped = true;
         self.shared.changed.notify_one();
         // The thread may be the one that drops the interface, when the last request to time out held it.
-        let thread = self.thread.take().flatten();
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
             // A panic of the thread has been reported by the panic hook.
             let _ = thread.join();

@@ -27,7 +27,7 @@ use support::transport::{InProcess, Transport};
 
 /// A client on small granules with these limits.
 fn client(test: &str, limits: Limits) -> Option<InProcess> {
-    InProcess::open_with(test, Setup::plain(GranuleKind::Base), limits, Thresholds::ALWAYS)
+    InProcess::open_with(test, Setup::allowed(GranuleKind::Base), limits, Thresholds::ALWAYS)
 }
 
 /// Submits an output of these bytes to the holder.

@@ -2,12 +2,14 @@
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
 
-use genie_io::{In, Incoming, Limits, Out, RequestId, Server, ServerHandle, Service, ServiceId};
+use genie_io::{Error, In, Incoming, Limits, Out, RequestId, Server, ServerHandle, Service, ServiceId};
 use genie_passing::Scheme;
 
 use super::{client, submit};
 use crate::support::bytes::{gather, pattern, same, scatter};
+use crate::support::holder::HOLD;
 use crate::support::transport::Transport;
 
 #[test]
@@ -98,5 +100,36 @@ fn clients_in_many_threads_share_an_interface() {
     });
     drop(server);
     thread.join().expect("no panic");
+    t.assert_idle();
+}
+
+#[test]
+fn a_reply_that_races_with_an_abort_is_one_or_the_other() {
+    let limits = Limits { abort_timeout: Duration::from_micros(50), ..Limits::default() };
+    let Some(t) = client("a_reply_that_races_with_an_abort", limits) else { return };
+    let mut buffer = t.interface().allocate(2 * t.setup().granule()).expect("a buffer");
+    let len = buffer.len();
+    for round in 0..400u64 {
+        let before = buffer.to_vec();
+        let data = pattern(round, len);
+        let request = t.interface().request(t.holder().handle(), HOLD);
+        let pending = request.input(In::emulated_copy(&mut buffer)).submit().expect("a request");
+        let id = pending.id();
+        t.holder().write(id, 0, &data);
+        t.holder().set_actual(id, len);
+        let result = std::thread::scope(|scope| {
+            scope.spawn(|| t.holder().reply(id));
+            (0..round % 64).for_each(|_| std::hint::spin_loop());
+            pending.abort().map(drop).map_err(|failed| failed.error)
+        });
+        match result {
+            Ok(()) => same(&buffer, &data, format_args!("round {round}, replied")),
+            Err(error) => {
+                assert_eq!(error, Error::Aborted);
+                same(&buffer, &before, format_args!("round {round}, aborted"));
+            }
+        }
+    }
+    drop(buffer);
     t.assert_idle();
 }

@@ -8,7 +8,7 @@ use genie_sys::{inspect, process};
 pub(crate) fn skip(test: &str, reason: &str) {
     let line = format!("SKIP {test}: {reason}");
     eprintln!("{line}");
-    let Some(path) = std::env::var_os("GENIE_SKIP_LOG") else { return };
+    let Some(path) = std::env::var_os("GENIE_SKIP_LOG").filter(|path| !path.is_empty()) else { return };
     let log = std::fs::OpenOptions::new().append(true).create(true).open(path);
     log.and_then(|mut log| writeln!(log, "{line}")).expect("the SKIP log can be written");
 }

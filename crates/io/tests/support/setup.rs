@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use genie_io::{Interface, Limits};
 use genie_memory::{Config, Faults, Granularity, GranuleKind, Protection, Space, Usage};
 use genie_passing::{Costs, Passing, Thresholds};
-use genie_sys::userfault::{Userfault, Way};
+use genie_sys::userfault::{Rights, Userfault, Way};
 
 use super::machine::{missing_huge_pages, skip};
 
@@ -41,6 +41,13 @@ impl Setup {
     /// What is needed most: huge or small granules, full rights, customized buffers.
     pub(crate) const fn plain(kind: GranuleKind) -> Self {
         Self { kind, guard: Guard::Full, buffering: Buffering::Customized }
+    }
+
+    /// The same with the best protection that this process may have.
+    pub(crate) fn allowed(kind: GranuleKind) -> Self {
+        let full = Userfault::open().is_ok_and(|userfault| userfault.rights() == Rights::Full);
+        let guard = if full { Guard::Full } else { Guard::Stores };
+        Self { guard, ..Self::plain(kind) }
     }
 
     /// Bytes in one granule.
