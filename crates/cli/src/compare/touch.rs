@@ -1,19 +1,25 @@
 //! The client's touching: one word in every 4 KiB.
+//!
+//! The word lies one cache line further in each 4 KiB than in the one before. Were it always the first, all touched
+//! words would share a few sets of the cache, and drive out of it whatever else lies at the beginning of a page.
 
 use std::hint::black_box;
 use std::sync::atomic::{Ordering, fence};
 
-/// How far apart the words are.
+/// How far apart the words are, but for the line that each goes on.
 const STRIDE: usize = 4096;
+const LINE: usize = 64;
+const WORD: usize = 8;
 
 /// Stores into every 4 KiB the word that belongs there: the one that is there. The compiler cannot know that it is the
 /// same, so it must store; and what the buffer holds stays the data. Returns when the stores have been made: a processor
 /// keeps some for later, for which the next request would wait.
 pub(super) fn store_words(bytes: &mut [u8]) {
-    for page in bytes.chunks_mut(STRIDE) {
-        match page.first_chunk_mut::<8>() {
+    for (index, page) in bytes.chunks_mut(STRIDE).enumerate() {
+        let at = word(index, page.len());
+        match page[at..].first_chunk_mut::<WORD>() {
             Some(word) => *word = black_box(*word),
-            None => page[0] = black_box(page[0]),
+            None => page[at] = black_box(page[at]),
         }
     }
     fence(Ordering::SeqCst);
@@ -21,12 +27,19 @@ pub(super) fn store_words(bytes: &mut [u8]) {
 
 /// Loads one word from every 4 KiB.
 pub(super) fn load_words(bytes: &[u8]) {
-    for page in bytes.chunks(STRIDE) {
-        match page.first_chunk::<8>() {
+    for (index, page) in bytes.chunks(STRIDE).enumerate() {
+        let at = word(index, page.len());
+        match page[at..].first_chunk::<WORD>() {
             Some(word) => drop(black_box(*word)),
-            None => drop(black_box(page[0])),
+            None => drop(black_box(page[at])),
         }
     }
+}
+
+/// Where the word lies in the 4 KiB with this number, of which there are `len` bytes.
+fn word(index: usize, len: usize) -> usize {
+    let at = index * LINE % STRIDE;
+    if at + WORD <= len { at } else { 0 }
 }
 
 #[cfg(test)]
