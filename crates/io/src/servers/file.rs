@@ -3,7 +3,7 @@
 //! Why: storage-like servers keep buffers after the reply, so what they pass is copied to or from their cache whatever
 //! the scheme (thesis §10.2); a client that must tell a file from a network needs both kinds of server at hand.
 //! How: it works in the client's thread. Every request opens its file anew beneath the root, so that no rename, link or
-//! change of mode is missed (0.55 us; a kept descriptor would have to be checked for about as long), and no descriptor
+//! change of mode is missed (a kept descriptor would have to be checked for about as long), and no descriptor
 //! outlives its request. A fetch copies from cached blocks, reading those that are missing whole; one that would take
 //! more than half of the cache, or whose file changed just now, is read by the kernel straight into the request's
 //! buffer. A store is written by the kernel straight from the request's buffer, and forgets the blocks under it.
