@@ -28,6 +28,7 @@ mod reference;
 mod region;
 mod reinstatement;
 mod runs;
+mod segments;
 mod slots;
 mod space;
 mod swap;
@@ -45,9 +46,10 @@ pub use mark::Mark;
 pub use migrant::{Emigrating, Immigrating, Migrant};
 pub use reference::{Reference, Released};
 pub use region::{Buffer, RegionId};
+pub use segments::{Segments, gather, scatter};
 pub use space::{Config, Faults, Granularity, Protection, Space, Statistics};
 pub use swap::{InputPlan, Passed};
-pub use system::{Segments, SystemBuffer};
+pub use system::SystemBuffer;
 pub use wire::Wired;
 
 /// Which way data goes, seen from the client.

@@ -12,8 +12,8 @@ use smallvec::SmallVec;
 use crate::granule::{GranuleRuns, push};
 use crate::region::slots_of;
 use crate::runs::Run;
+use crate::segments::Segments;
 use crate::space::{Core, Space, State, count};
-use crate::system::Segments;
 use crate::{Direction, Error, RegionId, Result, views};
 
 /// The granules of a client's buffer, referenced; dropping it unreferences them.

@@ -13,16 +13,14 @@ use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
-use genie_sys::{GranuleKind, Span};
+use genie_sys::GranuleKind;
 
 use crate::granule::{GranuleRuns, push};
 use crate::reference::segments;
 use crate::runs::Run;
+use crate::segments::Segments;
 use crate::space::{Core, Space, State};
 use crate::{Error, Result, views};
-
-/// The runs of memory that hold some data, in order.
-pub type Segments = SmallVec<[Span; 2]>;
 
 /// From this many granules on exchanging page tables beats mapping page by page.
 const WINDOWED: u32 = 16;

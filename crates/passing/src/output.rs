@@ -1,7 +1,7 @@
 //! Output: from a client's buffer to a system buffer, by table 7.1.
 
 use genie_memory::{
-    Direction, Emigrating, Error as MemoryError, Migrant, Reference, Segments, SystemBuffer, Wired,
+    Direction, Emigrating, Error as MemoryError, Migrant, Reference, Segments, SystemBuffer, Wired, scatter,
 };
 
 use crate::operation::Operation;
@@ -169,12 +169,9 @@ impl Output {
         Ok(head..head + middle)
     }
 
-    fn copyin(&mut self, index: usize, mut bytes: &[u8]) {
-        self.receipt.copied += bytes.len();
-        for segment in self.copied[index].as_ref().map(SystemBuffer::segments).unwrap_or_default() {
-            let (here, rest) = bytes.split_at(segment.len());
-            segment.copy_from(here);
-            bytes = rest;
+    fn copyin(&mut self, index: usize, bytes: &[u8]) {
+        if let Some(system) = &self.copied[index] {
+            self.receipt.copied += scatter(bytes, &system.segments());
         }
     }
 

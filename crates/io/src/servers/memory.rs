@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use genie_memory::{Direction, Segments, Space};
+use genie_memory::{Direction, Segments, Space, gather, scatter};
 use genie_passing::{Overlay, Overlays, Preferred};
 
 use crate::{Error, Incoming, RequestId, Server, ServerError, Service, ServiceId};
@@ -105,12 +105,7 @@ impl Memory {
         let kept = self.kept();
         let bytes = find(&kept, request.argument(0))?;
         self.fill(request, 0, bytes.len(), |segments| {
-            let mut rest = bytes;
-            for segment in segments {
-                let (here, later) = rest.split_at(segment.len().min(rest.len()));
-                segment.part(0, here.len()).copy_from(here);
-                rest = later;
-            }
+            scatter(bytes, segments);
         })
     }
 
@@ -207,12 +202,7 @@ fn find<'a>(kept: &'a HashMap<Vec<u8>, Vec<u8>>, name: &[u8]) -> Result<&'a [u8]
 
 fn collect(segments: &Segments) -> Vec<u8> {
     let mut bytes = vec![0; segments.iter().map(|segment| segment.len()).sum()];
-    let mut rest = &mut bytes[..];
-    for segment in segments {
-        let (here, later) = rest.split_at_mut(segment.len());
-        segment.copy_to(here);
-        rest = later;
-    }
+    gather(segments, &mut bytes);
     bytes
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use genie_memory::{Buffer, Direction, InputPlan, Protection, Result, Space};
+use genie_memory::{Buffer, Direction, InputPlan, Protection, Result, Space, gather, scatter};
 use genie_sys::machine;
 
 use crate::{Cost, Costs};
@@ -172,22 +172,8 @@ impl<'a> Bench<'a> {
         let (system, allocate) = timed(|| space.system_buffer(len));
         let system = system?;
         let segments = system.segments();
-        let ((), copyin) = timed(|| {
-            let mut bytes = &self.buffer[..];
-            for segment in &segments {
-                let (here, rest) = bytes.split_at(segment.len());
-                segment.copy_from(here);
-                bytes = rest;
-            }
-        });
-        let ((), copyout) = timed(|| {
-            let mut bytes = &mut self.buffer[..];
-            for segment in &segments {
-                let (here, rest) = bytes.split_at_mut(segment.len());
-                segment.copy_to(here);
-                bytes = rest;
-            }
-        });
+        let (_, copyin) = timed(|| scatter(&self.buffer, &segments));
+        let (_, copyout) = timed(|| gather(&segments, &mut self.buffer));
         let ((), deallocate) = timed(|| drop(system));
         samples.add(Row::Copyin, len, copyin);
         samples.add(Row::Copyout, len, copyout);

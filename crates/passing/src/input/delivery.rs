@@ -3,7 +3,7 @@
 //! How: by copying it out, by swapping what is worth it, by making a region of it, or by having a device transfer it.
 //! Source: thesis §4.1, §7.4.2 to §7.4.4.
 
-use genie_memory::{Direction, InputPlan, Segments, SystemBuffer};
+use genie_memory::{Direction, InputPlan, Segments, SystemBuffer, gather};
 
 use super::{Buffering, Input, Target};
 use crate::{Reason, Result, Scheme};
@@ -14,7 +14,7 @@ impl Input {
     ///
     /// # Errors
     /// No memory for a host buffer.
-    pub fn peek(&mut self, actual: usize, mut bytes: &mut [u8]) -> Result<usize> {
+    pub fn peek(&mut self, actual: usize, bytes: &mut [u8]) -> Result<usize> {
         let wanted = actual.min(bytes.len());
         let host = match (&self.buffering, &self.system, &self.reference) {
             (Buffering::Outboard(_), None, None) => Some(self.space().system_buffer(wanted)?),
@@ -24,15 +24,7 @@ impl Input {
         if host.is_some() {
             self.transfer(&segments);
         }
-        let mut left = wanted;
-        for segment in segments {
-            let here = segment.len().min(left);
-            let (now, rest) = bytes.split_at_mut(here);
-            segment.part(0, here).copy_to(now);
-            bytes = rest;
-            left -= here;
-        }
-        Ok(wanted - left)
+        Ok(gather(&segments, &mut bytes[..wanted]))
     }
 
     /// References the client's granules, into which outboard data is about to be transferred. Other memory, to which the
@@ -55,13 +47,8 @@ impl Input {
     }
 
     pub(super) fn copyout(&mut self, bytes: &mut Option<&mut [u8]>) {
-        let Some(mut rest) = bytes.take() else { return };
-        self.receipt.copied += rest.len();
-        for segment in self.segments() {
-            let here = segment.len().min(rest.len());
-            let (now, later) = rest.split_at_mut(here);
-            segment.part(0, here).copy_to(now);
-            rest = later;
+        if let Some(bytes) = bytes.take() {
+            self.receipt.copied += gather(&self.segments(), bytes);
         }
     }
 

@@ -1,0 +1,29 @@
+//! Segments: the runs of memory that hold some data, and copying from and to them.
+
+use genie_sys::Span;
+use smallvec::SmallVec;
+
+/// The runs of memory that hold some data, in order.
+pub type Segments = SmallVec<[Span; 2]>;
+
+/// Copies the first bytes of `segments` to `bytes`, as many as both have; returns how many.
+pub fn gather(segments: &[Span], bytes: &mut [u8]) -> usize {
+    let mut done = 0;
+    for segment in segments {
+        let here = segment.len().min(bytes.len() - done);
+        segment.part(0, here).copy_to(&mut bytes[done..done + here]);
+        done += here;
+    }
+    done
+}
+
+/// Copies the first of `bytes` to `segments`, as many as both have; returns how many.
+pub fn scatter(bytes: &[u8], segments: &[Span]) -> usize {
+    let mut done = 0;
+    for segment in segments {
+        let here = segment.len().min(bytes.len() - done);
+        segment.part(0, here).copy_from(&bytes[done..done + here]);
+        done += here;
+    }
+    done
+}
