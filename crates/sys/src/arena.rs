@@ -14,12 +14,19 @@
 //! Limits: each change of (object, offset) along the addresses is a mapping of its own; the kernel's limit is
 //! vm.max_map_count, at which calls fail with ENOMEM and leave the old mapping intact.
 
+mod placement;
+mod private;
+
 use std::ffi::c_void;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::{Mutex, PoisonError, Weak};
 
 use rustix::io::Errno;
 
+use crate::guard::{Guard, Registration};
 use crate::{Error, GranuleKind, Object, Result, Span};
+
+pub use private::{map_private, move_private, unmap_private};
 
 /// Alignment of an arena's base: a huge page, so that page tables can be moved whole.
 const ALIGN: usize = 2 << 20;
@@ -60,16 +67,18 @@ pub struct Arena {
     base: usize,
     len: usize,
     reservation: (usize, usize),
+    guard: Mutex<Weak<Registration>>,
 }
 
 impl Arena {
     /// Reserves `len` bytes of addresses, aligned to 2 MiB. No memory is used.
     ///
     /// # Errors
-    /// The address space is limited (`ulimit -v`).
+    /// The address space is limited (`ulimit -v`), or never that large.
     pub fn reserve(len: usize) -> Result<Self> {
-        let len = len.next_multiple_of(ALIGN);
-        let whole = len + ALIGN;
+        let too_long = || Error::new("mmap", format!("{len} bytes of addresses"), Errno::NOMEM);
+        let len = len.checked_next_multiple_of(ALIGN).ok_or_else(too_long)?;
+        let whole = len.checked_add(ALIGN).ok_or_else(too_long)?;
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
         let start = unsafe {
             libc::mmap(
@@ -86,7 +95,12 @@ impl Arena {
                 .with_remedy("raise `ulimit -v` or ask for a lower memory limit"));
         }
         let start = start as usize;
-        let arena = Self { base: start.next_multiple_of(ALIGN), len, reservation: (start, whole) };
+        Self::of_reservation(start.next_multiple_of(ALIGN), len, (start, whole))
+    }
+
+    /// Takes what was reserved, (address, length), for an arena.
+    fn of_reservation(base: usize, len: usize, reservation: (usize, usize)) -> Result<Self> {
+        let arena = Self { base, len, reservation, guard: Mutex::default() };
         arena.dont_fork(0, len)?;
         Ok(arena)
     }
@@ -115,10 +129,29 @@ impl Arena {
     /// # Errors
     /// Too many mappings or no memory; what was mapped there before still is.
     pub fn map(&self, offset: usize, object: &Object, object_offset: usize, len: usize) -> Result<()> {
+        self.map_for(offset, object, object_offset, len, Access::ReadWrite)
+    }
+
+    /// As [`Arena::map`], with the access given. A descriptor that can only be read can be mapped for loads only. Granules
+    /// that the object's owner has never touched get memory now.
+    ///
+    /// # Errors
+    /// As [`Arena::map`]; EACCES: the object's descriptor does not allow stores; EPERM: it is sealed against them.
+    pub fn map_for(
+        &self,
+        offset: usize,
+        object: &Object,
+        object_offset: usize,
+        len: usize,
+        access: Access,
+    ) -> Result<()> {
         self.check(offset, len);
-        assert!(object_offset + len <= object.len(), "mapping beyond the object's end");
+        assert!(
+            object_offset.checked_add(len).is_some_and(|end| end <= object.len()),
+            "mapping beyond the object's end"
+        );
         let transparent = object.kind() == GranuleKind::Transparent;
-        let populate = if transparent { 0 } else { libc::MAP_POPULATE };
+        let populate = if transparent || access == Access::None { 0 } else { libc::MAP_POPULATE };
         let at = self.pointer(offset);
         // SAFETY: the range lies inside this arena (checked above), whose addresses belong to it alone; what Rust
         // references exist into it is the duty of the caller of `span`.
@@ -126,19 +159,22 @@ impl Arena {
             libc::mmap(
                 at,
                 len,
-                Access::ReadWrite.bits(),
+                access.bits(),
                 libc::MAP_SHARED | libc::MAP_FIXED | populate,
                 object.as_fd().as_raw_fd(),
                 object_offset as i64,
             )
         };
         if mapped == libc::MAP_FAILED {
-            return Err(Error::new("mmap", format!("{len} bytes of an object"), last_errno())
-                .with_remedy("free memory or raise vm.max_map_count"));
+            let error = Error::new("mmap", format!("{len} bytes of an object"), last_errno());
+            return Err(match error.errno {
+                Errno::ACCESS | Errno::PERM => error.with_remedy("its owner allows loads only"),
+                _ => error.with_remedy("free memory or raise vm.max_map_count"),
+            });
         }
         self.dont_fork(offset, len)?;
         if transparent {
-            self.populate_transparently(offset, len)?;
+            self.populate_transparently(offset, len, access)?;
         }
         Ok(())
     }
@@ -257,6 +293,23 @@ impl Arena {
         unsafe { Span::new(self.pointer(offset).cast(), len) }
     }
 
+    /// Guards the arena: from now on, a touch of a page of it that has no memory reads zeros, and breaks the guard, instead
+    /// of killing the process. A second guard of the same arena is the same one.
+    ///
+    /// The guard ends with the last of its handles, or with the arena.
+    ///
+    /// # Errors
+    /// ENOSPC: too many arenas are guarded (see [`guard`](crate::guard)).
+    pub fn guard(&self) -> Result<Guard> {
+        let mut held = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(registration) = held.upgrade() {
+            return Ok(Guard::of(registration));
+        }
+        let guard = Guard::of(Registration::new(self.base, self.len)?);
+        *held = guard.registration();
+        Ok(guard)
+    }
+
     fn pointer(&self, offset: usize) -> *mut c_void {
         std::ptr::with_exposed_provenance_mut(self.base + offset)
     }
@@ -273,14 +326,20 @@ impl Arena {
         self.advise(offset, len, libc::MADV_DONTFORK, "madvise(MADV_DONTFORK)")
     }
 
-    fn populate_transparently(&self, offset: usize, len: usize) -> Result<()> {
+    fn populate_transparently(&self, offset: usize, len: usize, access: Access) -> Result<()> {
         // The advice fails on kernels without transparent huge pages, where it is not needed either.
         let _ = self.advise(offset, len, libc::MADV_HUGEPAGE, "madvise(MADV_HUGEPAGE)");
-        self.advise(offset, len, libc::MADV_POPULATE_WRITE, "madvise(MADV_POPULATE_WRITE)")
+        match access {
+            Access::None => Ok(()),
+            Access::Read => self.advise(offset, len, libc::MADV_POPULATE_READ, "madvise(MADV_POPULATE_READ)"),
+            Access::ReadWrite => {
+                self.advise(offset, len, libc::MADV_POPULATE_WRITE, "madvise(MADV_POPULATE_WRITE)")
+            }
+        }
     }
 
     fn advise(&self, offset: usize, len: usize, advice: i32, call: &'static str) -> Result<()> {
-        // SAFETY: the advices used (DONTFORK, HUGEPAGE, POPULATE_WRITE) change no contents.
+        // SAFETY: the advices used (DONTFORK, HUGEPAGE, POPULATE_READ and _WRITE) change no contents.
         let result = unsafe { libc::madvise(self.pointer(offset), len, advice) };
         self.done(result, call, len, None)
     }
@@ -295,6 +354,11 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
+        // Others may map at these addresses from here on.
+        let guard = self.guard.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(registration) = guard.upgrade() {
+            registration.retire();
+        }
         let (start, len) = self.reservation;
         // SAFETY: the arena owns the whole reservation; `span` obliges its callers not to outlive it.
         unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(start), len) };
@@ -316,53 +380,6 @@ pub(crate) fn set_huge_pages_aside(object: BorrowedFd<'_>, len: usize) -> std::r
         libc::munmap(mapped, len);
     }
     Ok(())
-}
-
-/// Maps `len` bytes of private, zeroed memory, which a forked child inherits.
-///
-/// # Errors
-/// No memory.
-pub fn map_private(len: usize) -> Result<*mut u8> {
-    // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
-    let mapped = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            len,
-            Access::ReadWrite.bits(),
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    if mapped == libc::MAP_FAILED {
-        return Err(Error::new("mmap", format!("{len} bytes of private memory"), last_errno()));
-    }
-    Ok(mapped.cast())
-}
-
-/// Moves private memory to an address at which nothing is mapped, with a system call and nothing else.
-///
-/// # Errors
-/// The kernel's; the memory is where it was.
-///
-/// # Safety
-/// `from` was returned by [`map_private`] for `len` bytes, and no reference points there or to what is at `to`.
-pub unsafe fn move_private(from: *mut u8, len: usize, to: *mut u8) -> Result<()> {
-    // SAFETY: the caller's promise.
-    let moved = unsafe { libc::mremap(from.cast(), len, len, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, to) };
-    if moved == libc::MAP_FAILED {
-        return Err(Error::new("mremap", "private memory", last_errno()));
-    }
-    Ok(())
-}
-
-/// Unmaps private memory.
-///
-/// # Safety
-/// `addr` was returned by [`map_private`] for `len` bytes, was not moved, and no reference points there.
-pub unsafe fn unmap_private(addr: *mut u8, len: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { libc::munmap(addr.cast(), len) };
 }
 
 fn last_errno() -> Errno {

@@ -10,17 +10,20 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::thread::futex::{self, Flags};
-use rustix::time::Timespec;
+use rustix::thread::futex::{self, Flags, WaitFlags, WaitPtr, WaitvFlags};
+use rustix::time::{ClockId, Timespec};
 
 use crate::{Error, Result};
 
-/// Why [`wait`] returned.
+/// How many words [`wait_any`] can sleep on.
+pub const WAIT_ANY_MAX: usize = 128;
+
+/// Why [`wait`] or [`wait_any`] returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
     /// Someone called [`wake`], or a signal interrupted the sleep: look at the word again.
     Woken,
-    /// The word did not have the expected value, so there was no sleep.
+    /// A word did not have the expected value, so there was no sleep.
     Changed,
     /// The time is over.
     TimedOut,
@@ -42,6 +45,39 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Resul
         Err(Errno::TIMEDOUT) => Ok(Wait::TimedOut),
         Err(errno) => Err(failed("futex wait", word, errno)),
     }
+}
+
+/// Sleeps while each word has the value that comes with it, for at most `timeout`.
+///
+/// As with [`wait`], a change followed by a wake is never missed. Which word it was is not told: look at all.
+///
+/// # Errors
+/// EINVAL: no word, or more than [`WAIT_ANY_MAX`]. EFAULT where a word's memory has gone.
+#[doc(alias = "futex_waitv")]
+pub fn wait_any(words: &[(&AtomicU32, u32)], timeout: Option<Duration>) -> Result<Wait> {
+    if words.is_empty() || words.len() > WAIT_ANY_MAX {
+        return Err(Error::new("futex_waitv", format!("{} words", words.len()), Errno::INVAL)
+            .with_remedy("wait for 1 to 128 words at once, and for more by descriptors"));
+    }
+    let mut waits = [futex::Wait::new(); WAIT_ANY_MAX];
+    for (wait, (word, expected)) in waits.iter_mut().zip(words) {
+        wait.val = u64::from(*expected);
+        wait.uaddr = WaitPtr::new(word.as_ptr().cast());
+        wait.flags = WaitFlags::SIZE_U32;
+    }
+    let deadline = timeout.and_then(deadline_after);
+    let waits = &waits[..words.len()];
+    match futex::waitv(waits, WaitvFlags::empty(), deadline.as_ref(), ClockId::Monotonic) {
+        Ok(_) | Err(Errno::INTR) => Ok(Wait::Woken),
+        Err(Errno::AGAIN) => Ok(Wait::Changed),
+        Err(Errno::TIMEDOUT) => Ok(Wait::TimedOut),
+        Err(errno) => Err(failed("futex_waitv", words[0].0, errno)),
+    }
+}
+
+/// The time `timeout` from now, by the clock that [`wait_any`] uses; none where the clock does not go that far.
+fn deadline_after(timeout: Duration) -> Option<Timespec> {
+    rustix::time::clock_gettime(ClockId::Monotonic).checked_add(Timespec::try_from(timeout).ok()?)
 }
 
 /// Wakes at most `count` sleepers of `word`, in any process, and returns how many there were.
@@ -96,6 +132,42 @@ mod tests {
             }
             assert_eq!((woken, sleeper.join().unwrap()), (1, Wait::Woken));
         });
+    }
+
+    #[test]
+    fn waiting_for_any_sees_a_change_of_each() {
+        let words: Vec<AtomicU32> = (0..WAIT_ANY_MAX).map(|_| AtomicU32::new(7)).collect();
+        let expect = |value| words.iter().map(|word| (word, value)).collect::<Vec<_>>();
+        let soon = Some(Duration::from_millis(1));
+        assert_eq!(wait_any(&expect(7), soon).unwrap(), Wait::TimedOut);
+        for changed in [0, WAIT_ANY_MAX - 1] {
+            words[changed].store(8, Ordering::Relaxed);
+            assert_eq!(wait_any(&expect(7), None).unwrap(), Wait::Changed);
+            words[changed].store(7, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_wake_of_any_word_ends_the_sleep() {
+        let words = [AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0)];
+        for word in &words {
+            std::thread::scope(|scope| {
+                let expected = words.each_ref().map(|word| (word, 0));
+                let sleeper = scope.spawn(move || wait_any(&expected, Some(Duration::from_secs(10))));
+                while wake(word, 1).unwrap() == 0 && !sleeper.is_finished() {}
+                assert_eq!(sleeper.join().unwrap().unwrap(), Wait::Woken);
+            });
+        }
+    }
+
+    #[test]
+    fn waiting_for_no_word_or_too_many_is_refused() {
+        let word = AtomicU32::new(0);
+        for count in [0, WAIT_ANY_MAX + 1] {
+            let error = wait_any(&vec![(&word, 0); count], None).unwrap_err();
+            assert_eq!(error.errno, Errno::INVAL);
+            assert!(error.to_string().contains(&format!("{count} words")), "{error}");
+        }
     }
 
     #[test]

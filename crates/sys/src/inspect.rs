@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use crate::{Error, Result};
 
-pub use mapping::{MappingInfo, mapping_at};
+pub use mapping::{MappingInfo, mapping_at, mapping_named};
 
 const MAX_MAP_COUNT: &str = "/proc/sys/vm/max_map_count";
 const HUGE_PAGE_COUNT: &str = "/proc/sys/vm/nr_hugepages";
@@ -263,7 +263,10 @@ mod tests {
     #[test]
     fn huge_pages_are_set_by_root_and_by_nobody_else() {
         let Ok(count) = read_number(HUGE_PAGE_COUNT) else {
-            eprintln!("SKIP huge_pages_are_set_by_root_and_by_nobody_else: no huge pages in this kernel");
+            crate::skip::skip(
+                "huge_pages_are_set_by_root_and_by_nobody_else",
+                "no huge pages in this kernel",
+            );
             return;
         };
         // Setting the count that there is disturbs nobody.
@@ -283,7 +286,10 @@ mod tests {
         match shmem_huge_mode() {
             Ok(mode) => assert!(!mode.is_empty() && !mode.contains(['[', ' ']), "{mode}"),
             Err(error) if error.errno == Errno::NOENT => {
-                eprintln!("SKIP the_mode_is_the_bracketed_word: no transparent huge pages in this kernel");
+                crate::skip::skip(
+                    "the_mode_is_the_bracketed_word",
+                    "no transparent huge pages in this kernel",
+                );
             }
             Err(error) => panic!("{error}"),
         }

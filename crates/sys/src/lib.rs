@@ -1,24 +1,33 @@
-//! Linux calls as safe types: memory objects, mappings, userfaultfd, futex, process memory and /proc.
+//! Linux calls as safe types: memory objects, mappings, faults, futexes, sockets, events, processes and /proc.
 //!
 //! Why: everything above this floor reasons about granules and references; only here is it known that a granule is a
 //! page of a memfd and that write protection is an ioctl.
-//! Trust: nothing that a peer sends reaches this floor unchecked.
+//! Trust: nothing that a peer sends reaches this floor unchecked but its descriptors, which are checked here.
 //! Limits: Linux 5.19 or later (write protection by userfaultfd on shared and huge-paged memory).
 
 mod error;
 
 pub mod arena;
+pub mod event;
 pub mod futex;
+pub mod guard;
 pub mod inspect;
 pub mod machine;
 pub mod object;
+pub mod poll;
 pub mod probe;
 pub mod process;
+pub mod socket;
 pub mod span;
 pub mod userfault;
+pub mod view;
 
 pub use arena::{Access, Arena};
 pub use error::{Error, Result};
 pub use object::{GranuleKind, Object};
 pub use rustix::io::Errno;
 pub use span::Span;
+pub use view::View;
+
+#[cfg(test)]
+mod skip;

@@ -2,11 +2,13 @@
 //!
 //! Why: a granule must have a name, (object, index), that outlives any one mapping of it, so that pages can be passed
 //! between regions and processes; anonymous memory has no such name.
-//! Invariants: an object's size never changes (sealed against shrinking and growing), its descriptor is not inherited
-//! by exec, and no other user can open it (mode 0600).
+//! Invariants: an object's size never changes (sealed against shrinking and growing), no other seal can be put on one made
+//! here, its descriptor is not inherited by exec, and no other user can open it (mode 0600).
 //! Limits: 2 MiB granules come from the machine's reserve of huge pages, and are set aside when an object is made; where
 //! it is empty, making one fails with ENOMEM.
 //! Source: thesis §1.1.1 (memory objects, pages); Linux memfd_create(2).
+
+mod acceptance;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -51,6 +53,7 @@ pub struct Object {
     descriptor: OwnedFd,
     kind: GranuleKind,
     len: usize,
+    is_writable: bool,
 }
 
 impl Object {
@@ -78,7 +81,9 @@ impl Object {
             .map_err(|errno| Error::new("fchmod", subject(), errno))?;
         rustix::fs::ftruncate(&descriptor, len as u64)
             .map_err(|errno| Error::new("ftruncate", subject(), errno))?;
-        rustix::fs::fcntl_add_seals(&descriptor, SealFlags::SHRINK | SealFlags::GROW)
+        // The last one keeps a peer from sealing the object against its owner's stores.
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        rustix::fs::fcntl_add_seals(&descriptor, seals)
             .map_err(|errno| Error::new("fcntl(F_ADD_SEALS)", subject(), errno))?;
         if kind == GranuleKind::Huge {
             set_huge_pages_aside(descriptor.as_fd(), len).map_err(|errno| {
@@ -87,7 +92,7 @@ impl Object {
                 )
             })?;
         }
-        Ok(Self { descriptor, kind, len })
+        Ok(Self { descriptor, kind, len, is_writable: true })
     }
 
     /// What the granules are made of.
@@ -109,22 +114,4 @@ impl AsFd for Object {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_object_can_neither_shrink_nor_grow() {
-        let object = Object::create(GranuleKind::Base, 8192).unwrap();
-        for len in [4096, 16384] {
-            assert_eq!(rustix::fs::ftruncate(&object, len), Err(rustix::io::Errno::PERM));
-        }
-        assert_eq!(rustix::fs::fstat(&object).unwrap().st_size, 8192);
-    }
-
-    #[test]
-    fn an_object_is_closed_by_exec_and_private_to_its_user() {
-        let object = Object::create(GranuleKind::Base, 4096).unwrap();
-        assert!(rustix::io::fcntl_getfd(&object).unwrap().contains(rustix::io::FdFlags::CLOEXEC));
-        assert_eq!(rustix::fs::fstat(&object).unwrap().st_mode & 0o777, 0o600);
-    }
-}
+mod tests;

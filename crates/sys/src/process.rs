@@ -2,7 +2,7 @@
     unsafe_code,
     reason = "passes exclusively borrowed or readable buffers to process_vm_readv and writev; fork is the caller's duty"
 )]
-//! Other processes: reading and writing their memory, and children that tests make by fork.
+//! Other processes: reading and writing their memory, seeing them exit, and children made by fork.
 //!
 //! Why: copying straight out of a peer is the only output that a malicious client can't change afterwards and
 //! that needs no mapping of its memory.
@@ -16,9 +16,12 @@ use std::panic::AssertUnwindSafe;
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitOptions};
 
+pub use pidfd::Process;
 pub use rustix::process::Pid;
 
 use crate::{Error, Result};
+
+mod pidfd;
 
 /// The exit code of a child whose closure panicked.
 pub const PANIC_CODE: u8 = 101;
@@ -83,10 +86,8 @@ pub fn write_memory(pid: Pid, remote_addr: usize, local: &[u8]) -> Result<usize>
 /// As [`write_memory`]; EINVAL with more than 1024 segments on a side.
 #[doc(alias = "process_vm_writev")]
 pub fn write_memory_vectored(pid: Pid, remote: &[(usize, usize)], local: &[IoSlice<'_>]) -> Result<usize> {
-    if is_own(pid) {
-        return Err(Error::new("process_vm_writev", describe(pid, remote), Errno::INVAL)
-            .with_remedy("write to this process's own memory through its own references"));
-    }
+    let len = remote.iter().fold(0usize, |sum, segment| sum.saturating_add(segment.1));
+    refuse_own(pid, remote.first().map_or(0, |segment| segment.0), len)?;
     let segments = remote_segments(remote);
     // SAFETY: `IoSlice` is layout-compatible with iovec and its bytes are readable; the remote memory isn't
     // that of this process, as checked above.
@@ -101,6 +102,15 @@ pub fn write_memory_vectored(pid: Pid, remote: &[(usize, usize)], local: &[IoSli
         )
     };
     outcome("process_vm_writev", pid, remote, transferred)
+}
+
+/// Refuses to have the kernel store into this process's own memory.
+pub(crate) fn refuse_own(pid: Pid, addr: usize, len: usize) -> Result<()> {
+    if is_own(pid) {
+        return Err(Error::new("process_vm_writev", describe(pid, &[(addr, len)]), Errno::INVAL)
+            .with_remedy("write to this process's own memory through its own references"));
+    }
+    Ok(())
 }
 
 /// Whether `pid` names this process or one of its threads, which the kernel takes as well.

@@ -7,6 +7,8 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 
+use rustix::process::Pid;
+
 use crate::{Errno, Error, Result};
 
 /// A run of bytes at an address, without any claim that they stand still.
@@ -171,6 +173,37 @@ impl Span {
         .map_err(|errno| Error::new("pwrite", format!("{} bytes at {file_offset}", self.len), errno))
     }
 
+    /// Copies memory of process `pid` from `addr` on into the span; returns how many bytes came, fewer than all where a later
+    /// page is not mapped there.
+    ///
+    /// # Errors
+    /// EFAULT: not even the first page is mapped. EPERM: no right to trace that process. ESRCH: it has gone.
+    #[doc(alias = "process_vm_readv")]
+    pub fn read_process(self, pid: Pid, addr: usize) -> Result<usize> {
+        let (local, remote) = (self.vector(), vector(addr, self.len));
+        // SAFETY: the kernel stores into bytes inside the span; it checks the other process's addresses.
+        let moved = unsafe { libc::process_vm_readv(pid.as_raw_nonzero().get(), &local, 1, &remote, 1, 0) };
+        moved_bytes("process_vm_readv", moved, pid, addr, self.len)
+    }
+
+    /// Copies the span into memory of process `pid` from `addr` on; returns how many bytes went.
+    ///
+    /// # Errors
+    /// As [`Span::read_process`]; EFAULT also where the memory is not writable. EINVAL for this process, whose memory
+    /// belongs to its Rust values.
+    #[doc(alias = "process_vm_writev")]
+    pub fn write_process(self, pid: Pid, addr: usize) -> Result<usize> {
+        crate::process::refuse_own(pid, addr, self.len)?;
+        let (local, remote) = (self.vector(), vector(addr, self.len));
+        // SAFETY: the kernel loads from bytes inside the span, and stores into another process, as checked above.
+        let moved = unsafe { libc::process_vm_writev(pid.as_raw_nonzero().get(), &local, 1, &remote, 1, 0) };
+        moved_bytes("process_vm_writev", moved, pid, addr, self.len)
+    }
+
+    fn vector(self) -> libc::iovec {
+        libc::iovec { iov_base: self.start.cast(), iov_len: self.len }
+    }
+
     /// Calls `transfer` until it has moved the whole span, moves nothing more, or fails.
     fn whole(self, mut transfer: impl FnMut(usize) -> isize) -> std::result::Result<usize, Errno> {
         let mut done = 0;
@@ -186,6 +219,17 @@ impl Span {
         }
         Ok(done)
     }
+}
+
+fn vector(addr: usize, len: usize) -> libc::iovec {
+    libc::iovec { iov_base: std::ptr::without_provenance_mut(addr), iov_len: len }
+}
+
+fn moved_bytes(call: &'static str, moved: isize, pid: Pid, addr: usize, len: usize) -> Result<usize> {
+    usize::try_from(moved).map_err(|_| {
+        let errno = Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO);
+        Error::new(call, format!("{len} bytes at {addr:#x} of process {pid}"), errno)
+    })
 }
 
 #[cfg(test)]

@@ -26,6 +26,54 @@ fn an_alias_shows_the_same_granules() {
 }
 
 #[test]
+fn a_read_only_mapping_shows_the_granules_and_takes_no_store() {
+    for kind in [GranuleKind::Base, GranuleKind::Transparent, GranuleKind::Huge] {
+        let object = match Object::create(kind, 2 * MIB) {
+            Err(error) if kind == GranuleKind::Huge => {
+                let test = "a_read_only_mapping_shows_the_granules_and_takes_no_store";
+                crate::skip::skip(test, &format!("no huge pages: {error}"));
+                continue;
+            }
+            object => object.unwrap(),
+        };
+        let arena = Arena::reserve(8 * MIB).unwrap();
+        let theirs = Object::accept(object.read_only().unwrap()).unwrap();
+        arena.map_for(0, &theirs, 0, 2 * MIB, Access::Read).unwrap();
+        arena.map_for(2 * MIB, &object, 0, 2 * MIB, Access::Read).unwrap();
+        arena.map_for(4 * MIB, &object, 0, 2 * MIB, Access::None).unwrap();
+        arena.map(6 * MIB, &object, 0, 2 * MIB).unwrap();
+        filled(&arena, 6 * MIB, 2 * MIB, 7);
+        assert_eq!((byte(&arena, 2 * MIB - 1), byte(&arena, 4 * MIB - 1)), (7, 7));
+        let rights = [0, 2, 4, 6].map(|offset| {
+            let mapping = crate::inspect::mapping_at(arena.base() + offset * MIB).unwrap();
+            mapping.unwrap().permissions
+        });
+        assert_eq!(rights, ["r--s", "r--s", "---s", "rw-s"]);
+        let refused = arena.map(0, &theirs, 0, 2 * MIB).unwrap_err();
+        assert_eq!(refused.errno, Errno::ACCESS);
+        assert!(refused.to_string().contains("loads only"), "{refused}");
+        assert_eq!(byte(&arena, 0), 7, "what was mapped there still is");
+    }
+}
+
+#[test]
+fn a_read_only_mapping_is_filled_so_that_no_touch_faults() {
+    let object = Object::create(GranuleKind::Base, 2 * MIB).unwrap();
+    let arena = Arena::reserve(2 * MIB).unwrap();
+    let theirs = Object::accept(object.read_only().unwrap()).unwrap();
+    arena.map_for(0, &theirs, 0, 2 * MIB, Access::Read).unwrap();
+    let frames = crate::inspect::page_frames(arena.base(), 2 * MIB).unwrap();
+    assert!(frames.iter().all(|frame| frame.present));
+}
+
+#[test]
+fn an_arena_larger_than_any_address_is_an_error() {
+    for len in [usize::MAX, usize::MAX - 4 * MIB, 1 << 62] {
+        assert_eq!(Arena::reserve(len).unwrap_err().errno, Errno::NOMEM);
+    }
+}
+
+#[test]
 fn exchange_swaps_granules_and_moves_no_byte() {
     let object = Object::create(GranuleKind::Base, 8 * MIB).unwrap();
     let arena = Arena::reserve(32 * MIB).unwrap();
@@ -69,8 +117,7 @@ fn exchange_of_a_split_range_is_done_whole_or_not_at_all() {
 fn a_failed_mapping_leaves_no_hole() {
     let pages = crate::inspect::huge_pages().unwrap();
     if pages.size_kib != 2048 {
-        eprintln!("SKIP a_failed_mapping_leaves_no_hole: no huge pages of 2 MiB");
-        return;
+        return crate::skip::skip("a_failed_mapping_leaves_no_hole", "no huge pages of 2 MiB");
     }
     let len = (pages.total + 8) * 2 * MIB;
     let arena = Arena::reserve(len).unwrap();

@@ -1,5 +1,7 @@
 //! One mapping of this process as /proc/self/smaps shows it.
 
+use std::ops::Range;
+
 use super::{number_of_field, read_text};
 use crate::Result;
 
@@ -50,6 +52,19 @@ impl MappingInfo {
 #[doc(alias = "smaps")]
 pub fn mapping_at(addr: usize) -> Result<Option<MappingInfo>> {
     Ok(find(&read_text("/proc/self/smaps")?, addr))
+}
+
+/// Finds the addresses of the mapping that the kernel calls `name`, as it calls the first thread's stack `[stack]`.
+///
+/// # Errors
+/// What reading /proc/self/maps fails with.
+///
+/// # Cost
+/// Some microseconds for a hundred mappings.
+pub fn mapping_named(name: &str) -> Result<Option<Range<usize>>> {
+    let maps = read_text("/proc/self/maps")?;
+    let found = maps.lines().filter_map(header).find(|header| header.name == name);
+    Ok(found.map(|header| header.start..header.end))
 }
 
 struct Header<'a> {

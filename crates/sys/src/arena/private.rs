@@ -1,0 +1,52 @@
+#![allow(unsafe_code, reason = "maps new memory; moving and unmapping it is the caller's duty")]
+//! Private memory outside any arena, which a forked child inherits.
+
+use super::{Access, last_errno};
+use crate::{Error, Result};
+
+/// Maps `len` bytes of private, zeroed memory, which a forked child inherits.
+///
+/// # Errors
+/// No memory.
+pub fn map_private(len: usize) -> Result<*mut u8> {
+    // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+    let mapped = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            len,
+            Access::ReadWrite.bits(),
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if mapped == libc::MAP_FAILED {
+        return Err(Error::new("mmap", format!("{len} bytes of private memory"), last_errno()));
+    }
+    Ok(mapped.cast())
+}
+
+/// Moves private memory to an address at which nothing is mapped, with a system call and nothing else.
+///
+/// # Errors
+/// The kernel's; the memory is where it was.
+///
+/// # Safety
+/// `from` was returned by [`map_private`] for `len` bytes, and no reference points there or to what is at `to`.
+pub unsafe fn move_private(from: *mut u8, len: usize, to: *mut u8) -> Result<()> {
+    // SAFETY: the caller's promise.
+    let moved = unsafe { libc::mremap(from.cast(), len, len, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, to) };
+    if moved == libc::MAP_FAILED {
+        return Err(Error::new("mremap", "private memory", last_errno()));
+    }
+    Ok(())
+}
+
+/// Unmaps private memory.
+///
+/// # Safety
+/// `addr` was returned by [`map_private`] for `len` bytes, was not moved, and no reference points there.
+pub unsafe fn unmap_private(addr: *mut u8, len: usize) {
+    // SAFETY: the caller's promise.
+    unsafe { libc::munmap(addr.cast(), len) };
+}

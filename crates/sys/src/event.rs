@@ -1,0 +1,265 @@
+//! Events: descriptors that become readable when somebody signals, for programs that wait with epoll.
+//!
+//! Why: a futex wakes a thread fastest, but epoll cannot wait for one.
+//! How: two kinds, the same in use. A *counter* (eventfd) is one descriptor that all holders signal, clear and wait for.
+//! A *pair* (two ends of a socket) is for two processes: a signal at one end makes the other end readable.
+//! Trust: duplicates of a counter share its flags, so a hostile holder can make it blocking, fill it up, and so stop
+//! whoever signals it next. Nothing that a holder of one end of a pair does makes a call at the other end block: peers are
+//! given an end of a pair, and nothing else is taken from them.
+//! Limits: signals are not counted; several before one [`Event::clear`] are one.
+
+use std::io::IoSliceMut;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::EventfdFlags;
+use rustix::io::{Errno, ReadWriteFlags};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+
+use crate::{Error, Result};
+
+/// How many messages one [`Event::clear`] takes from an end at most: a peer that floods it does not hold the owner up.
+const MESSAGES_PER_CLEAR: usize = 1024;
+
+/// What a descriptor of this module is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Counter,
+    End,
+}
+
+/// Something to signal and to wait for.
+#[derive(Debug)]
+pub struct Event {
+    descriptor: OwnedFd,
+    kind: Kind,
+}
+
+impl Event {
+    /// Makes a counter: whoever has it or a duplicate signals all of them.
+    ///
+    /// # Errors
+    /// The limit on descriptors.
+    #[doc(alias = "eventfd")]
+    pub fn new() -> Result<Self> {
+        rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map(|descriptor| Self { descriptor, kind: Kind::Counter })
+            .map_err(|errno| out_of_descriptors("eventfd", errno))
+    }
+
+    /// Makes a pair: a signal at either makes the other one readable, and never itself.
+    ///
+    /// # Errors
+    /// The limit on descriptors.
+    pub fn pair() -> Result<(Self, Self)> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (one, other) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+            .map_err(|errno| out_of_descriptors("socketpair", errno))?;
+        let end = |descriptor| Self { descriptor, kind: Kind::End };
+        Ok((end(one), end(other)))
+    }
+
+    /// Takes a descriptor that came from another process for an end of a pair. A counter is refused, for what its other
+    /// holders can do to it.
+    ///
+    /// # Errors
+    /// EINVAL: it is no SOCK_SEQPACKET socket of the Unix family; it is closed.
+    pub fn try_from_descriptor(descriptor: OwnedFd) -> Result<Self> {
+        // Only the kernel's socket code is asked: the file system of a hostile descriptor might never answer.
+        let is_end = sockopt::socket_domain(&descriptor) == Ok(AddressFamily::UNIX)
+            && sockopt::socket_type(&descriptor) == Ok(SocketType::SEQPACKET);
+        if !is_end {
+            return Err(Error::new("check", "a descriptor that should be an event", Errno::INVAL)
+                .with_remedy("its sender is to send an end of a pair of events"));
+        }
+        Ok(Self { descriptor, kind: Kind::End })
+    }
+
+    /// Makes the counter, or the other end, readable. With nobody left at the other end nothing happens.
+    ///
+    /// # Errors
+    /// The kernel's, where memory is lacking.
+    pub fn signal(&self) -> Result<()> {
+        let sent = match self.kind {
+            Kind::Counter => rustix::io::write(&self.descriptor, &1u64.to_ne_bytes()),
+            Kind::End => rustix::net::send(&self.descriptor, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL),
+        };
+        match sent {
+            // AGAIN: as many signals wait as there can be, so it is readable.
+            Ok(_) | Err(Errno::AGAIN | Errno::PIPE | Errno::CONNRESET) => Ok(()),
+            Err(errno) => Err(Error::new("write", "an event", errno)),
+        }
+    }
+
+    /// Takes the signals that came, so that it is not readable until the next one; never blocks. Look for what was
+    /// signalled after this, not before.
+    ///
+    /// An end whose other end has gone stays readable.
+    ///
+    /// # Errors
+    /// The kernel's, with no cause that a program could meet.
+    pub fn clear(&self) -> Result<()> {
+        match self.kind {
+            Kind::Counter => self.clear_counter(),
+            Kind::End => self.clear_end(),
+        }
+        .map_err(|errno| Error::new("read", "an event", errno))
+    }
+
+    fn clear_counter(&self) -> std::result::Result<(), Errno> {
+        let mut count = [0; 8];
+        // Not a plain read: another holder may have made the counter blocking.
+        let bytes = &mut [IoSliceMut::new(&mut count)];
+        match rustix::io::preadv2(&self.descriptor, bytes, u64::MAX, ReadWriteFlags::NOWAIT) {
+            Ok(_) | Err(Errno::AGAIN) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn clear_end(&self) -> std::result::Result<(), Errno> {
+        let mut byte = [0; 1];
+        for _ in 0..MESSAGES_PER_CLEAR {
+            match rustix::net::recv(&self.descriptor, &mut byte, RecvFlags::DONTWAIT) {
+                // Nothing more, or nobody there.
+                Ok((0, _)) | Err(Errno::AGAIN | Errno::CONNRESET) => break,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+
+    /// Another descriptor of the same counter or end. Of a pair, send a peer the other end, and keep no duplicate of it.
+    ///
+    /// # Errors
+    /// The limit on descriptors.
+    pub fn duplicate(&self) -> Result<OwnedFd> {
+        rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 0)
+            .map_err(|errno| out_of_descriptors("fcntl(F_DUPFD_CLOEXEC)", errno))
+    }
+}
+
+impl AsFd for Event {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+impl From<Event> for OwnedFd {
+    fn from(event: Event) -> Self {
+        event.descriptor
+    }
+}
+
+fn out_of_descriptors(call: &'static str, errno: Errno) -> Error {
+    Error::new(call, "an event", errno).with_remedy("raise the limit on open files: `ulimit -n`")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rustix::fs::OFlags;
+
+    use super::*;
+    use crate::poll::readable;
+
+    fn is_ready(event: &Event) -> bool {
+        readable(event, Some(Duration::ZERO)).unwrap()
+    }
+
+    #[test]
+    fn a_counter_is_readable_from_signal_to_clear() {
+        let event = Event::new().unwrap();
+        assert!(!is_ready(&event));
+        event.signal().unwrap();
+        event.signal().unwrap();
+        assert!(is_ready(&event));
+        event.clear().unwrap();
+        assert!(!is_ready(&event), "two signals are one");
+        event.clear().unwrap();
+    }
+
+    #[test]
+    fn a_duplicate_of_a_counter_is_the_same_counter() {
+        let event = Event::new().unwrap();
+        let other = event.duplicate().unwrap();
+        event.signal().unwrap();
+        assert!(readable(&other, Some(Duration::ZERO)).unwrap());
+        rustix::io::read(&other, &mut [0; 8]).unwrap();
+        assert!(!is_ready(&event));
+    }
+
+    #[test]
+    fn a_full_counter_takes_another_signal_without_blocking() {
+        let event = Event::new().unwrap();
+        rustix::io::write(&event, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+        event.signal().unwrap();
+        event.clear().unwrap();
+        assert!(!is_ready(&event));
+    }
+
+    #[test]
+    fn clearing_a_counter_that_a_holder_made_blocking_does_not_block() {
+        let event = Event::new().unwrap();
+        let flags = rustix::fs::fcntl_getfl(&event).unwrap();
+        rustix::fs::fcntl_setfl(event.duplicate().unwrap(), flags - OFlags::NONBLOCK).unwrap();
+        event.clear().unwrap();
+        event.signal().unwrap();
+        event.clear().unwrap();
+        assert!(!is_ready(&event));
+    }
+
+    #[test]
+    fn an_end_signals_the_other_end_and_not_itself() {
+        let (ours, theirs) = Event::pair().unwrap();
+        let theirs = Event::try_from_descriptor(theirs.into()).unwrap();
+        ours.signal().unwrap();
+        assert_eq!((is_ready(&ours), is_ready(&theirs)), (false, true));
+        theirs.clear().unwrap();
+        assert!(!is_ready(&theirs));
+        theirs.signal().unwrap();
+        assert_eq!((is_ready(&ours), is_ready(&theirs)), (true, false));
+    }
+
+    #[test]
+    fn an_end_that_nobody_clears_takes_any_number_of_signals() {
+        let (ours, theirs) = Event::pair().unwrap();
+        // A hostile holder makes its end, which is all it has, blocking.
+        let flags = rustix::fs::fcntl_getfl(&theirs).unwrap();
+        rustix::fs::fcntl_setfl(&theirs, flags - OFlags::NONBLOCK).unwrap();
+        for _ in 0..100_000 {
+            ours.signal().unwrap();
+        }
+        theirs.clear().unwrap();
+        assert!(!is_ready(&theirs));
+        theirs.clear().unwrap();
+    }
+
+    #[test]
+    fn signalling_an_end_that_has_gone_is_no_error() {
+        let (ours, theirs) = Event::pair().unwrap();
+        theirs.signal().unwrap();
+        drop(theirs);
+        ours.signal().unwrap();
+        ours.clear().unwrap();
+        ours.clear().unwrap();
+        assert!(is_ready(&ours), "that the other end has gone stays to be seen");
+    }
+
+    #[test]
+    fn other_descriptors_and_counters_are_not_taken_from_peers() {
+        let (pipe, _other) = rustix::pipe::pipe().unwrap();
+        let object = crate::Object::create(crate::GranuleKind::Base, 4096).unwrap();
+        let stream =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let counter = Event::new().unwrap();
+        let hostile: [OwnedFd; 5] =
+            [pipe, object.duplicate().unwrap(), stream.unwrap().0, null.into(), counter.into()];
+        for descriptor in hostile {
+            let error = Event::try_from_descriptor(descriptor).unwrap_err();
+            assert_eq!(error.errno, Errno::INVAL);
+            assert!(error.to_string().contains("an end of a pair"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+#![allow(
+    unsafe_code,
+    reason = "installs a signal handler, which maps zeros only inside guarded arenas and passes on every other signal"
+)]
+//! Guards: a peer that takes the memory of its object away must not kill who looks at it.
+//!
+//! Why: a peer may punch a hole into a huge-paged object, and use up the huge pages that the machine has: the next touch
+//! of the hole is SIGBUS, which ends the process. Seals do not forbid holes, and checking before each touch would be too
+//! late.
+//! How: the arena's addresses are entered in a table. The handler of SIGBUS, which may only do what is safe in the middle
+//! of anything, finds the address there, marks the entry broken, and maps a page of zeros in place of the missing one; the
+//! touch then goes on. Whoever used the memory looks at [`Guard::is_broken`] before it believes, or replies, anything.
+//! Every other SIGBUS goes to the handler that was there before.
+//! Invariants: an entry names addresses of an arena that exists: the arena takes its entry away before its addresses.
+//! Trust: the memory's owner decides when the guard breaks. Calls of the kernel on the memory fail with EFAULT instead,
+//! and break no guard.
+//! Limits: 1024 arenas at once. A handler that others install later must call this one. At the limit of mappings
+//! (vm.max_map_count) zeros cannot be mapped, and SIGBUS kills as ever.
+
+mod handler;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, Weak};
+
+use crate::{Errno, Error, Result};
+
+/// How many arenas can be guarded at once.
+pub const CAPACITY: usize = 1024;
+
+/// Nobody's entry.
+const FREE: usize = 0;
+/// Somebody's entry which stands for no addresses: not yet, or no more. No arena starts here.
+const RESERVED: usize = 1;
+
+static TABLE: [Entry; CAPACITY] = [const { Entry::new() }; CAPACITY];
+
+/// The addresses of one guarded arena.
+///
+/// `start` says whether `end` is valid; a reader that finds the same start before and after it has read the end has read
+/// what belongs together.
+struct Entry {
+    start: AtomicUsize,
+    end: AtomicUsize,
+    is_broken: AtomicBool,
+}
+
+impl Entry {
+    const fn new() -> Self {
+        Self { start: AtomicUsize::new(FREE), end: AtomicUsize::new(0), is_broken: AtomicBool::new(false) }
+    }
+
+    /// Takes the entry if it is nobody's.
+    fn claim(&self, start: usize, end: usize) -> bool {
+        // Acquire: pairs with the Release by which its last owner freed it. What follows is not seen before it.
+        if self.start.compare_exchange(FREE, RESERVED, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        self.is_broken.store(false, Ordering::Relaxed);
+        // Release: whoever reads this end reads RESERVED, or what came later, after it.
+        self.end.store(end, Ordering::Release);
+        self.start.store(start, Ordering::Release);
+        true
+    }
+
+    /// Whether it guards `addr`. Only loads, for a signal handler.
+    fn holds(&self, addr: usize) -> bool {
+        let start = self.start.load(Ordering::Acquire);
+        let end = self.end.load(Ordering::Acquire);
+        start > RESERVED && (start..end).contains(&addr) && self.start.load(Ordering::Relaxed) == start
+    }
+}
+
+/// An arena's place in the table, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Registration {
+    index: usize,
+}
+
+impl Registration {
+    /// Enters `len` bytes from `start` on, and installs the handler if this is the first entry.
+    pub(crate) fn new(start: usize, len: usize) -> Result<Arc<Self>> {
+        handler::install()?;
+        let index = TABLE.iter().position(|entry| entry.claim(start, start + len)).ok_or_else(|| {
+            Error::new("guard", format!("one arena more than {CAPACITY}"), Errno::NOSPC)
+                .with_remedy("serve fewer clients at once in one process")
+        })?;
+        Ok(Arc::new(Self { index }))
+    }
+
+    /// Guards nothing any more; whether it broke stays known.
+    pub(crate) fn retire(&self) {
+        self.entry().start.store(RESERVED, Ordering::Release);
+    }
+
+    fn entry(&self) -> &'static Entry {
+        &TABLE[self.index]
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire of the next claim.
+        self.entry().start.store(FREE, Ordering::Release);
+    }
+}
+
+/// Keeps an arena guarded; see [`Arena::guard`](crate::Arena::guard).
+#[derive(Debug, Clone)]
+pub struct Guard {
+    registration: Arc<Registration>,
+}
+
+impl Guard {
+    pub(crate) fn of(registration: Arc<Registration>) -> Self {
+        Self { registration }
+    }
+
+    pub(crate) fn registration(&self) -> Weak<Registration> {
+        Arc::downgrade(&self.registration)
+    }
+
+    /// Whether a page of the arena had no memory when it was touched. Then what was read of it since may be zeros, and what
+    /// was stored may be lost; it never heals.
+    pub fn is_broken(&self) -> bool {
+        // The flag is set before the zeros are mapped: whoever has read zeros finds it set.
+        fence(Ordering::Acquire);
+        self.registration.entry().is_broken.load(Ordering::Acquire)
+    }
+}
+
+/// Finds the entry that guards `addr` and marks it broken; none does: false. Safe in a signal handler.
+fn break_guard_of(addr: usize) -> bool {
+    let found = TABLE.iter().find(|entry| entry.holds(addr));
+    found.inspect(|entry| entry.is_broken.store(true, Ordering::Release)).is_some()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+#![allow(unsafe_code, reason = "runs in a signal handler, where it calls only what is safe there")]
+//! The handler of SIGBUS.
+//!
+//! Invariants: no allocation, no lock, no panic; errno is as it was when the interrupted code goes on.
+
+use std::ffi::{c_int, c_void};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use super::break_guard_of;
+use crate::{Errno, Error, GranuleKind, Result};
+
+/// What SIGBUS did before.
+static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
+
+type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+type OldHandler = extern "C" fn(c_int);
+
+/// Installs the handler, once.
+pub(super) fn install() -> Result<()> {
+    static IS_INSTALLED: Mutex<bool> = Mutex::new(false);
+    let mut is_installed = IS_INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
+    if *is_installed {
+        return Ok(());
+    }
+    // SAFETY: all zeros are a valid sigaction: the default action, no flags, an empty mask.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // The old one must be known before the new one can run.
+    let mut previous = action;
+    exchange(None, Some(&mut previous))?;
+    PREVIOUS.get_or_init(|| previous);
+    action.sa_sigaction = on_bus_error as Handler as usize;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+    exchange(Some(&action), None)?;
+    *is_installed = true;
+    Ok(())
+}
+
+fn exchange(new: Option<&libc::sigaction>, old: Option<&mut libc::sigaction>) -> Result<()> {
+    let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
+    let old = old.map_or(std::ptr::null_mut(), std::ptr::from_mut);
+    // SAFETY: both are null or valid; the only handler that is ever installed is `on_bus_error`, made for it.
+    if unsafe { libc::sigaction(libc::SIGBUS, new, old) } == 0 {
+        return Ok(());
+    }
+    let errno = Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO);
+    Err(Error::new("sigaction", "SIGBUS", errno))
+}
+
+extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the calling thread's errno, whose address never changes; `info` is the kernel's, valid until the return.
+    unsafe {
+        let errno = libc::__errno_location();
+        let interrupted = *errno;
+        if !is_repaired(&*info) {
+            pass_on(signal, info, context);
+        }
+        *errno = interrupted;
+    }
+}
+
+/// Puts zeros where memory is missing, if that is in a guarded arena.
+fn is_repaired(info: &libc::siginfo_t) -> bool {
+    // Only these say that a touch failed, and where; other senders of the signal can put any number there.
+    if !matches!(info.si_code, libc::BUS_ADRERR | libc::BUS_MCEERR_AR) {
+        return false;
+    }
+    // SAFETY: with these codes the address is what the kernel filled in.
+    let addr = unsafe { info.si_addr() } as usize;
+    // Of a mapping of huge pages the kernel replaces no less than one of them: it says EINVAL to less.
+    break_guard_of(addr)
+        && [GranuleKind::Base.size(), GranuleKind::Huge.size()].into_iter().any(|len| put_zeros(addr, len))
+}
+
+/// Maps zeros over the `len` bytes, a power of two, that hold `addr`.
+fn put_zeros(addr: usize, len: usize) -> bool {
+    let start = std::ptr::with_exposed_provenance_mut(addr & !(len - 1));
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+    // SAFETY: the address is in an arena, whose bounds are multiples of the largest `len`, so that the range is, too; the
+    // arena's addresses are its own, and exist, since somebody touches them.
+    unsafe {
+        let mapped = libc::mmap(start, len, rights, flags, -1, 0);
+        if mapped == libc::MAP_FAILED {
+            return false;
+        }
+        // As all of an arena; it cannot fail where a mapping could be made.
+        libc::madvise(mapped, len, libc::MADV_DONTFORK);
+    }
+    true
+}
+
+/// Does what would have been done without this handler.
+///
+/// # Safety
+/// The arguments are those of a signal handler.
+unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: a handler that sigaction returned is called as its flags say; `info` is the kernel's.
+    unsafe {
+        let is_sent = (*info).si_code <= 0;
+        match PREVIOUS.get() {
+            Some(old) if old.sa_sigaction != libc::SIG_DFL && old.sa_sigaction != libc::SIG_IGN => {
+                if old.sa_flags & libc::SA_SIGINFO == 0 {
+                    std::mem::transmute::<usize, OldHandler>(old.sa_sigaction)(signal);
+                } else {
+                    std::mem::transmute::<usize, Handler>(old.sa_sigaction)(signal, info, context);
+                }
+            }
+            Some(old) if is_sent && old.sa_sigaction == libc::SIG_IGN => {}
+            _ => die(signal, is_sent),
+        }
+    }
+}
+
+/// Lets the default action end the process: at the touch that is made again after the return, or by the signal again.
+fn die(signal: c_int, is_sent: bool) {
+    // SAFETY: both calls are safe in a signal handler; all zeros are the default action.
+    unsafe {
+        let default: libc::sigaction = std::mem::zeroed();
+        libc::sigaction(signal, &raw const default, std::ptr::null_mut());
+        if is_sent {
+            libc::raise(signal);
+        }
+    }
+}

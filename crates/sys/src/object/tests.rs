@@ -1,0 +1,165 @@
+use std::io::Write;
+
+use super::*;
+use crate::{Errno, inspect};
+
+impl Object {
+    /// An object that its holder can shrink, as only a hostile peer's could be.
+    pub(crate) fn unsealed(kind: GranuleKind, len: usize) -> Self {
+        let huge = MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+        let flags = if kind == GranuleKind::Huge { huge } else { MemfdFlags::empty() };
+        Self { descriptor: memfd(flags, len, SealFlags::empty()), kind, len, is_writable: true }
+    }
+}
+
+fn memfd(flags: MemfdFlags, len: usize, seals: SealFlags) -> OwnedFd {
+    let flags = flags | MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let descriptor = rustix::fs::memfd_create("test", flags).unwrap();
+    rustix::fs::ftruncate(&descriptor, len as u64).unwrap();
+    rustix::fs::fcntl_add_seals(&descriptor, seals).unwrap();
+    descriptor
+}
+
+/// The sentence with which a descriptor is refused.
+fn refusal(descriptor: OwnedFd) -> (Errno, String) {
+    let error = Object::accept(descriptor).unwrap_err();
+    (error.errno, error.to_string())
+}
+
+#[test]
+fn an_object_can_neither_shrink_nor_grow_nor_be_sealed_further() {
+    let object = Object::create(GranuleKind::Base, 8192).unwrap();
+    for len in [4096, 16384] {
+        assert_eq!(rustix::fs::ftruncate(&object, len), Err(Errno::PERM));
+    }
+    assert_eq!(rustix::fs::fcntl_add_seals(&object, SealFlags::FUTURE_WRITE), Err(Errno::PERM));
+    assert_eq!(rustix::fs::fstat(&object).unwrap().st_size, 8192);
+}
+
+#[test]
+fn an_object_is_closed_by_exec_and_private_to_its_user() {
+    let object = Object::create(GranuleKind::Base, 4096).unwrap();
+    for descriptor in [object.duplicate().unwrap(), object.read_only().unwrap(), object.descriptor] {
+        assert!(rustix::io::fcntl_getfd(&descriptor).unwrap().contains(rustix::io::FdFlags::CLOEXEC));
+        assert_eq!(rustix::fs::fstat(&descriptor).unwrap().st_mode & 0o777, 0o600);
+    }
+}
+
+#[test]
+fn what_an_object_sends_is_accepted_with_the_rights_sent() {
+    for kind in [GranuleKind::Base, GranuleKind::Transparent, GranuleKind::Huge] {
+        let len = 2 * kind.size();
+        let object = match Object::create(kind, len) {
+            Ok(object) => object,
+            Err(error) if kind == GranuleKind::Huge => {
+                let test = "what_an_object_sends_is_accepted_with_the_rights_sent";
+                crate::skip::skip(test, &format!("no huge pages: {error}"));
+                continue;
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let expected = if kind == GranuleKind::Huge { kind } else { GranuleKind::Base };
+        for (descriptor, is_writable) in
+            [(object.duplicate().unwrap(), true), (object.read_only().unwrap(), false)]
+        {
+            let accepted = Object::accept(descriptor).unwrap();
+            assert_eq!((accepted.kind(), accepted.len()), (expected, len));
+            assert_eq!(accepted.is_writable(), is_writable);
+        }
+        assert!(object.is_writable());
+    }
+}
+
+#[test]
+fn a_read_only_descriptor_stays_read_only() {
+    let object = Object::create(GranuleKind::Base, 4096).unwrap();
+    let read_only = Object::accept(object.read_only().unwrap()).unwrap();
+    let again = Object::accept(read_only.duplicate().unwrap()).unwrap();
+    assert!(!again.is_writable());
+    assert_eq!(rustix::io::pwrite(&again, b"x", 0), Err(Errno::BADF));
+    let arena = crate::Arena::reserve(2 << 20).unwrap();
+    let error = arena.map(0, &again, 0, 4096).unwrap_err();
+    assert_eq!(error.errno, Errno::ACCESS);
+}
+
+#[test]
+fn what_is_no_memory_object_is_refused() {
+    let (pipe, _other) = rustix::pipe::pipe().unwrap();
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&[0; 4096]).unwrap();
+    let null = std::fs::File::options().read(true).write(true).open("/dev/null").unwrap();
+    let (socket, _end) = crate::socket::Socket::pair().unwrap();
+    let event = crate::event::Event::new().unwrap();
+    let directory = std::fs::File::open("/proc/self").unwrap();
+    let hostile: [OwnedFd; 6] =
+        [pipe, file.into(), null.into(), socket.into(), event.into(), directory.into()];
+    for descriptor in hostile {
+        // A file of a tmpfs has seals, though none that help.
+        let (errno, sentence) = refusal(descriptor);
+        assert_eq!(errno, Errno::INVAL, "{sentence}");
+        assert!(sentence.contains("memfds") || sentence.contains("seal"), "{sentence}");
+    }
+}
+
+#[test]
+fn a_file_of_a_tmpfs_is_refused_for_its_seals() {
+    let Ok(mut file) = tempfile::tempfile_in("/dev/shm") else {
+        return crate::skip::skip("a_file_of_a_tmpfs_is_refused_for_its_seals", "no /dev/shm to write in");
+    };
+    file.write_all(&[0; 4096]).unwrap();
+    assert_eq!(refusal(file.into()).0, Errno::INVAL);
+}
+
+#[test]
+fn an_object_that_could_change_its_size_is_refused() {
+    for seals in [SealFlags::empty(), SealFlags::SHRINK, SealFlags::GROW, SealFlags::WRITE] {
+        let (errno, sentence) = refusal(memfd(MemfdFlags::empty(), 4096, seals));
+        assert_eq!(errno, Errno::INVAL);
+        assert!(sentence.contains("against shrinking and growing"), "{sentence}");
+    }
+}
+
+#[test]
+fn an_object_without_whole_granules_is_refused() {
+    let sealed = SealFlags::SHRINK | SealFlags::GROW;
+    for len in [0, 1, 4095, 4097] {
+        let (errno, sentence) = refusal(memfd(MemfdFlags::empty(), len, sealed));
+        assert_eq!(errno, Errno::INVAL);
+        assert!(sentence.contains(&format!("{len} bytes")), "{sentence}");
+    }
+}
+
+#[test]
+fn an_object_of_other_huge_pages_is_refused() {
+    let flags = MemfdFlags::HUGETLB | MemfdFlags::HUGE_1GB | MemfdFlags::ALLOW_SEALING;
+    let Ok(descriptor) = rustix::fs::memfd_create("test", flags) else {
+        let reason = "the kernel has no huge pages of 1 GiB";
+        return crate::skip::skip("an_object_of_other_huge_pages_is_refused", reason);
+    };
+    rustix::fs::ftruncate(&descriptor, 1 << 30).unwrap();
+    rustix::fs::fcntl_add_seals(&descriptor, SealFlags::SHRINK | SealFlags::GROW).unwrap();
+    let (errno, sentence) = refusal(descriptor);
+    assert_eq!(errno, Errno::INVAL);
+    assert!(sentence.contains("1073741824 bytes"), "{sentence}");
+}
+
+#[test]
+fn a_descriptor_that_cannot_be_read_is_refused() {
+    let object = Object::create(GranuleKind::Base, 4096).unwrap();
+    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&object.as_fd()));
+    use rustix::fs::OFlags;
+    for flags in [OFlags::WRONLY, OFlags::PATH] {
+        let opened = rustix::fs::open(&path, flags | OFlags::CLOEXEC, Mode::empty()).unwrap();
+        assert_eq!(refusal(opened).0, Errno::BADF);
+    }
+}
+
+#[test]
+fn a_refused_descriptor_is_closed() {
+    // Other tests open and close files meanwhile, so many are needed to be seen.
+    let before = inspect::open_descriptors().unwrap();
+    for _ in 0..500 {
+        Object::accept(memfd(MemfdFlags::empty(), 4096, SealFlags::empty())).unwrap_err();
+    }
+    assert!(inspect::open_descriptors().unwrap() < before + 250);
+}

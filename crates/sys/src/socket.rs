@@ -1,0 +1,370 @@
+//! Sockets between processes: whole messages, with descriptors attached.
+//!
+//! Why: shared memory carries data, but only a Unix-domain socket carries descriptors, says who the other side is, and
+//! tells when it has gone.
+//! How: SOCK_SEQPACKET: each send is one receive, in order, or is refused whole. No descriptor outlives an exec.
+//! Trust: what comes is a peer's: it may send any bytes and any descriptors, too many, too long, or nothing at all. A
+//! descriptor may be of any file, be it one whose calls block; see [`Object::accept`](crate::Object::accept) and
+//! [`Event::try_from_descriptor`](crate::event::Event::try_from_descriptor).
+//! Closing a descriptor waits for its file system, too: a file system in user space that does not answer holds up whoever
+//! drops the descriptor of one of its files.
+//! Limits: [`MAX_DESCRIPTORS`] a message; a path of 107 bytes; a message as long as the send buffer (`net.core.wmem_default`).
+
+mod credentials;
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use rustix::net::sockopt::{self, Timeout};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
+};
+use rustix::time::Timespec;
+
+use crate::poll::readable;
+use crate::{Error, Result};
+
+pub use credentials::Peer;
+
+/// How many descriptors a message can carry.
+pub const MAX_DESCRIPTORS: usize = 16;
+
+/// How many clients may wait to be accepted; the kernel lowers it to net.core.somaxconn.
+const BACKLOG: i32 = 4096;
+
+/// A socket at a path, at which clients ask to be connected. The path stays when it is dropped.
+#[derive(Debug)]
+pub struct Listener {
+    descriptor: OwnedFd,
+}
+
+impl Listener {
+    /// Makes a socket at `path`, with the rights that the umask leaves, and listens.
+    ///
+    /// # Errors
+    /// EADDRINUSE: there is something at the path. ENAMETOOLONG: it is longer than 107 bytes. What making a file there
+    /// fails with.
+    pub fn bind(path: &Path) -> Result<Self> {
+        let failed = |call, errno| Error::new(call, format!("a socket at {}", path.display()), errno);
+        let address = address(path)?;
+        let descriptor = open(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+        rustix::net::bind(&descriptor, &address).map_err(|errno| match errno {
+            Errno::ADDRINUSE => failed("bind", errno).with_remedy("remove what is there, if nobody listens"),
+            _ => failed("bind", errno),
+        })?;
+        rustix::net::listen(&descriptor, BACKLOG).map_err(|errno| failed("listen", errno))?;
+        Ok(Self { descriptor })
+    }
+
+    /// Connects the client that waits longest; none waits: none is returned at once.
+    ///
+    /// # Errors
+    /// The limit on descriptors, or memory: the client still waits.
+    pub fn accept(&self) -> Result<Option<Socket>> {
+        loop {
+            match rustix::net::accept_with(&self.descriptor, SocketFlags::CLOEXEC) {
+                Ok(descriptor) => return Ok(Some(Socket { descriptor })),
+                Err(Errno::AGAIN) => return Ok(None),
+                // A client that has given up meanwhile is nobody's concern.
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(errno) => {
+                    return Err(Error::new("accept4", "a client's connection", errno)
+                        .with_remedy("raise the limit on open files: `ulimit -n`"));
+                }
+            }
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// What [`Socket::receive`] got.
+#[derive(Debug)]
+pub struct Received {
+    /// How many bytes of the message are in the buffer; 0: the other side has hung up (or sent an empty message, which
+    /// [`Socket::send`] does not).
+    pub len: usize,
+    /// Bytes or descriptors were lost since there was no room for them; the descriptors that came were closed.
+    pub truncated: bool,
+    /// The descriptors attached, in order.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+impl Received {
+    const HANG_UP: Self = Self { len: 0, truncated: false, descriptors: Vec::new() };
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct Socket {
+    descriptor: OwnedFd,
+}
+
+impl Socket {
+    /// Connects to the listener at `path`; does not wait for it to accept.
+    ///
+    /// # Errors
+    /// ENOENT: there is no such server. ECONNREFUSED: nobody listens there any more. EACCES: the path's rights forbid it.
+    /// EPROTOTYPE: it is a socket of another type. EAGAIN: the server has stopped accepting.
+    pub fn connect(path: &Path) -> Result<Self> {
+        let address = address(path)?;
+        // Not blocking: a server that hangs, with a full backlog, would else hang its clients.
+        let descriptor = open(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+        rustix::net::connect(&descriptor, &address).map_err(|errno| refused(path, errno))?;
+        rustix::io::ioctl_fionbio(&descriptor, false)
+            .map_err(|errno| Error::new("ioctl(FIONBIO)", "a socket", errno))?;
+        Ok(Self { descriptor })
+    }
+
+    /// Makes two ends connected to each other.
+    ///
+    /// # Errors
+    /// The limit on descriptors.
+    pub fn pair() -> Result<(Self, Self)> {
+        let (one, other) =
+            rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .map_err(|errno| without_descriptors("socketpair", errno))?;
+        Ok((Self { descriptor: one }, Self { descriptor: other }))
+    }
+
+    /// Takes an end that came from another process. Whoever holds a duplicate of it can make its calls block, or not.
+    ///
+    /// # Errors
+    /// EINVAL: it is no SOCK_SEQPACKET socket of the Unix family; it is closed.
+    pub fn try_from_descriptor(descriptor: OwnedFd) -> Result<Self> {
+        let is_ours = sockopt::socket_domain(&descriptor) == Ok(AddressFamily::UNIX)
+            && sockopt::socket_type(&descriptor) == Ok(SocketType::SEQPACKET);
+        if !is_ours {
+            return Err(Error::new("check", "a descriptor that should be a socket", Errno::INVAL)
+                .with_remedy("its sender is to send a Unix-domain socket of type SOCK_SEQPACKET"));
+        }
+        Ok(Self { descriptor })
+    }
+
+    /// Sends one message, waiting while the other side has too many to receive.
+    ///
+    /// # Errors
+    /// EPIPE, ECONNRESET: the other side has hung up. EMSGSIZE: the message is longer than the send buffer. EAGAIN: the
+    /// send timeout is over. ETOOMANYREFS: too many descriptors are on their way. The message is not sent, then.
+    ///
+    /// # Panics
+    /// When `bytes` is empty, which the other side would take for a hang-up, or there are more descriptors than
+    /// [`MAX_DESCRIPTORS`].
+    pub fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
+        self.transmit(bytes, descriptors, SendFlags::empty())
+            .map_err(|errno| unsent(bytes, descriptors, errno))
+    }
+
+    /// Sends one message if that needs no waiting; returns whether it was sent.
+    ///
+    /// # Errors
+    /// As [`Socket::send`], but for EAGAIN.
+    ///
+    /// # Panics
+    /// As [`Socket::send`].
+    pub fn try_send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<bool> {
+        match self.transmit(bytes, descriptors, SendFlags::DONTWAIT) {
+            Ok(()) => Ok(true),
+            Err(Errno::AGAIN) => Ok(false),
+            Err(errno) => Err(unsent(bytes, descriptors, errno)),
+        }
+    }
+
+    fn transmit(
+        &self,
+        bytes: &[u8],
+        descriptors: &[BorrowedFd<'_>],
+        flags: SendFlags,
+    ) -> std::result::Result<(), Errno> {
+        assert!(!bytes.is_empty(), "an empty message would be taken for a hang-up");
+        assert!(
+            descriptors.len() <= MAX_DESCRIPTORS,
+            "{} descriptors in one message, of which {MAX_DESCRIPTORS} are allowed",
+            descriptors.len()
+        );
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() {
+            let fits = control.push(SendAncillaryMessage::ScmRights(descriptors));
+            debug_assert!(fits, "the buffer holds {MAX_DESCRIPTORS} descriptors");
+        }
+        let message = [IoSlice::new(bytes)];
+        loop {
+            match rustix::net::sendmsg(&self.descriptor, &message, &mut control, flags | SendFlags::NOSIGNAL)
+            {
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+
+    /// Waits for a message and receives it.
+    ///
+    /// # Errors
+    /// The kernel's, where memory is lacking.
+    pub fn receive(&self, bytes: &mut [u8]) -> Result<Received> {
+        loop {
+            // Whoever holds a duplicate may have made the socket non-blocking.
+            readable(&self.descriptor, None)?;
+            if let Some(received) = self.try_receive(bytes)? {
+                return Ok(received);
+            }
+        }
+    }
+
+    /// Receives a message if there is one.
+    ///
+    /// # Errors
+    /// As [`Socket::receive`].
+    pub fn try_receive(&self, bytes: &mut [u8]) -> Result<Option<Received>> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        let message = loop {
+            let parts = &mut [IoSliceMut::new(bytes)];
+            match rustix::net::recvmsg(&self.descriptor, parts, &mut control, flags) {
+                Ok(message) => break message,
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(None),
+                // It hung up without having received all that was sent to it.
+                Err(Errno::CONNRESET) => return Ok(Some(Received::HANG_UP)),
+                Err(errno) => return Err(Error::new("recvmsg", "a connection", errno)),
+            }
+        };
+        let mut descriptors = descriptors_of(&mut control);
+        let truncated = message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
+            || descriptors.len() > MAX_DESCRIPTORS;
+        if truncated {
+            descriptors.clear();
+        }
+        Ok(Some(Received { len: message.bytes, truncated, descriptors }))
+    }
+
+    /// Waits for a message, for at most `timeout`, and receives it.
+    ///
+    /// # Errors
+    /// As [`Socket::receive`].
+    pub fn receive_timeout(&self, bytes: &mut [u8], timeout: Duration) -> Result<Option<Received>> {
+        let Some(deadline) = Instant::now().checked_add(timeout) else {
+            return self.receive(bytes).map(Some);
+        };
+        while readable(&self.descriptor, Some(deadline.saturating_duration_since(Instant::now())))? {
+            // Another thread may have taken the message.
+            if let Some(received) = self.try_receive(bytes)? {
+                return Ok(Some(received));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Limits how long [`Socket::send`] waits for a peer that does not receive; none: for ever.
+    ///
+    /// # Errors
+    /// EDOM, EINVAL: zero, or centuries.
+    pub fn set_send_timeout(&self, timeout: Option<Duration>) -> Result<()> {
+        sockopt::set_socket_timeout(&self.descriptor, Timeout::Send, timeout)
+            .map_err(|errno| Error::new("setsockopt(SO_SNDTIMEO)", format!("{timeout:?}"), errno))
+    }
+
+    /// Ends the connection for all holders of this end: the other side receives what was sent, then the hang-up; here,
+    /// [`Socket::receive`] returns what came before, then the hang-up.
+    #[doc(alias = "shutdown")]
+    pub fn hang_up(&self) {
+        // It fails only where there is no connection any more.
+        let _ = rustix::net::shutdown(&self.descriptor, Shutdown::Both);
+    }
+
+    /// Whether the connection has ended: nobody holds the other end, or a side has hung up. Messages that came before may
+    /// be left to receive.
+    pub fn is_hung_up(&self) -> bool {
+        let mut polled = [PollFd::new(&self.descriptor, PollFlags::RDHUP)];
+        loop {
+            match rustix::event::poll(&mut polled, Some(&Timespec::default())) {
+                Ok(count) => return count > 0,
+                Err(Errno::INTR) => {}
+                // No memory to tell with.
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+impl From<Socket> for OwnedFd {
+    fn from(socket: Socket) -> Self {
+        socket.descriptor
+    }
+}
+
+fn descriptors_of(control: &mut RecvAncillaryBuffer<'_>) -> Vec<OwnedFd> {
+    let mut descriptors = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            descriptors.extend(rights);
+        }
+    }
+    descriptors
+}
+
+fn open(flags: SocketFlags) -> Result<OwnedFd> {
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+        .map_err(|errno| without_descriptors("socket", errno))
+}
+
+fn without_descriptors(call: &'static str, errno: Errno) -> Error {
+    Error::new(call, "a Unix-domain socket", errno).with_remedy("raise the limit on open files: `ulimit -n`")
+}
+
+fn address(path: &Path) -> Result<SocketAddrUnix> {
+    SocketAddrUnix::new(path).map_err(|errno| {
+        Error::new("bind or connect", format!("a socket at {}", path.display()), errno)
+            .with_remedy("use a path of at most 107 bytes; GENIE_RUNTIME_DIR can name a shorter directory")
+    })
+}
+
+fn refused(path: &Path, errno: Errno) -> Error {
+    let error = Error::new("connect", format!("the server at {}", path.display()), errno);
+    match errno {
+        Errno::NOENT => error.with_remedy("no such server runs; start it"),
+        Errno::CONNREFUSED => error.with_remedy("the server has gone and left its path; start it again"),
+        Errno::ACCESS | Errno::PERM => {
+            error.with_remedy("not permitted; ask the server's owner for write permission on its path")
+        }
+        Errno::PROTOTYPE => error.with_remedy("what listens there is no Genie server"),
+        Errno::AGAIN => error.with_remedy("the server does not accept clients; it hangs or is overrun"),
+        _ => error,
+    }
+}
+
+fn unsent(bytes: &[u8], descriptors: &[BorrowedFd<'_>], errno: Errno) -> Error {
+    let subject = format!("a message of {} bytes and {} descriptors", bytes.len(), descriptors.len());
+    let error = Error::new("sendmsg", subject, errno);
+    match errno {
+        Errno::PIPE | Errno::CONNRESET => error.with_remedy("the other side has hung up; connect again"),
+        Errno::AGAIN => error.with_remedy("the other side does not receive; it hangs or is stopped"),
+        Errno::MSGSIZE => error.with_remedy("send less at once, or raise net.core.wmem_default"),
+        Errno::TOOMANYREFS => {
+            error.with_remedy("wait until descriptors sent before are received, or raise `ulimit -n`")
+        }
+        _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests;
