@@ -1,11 +1,15 @@
-//! The checker: every granule is in exactly one place, and every count adds up.
+//! The checker: every granule is in exactly one place and one pool, and every count adds up.
 //!
 //! Source: thesis §3.2.2; run by tests after each step, and by anyone who doubts.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::granule::Place;
-use crate::space::Space;
+use smallvec::SmallVec;
+
+use crate::LenderId;
+use crate::granule::{Granule, Place};
+use crate::space::{Space, State};
 
 /// Where a space's granules are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -16,15 +20,21 @@ pub struct Usage {
     pub queued: u32,
     /// In system buffers in use.
     pub system: u32,
-    /// In system buffers kept for reuse, and cut into chunks.
+    /// In system buffers kept for reuse, and cut into chunks, of all pools.
     pub pooled: u32,
     /// Given up, but referenced by a pending request.
     pub deferred: u32,
-    /// On the free list.
+    /// On the free lists of all pools.
     pub free: u32,
+    /// Kept aside, because a lender that is gone may still store into them.
+    pub quarantined: u32,
+    /// Of lent objects whose lender is gone, waiting for the other granules of their objects.
+    pub retired: u32,
+    /// Of all these, granules of lent objects.
+    pub lent: u32,
     /// References by pending inputs and outputs.
     pub references: u32,
-    /// Memory objects.
+    /// Memory objects, lent ones included.
     pub objects: u32,
 }
 
@@ -40,8 +50,15 @@ impl fmt::Display for CheckFailed {
 
 impl std::error::Error for CheckFailed {}
 
+/// Where a granule was found, and whose pool that place belongs to.
+type Found = SmallVec<[(&'static str, LenderId); 1]>;
+
+/// Where each granule was found; in the order of `Granules::dense`.
+type Places = Vec<Found>;
+
 impl Space {
-    /// Verifies that each granule is in exactly one of a region, a system buffer, the pool, deferral or the free list.
+    /// Verifies that each granule is in exactly one of a region, a system buffer, a pool's buffers, deferral, a free list,
+    /// quarantine or retirement, and belongs to the pool where it is.
     ///
     /// # Errors
     /// Every contradiction found, as a sentence.
@@ -50,52 +67,126 @@ impl Space {
     /// Looks at every granule and slot under the lock; for tests.
     pub fn check(&self) -> Result<Usage, CheckFailed> {
         let state = self.core().lock();
-        let total = state.granules.len();
-        let mut places: Vec<Vec<&'static str>> = vec![Vec::new(); total as usize];
-        for (number, slot) in state.slots.iter() {
-            if let Some(id) = slot.granule {
-                places[id as usize].push("region");
-                if state.granules.get(id).place != (Place::Region { slot: number }) {
-                    places[id as usize].push("region with another slot");
-                }
-            }
-        }
-        state.granules.free_numbers().for_each(|id| places[id as usize].push("free list"));
-        state.pool.granules().for_each(|id| places[id as usize].push("pool"));
-        state.pool.cut().iter().for_each(|id| places[*id as usize].push("pool"));
-
-        let mut usage = Usage { objects: state.objects() as u32, system: state.in_use, ..Usage::default() };
         let mut wrong = Vec::new();
-        let mut in_use = 0;
-        for (id, granule) in state.granules.iter() {
-            usage.references += granule.inputs + granule.outputs;
-            let expected = match (granule.place, places[id as usize].as_slice()) {
-                (Place::Region { .. }, ["region"]) => &mut usage.regions,
-                (Place::Free, ["free list"]) if granule.inputs + granule.outputs == 0 => &mut usage.free,
-                (Place::System, ["pool"]) => &mut usage.pooled,
-                (Place::System, []) => &mut in_use,
-                (Place::Deferred, []) if granule.inputs + granule.outputs > 0 => &mut usage.deferred,
-                (place, found) => {
-                    wrong.push(format!("granule {id} is {place:?} and found in {found:?}: {granule:?}"));
-                    continue;
-                }
-            };
-            *expected += 1;
-        }
-        for region in state.queues.iter() {
-            usage.queued += state.regions.get(region).map_or(0, |region| region.slots.len);
-        }
-        let mapped: u32 = state.regions.iter().map(|(_, region)| region.slots.len).sum();
-        for (what, count, expected) in [
-            ("granules of system buffers in use", in_use, usage.system),
-            ("deferred granules", usage.deferred, state.granules.deferred()),
-            ("granules of regions", usage.regions, mapped),
-            ("free granules", usage.free, state.granules.free()),
-        ] {
-            if count != expected {
-                wrong.push(format!("{count} {what}, but {expected} are booked"));
+        let found = state.found(&mut wrong);
+        let usage = state.count(&found, &mut wrong);
+        state.check_pools(&mut wrong);
+        state.check_loans(&mut wrong);
+        if wrong.is_empty() { Ok(usage) } else { Err(CheckFailed(wrong)) }
+    }
+}
+
+impl State {
+    /// Where each granule is found that any table or list names.
+    fn found(&self, wrong: &mut Vec<String>) -> Places {
+        let mut found = vec![Found::new(); self.granules.numbers()];
+        let mut enter = |id: u32, place, pool| found[self.granules.dense(id)].push((place, pool));
+        for (number, slot) in self.slots.iter() {
+            let Some(id) = slot.granule else { continue };
+            enter(id, "region", LenderId::OWN);
+            if self.granules.get(id).place != (Place::Region { slot: number }) {
+                wrong.push(format!("slot {number} shows granule {id}: {:?}", self.granules.get(id)));
             }
         }
-        if wrong.is_empty() { Ok(usage) } else { Err(CheckFailed(wrong)) }
+        for (lender, stock) in self.granules.stocks.iter() {
+            let list = if stock.quarantined { "quarantine" } else { "free list" };
+            stock.free.numbers().for_each(|id| enter(id, list, lender));
+        }
+        for (lender, pool) in self.pools.iter() {
+            pool.granules().for_each(|id| enter(id, "pool", self.granules.stocks.owner(lender)));
+        }
+        found
+    }
+
+    /// Counts the granules by place, and compares with where they were found and with what is booked.
+    fn count(&self, found: &Places, wrong: &mut Vec<String>) -> Usage {
+        let booked = self.pools.iter().map(|(_, pool)| pool.in_use()).sum::<u32>() + self.replacing;
+        let mut usage = Usage { objects: self.objects.len() as u32, system: booked, ..Usage::default() };
+        let (mut in_use, mut granules) = (0, 0);
+        for (id, granule) in self.granules.iter() {
+            granules += 1;
+            usage.references += granule.inputs + granule.outputs;
+            usage.lent += u32::from(id >= self.granules.loans.bound());
+            let places = found[self.granules.dense(id)].as_slice();
+            match usage.of(granule, places, self.granules.stocks.owner(granule.pool), &mut in_use) {
+                Some(count) => *count += 1,
+                None => wrong.push(format!("granule {id} is found in {places:?}: {granule:?}")),
+            }
+        }
+        for region in self.queues.iter() {
+            usage.queued += self.regions.get(region).map_or(0, |region| region.slots.len);
+        }
+        let mapped: u32 = self.regions.iter().map(|(_, region)| region.slots.len).sum();
+        let named = found.iter().filter(|places| !places.is_empty()).count() as u32;
+        let named = named + usage.deferred + usage.retired + in_use;
+        for (what, count, expected) in [
+            ("granules of system buffers in use", in_use, booked),
+            ("deferred granules", usage.deferred, self.granules.deferred()),
+            ("granules of regions", usage.regions, mapped),
+            ("granules with a place", named, granules),
+        ] {
+            differ(wrong, what, count, expected);
+        }
+        usage
+    }
+
+    /// Compares each pool's size with the granules that belong to it.
+    fn check_pools(&self, wrong: &mut Vec<String>) {
+        let mut sizes: BTreeMap<LenderId, u32> = BTreeMap::new();
+        for (_, granule) in self.granules.iter().filter(|(_, granule)| granule.place != Place::Retired) {
+            *sizes.entry(self.granules.stocks.owner(granule.pool)).or_default() += 1;
+        }
+        for (lender, stock) in self.granules.stocks.iter() {
+            let size = sizes.get(&lender).copied().unwrap_or(0);
+            differ(wrong, &format!("granules of the pool of {lender}"), size, stock.size);
+        }
+    }
+
+    /// Compares each lent object's count of retired granules with the granules, and with the objects.
+    fn check_loans(&self, wrong: &mut Vec<String>) {
+        let mut leftovers = 0;
+        for (run, lender, booked) in self.granules.loans.iter() {
+            leftovers += u32::from(!self.granules.stocks.is_live(lender));
+            let retired =
+                run.numbers().filter(|id| self.granules.get(*id).place == Place::Retired).count() as u32;
+            differ(wrong, &format!("retired granules of those from {} on", run.start), retired, booked);
+            if self.objects.parts(run).collect::<Vec<_>>() != [run] {
+                wrong.push(format!("granules {run:?} are not one object's"));
+            }
+        }
+        differ(wrong, "objects left by lenders", leftovers, self.granules.loans.leftovers() as u32);
+    }
+}
+
+impl Usage {
+    /// The count of a granule's place, if it was found there and nowhere else, in its pool.
+    fn of<'u>(
+        &'u mut self,
+        granule: &Granule,
+        found: &[(&str, LenderId)],
+        pool: LenderId,
+        in_use: &'u mut u32,
+    ) -> Option<&'u mut u32> {
+        let at_home = found.iter().all(|(_, of)| *of == pool);
+        let (place, referenced) = (found.first().map(|(place, _)| *place), granule.is_referenced());
+        if found.len() > 1 || !at_home {
+            return None;
+        }
+        match (granule.place, place) {
+            (Place::Region { .. }, Some("region")) => Some(&mut self.regions),
+            (Place::Free, Some("free list")) if !referenced => Some(&mut self.free),
+            (Place::Quarantined, Some("quarantine")) if !referenced => Some(&mut self.quarantined),
+            (Place::System, Some("pool")) => Some(&mut self.pooled),
+            (Place::System, None) => Some(in_use),
+            (Place::Deferred, None) if referenced => Some(&mut self.deferred),
+            (Place::Retired, None) if !referenced => Some(&mut self.retired),
+            _ => None,
+        }
+    }
+}
+
+fn differ(wrong: &mut Vec<String>, what: &str, count: u32, expected: u32) {
+    if count != expected {
+        wrong.push(format!("{count} {what}, but {expected} are booked"));
     }
 }

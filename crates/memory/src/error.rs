@@ -1,6 +1,6 @@
 //! What can go wrong with memory, and what it leaves behind.
 
-use crate::Mark;
+use crate::{GranuleKind, LenderId, Mark};
 
 /// The result of an operation on memory.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -49,6 +49,55 @@ pub enum Error {
         /// Why.
         reason: &'static str,
     },
+    /// What a peer said of its memory is wrong, or a request of its names other memory.
+    #[error("{len} bytes at {start:#x} of a peer's memory can't be used: {what}")]
+    Announced {
+        /// Where, in the peer's arena.
+        start: usize,
+        /// How many bytes.
+        len: usize,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// A lender's pool has too few free granules.
+    #[error(
+        "{asked} bytes are asked for from a lender's pool of which {free} bytes are free; use the space's own memory, \
+         or wait until buffers come back"
+    )]
+    Lender {
+        /// Bytes asked for, in whole granules.
+        asked: usize,
+        /// Bytes free, in whole granules.
+        free: usize,
+    },
+    /// The lender was removed, or is none.
+    #[error("{lender} lends nothing to this space any more; connect to it again")]
+    NoLender {
+        /// Its name.
+        lender: LenderId,
+    },
+    /// Lent memory is of another granule size.
+    #[error("memory of {} was lent to a space of {}; both sides must use the same", lent.name(), own.name())]
+    Kind {
+        /// What the lent granules are.
+        lent: GranuleKind,
+        /// What the space's own are.
+        own: GranuleKind,
+    },
+    /// There are no more addresses for lent memory.
+    #[error(
+        "{asked} bytes are lent, but of the addresses for lent memory only {free} are free, maybe in pieces; \
+         close connections, or raise the space's limit"
+    )]
+    Room {
+        /// Bytes lent.
+        asked: usize,
+        /// Bytes of addresses that are free.
+        free: usize,
+    },
+    /// A memory object is gone.
+    #[error("the memory object is no longer this space's: its lender is gone")]
+    NoObject,
     /// A length of zero.
     #[error("a buffer of no bytes was asked for")]
     Empty,

@@ -1,13 +1,18 @@
-//! The granule table: for each granule its reference counts and its one place.
+//! The granule table: for each granule its reference counts, its one place and its pool.
 //!
 //! Invariants: a granule is in exactly one place; it is free only when nothing references it; one that was given up
-//! while referenced is *deferred* until the last reference goes (I/O-deferred deallocation).
-//! Source: thesis §3.2.1 (page referencing), §3.2.2 (I/O-deferred page deallocation).
+//! while referenced is *deferred* until the last reference goes (I/O-deferred deallocation). A granule in a region
+//! belongs to the space's own pool.
+//! Limits: granules of the space's own objects are numbered from 0 on, those of lent ones from a bound on, so that
+//! numbers of lent objects can be reused without cutting the others to pieces.
+//! Source: thesis §3.2.1 (page referencing), §3.2.2 (I/O-deferred page deallocation), §5.2 (pools of lenders).
 
 use smallvec::SmallVec;
 
-use crate::Direction;
-use crate::runs::{FreeRuns, Run};
+use crate::loan::{Destination, Loans};
+use crate::runs::Run;
+use crate::stock::Stocks;
+use crate::{Direction, LenderId};
 
 /// A granule of one of a space's objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -19,7 +24,7 @@ pub(crate) type GranuleRuns = SmallVec<[Run; 2]>;
 /// Where a granule is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// On the free list.
+    /// On its pool's free list.
     Free,
     /// Mapped at this slot, in a region.
     Region { slot: u32 },
@@ -27,6 +32,10 @@ pub(crate) enum Place {
     System,
     /// In no region or buffer any more, but referenced by a pending request.
     Deferred,
+    /// Kept aside, because a lender that is gone may still store into it.
+    Quarantined,
+    /// Of an object whose lender is gone, waiting until all of it can be unmapped.
+    Retired,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -34,13 +43,17 @@ pub(crate) struct Granule {
     pub(crate) inputs: u32,
     pub(crate) outputs: u32,
     pub(crate) place: Place,
-    /// The object that holds it.
-    object: u32,
+    /// Whose pool it belongs to; while that lender exists.
+    pub(crate) pool: LenderId,
     /// Whether anybody may have stored into it since it was made.
     used: bool,
 }
 
 impl Granule {
+    fn free(pool: LenderId, used: bool) -> Self {
+        Self { inputs: 0, outputs: 0, place: Place::Free, pool, used }
+    }
+
     /// Whether a pending request uses it.
     pub(crate) fn is_referenced(&self) -> bool {
         self.inputs > 0 || self.outputs > 0
@@ -48,23 +61,31 @@ impl Granule {
 }
 
 /// All granules of a space.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Granules {
-    table: Vec<Granule>,
-    free: FreeRuns,
-    objects: u32,
+    own: Vec<Granule>,
+    lent: Vec<Granule>,
+    pub(crate) stocks: Stocks,
+    pub(crate) loans: Loans,
     deferred: u32,
 }
 
 impl Granules {
-    /// How many granules there are.
-    pub(crate) fn len(&self) -> u32 {
-        self.table.len() as u32
+    /// No granules. Those of the space's own objects will have the first `own` numbers, those of lent ones the next
+    /// `lent`.
+    pub(crate) fn new(own: u32, lent: u32) -> Self {
+        Self {
+            own: Vec::new(),
+            lent: Vec::new(),
+            stocks: Stocks::default(),
+            loans: Loans::new(own, lent),
+            deferred: 0,
+        }
     }
 
-    /// How many are on the free list.
-    pub(crate) fn free(&self) -> u32 {
-        self.free.total()
+    /// How many granules the space's own objects have.
+    pub(crate) fn own(&self) -> u32 {
+        self.own.len() as u32
     }
 
     /// How many wait for their last reference.
@@ -72,78 +93,197 @@ impl Granules {
         self.deferred
     }
 
-    /// Adds the granules of a new object to the free list.
+    /// Adds the granules of a new object of the space's own to its free list.
     pub(crate) fn add_object(&mut self, count: u32) {
-        let granule =
-            Granule { inputs: 0, outputs: 0, place: Place::Free, object: self.objects, used: false };
-        let start = self.len();
-        self.table.extend(std::iter::repeat_n(granule, count as usize));
-        self.objects += 1;
-        self.free.give(Run { start, len: count });
+        let start = self.own();
+        self.own.extend(std::iter::repeat_n(Granule::free(LenderId::OWN, false), count as usize));
+        self.stocks.own.size += count;
+        self.stocks.own.free.give(Run { start, len: count });
+    }
+
+    /// Adds the granules of an object that `lender` has lent, numbered by [`Loans::take_numbers`], to its pool.
+    pub(crate) fn add_loan(&mut self, lender: LenderId, run: Run) {
+        let first = self.loans.index(run.start);
+        let end = first + run.len as usize;
+        if self.lent.len() < end {
+            self.lent.resize(end, Granule::free(lender, true));
+        }
+        self.lent[first..end].fill(Granule::free(lender, true));
+        self.loans.add(lender, run);
+        let stock = self.stocks.of(lender);
+        stock.size += run.len;
+        stock.free.give(run);
     }
 
     pub(crate) fn get(&self, id: u32) -> &Granule {
-        &self.table[id as usize]
+        if id < self.loans.bound() { &self.own[id as usize] } else { &self.lent[self.loans.index(id)] }
     }
 
-    /// Takes `count` granules off the free list, in as few runs as it allows, or none; `home` says where each goes.
-    pub(crate) fn take(&mut self, count: u32) -> Option<GranuleRuns> {
-        if self.free.total() < count {
+    fn get_mut(&mut self, id: u32) -> &mut Granule {
+        if id < self.loans.bound() {
+            &mut self.own[id as usize]
+        } else {
+            &mut self.lent[self.loans.index(id)]
+        }
+    }
+
+    /// Takes `count` granules off a pool's free list, or none: the run that `fit` finds in a run of free ones, else as
+    /// few runs as the list allows.
+    pub(crate) fn take(
+        &mut self,
+        lender: LenderId,
+        count: u32,
+        fit: impl Fn(Run) -> Option<u32>,
+    ) -> Option<GranuleRuns> {
+        let free = &mut self.stocks.get_mut(lender).filter(|stock| !stock.quarantined)?.free;
+        if free.total() < count {
             return None;
         }
         let mut runs = GranuleRuns::new();
-        let mut left = count;
+        runs.extend(free.take_chosen(count, fit));
+        let mut left = if runs.is_empty() { count } else { 0 };
         while left > 0 {
-            let run = self.free.take_up_to(left)?;
+            let run = free.take_up_to(left)?;
             let taken = Run { len: run.len.min(left), ..run };
-            self.free.give(Run { start: taken.end(), len: run.len - taken.len });
-            for id in taken.numbers() {
-                self.table[id as usize].place = Place::System;
-            }
+            free.give(Run { start: taken.end(), len: run.len - taken.len });
             left -= taken.len;
             runs.push(taken);
+        }
+        for id in runs.iter().flat_map(|run| run.numbers()) {
+            self.get_mut(id).place = Place::System;
         }
         Some(runs)
     }
 
     /// Moves a granule to a place that is neither the free list nor deferral.
     pub(crate) fn put(&mut self, id: u32, place: Place) {
-        let granule = &mut self.table[id as usize];
+        let granule = self.get_mut(id);
         debug_assert!(
-            !matches!(granule.place, Place::Free | Place::Deferred),
+            matches!(granule.place, Place::Region { .. } | Place::System),
             "granule {id} comes from nowhere"
         );
         granule.place = place;
     }
 
-    /// Notes that a granule's bytes may no longer be zero; returns whether they were zero before.
-    pub(crate) fn use_up(&mut self, id: u32) -> bool {
-        !std::mem::replace(&mut self.table[id as usize].used, true)
+    /// Makes a granule one of `lender`'s pool.
+    pub(crate) fn set_pool(&mut self, id: u32, lender: LenderId) {
+        let before = std::mem::replace(&mut self.get_mut(id).pool, lender);
+        if before != lender {
+            self.stocks.of(before).size -= 1;
+            self.stocks.of(lender).size += 1;
+        }
     }
 
-    /// Gives granules up: frees each now, or when its last reference goes.
+    /// Exchanges the pools that two granules belong to: each pool adopts the other one's granule, and keeps its size.
+    pub(crate) fn exchange_pools(&mut self, a: u32, b: u32) {
+        let (of_a, of_b) = (self.get(a).pool, self.get(b).pool);
+        if of_a != of_b {
+            self.get_mut(a).pool = of_b;
+            self.get_mut(b).pool = of_a;
+        }
+    }
+
+    /// Notes that a granule's bytes may no longer be zero; returns whether they were zero before.
+    pub(crate) fn use_up(&mut self, id: u32) -> bool {
+        !std::mem::replace(&mut self.get_mut(id).used, true)
+    }
+
+    /// Gives granules up: each goes back to its pool now, or when its last reference goes.
     pub(crate) fn release(&mut self, ids: impl IntoIterator<Item = u32>) {
-        let mut free = Run { start: 0, len: 0 };
+        let (mut run, mut to) = (Run { start: 0, len: 0 }, Destination::Stock(LenderId::OWN));
         for id in ids {
-            let granule = &mut self.table[id as usize];
-            if granule.is_referenced() {
-                granule.place = Place::Deferred;
+            if self.get(id).is_referenced() {
+                self.get_mut(id).place = Place::Deferred;
                 self.deferred += 1;
                 continue;
             }
-            granule.place = Place::Free;
-            if free.len > 0 && free.end() == id {
-                free.len += 1;
+            let next = self.destination(id);
+            if run.len > 0 && run.end() == id && next == to {
+                run.len += 1;
             } else {
-                self.free.give(std::mem::replace(&mut free, Run { start: id, len: 1 }));
+                self.send(std::mem::replace(&mut run, Run { start: id, len: 1 }), to);
+                to = next;
             }
         }
-        self.free.give(free);
+        self.send(run, to);
+    }
+
+    /// Where a granule that nobody holds any more goes.
+    fn destination(&self, id: u32) -> Destination {
+        let pool = self.get(id).pool;
+        if pool == LenderId::OWN && id < self.loans.bound() {
+            return Destination::Stock(pool);
+        }
+        self.loans.destination(&self.stocks, id, pool)
+    }
+
+    /// Whether a granule would go back to the free list of `lender`'s pool.
+    pub(crate) fn belongs(&self, id: u32, lender: LenderId) -> bool {
+        self.destination(id) == Destination::Stock(lender)
+    }
+
+    /// Whether a buffer from `lender`'s pool with these granules may be kept for reuse.
+    pub(crate) fn may_be_kept(&self, ids: &[u32], lender: LenderId) -> bool {
+        let all_stay = self.loans.all_have_lenders();
+        self.stocks.is_live(lender)
+            && ids.iter().all(|id| {
+                let granule = self.get(*id);
+                let belongs = if all_stay { granule.pool == lender } else { self.belongs(*id, lender) };
+                belongs && !granule.is_referenced()
+            })
+    }
+
+    /// Puts granules that nobody holds where they belong.
+    fn send(&mut self, run: Run, to: Destination) {
+        let (place, pool) = match to {
+            Destination::Stock(pool) => (Place::Free, pool),
+            Destination::Quarantine(pool) => (Place::Quarantined, pool),
+            Destination::Retirement => (Place::Retired, LenderId::OWN),
+        };
+        for id in run.numbers() {
+            self.set_pool(id, pool);
+            self.get_mut(id).place = place;
+        }
+        if to == Destination::Retirement {
+            self.stocks.own.size -= run.len;
+            self.loans.retire(run);
+        } else {
+            self.stocks.of(pool).free.give(run);
+        }
+    }
+
+    /// Keeps a lender's pool aside, and whatever free granules of its objects other pools have.
+    pub(crate) fn quarantine(&mut self, lender: LenderId) {
+        let Some(stock) = self.stocks.get_mut(lender) else { return };
+        stock.quarantined = true;
+        self.loans.leave(lender);
+        let mut aside = stock.free.take_all();
+        let loans = self.loans.of(lender);
+        for (_, stock) in self.stocks.iter_mut() {
+            aside.extend(loans.iter().flat_map(|run| stock.free.take_within(*run)));
+        }
+        aside.into_iter().for_each(|run| self.send(run, Destination::Quarantine(lender)));
+    }
+
+    /// Makes a lender's pool the space's own, but for what is left of its objects, which retires.
+    pub(crate) fn inherit(&mut self, lender: LenderId) {
+        let Some(mut stock) = self.stocks.remove(lender) else { return };
+        if !stock.quarantined {
+            self.loans.leave(lender);
+        }
+        self.stocks.own.size += stock.size;
+        let mut back = stock.free.take_all();
+        for run in self.loans.of(lender) {
+            back.extend(self.stocks.own.free.take_within(run));
+        }
+        for id in back.into_iter().flat_map(Run::numbers) {
+            self.send(Run { start: id, len: 1 }, self.destination(id));
+        }
     }
 
     /// Takes a deferred granule out of deferral, into its holder's hands.
     pub(crate) fn adopt_deferred(&mut self, id: u32) {
-        let granule = &mut self.table[id as usize];
+        let granule = self.get_mut(id);
         assert_eq!(granule.place, Place::Deferred, "granule {id} was not given up");
         granule.place = Place::System;
         self.deferred -= 1;
@@ -154,48 +294,42 @@ impl Granules {
         *self.count(id, direction) += 1;
     }
 
-    /// Counts one reference less; frees a deferred granule with its last one. Returns whether none of that direction is
-    /// left.
+    /// Counts one reference less; sends a deferred granule back with its last one. Returns whether none of that
+    /// direction is left.
     pub(crate) fn unreference(&mut self, id: u32, direction: Direction) -> bool {
         let count = self.count(id, direction);
         *count = count.checked_sub(1).expect("a reference is counted before it is dropped");
         let none_left = *count == 0;
-        let granule = &mut self.table[id as usize];
+        let granule = self.get(id);
         if granule.place == Place::Deferred && !granule.is_referenced() {
-            granule.place = Place::Free;
             self.deferred -= 1;
-            self.free.give(Run { start: id, len: 1 });
+            self.send(Run { start: id, len: 1 }, self.destination(id));
         }
         none_left
     }
 
     fn count(&mut self, id: u32, direction: Direction) -> &mut u32 {
-        let granule = &mut self.table[id as usize];
+        let granule = self.get_mut(id);
         match direction {
             Direction::In => &mut granule.inputs,
             Direction::Out => &mut granule.outputs,
         }
     }
 
-    /// Cuts a run where it passes from one object to the next; `cut` sees (object, run).
-    pub(crate) fn by_object(&self, run: Run, mut cut: impl FnMut(u32, Run)) {
-        let mut start = run.start;
-        while start < run.end() {
-            let object = self.get(start).object;
-            let end = (start..run.end()).find(|id| self.get(*id).object != object).unwrap_or(run.end());
-            cut(object, Run { start, len: end - start });
-            start = end;
-        }
+    /// How many numbers granules have had; for [`Granules::dense`].
+    pub(crate) fn numbers(&self) -> usize {
+        self.own.len() + self.lent.len()
     }
 
-    /// The granules, in order of their numbers.
+    /// A granule's place in a list without the gap between own and lent numbers.
+    pub(crate) fn dense(&self, id: u32) -> usize {
+        if id < self.loans.bound() { id as usize } else { self.own.len() + self.loans.index(id) }
+    }
+
+    /// The granules of all objects, in order of their numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Granule)> {
-        (0..).zip(&self.table)
-    }
-
-    /// The free list's numbers.
-    pub(crate) fn free_numbers(&self) -> impl Iterator<Item = u32> + '_ {
-        self.free.numbers()
+        let lent = self.loans.runs().flat_map(Run::numbers);
+        (0..self.own()).chain(lent).map(|id| (id, self.get(id)))
     }
 }
 
@@ -208,42 +342,4 @@ pub(crate) fn push(runs: &mut GranuleRuns, id: u32) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_referenced_granule_is_freed_by_its_last_reference_only() {
-        let mut granules = Granules::default();
-        granules.add_object(2);
-        let runs = granules.take(1).unwrap();
-        let id = runs[0].start;
-        granules.reference(id, Direction::Out);
-        granules.reference(id, Direction::In);
-        granules.release([id]);
-        assert_eq!((granules.free(), granules.deferred()), (1, 1));
-        assert!(granules.unreference(id, Direction::Out));
-        assert_eq!((granules.free(), granules.deferred()), (1, 1));
-        assert!(granules.unreference(id, Direction::In));
-        assert_eq!((granules.free(), granules.deferred()), (2, 0));
-    }
-
-    #[test]
-    fn take_gives_all_or_nothing_in_few_runs() {
-        let mut granules = Granules::default();
-        granules.add_object(4);
-        granules.add_object(4);
-        assert_eq!(granules.take(9), None);
-        assert_eq!(granules.take(6).unwrap().as_slice(), [Run { start: 0, len: 6 }]);
-        assert_eq!(granules.free(), 2);
-    }
-
-    #[test]
-    fn runs_are_cut_where_objects_meet() {
-        let mut granules = Granules::default();
-        granules.add_object(4);
-        granules.add_object(4);
-        let mut cuts = Vec::new();
-        granules.by_object(Run { start: 2, len: 5 }, |object, run| cuts.push((object, run.start, run.len)));
-        assert_eq!(cuts, [(0, 2, 2), (1, 4, 3)]);
-    }
-}
+mod tests;

@@ -12,7 +12,7 @@
 //!   aliases   | g0 g1 g2 g3 g4 g5 g6 g7 g8 g9 ... |        what servers see; granule n always at base + n * size
 //! ```
 //!
-//! Invariants ([`Space::check`]): each granule is in exactly one of a region, a system buffer, the free list, or
+//! Invariants ([`Space::check`]): each granule is in exactly one of a region, a system buffer, its pool's free list, or
 //! deferred until its last reference goes. A granule with a pending output is never stored into through its window.
 //! Source: thesis chapters 3 and 4.
 
@@ -22,8 +22,15 @@ mod error;
 mod faults;
 mod fork;
 mod granule;
+mod lenders;
+mod loan;
 mod mark;
 mod migrant;
+mod mirror;
+mod objects;
+mod pool;
+mod queues;
+mod recycling;
 mod reference;
 mod region;
 mod reinstatement;
@@ -31,6 +38,7 @@ mod runs;
 mod segments;
 mod slots;
 mod space;
+mod stock;
 mod swap;
 mod system;
 mod tcow;
@@ -42,11 +50,15 @@ pub use error::{Error, Result};
 pub use fork::Inheritance;
 pub use genie_sys::{GranuleKind, Span};
 pub use granule::GranuleId;
+pub use lenders::{LenderId, PoolSize};
 pub use mark::Mark;
 pub use migrant::{Emigrating, Immigrating, Migrant};
+pub use mirror::{Extent, Extents, Known, Mapped, Mapping, Mirror};
+pub use objects::{ObjectId, SharedObject};
+pub use recycling::Recycling;
 pub use reference::{Reference, Released};
 pub use region::{Buffer, RegionId};
-pub use segments::{Segments, gather, scatter};
+pub use segments::{Segments, gather, scatter, transfer};
 pub use space::{Config, Faults, Granularity, Protection, Space, Statistics};
 pub use swap::{InputPlan, Passed};
 pub use system::SystemBuffer;

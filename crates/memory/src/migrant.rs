@@ -14,61 +14,8 @@ use genie_sys::Access;
 
 use crate::granule::{GranuleRuns, push};
 use crate::region::Owned;
-use crate::space::{Core, Space, State};
-use crate::{Direction, Mark, Reference, RegionId, Result, SystemBuffer, Wired};
-
-/// Regions kept for reuse.
-#[derive(Debug, Default)]
-pub(crate) struct Queues {
-    emigrant: Queue,
-    weak_emigrant: Queue,
-}
-
-/// Regions of one mark with their granules' number, most recent last.
-#[derive(Debug, Default)]
-struct Queue {
-    regions: Vec<(RegionId, u32)>,
-    granules: u32,
-}
-
-impl Queue {
-    fn push(&mut self, region: RegionId, granules: u32) {
-        self.regions.push((region, granules));
-        self.granules += granules;
-    }
-
-    /// Takes the most recent region of so many granules.
-    fn take(&mut self, granules: u32) -> Option<RegionId> {
-        let at = self.regions.iter().rposition(|(_, len)| *len == granules)?;
-        self.granules -= granules;
-        Some(self.regions.remove(at).0)
-    }
-
-    /// Takes the region that has waited longest, when more granules wait than are to be kept; never the last one.
-    fn take_excess(&mut self, limit: u32) -> Option<RegionId> {
-        if self.granules <= limit || self.regions.len() < 2 {
-            return None;
-        }
-        let (region, granules) = self.regions.remove(0);
-        self.granules -= granules;
-        Some(region)
-    }
-}
-
-impl Queues {
-    /// The queue of regions with this mark.
-    fn of(&mut self, mark: Mark) -> &mut Queue {
-        match mark {
-            Mark::Emigrant => &mut self.emigrant,
-            Mark::WeakEmigrant => &mut self.weak_emigrant,
-            _ => unreachable!("regions marked {mark} are in no queue"),
-        }
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = RegionId> {
-        self.emigrant.regions.iter().chain(&self.weak_emigrant.regions).map(|(region, _)| *region)
-    }
-}
+use crate::space::{Core, Space};
+use crate::{Direction, Error, Mark, Reference, RegionId, Result, SystemBuffer, Wired};
 
 /// A migrant buffer in the client's hands: an immigrant region, or what part of it holds data.
 ///
@@ -134,10 +81,12 @@ impl Space {
 
     /// Makes an immigrant region of a system buffer's granules (move): zero-completes them, fills a new region with
     /// them and maps it. Returns the migrant buffer and the number of bytes zeroed. The system buffer keeps the
-    /// granules that hold none of the data, and has no data until it is refilled.
+    /// granules that hold none of the data, and has no data until it is refilled. A lender's pool loses the granules for
+    /// good (thesis §5.2, footnote 1): better to fill regions from the space's own.
     ///
     /// # Errors
-    /// No addresses or mappings: the granules go back to the free list.
+    /// No addresses or mappings: the granules go back to the free list. [`Error::NoLender`] while the lender is in
+    /// quarantine: the system buffer is as it was, but for the zeroing.
     ///
     /// # Panics
     /// When the system buffer holds fewer bytes, or is no [`Space::aligned_buffer`].
@@ -146,9 +95,12 @@ impl Space {
         let offset = system.alignment().expect("move allocates whole granules");
         assert!(len <= system.len(), "{len} bytes of a system buffer of {}", system.len());
         let count = core.granules(offset, len).max(1);
-        let zeroed = system.zero_complete(len, count);
+        let zeroed = system.zero_granules_around(0..len, count);
         let mut guard = core.lock();
         let state = &mut *guard;
+        if state.granules.stocks.is_quarantined(system.lender()) {
+            return Err(Error::NoLender { lender: system.lender() });
+        }
         let (granules, window) = system.surrender(core, state, count);
         let region = match window {
             Some(window) => {
@@ -161,7 +113,7 @@ impl Space {
                 granules.iter().for_each(|id| push(&mut runs, *id));
                 state
                     .region_of(core, &runs, Mark::Immigrant)
-                    .inspect_err(|_| state.granules.release(granules.iter().copied()))?
+                    .inspect_err(|_| state.release(core, granules.iter().copied()))?
             }
         };
         let start = state.regions.get(region).map_or(0, |region| region.slots.start);
@@ -352,7 +304,7 @@ impl Immigrating {
         reference.granule_numbers().for_each(|id| state.granules.adopt_deferred(id));
         let region = state
             .region_of(core, runs, Mark::Immigrating)
-            .inspect_err(|_| state.granules.release(reference.granule_numbers()))?;
+            .inspect_err(|_| state.release(core, reference.granule_numbers()))?;
         let start = state.regions.get(region).map_or(0, |region| region.slots.start);
         drop(guard);
         owned.addr = core.slot_addr(start);
@@ -408,23 +360,12 @@ impl Drop for Immigrating {
     }
 }
 
-impl State {
-    /// Removes the regions in the queues.
-    pub(crate) fn flush_queues(&mut self, core: &Core) {
-        let queued: Vec<_> = self.queues.iter().collect();
-        self.queues = Queues::default();
-        for region in queued {
-            // When the kernel cannot unmap, the addresses stay reserved; the granules are free all the same.
-            let _ = self.remove_region(core, region);
-        }
-    }
-}
-
 fn reference(owned: &Owned, len: usize, mark: Mark, direction: Direction) -> Result<Reference> {
     owned.space.reference_if(owned.addr, len, direction, |region| region.mark == mark)
 }
 
-/// Marks a region and puts it into its queue; one that is to be hidden and cannot be is removed instead.
+/// Marks a region and puts it into its queue; one that is to be hidden and cannot be is removed instead, and so is one
+/// with granules whose lender is gone.
 fn enqueue(owned: &Owned, queue: Mark, hidden: bool) {
     let core = owned.space.core();
     // A weak migrant buffer that was hidden all the same is dequeued from where access is given back.
@@ -432,7 +373,7 @@ fn enqueue(owned: &Owned, queue: Mark, hidden: bool) {
     let unhidden = queue == Mark::Emigrant && !hidden && access(owned, Access::None).is_err();
     let mut guard = core.lock();
     let state = &mut *guard;
-    if unhidden {
+    if unhidden || state.holds_leftovers(owned.region) {
         let _ = state.remove_region(core, owned.region);
         return;
     }

@@ -99,7 +99,7 @@ impl Space {
     /// Whether a store to any of the `len` bytes at `addr` would replace its granule, because an output by copy-on-write
     /// is pending from it.
     ///
-    /// Cost: a load where no granule of the space is protected; else as [`Space::has_output`].
+    /// Cost: a load where no granule of the space is protected; else the space's lock.
     pub fn has_protected_output(&self, addr: usize, len: usize) -> bool {
         let core = self.core();
         if core.protected.load(Relaxed) == 0 {
@@ -108,16 +108,6 @@ impl Space {
         let Some((first, last)) = slots_of(core, addr, len) else { return false };
         let state = core.lock();
         (first..=last).any(|slot| state.pending_output(slot).is_some())
-    }
-
-    /// Whether an output is pending from any granule of the `len` bytes at `addr`.
-    pub fn has_output(&self, addr: usize, len: usize) -> bool {
-        let core = self.core();
-        let Some((first, last)) = slots_of(core, addr, len) else { return false };
-        let state = core.lock();
-        (first..=last)
-            .filter_map(|slot| state.slots.get(slot).granule)
-            .any(|granule| state.granules.get(granule).outputs > 0)
     }
 }
 
@@ -161,6 +151,7 @@ impl Reference {
         for id in self.granule_numbers() {
             none_left &= state.granules.unreference(id, self.direction);
         }
+        state.end_loans(core);
         let faults = state.regions.get(self.region).map_or(0, |region| region.faults - self.faults);
         if self.direction == Direction::Out {
             state.let_waiters_store(core);

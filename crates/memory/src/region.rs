@@ -10,7 +10,7 @@ use crate::reinstatement::Reinstatement;
 use crate::runs::Run;
 use crate::slots::Slot;
 use crate::space::{Core, Space, State};
-use crate::{Error, Mark, Result, views};
+use crate::{Error, LenderId, Mark, Result, views};
 
 /// Names a region; never reused within a space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -95,14 +95,14 @@ impl Regions {
 impl State {
     /// Makes a region of `granules` fresh granules, zeroed where they held data.
     pub(crate) fn allocate_region(&mut self, core: &Core, granules: u32, mark: Mark) -> Result<RegionId> {
-        let runs = self.take_granules(core, granules)?;
+        let runs = self.take_granules(core, LenderId::OWN, granules)?;
         for id in runs.iter().flat_map(|run| run.numbers()) {
             if !self.granules.use_up(id) {
                 views::granule(core, id).fill(0);
             }
         }
         self.region_of(core, &runs, mark).inspect_err(|_| {
-            self.granules.release(runs.iter().flat_map(|run| run.numbers()));
+            self.release(core, runs.iter().flat_map(|run| run.numbers()));
         })
     }
 
@@ -117,7 +117,8 @@ impl State {
         Ok(self.enter_region(window, runs.iter().flat_map(|run| run.numbers()), mark))
     }
 
-    /// Enters into the books the region of a window that maps `granules` in this order.
+    /// Enters into the books the region of a window that maps `granules` in this order. They are the space's own from
+    /// now on.
     pub(crate) fn enter_region(
         &mut self,
         window: Run,
@@ -128,6 +129,7 @@ impl State {
         for (slot, granule) in window.numbers().zip(granules) {
             self.slots.set(slot, Slot { granule: Some(granule), region: Some(id.index), protected: false });
             self.granules.put(granule, crate::granule::Place::Region { slot });
+            self.granules.set_pool(granule, LenderId::OWN);
         }
         id
     }
@@ -137,8 +139,9 @@ impl State {
         let Some(region) = self.regions.remove(id) else { return Ok(()) };
         let granules: Vec<u32> = self.slots.run(region.slots).filter_map(|slot| slot.granule).collect();
         self.slots.clear(region.slots);
-        self.granules.release(granules);
-        self.give_window(core, region.slots)
+        let unmapped = self.give_window(core, region.slots);
+        self.release(core, granules);
+        unmapped
     }
 
     /// Changes a region's mark.

@@ -39,15 +39,48 @@ impl FreeRuns {
 
     /// Takes the lowest run of exactly `len` whose start is a multiple of `align`.
     pub(crate) fn take(&mut self, len: u32, align: u32) -> Option<Run> {
-        let (start, at) = self.runs.iter().find_map(|(start, free)| {
-            let at = start.checked_next_multiple_of(align)?;
-            (at.checked_add(len)? <= start + free).then_some((*start, at))
-        })?;
-        let free = self.runs.remove(&start)?;
-        self.total -= free;
-        self.give(Run { start, len: at - start });
-        self.give(Run { start: at + len, len: start + free - at - len });
+        self.take_chosen(len, |run| {
+            let at = run.start.checked_next_multiple_of(align)?;
+            (at.checked_add(len)? <= run.end()).then_some(at)
+        })
+    }
+
+    /// Takes the run of `len` that `choose` finds in the lowest run where it finds one.
+    pub(crate) fn take_chosen(&mut self, len: u32, choose: impl Fn(Run) -> Option<u32>) -> Option<Run> {
+        let run = |(start, len): (&u32, &u32)| Run { start: *start, len: *len };
+        let (around, at) = self.runs.iter().map(run).find_map(|run| Some((run, choose(run)?)))?;
+        assert!(at >= around.start && at + len <= around.end(), "{len} from {at} on leave {around:?}");
+        self.runs.remove(&around.start);
+        self.total -= around.len;
+        self.give(Run { start: around.start, len: at - around.start });
+        self.give(Run { start: at + len, len: around.end() - at - len });
         Some(Run { start: at, len })
+    }
+
+    /// Takes all numbers of `range` that are free, as runs.
+    pub(crate) fn take_within(&mut self, range: Run) -> Vec<Run> {
+        let before = self.runs.range(..range.start).next_back();
+        let around: Vec<Run> = before
+            .into_iter()
+            .chain(self.runs.range(range.numbers()))
+            .map(|(start, len)| Run { start: *start, len: *len })
+            .filter(|run| run.end() > range.start)
+            .collect();
+        let mut taken = Vec::with_capacity(around.len());
+        for run in around {
+            self.runs.remove(&run.start);
+            self.total -= run.len;
+            let (start, end) = (run.start.max(range.start), run.end().min(range.end()));
+            self.give(Run { start: run.start, len: start - run.start });
+            self.give(Run { start: end, len: run.end() - end });
+            taken.push(Run { start, len: end - start });
+        }
+        taken
+    }
+
+    /// Takes all numbers, as runs.
+    pub(crate) fn take_all(&mut self) -> Vec<Run> {
+        self.take_within(Run { start: 0, len: u32::MAX })
     }
 
     /// Takes up to `len` numbers: a run that holds them all if there is one, else the longest run.
@@ -118,6 +151,19 @@ mod tests {
         assert_eq!(free.take_up_to(9), Some(Run { start: 4, len: 3 }));
         assert_eq!(free.take_up_to(9), Some(Run { start: 0, len: 2 }));
         assert_eq!(free.take_up_to(9), None);
+    }
+
+    #[test]
+    fn what_is_free_within_a_range_is_taken_and_nothing_else() {
+        let mut free = FreeRuns::default();
+        for run in [Run { start: 0, len: 4 }, Run { start: 6, len: 2 }, Run { start: 10, len: 5 }] {
+            free.give(run);
+        }
+        let taken = free.take_within(Run { start: 2, len: 10 });
+        assert_eq!(taken, [Run { start: 2, len: 2 }, Run { start: 6, len: 2 }, Run { start: 10, len: 2 }]);
+        assert!(free.numbers().eq([0, 1, 12, 13, 14]));
+        assert_eq!(free.total(), 5);
+        assert_eq!(free.take_within(Run { start: 2, len: 10 }), []);
     }
 
     #[test]

@@ -27,3 +27,22 @@ pub fn scatter(bytes: &[u8], segments: &[Span]) -> usize {
     }
     done
 }
+
+/// Copies the first bytes of `from` to `to`, as many as both have; returns how many.
+pub fn transfer(from: &[Span], to: &[Span]) -> usize {
+    let mut done = 0;
+    let mut sources = from.iter().copied();
+    let mut source = sources.next();
+    for target in to {
+        let mut target = *target;
+        while let (false, Some(here)) = (target.is_empty(), source) {
+            let len = here.len().min(target.len());
+            target.part(0, len).copy_span(here.part(0, len));
+            done += len;
+            target = target.part(len, target.len() - len);
+            let rest = here.part(len, here.len() - len);
+            source = if rest.is_empty() { sources.next() } else { Some(rest) };
+        }
+    }
+    done
+}

@@ -3,28 +3,30 @@
 //! How: one mutex guards the books (granules, slots, regions, pools). System calls that change mappings run under it;
 //! copying never does, except into granules that nobody else can see. Whoever holds it must not touch a window, since
 //! the touch could fault and the fault handler needs the lock: servers and the library work through aliases.
-//! Limits: `Config::limit` bytes of granules; four times as many bytes of addresses.
+//! Limits: `Config::limit` bytes of granules of its own; four times as many bytes of addresses for clients.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use genie_sys::guard::Guard;
 use genie_sys::inspect;
 use genie_sys::userfault::{Rights, Userfault, Way};
 use genie_sys::{Arena, GranuleKind, Object, machine};
 
 use crate::faults::Handler;
-use crate::granule::{GranuleRuns, Granules};
-use crate::migrant::Queues;
+use crate::granule::Granules;
+use crate::objects::{OBJECT_LEN, Objects};
+use crate::pool::Pools;
+use crate::queues::Queues;
 use crate::region::Regions;
 use crate::runs::Run;
 use crate::slots::Slots;
-use crate::system::Pool;
-use crate::{Error, Result};
+use crate::{Error, Recycling, Result};
 
-/// Objects are at least this long, so that buffers seldom span two.
-const OBJECT_LEN: usize = 32 << 20;
+/// Lent objects have as many addresses as the space's own, and at least so many.
+const ROOM_FOR_LOANS: usize = 1 << 30;
 const PAGE_TABLE: usize = 2 << 20;
-/// A space has at most two to this power of granules: four times as many slots are numbered in 32 bits.
+/// A space has at most two to this power of granules of its own: four times as many slots are numbered in 32 bits.
 const LONGEST_TABLE: u32 = 29;
 
 /// Which granules a space's objects are made of.
@@ -127,13 +129,18 @@ pub(crate) struct State {
     pub(crate) granules: Granules,
     pub(crate) slots: Slots,
     pub(crate) regions: Regions,
-    pub(crate) pool: Pool,
+    pub(crate) pools: Pools,
+    pub(crate) recycling: Recycling,
     pub(crate) queues: Queues,
     /// Slots whose faulting threads wait for an output to complete.
     pub(crate) waiting: Vec<u32>,
-    /// Granules in system buffers that are in use, and those of replacements that are being made.
-    pub(crate) in_use: u32,
-    objects: Vec<(u32, Object)>,
+    /// Granules of replacements that are being made.
+    pub(crate) replacing: u32,
+    pub(crate) objects: Objects,
+    /// How many lenders there have been.
+    pub(crate) lenders: u32,
+    /// Of windows and aliases, from the first loan on.
+    pub(crate) guards: Option<[Guard; 2]>,
 }
 
 /// What the space's handles, buffers and fault handler share.
@@ -152,6 +159,8 @@ pub(crate) struct Core {
     pub(crate) replacement_cost: AtomicU64,
     /// How many slots are protected.
     pub(crate) protected: Arc<AtomicU32>,
+    /// How often an object came or went.
+    pub(crate) objects_version: Arc<AtomicU64>,
     state: Mutex<State>,
 }
 
@@ -248,10 +257,14 @@ impl Core {
         let granule = kind.size();
         let limit = config.limit.clamp(granule, granule << LONGEST_TABLE);
         let windows = Arena::reserve(limit.saturating_mul(4).max(8 * PAGE_TABLE))?;
-        let aliases = Arena::reserve(limit.next_multiple_of(granule))?;
+        let (own, lent) =
+            (limit.next_multiple_of(granule), limit.max(ROOM_FOR_LOANS).next_multiple_of(granule));
+        let aliases = Arena::reserve(own + lent)?;
         let protected = Arc::new(AtomicU32::new(0));
         let slots = Slots::new((windows.len() / granule) as u32, Arc::clone(&protected));
+        let objects = Objects::default();
         Ok(Self {
+            objects_version: objects.version(),
             kind,
             shift: granule.trailing_zeros(),
             limit,
@@ -264,14 +277,17 @@ impl Core {
             replacement_cost: AtomicU64::new(0),
             protected,
             state: Mutex::new(State {
-                granules: Granules::default(),
+                granules: Granules::new((own / granule) as u32, (lent / granule) as u32),
                 slots,
                 regions: Regions::default(),
-                pool: Pool::default(),
+                pools: Pools::default(),
+                recycling: Recycling::default(),
                 queues: Queues::default(),
                 waiting: Vec::new(),
-                in_use: 0,
-                objects: Vec::new(),
+                replacing: 0,
+                objects,
+                lenders: 0,
+                guards: None,
             }),
         })
     }
@@ -330,75 +346,6 @@ impl Core {
 }
 
 impl State {
-    /// Takes granules for a buffer, growing the space if need be.
-    pub(crate) fn take_granules(&mut self, core: &Core, count: u32) -> Result<GranuleRuns> {
-        let mut flushed = false;
-        loop {
-            if let Some(runs) = self.granules.take(count) {
-                return Ok(runs);
-            }
-            match self.grow(core, count) {
-                Ok(()) => {}
-                Err(error) if flushed => return Err(error),
-                Err(_) => {
-                    self.flush(core);
-                    flushed = true;
-                }
-            }
-        }
-    }
-
-    /// Gives back to the free list what is kept only for reuse.
-    fn flush(&mut self, core: &Core) {
-        self.flush_pool(core);
-        self.flush_queues(core);
-    }
-
-    /// Adds an object that brings the free list to at least `count` granules.
-    fn grow(&mut self, core: &Core, count: u32) -> Result<()> {
-        let missing = core.bytes(count - self.granules.free());
-        let room = core.limit.saturating_sub(core.bytes(self.granules.len())) & !(core.granule() - 1);
-        if missing > room {
-            let used = core.bytes(self.granules.len() - self.granules.free());
-            return Err(Error::Limit { asked: core.bytes(count), used, limit: core.limit });
-        }
-        let generous = OBJECT_LEN.max(missing).min(room);
-        match Object::create(core.kind, generous).map_err(Error::from).and_then(|o| self.adopt(core, o)) {
-            Err(_) if generous > missing => self.adopt(core, Object::create(core.kind, missing)?),
-            result => result,
-        }
-    }
-
-    /// Maps a new object's aliases and adds its granules to the free list.
-    pub(crate) fn adopt(&mut self, core: &Core, object: Object) -> Result<()> {
-        let count = (object.len() >> core.shift) as u32;
-        let base = self.granules.len();
-        core.aliases.map(core.alias_offset(base), &object, 0, object.len())?;
-        self.granules.add_object(count);
-        self.objects.push((base, object));
-        Ok(())
-    }
-
-    /// Maps runs of granules at consecutive slots from `slot` on, in place of what is there, populated and registered
-    /// for faults. The books are the caller's.
-    pub(crate) fn map(&self, core: &Core, slot: u32, runs: &[Run]) -> Result<()> {
-        let mut at = slot;
-        let mut result = Ok(());
-        for run in runs {
-            self.granules.by_object(*run, |object, part| {
-                let (base, object) = &self.objects[object as usize];
-                if result.is_ok() {
-                    let len = core.bytes(part.len);
-                    result = core.windows.map(core.bytes(at), object, core.bytes(part.start - base), len);
-                }
-                at += part.len;
-            });
-        }
-        result?;
-        self.register(core, slot, at - slot);
-        Ok(())
-    }
-
     /// Registers slots with the userfaultfd, if there is one.
     pub(crate) fn register(&self, core: &Core, slot: u32, slots: u32) {
         if let Some(userfault) = &core.userfault {
@@ -421,11 +368,6 @@ impl State {
         core.windows.unmap(core.bytes(window.start), core.bytes(window.len))?;
         self.slots.give(window);
         Ok(())
-    }
-
-    /// How many objects there are.
-    pub(crate) fn objects(&self) -> usize {
-        self.objects.len()
     }
 }
 

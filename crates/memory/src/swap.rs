@@ -69,7 +69,8 @@ impl Space {
     /// Granules that cannot be swapped after all (another alignment, too many mappings) are copied.
     /// Afterwards the system buffer holds the client's former granules instead, but for those from which an output is
     /// pending: fresh ones take their places; where there are none, it is left without memory
-    /// ([`SystemBuffer::refill`]).
+    /// ([`SystemBuffer::refill`]). The lender's pool adopts them, and the space the lender's (thesis §5.2); nothing is
+    /// swapped while the lender is in quarantine.
     ///
     /// # Errors
     /// [`Error::Foreign`] when the plan swaps and the bytes are not in a region: nothing has changed.
@@ -144,6 +145,7 @@ fn copy_out(core: &Core, system: &SystemBuffer, delivery: &Delivery, swapped: Ru
 /// Swaps what is to be swapped; also says whether a pending request uses a granule that went to the system buffer.
 fn swap_pages(core: &Core, system: &mut SystemBuffer, delivery: &Delivery) -> Result<(Passed, bool)> {
     let foreign = || Error::Foreign { addr: delivery.addr, len: delivery.len };
+    let lender = system.lender();
     let Some((granules, window)) = system.granules_mut() else { return Ok(Default::default()) };
     let index = (delivery.swap.start - delivery.first) as usize;
     let granules = &mut granules[index..index + delivery.swap.len as usize];
@@ -153,6 +155,10 @@ fn swap_pages(core: &Core, system: &mut SystemBuffer, delivery: &Delivery) -> Re
     let region = state.slots.get(delivery.swap.start).region.ok_or_else(foreign)?;
     if state.slots.run(delivery.swap).any(|slot| slot.region != Some(region)) {
         return Err(foreign());
+    }
+    if state.granules.stocks.is_quarantined(lender) {
+        // Its lender may still store into it: it must not become the client's.
+        return Ok(Default::default());
     }
     let (guarded, copied) = state.reverse_copyout(core, granules, delivery);
     let swapped = match copied {
@@ -213,8 +219,7 @@ impl State {
         let Ok(scratch) = self.take_slots(core, slots.len) else { return false };
         let bytes = |run: Run| core.bytes(run.start);
         let result = core.windows.exchange(bytes(slots), bytes(own), bytes(scratch), core.bytes(slots.len));
-        // The scratch addresses still map an object; nobody touches them, and the next use maps over them.
-        self.slots.give(scratch);
+        self.give_scratch(core, slots, scratch);
         // Page tables that were moved, be it forth and back, are registered no longer.
         self.register(core, slots.start, slots.len);
         match result {
@@ -224,6 +229,19 @@ impl State {
         }
         self.enter_swap(slots, granules);
         true
+    }
+
+    /// Gives the addresses back through which page tables were exchanged. They still map the objects that the client's
+    /// slots have shown; nobody touches them, and the next use maps over them. But a lent object must not last longer
+    /// than its loan.
+    fn give_scratch(&mut self, core: &Core, slots: Run, scratch: Run) {
+        let bound = self.granules.loans.bound();
+        if self.slots.run(slots).any(|slot| slot.granule.is_some_and(|id| id >= bound)) {
+            // When the kernel cannot unmap, the addresses stay reserved and unused.
+            let _ = self.give_window(core, scratch);
+        } else {
+            self.slots.give(scratch);
+        }
     }
 
     /// Gives up a system buffer's window, which is about to show other granules than the buffer holds.
@@ -239,7 +257,7 @@ impl State {
         // Each of these parts is one mapping, so that it is mapped wholly or not at all.
         let mut parts = GranuleRuns::new();
         for run in runs_of(granules) {
-            self.granules.by_object(run, |_, part| parts.push(part));
+            parts.extend(self.objects.parts(run));
         }
         let mut done = 0;
         for part in parts {
@@ -259,6 +277,7 @@ impl State {
             let Some(old) = self.slots.show(slot, *granule) else { continue };
             self.granules.put(*granule, Place::Region { slot });
             self.granules.put(old, Place::System);
+            self.granules.exchange_pools(*granule, old);
             *granule = old;
         }
     }

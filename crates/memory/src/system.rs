@@ -1,33 +1,19 @@
 //! System buffers: the memory between client and server when data is not passed in place.
 //!
-//! How: a *whole* buffer consists of whole granules, so that its pages can be swapped into a client's buffer or become
-//! a region; a *chunk* is a part of a granule, for data that will be copied anyway. Both are kept for reuse when they
-//! are deallocated, most recently used first, since their memory is then still in the cache.
-//! With small pages, whole buffers also have a window of their own, populated, whose page tables a swap exchanges with
-//! the client's.
-//! Invariants: a pooled buffer's granules are referenced by nobody.
-//! Limits: `Config::pool` bytes are kept.
-//! Source: thesis §3.1, §7.4.2; server-aligned buffering §4.1.
+//! How: `pool` keeps them. Each comes from the pool of a lender, the space itself or another party, and goes back there.
+//! Source: thesis §3.1, §7.4.2; server-aligned buffering §4.1; lenders §5.2.
 
-use std::collections::BTreeMap;
+use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use genie_sys::GranuleKind;
-
 use crate::granule::{GranuleRuns, push};
+use crate::pool::{Chunk, Whole, chunk_class, chunk_len};
 use crate::reference::segments;
 use crate::runs::Run;
 use crate::segments::Segments;
 use crate::space::{Core, Space, State};
-use crate::{Error, Result, views};
-
-/// From this many granules on exchanging page tables beats mapping page by page.
-const WINDOWED: u32 = 16;
-/// The smallest chunk: 4 KiB.
-const SMALLEST_CHUNK: u32 = 12;
-/// Chunk sizes are powers of four times the smallest.
-const CHUNK_CLASSES: usize = 5;
+use crate::{Error, LenderId, Recycling, Result, views};
 
 /// What backs a system buffer.
 #[derive(Debug)]
@@ -36,47 +22,10 @@ enum Backing {
     Chunk(Chunk),
 }
 
-/// Whole granules, with the window at which they are mapped, if any.
-#[derive(Debug, Default)]
-struct Whole {
-    granules: Vec<u32>,
-    window: Option<Run>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Chunk {
-    granule: u32,
-    offset: u32,
-    class: u8,
-}
-
-/// Buffers kept for reuse.
-#[derive(Debug, Default)]
-pub(crate) struct Pool {
-    /// By number of granules.
-    whole: BTreeMap<u32, Vec<Whole>>,
-    /// Granules in `whole`.
-    pooled: u32,
-    chunks: [Vec<Chunk>; CHUNK_CLASSES],
-    /// Granules cut into chunks.
-    cut: Vec<u32>,
-}
-
-impl Pool {
-    /// Granules in pooled buffers, in ascending order of buffer length.
-    pub(crate) fn granules(&self) -> impl Iterator<Item = u32> + '_ {
-        self.whole.values().flatten().flat_map(|whole| whole.granules.iter().copied())
-    }
-
-    /// Granules cut into chunks.
-    pub(crate) fn cut(&self) -> &[u32] {
-        &self.cut
-    }
-}
-
 /// Memory for `len` bytes that no client sees; dropping it deallocates it.
 pub struct SystemBuffer {
     space: Space,
+    lender: LenderId,
     backing: Backing,
     offset: usize,
     len: usize,
@@ -88,11 +37,23 @@ impl Space {
     /// # Errors
     /// [`Error::Limit`], or the kernel's reason.
     pub fn system_buffer(&self, len: usize) -> Result<SystemBuffer> {
+        self.system_buffer_from(LenderId::OWN, len)
+    }
+
+    /// As [`Space::system_buffer`], from a lender's pool.
+    ///
+    /// Shape: short data is in a part of a granule, beside other data; a party that sees the whole granule and should
+    /// not see other data is shown an [`Space::aligned_buffer_from`] that is zeroed around its data.
+    ///
+    /// # Errors
+    /// [`Error::Lender`] when the lender's pool is exhausted or the lender gone; [`Error::Limit`] and the kernel's reason
+    /// for the space's own.
+    pub fn system_buffer_from(&self, lender: LenderId, len: usize) -> Result<SystemBuffer> {
         let core = self.core();
         let class = chunk_class(len).filter(|class| chunk_len(*class) < core.granule());
-        let Some(class) = class else { return self.aligned_buffer(0, len) };
-        let chunk = core.lock().take_chunk(core, class)?;
-        Ok(SystemBuffer { space: self.clone(), backing: Backing::Chunk(chunk), offset: 0, len })
+        let Some(class) = class else { return self.aligned_buffer_from(lender, 0, len) };
+        let chunk = core.lock().take_chunk(core, lender, class)?;
+        Ok(SystemBuffer { space: self.clone(), lender, backing: Backing::Chunk(chunk), offset: 0, len })
     }
 
     /// Allocates a system buffer of whole granules whose data starts `offset` bytes into the first one, aligned with a
@@ -101,10 +62,24 @@ impl Space {
     /// # Errors
     /// [`Error::Limit`], or the kernel's reason.
     pub fn aligned_buffer(&self, offset: usize, len: usize) -> Result<SystemBuffer> {
+        self.aligned_buffer_from(LenderId::OWN, offset, len)
+    }
+
+    /// As [`Space::aligned_buffer`], from a lender's pool. No other data is in its granules.
+    ///
+    /// # Errors
+    /// As [`Space::system_buffer_from`].
+    pub fn aligned_buffer_from(&self, lender: LenderId, offset: usize, len: usize) -> Result<SystemBuffer> {
         let core = self.core();
         let offset = core.misalignment(offset);
-        let whole = core.lock().take_whole(core, core.whole_granules(offset, len)?)?;
-        Ok(SystemBuffer { space: self.clone(), backing: Backing::Whole(whole), offset, len })
+        let count = core.whole_granules(lender, offset, len)?;
+        let whole = core.lock().take_whole(core, lender, count, len)?;
+        Ok(SystemBuffer { space: self.clone(), lender, backing: Backing::Whole(whole), offset, len })
+    }
+
+    /// Tells which system buffer kept for reuse is handed out next, by length, for all pools.
+    pub fn set_recycling(&self, recycling: Recycling) {
+        self.core().lock().recycling = recycling;
     }
 }
 
@@ -117,6 +92,11 @@ impl SystemBuffer {
     /// Whether there are no data bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Whose pool the buffer is from.
+    pub fn lender(&self) -> LenderId {
+        self.lender
     }
 
     /// How far into its first granule the data starts; `None` for memory that cannot be swapped.
@@ -145,23 +125,48 @@ impl SystemBuffer {
         }
     }
 
-    /// Zeroes all bytes of its first `count` granules but the first `filled` data bytes, before another party sees them.
-    pub(crate) fn zero_complete(&self, filled: usize, count: u32) -> usize {
-        let Backing::Whole(whole) = &self.backing else { return 0 };
-        let core = self.space.core();
-        let (granule, end) = (core.granule(), self.offset + filled);
-        let mut zeroed = 0;
-        for (index, id) in whole.granules.iter().take(count as usize).enumerate() {
-            let start = index * granule;
-            for (from, to) in [(start, start.max(self.offset)), (end.max(start), start + granule)] {
-                let to = to.min(start + granule);
-                if from < to {
-                    views::alias(core, *id, from - start, to - from).fill(0);
-                    zeroed += to - from;
-                }
+    /// Zeroes all bytes of the buffer's granules (of a chunk: the chunk's bytes) but the data bytes `filled`, before a
+    /// party sees them that did not lend them; returns how many.
+    ///
+    /// # Panics
+    /// When there are fewer data bytes.
+    pub fn zero_around(&self, filled: Range<usize>) -> usize {
+        match &self.backing {
+            Backing::Whole(whole) => self.zero_granules_around(filled, whole.granules.len() as u32),
+            Backing::Chunk(chunk) => {
+                self.check_filled(&filled);
+                let all = views::alias(self.space.core(), chunk.granule, chunk.offset as usize, chunk.len());
+                zero_outside(all, filled)
             }
         }
-        zeroed
+    }
+
+    /// As [`SystemBuffer::zero_around`], in its first `count` granules, which hold the filled data.
+    pub(crate) fn zero_granules_around(&self, filled: Range<usize>, count: u32) -> usize {
+        self.check_filled(&filled);
+        let Backing::Whole(whole) = &self.backing else { return 0 };
+        let core = self.space.core();
+        let granule = core.granule();
+        let filled = self.offset + filled.start..self.offset + filled.end;
+        let within =
+            |at: usize, index: usize| at.clamp(index * granule, (index + 1) * granule) - index * granule;
+        let granules = whole.granules.iter().take(count as usize).enumerate();
+        granules
+            .map(|(index, id)| {
+                zero_outside(
+                    views::granule(core, *id),
+                    within(filled.start, index)..within(filled.end, index),
+                )
+            })
+            .sum()
+    }
+
+    fn check_filled(&self, filled: &Range<usize>) {
+        assert!(
+            filled.start <= filled.end && filled.end <= self.len,
+            "bytes {filled:?} of a system buffer of {}",
+            self.len
+        );
     }
 
     /// Takes the first `count` granules out, which are about to fill a region, and the window, if that shows just them.
@@ -179,7 +184,7 @@ impl SystemBuffer {
             "a system buffer without memory was to fill a region"
         );
         let rest = whole.granules.split_off(count as usize);
-        state.in_use -= count;
+        state.pools.of(self.lender).resize(count + rest.len() as u32, rest.len() as u32);
         let granules = std::mem::replace(&mut whole.granules, rest);
         if whole.granules.is_empty() {
             return (granules, whole.window.take());
@@ -188,23 +193,23 @@ impl SystemBuffer {
         (granules, None)
     }
 
-    /// Fills a surrendered buffer up with newly allocated granules (overlay refill).
+    /// Fills a surrendered buffer up with newly allocated granules (overlay refill) of its lender's.
     ///
     /// # Errors
-    /// As [`Space::aligned_buffer`]; the buffer stays as it is.
+    /// As [`Space::aligned_buffer_from`]; the buffer stays as it is.
     pub fn refill(&mut self, len: usize) -> Result<()> {
         let core = self.space.core();
-        let count = core.whole_granules(self.offset, len)?;
+        let count = core.whole_granules(self.lender, self.offset, len)?;
         let mut guard = core.lock();
         let state = &mut *guard;
         match &mut self.backing {
             Backing::Whole(whole) if (1..=count).contains(&(whole.granules.len() as u32)) => {
-                state.top_up(core, whole, count)?;
+                state.top_up(core, self.lender, whole, count)?;
             }
             old => {
-                let whole = state.take_whole(core, count)?;
+                let whole = state.take_whole(core, self.lender, count, len)?;
                 let old = std::mem::replace(old, Backing::Whole(whole));
-                state.give(core, old);
+                state.give(core, self.lender, old);
             }
         }
         self.len = len;
@@ -224,22 +229,44 @@ impl SystemBuffer {
             if !state.granules.get(*id).is_referenced() {
                 continue;
             }
-            let Ok(fresh) = state.take_granules(core, 1) else {
-                state.give_whole(core, std::mem::take(whole));
+            let Ok(fresh) = state.replacement(core, self.lender, *id) else {
+                state.give_whole(core, self.lender, std::mem::take(whole));
                 self.len = 0;
                 return;
             };
-            state.granules.use_up(fresh[0].start);
-            state.granules.release([std::mem::replace(id, fresh[0].start)]);
+            state.granules.use_up(fresh);
+            state.release(core, [std::mem::replace(id, fresh)]);
+        }
+    }
+}
+
+impl State {
+    /// Takes a granule in place of `old`: the lender's, or one of the space's own that the lender's pool adopts for it.
+    fn replacement(&mut self, core: &Core, lender: LenderId, old: u32) -> Result<u32> {
+        if let Ok(runs) = self.take_granules(core, lender, 1) {
+            return Ok(runs[0].start);
+        }
+        let fresh = self.take_granules(core, LenderId::OWN, 1)?[0].start;
+        self.granules.exchange_pools(fresh, old);
+        Ok(fresh)
+    }
+
+    fn give(&mut self, core: &Core, lender: LenderId, backing: Backing) {
+        match backing {
+            Backing::Whole(whole) => self.give_whole(core, lender, whole),
+            Backing::Chunk(chunk) => self.give_chunk(core, lender, chunk),
         }
     }
 }
 
 impl Core {
     /// Whole granules for `len` bytes, at least one.
-    fn whole_granules(&self, offset: usize, len: usize) -> Result<u32> {
-        if len > self.limit() {
+    fn whole_granules(&self, lender: LenderId, offset: usize, len: usize) -> Result<u32> {
+        if lender == LenderId::OWN && len > self.limit() {
             return Err(Error::Limit { asked: len, used: 0, limit: self.limit() });
+        }
+        if len > self.aliases().len() {
+            return Err(Error::Lender { asked: len, free: 0 });
         }
         Ok(self.granules(offset, len).max(1))
     }
@@ -249,7 +276,7 @@ impl Drop for SystemBuffer {
     fn drop(&mut self) {
         let core = self.space.core();
         let backing = std::mem::replace(&mut self.backing, Backing::Whole(Whole::default()));
-        core.lock().give(core, backing);
+        core.lock().give(core, self.lender, backing);
     }
 }
 
@@ -259,131 +286,12 @@ impl std::fmt::Debug for SystemBuffer {
     }
 }
 
-impl State {
-    fn take_whole(&mut self, core: &Core, count: u32) -> Result<Whole> {
-        self.in_use += count;
-        if let Some(whole) = self.pool.whole.get_mut(&count).and_then(Vec::pop) {
-            self.pool.pooled -= count;
-            return Ok(whole);
-        }
-        self.new_whole(core, count).inspect_err(|_| self.in_use -= count)
+/// Zeroes the bytes of `span` outside `kept`; returns how many.
+fn zero_outside(span: genie_sys::Span, kept: Range<usize>) -> usize {
+    for (from, to) in [(0, kept.start), (kept.end, span.len())] {
+        span.part(from, to - from).fill(0);
     }
-
-    fn new_whole(&mut self, core: &Core, count: u32) -> Result<Whole> {
-        let runs = self.take_granules(core, count)?;
-        let granules: Vec<u32> = runs.iter().flat_map(|run| run.numbers()).collect();
-        for id in &granules {
-            self.granules.use_up(*id);
-        }
-        // Without a window the buffer works as well: swaps then map page by page.
-        let window = if core.kind != GranuleKind::Huge && count >= WINDOWED {
-            self.new_window(core, &runs).ok()
-        } else {
-            None
-        };
-        Ok(Whole { granules, window })
-    }
-
-    /// Maps granules at addresses of their own.
-    fn new_window(&mut self, core: &Core, runs: &GranuleRuns) -> Result<Run> {
-        let window = self.take_slots(core, runs.iter().map(|run| run.len).sum())?;
-        if let Err(error) = self.map(core, window.start, runs) {
-            self.give_window(core, window)?;
-            return Err(error);
-        }
-        Ok(window)
-    }
-
-    fn give(&mut self, core: &Core, backing: Backing) {
-        match backing {
-            Backing::Whole(whole) => self.give_whole(core, whole),
-            Backing::Chunk(chunk) => self.pool.chunks[chunk.class as usize].push(chunk),
-        }
-    }
-
-    /// Adds granules in front of those that a buffer still has.
-    fn top_up(&mut self, core: &Core, whole: &mut Whole, count: u32) -> Result<()> {
-        let missing = count - whole.granules.len() as u32;
-        if missing == 0 {
-            return Ok(());
-        }
-        let runs = self.take_granules(core, missing)?;
-        self.in_use += missing;
-        self.give_up_window(core, &mut whole.window);
-        let fresh: Vec<u32> = runs.iter().flat_map(|run| run.numbers()).collect();
-        for id in &fresh {
-            self.granules.use_up(*id);
-        }
-        whole.granules.splice(0..0, fresh);
-        Ok(())
-    }
-
-    fn give_whole(&mut self, core: &Core, whole: Whole) {
-        let count = whole.granules.len() as u32;
-        if count == 0 {
-            return;
-        }
-        self.in_use -= count;
-        let referenced = |id: &u32| self.granules.get(*id).is_referenced();
-        if self.pool.pooled + count <= core.pool_limit && !whole.granules.iter().any(referenced) {
-            self.pool.pooled += count;
-            self.pool.whole.entry(count).or_default().push(whole);
-            return;
-        }
-        self.dissolve(core, whole);
-    }
-
-    fn dissolve(&mut self, core: &Core, whole: Whole) {
-        if let Some(window) = whole.window {
-            // When the kernel cannot unmap, the addresses stay reserved; the granules are free all the same.
-            let _ = self.give_window(core, window);
-        }
-        self.granules.release(whole.granules);
-    }
-
-    fn take_chunk(&mut self, core: &Core, class: usize) -> Result<Chunk> {
-        if let Some(chunk) = self.pool.chunks[class].pop() {
-            return Ok(chunk);
-        }
-        let granule = self.take_granules(core, 1)?[0].start;
-        self.granules.use_up(granule);
-        self.pool.cut.push(granule);
-        let len = chunk_len(class);
-        let chunks = (0..core.granule()).step_by(len);
-        self.pool.chunks[class].extend(chunks.rev().map(|offset| Chunk {
-            granule,
-            offset: offset as u32,
-            class: class as u8,
-        }));
-        Ok(self.pool.chunks[class].pop().expect("a granule holds at least one chunk"))
-    }
-
-    /// Gives pooled buffers, and granules all of whose chunks are free, back to the free list.
-    pub(crate) fn flush_pool(&mut self, core: &Core) {
-        self.pool.pooled = 0;
-        for whole in std::mem::take(&mut self.pool.whole).into_values().flatten() {
-            self.dissolve(core, whole);
-        }
-        let mut free = BTreeMap::<u32, usize>::new();
-        for chunk in self.pool.chunks.iter().flatten() {
-            *free.entry(chunk.granule).or_default() += chunk_len(chunk.class as usize);
-        }
-        free.retain(|_, bytes| *bytes == core.granule());
-        for chunks in &mut self.pool.chunks {
-            chunks.retain(|chunk| !free.contains_key(&chunk.granule));
-        }
-        self.pool.cut.retain(|granule| !free.contains_key(granule));
-        self.granules.release(free.into_keys());
-    }
-}
-
-/// The class of the smallest chunk that holds `len` bytes.
-fn chunk_class(len: usize) -> Option<usize> {
-    (0..CHUNK_CLASSES).find(|class| len <= chunk_len(*class))
-}
-
-fn chunk_len(class: usize) -> usize {
-    1 << (SMALLEST_CHUNK as usize + 2 * class)
+    span.len() - kept.len()
 }
 
 /// A list of granules as runs.

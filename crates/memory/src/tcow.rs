@@ -18,7 +18,7 @@ use crate::granule::Place;
 use crate::runs::Run;
 use crate::slots::Slot;
 use crate::space::{Core, Protection, Space, State, count};
-use crate::{Direction, Error, Reference, RegionId, Result, views};
+use crate::{Direction, Error, LenderId, Reference, RegionId, Result, views};
 
 impl Space {
     /// Removes write permission from referenced granules, where it is not removed already; returns how many granules
@@ -185,16 +185,17 @@ impl Core {
         views::granule(self, fresh).copy_span(views::granule(self, granule));
         let mut guard = self.lock();
         let state = &mut *guard;
-        state.in_use -= 1;
+        state.replacing -= 1;
         // By now another thread may have swapped or removed the granule, or the outputs may have completed.
         let needed = state.pending_output(slot) == Some(granule) && state.granules.get(granule).outputs > 1;
         let replaced = needed && state.map(self, slot, &[Run { start: fresh, len: 1 }]).is_ok();
         if replaced {
             self.enter_replacement(state, slot, granule, fresh);
         } else {
-            state.granules.release([fresh]);
+            state.release(self, [fresh]);
         }
         state.granules.unreference(granule, Direction::Out);
+        state.end_loans(self);
         state.let_waiters_store(self);
         if needed && !replaced {
             return false;
@@ -211,13 +212,13 @@ impl Core {
         if state.pending_output(slot).is_none() {
             return Ok(None);
         }
-        let fresh = state.take_granules(self, 1)?[0].start;
+        let fresh = state.take_granules(self, LenderId::OWN, 1)?[0].start;
         // Taking one may have removed a cached region, this slot's among them.
         let Some(granule) = state.pending_output(slot) else {
-            state.granules.release([fresh]);
+            state.release(self, [fresh]);
             return Ok(None);
         };
-        state.in_use += 1;
+        state.replacing += 1;
         state.granules.use_up(fresh);
         state.granules.reference(granule, Direction::Out);
         Ok(Some((granule, fresh)))
@@ -227,7 +228,7 @@ impl Core {
         state.slots.show(slot, fresh);
         let region = state.slots.get(slot).region;
         state.granules.put(fresh, Place::Region { slot });
-        state.granules.release([granule]);
+        state.release(self, [granule]);
         count(&self.counters.replacements, 1);
         if let Some(region) = region.and_then(|region| state.regions.at(region)) {
             region.credit.spend(self.replacement_cost.load(Relaxed));

@@ -6,7 +6,7 @@
 //! - by a delivery, for which the caller has given up or lent mutably the bytes delivered to; the other bytes of the
 //!   granules concerned are write-protected and copied along (`swap`).
 //!
-//! Servers load and store through aliases, which never move; Rust references never point there.
+//! Servers load and store through aliases, which never move while a granule is in use; Rust references never point there.
 #![allow(
     unsafe_code,
     reason = "hands out references to regions and spans of granules, whose life the books guard"
@@ -37,8 +37,8 @@ pub(crate) fn granule(core: &Core, id: u32) -> Span {
 
 /// The alias of `len` bytes that start `offset` bytes into granule `id` and continue in the granules numbered next.
 pub(crate) fn alias(core: &Core, id: u32, offset: usize, len: usize) -> Span {
-    // SAFETY: aliases of all granules stay mapped until the space is dropped, which whoever holds a span prevents by
-    // holding a reference, a system buffer or the space; no Rust reference points into the alias arena.
+    // SAFETY: aliases of a granule stay mapped while it is in anybody's hands (`loan`) and the space exists, which whoever
+    // holds a span sees to by holding a reference or a system buffer; no Rust reference points into the alias arena.
     unsafe { core.aliases().span(core.alias_offset(id) + offset, len) }
 }
 
@@ -48,4 +48,11 @@ pub(crate) fn alias(core: &Core, id: u32, offset: usize, len: usize) -> Span {
 pub(crate) fn window(core: &Core, addr: usize, len: usize) -> Span {
     // SAFETY: the caller has checked that the bytes are in a region, and may store into them.
     unsafe { core.windows.span(addr - core.windows.base(), len) }
+}
+
+/// Bytes of a mirrored arena that were mapped for a request.
+pub(crate) fn mirrored(arena: &genie_sys::Arena, offset: usize, len: usize) -> Span {
+    // SAFETY: the caller has mapped the bytes and keeps them mapped while a `Mapped` that holds the span exists; no Rust
+    // reference points into a mirrored arena, and touching what its owner has punched out is caught by the arena's guard.
+    unsafe { arena.span(offset, len) }
 }

@@ -1,0 +1,129 @@
+use super::*;
+
+fn granules() -> Granules {
+    Granules::new(64, 64)
+}
+
+fn anywhere(run: Run, count: u32) -> Option<u32> {
+    (run.len >= count).then_some(run.start)
+}
+
+fn free(granules: &Granules) -> u32 {
+    granules.stocks.own.free.total()
+}
+
+/// Takes granules from wherever they are.
+fn take(granules: &mut Granules, lender: LenderId, count: u32) -> Option<GranuleRuns> {
+    granules.take(lender, count, |run| anywhere(run, count))
+}
+
+/// Lends `len` granules.
+fn lend(granules: &mut Granules, lender: LenderId, len: u32) -> Run {
+    let run = granules.loans.take_numbers(len).unwrap();
+    granules.add_loan(lender, run);
+    run
+}
+
+#[test]
+fn a_referenced_granule_is_freed_by_its_last_reference_only() {
+    let mut granules = granules();
+    granules.add_object(2);
+    let runs = take(&mut granules, LenderId::OWN, 1).unwrap();
+    let id = runs[0].start;
+    granules.reference(id, Direction::Out);
+    granules.reference(id, Direction::In);
+    granules.release([id]);
+    assert_eq!((free(&granules), granules.deferred()), (1, 1));
+    assert!(granules.unreference(id, Direction::Out));
+    assert_eq!((free(&granules), granules.deferred()), (1, 1));
+    assert!(granules.unreference(id, Direction::In));
+    assert_eq!((free(&granules), granules.deferred()), (2, 0));
+}
+
+#[test]
+fn take_gives_all_or_nothing_in_few_runs() {
+    let mut granules = granules();
+    granules.add_object(4);
+    granules.add_object(4);
+    assert_eq!(granules.take(LenderId::OWN, 9, |_| None), None);
+    assert_eq!(granules.take(LenderId::OWN, 6, |_| None).unwrap().as_slice(), [Run { start: 0, len: 6 }]);
+    assert_eq!(free(&granules), 2);
+}
+
+#[test]
+fn take_prefers_what_fits() {
+    let mut granules = granules();
+    granules.add_object(8);
+    let second_half = |run: Run| run.numbers().contains(&4).then_some(4);
+    let runs = granules.take(LenderId::OWN, 3, second_half).unwrap();
+    assert_eq!(runs.as_slice(), [Run { start: 4, len: 3 }]);
+}
+
+#[test]
+fn a_granule_goes_back_to_the_pool_that_adopted_it() {
+    let mut granules = granules();
+    let lender = LenderId(1);
+    granules.stocks.add(lender);
+    granules.add_object(1);
+    let lent = lend(&mut granules, lender, 1).start;
+    take(&mut granules, LenderId::OWN, 1).unwrap();
+    take(&mut granules, lender, 1).unwrap();
+    granules.exchange_pools(0, lent);
+    granules.release([0, lent]);
+    assert!(granules.stocks.own.free.numbers().eq([lent]));
+    assert!(granules.stocks.get(lender).unwrap().free.numbers().eq([0]));
+}
+
+#[test]
+fn without_its_lender_a_loan_ends_when_the_last_granule_is_back() {
+    let mut granules = granules();
+    let (gone, stays) = (LenderId(1), LenderId(2));
+    granules.stocks.add(gone);
+    granules.stocks.add(stays);
+    granules.add_object(2);
+    let loan = lend(&mut granules, gone, 3);
+    lend(&mut granules, stays, 1);
+    take(&mut granules, LenderId::OWN, 2).unwrap();
+    let held = take(&mut granules, gone, 2).unwrap()[0];
+    granules.exchange_pools(0, held.start);
+    granules.inherit(gone);
+    assert_eq!(granules.loans.take_ended(), None);
+    // A granule that was adopted comes back to the space, one that was lent does not.
+    granules.release([0]);
+    assert!(granules.stocks.own.free.numbers().eq([0]));
+    granules.release([held.start]);
+    assert_eq!(granules.loans.take_ended(), None);
+    granules.reference(held.start + 1, Direction::Out);
+    granules.release([held.start + 1]);
+    granules.unreference(held.start + 1, Direction::Out);
+    assert_eq!(granules.loans.take_ended(), Some(loan));
+    granules.loans.forget(loan);
+    assert_eq!(granules.loans.take_numbers(3), Some(loan));
+    assert_eq!(granules.stocks.own.size, 2);
+}
+
+#[test]
+fn quarantine_keeps_what_the_lender_may_store_into() {
+    let mut granules = granules();
+    let (silent, other) = (LenderId(1), LenderId(2));
+    granules.stocks.add(silent);
+    granules.stocks.add(other);
+    granules.add_object(2);
+    let loan = lend(&mut granules, silent, 3);
+    lend(&mut granules, other, 1);
+    take(&mut granules, LenderId::OWN, 2).unwrap();
+    take(&mut granules, silent, 3).unwrap();
+    // One lent granule becomes the space's own and is free, one is the other lender's, one stays in use.
+    granules.exchange_pools(0, loan.start);
+    granules.set_pool(loan.start + 1, other);
+    granules.release([loan.start, loan.start + 1]);
+    granules.quarantine(silent);
+    granules.release([0, loan.start + 2]);
+    assert_eq!(free(&granules), 0);
+    assert_eq!(granules.stocks.get(silent).unwrap().free.total(), 4);
+    assert_eq!(take(&mut granules, silent, 1), None);
+    granules.inherit(silent);
+    assert_eq!(granules.loans.take_ended(), Some(loan));
+    assert!(granules.stocks.own.free.numbers().eq([0]));
+    assert_eq!((granules.stocks.own.size, granules.stocks.get(other).unwrap().size), (2, 1));
+}

@@ -1,0 +1,159 @@
+//! Lenders: the parties whose memory system buffers are made of, and their pools.
+//!
+//! Why: data that is copied anyway is best copied into memory that its server sees already: one copy, where two
+//! processes without common memory make two. And a server in another process sees only memory that was meant for it.
+//! How: a space has a pool of its own and one for each lender. A lender lends whole objects; their granules become
+//! system buffers for requests to that lender and change places with a client's granules by page swapping, by which
+//! each side *adopts* the other one's granule: pools keep their sizes. A region filled by move takes granules from the
+//! pool for good, so those had better be the space's own.
+//! Trust: a lender can change what it has lent, at any moment and for as long as its process lives, also after a swap
+//! has made it a client's. What a lender that was removed with quarantine has lent is not handed out again. A lender that
+//! punches holes into what it has lent can make huge pages vanish; who touches them finds zeros, and the space is broken.
+//! Limits: granules of lent objects that regions hold when their lender goes stay mapped until they are freed, and their
+//! objects with them.
+//! Source: thesis §5.2.
+
+use std::fmt;
+
+use genie_sys::Object;
+use genie_sys::guard::Guard;
+
+use crate::space::{Core, Space, State};
+use crate::{Error, Result};
+
+/// Names a party that lends memory to a space; never reused within it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LenderId(pub(crate) u32);
+
+impl LenderId {
+    /// The space itself.
+    pub const OWN: Self = Self(0);
+}
+
+impl Default for LenderId {
+    fn default() -> Self {
+        Self::OWN
+    }
+}
+
+impl fmt::Display for LenderId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::OWN => f.write_str("the space itself"),
+            Self(number) => write!(f, "lender {number}"),
+        }
+    }
+}
+
+/// What a lender's pool has, in granules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PoolSize {
+    /// Granules of the pool, wherever they are.
+    pub granules: u32,
+    /// Of these, on its free list.
+    pub free: u32,
+}
+
+impl Space {
+    /// Adds a lender, whose pool is empty.
+    pub fn add_lender(&self) -> LenderId {
+        let mut state = self.core().lock();
+        state.lenders += 1;
+        let lender = LenderId(state.lenders);
+        state.granules.stocks.add(lender);
+        state.pools.add(lender);
+        lender
+    }
+
+    /// Takes in an object that a lender lends: its granules join the lender's pool. Bytes are whatever they are.
+    ///
+    /// The memory does not count towards the space's limit.
+    ///
+    /// # Errors
+    /// [`Error::Kind`] when the object's granules are not as long as the space's, [`Error::Room`] when no more can be
+    /// lent, [`Error::NoLender`] when the lender was removed, or the kernel's reason.
+    pub fn lend(&self, lender: LenderId, object: Object) -> Result<()> {
+        let core = self.core();
+        if object.kind().size() != core.granule() {
+            return Err(Error::Kind { lent: object.kind(), own: core.kind });
+        }
+        let mut guard = core.lock();
+        let state = &mut *guard;
+        if lender == LenderId::OWN || !state.granules.stocks.is_live(lender) {
+            return Err(Error::NoLender { lender });
+        }
+        if state.guards.is_none() {
+            state.guards = Some([core.windows.guard()?, core.aliases().guard()?]);
+        }
+        state.take_in(core, lender, object)
+    }
+
+    /// Whether a lender has taken memory away while this space used it: some bytes are zeros that should not be.
+    pub fn is_broken(&self) -> bool {
+        self.core().lock().guards.iter().flatten().any(Guard::is_broken)
+    }
+
+    /// The size of a lender's pool; `None` when the lender was removed.
+    pub fn pool_size(&self, lender: LenderId) -> Option<PoolSize> {
+        let state = self.core().lock();
+        let stock = state.granules.stocks.get(lender).filter(|stock| !stock.quarantined)?;
+        Some(PoolSize { granules: stock.size, free: stock.free.total() })
+    }
+
+    /// Removes a lender, who is gone. What its pool has adopted becomes the space's own again, and its objects are
+    /// unmapped as soon as none of their granules is in use; granules of buffers in use follow when those are dropped.
+    ///
+    /// With `quarantine`, because the lender's process may still store into what it has mapped, all that is kept aside
+    /// until [`Space::release_quarantine`], and data in buffers in use can be copied only.
+    ///
+    /// A lender that was removed already is left as it is.
+    ///
+    /// # Panics
+    /// When the space itself is to be removed.
+    pub fn remove_lender(&self, lender: LenderId, quarantine: bool) {
+        assert_ne!(lender, LenderId::OWN, "a space lends to itself as long as it lives");
+        let core = self.core();
+        let mut state = core.lock();
+        if !state.granules.stocks.is_live(lender) {
+            return;
+        }
+        state.let_go(core, lender);
+        if quarantine {
+            state.granules.quarantine(lender);
+        } else {
+            state.inherit(core, lender);
+        }
+    }
+
+    /// Ends the quarantine of a lender's memory: its process has ended, so that nobody can store there any more.
+    ///
+    /// A lender whose memory is not in quarantine is left as it is.
+    pub fn release_quarantine(&self, lender: LenderId) {
+        let core = self.core();
+        let mut state = core.lock();
+        if state.granules.stocks.is_quarantined(lender) {
+            state.inherit(core, lender);
+        }
+    }
+}
+
+impl State {
+    /// Gives up whatever is kept for reuse in the lender's pool, and elsewhere of the lender's objects.
+    fn let_go(&mut self, core: &Core, lender: LenderId) {
+        self.flush_pool(core, lender, |_| true);
+        let lent = self.granules.loans.of(lender);
+        let is_lent = |id: u32| lent.iter().any(|run| run.numbers().contains(&id));
+        for other in self.pools.lenders() {
+            self.flush_pool(core, other, is_lent);
+        }
+        if self.is_queued(is_lent) {
+            self.flush_queues(core);
+        }
+    }
+
+    fn inherit(&mut self, core: &Core, lender: LenderId) {
+        self.granules.inherit(lender);
+        self.pools.forget_if_empty(lender);
+        self.end_loans(core);
+    }
+}

@@ -1,0 +1,167 @@
+//! Loans: which granules are of objects that a lender has lent, and what becomes of them without their lender.
+//!
+//! How: granules of an object whose lender is gone are not handed out again: as they are freed they *retire*, and when
+//! all of the object's have, it is unmapped and its numbers are used for the next one. So a program that meets thousands
+//! of servers needs addresses and memory for those that it has dealings with.
+//! Limits: numbers for lent granules are a range of their own; when it is used up, nothing more can be lent. One granule
+//! of an object that a region or another lender's pool has got keeps the whole object.
+//! Source: thesis §5.2 (page swapping directly between client and lender).
+
+use std::collections::BTreeMap;
+
+use crate::LenderId;
+use crate::runs::{FreeRuns, Run};
+use crate::stock::Stocks;
+
+/// Where a granule that nobody holds belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Destination {
+    /// On the free list of a pool.
+    Stock(LenderId),
+    /// With what is kept aside because of a lender.
+    Quarantine(LenderId),
+    /// Nowhere: its object goes when all of it is back.
+    Retirement,
+}
+
+/// One lent object's granules.
+#[derive(Debug)]
+struct Loan {
+    len: u32,
+    lender: LenderId,
+    /// How many have retired.
+    retired: u32,
+}
+
+/// All lent objects' granules.
+#[derive(Debug)]
+pub(crate) struct Loans {
+    bound: u32,
+    /// By first granule.
+    loans: BTreeMap<u32, Loan>,
+    numbers: FreeRuns,
+    /// First granules of loans that have retired wholly.
+    ended: Vec<u32>,
+    /// How many loans there are of lenders that are gone.
+    leftovers: usize,
+}
+
+impl Loans {
+    /// None yet; numbers for `room` lent granules begin at `bound`.
+    pub(crate) fn new(bound: u32, room: u32) -> Self {
+        let mut numbers = FreeRuns::default();
+        numbers.give(Run { start: bound, len: room });
+        Self { bound, loans: BTreeMap::new(), numbers, ended: Vec::new(), leftovers: 0 }
+    }
+
+    /// The number that tells lent granules, from it on, from the space's own.
+    pub(crate) fn bound(&self) -> u32 {
+        self.bound
+    }
+
+    /// Whether nothing is left of lenders that are gone.
+    pub(crate) fn all_have_lenders(&self) -> bool {
+        self.leftovers == 0
+    }
+
+    /// Puts on record that a lender is gone.
+    pub(crate) fn leave(&mut self, lender: LenderId) {
+        self.leftovers += self.of(lender).len();
+    }
+
+    /// Which of the lent granules one is.
+    pub(crate) fn index(&self, id: u32) -> usize {
+        (id - self.bound) as usize
+    }
+
+    /// How many more granules can be lent.
+    pub(crate) fn room(&self) -> u32 {
+        self.numbers.total()
+    }
+
+    /// Takes numbers for an object of `len` granules.
+    pub(crate) fn take_numbers(&mut self, len: u32) -> Option<Run> {
+        self.numbers.take(len, 1)
+    }
+
+    /// Gives numbers back that no granule has any more.
+    pub(crate) fn give_numbers(&mut self, run: Run) {
+        self.numbers.give(run);
+    }
+
+    pub(crate) fn add(&mut self, lender: LenderId, run: Run) {
+        self.loans.insert(run.start, Loan { len: run.len, lender, retired: 0 });
+    }
+
+    fn around(&self, id: u32) -> Option<&Loan> {
+        let (start, loan) = self.loans.range(..=id).next_back()?;
+        (id - start < loan.len).then_some(loan)
+    }
+
+    /// Where a granule of the pool `pool` goes that nobody holds any more.
+    pub(crate) fn destination(&self, stocks: &Stocks, id: u32, pool: LenderId) -> Destination {
+        let pool = stocks.owner(pool);
+        let lender = self.around(id).map(|loan| loan.lender);
+        if let Some(lender) = lender.filter(|lender| stocks.is_quarantined(*lender)) {
+            return Destination::Quarantine(lender);
+        }
+        if stocks.is_quarantined(pool) {
+            return Destination::Quarantine(pool);
+        }
+        if pool == LenderId::OWN && lender.is_some_and(|lender| !stocks.is_live(lender)) {
+            return Destination::Retirement;
+        }
+        Destination::Stock(pool)
+    }
+
+    /// Retires granules of one pool, all of one object or of several.
+    pub(crate) fn retire(&mut self, run: Run) {
+        let mut at = run.start;
+        while at < run.end() {
+            let found = self.loans.range_mut(..=at).next_back();
+            let (start, loan) = found.expect("a retired granule is of a lent object");
+            let end = run.end().min(start + loan.len);
+            loan.retired += end - at;
+            if loan.retired == loan.len {
+                self.ended.push(*start);
+            }
+            at = end;
+        }
+    }
+
+    /// Takes one loan that has retired wholly, to be unmapped and then [forgotten](Loans::forget).
+    pub(crate) fn take_ended(&mut self) -> Option<Run> {
+        let start = self.ended.pop()?;
+        Some(Run { start, len: self.loans[&start].len })
+    }
+
+    /// Forgets a loan whose object is unmapped.
+    pub(crate) fn forget(&mut self, run: Run) {
+        self.loans.remove(&run.start);
+        self.leftovers -= 1;
+        self.give_numbers(run);
+    }
+
+    /// The granules of a lender's objects.
+    pub(crate) fn of(&self, lender: LenderId) -> Vec<Run> {
+        let lent = self.loans.iter().filter(|(_, loan)| loan.lender == lender);
+        lent.map(|(start, loan)| Run { start: *start, len: loan.len }).collect()
+    }
+
+    /// The granules of all lent objects.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = Run> + '_ {
+        self.loans.iter().map(|(start, loan)| Run { start: *start, len: loan.len })
+    }
+
+    /// Each object's granules, lender, and count of granules that have retired.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Run, LenderId, u32)> + '_ {
+        self.loans
+            .iter()
+            .map(|(start, loan)| (Run { start: *start, len: loan.len }, loan.lender, loan.retired))
+    }
+
+    /// How many are on record as left by lenders that are gone.
+    pub(crate) fn leftovers(&self) -> usize {
+        self.leftovers
+    }
+}

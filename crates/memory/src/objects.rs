@@ -1,0 +1,294 @@
+//! Objects: the memory that a space's granules are pages of, and what a peer has to know of it.
+//!
+//! How: the space makes objects of its own as it grows, and takes in those that lenders lend. Each is mapped once in the
+//! alias arena, granule n at n times the granule size; a peer that maps an object at the same place of an arena of its
+//! own finds each granule by the same offset.
+//! Invariants: an object stays mapped as long as one of its granules may be used.
+//! Limits: the alias arena has as many addresses as the space's limit, and as many again, or 1 GiB, for lent objects.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use genie_sys::Object;
+
+use crate::granule::GranuleRuns;
+use crate::runs::Run;
+use crate::space::{Core, Space, State};
+use crate::{Error, LenderId, Result};
+
+/// Objects are at least this long, so that buffers seldom span two.
+pub(crate) const OBJECT_LEN: usize = 32 << 20;
+
+/// Names a memory object of a space; never reused within it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectId(u64);
+
+impl ObjectId {
+    /// The name as a number.
+    pub fn number(self) -> u64 {
+        self.0
+    }
+}
+
+/// An object, as it is told to a peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SharedObject {
+    /// Its name.
+    pub id: ObjectId,
+    /// Where its aliases start, in bytes from [`Space::aliases_base`] on.
+    pub start: usize,
+    /// Its length in bytes.
+    pub len: usize,
+    /// Who lent it; `None` for the space's own objects.
+    pub lender: Option<LenderId>,
+}
+
+/// All objects of a space.
+#[derive(Debug, Default)]
+pub(crate) struct Objects {
+    /// By first granule.
+    objects: BTreeMap<u32, Entry>,
+    names: u64,
+    /// Counts changes; may be read without the space's lock.
+    version: Arc<AtomicU64>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    id: ObjectId,
+    granules: Run,
+    object: Object,
+    lender: Option<LenderId>,
+}
+
+impl Objects {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    fn add(&mut self, granules: Run, object: Object, lender: Option<LenderId>) {
+        self.names += 1;
+        self.version.fetch_add(1, Ordering::Release);
+        self.objects.insert(granules.start, Entry { id: ObjectId(self.names), granules, object, lender });
+    }
+
+    fn get(&self, granule: u32) -> Option<&Entry> {
+        let (_, entry) = self.objects.range(..=granule).next_back()?;
+        (granule < entry.granules.end()).then_some(entry)
+    }
+
+    /// Where changes are counted.
+    pub(crate) fn version(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.version)
+    }
+
+    /// Cuts a run of granules where it passes from one object to the next.
+    pub(crate) fn parts(&self, run: Run) -> impl Iterator<Item = Run> + '_ {
+        self.entries(run).map(|(_, part)| part)
+    }
+
+    fn entries(&self, run: Run) -> impl Iterator<Item = (&Entry, Run)> + '_ {
+        let mut start = run.start;
+        std::iter::from_fn(move || {
+            let entry = self.get(start).filter(|_| start < run.end())?;
+            let part = Run { start, len: entry.granules.end().min(run.end()) - start };
+            start = part.end();
+            Some((entry, part))
+        })
+    }
+
+    /// Where `count` granules of one object start in a run of free ones.
+    fn fit(&self, run: Run, count: u32) -> Option<u32> {
+        if run.len < count {
+            return None;
+        }
+        self.parts(run).find(|part| part.len >= count).map(|part| part.start)
+    }
+}
+
+impl Space {
+    /// The first address of the aliases, from which offsets of segments are counted.
+    pub fn aliases_base(&self) -> usize {
+        self.core().aliases().base()
+    }
+
+    /// How many bytes of addresses aliases may have.
+    pub fn aliases_len(&self) -> usize {
+        self.core().aliases().len()
+    }
+
+    /// A number that changes whenever the space gets another object or loses one: until then, what [`Space::object_at`]
+    /// said stays true.
+    pub fn objects_version(&self) -> u64 {
+        self.core().objects_version.load(Ordering::Acquire)
+    }
+
+    /// The object that is mapped at `offset` among the aliases.
+    ///
+    /// Cost: the space's lock, and a search among its objects.
+    pub fn object_at(&self, offset: usize) -> Option<SharedObject> {
+        let core = self.core();
+        let granule = u32::try_from(offset / core.granule()).ok()?;
+        let state = core.lock();
+        let Entry { id, granules, lender, .. } = state.objects.get(granule)?;
+        let (start, len) = (core.alias_offset(granules.start), core.bytes(granules.len));
+        Some(SharedObject { id: *id, start, len, lender: *lender })
+    }
+
+    /// A descriptor of an object, for a peer: one that can be mapped for loads only, unless it is to be `writable`.
+    ///
+    /// A peer with a writable one may store into every granule of the object, for as long as it likes.
+    ///
+    /// # Errors
+    /// [`Error::NoObject`] when the object is gone, or the kernel's reason.
+    ///
+    /// # Cost
+    /// A system call, under the lock; for each object and peer once.
+    pub fn share(&self, id: ObjectId, writable: bool) -> Result<OwnedFd> {
+        let state = self.core().lock();
+        let entry = state.objects.objects.values().find(|entry| entry.id == id).ok_or(Error::NoObject)?;
+        Ok(if writable { entry.object.duplicate() } else { entry.object.read_only() }?)
+    }
+}
+
+impl State {
+    /// Takes granules of a pool for a buffer; in need of the space's own the space grows, and what is kept for reuse is
+    /// given up.
+    pub(crate) fn take_granules(&mut self, core: &Core, lender: LenderId, count: u32) -> Result<GranuleRuns> {
+        self.take_spare(core, lender, count).or_else(|_| {
+            self.flush(core, lender);
+            self.take_spare(core, lender, count)
+        })
+    }
+
+    /// As [`State::take_granules`], but leaves alone what is kept for reuse.
+    pub(crate) fn take_spare(&mut self, core: &Core, lender: LenderId, count: u32) -> Result<GranuleRuns> {
+        loop {
+            if let Some(runs) = self.granules.take(lender, count, |run| self.objects.fit(run, count)) {
+                return Ok(runs);
+            }
+            if lender != LenderId::OWN {
+                let free = self.granules.stocks.get(lender).map_or(0, |stock| stock.free.total());
+                return Err(Error::Lender { asked: core.bytes(count), free: core.bytes(free) });
+            }
+            self.grow(core, count)?;
+        }
+    }
+
+    /// Gives back to a pool's free list what is kept only for reuse.
+    fn flush(&mut self, core: &Core, lender: LenderId) {
+        self.flush_pool(core, lender, |_| true);
+        if lender == LenderId::OWN {
+            self.flush_queues(core);
+        }
+    }
+
+    /// Adds an object that brings the free list to at least `count` granules.
+    fn grow(&mut self, core: &Core, count: u32) -> Result<()> {
+        let own = &self.granules.stocks.own;
+        let missing = core.bytes(count - own.free.total());
+        let room = core.limit().saturating_sub(core.bytes(self.granules.own())) & !(core.granule() - 1);
+        if missing > room {
+            let used = core.bytes(own.size - own.free.total());
+            return Err(Error::Limit { asked: core.bytes(count), used, limit: core.limit() });
+        }
+        let generous = OBJECT_LEN.max(missing).min(room);
+        match Object::create(core.kind, generous).map_err(Error::from).and_then(|o| self.adopt(core, o)) {
+            Err(_) if generous > missing => self.adopt(core, Object::create(core.kind, missing)?),
+            result => result,
+        }
+    }
+
+    /// Maps a new object's aliases and adds its granules to the free list.
+    pub(crate) fn adopt(&mut self, core: &Core, object: Object) -> Result<()> {
+        let granules = Run { start: self.granules.own(), len: core.granules(0, object.len()) };
+        core.aliases().map(core.alias_offset(granules.start), &object, 0, object.len())?;
+        self.granules.add_object(granules.len);
+        self.objects.add(granules, object, None);
+        Ok(())
+    }
+
+    /// Maps a lent object's aliases and adds its granules to the lender's pool.
+    pub(crate) fn take_in(&mut self, core: &Core, lender: LenderId, object: Object) -> Result<()> {
+        let (asked, free) = (object.len(), core.bytes(self.granules.loans.room()));
+        let room = Error::Room { asked, free };
+        let count = u32::try_from(asked / core.granule()).map_err(|_| room.clone())?;
+        let granules = self.granules.loans.take_numbers(count).ok_or(room)?;
+        let offset = core.alias_offset(granules.start);
+        if let Err(error) = core.aliases().map(offset, &object, 0, asked) {
+            // It may be mapped, though not populated. When the kernel cannot unmap it, the numbers stay taken.
+            if core.aliases().unmap(offset, asked).is_ok() {
+                self.granules.loans.give_numbers(granules);
+            }
+            return Err(error.into());
+        }
+        self.granules.add_loan(lender, granules);
+        self.objects.add(granules, object, Some(lender));
+        Ok(())
+    }
+
+    /// Gives granules up, and unmaps lent objects whose last granule is among them.
+    pub(crate) fn release(&mut self, core: &Core, granules: impl IntoIterator<Item = u32>) {
+        self.granules.release(granules);
+        self.end_loans(core);
+    }
+
+    /// Unmaps lent objects all of which has retired. When the kernel cannot unmap one, it stays, in nobody's hands.
+    pub(crate) fn end_loans(&mut self, core: &Core) {
+        while let Some(loan) = self.granules.loans.take_ended() {
+            if core.aliases().unmap(core.alias_offset(loan.start), core.bytes(loan.len)).is_ok() {
+                self.granules.loans.forget(loan);
+                self.objects.objects.remove(&loan.start);
+                self.objects.version.fetch_add(1, Ordering::Release);
+            }
+        }
+    }
+
+    /// Maps runs of granules at consecutive slots from `slot` on, in place of what is there, populated and registered
+    /// for faults. The books are the caller's.
+    pub(crate) fn map(&self, core: &Core, slot: u32, runs: &[Run]) -> Result<()> {
+        let mut at = slot;
+        for (entry, part) in runs.iter().flat_map(|run| self.objects.entries(*run)) {
+            let within = core.bytes(part.start - entry.granules.start);
+            core.windows.map(core.bytes(at), &entry.object, within, core.bytes(part.len))?;
+            at += part.len;
+        }
+        self.register(core, slot, at - slot);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use genie_sys::GranuleKind;
+
+    use super::*;
+
+    fn objects() -> Objects {
+        let mut objects = Objects::default();
+        for start in [0, 4] {
+            let object = Object::create(GranuleKind::Base, 4 * 4096).unwrap();
+            objects.add(Run { start, len: 4 }, object, None);
+        }
+        objects
+    }
+
+    #[test]
+    fn runs_are_cut_where_objects_meet() {
+        let objects = objects();
+        let cuts: Vec<_> = objects.parts(Run { start: 2, len: 5 }).collect();
+        assert_eq!(cuts, [Run { start: 2, len: 2 }, Run { start: 4, len: 3 }]);
+    }
+
+    #[test]
+    fn granules_of_one_object_are_found_beyond_a_part_that_is_too_short() {
+        let objects = objects();
+        let free = Run { start: 2, len: 6 };
+        assert_eq!(objects.fit(free, 2), Some(2));
+        assert_eq!(objects.fit(free, 3), Some(4));
+        assert_eq!(objects.fit(free, 5), None);
+    }
+}

@@ -1,0 +1,81 @@
+//! Stocks: the granules of each pool, and those of them that are on hand.
+//!
+//! How: a space has a pool of its own and one for each of its lenders. Each granule belongs to one pool, wherever it is;
+//! when it is freed, it goes back to that pool's free list.
+//! Invariants: a free list holds granules of its own pool only. Granules of a lender that is gone belong to the space's
+//! own pool, whatever their entries say: names of lenders are never reused.
+//! Source: thesis §5.2 (lender mechanism).
+
+use std::collections::BTreeMap;
+
+use crate::LenderId;
+use crate::runs::FreeRuns;
+
+/// One pool's granules.
+#[derive(Debug, Default)]
+pub(crate) struct Stock {
+    /// Those that nothing holds; of a quarantined pool, those kept aside.
+    pub(crate) free: FreeRuns,
+    /// How many belong to the pool.
+    pub(crate) size: u32,
+    /// The lender is gone, but may still store into what it has mapped.
+    pub(crate) quarantined: bool,
+}
+
+/// All pools' granules.
+#[derive(Debug, Default)]
+pub(crate) struct Stocks {
+    pub(crate) own: Stock,
+    lenders: BTreeMap<LenderId, Stock>,
+}
+
+impl Stocks {
+    pub(crate) fn add(&mut self, lender: LenderId) {
+        self.lenders.insert(lender, Stock::default());
+    }
+
+    pub(crate) fn remove(&mut self, lender: LenderId) -> Option<Stock> {
+        self.lenders.remove(&lender)
+    }
+
+    /// The pool of a lender that is not gone.
+    pub(crate) fn get(&self, lender: LenderId) -> Option<&Stock> {
+        if lender == LenderId::OWN { Some(&self.own) } else { self.lenders.get(&lender) }
+    }
+
+    pub(crate) fn get_mut(&mut self, lender: LenderId) -> Option<&mut Stock> {
+        if lender == LenderId::OWN { Some(&mut self.own) } else { self.lenders.get_mut(&lender) }
+    }
+
+    /// The pool that granules of `lender` belong to.
+    pub(crate) fn of(&mut self, lender: LenderId) -> &mut Stock {
+        match self.lenders.get_mut(&lender) {
+            Some(stock) => stock,
+            None => &mut self.own,
+        }
+    }
+
+    /// Whose pool the granules of `lender` belong to.
+    pub(crate) fn owner(&self, lender: LenderId) -> LenderId {
+        if self.lenders.contains_key(&lender) { lender } else { LenderId::OWN }
+    }
+
+    /// Whether a lender's memory is kept aside.
+    pub(crate) fn is_quarantined(&self, lender: LenderId) -> bool {
+        self.lenders.get(&lender).is_some_and(|stock| stock.quarantined)
+    }
+
+    /// Whether buffers may be allocated from the lender's pool.
+    pub(crate) fn is_live(&self, lender: LenderId) -> bool {
+        self.get(lender).is_some_and(|stock| !stock.quarantined)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (LenderId, &Stock)> {
+        std::iter::once((LenderId::OWN, &self.own)).chain(self.lenders.iter().map(|(id, stock)| (*id, stock)))
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (LenderId, &mut Stock)> {
+        std::iter::once((LenderId::OWN, &mut self.own))
+            .chain(self.lenders.iter_mut().map(|(id, stock)| (*id, stock)))
+    }
+}
