@@ -1,11 +1,14 @@
 //! Calibration: measuring the primitive operations of table 8.2 on this machine, and remembering the result.
 //!
 //! How: each operation is run on real buffers of a space at a few lengths, in turns so that no operation has a quiet
-//! moment to itself; the medians are fitted to lines. The costs are stored as JSON in the user's cache directory, one
-//! file for each machine, kernel, processor and granule kind.
+//! moment to itself; the medians are fitted to lines. Two threads on two CPUs measure what waking a sleeper costs, and over
+//! how many system buffers to rotate. The costs are stored as JSON in the user's cache directory, one file for each
+//! machine, kernel, processor and granule kind.
 //! Source: thesis §8.2.2, table 8.2.
 
 mod measure;
+mod pair;
+mod rotation;
 mod store;
 
 pub use measure::{Effort, measure};
@@ -14,13 +17,16 @@ pub use store::{load, path, store};
 use genie_memory::{Result, Space};
 
 use crate::Costs;
+use pair::Pair;
 
 /// The stored costs for this machine and this space's granule kind, or those of a quick calibration, which are stored.
+/// Costs that a thread measured that was held on one CPU are measured again by one that is not.
 ///
 /// # Errors
 /// The calibration ran out of memory. A cache that cannot be read or written is no error: the costs are measured again.
 pub fn load_or_measure(space: &Space) -> Result<Costs> {
-    if let Some(costs) = load(space) {
+    let lacks_wake = |costs: &Costs| costs.wake.points.is_empty() && Pair::of_this_thread().is_some();
+    if let Some(costs) = load(space).filter(|costs| !lacks_wake(costs)) {
         return Ok(costs);
     }
     let costs = measure(space, Effort::Quick)?;

@@ -4,6 +4,9 @@
 //! errors, since lengths here span five orders of magnitude; and predictions interpolate between the measured lengths,
 //! since copying costs several times more a byte where the data leaves the cache, which no line shows.
 
+use std::time::Duration;
+
+use genie_memory::Recycling;
 use serde::{Deserialize, Serialize};
 
 /// A cost of `per_byte * B + fixed` nanoseconds for B bytes.
@@ -105,7 +108,7 @@ impl Sums {
 
     fn solve(&self) -> Line {
         let determinant = self.w * self.xx - self.x * self.x;
-        if determinant.abs() < f64::EPSILON * self.w * self.xx {
+        if determinant.abs() <= f64::EPSILON * self.w * self.xx {
             return Line { per_byte: 0.0, fixed: self.y / self.w.max(f64::MIN_POSITIVE) };
         }
         let per_byte = (self.w * self.xy - self.x * self.y) / determinant;
@@ -154,11 +157,20 @@ pub struct Costs {
     pub region_queue: Cost,
     /// A write fault that replaces one granule.
     pub replacement: Cost,
+    /// Storing zeros.
+    pub zero: Cost,
+    /// Waking a thread that sleeps on another CPU, whatever the length; not measured where there is one CPU.
+    pub wake: Cost,
+    /// For each class of [`Recycling`], how many system buffers are best used in turn; 0 where it was not measured.
+    pub rotation: [u16; Recycling::CLASSES],
 }
+
+/// How long a waiter spins at least, and at most, before it sleeps.
+const SPIN: [Duration; 2] = [Duration::from_micros(5), Duration::from_micros(100)];
 
 impl Costs {
     /// The rows, named as in table 8.2 where it has them.
-    pub fn rows(&self) -> [(&'static str, &Cost); 18] {
+    pub fn rows(&self) -> [(&'static str, &Cost); 20] {
         [
             ("Copyin", &self.copyin),
             ("Reference", &self.reference),
@@ -178,7 +190,22 @@ impl Costs {
             ("System buffer", &self.system_buffer),
             ("Aligned buffer", &self.aligned_buffer),
             ("Replacement by a fault", &self.replacement),
+            ("Zero", &self.zero),
+            ("Wake a sleeper", &self.wake),
         ]
+    }
+
+    /// How the space should reuse system buffers.
+    pub fn recycling(&self) -> Recycling {
+        Recycling { rotation: self.rotation.map(|count| count.max(1)) }
+    }
+
+    /// How long a waiter should spin before it sleeps: as long as waking it would take, so that waiting costs at most
+    /// twice what it would if the waiter knew beforehand how long it had to wait. At least 5 and at most 100
+    /// microseconds.
+    pub fn spin(&self) -> Duration {
+        let [shortest, longest] = SPIN;
+        Duration::from_nanos(self.wake.at(1) as u64).clamp(shortest, longest)
     }
 }
 
@@ -210,6 +237,23 @@ mod tests {
         }
         assert!((100.0..4000.0).contains(&cost.at(20_000)));
         assert!((7000.0..8100.0).contains(&cost.at(131_072)), "{}", cost.at(131_072));
+    }
+
+    #[test]
+    fn what_was_not_measured_costs_nothing_and_can_be_stored() {
+        // Its line was once no number, which JSON has no word for, and the costs were measured at every start.
+        let cost = Cost::measured(Vec::new());
+        assert_eq!((cost.line, cost.at(4096)), (Line::default(), 0.0));
+        assert_eq!(serde_json::from_str::<Cost>(&serde_json::to_string(&cost).unwrap()).unwrap(), cost);
+    }
+
+    #[test]
+    fn a_waiter_spins_for_as_long_as_a_wake_up_takes_within_limits() {
+        let spin = |wake| Costs { wake: Cost::measured(vec![(1, wake)]), ..Costs::default() }.spin();
+        assert_eq!(spin(42_000.0), Duration::from_micros(42));
+        assert_eq!(spin(10.0), Duration::from_micros(5));
+        assert_eq!(spin(1e9), Duration::from_micros(100));
+        assert_eq!(Costs::default().spin(), Duration::from_micros(5), "where nothing was measured");
     }
 
     #[test]

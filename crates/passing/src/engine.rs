@@ -24,10 +24,11 @@ struct Engine {
 }
 
 impl Passing {
-    /// Passes data in `space`, with thresholds derived from `costs`.
+    /// Passes data in `space`, with thresholds and the order in which system buffers are reused derived from `costs`.
     pub fn new(space: Space, costs: Costs) -> Self {
         let thresholds = Thresholds::derive(&costs, space.granule());
         space.set_replacement_cost(costs.replacement.at(space.granule()) as u64);
+        space.set_recycling(costs.recycling());
         Self(Arc::new(Engine { space, costs, thresholds }))
     }
 

@@ -1,16 +1,17 @@
 //! Input: from a system buffer to a client's buffer, by tables 7.2 and 7.3 and §7.4.4.
 
 use genie_memory::{
-    Direction, Error as MemoryError, Immigrating, InputPlan, Migrant, Reference, Segments, Space,
+    Direction, Error as MemoryError, Immigrating, InputPlan, LenderId, Migrant, Reference, Segments, Space,
     SystemBuffer, Wired,
 };
 
 use crate::operation::Operation;
 use crate::outboard::Outboard;
 use crate::tables::{self, InputOperations};
-use crate::{Error, Overlay, Passing, Reason, Receipt, Result, Scheme};
+use crate::{Error, Lending, Overlay, Passing, Reason, Receipt, Result, Scheme};
 
 mod delivery;
+mod ready;
 
 /// Where an input's data is to go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +46,7 @@ enum Buffering {
 pub struct Input {
     passing: Passing,
     receipt: Receipt,
+    lending: Lending,
     target: Target,
     buffering: Buffering,
     is_ready: bool,
@@ -70,18 +72,29 @@ impl Target {
 }
 
 impl Passing {
-    /// Runs the request-time operations of an input by `scheme`.
+    /// Runs the request-time operations of an input by `scheme` from a server in this process.
+    ///
+    /// # Errors
+    /// As [`Passing::input_from`].
+    pub fn input(&self, scheme: Scheme, target: Target) -> Result<Input> {
+        self.input_from(scheme, target, Lending::OWN)
+    }
+
+    /// Runs the request-time operations of an input by `scheme`, whose system buffer will be as `lending` says: by a
+    /// [`LenderId`] alone, the server's own. Move's is always the space's own memory, since the client keeps it, and
+    /// the lender would lose it for good.
     ///
     /// # Errors
     /// No memory for a region, a region in other hands, too low a memory-lock limit.
-    pub fn input(&self, scheme: Scheme, target: Target) -> Result<Input> {
+    pub fn input_from(&self, scheme: Scheme, target: Target, lending: impl Into<Lending>) -> Result<Input> {
+        let lending = lending.into();
         let (effective, reason) = match target {
             Target::Native { addr, .. } => self.convert_foreign(scheme, addr),
             Target::Migrant { .. } => (scheme, None),
         };
-        match self.try_input(scheme, effective, target, reason) {
+        match self.try_input(scheme, effective, target, reason, lending) {
             Err(Error::Memory(MemoryError::Foreign { .. })) if effective != Scheme::Copy => {
-                self.try_input(scheme, Scheme::Copy, target, Some(Reason::Foreign))
+                self.try_input(scheme, Scheme::Copy, target, Some(Reason::Foreign), lending)
             }
             result => result,
         }
@@ -93,10 +106,12 @@ impl Passing {
         effective: Scheme,
         target: Target,
         reason: Option<Reason>,
+        lending: Lending,
     ) -> Result<Input> {
         let mut input = Input {
             passing: self.clone(),
             receipt: Receipt { effective, reason, ..Receipt::new(asked) },
+            lending,
             target,
             buffering: Buffering::Customized,
             is_ready: false,
@@ -143,6 +158,11 @@ impl Input {
     /// Whether no bytes are asked for.
     pub fn is_empty(&self) -> bool {
         self.target.is_empty()
+    }
+
+    /// Who lent the system buffer, once there is one. None for data in place, and before the input is ready.
+    pub fn lender(&self) -> Option<LenderId> {
+        self.system.as_ref().map(SystemBuffer::lender)
     }
 
     /// Runs the ready-time operations, once, and returns the memory that the server fills: a customized system buffer,
@@ -253,50 +273,6 @@ impl Input {
             // Dequeuing marks the region under the same lock, so that no other request finds it in the queue.
             Operation::MarkRegionImmigrating => {}
             other => unreachable!("{other:?} is no request-time operation of table 7.2"),
-        }
-        Ok(())
-    }
-
-    fn run_ready(&mut self) -> Result<()> {
-        if std::mem::replace(&mut self.is_ready, true) {
-            return Ok(());
-        }
-        for operation in self.operations().ready {
-            self.ready_operation(*operation)?;
-        }
-        Ok(())
-    }
-
-    fn ready_operation(&mut self, operation: Operation) -> Result<()> {
-        match operation {
-            Operation::AllocateSystemBuffer => {
-                let whole = self.receipt.effective == Scheme::Move;
-                let (space, len) = (self.space(), self.len());
-                let buffer = if whole { space.aligned_buffer(0, len) } else { space.system_buffer(len) };
-                self.system = Some(buffer?);
-            }
-            Operation::AllocateAlignedBuffer => self.allocate_aligned()?,
-            Operation::DmaFromOutboard => {
-                let segments = self.segments();
-                self.transfer(&segments);
-            }
-            // The outboard buffer is deallocated by dropping it, when the transfer no longer can be repeated.
-            Operation::DeallocateOutboardBuffer => {}
-            other => unreachable!("{other:?} is no ready-time operation of table 7.2"),
-        }
-        Ok(())
-    }
-
-    /// Allocates an aligned buffer where a swap is likely, else a cheaper one, to be copied from.
-    fn allocate_aligned(&mut self) -> Result<()> {
-        let Target::Native { addr, len } = self.target else { unreachable!("emulated copy is native") };
-        if self.passing.plan(addr, len).swap.is_empty() {
-            // Short data is converted to copy here: what is left of the tables is copy's row.
-            self.receipt.effective = Scheme::Copy;
-            self.receipt.reason = Some(Reason::Short);
-            self.system = Some(self.space().system_buffer(len)?);
-        } else {
-            self.system = Some(self.space().aligned_buffer(addr, len)?);
         }
         Ok(())
     }

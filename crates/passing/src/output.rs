@@ -1,11 +1,13 @@
 //! Output: from a client's buffer to a system buffer, by table 7.1.
 
 use genie_memory::{
-    Direction, Emigrating, Error as MemoryError, Migrant, Reference, Segments, SystemBuffer, Wired, scatter,
+    Direction, Emigrating, Error as MemoryError, LenderId, Migrant, Reference, Segments, SystemBuffer, Wired,
+    scatter,
 };
 
+use crate::lending::needs_completion;
 use crate::operation::Operation;
-use crate::{Error, Passing, Reason, Receipt, Refused, Result, Scheme, tables};
+use crate::{Error, Lending, Passing, Reason, Receipt, Refused, Result, Scheme, tables};
 
 /// Where an output's data is.
 #[derive(Debug)]
@@ -20,6 +22,7 @@ pub enum Source<'a> {
 #[derive(Debug)]
 pub struct Output {
     receipt: Receipt,
+    lending: Lending,
     len: usize,
     /// Copies of parts on the first and last granule, or of everything.
     copied: [Option<SystemBuffer>; 2],
@@ -29,7 +32,19 @@ pub struct Output {
 }
 
 impl Passing {
-    /// Runs the request-time operations of an output by `scheme`.
+    /// Runs the request-time operations of an output by `scheme` to a server in this process.
+    ///
+    /// # Errors
+    /// As [`Passing::output_from`].
+    ///
+    /// # Panics
+    /// As [`Passing::output_from`].
+    pub fn output(&self, scheme: Scheme, source: Source<'_>) -> std::result::Result<Output, Refused> {
+        self.output_from(scheme, source, Lending::OWN)
+    }
+
+    /// Runs the request-time operations of an output by `scheme`, with system buffers as `lending` says: by a
+    /// [`LenderId`] alone, the server's own.
     ///
     /// # Errors
     /// A migrant buffer of the other integrity, a region in other hands, too low a memory-lock limit, no memory for a
@@ -38,23 +53,30 @@ impl Passing {
     /// # Panics
     /// When a native scheme is given a migrant buffer by value, or the other way round: the types of the floor above
     /// rule that out.
-    pub fn output(&self, scheme: Scheme, source: Source<'_>) -> std::result::Result<Output, Refused> {
+    pub fn output_from(
+        &self,
+        scheme: Scheme,
+        source: Source<'_>,
+        lending: impl Into<Lending>,
+    ) -> std::result::Result<Output, Refused> {
+        let lending = lending.into();
         match source {
-            Source::Native(bytes) => Ok(self.output_native(scheme, bytes)?),
-            Source::Migrant(migrant) => self.output_migrant(scheme, migrant),
+            Source::Native(bytes) => Ok(self.output_native(scheme, bytes, lending)?),
+            Source::Migrant(migrant) => self.output_migrant(scheme, migrant, lending),
         }
     }
 
-    fn output_native(&self, scheme: Scheme, bytes: &[u8]) -> Result<Output> {
+    fn output_native(&self, scheme: Scheme, bytes: &[u8], lending: Lending) -> Result<Output> {
         let (effective, reason) = self.convert_output(scheme, bytes.as_ptr().addr(), bytes.len());
-        let reason = match self.try_output(scheme, effective, bytes, reason) {
+        let begin = |effective, reason| self.try_output(scheme, effective, bytes, reason, lending);
+        let reason = match begin(effective, reason) {
             Err(Error::Memory(MemoryError::Foreign { .. })) if effective != Scheme::Copy => Reason::Foreign,
             Err(Error::Unprofitable) => Reason::Faults,
             Err(Error::Memory(_)) if effective == Scheme::EmulatedCopy => Reason::Kernel,
             result => return result,
         };
         // Nothing has been taken; copy's operations do the same for the client.
-        self.try_output(scheme, Scheme::Copy, bytes, Some(reason))
+        begin(Scheme::Copy, Some(reason))
     }
 
     fn try_output(
@@ -63,21 +85,27 @@ impl Passing {
         effective: Scheme,
         bytes: &[u8],
         reason: Option<Reason>,
+        lending: Lending,
     ) -> Result<Output> {
-        let mut output = Output::new(asked, effective, bytes.len());
+        let mut output = Output::new(asked, effective, bytes.len(), lending);
         output.receipt.reason = reason;
         output.request(self, bytes)?;
         Ok(output)
     }
 
-    fn output_migrant(&self, scheme: Scheme, migrant: Migrant) -> std::result::Result<Output, Refused> {
+    fn output_migrant(
+        &self,
+        scheme: Scheme,
+        migrant: Migrant,
+        lending: Lending,
+    ) -> std::result::Result<Output, Refused> {
         let strong = matches!(scheme, Scheme::Move | Scheme::EmulatedMove);
         if migrant.is_strong() != strong {
             let expected = if strong { "strong" } else { "weak" };
             let error = Error::Integrity { scheme, expected };
             return Err(Refused { error, migrant: Some(migrant) });
         }
-        let mut output = Output::new(scheme, scheme, migrant.len());
+        let mut output = Output::new(scheme, scheme, migrant.len(), lending);
         output.emigrating = Some(migrant.emigrate().map_err(Error::from)?);
         match output.request(self, &[]) {
             Ok(()) => Ok(output),
@@ -87,9 +115,10 @@ impl Passing {
 }
 
 impl Output {
-    fn new(asked: Scheme, effective: Scheme, len: usize) -> Self {
+    fn new(asked: Scheme, effective: Scheme, len: usize, lending: Lending) -> Self {
         Self {
             receipt: Receipt { effective, ..Receipt::new(asked) },
+            lending,
             len,
             copied: [None, None],
             reference: None,
@@ -128,6 +157,24 @@ impl Output {
         self.receipt.reason = Some(reason);
     }
 
+    /// Who lent the system buffers that hold data; nobody, when all of it is passed in place.
+    pub fn lenders(&self) -> impl Iterator<Item = LenderId> + '_ {
+        self.copied.iter().flatten().map(SystemBuffer::lender)
+    }
+
+    /// Zero-completes the system buffers that `server` did not lend: it is about to see them, as a subcontractor, say.
+    /// For the server named at request time that has been done. In-place granules are the client's to show.
+    ///
+    /// Short data may share a granule of the lender's pool with other data of the same client, which stays.
+    ///
+    /// # Cost
+    /// Stores zeros to the rest of at most two granules for each buffer, which the receipt counts.
+    pub fn zero_around(&mut self, server: LenderId) {
+        for system in self.copied.iter().flatten().filter(|system| needs_completion(system, server)) {
+            self.receipt.zeroed += system.zero_around(0..system.len());
+        }
+    }
+
     /// Runs the reply-time operations of a request that succeeded.
     ///
     /// # Errors
@@ -153,6 +200,7 @@ impl Output {
         for operation in tables::output(self.receipt.effective).request {
             self.request_operation(passing, *operation, &bytes[cut.clone()])?;
         }
+        self.zero_around(self.lending.server);
         Ok(())
     }
 
@@ -161,7 +209,7 @@ impl Output {
         let [head, middle, _] = passing.cut(bytes.as_ptr().addr(), bytes.len());
         for (index, part) in [&bytes[..head], &bytes[head + middle..]].into_iter().enumerate() {
             if !part.is_empty() {
-                self.copied[index] = Some(passing.space().system_buffer(part.len())?);
+                self.copied[index] = Some(passing.copy_buffer(self.lending, part.len())?);
                 self.copyin(index, part);
                 self.receipt.reason = Some(Reason::Edges);
             }
@@ -178,7 +226,7 @@ impl Output {
     fn request_operation(&mut self, passing: &Passing, operation: Operation, bytes: &[u8]) -> Result<()> {
         match operation {
             Operation::AllocateSystemBuffer => {
-                self.copied[0] = Some(passing.space().system_buffer(bytes.len())?);
+                self.copied[0] = Some(passing.copy_buffer(self.lending, bytes.len())?);
             }
             Operation::CopyinData => self.copyin(0, bytes),
             Operation::ReferenceClientPages => self.reference(passing, bytes)?,

@@ -30,6 +30,12 @@ pub enum Reason {
     Kernel,
     /// The client peeked at the data, or had it delivered to another buffer.
     Redelivered,
+    /// Memory that another process may store into, so that it cannot be protected.
+    Lent,
+    /// The channel to the server is in untrusted mode: neither side maps the other's memory.
+    Untrusted,
+    /// The data came in a buffer of the server's own, which is not shared with this client.
+    Overlaid,
 }
 
 impl Reason {
@@ -45,6 +51,9 @@ impl Reason {
             Self::Faults => "faults cost more than copying",
             Self::Kernel => "refused by the kernel",
             Self::Redelivered => "delivered elsewhere",
+            Self::Lent => "memory open to another process",
+            Self::Untrusted => "server not trusted",
+            Self::Overlaid => "the server's own buffer",
         }
     }
 }
@@ -70,7 +79,7 @@ pub struct Receipt {
     pub effective: Scheme,
     /// Bytes copied by the interface, in whatever direction.
     pub copied: usize,
-    /// Bytes zeroed before a granule changed its owner.
+    /// Bytes zeroed before a granule changed its owner, or was shown to a server that did not lend it.
     pub zeroed: usize,
     /// Granules referenced in place.
     pub referenced: u32,

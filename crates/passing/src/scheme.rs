@@ -38,6 +38,9 @@ pub enum Scheme {
     WeakMove,
     /// Takes the output region logically, in place and referenced, and gives a cached one for input.
     EmulatedWeakMove,
+    /// A part of a buffer of a request that the client, a contractor, serves itself: it has its system buffers already, and
+    /// is passed on with no operation (thesis §5.3, §7.5). Not chosen by clients, so not among [`Scheme::ALL`].
+    Fragment,
 }
 
 /// Input is swapped, not copied, if the request comes before the data, so that the server can lay out its buffer like
@@ -95,7 +98,7 @@ const EMULATED_COPY_ON_LINUX: &[Condition] =
     &[SERVER_ALIGNED, CLIENT_ALIGNED, OUTPUT_KEPT, LENDER, IN_REGION];
 
 impl Scheme {
-    /// The schemes, in the order of the thesis's tables.
+    /// The schemes that clients choose among, in the order of the thesis's tables.
     pub const ALL: [Self; 8] = [
         Self::Copy,
         Self::EmulatedCopy,
@@ -118,6 +121,7 @@ impl Scheme {
             Self::EmulatedMove => "emulated move",
             Self::WeakMove => "weak move",
             Self::EmulatedWeakMove => "emulated weak move",
+            Self::Fragment => "fragment",
         }
     }
 
@@ -125,7 +129,8 @@ impl Scheme {
     pub const fn semantics(self) -> Semantics {
         match self {
             Self::Copy | Self::EmulatedCopy => Semantics::Copy,
-            Self::Share | Self::EmulatedShare => Semantics::Share,
+            // Relative to the contractor (thesis §5.3).
+            Self::Share | Self::EmulatedShare | Self::Fragment => Semantics::Share,
             Self::Move | Self::EmulatedMove => Semantics::Move,
             Self::WeakMove | Self::EmulatedWeakMove => Semantics::WeakMove,
         }
@@ -212,7 +217,8 @@ impl Scheme {
             | Self::EmulatedShare
             | Self::EmulatedMove
             | Self::WeakMove
-            | Self::EmulatedWeakMove => Protection {
+            | Self::EmulatedWeakMove
+            | Self::Fragment => Protection {
                 server_reads_input: Access::DuringRequest,
                 server_writes_input: Access::DuringRequest,
                 ..in_place_output

@@ -63,6 +63,8 @@ pub const fn output(scheme: Scheme) -> OutputOperations {
             request: &[ReferenceClientPages, MarkRegionEmigrating],
             reply: &[UnreferenceClientPages, MarkRegionWeakEmigrantAndEnqueue],
         },
+        // §7.5: the system buffers hold the data already.
+        Scheme::Fragment => OutputOperations { request: &[], reply: &[] },
     }
 }
 
@@ -107,6 +109,8 @@ pub const fn customized_input(scheme: Scheme) -> InputOperations {
             ready: &[],
             reply: &[CheckRegion, UnreferenceClientPages, MarkRegionImmigrant],
         },
+        // §7.5: the subcontractor fills the system buffers of the contractor's request.
+        Scheme::Fragment => InputOperations { request: &[], ready: &[], reply: &[] },
     }
 }
 
@@ -142,6 +146,7 @@ pub const fn overlaid_input(scheme: Scheme) -> InputOperations {
             MarkRegionImmigrant,
             DeallocateOverlayBuffer,
         ],
+        Scheme::Fragment => &[CopyoutData, DeallocateOverlayBuffer],
     };
     let ready = &[AllocateOverlayBuffer, OverlayBuffer];
     InputOperations { request: customized_input(scheme).request, ready, reply }
@@ -160,7 +165,8 @@ pub const fn outboard_input(scheme: Scheme) -> InputOperations {
         | Scheme::EmulatedShare
         | Scheme::EmulatedMove
         | Scheme::WeakMove
-        | Scheme::EmulatedWeakMove => &[DmaFromOutboard, DeallocateOutboardBuffer],
+        | Scheme::EmulatedWeakMove
+        | Scheme::Fragment => &[DmaFromOutboard, DeallocateOutboardBuffer],
     };
     let reply: &'static [Operation] = match scheme {
         Scheme::EmulatedCopy => {

@@ -4,16 +4,16 @@
 //! measured. On one partially filled granule of p bytes that is the thesis's t_i, found where copying l bytes costs as
 //! much as a swap and the reverse copyout of the other p - l. Granules are swapped in runs here, which one call maps, so
 //! a run of full granules has a threshold of its own, and so has a partial granule that joins one. t_o is where
-//! referencing, protecting, unreferencing and reinstating cost as much as copying.
-//! Source: thesis §4.1, §4.2, §4.3.
+//! referencing, protecting, unreferencing and reinstating cost as much as copying. t_m is where copying l bytes into a
+//! granule that a server may see costs as much as zeroing the other p - l of the one that they are in.
+//! Source: thesis §4.1, §4.2, §4.3, §5.1.
 
 use genie_memory::InputPlan;
 use serde::{Deserialize, Serialize};
 
 use crate::Costs;
 
-/// When emulated copy avoids copying: data as long as the threshold, or longer. All are bytes; `usize::MAX` never
-/// avoids it.
+/// When copying is avoided: for data as long as the threshold, or longer. All are bytes; `usize::MAX` never avoids it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Thresholds {
     /// t_o: data for output, of which the granules are then protected.
@@ -24,6 +24,9 @@ pub struct Thresholds {
     pub input_run: usize,
     /// Input data on a partially filled granule next to a run that is swapped, and which then joins it.
     pub input_edge: usize,
+    /// t_m: data in a system buffer that a server in another process sees and did not lend: what else is in the buffer's
+    /// granules is then zeroed, and the server uses them. Shorter data goes through the server's own pool (§5.1).
+    pub mapping: usize,
 }
 
 /// What avoiding a copy must save before it is tried: it costs at most this part of what copying costs.
@@ -33,10 +36,13 @@ const LONGEST: usize = 16 << 20;
 
 impl Thresholds {
     /// Copying is avoided wherever it can be: for tests of mechanisms, and for programs that copy elsewhere enough.
-    pub const ALWAYS: Self = Self { output: 1, input: 1, input_run: 1, input_edge: 1 };
-    /// Emulated copy is copy.
-    pub const NEVER: Self =
-        Self { output: usize::MAX, input: usize::MAX, input_run: usize::MAX, input_edge: usize::MAX };
+    pub const ALWAYS: Self = Self::all(1);
+    /// Emulated copy is copy, and servers in other processes use memory of their own pools alone.
+    pub const NEVER: Self = Self::all(usize::MAX);
+
+    const fn all(len: usize) -> Self {
+        Self { output: len, input: len, input_run: len, input_edge: len, mapping: len }
+    }
 
     /// Derives thresholds from costs. Operations that were not measured (no right to protect) are never used.
     pub fn derive(costs: &Costs, granule: usize) -> Self {
@@ -50,6 +56,7 @@ impl Thresholds {
         let protects = !costs.read_only.points.is_empty();
         let swaps = !costs.swap.points.is_empty();
         let guards = !costs.guard.points.is_empty();
+        let zeroes = !costs.zero.points.is_empty();
         Self {
             output: shortest(LONGEST, protects, |len| costs.protecting(whole(len)) < WORTH_IT * copyin(len)),
             input: shortest(granule, swaps && guards, |len| {
@@ -61,6 +68,9 @@ impl Thresholds {
             .saturating_mul(granule),
             input_edge: shortest(granule, swaps && guards, |len| {
                 joining + complete(len) < WORTH_IT * costs.copyout.at(len)
+            }),
+            mapping: shortest(granule, zeroes, |len| {
+                costs.zero.at(granule - len) < WORTH_IT * costs.copyin.at(len)
             }),
         }
     }
@@ -141,6 +151,7 @@ mod tests {
             unreference: line(0.1, 2_000.0),
             swap: line(1.63, 15_000.0),
             guard: line(0.0, 0.0),
+            zero: line(9.0, 0.0),
             ..Costs::default()
         }
     }
@@ -153,8 +164,17 @@ mod tests {
     }
 
     #[test]
+    fn t_m_is_where_zeroing_the_rest_of_a_page_costs_what_copying_does() {
+        // 9 * (p - l) = 0.75 * 18 * l, where zeroing a byte costs half of copying it.
+        let t_m = Thresholds::derive(&micron(), P).mapping;
+        assert!((1638..=1639).contains(&t_m), "t_m = {t_m}");
+        let costs = Costs { zero: Cost::default(), ..micron() };
+        assert_eq!(Thresholds::derive(&costs, P).mapping, usize::MAX, "zeroing was not measured");
+    }
+
+    #[test]
     fn full_granules_are_swapped_and_short_edges_copied() {
-        let thresholds = Thresholds { output: 1, input: 3000, input_run: P, input_edge: 2200 };
+        let thresholds = Thresholds { input: 3000, input_run: P, input_edge: 2200, ..Thresholds::ALWAYS };
         let plan = |offset, len| thresholds.plan(P, offset, len, true, |_| false).swap;
         assert_eq!(plan(0, 3 * P), 0..3);
         assert_eq!(plan(P - 10, 2 * P + 20), 1..3, "edges of ten bytes");

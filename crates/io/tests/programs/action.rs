@@ -145,6 +145,7 @@ pub(crate) fn thresholds(granule: usize) -> impl Strategy<Value = Thresholds> {
         input,
         input_run,
         input_edge,
+        ..Thresholds::ALWAYS
     });
     prop_oneof![3 => Just(Thresholds::ALWAYS), 2 => some]
 }

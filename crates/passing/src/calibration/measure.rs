@@ -5,6 +5,8 @@ use std::time::Instant;
 use genie_memory::{Buffer, Direction, InputPlan, Protection, Result, Space, gather, scatter};
 use genie_sys::machine;
 
+use super::pair::Pair;
+use super::rotation;
 use crate::{Cost, Costs};
 
 /// How much time to spend.
@@ -58,11 +60,14 @@ enum Row {
     RegionRemove,
     RegionQueue,
     Replacement,
+    Zero,
 }
 
-const ROWS: usize = Row::Replacement as usize + 1;
+const ROWS: usize = Row::Zero as usize + 1;
 /// Lengths below a granule at which copying is measured.
 const SHORT: [usize; 5] = [64, 4096, 65536, 256 << 10, 1 << 20];
+/// How often a sleeper is woken in a round.
+const WAKES: u32 = 8;
 
 /// Nanoseconds, by row and length.
 struct Samples(Vec<Vec<(usize, Vec<f64>)>>);
@@ -91,8 +96,9 @@ impl Samples {
 /// The space's limit is below three times the largest length.
 ///
 /// # Cost
-/// 0.1 to 0.5 s for [`Effort::Quick`], some seconds for [`Effort::Thorough`].
+/// 0.2 to 1 s for [`Effort::Quick`], some seconds for [`Effort::Thorough`].
 pub fn measure(space: &Space, effort: Effort) -> Result<Costs> {
+    let pair = Pair::of_this_thread();
     // A thread that moves between CPUs leaves the space's mappings in use on both, and then every change of them costs
     // an interruption of the other. Where the thread may not be pinned, that is what is measured.
     let _pinned = machine::allowed_cpus().ok().and_then(|cpus| machine::pin_thread(*cpus.last()?).ok());
@@ -112,14 +118,20 @@ pub fn measure(space: &Space, effort: Effort) -> Result<Costs> {
         }
     }
     // Faults wake the fault thread, maybe on another CPU, after which every change of a mapping costs that CPU's
-    // attention for a while; so they come last.
+    // attention for a while; so they come last, with what needs two CPUs.
     let mut bench = Bench::new(space, space.granule())?;
     for _ in 0..effort.rounds() {
         bench.replacement(&mut samples)?;
     }
-    Ok(costs(&samples))
+    let wake = pair.and_then(|pair| pair.wake(WAKES * effort.rounds() as u32));
+    Ok(Costs {
+        wake: Cost::measured(wake.map(|time| (1, time)).into_iter().collect()),
+        rotation: rotation::measure(space, pair, effort),
+        ..costs(&samples)
+    })
 }
 
+/// The costs of what one thread measures.
 fn costs(samples: &Samples) -> Costs {
     Costs {
         copyin: samples.cost(Row::Copyin),
@@ -140,6 +152,8 @@ fn costs(samples: &Samples) -> Costs {
         region_remove: samples.cost(Row::RegionRemove),
         region_queue: samples.cost(Row::RegionQueue),
         replacement: samples.cost(Row::Replacement),
+        zero: samples.cost(Row::Zero),
+        ..Costs::default()
     }
 }
 
@@ -174,7 +188,9 @@ impl<'a> Bench<'a> {
         let segments = system.segments();
         let (_, copyin) = timed(|| scatter(&self.buffer, &segments));
         let (_, copyout) = timed(|| gather(&segments, &mut self.buffer));
+        let ((), zero) = timed(|| segments.iter().for_each(|segment| segment.fill(0)));
         let ((), deallocate) = timed(|| drop(system));
+        samples.add(Row::Zero, len, zero);
         samples.add(Row::Copyin, len, copyin);
         samples.add(Row::Copyout, len, copyout);
         samples.add(Row::SystemBuffer, len, allocate + deallocate);
@@ -302,13 +318,14 @@ impl<'a> Bench<'a> {
 }
 
 /// Runs `action` and returns its result and its time in nanoseconds.
-fn timed<T>(action: impl FnOnce() -> T) -> (T, f64) {
+pub(super) fn timed<T>(action: impl FnOnce() -> T) -> (T, f64) {
     let start = Instant::now();
     let result = std::hint::black_box(action());
     (result, start.elapsed().as_nanos() as f64)
 }
 
-fn median(values: &[f64]) -> f64 {
+/// The value in the middle; zero when there is none.
+pub(super) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied().unwrap_or_default()

@@ -1,0 +1,133 @@
+//! Over how many system buffers to rotate.
+//!
+//! Why: the buffer that was used last is in the cache of the CPU that read it. Whoever writes it next on another CPU first
+//! takes it out of there, line by line; on many machines writing one that has left that cache is faster. Long buffers
+//! leave the caches anyway, and then fewer of them are better. No rule holds everywhere, so it is measured.
+//! How: one CPU writes a buffer and another one reads it, over and over, with 1, 4, 16 and 64 buffers in turn. More buffers
+//! are chosen only when they are faster by a tenth, since they take memory. They are made in a space of their own, which
+//! gives its memory back.
+//! Limits: 64 MiB of buffers, and no more than the program's own space may have; for each length 40 ms when quick, half a
+//! second when thorough.
+
+use std::time::{Duration, Instant};
+
+use genie_memory::{Config, Faults, Granularity, Recycling, Segments, Space, SystemBuffer, gather, scatter};
+
+use super::measure::{Effort, median};
+use super::pair::Pair;
+
+/// How many buffers are tried.
+const COUNTS: [u16; 4] = [1, 4, 16, 64];
+/// What all buffers of one length may take.
+const MEMORY: usize = 64 << 20;
+/// More buffers must take at most this part of the time.
+const WORTH_IT: f64 = 0.9;
+/// Bytes that are passed for a sample of short buffers.
+const ENOUGH: usize = 4 << 20;
+
+/// Measures over how many buffers each class is best rotated, by its longest length; the class without bound is like the
+/// one before. Zeros, where there are no two CPUs or there is no memory.
+pub(super) fn measure(space: &Space, pair: Option<Pair>, effort: Effort) -> [u16; Recycling::CLASSES] {
+    let config = Config {
+        granularity: Granularity::Only(space.granule_kind()),
+        limit: MEMORY.min(space.limit()),
+        faults: Faults::Never,
+        kernel_never_stores: true,
+        pool: 0,
+    };
+    let (Some(pair), Ok(own)) = (pair, Space::new(&config)) else { return [0; Recycling::CLASSES] };
+    let bounded = Recycling::BOUNDS.map(|len| best(&own, pair, len, effort));
+    std::array::from_fn(|class| bounded[class.min(bounded.len() - 1)])
+}
+
+/// How many buffers of `len` bytes are best; 0 when that cannot be told.
+fn best(space: &Space, pair: Pair, len: usize, effort: Effort) -> u16 {
+    let most = (MEMORY / len).min(COUNTS[COUNTS.len() - 1].into());
+    let buffers: Vec<SystemBuffer> = (0..most).map_while(|_| space.system_buffer(len).ok()).collect();
+    let segments: Vec<Segments> = buffers.iter().map(SystemBuffer::segments).collect();
+    let deadline = Instant::now() + effort.time_for_a_length();
+    let counts = COUNTS.into_iter().filter(|count| usize::from(*count) <= segments.len());
+    let mut times: Vec<_> = counts.map(|count| (count, f64::INFINITY)).collect();
+    for _ in 0..effort.rotations() {
+        for (count, least) in &mut times {
+            // Whatever else runs on the two CPUs makes a round slower, never faster.
+            let round = cycles(pair, &segments[..usize::from(*count)], len, deadline);
+            *least = least.min(if round.is_empty() { f64::INFINITY } else { median(&round) });
+        }
+    }
+    choose(times.into_iter())
+}
+
+/// The first count, or a later one that is faster than the one chosen before it by so much that it pays.
+fn choose(times: impl Iterator<Item = (u16, f64)>) -> u16 {
+    let measured = times.filter(|(_, time)| time.is_finite());
+    let better = |best: (u16, f64), next: (u16, f64)| if next.1 < WORTH_IT * best.1 { next } else { best };
+    measured.reduce(better).map_or(0, |(count, _)| count)
+}
+
+/// The times in nanoseconds in which single buffers are written and read, when all have been used before.
+fn cycles(pair: Pair, buffers: &[Segments], len: usize, deadline: Instant) -> Vec<f64> {
+    let count = buffers.len();
+    let data = vec![1; len];
+    let turns = count + (ENOUGH / len).clamp(4, 64).max(count);
+    let mut times = pair.relay(
+        (0..turns).map(|turn| turn % count).take_while(|_| Instant::now() < deadline),
+        |buffer| {
+            scatter(&data, &buffers[buffer]);
+        },
+        |buffer| read(&buffers[buffer]),
+    );
+    times.drain(..count.min(times.len()));
+    times
+}
+
+/// Reads every byte into a corner of the cache, as a server does that looks at the data and keeps none.
+fn read(segments: &Segments) {
+    let mut corner = [0; 4096];
+    for segment in segments {
+        for at in (0..segment.len()).step_by(corner.len()) {
+            let len = corner.len().min(segment.len() - at);
+            gather(&[segment.part(at, len)], &mut corner);
+        }
+    }
+    std::hint::black_box(&corner);
+}
+
+impl Effort {
+    /// How often each number of buffers is tried at most.
+    const fn rotations(self) -> usize {
+        match self {
+            Self::Quick => 5,
+            Self::Thorough => 25,
+        }
+    }
+
+    /// After this time, on a machine that is busy otherwise, what has been measured must do.
+    const fn time_for_a_length(self) -> Duration {
+        match self {
+            Self::Quick => Duration::from_millis(40),
+            Self::Thorough => Duration::from_millis(500),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_buffers_are_chosen_only_when_they_are_faster_by_a_tenth() {
+        let best = |times: [f64; 4]| choose(COUNTS.into_iter().zip(times));
+        assert_eq!(best([100.0, 95.0, 91.0, 90.5]), 1);
+        assert_eq!(best([100.0, 80.0, 79.0, 73.0]), 4, "sixty-four are not a tenth faster than four");
+        assert_eq!(best([100.0, 80.0, 79.0, 60.0]), 64);
+        assert_eq!(best([100.0, 150.0, 200.0, 300.0]), 1);
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_chosen() {
+        assert_eq!(choose([(1, 100.0), (4, f64::INFINITY)].into_iter()), 1);
+        assert_eq!(choose([(1, f64::INFINITY), (4, f64::INFINITY)].into_iter()), 0);
+        assert_eq!(choose([].into_iter()), 0);
+    }
+}

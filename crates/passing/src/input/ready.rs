@@ -1,0 +1,77 @@
+//! Ready time: an input gets the system buffer that its server fills.
+//!
+//! Source: thesis §4.1, §5.2, §7.4.2.
+
+use genie_memory::{LenderId, SystemBuffer};
+
+use super::{Input, Target};
+use crate::lending::needs_completion;
+use crate::operation::Operation;
+use crate::{Reason, Result, Scheme};
+
+impl Input {
+    /// Zeroes the whole system buffer if `server` did not lend it: a server is about to see it (as a subcontractor, say)
+    /// and nothing of the data is there yet. For the server named at request time that is done when the input is made
+    /// ready. The client's own granules are the client's to show.
+    ///
+    /// # Cost
+    /// Stores zeros to all granules of the buffer, which the receipt counts.
+    pub fn zero_around(&mut self, server: LenderId) {
+        if let Some(system) = self.system.as_ref().filter(|system| needs_completion(system, server)) {
+            self.receipt.zeroed += system.zero_around(0..0);
+        }
+    }
+
+    pub(super) fn run_ready(&mut self) -> Result<()> {
+        if std::mem::replace(&mut self.is_ready, true) {
+            return Ok(());
+        }
+        for operation in self.operations().ready {
+            self.ready_operation(*operation)?;
+        }
+        Ok(())
+    }
+
+    fn ready_operation(&mut self, operation: Operation) -> Result<()> {
+        match operation {
+            Operation::AllocateSystemBuffer => {
+                let (len, kept) = (self.len(), self.receipt.effective == Scheme::Move);
+                let buffer = match kept {
+                    true => self.space().aligned_buffer(0, len),
+                    false => self.passing.copy_buffer(self.lending, len),
+                };
+                self.take(buffer?);
+            }
+            Operation::AllocateAlignedBuffer => self.allocate_aligned()?,
+            Operation::DmaFromOutboard => {
+                let segments = self.segments();
+                self.transfer(&segments);
+            }
+            // The outboard buffer is deallocated by dropping it, when the transfer no longer can be repeated.
+            Operation::DeallocateOutboardBuffer => {}
+            other => unreachable!("{other:?} is no ready-time operation of table 7.2"),
+        }
+        Ok(())
+    }
+
+    /// Allocates an aligned buffer where a swap is likely, else a cheaper one, to be copied from.
+    fn allocate_aligned(&mut self) -> Result<()> {
+        let Target::Native { addr, len } = self.target else { unreachable!("emulated copy is native") };
+        let buffer = if self.passing.plan(addr, len).swap.is_empty() {
+            // Short data is converted to copy here: what is left of the tables is copy's row.
+            self.receipt.effective = Scheme::Copy;
+            self.receipt.reason = Some(Reason::Short);
+            self.passing.copy_buffer(self.lending, len)
+        } else {
+            self.passing.aligned_buffer(self.lending, addr, len)
+        };
+        self.take(buffer?);
+        Ok(())
+    }
+
+    /// Takes a new system buffer, in which the server finds nothing of anybody else.
+    fn take(&mut self, system: SystemBuffer) {
+        self.system = Some(system);
+        self.zero_around(self.lending.server);
+    }
+}

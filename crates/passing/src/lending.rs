@@ -1,0 +1,85 @@
+//! Lending: whose memory a transfer's system buffers are made of, and who is shown them.
+//!
+//! Why: memory that a server lent holds nothing that the server may not see. Memory of somebody else may, and what else is
+//! in a system buffer's granules has to be zeroed before a server in another process is shown them, which can cost more
+//! than copying the data.
+//! How: a buffer comes from its lender's pool and, when that is exhausted or gone, from the space's own. Data shorter
+//! than t_m that would need zero completion is put into the pool of the server that is to see it. A buffer for a server
+//! that did not lend it has granules to itself, and is zero-completed.
+//! Limits: data for the lender itself may share a granule with other data of the same client to the same lender; zero
+//! completion for a subcontractor leaves that.
+//! Source: thesis §5.1, §5.2. Differs: the server is known when the buffer is allocated, so short data is put into the
+//! server's pool at once, where the thesis copies it there from other memory when the request is delivered.
+
+use genie_memory::{Error as MemoryError, LenderId, Result, SystemBuffer};
+
+use crate::Passing;
+
+/// Whose memory a transfer's system buffers are, and who sees them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Lending {
+    /// From whose pool they come.
+    pub lender: LenderId,
+    /// The server that works on them, by the pool that it lends; [`LenderId::OWN`] for a server in this process, which
+    /// could see all of the space anyway.
+    pub server: LenderId,
+}
+
+impl Lending {
+    /// The space's own memory, for a server in this process.
+    pub const OWN: Self = Self::by(LenderId::OWN);
+
+    /// The memory of the server itself, as is the rule.
+    pub const fn by(server: LenderId) -> Self {
+        Self { lender: server, server }
+    }
+
+    /// Whether memory of `lender` is shown to a server that did not lend it.
+    fn shows(self, lender: LenderId) -> bool {
+        self.server != LenderId::OWN && self.server != lender
+    }
+}
+
+impl From<LenderId> for Lending {
+    fn from(server: LenderId) -> Self {
+        Self::by(server)
+    }
+}
+
+/// Whether a server that lends as `server` has to be kept from the other contents of `buffer`'s granules.
+pub(crate) fn needs_completion(buffer: &SystemBuffer, server: LenderId) -> bool {
+    Lending::by(server).shows(buffer.lender())
+}
+
+impl Passing {
+    /// A system buffer for data that will be copied.
+    pub(crate) fn copy_buffer(&self, lending: Lending, len: usize) -> Result<SystemBuffer> {
+        self.lent(lending, len, |lender| {
+            // A chunk would share its granule with other data, which zero completion could not touch.
+            if lending.shows(lender) {
+                return self.space().aligned_buffer_from(lender, 0, len);
+            }
+            self.space().system_buffer_from(lender, len)
+        })
+    }
+
+    /// A system buffer whose data starts where the client's does, `addr`, in its granule.
+    pub(crate) fn aligned_buffer(&self, lending: Lending, addr: usize, len: usize) -> Result<SystemBuffer> {
+        self.lent(lending, len, |lender| self.space().aligned_buffer_from(lender, addr, len))
+    }
+
+    /// Allocates from the pool that `lending` and the length name, or from the space's own when that is exhausted or
+    /// gone.
+    fn lent(
+        &self,
+        lending: Lending,
+        len: usize,
+        allocate: impl Fn(LenderId) -> Result<SystemBuffer>,
+    ) -> Result<SystemBuffer> {
+        let is_short = lending.shows(lending.lender) && len < self.thresholds().mapping;
+        match allocate(if is_short { lending.server } else { lending.lender }) {
+            Err(MemoryError::Lender { .. } | MemoryError::NoLender { .. }) => allocate(LenderId::OWN),
+            result => result,
+        }
+    }
+}

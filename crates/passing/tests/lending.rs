@@ -1,0 +1,261 @@
+//! Lending: whose memory system buffers are made of, and what a server in another process finds in them.
+//!
+//! What the server sees is read from the object itself, as a server's own mapping would show it.
+
+#[path = "lending/stage.rs"]
+mod stage;
+
+use genie_memory::LenderId;
+use genie_passing::{Lending, Outboard, Reason, Scheme, Source, Target, Thresholds};
+
+use stage::{DIRT, Stage, pattern};
+
+on_both_kinds! {
+    copied_output_lies_in_the_servers_pool,
+    an_exhausted_pool_gives_way_to_own_memory_without_other_data,
+    a_lender_that_is_gone_gives_way_to_own_memory,
+    edges_of_emulated_copy_lie_in_the_servers_pool,
+    memory_of_another_lender_is_zero_completed,
+    data_shorter_than_t_m_goes_through_the_servers_pool,
+    a_subcontractor_finds_zeros_around_the_data,
+    a_server_in_this_process_gets_no_zeros,
+    copied_input_is_filled_in_the_servers_pool,
+    swapped_input_exchanges_granules_with_the_pool_and_keeps_its_size,
+    input_from_own_memory_is_zeroed_before_the_server_fills_it,
+    moved_input_costs_the_lender_nothing,
+    data_in_place_has_no_lender,
+    outboard_data_survives_zero_completion,
+}
+
+/// So few bytes that they share a granule with others, were they allocated together.
+const SHORT: usize = 1000;
+
+fn copied_output_lies_in_the_servers_pool(stage: &Stage) {
+    let server = stage.lender(4);
+    let data = pattern(SHORT);
+    let output = stage.passing.output_from(Scheme::Copy, Source::Native(&data), server).unwrap();
+    assert_eq!(output.lenders().collect::<Vec<_>>(), [server]);
+    assert_eq!((output.receipt().copied, output.receipt().zeroed), (SHORT, 0));
+    let seen = stage.seen(&output.segments());
+    assert_eq!(seen.lender, Some(server), "and the object is the one that the server lent");
+    assert_eq!(seen.data, data);
+}
+
+fn an_exhausted_pool_gives_way_to_own_memory_without_other_data(stage: &Stage) {
+    let server = stage.lender(2);
+    stage.soil(LenderId::OWN);
+    let data = pattern(2 * stage.granule());
+    let copy = || stage.passing.output_from(Scheme::Copy, Source::Native(&data), server).unwrap();
+    let (first, second) = (copy(), copy());
+    assert_eq!(first.lenders().collect::<Vec<_>>(), [server]);
+    assert_eq!(second.lenders().collect::<Vec<_>>(), [LenderId::OWN]);
+    assert_eq!(stage.seen(&second.segments()).data, data);
+    stage.check();
+
+    let short = stage.passing.output_from(Scheme::Copy, Source::Native(&data[..SHORT]), server).unwrap();
+    let seen = stage.seen(&short.segments());
+    assert_eq!((seen.lender, &*seen.data), (None, &data[..SHORT]));
+    assert_eq!(seen.around.len(), stage.granule() - SHORT, "a granule to itself");
+    assert!(seen.around.iter().all(|byte| *byte == 0), "what was there before is gone");
+    assert_eq!(short.receipt().zeroed, stage.granule() - SHORT);
+}
+
+fn a_lender_that_is_gone_gives_way_to_own_memory(stage: &Stage) {
+    let server = stage.lender(2);
+    let data = pattern(SHORT);
+    for quarantine in [true, false] {
+        let gone = stage.lender(2);
+        stage.space.remove_lender(gone, quarantine);
+        let lending = Lending { lender: gone, server };
+        let output = stage.passing.output_from(Scheme::Copy, Source::Native(&data), lending).unwrap();
+        assert_eq!(output.lenders().collect::<Vec<_>>(), [LenderId::OWN], "quarantine: {quarantine}");
+        assert_eq!(stage.seen(&output.segments()).data, data);
+    }
+}
+
+fn edges_of_emulated_copy_lie_in_the_servers_pool(stage: &Stage) {
+    let passing = stage.passing.clone();
+    let passing = passing.with_thresholds(Thresholds { output: SHORT + 1, ..Thresholds::ALWAYS });
+    let server = stage.lender(4);
+    let granule = stage.granule();
+    let mut buffer = stage.space.allocate(4 * granule).unwrap();
+    buffer.copy_from_slice(&pattern(4 * granule));
+    let source = &buffer[granule - SHORT..3 * granule + SHORT];
+    let output = passing.output_from(Scheme::EmulatedCopy, Source::Native(source), server).unwrap();
+    assert_eq!(output.receipt().reason, Some(Reason::Edges));
+    assert_eq!(output.lenders().collect::<Vec<_>>(), [server, server]);
+    let segments = output.segments();
+    assert_eq!(stage.seen(&segments[..1]).lender, Some(server));
+    assert_eq!(stage.seen(&segments[1..2]).lender, None, "in place, in the client's granules");
+    let data: Vec<u8> = segments.iter().flat_map(|segment| stage.seen(&[*segment]).data).collect();
+    assert!(data == source, "the data");
+}
+
+fn memory_of_another_lender_is_zero_completed(stage: &Stage) {
+    let (server, other) = (stage.lender(4), stage.lender(4));
+    stage.soil(other);
+    let data = pattern(SHORT);
+    let lending = Lending { lender: other, server };
+    let output = stage.passing.output_from(Scheme::Copy, Source::Native(&data), lending).unwrap();
+    let seen = stage.seen(&output.segments());
+    assert_eq!((seen.lender, seen.data), (Some(other), data));
+    assert!(seen.around.iter().all(|byte| *byte == 0));
+    assert_eq!(output.receipt().zeroed, seen.around.len());
+}
+
+fn data_shorter_than_t_m_goes_through_the_servers_pool(stage: &Stage) {
+    let passing = stage.passing.clone();
+    let passing = passing.with_thresholds(Thresholds { mapping: SHORT, ..Thresholds::ALWAYS });
+    let (server, other) = (stage.lender(4), stage.lender(4));
+    let lending = Lending { lender: other, server };
+    let data = pattern(SHORT);
+    for (len, lender) in [(SHORT, other), (SHORT - 1, server)] {
+        let output = passing.output_from(Scheme::Copy, Source::Native(&data[..len]), lending).unwrap();
+        assert_eq!(output.lenders().collect::<Vec<_>>(), [lender], "output of {len} bytes");
+        assert_eq!(output.receipt().zeroed == 0, lender == server, "output of {len} bytes");
+
+        let mut bytes = stage.space.allocate(len).unwrap();
+        let mut input = passing.input_from(Scheme::Copy, native(&bytes), lending).unwrap();
+        input.ready().unwrap();
+        assert_eq!(input.lender(), Some(lender), "input of {len} bytes");
+        assert_eq!(input.receipt().zeroed == 0, lender == server, "input of {len} bytes");
+        input.deliver(0, Some(&mut bytes)).unwrap();
+    }
+}
+
+fn a_subcontractor_finds_zeros_around_the_data(stage: &Stage) {
+    let (server, subcontractor) = (stage.lender(4), stage.lender(4));
+    stage.soil(server);
+    let data = pattern(stage.granule() + SHORT);
+    let mut output = stage.passing.output_from(Scheme::Copy, Source::Native(&data), server).unwrap();
+    output.zero_around(server);
+    let rest = stage.granule() - SHORT;
+    let seen = stage.seen(&output.segments());
+    assert_eq!((output.receipt().zeroed, seen.around), (0, vec![DIRT; rest]), "the lender's own");
+    output.zero_around(subcontractor);
+    let seen = stage.seen(&output.segments());
+    assert_eq!((output.receipt().zeroed, seen.around), (rest, vec![0; rest]));
+    assert!(seen.data == data, "the data");
+}
+
+fn a_server_in_this_process_gets_no_zeros(stage: &Stage) {
+    let lender = stage.lender(4);
+    let data = pattern(SHORT);
+    let lending = Lending { lender, server: LenderId::OWN };
+    let output = stage.passing.output_from(Scheme::Copy, Source::Native(&data), lending).unwrap();
+    assert_eq!(output.lenders().collect::<Vec<_>>(), [lender]);
+    assert_eq!(output.receipt().zeroed, 0);
+    let output = stage.passing.output(Scheme::Copy, Source::Native(&data)).unwrap();
+    assert_eq!(output.lenders().collect::<Vec<_>>(), [LenderId::OWN]);
+    assert_eq!(output.receipt().zeroed, 0);
+}
+
+fn copied_input_is_filled_in_the_servers_pool(stage: &Stage) {
+    let passing = stage.passing.clone().with_thresholds(Thresholds::NEVER);
+    let server = stage.lender(4);
+    let data = pattern(SHORT);
+    for scheme in [Scheme::Copy, Scheme::EmulatedCopy] {
+        let mut bytes = vec![0; SHORT];
+        let mut buffer = stage.space.allocate(SHORT).unwrap();
+        for bytes in [&mut bytes[..], &mut buffer[..]] {
+            let mut input = passing.input_from(scheme, native(bytes), server).unwrap();
+            let segments = input.ready().unwrap();
+            assert_eq!((input.lender(), stage.seen(&segments).lender), (Some(server), Some(server)));
+            genie_memory::scatter(&data, &segments);
+            input.deliver(SHORT, Some(bytes)).unwrap();
+            assert_eq!((bytes, input.receipt().zeroed), (&mut data.clone()[..], 0));
+        }
+    }
+}
+
+fn swapped_input_exchanges_granules_with_the_pool_and_keeps_its_size(stage: &Stage) {
+    let server = stage.lender(4);
+    let len = 4 * stage.granule();
+    let mut buffer = stage.space.allocate(len).unwrap();
+    let data = pattern(len);
+    // The second time the pool is made of what were the client's granules, the third time of its own again.
+    for round in 0..3 {
+        buffer.fill(round);
+        let mut input = stage.passing.input_from(Scheme::EmulatedCopy, native(&buffer), server).unwrap();
+        let segments = input.ready().unwrap();
+        assert_eq!(input.lender(), Some(server), "round {round}: the pool has four granules still");
+        genie_memory::scatter(&data, &segments);
+        input.deliver(len, Some(&mut buffer)).unwrap();
+        let receipt = *input.receipt();
+        assert_eq!((receipt.swapped, receipt.copied, receipt.zeroed), (4, 0, 0), "round {round}");
+        assert!(buffer[..] == data[..], "round {round}: the data");
+        drop(input);
+        stage.check();
+    }
+}
+
+fn input_from_own_memory_is_zeroed_before_the_server_fills_it(stage: &Stage) {
+    let server = stage.lender(4);
+    stage.soil(LenderId::OWN);
+    let lending = Lending { lender: LenderId::OWN, server };
+    let (granule, len) = (stage.granule(), stage.granule() + SHORT);
+    let mut buffer = stage.space.allocate(len).unwrap();
+    for scheme in [Scheme::Copy, Scheme::EmulatedCopy] {
+        let mut input = stage.passing.input_from(scheme, native(&buffer), lending).unwrap();
+        let seen = stage.seen(&input.ready().unwrap());
+        assert_eq!((seen.lender, seen.data, seen.around), (None, vec![0; len], vec![0; granule - SHORT]));
+        assert_eq!(input.receipt().zeroed, 2 * granule, "{scheme}");
+        input.deliver(0, Some(&mut buffer)).unwrap();
+    }
+}
+
+fn moved_input_costs_the_lender_nothing(stage: &Stage) {
+    let server = stage.lender(2);
+    stage.soil(LenderId::OWN);
+    let len = 2 * stage.granule();
+    let data = pattern(len);
+    let mut input = stage.passing.input_from(Scheme::Move, Target::Migrant { len }, server).unwrap();
+    let segments = input.ready().unwrap();
+    assert_eq!(input.lender(), Some(LenderId::OWN));
+    assert_eq!(stage.seen(&segments).data, vec![0; len], "the server finds nothing of others");
+    genie_memory::scatter(&data, &segments);
+    let migrant = input.deliver(len, None).unwrap().expect("a buffer arrives");
+    assert!(migrant[..] == data[..], "the data");
+    let output = stage.passing.output_from(Scheme::Copy, Source::Native(&data), server).unwrap();
+    assert_eq!(output.lenders().collect::<Vec<_>>(), [server], "all of the pool is there");
+}
+
+fn data_in_place_has_no_lender(stage: &Stage) {
+    let server = stage.lender(2);
+    let buffer = stage.space.allocate(SHORT).unwrap();
+    let mut input = stage.passing.input_from(Scheme::EmulatedShare, native(&buffer), server).unwrap();
+    input.ready().unwrap();
+    assert_eq!((input.lender(), input.receipt().zeroed), (None, 0));
+    let mut output =
+        stage.passing.output_from(Scheme::EmulatedShare, Source::Native(&buffer), server).unwrap();
+    output.zero_around(LenderId::OWN);
+    assert_eq!((output.lenders().count(), output.receipt().zeroed), (0, 0));
+}
+
+/// A device's memory that holds a pattern.
+#[derive(Debug)]
+struct Device;
+
+impl Outboard for Device {
+    fn len(&self) -> usize {
+        SHORT
+    }
+
+    fn transfer(&mut self, offset: usize, into: genie_memory::Span) {
+        into.copy_from(&pattern(SHORT)[offset..offset + into.len()]);
+    }
+}
+
+fn outboard_data_survives_zero_completion(stage: &Stage) {
+    let lending = Lending { lender: LenderId::OWN, server: stage.lender(2) };
+    let mut bytes = vec![0; SHORT];
+    let mut input = stage.passing.input_from(Scheme::Copy, native(&bytes), lending).unwrap();
+    input.outboard(Box::new(Device)).unwrap();
+    input.deliver(SHORT, Some(&mut bytes)).unwrap();
+    assert_eq!(bytes, pattern(SHORT));
+    assert_eq!(input.receipt().zeroed, stage.granule());
+}
+
+fn native(bytes: &[u8]) -> Target {
+    Target::Native { addr: bytes.as_ptr().addr(), len: bytes.len() }
+}
