@@ -1,15 +1,20 @@
 //! `genie compare`: what each data passing scheme costs and does, on the user's data and machine.
 //!
-//! How: the options are checked, the data is read, and an interface and a memory server are opened, all on one CPU. Then
-//! for each length and direction a series measures all schemes side by side. What was measured is printed as tables or
-//! as one JSON document, and drawn.
+//! How: the options are checked, the data is read, and an interface and a memory server are opened on one CPU, and what
+//! the baselines need in a peer process on another. Then for each length and direction a series measures all schemes and
+//! baselines side by side. What was measured is printed as tables or as one JSON document, and drawn.
 //! Invariants: every byte is verified; a byte that is wrong is a failure. Nothing is left behind but the plot.
 
+mod baseline;
 mod bench;
 mod data;
 mod document;
 mod machine;
+mod measured;
 mod options;
+mod overhead;
+mod peer;
+mod place;
 mod plot;
 mod probe;
 mod progress;
@@ -18,11 +23,13 @@ mod series;
 mod statistics;
 mod subject;
 mod table;
+mod throughput;
 mod touch;
 mod verify;
 mod wiring;
 
 pub(crate) use options::Args;
+pub(crate) use peer::{Args as PeerArgs, run as serve};
 
 use std::path::Path;
 
@@ -30,9 +37,10 @@ use genie::Error;
 
 use crate::failure::Failure;
 use crate::{interface, length, output};
+use baseline::Baselines;
 use bench::Bench;
 use data::Data;
-use document::{Document, Gathering, Row};
+use document::{BaselineRow, Document, Gathering, Row};
 use machine::{Before, Machine};
 use probe::Probe;
 use progress::Progress;
@@ -42,6 +50,7 @@ use wiring::LeftOut;
 /// Measures, prints and draws.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let lengths = args.lengths(genie_sys::machine::total_memory())?;
+    let means = args.baselines()?;
     let longest = lengths.last().copied().unwrap_or_default();
     let data =
         args.file.as_deref().map_or_else(|| Ok(Data::generate(longest)), |path| Data::read(path, longest))?;
@@ -52,8 +61,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     // Where that fails, wiring fails later, and says why.
     let _ = genie_sys::machine::raise_memory_lock_limit();
     let probe = Probe::pin()?;
-    let bench = Bench::open(args, data)?;
-    let document = measure(args, &lengths, &bench, &probe, before)?;
+    let bench = Bench::open(args, data, probe.other())?;
+    let mut baselines = (!means.is_empty())
+        .then(|| Baselines::open(&means, &bench.data, bench.genie.space().granule_kind(), probe.other()))
+        .transpose()?;
+    let mut document = measure(args, &lengths, &bench, baselines.as_mut(), &probe, before)?;
+    if let Some(outstanding) = args.outstanding {
+        let (outstanding, touch) = (outstanding as usize, args.touch);
+        let most = args.rounds.map_or(throughput::REQUESTS, |rounds| rounds as usize * outstanding);
+        document.throughput =
+            throughput::measure(&bench, baselines.as_mut(), &lengths, touch, outstanding, most)?;
+    }
     if let Some(path) = &args.plot {
         plot::write(&document, path)?;
     }
@@ -62,68 +80,71 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     } else {
         output::print(&table::text(&document, output::is_coloured()))?;
     }
-    notice(&bench);
-    document.results.iter().find_map(wrong).map_or(Ok(()), Err)
+    notice(&bench, baselines.as_ref());
+    document.wrong().map_or(Ok(()), Err)
 }
 
 fn measure(
     args: &Args,
     lengths: &[usize],
     bench: &Bench,
+    mut baselines: Option<&mut Baselines>,
     probe: &Probe,
     before: Before,
 ) -> Result<Document, Failure> {
     let progress = Progress::new(lengths.iter().map(|len| args.rounds(*len) * args.directions().len()).sum());
     let mut gathering = Gathering::default();
     let mut left_out = LeftOut::default();
-    let mut results = Vec::new();
+    let (mut results, mut others) = (Vec::new(), Vec::new());
     for len in lengths.iter().copied() {
         for direction in args.directions().iter().copied() {
             progress.begin(len, direction);
-            let fail = |error: Error| {
-                Failure::could_not(format!(
-                    "{} {direction} could not be measured: {error}",
-                    length::format(len)
-                ))
-            };
-            let subjects = left_out.usable(bench, &args.schemes(), direction, len).map_err(fail)?;
+            let what = format!("{} {direction}", length::format(len));
+            let unable = |error: Error| Failure::could_not(format!("{what} could not be measured: {error}"));
+            let subjects = left_out.usable(bench, &args.schemes(), direction, len).map_err(unable)?;
             if subjects.is_empty() {
                 continue;
             }
-            let mut series = Series::new(bench, subjects, args.touch).map_err(fail)?;
-            let measured =
-                series.measure(args.rounds(len), probe, |rounds| progress.done(rounds)).map_err(fail)?;
+            let mut series =
+                Series::new(bench, baselines.as_deref_mut(), subjects, args.touch).map_err(unable)?;
+            let measured = series
+                .measure(args.rounds(len), probe, |rounds| progress.done(rounds))
+                .map_err(|failure| unmeasured(&what, failure))?;
             gathering.add(len, &measured);
-            let placement = measured.placement;
+            let (placement, touch) = (measured.placement, args.touch.name());
             let rows = measured.schemes.into_iter();
-            results.extend(rows.map(|one| Row::new(one, direction, len, args.touch.name(), placement)));
+            results.extend(rows.map(|one| Row::new(one, direction, len, touch, placement)));
+            let rows = measured.baselines.into_iter();
+            others.extend(rows.map(|one| BaselineRow::new(one, direction, len, touch, placement)));
         }
     }
     drop(progress);
     left_out.report(results.is_empty())?;
+    others.extend(gathering.empty_rows());
     Ok(Document {
         machine: Machine::describe(bench.genie.space(), before),
         granule: bench.genie.space().granule(),
         file: bench.data.name.clone(),
         limits: gathering.limits(),
+        overhead: overhead::of(&results),
         results,
-        baselines: Vec::new(),
+        baselines: others,
+        throughput: Vec::new(),
     })
 }
 
-/// Says what small granules lose.
-fn notice(bench: &Bench) {
+fn unmeasured(what: &str, failure: Failure) -> Failure {
+    Failure { message: format!("{what} could not be measured: {}", failure.message), ..failure }
+}
+
+/// Says what small granules lose, and one CPU.
+fn notice(bench: &Bench, baselines: Option<&Baselines>) {
+    if let Some(baselines) = baselines {
+        baselines.report();
+    }
     if let Some(loss) = interface::loss(bench.genie.space().granule_kind()) {
         eprintln!("genie: {loss}");
     }
-}
-
-/// The failure of a row with wrong bytes.
-fn wrong(row: &Row) -> Option<Failure> {
-    row.wrong.as_ref().map(|wrong| {
-        let length = length::format(row.length);
-        Failure::could_not(format!("wrong bytes by {} {} of {length}: {wrong}", row.scheme, row.direction))
-    })
 }
 
 /// Refuses a plot that could not be written when all is measured.

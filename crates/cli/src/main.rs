@@ -8,12 +8,17 @@ mod compare;
 mod doctor;
 mod explain;
 mod failure;
+mod fetch;
 mod interface;
 mod length;
 mod output;
 mod placement;
+mod serve;
 mod server;
+mod servers;
+mod store;
 mod thresholds;
+mod transfer;
 
 use std::process::ExitCode;
 
@@ -35,8 +40,15 @@ enum Command {
     /// Say what Genie finds on this machine, what each lack costs, and which command remedies it.
     Doctor(doctor::Args),
     Compare(compare::Args),
+    /// Be the other side of a comparison.
+    #[command(hide = true)]
+    Peer(compare::PeerArgs),
     Calibrate(calibrate::Args),
     Explain(explain::Args),
+    Serve(serve::Args),
+    Servers(servers::Args),
+    Fetch(fetch::Args),
+    Store(store::Args),
 }
 
 fn main() -> ExitCode {
@@ -54,8 +66,13 @@ fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Doctor(args) => doctor::run(&args),
         Command::Compare(args) => compare::run(&args),
+        Command::Peer(args) => compare::serve(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Serve(args) => serve::run(&args),
+        Command::Servers(args) => servers::run(&args),
+        Command::Fetch(args) => fetch::run(&args),
+        Command::Store(args) => store::run(&args),
     }
 }
 

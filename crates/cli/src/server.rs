@@ -5,7 +5,7 @@ use genie::{Interface, ServerHandle, memory};
 use crate::failure::Failure;
 
 /// Requests are served one at a time; one buffer more lets a pool of the server's breathe.
-const POOLED_BUFFERS: usize = 2;
+pub(crate) const POOLED_BUFFERS: usize = 2;
 
 /// The server's buffers for input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -7,13 +7,14 @@ use serde::Serialize;
 
 use crate::length;
 
-/// The shortest data, in bytes, for which emulated copy avoids copying; none where it never does.
+/// The shortest data, in bytes, for which copying is avoided; none where it never is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Shortest {
     output: Option<usize>,
     input: Option<usize>,
     input_run: Option<usize>,
     input_edge: Option<usize>,
+    mapping: Option<usize>,
 }
 
 impl From<&Thresholds> for Shortest {
@@ -24,6 +25,7 @@ impl From<&Thresholds> for Shortest {
             input: finite(thresholds.input),
             input_run: finite(thresholds.input_run),
             input_edge: finite(thresholds.input_edge),
+            mapping: finite(thresholds.mapping),
         }
     }
 }
@@ -36,8 +38,9 @@ impl Shortest {
             ("input on one partly filled granule (t_i)", self.input),
             ("input on a run of full granules", self.input_run),
             ("input on a partly filled granule beside such a run", self.input_edge),
+            ("another lender's buffer, mapped to a server (t_m)", self.mapping),
         ];
-        let mut text = "emulated copy avoids copying from these lengths on:\n".to_owned();
+        let mut text = "copying is avoided from these lengths on:\n".to_owned();
         for (what, bytes) in lines {
             let from = bytes.map_or("never".to_owned(), readable);
             let _ = writeln!(text, "  {what:50}  {from}");
@@ -63,7 +66,7 @@ mod tests {
     fn a_threshold_that_is_never_reached_is_none() {
         let shortest = Shortest::from(&Thresholds::NEVER);
         assert_eq!(shortest.output, None);
-        assert_eq!(shortest.text().matches("never").count(), 4);
+        assert_eq!(shortest.text().matches("never").count(), 5);
         assert_eq!(Shortest::from(&Thresholds::ALWAYS).input_edge, Some(1));
     }
 

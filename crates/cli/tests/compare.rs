@@ -7,6 +7,8 @@ use std::process::{Command, Stdio};
 use running::{assert_fails_in_one_line, free_huge_pages, genie, is_root, json, skip, text};
 use serde_json::Value;
 
+#[path = "compare/baselines.rs"]
+mod baselines;
 mod running;
 
 const SCHEMES: [&str; 8] = [
@@ -30,20 +32,44 @@ fn set<const N: usize>(names: [&'static str; N]) -> BTreeSet<&'static str> {
     BTreeSet::from(names)
 }
 
-/// A small comparison with 4 KiB granules.
+/// A small comparison with 4 KiB granules, of a server in the same process and without baselines.
 fn small(more: &[&str]) -> Value {
+    alone(&[&["--baselines", "none", "--server", "in-process"], more].concat())
+}
+
+/// A small comparison with 4 KiB granules.
+fn alone(more: &[&str]) -> Value {
     json(&[&["compare", "--json", "--granule", "4k", "--rounds", "2"], more].concat())
 }
 
 #[test]
 fn the_document_has_the_documented_shape() {
     let document = small(&["--lengths", "64,64K"]);
-    assert_eq!(keys(&document), set(["machine", "granule", "file", "limits", "results", "baselines"]));
+    let documented =
+        ["machine", "granule", "file", "limits", "results", "baselines", "overhead", "throughput"];
+    assert_eq!(keys(&document), set(documented));
     assert_eq!(document["granule"], 4096);
     assert_eq!(document["file"], "generated");
-    assert_eq!(document["baselines"], Value::Array(Vec::new()));
+    for none in ["overhead", "throughput"] {
+        assert_eq!(document[none], Value::Array(Vec::new()));
+    }
+    // Requests without buffers are there in any case.
+    let requests = document["baselines"].as_array().unwrap();
+    assert_eq!(requests.len(), 1);
+    assert_eq!(
+        (requests[0]["name"].as_str(), requests[0]["direction"].as_str()),
+        (Some("genie"), Some("empty"))
+    );
     let limits = &document["limits"];
-    let documented = set(["pingpong_ns", "placement", "memcpy_us", "empty_request_us", "batches_dropped"]);
+    let documented = set([
+        "pingpong_ns",
+        "placement",
+        "ping_pong_us",
+        "futex_hand_over_us",
+        "memcpy_us",
+        "empty_request_us",
+        "batches_dropped",
+    ]);
     assert_eq!(keys(limits), documented);
     assert_eq!(keys(&limits["memcpy_us"]), set(["64", "65536"]));
     assert!(limits["memcpy_us"]["65536"].as_f64().unwrap() > 0.0);
@@ -120,7 +146,8 @@ fn every_scheme_passes_every_byte_with_huge_pages() {
     }
     for buffers in ["customized", "pooled"] {
         let args = ["compare", "--json", "--granule", "huge", "--rounds", "4", "--lengths", "1,65537,2M"];
-        let document = json(&[&args[..], &["--touch", "both", "--buffers", buffers]].concat());
+        let more = ["--touch", "both", "--buffers", buffers, "--baselines", "none", "--server", "in-process"];
+        let document = json(&[&args[..], &more].concat());
         assert_eq!(document["granule"], 2 << 20);
         assert_verified(&document, 3);
     }
@@ -151,7 +178,8 @@ fn a_file_shorter_than_a_length_is_repeated() {
 
 #[test]
 fn the_table_marks_one_strong_scheme_in_each_block_and_says_what_small_granules_lose() {
-    let output = genie(&["compare", "--granule", "4k", "--rounds", "2", "--lengths", "4K"]).output().unwrap();
+    let args = ["compare", "--granule", "4k", "--rounds", "2", "--lengths", "4K", "--server", "in-process"];
+    let output = genie(&[&args[..], &["--baselines", "none"]].concat()).output().unwrap();
     let table = text(&output.stdout);
     assert!(output.status.success() && !table.contains('\u{1b}'), "{table}");
     let marked: Vec<_> = table.lines().filter(|line| line.starts_with(" * ")).collect();
@@ -191,7 +219,7 @@ fn what_cannot_be_done_is_one_line_and_leaves_nothing_behind() {
     std::fs::write(&empty, "").unwrap();
     let (folder_name, empty_name) = (folder.path().to_str().unwrap(), empty.to_str().unwrap());
     let plot = format!("{folder_name}/missing/out.svg");
-    let cases: [(&[&str], i32, String); 12] = [
+    let cases: [(&[&str], i32, String); 14] = [
         (
             &["/nonexistent"],
             1,
@@ -207,6 +235,12 @@ fn what_cannot_be_done_is_one_line_and_leaves_nothing_behind() {
         (&["--lengths", ""], 2, "\"\" is not a length".to_owned()),
         (&["--schemes", "copy,teleport"], 2, "no data passing scheme is called \"teleport\"".to_owned()),
         (&["--touch", "everybody"], 2, "'everybody'".to_owned()),
+        (
+            &["--baselines", "telepathy"],
+            2,
+            "no baseline is called \"telepathy\"; there are all, none, unix-".to_owned(),
+        ),
+        (&["--outstanding", "0"], 2, "'--outstanding <N>'".to_owned()),
         (&["--rounds", "0"], 2, "'--rounds <ROUNDS>'".to_owned()),
     ];
     for (args, status, message) in cases {
@@ -279,7 +313,8 @@ fn as_ordinary_user(command: &mut Command) -> &mut Command {
 fn schemes_that_cannot_wire_are_left_out_with_one_line() {
     const NAME: &str = "schemes_that_cannot_wire_are_left_out_with_one_line";
     let args = ["compare", "--json", "--granule", "4k", "--rounds", "2", "--lengths", "4K,128K"];
-    let output = with_little_lock(&args).output().unwrap();
+    let more = ["--server", "in-process", "--baselines", "none"];
+    let output = with_little_lock(&[&args[..], &more].concat()).output().unwrap();
     if output.status.code() == Some(126) {
         return skip(NAME, "another user may not run the program where it was built");
     }
@@ -302,7 +337,8 @@ fn schemes_that_cannot_wire_are_left_out_with_one_line() {
 fn nothing_but_schemes_that_cannot_wire_is_a_failure() {
     const NAME: &str = "nothing_but_schemes_that_cannot_wire_is_a_failure";
     let args = ["compare", "--json", "--granule", "4k", "--lengths", "128K", "--schemes", "share,weak-move"];
-    let output = with_little_lock(&args).output().unwrap();
+    let more = ["--server", "in-process", "--baselines", "none"];
+    let output = with_little_lock(&[&args[..], &more].concat()).output().unwrap();
     if output.status.code() == Some(126) {
         return skip(NAME, "another user may not run the program where it was built");
     }

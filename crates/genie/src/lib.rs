@@ -26,14 +26,27 @@
 //! reply is taken (input); share takes a [`Buffer`] by value, and the reply brings it back; the migrant schemes take a
 //! [`Migrant`] for good. Safe code therefore cannot corrupt what a server still reads, whatever scheme it chooses.
 
+#[cfg(feature = "tokio")]
+pub mod tokio;
+
 pub use genie_io::servers::{file, memory};
 pub use genie_io::{
-    Anticipated, Error, Failed, In, Incoming, Interface, Limits, Out, Pending, Reply, ReplyBuffer,
+    Anticipated, Error, Failed, Fragment, In, Incoming, Interface, Limits, Out, Pending, Reply, ReplyBuffer,
     ReplyElement, Request, RequestId, Returned, Server, ServerError, ServerHandle, Service, ServiceId,
 };
+
+/// Servers in other processes: listening and connecting.
+pub mod channel {
+    pub use genie_io::channel::directory::Directory;
+    pub use genie_io::channel::{
+        ConnectOptions, Driven, Layout, Listener, Running, ServeOptions, Serving, Status, Stopper, servers,
+    };
+    pub use genie_memory::Mapping;
+}
+
 pub use genie_memory::{
     Buffer, Config, Direction, Faults, Granularity, GranuleKind, Mark, Migrant, Protection, Segments, Space,
-    Span, Statistics,
+    Span, Statistics, gather, scatter, transfer,
 };
 pub use genie_passing::{Cost, Costs, Line, Passing, Preferred, Reason, Receipt, Scheme, Thresholds, model};
 

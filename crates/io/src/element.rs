@@ -8,13 +8,16 @@
 
 use std::ops::Range;
 
-use genie_memory::{Buffer, Migrant};
+use genie_memory::{Buffer, Direction, LenderId, Migrant};
 use genie_passing::Scheme;
+
+use crate::{Fragment, ServerHandle};
 
 /// One element of an output buffer.
 #[derive(Debug)]
 pub struct Out<'o> {
     pub(crate) scheme: Scheme,
+    pub(crate) lender: Option<LenderId>,
     pub(crate) from: From<'o>,
 }
 
@@ -23,12 +26,14 @@ pub(crate) enum From<'o> {
     Borrowed(&'o [u8]),
     Owned(Buffer, Range<usize>),
     Migrant(Migrant),
+    Fragment(Fragment),
 }
 
 /// One element of an input buffer.
 #[derive(Debug)]
 pub struct In<'i> {
     pub(crate) scheme: Scheme,
+    pub(crate) lender: Option<LenderId>,
     pub(crate) to: To<'i>,
 }
 
@@ -37,6 +42,7 @@ pub(crate) enum To<'i> {
     Borrowed(&'i mut [u8]),
     Owned(Buffer, Range<usize>),
     Migrant(usize),
+    Fragment(Fragment),
 }
 
 impl<'o> Out<'o> {
@@ -92,7 +98,7 @@ impl<'o> Out<'o> {
     #[inline]
     pub fn borrowed(scheme: Scheme, bytes: &'o [u8]) -> Self {
         assert_native(scheme);
-        Self { scheme, from: From::Borrowed(bytes) }
+        Self { scheme, lender: None, from: From::Borrowed(bytes) }
     }
 
     /// Passes a whole native buffer by any native scheme; the reply brings it back.
@@ -103,7 +109,7 @@ impl<'o> Out<'o> {
     pub fn owned(scheme: Scheme, buffer: Buffer) -> Self {
         assert_native(scheme);
         let range = 0..buffer.len();
-        Self { scheme, from: From::Owned(buffer, range) }
+        Self { scheme, lender: None, from: From::Owned(buffer, range) }
     }
 
     /// Passes a migrant buffer by any migrant scheme.
@@ -113,7 +119,24 @@ impl<'o> Out<'o> {
     #[inline]
     pub fn migrant(scheme: Scheme, migrant: Migrant) -> Self {
         assert_migrant(scheme);
-        Self { scheme, from: From::Migrant(migrant) }
+        Self { scheme, lender: None, from: From::Migrant(migrant) }
+    }
+
+    /// Passes on a part of the output of a request that the caller serves: subcontracting.
+    ///
+    /// # Panics
+    /// When the fragment is of an input buffer.
+    pub fn fragment(fragment: Fragment) -> Self {
+        assert_eq!(fragment.direction(), Direction::Out, "a fragment of input is passed on for input");
+        Self { scheme: Scheme::Fragment, lender: None, from: From::Fragment(fragment) }
+    }
+
+    /// Has the system buffer, if data passing needs one, lent by `lender`: of the servers that the data will reach, the one
+    /// that touches it. By default the request's server lends.
+    #[must_use]
+    pub fn lent_by(mut self, lender: &ServerHandle) -> Self {
+        self.lender = Some(lender.lender());
+        self
     }
 
     /// Passes only these bytes of a buffer that was given by value.
@@ -134,6 +157,7 @@ impl<'o> Out<'o> {
             From::Borrowed(bytes) => bytes.len(),
             From::Owned(_, range) => range.len(),
             From::Migrant(migrant) => migrant.len(),
+            From::Fragment(fragment) => fragment.len(),
         }
     }
 }
@@ -190,7 +214,7 @@ impl<'i> In<'i> {
     #[inline]
     pub fn borrowed(scheme: Scheme, bytes: &'i mut [u8]) -> Self {
         assert_native(scheme);
-        Self { scheme, to: To::Borrowed(bytes) }
+        Self { scheme, lender: None, to: To::Borrowed(bytes) }
     }
 
     /// Receives into a whole native buffer by any native scheme; the reply brings it back.
@@ -201,7 +225,7 @@ impl<'i> In<'i> {
     pub fn owned(scheme: Scheme, buffer: Buffer) -> Self {
         assert_native(scheme);
         let range = 0..buffer.len();
-        Self { scheme, to: To::Owned(buffer, range) }
+        Self { scheme, lender: None, to: To::Owned(buffer, range) }
     }
 
     /// Receives at most `len` bytes by any migrant scheme.
@@ -211,7 +235,23 @@ impl<'i> In<'i> {
     #[inline]
     pub fn migrant(scheme: Scheme, len: usize) -> Self {
         assert_migrant(scheme);
-        Self { scheme, to: To::Migrant(len) }
+        Self { scheme, lender: None, to: To::Migrant(len) }
+    }
+
+    /// Has a part of the input of a request that the caller serves filled by another server: subcontracting.
+    ///
+    /// # Panics
+    /// When the fragment is of an output buffer.
+    pub fn fragment(fragment: Fragment) -> Self {
+        assert_eq!(fragment.direction(), Direction::In, "a fragment of output is passed on for output");
+        Self { scheme: Scheme::Fragment, lender: None, to: To::Fragment(fragment) }
+    }
+
+    /// Has the system buffer, if data passing needs one, lent by `lender`; see [`Out::lent_by`].
+    #[must_use]
+    pub fn lent_by(mut self, lender: &ServerHandle) -> Self {
+        self.lender = Some(lender.lender());
+        self
     }
 
     /// Receives only into these bytes of a buffer that was given by value.
@@ -232,6 +272,7 @@ impl<'i> In<'i> {
             To::Borrowed(bytes) => bytes.len(),
             To::Owned(_, range) => range.len(),
             To::Migrant(len) => *len,
+            To::Fragment(fragment) => fragment.len(),
         }
     }
 }
@@ -246,6 +287,7 @@ fn checked(buffer: &Buffer, part: Range<usize>) -> Range<usize> {
 }
 
 fn assert_native(scheme: Scheme) {
+    assert!(scheme != Scheme::Fragment, "fragments are made by Incoming::fragment");
     assert!(
         scheme.allocation() == genie_passing::model::Allocation::Native,
         "{scheme} passes migrant buffers only"

@@ -41,6 +41,26 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
+    /// As many requests are pending as may be.
+    #[error(
+        "{pending} requests are pending, and no more than {limit} may be; wait for replies, or raise the limit"
+    )]
+    TooMany {
+        /// Requests pending.
+        pending: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// A limit was to be raised beyond the hard one.
+    #[error("{asked} pending {what} exceed the hard limit of {hard}")]
+    HardLimit {
+        /// Bytes or requests.
+        what: &'static str,
+        /// The limit asked for.
+        asked: usize,
+        /// The hard limit.
+        hard: usize,
+    },
     /// The request was not completed in time, and was aborted.
     #[error("no reply within {timeout:?}; the request was aborted")]
     TimedOut {
@@ -57,10 +77,10 @@ pub enum Error {
     #[error("the server failed: {0}")]
     Server(#[from] ServerError),
     /// A service was asked to do with a buffer what it is not registered for.
-    #[error("service {service} may not {access} buffers; its mapping flags forbid it")]
+    #[error("service number {service} may not {access} buffers; its mapping flags forbid it")]
     Unmapped {
-        /// The service's name.
-        service: &'static str,
+        /// The service's number.
+        service: u32,
         /// "read" or "write".
         access: &'static str,
     },
@@ -80,6 +100,40 @@ pub enum Error {
         /// The direction.
         direction: genie_memory::Direction,
     },
+    /// A server in another process is not there any more, or never was.
+    #[error("server {server} is gone: {why}")]
+    Gone {
+        /// The server's name.
+        server: String,
+        /// What happened.
+        why: String,
+    },
+    /// Data is in memory that the interface cannot name to another process: that of another interface, say.
+    #[error(
+        "{len} bytes at {addr:#x} are not in memory of this interface; pass them by copy, or by the interface that has them"
+    )]
+    Elsewhere {
+        /// Where, as an address or from an arena's start.
+        addr: usize,
+        /// How many bytes.
+        len: usize,
+    },
+    /// A request with all its parts is longer than the channel carries.
+    #[error(
+        "the request's parts take {len} bytes on a channel that carries {max}; cut it, or have the server make larger rings"
+    )]
+    TooManyParts {
+        /// Bytes of the record.
+        len: usize,
+        /// Bytes allowed.
+        max: usize,
+    },
+    /// The run-time directory, or a name in it, can't be used.
+    #[error("{0}")]
+    Directory(String),
+    /// Rings can't be used.
+    #[error("{0}")]
+    Rings(String),
     /// Data passing failed.
     #[error(transparent)]
     Passing(#[from] genie_passing::Error),
@@ -88,6 +142,30 @@ pub enum Error {
 impl From<genie_memory::Error> for Error {
     fn from(error: genie_memory::Error) -> Self {
         Self::Passing(error.into())
+    }
+}
+
+impl From<genie_sys::Error> for Error {
+    fn from(error: genie_sys::Error) -> Self {
+        genie_memory::Error::Kernel(error).into()
+    }
+}
+
+impl From<crate::channel::directory::Error> for Error {
+    fn from(error: crate::channel::directory::Error) -> Self {
+        Self::Directory(error.to_string())
+    }
+}
+
+impl From<genie_ring::Error> for Error {
+    fn from(error: genie_ring::Error) -> Self {
+        Self::Rings(error.to_string())
+    }
+}
+
+impl From<crate::channel::wire::TooLarge> for Error {
+    fn from(error: crate::channel::wire::TooLarge) -> Self {
+        Self::Rings(error.to_string())
     }
 }
 

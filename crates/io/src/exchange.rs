@@ -4,9 +4,12 @@
 //! server owns it, whatever the client gives up; so memory that a slow server may still touch is never reused.
 //! Invariants: the phase leaves `Waiting` once, by a reply, by giving up, or by the client's departure.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
+use crate::contract::Contract;
 use crate::interface::Outstanding;
 use crate::reply::ReplyBuffer;
 use crate::work::Work;
@@ -40,13 +43,8 @@ pub(crate) struct Exchange {
     pub(crate) id: RequestId,
     state: Mutex<State>,
     changed: Condvar,
-}
-
-/// What is known of a request that outlived the call that made it.
-#[derive(Debug, Clone)]
-struct Listing {
-    server: ServerHandle,
-    outstanding: Arc<Outstanding>,
+    /// The phase is not `Waiting` any more; for whoever would rather not take the lock to see that.
+    is_replied: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -56,17 +54,38 @@ struct State {
     is_done: bool,
     /// Threads that sleep until the phase changes.
     sleepers: u32,
-    /// The request is in the interface's list of outstanding ones.
-    listing: Option<Listing>,
+    /// The task to be woken when the phase changes.
+    task: Option<Waker>,
+    /// The interface's list of outstanding requests, if this one is in it.
+    listing: Option<Arc<Outstanding>>,
     /// Why the request is being aborted.
     aborting: Option<Error>,
+    /// What the request's server has made of it.
+    contract: Weak<Contract>,
 }
 
 impl Exchange {
     pub(crate) fn new(id: RequestId) -> Self {
-        let state =
-            State { phase: Phase::Waiting, is_done: false, sleepers: 0, listing: None, aborting: None };
-        Self { id, state: Mutex::new(state), changed: Condvar::new() }
+        let state = State {
+            phase: Phase::Waiting,
+            is_done: false,
+            sleepers: 0,
+            task: None,
+            listing: None,
+            aborting: None,
+            contract: Weak::new(),
+        };
+        Self { id, state: Mutex::new(state), changed: Condvar::new(), is_replied: AtomicBool::new(false) }
+    }
+
+    /// The server has passed parts of the request on.
+    pub(crate) fn contracted(&self, contract: &Arc<Contract>) {
+        self.lock().contract = Arc::downgrade(contract);
+    }
+
+    /// Whether other requests may have been originated of this one.
+    pub(crate) fn is_contracted(&self) -> bool {
+        self.lock().contract.strong_count() > 0
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -91,11 +110,10 @@ impl Exchange {
             // Nobody waits for it: what it holds is given up, outside the lock.
             _ => Some(work),
         };
-        self.wake(&state);
-        drop(state);
+        self.wake(state);
         drop(left);
         if let Some(listing) = listing {
-            listing.outstanding.remove(self.id);
+            listing.remove(self.id);
         }
     }
 
@@ -104,7 +122,7 @@ impl Exchange {
         let mut state = self.lock();
         if matches!(state.phase, Phase::Waiting) {
             state.phase = Phase::Anticipated(buffers);
-            self.wake(&state);
+            self.wake(state);
         }
     }
 
@@ -114,25 +132,55 @@ impl Exchange {
         if state.is_done {
             return false;
         }
-        state.listing = Some(Listing { server: server.clone(), outstanding: Arc::clone(outstanding) });
+        state.listing = Some(Arc::clone(outstanding));
         outstanding.add(self, server);
         true
     }
 
-    fn wake(&self, state: &State) {
+    /// Wakes whoever waits for the phase to change. A task is woken after the lock is let go: that may run it.
+    fn wake(&self, mut state: MutexGuard<'_, State>) {
+        // Release pairs with the poller's Acquire, though whoever takes the reply takes the lock, too.
+        self.is_replied.store(true, Ordering::Release);
         // Notifying is a system call even when nobody sleeps.
         if state.sleepers > 0 {
             self.changed.notify_all();
+        }
+        let task = state.task.take();
+        drop(state);
+        if let Some(task) = task {
+            task.wake();
         }
     }
 
     /// Whether a reply, or the reason why there is none, can be taken.
     pub(crate) fn is_replied(&self) -> bool {
-        !matches!(self.lock().phase, Phase::Waiting)
+        self.is_replied.load(Ordering::Acquire)
     }
 
-    /// Waits until a reply can be taken; returns whether it can.
-    pub(crate) fn wait(&self, deadline: Option<Instant>) -> bool {
+    /// Whether a reply can be taken; if not, the task is woken when one can, in place of a task that asked before.
+    pub(crate) fn poll(&self, task: &Waker) -> bool {
+        if self.is_replied() {
+            return true;
+        }
+        let mut state = self.lock();
+        let is_over = !matches!(state.phase, Phase::Waiting);
+        if !is_over && !state.task.as_ref().is_some_and(|known| known.will_wake(task)) {
+            state.task = Some(task.clone());
+        }
+        is_over
+    }
+
+    /// Waits until a reply can be taken; returns whether it can. The replies of a server in another process are taken off
+    /// its channel meanwhile.
+    pub(crate) fn wait(&self, server: &ServerHandle, deadline: Option<Instant>) -> bool {
+        match server.remote() {
+            Some(remote) => remote.wait(self, deadline),
+            None => self.sleep(deadline),
+        }
+    }
+
+    /// Sleeps until somebody else has taken the reply off its way.
+    pub(crate) fn sleep(&self, deadline: Option<Instant>) -> bool {
         let mut state = self.lock();
         state.sleepers += 1;
         while matches!(state.phase, Phase::Waiting) {
@@ -172,31 +220,46 @@ impl Exchange {
         }
     }
 
-    /// The client wants no reply any more.
-    pub(crate) fn depart(&self) {
+    /// The client wants no reply any more. Returns whether the server still has a part of the request.
+    pub(crate) fn depart(&self) -> bool {
         let mut state = self.lock();
+        let is_left = !state.is_done;
         let left = std::mem::replace(&mut state.phase, Phase::Over);
+        // Nobody waits, so that there is nobody to be told.
+        self.is_replied.store(true, Ordering::Release);
         drop(state);
         drop(left);
+        is_left
     }
 
     /// Aborts the request: asks the server to let it go, and gives up when it does not within `grace`.
-    pub(crate) fn abort(&self, reason: &Error, grace: Duration) {
-        if self.ask_to_abort(reason) && !self.wait(Some(Instant::now() + grace)) {
+    pub(crate) fn abort(&self, server: &ServerHandle, reason: &Error, grace: Duration) {
+        let is_asked = self.ask_to_abort(server, reason, grace);
+        if is_asked && !self.wait(server, Some(Instant::now() + grace)) {
             self.give_up(reason);
+            server.look();
         }
     }
 
-    /// Asks the server to let the request go; returns whether the client still waited for it.
-    pub(crate) fn ask_to_abort(&self, reason: &Error) -> bool {
+    /// Asks the server to let the request go, after whatever the request originated has been aborted; returns whether the
+    /// client still waited.
+    pub(crate) fn ask_to_abort(&self, server: &ServerHandle, reason: &Error, grace: Duration) -> bool {
         let mut state = self.lock();
-        let server = match &state.listing {
-            Some(listing) if matches!(state.phase, Phase::Waiting) => listing.server.clone(),
-            _ => return false,
-        };
+        if !matches!(state.phase, Phase::Waiting) {
+            return false;
+        }
         state.aborting.get_or_insert_with(|| reason.clone());
+        let contract = state.contract.upgrade();
         drop(state);
-        server.0.abort(self.id);
+        if let Some(contract) = contract {
+            contract.evict(reason, grace);
+            // What it originated may have completed, and so may have this request.
+            drop(contract);
+            if self.is_replied() {
+                return false;
+            }
+        }
+        server.abort(self.id);
         true
     }
 
@@ -205,7 +268,7 @@ impl Exchange {
         let mut state = self.lock();
         if matches!(state.phase, Phase::Waiting) {
             state.phase = Phase::GivenUp(reason.clone());
-            self.wake(&state);
+            self.wake(state);
         }
     }
 }

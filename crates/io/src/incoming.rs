@@ -1,13 +1,17 @@
 //! Requests, as servers see them.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use genie_memory::{Direction, Segments};
+use genie_memory::{Direction, Extent, Segments};
 use genie_passing::{Outboard, Overlay};
 
+use crate::channel::{Customer, Slot};
+use crate::contract::Contract;
 use crate::exchange::Exchange;
+use crate::lent::Places;
 use crate::work::{Transfer, Work, WorkBuffer};
-use crate::{Error, RequestId, ServerError, Service, ServiceId};
+use crate::{Error, Fragment, RequestId, ServerError, ServiceId, lent};
 
 /// A request in a server's hands, which owns its buffers until it replies.
 ///
@@ -16,9 +20,66 @@ use crate::{Error, RequestId, ServerError, Service, ServiceId};
 #[derive(Debug)]
 pub struct Incoming {
     work: Option<Box<Work>>,
-    exchange: Arc<Exchange>,
+    origin: Origin,
+    /// Once parts of the request have been passed on.
+    contract: Option<Arc<Contract>>,
     service: ServiceId,
-    mapping: Service,
+    access: Access,
+}
+
+/// Who gets the reply.
+#[derive(Debug, Clone)]
+pub(crate) enum Origin {
+    /// A client in this process.
+    Here(Arc<Exchange>),
+    /// A client in another one.
+    There(Arc<Customer>, Slot),
+}
+
+impl Origin {
+    pub(crate) fn id(&self) -> RequestId {
+        match self {
+            Self::Here(exchange) => exchange.id,
+            Self::There(customer, slot) => customer.id(*slot),
+        }
+    }
+
+    pub(crate) fn reply(&self, work: Box<Work>, error: Option<Error>) {
+        match self {
+            Self::Here(exchange) => exchange.reply(work, error),
+            Self::There(customer, slot) => customer.reply(*slot, work, error),
+        }
+    }
+
+    fn anticipate(&self, work: &Work) {
+        match self {
+            Self::Here(exchange) => exchange.anticipate(work.interim()),
+            Self::There(customer, slot) => customer.anticipate(*slot, work),
+        }
+    }
+
+    /// Where data is that a client in another process has named.
+    pub(crate) fn places(&self, named: &[(u16, Extent)]) -> Places {
+        match self {
+            Self::Here(_) => Places::new(),
+            Self::There(customer, _) => customer.places(named),
+        }
+    }
+
+    /// Notes that the request originates others.
+    pub(crate) fn contracted(&self, contract: &Arc<Contract>) {
+        match self {
+            Self::Here(exchange) => exchange.contracted(contract),
+            Self::There(customer, slot) => customer.contracted(*slot, contract),
+        }
+    }
+}
+
+/// What a service's mapping flags allow.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Access {
+    pub(crate) reads: bool,
+    pub(crate) writes: bool,
 }
 
 /// A request whose client has its reply already, while the server goes on with the outputs; dropping it completes them.
@@ -26,18 +87,21 @@ pub struct Incoming {
 pub struct Anticipated(Incoming);
 
 impl Incoming {
-    pub(crate) fn new(
-        work: Box<Work>,
-        exchange: Arc<Exchange>,
-        service: ServiceId,
-        mapping: Service,
-    ) -> Self {
-        Self { work: Some(work), exchange, service, mapping }
+    pub(crate) fn new(work: Box<Work>, origin: Origin, service: ServiceId, access: Access) -> Self {
+        Self { work: Some(work), origin, contract: None, service, access }
     }
 
     /// The request's name, by which the client may abort it.
     pub fn id(&self) -> RequestId {
-        self.exchange.id
+        self.origin.id()
+    }
+
+    /// Maps what other processes lend, as far as the service may touch it; where that fails, the request is over, and this
+    /// returns false.
+    pub(crate) fn map_lent(&mut self) -> bool {
+        let access = self.access;
+        let mapped = self.work_mut().map_lent(access);
+        mapped.map_err(|error| self.finish(Some(error))).is_ok()
     }
 
     /// The service requested.
@@ -104,8 +168,8 @@ impl Incoming {
     /// # Errors
     /// There is no such output buffer, or the service's mapping flags do not allow reading.
     pub fn output(&self, index: usize) -> Result<Segments, Error> {
-        if !self.mapping.reads {
-            return Err(Error::Unmapped { service: self.mapping.name, access: "read" });
+        if !self.access.reads {
+            return Err(Error::Unmapped { service: self.service.0, access: "read" });
         }
         Ok(self.buffer(index, Direction::Out)?.segments())
     }
@@ -116,17 +180,43 @@ impl Incoming {
     /// # Errors
     /// There is no such input buffer, the service's mapping flags do not allow writing, or there is no memory.
     pub fn ready(&mut self, index: usize) -> Result<Segments, Error> {
-        if !self.mapping.writes {
-            return Err(Error::Unmapped { service: self.mapping.name, access: "write" });
+        if !self.access.writes {
+            return Err(Error::Unmapped { service: self.service.0, access: "write" });
         }
+        self.make_ready(index)?;
+        Ok(self.work().buffers[index].segments())
+    }
+
+    pub(crate) fn make_ready(&mut self, index: usize) -> Result<(), Error> {
         self.buffer(index, Direction::In)?;
-        let buffer = &mut self.work_mut().buffers[index];
-        for element in &mut buffer.elements {
-            if let Transfer::In(input) = &mut element.transfer {
-                input.ready()?;
+        for element in &mut self.work_mut().buffers[index].elements {
+            match &mut element.transfer {
+                Transfer::In(input) => drop(input.ready()?),
+                Transfer::Lent(lent) => lent.ready(),
+                Transfer::Out(_) | Transfer::None(_) => {}
             }
         }
-        Ok(buffer.segments())
+        Ok(())
+    }
+
+    /// Bytes `range` of buffer `index`, to be passed on in a request of this server's own: fragment subcontracting. The
+    /// service needs no mapping flag for that. The reply to this request takes effect when all its fragments have been let
+    /// go. The memory of an input buffer is made ready by it.
+    ///
+    /// # Errors
+    /// There is no such buffer, it is shorter, or there is no memory.
+    pub fn fragment(&mut self, index: usize, range: Range<usize>) -> Result<Fragment, Error> {
+        let (direction, len) = (self.direction(index)?, self.len(index));
+        if range.start > range.end || range.end > len {
+            return Err(genie_passing::Error::TooLong { actual: range.end, len }.into());
+        }
+        if direction == Direction::In {
+            self.make_ready(index)?;
+        }
+        let places = lent::part(&self.work().buffers[index].places(&self.origin), range.clone());
+        let contract = self.contract.get_or_insert_with(|| Contract::new(self.origin.clone()));
+        let (contract, contractor) = (Arc::clone(contract), self.id());
+        Ok(Fragment { contract, contractor, direction, places, len: range.len() })
     }
 
     /// Overlays a buffer of the server's own, filled already, on element `element` of input buffer `index`, in place of
@@ -138,7 +228,11 @@ impl Incoming {
     /// # Panics
     /// When the element is ready already.
     pub fn overlay(&mut self, index: usize, element: usize, overlay: Overlay) -> Result<(), Error> {
-        self.input_element(index, element)?.overlay(overlay);
+        match self.input_element(index, element)? {
+            Transfer::Lent(lent) => lent.overlay(overlay),
+            Transfer::In(input) => input.overlay(overlay),
+            Transfer::Out(_) | Transfer::None(_) => {}
+        }
         Ok(())
     }
 
@@ -155,7 +249,12 @@ impl Incoming {
         element: usize,
         outboard: Box<dyn Outboard>,
     ) -> Result<(), Error> {
-        Ok(self.input_element(index, element)?.outboard(outboard)?)
+        match self.input_element(index, element)? {
+            Transfer::Lent(lent) => lent.outboard(outboard),
+            Transfer::In(input) => input.outboard(outboard)?,
+            Transfer::Out(_) | Transfer::None(_) => {}
+        }
+        Ok(())
     }
 
     /// Says how many bytes of buffer `index` were really passed.
@@ -187,16 +286,33 @@ impl Incoming {
         if !self.work().may_be_anticipated() {
             return Err(self);
         }
-        self.exchange.anticipate(self.work().interim());
+        self.origin.anticipate(self.work());
         Ok(Anticipated(self))
     }
 
-    fn input_element(&mut self, index: usize, element: usize) -> Result<&mut genie_passing::Input, Error> {
-        self.buffer(index, Direction::In)?;
-        match self.work_mut().buffers[index].elements.get_mut(element).map(|element| &mut element.transfer) {
-            Some(Transfer::In(input)) => Ok(input),
-            _ => Err(Error::NoSuchBuffer { index, direction: Direction::In }),
+    /// Ends the request for a reason of the interface's own.
+    pub(crate) fn fail(mut self, error: Error) {
+        self.finish(Some(error));
+    }
+
+    /// Ends the client's waiting, while the server may still have the memory.
+    pub(crate) fn give_up(&self, error: &Error) {
+        if let Origin::Here(exchange) = &self.origin {
+            exchange.give_up(error);
         }
+    }
+
+    /// Whether the client does not wait any more.
+    pub(crate) fn is_orphan(&self) -> bool {
+        matches!(&self.origin, Origin::Here(exchange) if exchange.is_replied())
+    }
+
+    fn input_element(&mut self, index: usize, element: usize) -> Result<&mut Transfer, Error> {
+        self.buffer(index, Direction::In)?;
+        let element = self.work_mut().buffers[index].elements.get_mut(element);
+        element
+            .map(|element| &mut element.transfer)
+            .ok_or(Error::NoSuchBuffer { index, direction: Direction::In })
     }
 
     fn buffer(&self, index: usize, direction: Direction) -> Result<&WorkBuffer, Error> {
@@ -207,17 +323,24 @@ impl Incoming {
             .ok_or(Error::NoSuchBuffer { index, direction })
     }
 
-    fn work(&self) -> &Work {
+    pub(crate) fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    pub(crate) fn work(&self) -> &Work {
         self.work.as_deref().expect("a request has its work until it replies")
     }
 
-    fn work_mut(&mut self) -> &mut Work {
+    pub(crate) fn work_mut(&mut self) -> &mut Work {
         self.work.as_deref_mut().expect("a request has its work until it replies")
     }
 
     fn finish(&mut self, error: Option<Error>) {
-        if let Some(work) = self.work.take() {
-            self.exchange.reply(work, error);
+        let Some(work) = self.work.take() else { return };
+        match self.contract.take() {
+            // The last one to let go of a fragment passes it on; that may be this very moment.
+            Some(contract) => contract.deposit(work, error),
+            None => self.origin.reply(work, error),
         }
     }
 }

@@ -6,19 +6,26 @@
 //! Source: thesis §7.1.
 
 use std::collections::BTreeMap;
+use std::ops::BitAnd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use genie_memory::{Buffer, Config, Migrant, Space};
 use genie_passing::Passing;
+use genie_sys::poll::Poller;
+use smallvec::SmallVec;
 
+use crate::channel::directory::Directory;
+use crate::channel::{self, ConnectOptions, Patience, Remote};
 use crate::exchange::{Exchange, Found};
+use crate::incoming::Origin;
 use crate::limits::Pendings;
 use crate::pending::deliver;
 use crate::timer::Timer;
 use crate::work::{Destinations, Work};
-use crate::{Error, Failed, Incoming, Limits, Pending, Reply, Request, ServerHandle, ServiceId};
+use crate::{Error, Failed, Incoming, Limits, Pending, Reply, Request, ServerHandle, Service, ServiceId};
 
 /// Names a request within its interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -42,6 +49,10 @@ struct Inner {
     next: AtomicU64,
     outstanding: Arc<Outstanding>,
     timer: Timer,
+    /// The servers in other processes that this interface was ever connected to.
+    remotes: Mutex<Vec<Weak<Remote>>>,
+    /// Watches them, once somebody wants a descriptor.
+    poller: OnceLock<Poller>,
 }
 
 /// The requests that outlived the call that made them and that a server still has a part of.
@@ -49,6 +60,8 @@ struct Inner {
 pub(crate) struct Outstanding {
     requests: Mutex<BTreeMap<u64, (Arc<Exchange>, ServerHandle)>>,
     removed: Condvar,
+    /// Threads that wait for requests to be removed; changed under the lock.
+    flushers: AtomicU64,
 }
 
 impl Interface {
@@ -62,7 +75,7 @@ impl Interface {
 
     /// Makes an interface of a data passing engine and limits.
     pub fn new(passing: Passing, limits: Limits) -> Self {
-        let pendings = Arc::new(Pendings::new(limits.pending_bytes));
+        let pendings = Arc::new(Pendings::new(limits.pending_bytes, limits.pending_requests));
         Self(Arc::new(Inner {
             passing,
             limits,
@@ -70,6 +83,8 @@ impl Interface {
             next: AtomicU64::new(1),
             outstanding: Arc::default(),
             timer: Timer::default(),
+            remotes: Mutex::default(),
+            poller: OnceLock::new(),
         }))
     }
 
@@ -80,6 +95,86 @@ impl Interface {
         service: ServiceId,
     ) -> Request<'r, 'o, 'i> {
         Request::new(self, server, service)
+    }
+
+    /// Connects to a server in another process, by its name in the run-time directory.
+    ///
+    /// # Errors
+    /// There is no such server, it refuses, or there is no memory for its pool.
+    pub fn connect(&self, server: &str) -> Result<ServerHandle, Error> {
+        self.connect_with(&Directory::open()?, server, &ConnectOptions::default())
+    }
+
+    /// The same, with a directory and options.
+    ///
+    /// # Errors
+    /// As [`Interface::connect`].
+    pub fn connect_with(
+        &self,
+        directory: &Directory,
+        server: &str,
+        options: &ConnectOptions,
+    ) -> Result<ServerHandle, Error> {
+        let spin = self.0.passing.costs().spin();
+        let remote = channel::connect(self.space(), directory, server, spin, options)?;
+        let mut remotes = self.0.remotes.lock().unwrap_or_else(PoisonError::into_inner);
+        remotes.retain(|remote| remote.strong_count() > 0);
+        if let Some(poller) = self.0.poller.get() {
+            remote.watch_by(poller, 0)?;
+        }
+        remotes.push(Arc::downgrade(&remote));
+        Ok(ServerHandle::connected(remote))
+    }
+
+    /// A descriptor for `poll`, `epoll` or an asynchronous run time, by which one event loop waits for the servers in other
+    /// processes: [`Interface::collect`], look at what is pending, [`Interface::arm`], and if that says so wait until the
+    /// descriptor is readable; then again. Other threads may make requests meanwhile and wait for them as they like.
+    ///
+    /// Servers in this process don't show here: see [`Pending::poll`].
+    ///
+    /// # Errors
+    /// The limit on descriptors.
+    pub fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
+        if let Some(poller) = self.0.poller.get() {
+            return Ok(poller.as_fd());
+        }
+        let poller = Poller::new()?;
+        // The lock is held until the poller is known, so that no server connects in between.
+        let remotes = self.0.remotes.lock().unwrap_or_else(PoisonError::into_inner);
+        for remote in remotes.iter().filter_map(Weak::upgrade) {
+            remote.watch_by(&poller, 0)?;
+        }
+        Ok(self.0.poller.get_or_init(|| poller).as_fd())
+    }
+
+    /// Prepares for waiting by the descriptor: it will be readable with the next reply, also one that another thread takes
+    /// off its channel, and when a server goes. Returns false when there may be something to collect now.
+    pub fn arm(&self) -> bool {
+        // Every one is armed, whatever the others say.
+        self.remotes().iter().map(|remote| remote.arm()).fold(true, BitAnd::bitand)
+    }
+
+    /// Takes the replies of servers in other processes that are there, without waiting; returns how many. Pending requests
+    /// whose replies were taken are then replied to. For the loop that waits by descriptor, and for programs without one.
+    pub fn collect(&self) -> usize {
+        let remotes = self.remotes();
+        let taken = remotes.iter().map(|remote| remote.collect_watched()).sum();
+        remotes.iter().filter(|remote| remote.is_over()).for_each(|remote| self.forget(remote));
+        taken
+    }
+
+    /// Watches a server no longer.
+    fn forget(&self, gone: &Arc<Remote>) {
+        let mut remotes = self.0.remotes.lock().unwrap_or_else(PoisonError::into_inner);
+        remotes.retain(|remote| remote.as_ptr() != Arc::as_ptr(gone));
+        if let Some(poller) = self.0.poller.get() {
+            gone.unwatch_by(poller);
+        }
+    }
+
+    fn remotes(&self) -> SmallVec<[Arc<Remote>; 4]> {
+        let remotes = self.0.remotes.lock().unwrap_or_else(PoisonError::into_inner);
+        remotes.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Allocates a native buffer; see [`Space::allocate`].
@@ -121,33 +216,61 @@ impl Interface {
         self.0.pendings.used()
     }
 
+    /// Changes how many bytes and requests may be pending.
+    ///
+    /// # Errors
+    /// A hard limit is exceeded; nothing has changed.
+    pub fn adjust(&self, pending_bytes: usize, pending_requests: usize) -> Result<(), Error> {
+        let limits = &self.0.limits;
+        for (what, asked, hard) in [
+            ("bytes", pending_bytes, limits.hard_bytes),
+            ("requests", pending_requests, limits.hard_requests),
+        ] {
+            if asked > hard {
+                return Err(Error::HardLimit { what, asked, hard });
+            }
+        }
+        self.0.pendings.adjust(pending_bytes, pending_requests);
+        Ok(())
+    }
+
     /// Waits until the server has completed all of this interface's earlier requests to it, anticipated ones included
     /// (a flush). Returns whether it has, within `timeout`.
     pub fn flush(&self, server: &ServerHandle, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
+        if let Some(remote) = server.remote() {
+            return remote.flush(RequestId(self.0.next.load(Ordering::Relaxed)), deadline);
+        }
         self.0.outstanding.wait_for(server, self.0.next.load(Ordering::Relaxed), deadline)
     }
 
     pub(crate) fn send(&self, request: Request<'_, '_, '_>) -> Result<Reply, Failed> {
         let timeout = self.timeout(request.timeout);
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
-        let admission = self.0.pendings.admit(request.bytes(), timeout);
+        let collect = || self.remotes().iter().map(|remote| remote.collect()).sum();
+        let collect: Option<&dyn Fn() -> usize> =
+            if request.server.is_remote() { Some(&collect) } else { None };
+        let admission = self.0.pendings.admit(request.bytes(), timeout, collect);
         let server = request.server;
-        let (exchange, destinations) = self.start(request, admission)?;
-        if let Some(found) = exchange.take() {
+        let (exchange, destinations) = self.start(request, admission, Patience::Until(deadline))?;
+        if exchange.is_replied()
+            && let Some(found) = exchange.take()
+        {
             if matches!(found, Found::Anticipated(_)) {
-                exchange.list(server, &self.0.outstanding);
+                self.list(&exchange, server);
+                server.tend();
             }
             return deliver(found, destinations);
         }
-        exchange.list(server, &self.0.outstanding);
-        if let (false, Some(timeout)) = (exchange.wait(deadline), timeout) {
-            exchange.abort(&Error::TimedOut { timeout }, self.0.limits.abort_timeout);
+        self.list(&exchange, server);
+        if let (false, Some(timeout)) = (exchange.wait(server, deadline), timeout) {
+            exchange.abort(server, &Error::TimedOut { timeout }, self.0.limits.abort_timeout);
         }
-        match exchange.take() {
-            Some(found) => deliver(found, destinations),
-            None => Err(Error::Aborted.into()),
+        let found = exchange.take();
+        if matches!(found, Some(Found::Anticipated(_))) {
+            server.tend();
         }
+        found.map_or_else(|| Err(Error::Aborted.into()), |found| deliver(found, destinations))
     }
 
     pub(crate) fn submit<'i>(&self, request: Request<'_, '_, 'i>) -> Result<Pending<'i>, Failed> {
@@ -157,14 +280,23 @@ impl Interface {
             _ => self.0.pendings.try_admit(request.bytes()),
         };
         let server = request.server;
-        let (exchange, destinations) = self.start(request, admission)?;
-        let listed = exchange.list(server, &self.0.outstanding);
+        let (exchange, destinations) = self.start(request, admission, Patience::None)?;
+        let listed = self.list(&exchange, server);
         let timeout = timeout.filter(|_| listed);
         if let Some(timeout) = timeout {
-            self.0.timer.watch(&exchange, timeout, self.0.limits.abort_timeout);
+            self.0.timer.watch(&exchange, server, timeout, self.0.limits.abort_timeout);
         }
         let timed = timeout.map(|_| self.clone());
-        Ok(Pending::new(exchange, destinations, self.0.limits.abort_timeout, timed))
+        Ok(Pending::new(exchange, server.clone(), destinations, self.0.limits.abort_timeout, timed))
+    }
+
+    /// Lists a request that outlives the call that made it, unless it is over; returns whether it is not. Those at a server
+    /// in another process are in the table of its channel already.
+    fn list(&self, exchange: &Arc<Exchange>, server: &ServerHandle) -> bool {
+        match server.remote() {
+            Some(_) => !exchange.is_replied(),
+            None => exchange.list(server, &self.0.outstanding),
+        }
     }
 
     /// Runs the request-time operations and hands the request to its server.
@@ -172,22 +304,35 @@ impl Interface {
         &self,
         request: Request<'_, '_, 'i>,
         admission: Result<crate::limits::Admission, Error>,
+        patience: Patience,
     ) -> Result<(Arc<Exchange>, Destinations<'i>), Failed> {
         let services = request.server.services();
-        let mapping = services.get(request.service.0 as usize).copied().ok_or_else(|| Error::NoSuchService {
-            server: request.server.name().to_owned(),
-            service: request.service.0,
-            count: services.len(),
+        let access = services.get(request.service.0 as usize).map(Service::access).ok_or_else(|| {
+            let (server, service) = (request.server.name().to_owned(), request.service.0);
+            Error::NoSuchService { server, service, count: services.len() }
         });
-        let (mapping, admission) = match mapping.and_then(|mapping| Ok((mapping, admission?))) {
+        let (access, admission) = match access.and_then(|access| Ok((access, admission?))) {
             Ok(both) => both,
             Err(error) => return Err(Work::refuse(request.buffers, error)),
         };
         let id = RequestId(self.0.next.fetch_add(1, Ordering::Relaxed));
-        let (work, destinations) = Work::begin(&self.0.passing, request.buffers, admission)?;
+        let (work, destinations) = Work::begin(&self.0.passing, request.buffers, admission, request.server)?;
         let exchange = Arc::new(Exchange::new(id));
-        let incoming = Incoming::new(work, Arc::clone(&exchange), request.service, mapping);
-        request.server.0.request(incoming);
+        work.originate(&exchange, request.server);
+        let mut incoming = Incoming::new(work, Origin::Here(Arc::clone(&exchange)), request.service, access);
+        let is_sent = match request.server.remote() {
+            Some(remote) => remote.request(incoming, patience),
+            None => {
+                if incoming.map_lent() {
+                    request.server.request(incoming);
+                }
+                true
+            }
+        };
+        if !is_sent {
+            let failed = exchange.take().map(|found| deliver(found, destinations));
+            return Err(failed.and_then(Result::err).unwrap_or_else(|| Error::Aborted.into()));
+        }
         Ok((exchange, destinations))
     }
 
@@ -206,21 +351,30 @@ impl Outstanding {
     }
 
     pub(crate) fn remove(&self, id: RequestId) {
-        let removed = self.requests.lock().unwrap_or_else(PoisonError::into_inner).remove(&id.0);
-        self.removed.notify_all();
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let removed = requests.remove(&id.0);
+        // Notifying is a system call even when nobody sleeps.
+        if self.flushers.load(Ordering::Relaxed) > 0 {
+            self.removed.notify_all();
+        }
+        drop(requests);
         drop(removed);
     }
 
     /// Waits until no request numbered below `before` is outstanding at `server`.
     fn wait_for(&self, server: &ServerHandle, before: u64, deadline: Instant) -> bool {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        while requests.range(..before).any(|(_, (_, at))| Arc::ptr_eq(&at.0, &server.0)) {
+        self.flushers.fetch_add(1, Ordering::Relaxed);
+        let mut is_flushed = true;
+        while requests.range(..before).any(|(_, (_, at))| at.is(server)) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return false;
+                is_flushed = false;
+                break;
             }
             requests = self.removed.wait_timeout(requests, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        true
+        self.flushers.fetch_sub(1, Ordering::Relaxed);
+        is_flushed
     }
 }

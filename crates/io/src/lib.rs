@@ -7,11 +7,14 @@
 //! Invariants: a request's memory belongs to the server until it replies or drops it, whatever the client gives up.
 //! Source: thesis §1.1.2, §3.1.2, §7.1 to §7.3.
 
+pub mod channel;
+mod contract;
 mod element;
 mod error;
 mod exchange;
 mod incoming;
 mod interface;
+mod lent;
 mod limits;
 mod pending;
 mod reply;
@@ -21,6 +24,7 @@ pub mod servers;
 mod timer;
 mod work;
 
+pub use contract::Fragment;
 pub use element::{In, Out};
 pub use error::{Error, Failed, ServerError};
 pub use incoming::{Anticipated, Incoming};

@@ -1,10 +1,12 @@
-//! Limits on the bytes in an interface's pending requests.
+//! Limits on what an interface has pending: bytes and requests.
 //!
 //! Why: a pending request holds memory; a client that asks faster than its servers reply would take it all.
-//! How: a request is admitted when its bytes fit; a synchronous one waits for room, an asynchronous one is refused.
+//! How: a request is admitted when it fits; a synchronous one waits for room, an asynchronous one is refused. Both counts
+//! are one word, so that admission is one atomic operation. The limits can be changed, up to hard ones that can't.
+//! Limits: 2^44 - 1 bytes and 2^20 - 1 requests; higher limits are taken for these.
 //! Source: thesis §3.1.2, point 1.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,6 +17,12 @@ use crate::Error;
 pub struct Limits {
     /// Bytes in all pending requests together.
     pub pending_bytes: usize,
+    /// Pending requests.
+    pub pending_requests: usize,
+    /// What [`crate::Interface::adjust`] may raise the limit on bytes to.
+    pub hard_bytes: usize,
+    /// What [`crate::Interface::adjust`] may raise the limit on requests to.
+    pub hard_requests: usize,
     /// The longest time any request may take, also one that asks for more or for none; `None` is no limit.
     pub timeout: Option<Duration>,
     /// How long a server may take to let an aborted request go before the client goes on without its buffers.
@@ -23,94 +31,153 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { pending_bytes: 1 << 30, timeout: None, abort_timeout: Duration::from_millis(100) }
+        Self {
+            pending_bytes: 1 << 30,
+            pending_requests: 1 << 16,
+            hard_bytes: usize::MAX,
+            hard_requests: usize::MAX,
+            timeout: None,
+            abort_timeout: Duration::from_millis(100),
+        }
     }
 }
 
-/// The count of pending bytes.
+/// Bytes are the lower bits of a count, requests the upper ones.
+const BYTES: u32 = 44;
+const MOST_BYTES: u64 = (1 << BYTES) - 1;
+const MOST_REQUESTS: u64 = (1 << (64 - BYTES)) - 1;
+
+/// A count of bytes and requests in one word.
+fn pack(bytes: usize, requests: usize) -> u64 {
+    (requests as u64).min(MOST_REQUESTS) << BYTES | (bytes as u64).min(MOST_BYTES)
+}
+
+/// (bytes, requests).
+fn unpack(count: u64) -> (usize, usize) {
+    ((count & MOST_BYTES) as usize, (count >> BYTES) as usize)
+}
+
+/// What is pending.
 #[derive(Debug)]
 pub(crate) struct Pendings {
-    used: AtomicUsize,
-    limit: usize,
+    used: AtomicU64,
+    limit: AtomicU64,
     waiters: AtomicUsize,
     queue: Mutex<()>,
     room: Condvar,
 }
 
-/// One request's share of the limit; dropping it makes room.
+/// One request's share of the limits; dropping it makes room.
 #[derive(Debug)]
 pub(crate) struct Admission {
     pendings: Arc<Pendings>,
     bytes: usize,
 }
 
+/// The longest a waiting request sleeps between two looks for replies that it has to take itself.
+const LOOK: Duration = Duration::from_micros(100);
+
 impl Pendings {
-    pub(crate) fn new(limit: usize) -> Self {
+    pub(crate) fn new(bytes: usize, requests: usize) -> Self {
         Self {
-            used: AtomicUsize::new(0),
-            limit,
+            used: AtomicU64::new(0),
+            limit: AtomicU64::new(pack(bytes, requests)),
             waiters: AtomicUsize::new(0),
             queue: Mutex::new(()),
             room: Condvar::new(),
         }
     }
 
+    /// Bytes pending.
     pub(crate) fn used(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
+        unpack(self.used.load(Ordering::Relaxed)).0
+    }
+
+    /// Changes the limits. What is pending beyond lower ones stays pending.
+    pub(crate) fn adjust(&self, bytes: usize, requests: usize) {
+        self.limit.store(pack(bytes, requests), Ordering::SeqCst);
+        self.notify();
     }
 
     /// Admits a request if it fits now.
     pub(crate) fn try_admit(self: &Arc<Self>, bytes: usize) -> Result<Admission, Error> {
-        if bytes > self.limit {
-            return Err(Error::TooLarge { asked: bytes, limit: self.limit });
+        let (limit, most) = unpack(self.limit.load(Ordering::Relaxed));
+        if bytes > limit {
+            return Err(Error::TooLarge { asked: bytes, limit });
         }
-        let fits = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.limit);
+        let fits = |used: u64| {
+            let (used_bytes, requests) = unpack(used);
+            let is_room = used_bytes.saturating_add(bytes) <= limit && requests < most;
+            is_room.then(|| used + pack(bytes, 1))
+        };
         // SeqCst pairs with the waiter's: either it sees the room made, or whoever makes room sees the waiter.
         match self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits) {
             Ok(_) => Ok(Admission { pendings: Arc::clone(self), bytes }),
-            Err(pending) => Err(Error::Exhausted { asked: bytes, pending, limit: self.limit }),
+            Err(used) => Err(match unpack(used) {
+                (_, requests) if requests >= most => Error::TooMany { pending: requests, limit: most },
+                (pending, _) => Error::Exhausted { asked: bytes, pending, limit },
+            }),
         }
     }
 
-    /// Admits a request as soon as it fits.
+    /// Admits a request as soon as it fits. `collect` takes replies, if there are any that nobody else takes.
     pub(crate) fn admit(
         self: &Arc<Self>,
         bytes: usize,
         timeout: Option<Duration>,
+        collect: Option<&dyn Fn() -> usize>,
     ) -> Result<Admission, Error> {
         let refused = match self.try_admit(bytes) {
-            Err(refused @ Error::Exhausted { .. }) => refused,
+            Err(refused @ (Error::Exhausted { .. } | Error::TooMany { .. })) => refused,
             decided => return decided,
         };
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
-        let mut guard = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiters.fetch_add(1, Ordering::SeqCst);
-        let result = loop {
-            match self.try_admit(bytes) {
-                Err(Error::Exhausted { .. }) => {}
-                decided => break decided,
-            }
-            guard = match deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())) {
-                None => self.room.wait(guard).unwrap_or_else(PoisonError::into_inner),
-                Some(Duration::ZERO) => {
-                    break Err(timeout.map_or(refused, |t| Error::TimedOut { timeout: t }));
-                }
-                Some(left) => self.room.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0,
-            };
-        };
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let admitted = self.wait(bytes, deadline, collect);
         self.waiters.fetch_sub(1, Ordering::SeqCst);
-        result
+        admitted.unwrap_or_else(|| Err(timeout.map_or(refused, |timeout| Error::TimedOut { timeout })))
+    }
+
+    /// Waits for room; `None` when the time is over.
+    fn wait(
+        self: &Arc<Self>,
+        bytes: usize,
+        deadline: Option<Instant>,
+        collect: Option<&dyn Fn() -> usize>,
+    ) -> Option<Result<Admission, Error>> {
+        loop {
+            collect.map(|collect| collect());
+            let guard = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            match self.try_admit(bytes) {
+                Err(Error::Exhausted { .. } | Error::TooMany { .. }) => {}
+                decided => return Some(decided),
+            }
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let sleep = match (left, collect) {
+                (Some(Duration::ZERO), _) => return None,
+                (left, Some(_)) => Some(left.unwrap_or(LOOK).min(LOOK)),
+                (left, None) => left,
+            };
+            match sleep {
+                Some(sleep) => drop(self.room.wait_timeout(guard, sleep)),
+                None => drop(self.room.wait(guard)),
+            }
+        }
+    }
+
+    fn notify(&self) {
+        if self.waiters.load(Ordering::SeqCst) > 0 {
+            // Taking the lock orders this after the waiter's look and before its sleep, or after the sleep has begun.
+            drop(self.queue.lock().unwrap_or_else(PoisonError::into_inner));
+            self.room.notify_all();
+        }
     }
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        self.pendings.used.fetch_sub(self.bytes, Ordering::SeqCst);
-        if self.pendings.waiters.load(Ordering::SeqCst) > 0 {
-            // Taking the lock orders this after the waiter's look and before its sleep, or after the sleep has begun.
-            drop(self.pendings.queue.lock().unwrap_or_else(PoisonError::into_inner));
-            self.pendings.room.notify_all();
-        }
+        self.pendings.used.fetch_sub(pack(self.bytes, 1), Ordering::SeqCst);
+        self.pendings.notify();
     }
 }
 
@@ -120,18 +187,18 @@ mod tests {
 
     #[test]
     fn what_never_fits_is_refused_at_once() {
-        let pendings = Arc::new(Pendings::new(10));
-        assert_eq!(pendings.admit(11, None).unwrap_err(), Error::TooLarge { asked: 11, limit: 10 });
+        let pendings = Arc::new(Pendings::new(10, 2));
+        assert_eq!(pendings.admit(11, None, None).unwrap_err(), Error::TooLarge { asked: 11, limit: 10 });
     }
 
     #[test]
     fn an_asynchronous_request_is_refused_and_a_synchronous_one_waits() {
-        let pendings = Arc::new(Pendings::new(10));
+        let pendings = Arc::new(Pendings::new(10, 2));
         let first = pendings.try_admit(8).unwrap();
         assert_eq!(pendings.try_admit(4).unwrap_err(), Error::Exhausted { asked: 4, pending: 8, limit: 10 });
         let waiter = {
             let pendings = Arc::clone(&pendings);
-            std::thread::spawn(move || pendings.admit(4, None).map(drop))
+            std::thread::spawn(move || pendings.admit(4, None, None).map(drop))
         };
         while pendings.waiters.load(Ordering::SeqCst) == 0 {
             std::thread::yield_now();
@@ -143,9 +210,27 @@ mod tests {
 
     #[test]
     fn waiting_ends_with_the_timeout() {
-        let pendings = Arc::new(Pendings::new(10));
+        let pendings = Arc::new(Pendings::new(10, 2));
         let _first = pendings.try_admit(8).unwrap();
         let timeout = Duration::from_millis(5);
-        assert_eq!(pendings.admit(4, Some(timeout)).unwrap_err(), Error::TimedOut { timeout });
+        assert_eq!(pendings.admit(4, Some(timeout), None).unwrap_err(), Error::TimedOut { timeout });
+    }
+
+    #[test]
+    fn requests_are_limited_as_bytes_are_and_limits_can_be_raised() {
+        let pendings = Arc::new(Pendings::new(10, 2));
+        let _two = (pendings.try_admit(0).unwrap(), pendings.try_admit(1).unwrap());
+        assert_eq!(pendings.try_admit(0).unwrap_err(), Error::TooMany { pending: 2, limit: 2 });
+        pendings.adjust(10, 3);
+        let third = pendings.try_admit(0).unwrap();
+        drop(third);
+        assert_eq!(unpack(pendings.used.load(Ordering::Relaxed)), (1, 2));
+    }
+
+    #[test]
+    fn a_limit_that_no_count_reaches_is_taken_for_the_highest() {
+        let pendings = Arc::new(Pendings::new(usize::MAX, usize::MAX));
+        let _one = pendings.try_admit(1 << 40).unwrap();
+        assert_eq!(pendings.used(), 1 << 40);
     }
 }

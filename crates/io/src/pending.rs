@@ -3,11 +3,12 @@
 //! Source: thesis §7.1 (`io_sync`, `io_abort`), §1.1.2 (interim replies).
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use crate::exchange::{Exchange, Found};
 use crate::work::{Destinations, Work};
-use crate::{Error, Failed, Interface, Reply, RequestId};
+use crate::{Error, Failed, Interface, Reply, RequestId, ServerHandle};
 
 /// A request that was submitted: the interim reply. It holds the client's input buffers borrowed; data is delivered to
 /// them when the reply is taken, never before. Dropping it lets the request run on unobserved; inputs are discarded.
@@ -15,6 +16,7 @@ use crate::{Error, Failed, Interface, Reply, RequestId};
 #[must_use = "dropping a pending request discards its reply"]
 pub struct Pending<'i> {
     exchange: Arc<Exchange>,
+    server: ServerHandle,
     destinations: Destinations<'i>,
     abort_timeout: Duration,
     /// Of a request with a timeout: the interface, which watches it.
@@ -24,11 +26,12 @@ pub struct Pending<'i> {
 impl<'i> Pending<'i> {
     pub(crate) fn new(
         exchange: Arc<Exchange>,
+        server: ServerHandle,
         destinations: Destinations<'i>,
         abort_timeout: Duration,
         timed: Option<Interface>,
     ) -> Self {
-        Self { exchange, destinations, abort_timeout, _timed: timed }
+        Self { exchange, server, destinations, abort_timeout, _timed: timed }
     }
 
     /// The request's name.
@@ -38,12 +41,21 @@ impl<'i> Pending<'i> {
 
     /// Whether the reply is there (a poll).
     pub fn is_replied(&self) -> bool {
+        if let (false, Some(remote)) = (self.exchange.is_replied(), self.server.remote()) {
+            remote.collect();
+        }
         self.exchange.is_replied()
+    }
+
+    /// Whether the reply is there; if not, the task is woken when it is: for futures. Whoever takes the reply off its channel
+    /// wakes it, so somebody must do so: see [`Interface::collect`]. The last task that asked is woken.
+    pub fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
+        if self.exchange.poll(context.waker()) { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// Waits for the reply, at most so long; returns whether it is there. The request goes on if it is not.
     pub fn wait(&self, timeout: Duration) -> bool {
-        self.exchange.wait(Some(Instant::now() + timeout))
+        self.exchange.wait(&self.server, Some(Instant::now() + timeout))
     }
 
     /// Waits for the reply and takes it, delivering the inputs' data to the buffers of the request: `io_sync` with
@@ -63,7 +75,7 @@ impl<'i> Pending<'i> {
     /// # Errors
     /// The request failed; take the reason by [`Pending::sync`], too.
     pub fn peek(&self, peeks: &mut [&mut [u8]]) -> Result<Vec<usize>, Error> {
-        self.exchange.wait(None);
+        self.exchange.wait(&self.server, None);
         self.exchange.look(|work| work.peek(peeks)).unwrap_or(Err(Error::Aborted))
     }
 
@@ -90,12 +102,12 @@ impl<'i> Pending<'i> {
     /// # Errors
     /// [`Error::Aborted`], normally.
     pub fn abort(self) -> Result<Reply, Failed> {
-        self.exchange.abort(&Error::Aborted, self.abort_timeout);
+        self.exchange.abort(&self.server, &Error::Aborted, self.abort_timeout);
         self.sync()
     }
 
     fn finish(&self, destinations: Destinations<'_>) -> Result<Reply, Failed> {
-        self.exchange.wait(None);
+        self.exchange.wait(&self.server, None);
         match self.exchange.take() {
             Some(found) => deliver(found, destinations),
             None => Err(Error::Aborted.into()),
@@ -105,7 +117,9 @@ impl<'i> Pending<'i> {
 
 impl Drop for Pending<'_> {
     fn drop(&mut self) {
-        self.exchange.depart();
+        if self.exchange.depart() {
+            self.server.tend();
+        }
     }
 }
 

@@ -2,25 +2,40 @@
 //!
 //! Source: thesis §7.2.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use genie_memory::LenderId;
 use genie_passing::Preferred;
 
-use crate::{Incoming, RequestId};
+use crate::channel::{Patience, Remote};
+use crate::incoming::Access;
+use crate::{Error, Incoming, RequestId};
 
 /// The number of one of a server's services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ServiceId(pub u32);
 
 /// One service that a server offers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Service {
     /// Its name, for people.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Mapping flag *read*: whether the server reads output buffers.
     pub reads: bool,
     /// Mapping flag *write*: whether the server writes input buffers.
     pub writes: bool,
+}
+
+impl Service {
+    /// A service with its mapping flags.
+    pub const fn new(name: &'static str, reads: bool, writes: bool) -> Self {
+        Self { name: Cow::Borrowed(name), reads, writes }
+    }
+
+    pub(crate) fn access(&self) -> Access {
+        Access { reads: self.reads, writes: self.writes }
+    }
 }
 
 /// Something that serves requests.
@@ -48,24 +63,40 @@ pub trait Server: Send + Sync + 'static {
     }
 }
 
-/// A server, as its clients hold it. Cloning makes another handle.
+/// A server, as its clients hold it, be it in this process or in another. Cloning makes another handle.
 #[derive(Clone)]
-pub struct ServerHandle(pub(crate) Arc<dyn Server>);
+pub struct ServerHandle(Place);
+
+#[derive(Clone)]
+enum Place {
+    Here(Arc<dyn Server>),
+    There(Arc<Remote>),
+}
 
 impl ServerHandle {
     /// Makes a server reachable in this process.
     pub fn new(server: impl Server) -> Self {
-        Self(Arc::new(server))
+        Self(Place::Here(Arc::new(server)))
+    }
+
+    pub(crate) fn connected(remote: Arc<Remote>) -> Self {
+        Self(Place::There(remote))
     }
 
     /// The server's name.
     pub fn name(&self) -> &str {
-        self.0.name()
+        match &self.0 {
+            Place::Here(server) => server.name(),
+            Place::There(remote) => remote.name(),
+        }
     }
 
     /// The server's services, numbered by their place.
     pub fn services(&self) -> &[Service] {
-        self.0.services()
+        match &self.0 {
+            Place::Here(server) => server.services(),
+            Place::There(remote) => remote.services(),
+        }
     }
 
     /// The service with this name.
@@ -75,7 +106,79 @@ impl ServerHandle {
 
     /// How input buffers for a service should be laid out, when that makes a difference.
     pub fn preferred(&self, service: ServiceId) -> Option<Preferred> {
-        self.0.preferred(service)
+        match &self.0 {
+            Place::Here(server) => server.preferred(service),
+            Place::There(remote) => remote.preferred(service),
+        }
+    }
+
+    /// Whether the server is in another process.
+    pub fn is_remote(&self) -> bool {
+        self.remote().is_some()
+    }
+
+    /// Asks a server in another process to let this many bytes and requests of this client be pending; returns what it
+    /// grants, which may be less. A server in this process knows no limits but the interface's.
+    ///
+    /// # Errors
+    /// The server is gone.
+    pub fn adjust(&self, pending_bytes: usize, pending_requests: u32) -> Result<(usize, u32), Error> {
+        match &self.0 {
+            Place::Here(_) => Ok((usize::MAX, u32::MAX)),
+            Place::There(remote) => remote.adjust(pending_bytes, pending_requests),
+        }
+    }
+
+    pub(crate) fn remote(&self) -> Option<&Arc<Remote>> {
+        match &self.0 {
+            Place::Here(_) => None,
+            Place::There(remote) => Some(remote),
+        }
+    }
+
+    /// Whose pool the system buffers for its requests are from, where nothing else is said.
+    pub(crate) fn lender(&self) -> LenderId {
+        self.remote().map_or(LenderId::OWN, |remote| remote.lender())
+    }
+
+    pub(crate) fn request(&self, request: Incoming) {
+        match &self.0 {
+            Place::Here(server) => server.request(request),
+            Place::There(remote) => {
+                // If it was not sent, it has failed, which its client is told.
+                remote.request(request, Patience::None);
+            }
+        }
+    }
+
+    pub(crate) fn abort(&self, request: RequestId) {
+        match &self.0 {
+            Place::Here(server) => server.abort(request),
+            Place::There(remote) => remote.abort(request),
+        }
+    }
+
+    /// Has whoever waits for this server's replies look: something is over without one.
+    pub(crate) fn look(&self) {
+        if let Some(remote) = self.remote() {
+            remote.pass();
+        }
+        self.tend();
+    }
+
+    /// Sees to it that replies are taken, though nobody waits for them.
+    pub(crate) fn tend(&self) {
+        if let Some(remote) = self.remote() {
+            remote.tend();
+        }
+    }
+
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Place::Here(here), Place::Here(other)) => Arc::ptr_eq(here, other),
+            (Place::There(there), Place::There(other)) => Arc::ptr_eq(there, other),
+            _ => false,
+        }
     }
 }
 

@@ -10,8 +10,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::Error;
 use crate::exchange::Exchange;
+use crate::{Error, ServerHandle};
 
 #[derive(Debug, Default)]
 pub(crate) struct Timer {
@@ -35,6 +35,7 @@ struct Queue {
 struct Deadline {
     at: Instant,
     exchange: Weak<Exchange>,
+    server: ServerHandle,
     timeout: Duration,
     grace: Duration,
     /// The server has been asked to let the request go.
@@ -80,9 +81,16 @@ impl Timer {
     }
 
     /// Aborts the request unless it is replied to within `timeout`. The thread must have been started.
-    pub(crate) fn watch(&self, exchange: &Arc<Exchange>, timeout: Duration, grace: Duration) {
+    pub(crate) fn watch(
+        &self,
+        exchange: &Arc<Exchange>,
+        server: &ServerHandle,
+        timeout: Duration,
+        grace: Duration,
+    ) {
         let at = Instant::now() + timeout;
-        let deadline = Deadline { at, exchange: Arc::downgrade(exchange), timeout, grace, asked: false };
+        let (exchange, server) = (Arc::downgrade(exchange), server.clone());
+        let deadline = Deadline { at, exchange, server, timeout, grace, asked: false };
         self.shared.lock().deadlines.push(Reverse(deadline));
         self.shared.changed.notify_one();
     }
@@ -135,9 +143,22 @@ impl Deadline {
         let exchange = self.exchange.upgrade()?;
         let reason = Error::TimedOut { timeout: self.timeout };
         if self.asked {
+            if let Some(remote) = self.server.remote() {
+                remote.collect();
+            }
             exchange.give_up(&reason);
+            self.server.look();
             return None;
         }
-        exchange.ask_to_abort(&reason).then(|| Self { at: Instant::now() + self.grace, asked: true, ..self })
+        if exchange.is_contracted() {
+            // Aborting what it originated takes time; others may be due meanwhile.
+            let (server, grace) = (self.server, self.grace);
+            let evict = move || exchange.abort(&server, &reason, grace);
+            // Where no thread can be had the request is let be: its client can abort it.
+            let _ = std::thread::Builder::new().name("genie-eviction".into()).spawn(evict);
+            return None;
+        }
+        let is_asked = exchange.ask_to_abort(&self.server, &reason, self.grace);
+        is_asked.then(|| Self { at: Instant::now() + self.grace, asked: true, ..self })
     }
 }

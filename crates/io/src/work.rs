@@ -1,23 +1,28 @@
 //! Work: a request's buffers under way, in the hands of the server, the reply or the client, one after the other.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use genie_memory::{Buffer, Direction, Segments};
-use genie_passing::{Input, Output, Passing, Reason, Receipt, Scheme, Source, Target};
+use genie_memory::{Buffer, Direction, LenderId, Segments};
+use genie_passing::{Input, Lending, Output, Passing, Reason, Receipt, Scheme, Source, Target};
 use smallvec::SmallVec;
 
 use crate::element::{From, To};
+use crate::exchange::Exchange;
+use crate::incoming::{Access, Origin};
+use crate::lent::{Lent, LentTransfer, Places};
 use crate::limits::Admission;
 use crate::reply::{ReplyBuffer, ReplyElement, Returned};
 use crate::request::{Elements, RequestBuffer};
-use crate::{Error, Failed, In, Out};
+use crate::{Error, Failed, Fragment, In, Out, ServerHandle};
 
 /// All of a request's buffers, and its share of the limits.
 #[derive(Debug)]
 pub(crate) struct Work {
     pub(crate) buffers: SmallVec<[WorkBuffer; 1]>,
     pub(crate) error: Option<Error>,
-    pub(crate) _admission: Admission,
+    /// None of a request that was admitted in another process.
+    pub(crate) _admission: Option<Admission>,
 }
 
 #[derive(Debug)]
@@ -42,15 +47,23 @@ pub(crate) struct WorkElement {
 pub(crate) enum Transfer {
     Out(Box<Output>),
     In(Box<Input>),
+    /// Data that was passed before, and is lent to this request's server.
+    Lent(Box<LentTransfer>),
     /// An element of a request that was refused.
     None(Receipt),
 }
 
 impl WorkElement {
+    /// An element of data that was passed before.
+    pub(crate) fn lent(lent: LentTransfer) -> Self {
+        Self { transfer: Transfer::Lent(Box::new(lent)), held: None, returned: Returned::Nothing }
+    }
+
     fn receipt(&self) -> Receipt {
         match &self.transfer {
             Transfer::Out(output) => *output.receipt(),
             Transfer::In(input) => *input.receipt(),
+            Transfer::Lent(lent) => *lent.receipt(),
             Transfer::None(receipt) => *receipt,
         }
     }
@@ -59,6 +72,7 @@ impl WorkElement {
         match &self.transfer {
             Transfer::Out(output) => output.len(),
             Transfer::In(input) => input.len(),
+            Transfer::Lent(lent) => lent.len(),
             Transfer::None(_) => 0,
         }
     }
@@ -81,14 +95,21 @@ impl WorkElement {
             Transfer::Out(output) => {
                 self.returned = output.fail().map_or(Returned::Nothing, Returned::Migrant);
             }
-            Transfer::In(_) | Transfer::None(_) => {}
+            Transfer::In(_) | Transfer::Lent(_) | Transfer::None(_) => {}
         }
         Ok(())
     }
 
     /// Runs the reply-time operations of an input of `actual` bytes, into the client's `bytes` if it lent any.
     fn finish_input(&mut self, actual: usize, bytes: Option<&mut [u8]>) -> Result<(), Error> {
-        let Transfer::In(input) = &mut self.transfer else { return Ok(()) };
+        let input = match &mut self.transfer {
+            Transfer::In(input) => input,
+            Transfer::Lent(lent) => {
+                lent.bring(actual);
+                return Ok(());
+            }
+            Transfer::Out(_) | Transfer::None(_) => return Ok(()),
+        };
         let bytes = match &mut self.held {
             Some((buffer, range)) => Some(&mut buffer[range.clone()]),
             None => bytes,
@@ -111,6 +132,19 @@ impl WorkElement {
     }
 }
 
+/// By which means a request's elements are passed.
+struct Way<'a> {
+    passing: &'a Passing,
+    lending: Lending,
+}
+
+impl Way<'_> {
+    fn lent_by(&self, lender: Option<LenderId>) -> Self {
+        let lender = lender.unwrap_or(self.lending.lender);
+        Self { passing: self.passing, lending: Lending { lender, ..self.lending } }
+    }
+}
+
 /// Client memory that inputs deliver to, in the order of the borrowed elements.
 pub(crate) type Destinations<'i> = SmallVec<[&'i mut [u8]; 1]>;
 
@@ -121,8 +155,10 @@ impl Work {
         passing: &Passing,
         buffers: SmallVec<[RequestBuffer<'_, 'i>; 1]>,
         admission: Admission,
+        server: &ServerHandle,
     ) -> Result<(Box<Self>, Destinations<'i>), Failed> {
-        let mut work = Box::new(Self { buffers: SmallVec::new(), error: None, _admission: admission });
+        let server = Way { passing, lending: Lending::by(server.lender()) };
+        let mut work = Box::new(Self { buffers: SmallVec::new(), error: None, _admission: Some(admission) });
         let mut destinations = Destinations::new();
         for buffer in buffers {
             let direction = match buffer.elements {
@@ -140,11 +176,11 @@ impl Work {
             // After a failure the remaining elements are only taken apart, so that what they own comes back, too.
             match buffer.elements {
                 Elements::Out(elements) => {
-                    elements.into_iter().for_each(|element| work.add_out(passing, element))
+                    elements.into_iter().for_each(|element| work.add_out(&server, element))
                 }
                 Elements::In(elements) => elements
                     .into_iter()
-                    .for_each(|element| destinations.extend(work.add_in(passing, element))),
+                    .for_each(|element| destinations.extend(work.add_in(&server, element))),
             }
         }
         match work.error.take() {
@@ -156,16 +192,21 @@ impl Work {
         }
     }
 
+    /// The work of a request that came from another process, without buffers.
+    pub(crate) fn received() -> Box<Self> {
+        Box::new(Self { buffers: SmallVec::new(), error: None, _admission: None })
+    }
+
     /// Gives back what a request holds that is refused before any operation has run.
     pub(crate) fn refuse(buffers: SmallVec<[RequestBuffer<'_, '_>; 1]>, error: Error) -> Failed {
         let returned = |scheme, returned| ReplyElement { receipt: Receipt::new(scheme), returned };
         let out = |element: Out<'_>| match element.from {
-            From::Borrowed(_) => returned(element.scheme, Returned::Nothing),
+            From::Borrowed(_) | From::Fragment(_) => returned(element.scheme, Returned::Nothing),
             From::Owned(buffer, _) => returned(element.scheme, Returned::Buffer(buffer)),
             From::Migrant(migrant) => returned(element.scheme, Returned::Migrant(migrant)),
         };
         let input = |element: In<'_>| match element.to {
-            To::Borrowed(_) | To::Migrant(_) => returned(element.scheme, Returned::Nothing),
+            To::Borrowed(_) | To::Migrant(_) | To::Fragment(_) => returned(element.scheme, Returned::Nothing),
             To::Owned(buffer, _) => returned(element.scheme, Returned::Buffer(buffer)),
         };
         let buffer = |buffer: RequestBuffer<'_, '_>| ReplyBuffer {
@@ -187,22 +228,23 @@ impl Work {
         buffer.elements.push(WorkElement { transfer, held, returned: Returned::Nothing });
     }
 
-    fn add_out(&mut self, passing: &Passing, element: Out<'_>) {
+    fn add_out(&mut self, way: &Way<'_>, element: Out<'_>) {
         let scheme = element.scheme;
+        let way = &way.lent_by(element.lender);
         match element.from {
             From::Borrowed(bytes) => {
-                let transfer = self.begin_output(passing, borrowable(scheme), Source::Native(bytes));
+                let transfer = self.begin_output(way, borrowable(scheme), Source::Native(bytes));
                 self.add(scheme, transfer.map(|transfer| note_borrowed(scheme, transfer)), None);
             }
             From::Owned(buffer, range) => {
-                let transfer = self.begin_output(passing, scheme, Source::Native(&buffer[range.clone()]));
+                let transfer = self.begin_output(way, scheme, Source::Native(&buffer[range.clone()]));
                 self.add(scheme, transfer, Some((buffer, range)));
             }
             From::Migrant(migrant) => {
                 if self.error.is_some() {
                     return self.add_returned(scheme, migrant);
                 }
-                match passing.output(scheme, Source::Migrant(migrant)) {
+                match way.passing.output_from(scheme, Source::Migrant(migrant), way.lending) {
                     Ok(output) => self.add(scheme, Ok(Transfer::Out(Box::new(output))), None),
                     Err(refused) => {
                         self.error = Some(refused.error.into());
@@ -212,13 +254,19 @@ impl Work {
                     }
                 }
             }
+            From::Fragment(fragment) => self.add_fragment(scheme, fragment),
         }
     }
 
-    fn begin_output(&self, passing: &Passing, scheme: Scheme, source: Source<'_>) -> Result<Transfer, Error> {
+    fn add_fragment(&mut self, scheme: Scheme, fragment: Fragment) {
+        let lent = LentTransfer::fragment(fragment, Receipt::new(scheme));
+        self.add(scheme, Ok(Transfer::Lent(Box::new(lent))), None);
+    }
+
+    fn begin_output(&self, way: &Way<'_>, scheme: Scheme, source: Source<'_>) -> Result<Transfer, Error> {
         match &self.error {
             Some(error) => Err(error.clone()),
-            None => match passing.output(scheme, source) {
+            None => match way.passing.output_from(scheme, source, way.lending) {
                 Ok(output) => Ok(Transfer::Out(Box::new(output))),
                 Err(refused) => Err(refused.error.into()),
             },
@@ -233,13 +281,15 @@ impl Work {
         }
     }
 
-    fn add_in<'i>(&mut self, passing: &Passing, element: In<'i>) -> Option<&'i mut [u8]> {
+    fn add_in<'i>(&mut self, way: &Way<'_>, element: In<'i>) -> Option<&'i mut [u8]> {
         let scheme = element.scheme;
+        let way = &way.lent_by(element.lender);
         let begin = |work: &Self, scheme: Scheme, target: Target| match &work.error {
             Some(error) => Err(error.clone()),
-            None => {
-                passing.input(scheme, target).map(|input| Transfer::In(Box::new(input))).map_err(Error::from)
-            }
+            None => match way.passing.input_from(scheme, target, way.lending) {
+                Ok(input) => Ok(Transfer::In(Box::new(input))),
+                Err(error) => Err(error.into()),
+            },
         };
         let native = |bytes: &[u8]| Target::Native { addr: bytes.as_ptr().addr(), len: bytes.len() };
         match element.to {
@@ -258,7 +308,36 @@ impl Work {
                 self.add(scheme, transfer, None);
                 None
             }
+            To::Fragment(fragment) => {
+                self.add_fragment(scheme, fragment);
+                None
+            }
         }
+    }
+
+    /// Links the request to those of which parts are passed on in it.
+    pub(crate) fn originate(&self, exchange: &Arc<Exchange>, server: &ServerHandle) {
+        for element in self.buffers.iter().flat_map(|buffer| &buffer.elements) {
+            if let Transfer::Lent(lent) = &element.transfer {
+                lent.originate(exchange, server);
+            }
+        }
+    }
+
+    /// Maps what was lent by other processes, as far as the service may touch it.
+    pub(crate) fn map_lent(&mut self, access: Access) -> Result<(), Error> {
+        for buffer in &mut self.buffers {
+            let (is_touched, writes) = match buffer.direction {
+                Direction::Out => (access.reads, false),
+                Direction::In => (access.writes, true),
+            };
+            for element in buffer.elements.iter_mut().filter(|_| is_touched) {
+                if let Transfer::Lent(lent) = &mut element.transfer {
+                    lent.map(writes)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Runs the reply-time operations of all outputs.
@@ -289,7 +368,8 @@ impl Work {
         Ok(())
     }
 
-    fn check_inputs(&self, destinations: &[&mut [u8]]) -> Result<(), Error> {
+    /// Whether all inputs can be delivered: the server had memory for them, and the client has.
+    pub(crate) fn check_inputs(&self, destinations: &[&mut [u8]]) -> Result<(), Error> {
         let mut destinations = destinations.iter();
         for buffer in self.buffers.iter().filter(|buffer| buffer.direction == Direction::In) {
             let mut left = buffer.actual;
@@ -297,12 +377,28 @@ impl Work {
                 let here = element.len().min(left);
                 left -= here;
                 let room = if element.is_borrowed_input() { destinations.next() } else { None };
-                if let Transfer::In(input) = &element.transfer {
-                    input.check(here, room.map(|bytes| bytes.len()))?;
+                match &element.transfer {
+                    Transfer::In(input) => input.check(here, room.map(|bytes| bytes.len()))?,
+                    Transfer::Lent(lent) => lent.check(here)?,
+                    Transfer::Out(_) | Transfer::None(_) => {}
                 }
             }
         }
         Ok(())
+    }
+
+    /// Brings inputs' data that a server has elsewhere to where it was lent memory, in another process.
+    pub(crate) fn bring(&mut self) {
+        for buffer in self.buffers.iter_mut().filter(|buffer| buffer.direction == Direction::In) {
+            let mut left = buffer.actual;
+            for element in &mut buffer.elements {
+                let here = element.len().min(left);
+                left -= here;
+                if let Transfer::Lent(lent) = &mut element.transfer {
+                    lent.bring(here);
+                }
+            }
+        }
     }
 
     /// Copies the inputs' first bytes to `peeks`; returns how many went to each.
@@ -367,6 +463,29 @@ impl WorkBuffer {
         self.elements.iter().map(WorkElement::len).sum()
     }
 
+    /// Ends what is mapped for the time of the request only.
+    pub(crate) fn let_go(&mut self) {
+        for element in &mut self.elements {
+            if let Transfer::Lent(lent) = &mut element.transfer {
+                lent.let_go();
+            }
+        }
+    }
+
+    /// Where the data is, for another server to be lent it.
+    pub(crate) fn places(&self, origin: &Origin) -> Places {
+        let mut all = Places::new();
+        for element in &self.elements {
+            match &element.transfer {
+                Transfer::Out(output) => all.push(Lent::Here(output.segments())),
+                Transfer::In(input) => all.push(Lent::Here(input.segments())),
+                Transfer::Lent(lent) => all.extend(lent.places(origin)),
+                Transfer::None(_) => {}
+            }
+        }
+        all
+    }
+
     /// The data, element after element.
     pub(crate) fn segments(&self) -> Segments {
         let mut all = Segments::new();
@@ -374,6 +493,7 @@ impl WorkBuffer {
             all.extend(match &element.transfer {
                 Transfer::Out(output) => output.segments(),
                 Transfer::In(input) => input.segments(),
+                Transfer::Lent(lent) => lent.segments(),
                 Transfer::None(_) => Segments::new(),
             });
         }
@@ -395,7 +515,7 @@ fn note_borrowed(scheme: Scheme, mut transfer: Transfer) -> Transfer {
         match &mut transfer {
             Transfer::Out(output) => output.note(scheme, Reason::Borrowed),
             Transfer::In(input) => input.note(scheme, Reason::Borrowed),
-            Transfer::None(_) => {}
+            Transfer::Lent(_) | Transfer::None(_) => {}
         }
     }
     transfer

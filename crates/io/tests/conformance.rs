@@ -1,7 +1,8 @@
 //! Conformance: what each semantics promises, on every kind of memory, protection and system buffer.
 //!
 //! How: a promise is a function over a [`Transport`] and goes through the schemes that make it; the macro makes a test of
-//! it for every configuration. An emulated scheme passes all tests of the plain one.
+//! it for every configuration, in the client's process and over channels. An emulated scheme passes all tests of the
+//! plain one.
 //! Source: thesis §2.1 (the semantics), §3.3, §4, §7.4.
 
 mod support;
@@ -48,7 +49,6 @@ promise! {
     strong_input_delivery::data_beyond_the_servers_buffer_is_refused as input_shorter_than_said_is_refused,
     weak::a_failed_share_input_leaves_what_was_written as share_input_is_in_place,
     weak::input_is_seen_before_the_reply as weak_input_is_seen_early,
-    weak::output_is_read_where_it_lies as weak_output_is_in_place,
     weak::a_weakly_moved_region_stays_visible as weakly_moved_regions_stay_visible,
     weak::a_weakly_moved_region_comes_back as weakly_moved_regions_come_back,
     weak::borrowed_memory_is_copied_instead as borrowed_memory_is_not_shared,
@@ -60,10 +60,18 @@ promise! {
     migrant::nobody_elses_data_comes_along as moved_input_is_completed_with_zeros,
     migrant::a_failed_input_brings_nothing as failed_migrant_input_brings_nothing,
     migrant::what_came_can_go as what_came_can_go,
+    outboard::output_pending_hides_data_from_outboard_memory as output_hides_outboard_input,
+}
+
+promise_in_place! {
+    weak::output_is_read_where_it_lies as weak_output_is_in_place,
+}
+
+// The device driver of these is a part of the test; over channels, mechanism::channel has a device.
+promise_here! {
     outboard::data_comes_from_outboard_memory as outboard_input_arrives,
     outboard::no_more_than_said_comes_from_outboard_memory as outboard_input_may_be_short,
     outboard::a_failed_transfer_changes_nothing as failed_outboard_input_leaves_the_buffer,
     outboard::data_from_outboard_memory_can_be_redirected as outboard_input_can_be_redirected,
     outboard::data_from_outboard_memory_can_be_peeked_at as outboard_input_can_be_peeked_at,
-    outboard::output_pending_hides_data_from_outboard_memory as output_hides_outboard_input,
 }

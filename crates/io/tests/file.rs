@@ -4,6 +4,8 @@
 mod cache;
 #[path = "file/confinement.rs"]
 mod confinement;
+#[path = "file/mapped.rs"]
+mod mapped;
 #[path = "file/ranges.rs"]
 mod ranges;
 #[path = "file/refusals.rs"]
@@ -11,6 +13,10 @@ mod refusals;
 #[path = "file/schemes.rs"]
 mod schemes;
 mod support;
+#[path = "file/trees.rs"]
+mod trees;
+#[path = "file/uploads.rs"]
+mod uploads;
 
 use genie_passing::Thresholds;
 use std::path::{Path, PathBuf};
@@ -100,12 +106,29 @@ impl Files {
     fn ask(&self, service: ServiceId, path: impl AsRef<Path>) -> Result<Reply, ServerError> {
         let place = file::at(path, 0);
         let request = self.interface.request(&self.handle, service);
-        request.arguments().argument(&place).room(8).send().map_err(refused)
+        request.arguments().argument(&place).room(file::Attributes::LEN).send().map_err(refused)
+    }
+
+    #[track_caller]
+    fn stat(&self, path: &str) -> file::Attributes {
+        let reply = self.ask(file::STAT, path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        file::Attributes::from_bytes(reply.argument()).expect("attributes")
     }
 
     fn size(&self, path: &str) -> u64 {
-        let reply = self.ask(file::STAT, path).unwrap_or_else(|error| panic!("{path}: {error}"));
-        u64::from_le_bytes(reply.argument().try_into().expect("8 bytes"))
+        self.stat(path).size
+    }
+
+    /// Asks for a service that passes arguments both ways and no data.
+    fn tell(&self, service: ServiceId, argument: &[u8], room: usize) -> Result<Vec<u8>, ServerError> {
+        let request = self.interface.request(&self.handle, service);
+        let reply = request.arguments().argument(argument).room(room).send().map_err(refused)?;
+        Ok(reply.argument().to_vec())
+    }
+
+    fn checksum(&self, path: &str, offset: u64, len: u64) -> Result<(u64, file::Checksum), ServerError> {
+        let reply = self.tell(file::CHECKSUM, &file::range(path, offset, len), file::CHECKSUM_ROOM)?;
+        Ok(file::Checksum::from_reply(&reply).expect("a checksum"))
     }
 }
 

@@ -22,7 +22,7 @@ mod world;
 
 /// Makes a test of each configuration.
 macro_rules! configurations {
-    ($($test:ident: $kind:ident, $guard:ident, $buffering:ident;)*) => {$(
+    ($cases:literal: $($test:ident: $kind:ident, $guard:ident, $buffering:ident, $place:ident;)*) => {$(
         #[test]
         fn $test() {
             let setup = support::setup::Setup {
@@ -30,26 +30,38 @@ macro_rules! configurations {
                 guard: support::setup::Guard::$guard,
                 buffering: support::setup::Buffering::$buffering,
             };
-            run::programs(stringify!($test), setup);
+            run::programs(stringify!($test), setup, support::transport::Place::$place, $cases);
         }
     )*};
 }
 
-configurations! {
-    huge_customized_full: Huge, Full, Customized;
-    huge_customized_stores_only: Huge, Stores, Customized;
-    huge_customized_unpromised: Huge, Unpromised, Customized;
-    huge_customized_never: Huge, Never, Customized;
-    huge_pooled_full: Huge, Full, Pooled;
-    huge_pooled_stores_only: Huge, Stores, Pooled;
-    huge_pooled_unpromised: Huge, Unpromised, Pooled;
-    huge_pooled_never: Huge, Never, Pooled;
-    base_customized_full: Base, Full, Customized;
-    base_customized_stores_only: Base, Stores, Customized;
-    base_customized_unpromised: Base, Unpromised, Customized;
-    base_customized_never: Base, Never, Customized;
-    base_pooled_full: Base, Full, Pooled;
-    base_pooled_stores_only: Base, Stores, Pooled;
-    base_pooled_unpromised: Base, Unpromised, Pooled;
-    base_pooled_never: Base, Never, Pooled;
+configurations! { 64:
+    huge_customized_full: Huge, Full, Customized, InProcess;
+    huge_customized_stores_only: Huge, Stores, Customized, InProcess;
+    huge_customized_unpromised: Huge, Unpromised, Customized, InProcess;
+    huge_customized_never: Huge, Never, Customized, InProcess;
+    huge_pooled_full: Huge, Full, Pooled, InProcess;
+    huge_pooled_stores_only: Huge, Stores, Pooled, InProcess;
+    huge_pooled_unpromised: Huge, Unpromised, Pooled, InProcess;
+    huge_pooled_never: Huge, Never, Pooled, InProcess;
+    base_customized_full: Base, Full, Customized, InProcess;
+    base_customized_stores_only: Base, Stores, Customized, InProcess;
+    base_customized_unpromised: Base, Unpromised, Customized, InProcess;
+    base_customized_never: Base, Never, Customized, InProcess;
+    base_pooled_full: Base, Full, Pooled, InProcess;
+    base_pooled_stores_only: Base, Stores, Pooled, InProcess;
+    base_pooled_unpromised: Base, Unpromised, Pooled, InProcess;
+    base_pooled_never: Base, Never, Pooled, InProcess;
+}
+
+// Each step asks another process, several times: fewer programs.
+configurations! { 12:
+    channel_huge_customized: Huge, Full, Customized, Cached;
+    channel_huge_pooled: Huge, Full, Pooled, Cached;
+    channel_huge_transient: Huge, Full, Customized, Transient;
+    channel_base_customized: Base, Full, Customized, Cached;
+    channel_base_pooled: Base, Full, Pooled, Cached;
+    channel_base_transient: Base, Full, Customized, Transient;
+    channel_base_never: Base, Never, Customized, Cached;
+    channel_base_untrusted: Base, Full, Pooled, Untrusted;
 }

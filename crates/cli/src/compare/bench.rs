@@ -1,9 +1,10 @@
-//! The two parties of a comparison: a client's interface and the memory server, which keeps the data.
+//! The parties of a comparison: a client's interface and the memory servers, which keep the data.
 
 use genie::{Error, Interface, Out, Request, ServerHandle, ServiceId, memory};
 
 use super::data::Data;
 use super::options::Args;
+use super::place::{Opened, Place};
 use crate::failure::Failure;
 
 /// The name under which the server keeps the data.
@@ -32,31 +33,58 @@ impl Task {
 pub(super) struct Bench {
     pub(super) genie: Interface,
     pub(super) data: Data,
-    server: ServerHandle,
+    servers: Vec<Opened>,
 }
 
 impl Bench {
-    /// Opens the interface and the server, and gives the server the data.
-    pub(super) fn open(args: &Args, data: Data) -> Result<Self, Failure> {
+    /// Opens the interface and the servers, on `cpu` if they have processes of their own, and gives them the data.
+    pub(super) fn open(args: &Args, data: Data, cpu: Option<usize>) -> Result<Self, Failure> {
         let genie = args.granule.open()?;
-        let server = args.buffers.open(&genie, data.all().len())?;
-        let store = genie.request(&server, memory::STORE).out(Out::copy(data.all())).argument(KEY);
-        store.send().map_err(Failure::could_not)?;
-        Ok(Self { genie, data, server })
+        let longest = data.all().len();
+        let servers = args
+            .server
+            .places()
+            .iter()
+            .map(|place| place.open(&genie, args.buffers, longest, cpu))
+            .collect::<Result<Vec<_>, _>>()?;
+        for server in &servers {
+            let store = genie.request(&server.handle, memory::STORE).out(Out::copy(data.all())).argument(KEY);
+            store.send().map_err(Failure::could_not)?;
+        }
+        Ok(Self { genie, data, servers })
+    }
+
+    /// How many system buffers for `len` bytes are used in turn, be they whole granules or not.
+    pub(super) fn rotation(&self, len: usize) -> u16 {
+        let recycling = self.genie.passing().costs().recycling();
+        let whole = len.next_multiple_of(self.genie.space().granule());
+        recycling.rotation(len).max(recycling.rotation(whole))
+    }
+
+    /// Where there are servers.
+    pub(super) fn places(&self) -> impl Iterator<Item = Place> + '_ {
+        self.servers.iter().map(|server| server.place)
+    }
+
+    /// The server in this place.
+    fn server(&self, place: Place) -> &ServerHandle {
+        let found = self.servers.iter().find(|server| server.place == place);
+        &found.expect("subjects are of places that were opened").handle
     }
 
     /// Begins a request for a task; its buffer is added by `with`, and then its arguments.
     #[inline]
     pub(super) fn request<'r, 'o, 'i>(
         &'r self,
+        place: Place,
         task: Task,
         with: impl FnOnce(Request<'r, 'o, 'i>) -> Request<'r, 'o, 'i>,
     ) -> Request<'r, 'o, 'i> {
-        with(self.genie.request(&self.server, task.service)).argument(task.argument).room(task.room)
+        with(self.genie.request(self.server(place), task.service)).argument(task.argument).room(task.room)
     }
 
     /// Makes a request without any buffer.
-    pub(super) fn empty_request(&self) -> Result<(), Error> {
-        self.genie.request(&self.server, memory::NULL).send().map(drop).map_err(|failed| failed.error)
+    pub(super) fn empty_request(&self, place: Place) -> Result<(), Error> {
+        self.genie.request(self.server(place), memory::NULL).send().map(drop).map_err(|failed| failed.error)
     }
 }

@@ -7,9 +7,15 @@ use std::collections::BTreeMap;
 use genie::{Direction, Reason, Receipt};
 use serde::Serialize;
 
+use super::baseline::Means;
+use super::baseline::exchange::MESSAGE;
 use super::machine::Machine;
-use super::series::{Measured, Measurements};
+use super::measured::{Baseline, Control, Measured, Measurements, Times};
+use super::overhead::Overhead;
 use super::statistics::{Samples, Spread, rounded};
+use super::throughput::Throughput;
+use crate::failure::Failure;
+use crate::length;
 use crate::placement::Placement;
 
 /// Everything that one run found.
@@ -20,8 +26,28 @@ pub(super) struct Document {
     pub(super) file: String,
     pub(super) limits: Limits,
     pub(super) results: Vec<Row>,
-    /// Other means of passing data; none here.
-    pub(super) baselines: Vec<Row>,
+    /// Other means of passing data to another process.
+    pub(super) baselines: Vec<BaselineRow>,
+    /// What a server in another process costs more, where both kinds were measured.
+    pub(super) overhead: Vec<Overhead>,
+    /// With several requests in flight, where that was asked for.
+    pub(super) throughput: Vec<Throughput>,
+}
+
+impl Document {
+    /// The failure of the first row with wrong bytes.
+    pub(super) fn wrong(&self) -> Option<Failure> {
+        let schemes = self.results.iter().map(|row| (row.scheme, row.direction, row.length, &row.wrong));
+        let others = self.baselines.iter().map(|row| (row.name, row.direction, row.length, &row.wrong));
+        let flows = self.throughput.iter().find(|row| !row.verified);
+        let flow =
+            flows.map(|row| format!("wrong bytes by {} in flight at {}", row.by, length::format(row.length)));
+        let wrong = schemes.chain(others).find_map(|(name, direction, len, wrong)| {
+            let wrong = wrong.as_ref()?;
+            Some(format!("wrong bytes by {name} {direction} of {}: {wrong}", length::format(len)))
+        });
+        wrong.or(flow).map(Failure::could_not)
+    }
 }
 
 /// What no scheme can beat, and where it was measured.
@@ -32,6 +58,10 @@ pub(super) struct Limits {
     pub(super) placement: Option<&'static str>,
     /// Copying between two warm ordinary buffers, by length.
     pub(super) memcpy_us: BTreeMap<usize, f64>,
+    /// The same between this process and its peer, in microseconds; none without baselines.
+    pub(super) ping_pong_us: Option<f64>,
+    /// A word's way to the peer and back, where each side sleeps in futex until the other one wakes it.
+    pub(super) futex_hand_over_us: Option<f64>,
     /// A request without buffers.
     pub(super) empty_request_us: f64,
     /// Batches that were dropped because the CPUs were placed otherwise than in the rest of their series.
@@ -66,6 +96,29 @@ pub(super) struct Row {
     pub(super) wrong: Option<String>,
 }
 
+/// One baseline at one length in one direction; the direction `empty` is a round trip of 64 bytes without data, of
+/// which those by the name of `genie` are requests without buffers.
+#[derive(Debug, Serialize)]
+pub(super) struct BaselineRow {
+    pub(super) name: &'static str,
+    pub(super) direction: &'static str,
+    pub(super) server: &'static str,
+    pub(super) length: usize,
+    pub(super) touch: &'static str,
+    pub(super) latency_us: Spread,
+    pub(super) cycle_us: Spread,
+    pub(super) throughput_mb_s: f64,
+    pub(super) cpu_us: f64,
+    pub(super) verified: bool,
+    pub(super) placement: Option<&'static str>,
+    pub(super) samples: u64,
+    #[serde(skip)]
+    pub(super) wrong: Option<String>,
+}
+
+/// The direction of round trips without data.
+pub(super) const EMPTY: &str = "empty";
+
 /// What was done to pass the data: the receipt of the last measured operation.
 #[derive(Debug, Serialize)]
 pub(super) struct Passed {
@@ -90,28 +143,91 @@ impl Row {
         touch: &'static str,
         placement: Option<Placement>,
     ) -> Self {
-        let latency = measured.latency.spread();
+        let times = measured.times;
+        let latency = times.latency.spread();
         Self {
             scheme: measured.scheme.name(),
-            direction: match direction {
-                Direction::Out => "out",
-                Direction::In => "in",
-            },
-            server: "in-process",
+            direction: name(direction),
+            server: measured.place.name(),
             length,
             touch,
             latency_us: latency,
-            cycle_us: measured.cycle.spread(),
-            throughput_mb_s: rounded(length as f64 / latency.median.max(1e-3)),
-            cpu_us: rounded(measured.cpu.median_us()),
+            cycle_us: times.cycle.spread(),
+            throughput_mb_s: throughput(length, latency),
+            cpu_us: rounded(times.cpu.median_us()),
             receipt: Passed::new(&measured.receipt, measured.faults.median()),
-            verified: measured.wrong.is_none(),
+            verified: times.wrong.is_none(),
             placement: placement.map(Placement::name),
-            samples: measured.latency.count(),
+            samples: times.latency.count(),
             strong: measured.scheme.integrity() == genie::model::Integrity::Strong,
-            wrong: measured.wrong,
+            wrong: times.wrong,
         }
     }
+}
+
+impl BaselineRow {
+    pub(super) fn new(
+        measured: Baseline,
+        direction: Direction,
+        length: usize,
+        touch: &'static str,
+        placement: Option<Placement>,
+    ) -> Self {
+        let Times { latency, cycle, cpu, wrong } = measured.times;
+        let (samples, latency) = (latency.count(), latency.spread());
+        Self {
+            name: measured.means.name(),
+            direction: name(direction),
+            server: "process",
+            length,
+            touch,
+            latency_us: latency,
+            cycle_us: cycle.spread(),
+            throughput_mb_s: throughput(length, latency),
+            cpu_us: rounded(cpu.median_us()),
+            verified: wrong.is_none(),
+            placement: placement.map(Placement::name),
+            samples,
+            wrong,
+        }
+    }
+
+    /// A round trip without data.
+    fn empty(
+        name: &'static str,
+        server: &'static str,
+        times: &Samples,
+        placement: Option<Placement>,
+    ) -> Self {
+        let spread = times.spread();
+        Self {
+            name,
+            direction: EMPTY,
+            server,
+            length: MESSAGE,
+            touch: "none",
+            latency_us: spread,
+            cycle_us: spread,
+            throughput_mb_s: throughput(MESSAGE, spread),
+            cpu_us: 0.0,
+            verified: true,
+            placement: placement.map(Placement::name),
+            samples: times.count(),
+            wrong: None,
+        }
+    }
+}
+
+fn name(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Out => "out",
+        Direction::In => "in",
+    }
+}
+
+/// Megabytes a second, of the median.
+fn throughput(length: usize, latency: Spread) -> f64 {
+    rounded(length as f64 / latency.median.max(1e-3))
 }
 
 impl Passed {
@@ -136,6 +252,8 @@ pub(super) struct Gathering {
     memcpy: BTreeMap<usize, Samples>,
     empty_request: Option<Samples>,
     round_trips: Vec<(Option<Placement>, u64)>,
+    control: Option<Control>,
+    empty: Vec<(Means, Samples)>,
     dropped: usize,
 }
 
@@ -146,16 +264,50 @@ impl Gathering {
         let nanoseconds = measurements.round_trip.map_or(0, |time| time.as_nanos() as u64);
         self.round_trips.push((measurements.placement, nanoseconds));
         self.dropped += measurements.dropped;
+        self.add_control(measurements);
+    }
+
+    fn add_control(&mut self, measurements: &Measurements) {
+        match &mut self.control {
+            Some(control) => control.merge(&measurements.control),
+            None => self.control = Some(measurements.control.clone()),
+        }
+        for one in &measurements.baselines {
+            match self.empty.iter_mut().find(|(means, _)| *means == one.means) {
+                Some((_, samples)) => samples.merge(&one.empty),
+                None => self.empty.push((one.means, one.empty.clone())),
+            }
+        }
+    }
+
+    fn placement(&self) -> Option<Placement> {
+        super::probe::majority(self.round_trips.iter().map(|(placement, _)| *placement))
+    }
+
+    /// Round trips without data: those of the baselines, and requests without buffers.
+    pub(super) fn empty_rows(&self) -> Vec<BaselineRow> {
+        let placement = self.placement();
+        let requests = self.control.iter().flat_map(|control| &control.requests);
+        let genie =
+            requests.map(|(place, times)| BaselineRow::empty("genie", place.name(), times, placement));
+        let baselines = self
+            .empty
+            .iter()
+            .map(|(means, times)| BaselineRow::empty(means.name(), "process", times, placement));
+        genie.chain(baselines).collect()
     }
 
     pub(super) fn limits(&self) -> Limits {
-        let placement = super::probe::majority(self.round_trips.iter().map(|(placement, _)| *placement));
+        let placement = self.placement();
+        let measured = |samples: &Samples| (samples.count() > 0).then(|| rounded(samples.median_us()));
         let mut times = self.round_trips.iter().filter(|(here, _)| *here == placement).map(|(_, time)| *time);
         let mut sorted: Vec<_> = times.by_ref().collect();
         sorted.sort_unstable();
         Limits {
             pingpong_ns: placement.and_then(|_| sorted.get(sorted.len() / 2).copied()),
             placement: placement.map(Placement::name),
+            ping_pong_us: self.control.as_ref().and_then(|control| measured(&control.ping_pong)),
+            futex_hand_over_us: self.control.as_ref().and_then(|control| measured(&control.futex)),
             memcpy_us: self
                 .memcpy
                 .iter()

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use genie::{Direction, Scheme};
 
+use super::baseline::Means;
+use super::place::Place;
 use crate::failure::Failure;
 use crate::interface::Granule;
 use crate::length;
@@ -16,9 +18,10 @@ const PART_OF_MEMORY: u64 = 16;
 
 /// Measure what each data passing scheme costs on this machine, with your own data.
 ///
-/// Passes a file's bytes out to a server in this process, and in from it, under each scheme and at each length, verifies
-/// every byte, and prints a table. Latency is the time from request to reply. A cycle is the latency and what the client
-/// does with its buffer: it pays for faults and for fresh mappings.
+/// Passes a file's bytes out to a server, and in from it, under each scheme and at each length, verifies every byte, and
+/// prints a table. Latency is the time from request to reply. A cycle is the latency and what the client does with its
+/// buffer: it pays for faults and for fresh mappings. Beside the schemes, and taking turns with them, the same data is
+/// passed to and from another process by the means that people use otherwise, the baselines.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The data to pass; a file shorter than a length is repeated. Without it, pseudo-random bytes are generated.
@@ -36,6 +39,16 @@ pub(crate) struct Args {
     /// Whether to pass data out to the server, in from it, or both.
     #[arg(long, value_enum, default_value_t = Directions::Both)]
     pub(super) directions: Directions,
+    /// Where the server is.
+    #[arg(long, value_enum, default_value_t = Server::Process)]
+    pub(super) server: Server,
+    /// What to measure beside the schemes: all, none, or names such as unix-stream or shared-memory-polled, separated by
+    /// commas. Names that end in -polled spin where the others sleep.
+    #[arg(long, value_delimiter = ',', default_value = "all")]
+    pub(super) baselines: Vec<String>,
+    /// Also measure the one-way throughput of copy, emulated copy and weak move with so many requests in flight.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(super) outstanding: Option<u32>,
     /// What the interface's memory is made of.
     #[arg(long, value_enum, default_value_t = Granule::Best)]
     pub(super) granule: Granule,
@@ -85,6 +98,27 @@ impl Touch {
     }
 }
 
+/// Where the server is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Server {
+    /// In this process and thread.
+    InProcess,
+    /// In a process of its own, on another CPU where there is one.
+    Process,
+    /// Both, measured side by side: the difference is what a user-level server costs.
+    Both,
+}
+
+impl Server {
+    pub(super) fn places(self) -> &'static [Place] {
+        match self {
+            Self::InProcess => &[Place::InProcess],
+            Self::Process => &[Place::Process],
+            Self::Both => &[Place::InProcess, Place::Process],
+        }
+    }
+}
+
 /// Which ways the data goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Directions {
@@ -118,6 +152,35 @@ impl Args {
     pub(super) fn schemes(&self) -> Vec<Scheme> {
         let wanted = |scheme: &Scheme| self.schemes.is_empty() || self.schemes.contains(scheme);
         Scheme::ALL.into_iter().filter(wanted).collect()
+    }
+
+    /// The baselines, in the order of their list, each once.
+    pub(super) fn baselines(&self) -> Result<Vec<Means>, Failure> {
+        let built_in = || Means::ALL.into_iter().filter(|means| means.is_built_in());
+        match &self.baselines[..] {
+            [word] if word == "all" => return Ok(built_in().collect()),
+            [word] if word == "none" => return Ok(Vec::new()),
+            _ => {}
+        }
+        for name in &self.baselines {
+            match Means::ALL.iter().find(|means| means.name() == name) {
+                Some(means) if means.is_built_in() => {}
+                Some(_) => {
+                    return Err(Failure::usage(format!(
+                        "this program was built without the baseline {name}; build it with `--features peers`"
+                    )));
+                }
+                None => {
+                    let names: Vec<_> = built_in().map(Means::name).collect();
+                    let names = names.join(", ");
+                    return Err(Failure::usage(format!(
+                        "no baseline is called \"{name}\"; there are all, none, {names}"
+                    )));
+                }
+            }
+        }
+        let wanted = |means: &Means| self.baselines.iter().any(|name| name == means.name());
+        Ok(Means::ALL.into_iter().filter(wanted).collect())
     }
 
     pub(super) fn directions(&self) -> &'static [Direction] {

@@ -2,7 +2,8 @@
 //!
 //! How: four panels, out and in beside each other, latency above cycle. Colour tells the semantics (Okabe and Ito's
 //! colours, which colour-blind readers can tell apart), a dashed line the plain scheme and a solid one the emulated one.
-//! The legend has the order in which the curves of the first panel end, from top to bottom.
+//! Baselines are thin: a colour for each kind, dotted where both sides poll and dashed and dotted where they sleep.
+//! The legend has the order in which the curves of the first panel end, from top to bottom, schemes before baselines.
 //! Limits: this file is the only one that knows the plotting library.
 
 use std::path::Path;
@@ -11,12 +12,15 @@ use std::sync::Arc;
 use genie::Scheme;
 use genie::model::Semantics;
 use kuva::backend::svg::SvgBackend;
-use kuva::plot::{LegendEntry, LegendShape, LinePlot, ScatterPlot};
+use kuva::plot::{LegendEntry, LegendShape, LinePlot, LineStyle, ScatterPlot};
 use kuva::render::figure::Figure;
 use kuva::render::layout::{Layout, TickFormat};
 use kuva::render::plots::Plot;
 
-use super::document::{Document, Row};
+use super::baseline::{Kind, Means, Waiting};
+use super::document::{BaselineRow, Document, Row};
+use super::place::Place;
+use super::statistics::Spread;
 use crate::failure::Failure;
 use crate::length;
 
@@ -27,6 +31,10 @@ const FONT: &str = "DejaVu Sans, Liberation Sans, Arial, sans-serif";
 const TITLE: u32 = 15;
 /// The pattern of a plain scheme's line in the legend, whose samples are short.
 const DASHES: &str = "4 3";
+/// The patterns of the baselines' lines: where both sides poll, and where they sleep.
+const POLLED: &str = "2 2";
+const BLOCKING: &str = "7 2 1 2";
+const THIN: f64 = 1.5;
 /// Labels on the axis of lengths, at most.
 const LABELS: f64 = 7.0;
 
@@ -47,8 +55,8 @@ fn draw(document: &Document) -> String {
         .into_iter()
         .flat_map(|time| directions.iter().map(move |direction| (time, *direction)))
         .collect();
-    let axes = Axes::around(&document.results);
-    let plots = panels.iter().map(|(time, direction)| curves(&document.results, *time, direction)).collect();
+    let axes = Axes::around(document);
+    let plots = panels.iter().map(|(time, direction)| curves(document, *time, direction)).collect();
     let layouts = panels.iter().map(|(time, direction)| axes.layout(*time, direction)).collect();
     let scene = Figure::new(2, directions.len().max(1))
         .with_plots(plots)
@@ -56,7 +64,7 @@ fn draw(document: &Document) -> String {
         .with_cell_size(PANEL.0, PANEL.1)
         .with_title(document.machine.name())
         .with_title_size(TITLE)
-        .with_shared_legend_entries(legend(&document.results))
+        .with_shared_legend_entries(legend(document))
         .with_shared_legend_right_middle()
         .render();
     SvgBackend.render_scene(&scene)
@@ -70,10 +78,10 @@ enum Time {
 }
 
 impl Time {
-    fn of(self, row: &Row) -> f64 {
+    fn of(self, latency: Spread, cycle: Spread) -> f64 {
         let spread = match self {
-            Self::Latency => row.latency_us,
-            Self::Cycle => row.cycle_us,
+            Self::Latency => latency,
+            Self::Cycle => cycle,
         };
         spread.median.max(1e-3)
     }
@@ -96,11 +104,14 @@ struct Axes {
 }
 
 impl Axes {
-    fn around(rows: &[Row]) -> Self {
-        let times = rows.iter().flat_map(|row| [Time::Latency.of(row), Time::Cycle.of(row)]);
+    fn around(document: &Document) -> Self {
+        let both = |latency, cycle| [Time::Latency, Time::Cycle].map(|time| time.of(latency, cycle));
+        let schemes = document.results.iter().flat_map(|row| both(row.latency_us, row.cycle_us));
+        let baselines = document.baselines.iter().flat_map(|row| both(row.latency_us, row.cycle_us));
+        let times = schemes.chain(baselines);
         let (low, high) =
             times.fold((f64::MAX, 0.0_f64), |(low, high), time| (low.min(time), high.max(time)));
-        let lengths = rows.iter().map(|row| (row.length as f64).log2());
+        let lengths = document.results.iter().map(|row| (row.length as f64).log2());
         let (first, last) =
             lengths.fold((f64::MAX, 0.0_f64), |(first, last), len| (first.min(len), last.max(len)));
         let decades = |time: f64, up: f64| 10_f64.powf(time.log10().floor() + up);
@@ -131,11 +142,20 @@ impl Axes {
     }
 }
 
-/// One panel's lines, with a dot where something was measured.
-fn curves(rows: &[Row], time: Time, direction: &str) -> Vec<Plot> {
+/// One panel's lines, with a dot where a scheme was measured. Where servers in both places were, the one in a process is
+/// drawn.
+fn curves(document: &Document, time: Time, direction: &str) -> Vec<Plot> {
     let mut plots = Vec::new();
+    for means in Means::ALL {
+        let points = baseline_points(&document.baselines, means, time, direction);
+        if !points.is_empty() {
+            let line = LinePlot::new().with_data(points).with_color(baseline_colour(means));
+            let style = LineStyle::Custom(pattern(means).to_owned());
+            plots.push(Plot::Line(line.with_line_style(style).with_stroke_width(THIN)));
+        }
+    }
     for scheme in Scheme::ALL {
-        let points = points(rows, scheme, time, direction);
+        let points = points(&document.results, scheme, time, direction);
         if points.is_empty() {
             continue;
         }
@@ -148,26 +168,69 @@ fn curves(rows: &[Row], time: Time, direction: &str) -> Vec<Plot> {
 }
 
 fn points(rows: &[Row], scheme: Scheme, time: Time, direction: &str) -> Vec<(f64, f64)> {
+    let both = rows.iter().any(|row| row.server == Place::Process.name());
+    let drawn = |row: &&Row| !both || row.server == Place::Process.name();
     let its = rows.iter().filter(|row| row.scheme == scheme.name() && row.direction == direction);
-    its.map(|row| ((row.length as f64).log2(), time.of(row))).collect()
+    its.filter(drawn).map(|row| (power(row.length), time.of(row.latency_us, row.cycle_us))).collect()
 }
 
-/// The schemes, those first whose latency at the greatest length is the longest.
-fn legend(rows: &[Row]) -> Vec<LegendEntry> {
-    let Some(first) = rows.first() else { return Vec::new() };
-    let end = |scheme: &Scheme| {
-        points(rows, *scheme, Time::Latency, first.direction).last().map_or(0.0, |(_, time)| *time)
-    };
-    let mut schemes: Vec<_> =
-        Scheme::ALL.into_iter().filter(|scheme| rows.iter().any(|row| row.scheme == scheme.name())).collect();
-    schemes.sort_by(|a, b| end(b).total_cmp(&end(a)));
-    let entry = |scheme: Scheme| LegendEntry {
-        label: scheme.name().to_owned(),
-        color: colour(scheme).to_owned(),
+fn baseline_points(rows: &[BaselineRow], means: Means, time: Time, direction: &str) -> Vec<(f64, f64)> {
+    let its = rows.iter().filter(|row| row.name == means.name() && row.direction == direction);
+    its.map(|row| (power(row.length), time.of(row.latency_us, row.cycle_us))).collect()
+}
+
+fn power(length: usize) -> f64 {
+    (length as f64).log2()
+}
+
+/// The schemes and then the baselines, in each case those first whose latency at the greatest length is the longest.
+fn legend(document: &Document) -> Vec<LegendEntry> {
+    let Some(first) = document.results.first() else { return Vec::new() };
+    let last = |points: Vec<(f64, f64)>| points.last().map(|(_, time)| *time);
+    let schemes = Scheme::ALL.into_iter().filter_map(|scheme| {
+        let dashes = (!scheme.is_emulated()).then_some(DASHES);
+        let end = last(points(&document.results, scheme, Time::Latency, first.direction))?;
+        Some((end, entry(scheme.name(), colour(scheme), dashes)))
+    });
+    let baselines = Means::ALL.into_iter().filter_map(|means| {
+        let end = last(baseline_points(&document.baselines, means, Time::Latency, first.direction))?;
+        Some((end, entry(means.name(), baseline_colour(means), Some(pattern(means)))))
+    });
+    let (mut schemes, mut baselines): (Vec<_>, Vec<_>) = (schemes.collect(), baselines.collect());
+    for entries in [&mut schemes, &mut baselines] {
+        entries.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    }
+    schemes.into_iter().chain(baselines).map(|(_, entry)| entry).collect()
+}
+
+fn entry(label: &str, color: &str, dashes: Option<&str>) -> LegendEntry {
+    LegendEntry {
+        label: label.to_owned(),
+        color: color.to_owned(),
         shape: LegendShape::Line,
-        dasharray: (!scheme.is_emulated()).then(|| DASHES.to_owned()),
-    };
-    schemes.into_iter().map(entry).collect()
+        dasharray: dashes.map(str::to_owned),
+    }
+}
+
+fn pattern(means: Means) -> &'static str {
+    match means.waiting {
+        Waiting::Polled => POLLED,
+        Waiting::Blocking => BLOCKING,
+    }
+}
+
+fn baseline_colour(means: Means) -> &'static str {
+    match means.kind {
+        Kind::UnixStream => "#E69F00",
+        Kind::Pipe => "#A6761D",
+        Kind::TcpLoopback => "#CC79A7",
+        Kind::ProcessVm => "#56B4E9",
+        Kind::SharedMemory | Kind::HandOver | Kind::Rotation => "#999999",
+        Kind::SharedMemoryCopy => "#555555",
+        Kind::IceoryxLoan => "#7B3FBF",
+        Kind::IceoryxCopy => "#B39DDB",
+        Kind::ZeromqIpc => "#C9B400",
+    }
 }
 
 fn colour(scheme: Scheme) -> &'static str {

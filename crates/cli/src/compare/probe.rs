@@ -31,6 +31,11 @@ impl Probe {
         Ok(Self { here: *here, other: rest.last().copied(), _pinned: pinned })
     }
 
+    /// The other CPU, for those who work at the same time.
+    pub(super) fn other(&self) -> Option<usize> {
+        self.other
+    }
+
     /// The round trip of a cache line between the two CPUs, where there are two.
     pub(super) fn round_trip(&self) -> Option<Duration> {
         // A CPU that was taken away meanwhile leaves one.

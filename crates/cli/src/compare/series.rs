@@ -1,30 +1,32 @@
-//! A series: all schemes at one length and in one direction, measured side by side.
+//! A series: all schemes and baselines at one length and in one direction, measured side by side.
 //!
 //! How: a series is cut into batches. Each begins with a probe of the CPUs' placement and one verifying operation for
 //! each scheme; then come rounds, in which each scheme takes its turn, in an order drawn anew each time. A turn is an
 //! untimed operation, which warms the caches and for an input puts the data where a server would just have put it, a
 //! request for 64 bytes, which warms the code again, and the measured operation. Every fourth round measures CPU time
-//! instead of latency, since reading that clock disturbs what comes next. Plain copying and empty requests take turns
-//! with the schemes.
+//! instead of latency, since reading that clock disturbs what comes next. Baselines, plain copying and empty requests take
+//! turns with the schemes; the limits of control are measured once in a batch.
 //! Buffers lie where they lie, and in a cache that makes a difference; so copy and emulated copy exchange theirs from
 //! batch to batch.
-//! Invariants: batches of unlike placement are not mixed: the more frequent placement counts, the rest is dropped.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use genie::{Direction, Error, Receipt, Scheme};
+use genie::{Direction, Error, Scheme};
 use genie_sys::machine;
 
+use super::baseline::Baselines;
+use super::baseline::lanes::{EMPTY, Passing};
 use super::bench::{Bench, Task};
+use super::measured::{Measured, Measurements};
 use super::options::Touch;
-use super::probe::{Probe, majority};
+use super::place::Place;
+use super::probe::Probe;
 use super::random::Random;
-use super::statistics::Samples;
 use super::subject::{Passed, Subject};
 use super::touch::{load_words, store_words};
 use super::verify;
-use crate::placement::Placement;
+use crate::failure::Failure;
 
 /// How many batches a series is cut into, if it has as many rounds.
 const BATCHES: usize = 5;
@@ -37,39 +39,15 @@ const SHORT: usize = 64;
 /// How often reading the CPU clock is timed.
 const CLOCK_READINGS: usize = 101;
 
-/// What was measured of one scheme.
-#[derive(Debug)]
-pub(super) struct Measured {
-    pub(super) scheme: Scheme,
-    pub(super) latency: Samples,
-    pub(super) cycle: Samples,
-    pub(super) cpu: Samples,
-    /// Write faults in a cycle.
-    pub(super) faults: Samples,
-    /// The last measured operation's.
-    pub(super) receipt: Receipt,
-    /// The first difference from the data that was found.
-    pub(super) wrong: Option<String>,
-}
-
-/// What was measured in one batch, and then in all that count.
-#[derive(Debug)]
-pub(super) struct Measurements {
-    pub(super) placement: Option<Placement>,
-    pub(super) round_trip: Option<Duration>,
-    pub(super) schemes: Vec<Measured>,
-    pub(super) memcpy: Samples,
-    pub(super) empty_request: Samples,
-    /// Batches that were dropped for their placement.
-    pub(super) dropped: usize,
-}
-
 /// One length and direction.
 #[derive(Debug)]
 pub(super) struct Series<'b> {
     bench: &'b Bench,
+    baselines: Option<&'b mut Baselines>,
     subjects: Vec<Subject<'b>>,
-    warmer: Subject<'b>,
+    /// For each place.
+    warmers: Vec<Subject<'b>>,
+    passing: Passing,
     touch: Touch,
     task: Task,
     /// The sum that the server replies, where it reads an output.
@@ -84,6 +62,7 @@ pub(super) struct Series<'b> {
 #[derive(Debug, Clone, Copy)]
 enum Turn {
     Scheme(usize),
+    Baseline(usize),
     Memcpy,
     EmptyRequest,
 }
@@ -93,7 +72,12 @@ impl<'b> Series<'b> {
     ///
     /// # Errors
     /// No memory.
-    pub(super) fn new(bench: &'b Bench, subjects: Vec<Subject<'b>>, touch: Touch) -> Result<Self, Error> {
+    pub(super) fn new(
+        bench: &'b Bench,
+        baselines: Option<&'b mut Baselines>,
+        subjects: Vec<Subject<'b>>,
+        touch: Touch,
+    ) -> Result<Self, Error> {
         let (len, direction) = subjects.first().map_or((0, Direction::Out), |one| (one.len, one.direction));
         let task = match (touch.by_server(), direction) {
             (false, _) => Task::NULL,
@@ -102,9 +86,23 @@ impl<'b> Series<'b> {
         };
         let sum = (touch.by_server() && direction == Direction::Out).then(|| verify::sum(bench.data.of(len)));
         let memory = [bench.data.of(len).to_vec(), vec![1; len]];
-        let warmer = Subject::new(bench, Scheme::EmulatedShare, direction, SHORT)?;
-        let random = Random::new(len as u64);
-        Ok(Self { bench, subjects, warmer, touch, task, sum, memory, random, cpu_clock: cpu_clock_cost() })
+        let warmers = bench
+            .places()
+            .map(|place| Subject::new(bench, place, Scheme::EmulatedShare, direction, SHORT))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            bench,
+            baselines,
+            subjects,
+            warmers,
+            passing: Passing { direction, len, touch },
+            touch,
+            task,
+            sum,
+            memory,
+            random: Random::new(len as u64),
+            cpu_clock: cpu_clock_cost(),
+        })
     }
 
     /// Measures in `rounds` rounds, and says after each batch how many are done.
@@ -113,7 +111,7 @@ impl<'b> Series<'b> {
         rounds: usize,
         probe: &Probe,
         mut done: impl FnMut(usize),
-    ) -> Result<Measurements, Error> {
+    ) -> Result<Measurements, Failure> {
         let count = BATCHES.min(rounds);
         let mut batches = Vec::with_capacity(count);
         for batch in 0..count {
@@ -121,37 +119,89 @@ impl<'b> Series<'b> {
             batches.push(self.batch(share, probe)?);
             done(share);
         }
-        Ok(of_one_placement(batches))
+        Ok(Measurements::of_one_placement(batches))
     }
 
-    fn batch(&mut self, rounds: usize, probe: &Probe) -> Result<Measurements, Error> {
+    fn batch(&mut self, rounds: usize, probe: &Probe) -> Result<Measurements, Failure> {
         self.exchange_buffers();
         let round_trip = probe.round_trip();
-        let mut batch = Measurements::new(round_trip, &self.subjects);
+        let mut batch = self.empty_batch(round_trip);
+        self.control(&mut batch)?;
         for (subject, measured) in self.subjects.iter_mut().zip(&mut batch.schemes) {
-            measured.judge(verify::once(self.bench, subject)?);
+            measured.times.judge(verify::once(self.bench, subject).map_err(Failure::could_not)?);
         }
-        let mut warm_up = Measurements::new(round_trip, &self.subjects);
+        self.judge_baselines(&mut batch, Baselines::verify)?;
+        let mut warm_up = self.empty_batch(round_trip);
         (0..WARM_UP).try_for_each(|round| self.round(round * CPU_TIME_EVERY, &mut warm_up))?;
         // A batch of one round has samples of each kind all the same.
         for round in 1..=rounds.max(CPU_TIME_EVERY) {
             self.round(round, &mut batch)?;
         }
         for (subject, measured) in self.subjects.iter_mut().zip(&mut batch.schemes) {
-            measured.judge(verify::after_timing(self.bench, subject, self.task)?);
+            let verdict = verify::after_timing(self.bench, subject, self.task);
+            measured.times.judge(verdict.map_err(Failure::could_not)?);
         }
+        self.judge_baselines(&mut batch, Baselines::verify_after)?;
         Ok(batch)
     }
 
-    fn round(&mut self, round: usize, batch: &mut Measurements) -> Result<(), Error> {
+    fn empty_batch(&self, round_trip: Option<Duration>) -> Measurements {
+        let means = self.baselines.iter().flat_map(|baselines| baselines.means());
+        Measurements::new(round_trip, &self.subjects, means, self.bench.places())
+    }
+
+    /// Verifies the baselines in one way or the other.
+    fn judge_baselines(
+        &mut self,
+        batch: &mut Measurements,
+        verify: impl Fn(&mut Baselines, usize, Passing, &super::data::Data) -> Result<verify::Verdict, Failure>,
+    ) -> Result<(), Failure> {
+        let Some(baselines) = &mut self.baselines else { return Ok(()) };
+        for (index, measured) in batch.baselines.iter_mut().enumerate() {
+            measured.times.judge(verify(baselines, index, self.passing, &self.bench.data)?);
+        }
+        Ok(())
+    }
+
+    /// Measures what control alone costs: requests without buffers, and what no request can beat.
+    fn control(&mut self, batch: &mut Measurements) -> Result<(), Failure> {
+        for (place, samples) in &mut batch.control.requests {
+            samples.add(self.empty_requests(*place).map_err(Failure::could_not)?);
+        }
+        let Some(baselines) = &mut self.baselines else { return Ok(()) };
+        for (index, measured) in batch.baselines.iter_mut().enumerate() {
+            measured.empty.add(baselines.empty(index)?);
+        }
+        if let Some(time) = baselines.ping_pong()? {
+            batch.control.ping_pong.add(time);
+        }
+        batch.control.futex.add(baselines.futex_hand_over()?);
+        Ok(())
+    }
+
+    /// The mean of some requests without buffers.
+    fn empty_requests(&self, place: Place) -> Result<Duration, Error> {
+        (0..EMPTY).try_for_each(|_| self.bench.empty_request(place))?;
+        let start = Instant::now();
+        (0..EMPTY).try_for_each(|_| self.bench.empty_request(place))?;
+        Ok(start.elapsed() / EMPTY)
+    }
+
+    fn round(&mut self, round: usize, batch: &mut Measurements) -> Result<(), Failure> {
         let mut turns: Vec<_> = (0..self.subjects.len()).map(Turn::Scheme).collect();
+        turns.extend((0..batch.baselines.len()).map(Turn::Baseline));
         turns.extend([Turn::Memcpy, Turn::EmptyRequest]);
         self.random.shuffle(&mut turns);
         for turn in turns {
             match turn {
-                Turn::Scheme(index) => self.scheme(index, round, &mut batch.schemes[index])?,
+                Turn::Scheme(index) => {
+                    self.scheme(index, round, &mut batch.schemes[index]).map_err(Failure::could_not)?
+                }
+                Turn::Baseline(index) => self.baseline(index, round, &mut batch.baselines[index])?,
                 Turn::Memcpy => batch.memcpy.add(self.memcpy()),
-                Turn::EmptyRequest => batch.empty_request.add(self.empty_request()?),
+                Turn::EmptyRequest => {
+                    batch.empty_request.add(self.empty_request().map_err(Failure::could_not)?);
+                }
             }
         }
         Ok(())
@@ -164,35 +214,63 @@ impl<'b> Series<'b> {
         };
         self.operate(index, warming)?;
         self.subjects[index].tidy()?;
-        self.warm()?;
+        self.warm(self.subjects[index].place)?;
         if round.is_multiple_of(CPU_TIME_EVERY) {
             let before = machine::thread_cpu_time();
             self.operate(index, self.task)?;
-            measured.cpu.add((machine::thread_cpu_time() - before).saturating_sub(self.cpu_clock));
+            measured.times.cpu.add((machine::thread_cpu_time() - before).saturating_sub(self.cpu_clock));
         } else {
             let before = self.bench.genie.space().statistics().faults;
             let passed = self.operate(index, self.task)?;
             let faults = self.bench.genie.space().statistics().faults - before;
             measured.add(&passed, faults);
-            measured.judge(self.judge_sum(&self.subjects[index], passed.sum));
+            measured.times.judge(self.judge_sum(&self.subjects[index], passed.sum));
         }
         self.subjects[index].tidy()
     }
 
+    fn baseline(
+        &mut self,
+        index: usize,
+        round: usize,
+        measured: &mut super::measured::Baseline,
+    ) -> Result<(), Failure> {
+        let Some(baselines) = &mut self.baselines else { return Ok(()) };
+        if round.is_multiple_of(CPU_TIME_EVERY) {
+            let time = baselines.exchange(index, self.passing, |exchange| {
+                let before = machine::thread_cpu_time();
+                exchange()?;
+                Ok(machine::thread_cpu_time() - before)
+            })?;
+            measured.times.cpu.add(time.saturating_sub(self.cpu_clock));
+        } else {
+            let exchanged = baselines.exchange(index, self.passing, |exchange| exchange())?;
+            measured.add(&exchanged);
+            measured.times.judge(compared(self.sum, exchanged.sum));
+        }
+        Ok(())
+    }
+
     /// Brings the code of a request of this direction back into the cache.
-    fn warm(&mut self) -> Result<Passed, Error> {
-        match self.warmer.direction {
-            Direction::Out => self.warmer.output(Task::NULL, |_| {}),
-            Direction::In => self.warmer.input(Task::NULL, |_| {}),
+    fn warm(&mut self, place: Place) -> Result<(), Error> {
+        let Some(warmer) = self.warmers.iter_mut().find(|warmer| warmer.place == place) else {
+            return Ok(());
+        };
+        match warmer.direction {
+            Direction::Out => warmer.output(Task::NULL, |_| {}).map(drop),
+            Direction::In => warmer.input(Task::NULL, |_| {}).map(drop),
         }
     }
 
     /// Lets the strong native schemes exchange their buffers, so that none owes its times to where one lies.
     fn exchange_buffers(&mut self) {
-        let mut strong =
-            self.subjects.iter_mut().filter(|subject| subject.is_strong() && subject.native().is_some());
-        if let (Some(one), Some(other)) = (strong.next(), strong.next()) {
-            one.exchange_buffers(other);
+        for place in self.bench.places() {
+            let mut strong = self.subjects.iter_mut().filter(|subject| {
+                subject.place == place && subject.is_strong() && subject.native().is_some()
+            });
+            if let (Some(one), Some(other)) = (strong.next(), strong.next()) {
+                one.exchange_buffers(other);
+            }
         }
     }
 
@@ -209,12 +287,7 @@ impl<'b> Series<'b> {
 
     /// Timed outputs by migrant schemes are of buffers that hold anything, so that only native ones have a known sum.
     fn judge_sum(&self, subject: &Subject<'_>, found: Option<u64>) -> verify::Verdict {
-        match (self.sum, found) {
-            (Some(sum), Some(found)) if subject.native().is_some() && sum != found => {
-                Err(format!("the server's sum is {found:#x}, not {sum:#x}"))
-            }
-            _ => Ok(()),
-        }
+        compared(self.sum, found.filter(|_| subject.native().is_some()))
     }
 
     /// Copies between two ordinary buffers that are in the caches as far as they fit.
@@ -228,79 +301,22 @@ impl<'b> Series<'b> {
     }
 
     fn empty_request(&self) -> Result<Duration, Error> {
-        self.bench.empty_request()?;
+        let Some(place) = self.bench.places().next() else { return Ok(Duration::ZERO) };
+        self.bench.empty_request(place)?;
         let start = Instant::now();
-        self.bench.empty_request()?;
+        self.bench.empty_request(place)?;
         Ok(start.elapsed())
     }
 }
 
-impl Measured {
-    fn new(scheme: Scheme) -> Self {
-        let [latency, cycle, cpu, faults] = std::array::from_fn(|_| Samples::new());
-        Self { scheme, latency, cycle, cpu, faults, receipt: Receipt::new(scheme), wrong: None }
-    }
-
-    fn add(&mut self, passed: &Passed, faults: u64) {
-        self.faults.add_number(faults);
-        self.latency.add(passed.latency);
-        self.cycle.add(passed.cycle);
-        self.receipt = passed.receipt;
-    }
-
-    fn judge(&mut self, verdict: verify::Verdict) {
-        if let Err(wrong) = verdict {
-            self.wrong.get_or_insert(wrong);
+/// Whether a sum that was found is the one expected, where there is one.
+fn compared(expected: Option<u64>, found: Option<u64>) -> verify::Verdict {
+    match (expected, found) {
+        (Some(sum), Some(found)) if sum != found => {
+            Err(format!("the server's sum is {found:#x}, not {sum:#x}"))
         }
+        _ => Ok(()),
     }
-
-    fn merge(&mut self, later: Self) {
-        self.latency.merge(&later.latency);
-        self.cycle.merge(&later.cycle);
-        self.cpu.merge(&later.cpu);
-        self.faults.merge(&later.faults);
-        self.receipt = later.receipt;
-        self.judge(later.wrong.map_or(Ok(()), Err));
-    }
-}
-
-impl Measurements {
-    fn new(round_trip: Option<Duration>, subjects: &[Subject<'_>]) -> Self {
-        Self {
-            placement: round_trip.map(Placement::of),
-            round_trip,
-            schemes: subjects.iter().map(|subject| Measured::new(subject.scheme)).collect(),
-            memcpy: Samples::new(),
-            empty_request: Samples::new(),
-            dropped: 0,
-        }
-    }
-
-    fn merge(&mut self, later: Self) {
-        for (one, other) in self.schemes.iter_mut().zip(later.schemes) {
-            one.merge(other);
-        }
-        self.memcpy.merge(&later.memcpy);
-        self.empty_request.merge(&later.empty_request);
-        self.round_trip = self.round_trip.min(later.round_trip);
-    }
-}
-
-/// Puts the batches of the most frequent placement together. A wrong byte counts wherever it was found.
-fn of_one_placement(batches: Vec<Measurements>) -> Measurements {
-    let placement = majority(batches.iter().map(|batch| batch.placement));
-    let (like, unlike): (Vec<_>, Vec<_>) =
-        batches.into_iter().partition(|batch| batch.placement == placement);
-    let mut like = like.into_iter();
-    let mut sum = like.next().expect("the majority has a member");
-    like.for_each(|batch| sum.merge(batch));
-    sum.dropped = unlike.len();
-    for batch in unlike {
-        for (one, other) in sum.schemes.iter_mut().zip(batch.schemes) {
-            one.judge(other.wrong.map_or(Ok(()), Err));
-        }
-    }
-    sum
 }
 
 /// The middle of many differences between two readings of the CPU clock, one right after the other.

@@ -11,6 +11,7 @@ use genie::model::{Allocation, Integrity};
 use genie::{Buffer, Direction, Error, Failed, In, Out, Receipt, Reply, Request, Scheme};
 
 use super::bench::{Bench, Task};
+use super::place::Place;
 
 /// One operation's times and what it did.
 #[derive(Debug, Clone, Copy)]
@@ -22,9 +23,10 @@ pub(super) struct Passed {
     pub(super) sum: Option<u64>,
 }
 
-/// One scheme, direction and length.
+/// One scheme, direction and length, at one server.
 #[derive(Debug)]
 pub(super) struct Subject<'b> {
+    pub(super) place: Place,
     pub(super) scheme: Scheme,
     pub(super) direction: Direction,
     pub(super) len: usize,
@@ -39,13 +41,14 @@ impl<'b> Subject<'b> {
     /// Allocates what the scheme needs.
     pub(super) fn new(
         bench: &'b Bench,
+        place: Place,
         scheme: Scheme,
         direction: Direction,
         len: usize,
     ) -> Result<Self, Error> {
         let native = scheme.allocation() == Allocation::Native;
         let buffer = native.then(|| bench.genie.allocate(len)).transpose()?;
-        Ok(Self { scheme, direction, len, bench, buffer, arrived_at: 0 })
+        Ok(Self { place, scheme, direction, len, bench, buffer, arrived_at: 0 })
     }
 
     /// Whether the scheme has strong integrity.
@@ -66,25 +69,31 @@ impl<'b> Subject<'b> {
 
     /// Passes data out, after `prepare` has been given the buffer.
     pub(super) fn output(&mut self, task: Task, prepare: impl FnOnce(&mut [u8])) -> Result<Passed, Error> {
-        let (bench, scheme, strong) = (self.bench, self.scheme, self.is_strong());
+        let (bench, place, scheme, strong) = (self.bench, self.place, self.scheme, self.is_strong());
         let begun = Instant::now();
         let (sent, result) = match (&mut self.buffer, strong) {
             (Some(buffer), true) => {
                 prepare(buffer);
                 let sent = Instant::now();
-                (sent, bench.request(task, |request| request.out(Out::borrowed(scheme, buffer))).send())
+                (
+                    sent,
+                    bench.request(place, task, |request| request.out(Out::borrowed(scheme, buffer))).send(),
+                )
             }
             (held @ Some(_), false) => {
                 let mut buffer = held.take().expect("matched");
                 prepare(&mut buffer);
                 let sent = Instant::now();
-                (sent, bench.request(task, |request| request.out(Out::owned(scheme, buffer))).send())
+                (sent, bench.request(place, task, |request| request.out(Out::owned(scheme, buffer))).send())
             }
             (None, _) => {
                 let mut migrant = bench.genie.allocate_migrant(self.len, strong)?;
                 prepare(&mut migrant);
                 let sent = Instant::now();
-                (sent, bench.request(task, |request| request.out(Out::migrant(scheme, migrant))).send())
+                (
+                    sent,
+                    bench.request(place, task, |request| request.out(Out::migrant(scheme, migrant))).send(),
+                )
             }
         };
         let replied = Instant::now();
@@ -116,7 +125,9 @@ impl<'b> Subject<'b> {
             (held @ Some(_), false) => In::owned(scheme, held.take().expect("matched")),
             (None, _) => In::migrant(scheme, len),
         };
-        self.bench.request(task, move |request: Request<'_, '_, '_>| request.input(element)).send()
+        self.bench
+            .request(self.place, task, move |request: Request<'_, '_, '_>| request.input(element))
+            .send()
     }
 
     /// Takes a shared buffer back from the reply, or from the failed request.
@@ -159,7 +170,8 @@ impl<'b> Subject<'b> {
         for len in [self.len, self.bench.data.all().len()] {
             let migrant = self.bench.genie.allocate_migrant(len, true)?;
             if migrant.as_ptr().addr() == self.arrived_at {
-                let request = self.bench.request(Task::NULL, |request| request.out(Out::moved(migrant)));
+                let request =
+                    self.bench.request(self.place, Task::NULL, |request| request.out(Out::moved(migrant)));
                 return request.send().map(drop).map_err(|failed| failed.error);
             }
         }

@@ -5,8 +5,10 @@ use std::fmt::Write;
 use comfy_table::{CellAlignment, Table};
 use owo_colors::OwoColorize;
 
-use super::document::{Document, Row};
+use super::document::{BaselineRow, Document, EMPTY, Row};
+use super::overhead;
 use super::statistics::Spread;
+use super::throughput::Throughput;
 use crate::length;
 
 /// The columns, in order; all but the first and the last are numbers.
@@ -32,14 +34,100 @@ pub(super) fn text(document: &Document, coloured: bool) -> String {
     for rows in document.results.chunk_by(|a, b| (a.length, a.direction) == (b.length, b.direction)) {
         block(&mut text, rows, document, coloured);
     }
+    control(&mut text, document);
+    in_flight(&mut text, &document.throughput);
+    difference(&mut text, document);
     text.push_str(EXPLANATION);
+    if !document.baselines.is_empty() {
+        text.push_str(BASELINES);
+    }
     text
+}
+
+/// Round trips without data, and what they cannot beat.
+fn control(text: &mut String, document: &Document) {
+    let empty: Vec<_> = document.baselines.iter().filter(|row| row.direction == EMPTY).collect();
+    let limits = &document.limits;
+    if limits.futex_hand_over_us.is_none() {
+        return;
+    }
+    let _ = writeln!(text, "\nround trips without data, 64 bytes each way");
+    let mut table = plain(["", "us", "(p5-p95)"]);
+    for row in &empty {
+        let name =
+            if row.name == "genie" { format!("  genie, {}", row.server) } else { format!("  {}", row.name) };
+        table.add_row([name, short(row.latency_us.median), spread(row.latency_us)]);
+    }
+    let limit = |name: &str, time: f64| [format!("  limit: {name}"), short(time), String::new()];
+    if let Some(time) = limits.ping_pong_us {
+        table.add_row(limit("a cache line there and back", time));
+    }
+    if let Some(time) = limits.futex_hand_over_us {
+        table.add_row(limit("a word by futex there and back", time));
+    }
+    lines(text, &table);
+}
+
+/// Throughput with several requests in flight.
+fn in_flight(text: &mut String, rows: &[Throughput]) {
+    if rows.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "\none way, with requests in flight");
+    let mut table = plain(["", "server", "length", "in flight", "recycling", "buffers", "MB/s"]);
+    for row in rows {
+        table.add_row([
+            format!("  {}", row.by),
+            row.server.to_owned(),
+            length::format(row.length),
+            row.outstanding.to_string(),
+            row.recycling.to_owned(),
+            row.buffers.to_string(),
+            format!("{:.0}", row.mb_s),
+        ]);
+    }
+    lines(text, &table);
+}
+
+/// What the server's being in another process costs.
+fn difference(text: &mut String, document: &Document) {
+    if document.overhead.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        text,
+        "\na server in a process of its own takes so much longer to reply (the middle, and the range, of all schemes):"
+    );
+    for line in overhead::lines(&document.overhead) {
+        let _ = writeln!(text, "{line}");
+    }
+}
+
+/// A table whose columns but the first are numbers.
+fn plain<const N: usize>(header: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table.load_style(comfy_table::presets::NOTHING);
+    table.set_header(header);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn lines(text: &mut String, table: &Table) {
+    for line in table.to_string().lines() {
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
 }
 
 const EXPLANATION: &str = "
 * the fastest cycle among the schemes of strong integrity (copy, emulated copy, move, emulated move).
 latency: from request to reply; cycle: with what the client does to its buffer, faults and fresh mappings included.
 copied: bytes; prot, swap: granules write-protected, swapped; flt: write faults in a cycle. Every byte was verified.
+";
+
+const BASELINES: &str = "baselines: the same data to and from a process on another CPU by other means, verified alike. shared-memory is used in place: the
+limit. Those named -polled spin, the others sleep.
 ";
 
 fn limits(document: &Document) -> String {
@@ -71,7 +159,7 @@ fn block(text: &mut String, rows: &[Row], document: &Document, coloured: bool) {
     );
     let _ = writeln!(text, "\n{heading}");
     let best = fastest(rows);
-    let table = table(rows, best).to_string();
+    let table = table(rows, best, &beside(document, first)).to_string();
     for (index, line) in table.lines().enumerate() {
         let line = line.trim_end();
         // The first line is the header.
@@ -83,24 +171,34 @@ fn block(text: &mut String, rows: &[Row], document: &Document, coloured: bool) {
     }
 }
 
+/// The baselines at the same length and in the same direction.
+fn beside<'d>(document: &'d Document, row: &Row) -> Vec<&'d BaselineRow> {
+    let same = |one: &&BaselineRow| (one.length, one.direction) == (row.length, row.direction);
+    document.baselines.iter().filter(same).collect()
+}
+
 /// The row of a strong scheme with the shortest cycle.
 fn fastest(rows: &[Row]) -> Option<usize> {
     let strong = rows.iter().enumerate().filter(|(_, row)| row.strong);
     strong.min_by(|(_, a), (_, b)| a.cycle_us.median.total_cmp(&b.cycle_us.median)).map(|(index, _)| index)
 }
 
-fn table(rows: &[Row], best: Option<usize>) -> Table {
+fn table(rows: &[Row], best: Option<usize>, baselines: &[&BaselineRow]) -> Table {
     let mut table = Table::new();
     table.load_style(comfy_table::presets::NOTHING);
+    let several = rows.iter().any(|row| row.server != rows[0].server);
     let noted = rows.iter().any(|row| !note(row).is_empty());
     let header = COLUMNS.into_iter().chain(noted.then_some(NOTE));
     table.set_header(header);
     for (index, row) in rows.iter().enumerate() {
-        let mut cells = cells(row, best == Some(index));
+        let mut cells = cells(row, best == Some(index), several);
         if noted {
             cells.push(note(row));
         }
         table.add_row(cells);
+    }
+    for row in baselines {
+        table.add_row(baseline_cells(row));
     }
     for column in table.column_iter_mut().skip(1).take(COLUMNS.len() - 1) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -108,10 +206,11 @@ fn table(rows: &[Row], best: Option<usize>) -> Table {
     table
 }
 
-fn cells(row: &Row, best: bool) -> Vec<String> {
+fn cells(row: &Row, best: bool, several: bool) -> Vec<String> {
     let mark = if best { "* " } else { "  " };
+    let server = if several { format!(", {}", row.server) } else { String::new() };
     vec![
-        format!("{mark}{}", row.scheme),
+        format!("{mark}{}{server}", row.scheme),
         short(row.latency_us.median),
         spread(row.latency_us),
         short(row.cycle_us.median),
@@ -122,6 +221,19 @@ fn cells(row: &Row, best: bool) -> Vec<String> {
         row.receipt.protected.to_string(),
         row.receipt.swapped.to_string(),
         row.receipt.faults.to_string(),
+    ]
+}
+
+fn baseline_cells(row: &BaselineRow) -> Vec<String> {
+    let wrong = if row.wrong.is_some() { " WRONG BYTES" } else { "" };
+    vec![
+        format!("  - {}{wrong}", row.name),
+        short(row.latency_us.median),
+        spread(row.latency_us),
+        short(row.cycle_us.median),
+        spread(row.cycle_us),
+        format!("{:.0}", row.throughput_mb_s),
+        short(row.cpu_us),
     ]
 }
 

@@ -36,6 +36,11 @@ pub(super) fn load_words(bytes: &[u8]) {
     }
 }
 
+/// Where the words lie in `len` bytes.
+pub(super) fn words(len: usize) -> impl Iterator<Item = usize> {
+    (0..len.div_ceil(STRIDE)).map(move |index| index * STRIDE + word(index, STRIDE.min(len - index * STRIDE)))
+}
+
 /// Where the word lies in the 4 KiB with this number, of which there are `len` bytes.
 fn word(index: usize, len: usize) -> usize {
     let at = index * LINE % STRIDE;

@@ -40,8 +40,9 @@ fn input(bench: &Bench, subject: &mut Subject<'_>) -> Result<Verdict, Error> {
     let mut verdict = Ok(());
     subject.input(Task::FETCH, |bytes| verdict = compare(bytes, data))?;
     subject.tidy()?;
-    // The opposite is now in a system buffer, or in a region kept for reuse. Two more inputs put the data everywhere.
-    for _ in 0..2 {
+    // The opposite is now in a system buffer, or in a region kept for reuse. As many inputs as there are buffers in turn,
+    // and one more, put the data everywhere.
+    for _ in 0..=bench.rotation(subject.len) {
         subject.input(Task::FETCH, |_| {})?;
         subject.tidy()?;
     }
@@ -49,7 +50,7 @@ fn input(bench: &Bench, subject: &mut Subject<'_>) -> Result<Verdict, Error> {
 }
 
 /// Compares what timed inputs delivered. Where the server writes nothing (`task` is NULL), that are the bytes that the
-/// input before left in the system buffers, which are reused last in, first out: the data. Move alone takes fresh memory
+/// inputs before left in the system buffers: the data. Move alone takes fresh memory
 /// for each input, so that its timed inputs deliver nobody's data; it is compared before the timing only.
 ///
 /// Timed outputs by native schemes are of the buffer that was filled with the data; those by migrant schemes, of buffers

@@ -28,8 +28,9 @@ impl LeftOut {
         len: usize,
     ) -> Result<Vec<Subject<'b>>, Error> {
         let mut usable = Vec::with_capacity(schemes.len());
-        for scheme in schemes {
-            let mut subject = Subject::new(bench, *scheme, direction, len)?;
+        let all = bench.places().flat_map(|place| schemes.iter().map(move |scheme| (place, scheme)));
+        for (place, scheme) in all {
+            let mut subject = Subject::new(bench, place, *scheme, direction, len)?;
             let passed = match direction {
                 Direction::Out => {
                     subject.output(Task::NULL, |bytes| bytes.copy_from_slice(bench.data.of(len)))

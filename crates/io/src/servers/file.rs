@@ -1,4 +1,4 @@
-//! The file server: fetches and stores ranges of real files by explicit I/O.
+//! The file server: fetches and stores real files, lists directories, and lets files appear whole or not at all.
 //!
 //! Why: storage-like servers keep buffers after the reply, so what they pass is copied to or from their cache whatever
 //! the scheme (thesis §10.2); a client that must tell a file from a network needs both kinds of server at hand.
@@ -6,7 +6,7 @@
 //! change of mode is missed (a kept descriptor would have to be checked for about as long), and no descriptor
 //! outlives its request. A fetch copies from cached blocks, reading those that are missing whole; one that would take
 //! more than half of the cache, or whose file changed just now, is read by the kernel straight into the request's
-//! buffer. A store is written by the kernel straight from the request's buffer, and forgets the blocks under it.
+//! buffer. With mapped access, fetches copy from mappings instead. A store is written by the kernel straight from the request's buffer, and forgets the blocks under it.
 //! Invariants: a cached block is used only while its file's size and times are those of when it was read.
 //! Trust: paths come from clients; the kernel resolves them and refuses to leave the root, links included. The root's
 //! owner answers for device files beneath it: they are refused, but only after they were opened.
@@ -16,25 +16,36 @@
 //! during somebody else's single write of more than 20 ms may be kept. Like `pread`, a fetch that races with a store may
 //! see a part of it. Stores reach the kernel before the reply and in the order of the requests; the disk, only by
 //! `sync`. A store that fails may have stored a part.
-//! Source: thesis §1.1.2 (cached buffers), §10.2. Differs: blocks are cached in the server besides the kernel's pages.
+//! Source: thesis §1.1.2 (cached buffers), §10.1, §10.2. Differs: blocks are cached in the server besides the kernel's pages.
 
 mod argument;
+mod attributes;
 mod cache;
+mod checksum;
+mod mapped;
+mod parts;
 mod root;
+mod tree;
+mod upload;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use genie_memory::Segments;
 
 use self::argument::Argument;
 use self::cache::{Block, Cache, Key};
+use self::mapped::Views;
 use self::root::{Opened, Root, bytes_possible};
 use crate::{Incoming, RequestId, Server, ServerError, Service, ServiceId};
 
 pub use self::argument::at;
+pub use self::attributes::{Attributes, Kind};
 pub use self::cache::{BLOCK, Statistics};
+pub use self::checksum::{CHECKSUM_MAX, CHECKSUM_ROOM, Checksum, Checksummer, range};
+pub use self::tree::{Entry, after, entries};
+pub use self::upload::{BEGIN_ROOM, Begin, Commit, Token, begun};
 
 /// Fills input buffer 0 with the bytes of a file from an offset on; its argument is made by [`at`]. The actual length is
 /// less than the buffer's where the file ends first, and 0 beyond its end.
@@ -42,19 +53,47 @@ pub const FETCH: ServiceId = ServiceId(0);
 /// Writes output buffer 0 to a file from an offset on; its argument is made by [`at`]. A missing file is created (its
 /// directory is not), a short one extended; bytes between its end and the offset read as zeros.
 pub const STORE: ServiceId = ServiceId(1);
-/// Passes back the size of a file, 8 bytes little-endian, as buffer 0's reply argument, which needs that much room. The
-/// argument is made by [`at`]; its offset says nothing.
+/// Passes back the [`Attributes`] of whatever a path leads to, as buffer 0's reply argument, which needs
+/// [`Attributes::LEN`] bytes of room. The argument is made by [`at`]; its offset says nothing.
 pub const STAT: ServiceId = ServiceId(2);
 /// Replies when all that was stored in a file before, and its entry in its directory, are on the disk. The argument is
 /// made by [`at`]; its offset says nothing.
 pub const SYNC: ServiceId = ServiceId(3);
 
-const SERVICES: [Service; 4] = [
-    Service { name: "fetch", reads: false, writes: true },
-    Service { name: "store", reads: true, writes: false },
-    Service { name: "stat", reads: false, writes: false },
-    Service { name: "sync", reads: false, writes: false },
+/// Fills input buffer 0 with the entries of a directory that come after a name, in order, to be read by [`entries`]; its
+/// argument is made by [`after`]. The actual length is that of the whole entries that fit. The reply argument is one byte:
+/// 1 when more entries follow, else 0.
+pub const LIST: ServiceId = ServiceId(4);
+/// Passes back the checksum of a range of a file, as buffer 0's reply argument, which needs [`CHECKSUM_ROOM`] bytes of room
+/// and is read by [`Checksum::from_reply`]; the argument is made by [`range`].
+pub const CHECKSUM: ServiceId = ServiceId(5);
+/// Begins an upload; the argument is made by [`Begin::argument`]. The reply argument, which needs [`BEGIN_ROOM`] bytes of
+/// room, is read by [`begun`]: it names the part, beside the file to be, into which [`STORE`] is to store. A part that was
+/// taken over holds something already.
+pub const BEGIN: ServiceId = ServiceId(6);
+/// Ends an upload: its part replaces the file at the path with which it was begun, in one step, if it holds what the
+/// argument says, which is made by [`Commit::argument`]. If not, it stays, to be mended or abandoned.
+pub const COMMIT: ServiceId = ServiceId(7);
+/// Removes the part of an upload; the argument is made by [`at`] of the part's path. Its offset says nothing.
+pub const ABANDON: ServiceId = ServiceId(8);
+/// Makes a directory, unless there is one; its parent must be there. The argument is made by [`at`]; its offset says
+/// nothing.
+pub const MKDIR: ServiceId = ServiceId(9);
+
+static SERVICES: [Service; 10] = [
+    Service::new("fetch", false, true),
+    Service::new("store", true, false),
+    Service::new("stat", false, false),
+    Service::new("sync", false, false),
+    Service::new("list", false, true),
+    Service::new("checksum", false, false),
+    Service::new("begin", false, false),
+    Service::new("commit", false, false),
+    Service::new("abandon", false, false),
+    Service::new("mkdir", false, false),
 ];
+/// The services that change what is beneath the root.
+const CHANGING: [ServiceId; 5] = [STORE, BEGIN, COMMIT, ABANDON, MKDIR];
 
 /// A server of the files beneath one directory. Cloning makes another handle to the same one, cache included.
 ///
@@ -82,6 +121,9 @@ const SERVICES: [Service; 4] = [
 pub struct File {
     root: Arc<Root>,
     cache: Arc<Cache>,
+    is_read_only: bool,
+    /// Where fetches are served from instead of the cache, if they are.
+    views: Option<Arc<Views>>,
 }
 
 impl File {
@@ -91,7 +133,35 @@ impl File {
     /// # Errors
     /// The directory does not exist, is none, or may not be entered.
     pub fn open(root: impl AsRef<Path>, cache_bytes: usize) -> Result<Self, ServerError> {
-        Ok(Self { root: Arc::new(Root::open(root.as_ref())?), cache: Arc::new(Cache::new(cache_bytes)) })
+        let root = Arc::new(Root::open(root.as_ref())?);
+        Ok(Self { root, cache: Arc::new(Cache::new(cache_bytes)), is_read_only: false, views: None })
+    }
+
+    /// Makes a handle that refuses every service that would change something.
+    #[must_use]
+    pub fn read_only(mut self) -> Self {
+        self.is_read_only = true;
+        self
+    }
+
+    /// Makes a handle that serves fetches from mappings of the files instead of the cache (mapped access).
+    ///
+    /// # Cost
+    /// A fetch of what is mapped copies once and makes no system call but to find the file. Mappings of the 64 MiB in which
+    /// a fetch falls are kept, the 64 last used; files that are deleted keep their disk space as long.
+    #[must_use]
+    pub fn mapped(mut self) -> Self {
+        self.views = Some(Arc::default());
+        self
+    }
+
+    /// Removes what uploads left behind that were begun and not stored to for `age`; returns how many there were. To be
+    /// called when a server starts; what may not be removed is left.
+    ///
+    /// # Cost
+    /// Looks at every entry beneath the root.
+    pub fn remove_leftovers(&self, age: Duration) -> usize {
+        parts::remove_leftovers(&self.root, age)
     }
 
     /// What the cache did so far.
@@ -100,24 +170,55 @@ impl File {
     }
 
     fn serve(&self, request: &mut Incoming) -> Result<(), ServerError> {
+        let service = request.service();
+        if self.is_read_only && CHANGING.contains(&service) {
+            return Err(self.root.unchangeable());
+        }
         let argument = request.argument(0).to_vec();
-        let argument = Argument::parse(&argument)?;
-        match request.service() {
-            FETCH => self.fetch(request, &argument),
-            STORE => self.store(request, &argument),
+        match service {
+            FETCH => self.fetch(request, &Argument::parse(&argument)?),
+            STORE => self.store(request, &Argument::parse(&argument)?),
             STAT => {
-                let size = self.root.reader(argument.path)?.version.size;
-                Ok(request.set_argument(0, &size.to_le_bytes())?)
+                let attributes = tree::attributes(&self.root, Argument::parse(&argument)?.path)?;
+                Ok(request.set_argument(0, &attributes.to_bytes())?)
             }
-            SYNC => self.root.sync(argument.path),
+            SYNC => self.root.sync(Argument::parse(&argument)?.path),
+            LIST => self.list(request, &argument),
+            CHECKSUM => self.checksum(request, &argument),
+            BEGIN => Ok(request.set_argument(0, &upload::begin(&self.root, &argument)?)?),
+            COMMIT => upload::commit(&self.root, &argument),
+            ABANDON => upload::abandon(&self.root, Argument::parse(&argument)?.path),
+            MKDIR => tree::make_directory(&self.root, Argument::parse(&argument)?.path),
             ServiceId(other) => Err(ServerError::new(format!("the file server has no service {other}"))),
         }
+    }
+
+    fn list(&self, request: &mut Incoming, argument: &[u8]) -> Result<(), ServerError> {
+        let page = tree::list(&self.root, argument, request.len(0))?;
+        let segments = request.ready(0)?;
+        genie_memory::scatter(&page.bytes, &segments);
+        request.set_argument(0, &[page.is_followed.into()])?;
+        Ok(request.set_actual(0, page.bytes.len())?)
+    }
+
+    fn checksum(&self, request: &mut Incoming, argument: &[u8]) -> Result<(), ServerError> {
+        let (len, place) = checksum::parse_len(argument)?;
+        let from = Argument::parse(place)?;
+        let opened = self.root.reader(from.path)?;
+        let bytes = from.offset..from.offset.saturating_add(len);
+        let found = checksum::of_file(&opened, bytes).map_err(|error| self.root.unreadable(&from, &error))?;
+        Ok(request.set_argument(0, &checksum::reply(found.0, found.1))?)
     }
 
     fn fetch(&self, request: &mut Incoming, from: &Argument<'_>) -> Result<(), ServerError> {
         let opened = self.root.reader(from.path)?;
         let len = request.len(0);
         let segments = request.ready(0)?;
+        if let Some(actual) =
+            self.views.as_ref().and_then(|views| views.fetch(&opened, from.offset, &segments))
+        {
+            return Ok(request.set_actual(0, actual)?);
+        }
         let cached = self.cache.suits(len) && opened.version.is_settled(SystemTime::now());
         let actual = if cached {
             self.fetch_cached(&opened, from.offset, &segments, len)

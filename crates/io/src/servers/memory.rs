@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use genie_memory::{Direction, Segments, Space, gather, scatter};
+use genie_memory::{Direction, Segments, Space, gather, scatter, transfer};
 use genie_passing::{Overlay, Overlays, Preferred};
 
 use crate::{Error, Incoming, RequestId, Server, ServerError, Service, ServiceId};
@@ -30,14 +30,14 @@ pub const FETCH: ServiceId = ServiceId(5);
 /// differ.
 pub const CHECK: ServiceId = ServiceId(6);
 
-const SERVICES: [Service; 7] = [
-    Service { name: "null", reads: true, writes: true },
-    Service { name: "sink", reads: true, writes: false },
-    Service { name: "source", reads: false, writes: true },
-    Service { name: "echo", reads: true, writes: true },
-    Service { name: "store", reads: true, writes: false },
-    Service { name: "fetch", reads: false, writes: true },
-    Service { name: "check", reads: true, writes: false },
+static SERVICES: [Service; 7] = [
+    Service::new("null", true, true),
+    Service::new("sink", true, false),
+    Service::new("source", false, true),
+    Service::new("echo", true, true),
+    Service::new("store", true, false),
+    Service::new("fetch", false, true),
+    Service::new("check", true, false),
 ];
 
 /// A server that lives in memory.
@@ -79,7 +79,9 @@ impl Memory {
             }
             ECHO => {
                 let from = request.output(0)?;
-                self.fill(request, 1, from.iter().map(|span| span.len()).sum(), |to| copy(&from, to))
+                self.fill(request, 1, from.iter().map(|span| span.len()).sum(), |to| {
+                    transfer(&from, to);
+                })
             }
             STORE => {
                 let bytes = collect(&request.output(0)?);
@@ -217,20 +219,4 @@ fn cut(segments: Segments, len: usize) -> Segments {
             segment.part(0, here)
         })
         .collect()
-}
-
-/// Copies as much as there is and fits.
-fn copy(from: &Segments, to: &Segments) {
-    let mut sources = from.iter().copied();
-    let mut source = sources.next();
-    for target in to {
-        let mut target = *target;
-        while let (false, Some(here)) = (target.is_empty(), source) {
-            let len = here.len().min(target.len());
-            target.part(0, len).copy_span(here.part(0, len));
-            target = target.part(len, target.len() - len);
-            let rest = here.part(len, here.len() - len);
-            source = if rest.is_empty() { sources.next() } else { Some(rest) };
-        }
-    }
 }

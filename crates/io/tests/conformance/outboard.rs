@@ -58,7 +58,7 @@ impl Drop for DeviceBuffer {
 
 struct Driver(Mutex<Device>);
 
-const SERVICES: [Service; 1] = [Service { name: "receive", reads: false, writes: true }];
+static SERVICES: [Service; 1] = [Service::new("receive", false, true)];
 
 impl Server for Driver {
     fn name(&self) -> &str {

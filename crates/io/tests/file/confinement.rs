@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use genie_io::servers::file::{STAT, SYNC};
+use genie_io::servers::file::{ABANDON, BEGIN, Begin, CHECKSUM, MKDIR, STAT, SYNC, at, range};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::{Files, Stop};
@@ -57,11 +58,23 @@ fn no_path_leads_out_of_the_root() {
         let error = files.try_fetch(way, 0, 100).expect_err(way);
         assert!(!error.message.contains('\n') && error.code != 0, "{way:?}: {error:?}");
         files.try_store(way, 0, b"overwritten").expect_err(way);
-        files.ask(STAT, way).expect_err(way);
+        if way != "." {
+            files.ask(STAT, way).expect_err(way);
+        }
+        let change = |service, argument: &[u8]| files.tell(service, argument, 300).expect_err(way);
+        change(MKDIR, &at(Path::new(way).join(".."), 0));
+        change(ABANDON, &at(way, 0));
+        change(CHECKSUM, &range(way, 0, 100));
         files.ask(SYNC, way).expect_err(way);
     }
     for new in ["dangling", "directory/new", "../outside/new"] {
         files.try_store(new, 0, b"new").expect_err(new);
+    }
+    let begin = Begin { size: 1, token: [0; 16], resume: false };
+    for new in ["directory/new", "../outside/new"] {
+        files.tell(BEGIN, &begin.argument(new), 300).expect_err(new);
+        files.tell(MKDIR, &at(new, 0), 0).expect_err(new);
+        files.list(Path::new(new).parent().unwrap(), 4096).expect_err(new);
     }
     assert_eq!(fs::read(&secret).unwrap(), SECRET);
     assert_eq!(

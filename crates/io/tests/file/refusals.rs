@@ -42,7 +42,7 @@ fn what_is_no_regular_file_is_refused() {
     for result in [files.try_fetch("dir", 0, 1).map(drop), files.try_store("dir", 0, b"x").map(drop)] {
         says(&result.unwrap_err(), Errno::ISDIR, &["\"dir\" beneath", "is a directory"]);
     }
-    says(&files.ask(STAT, ".").unwrap_err(), Errno::ISDIR, &["is a directory"]);
+    says(&files.ask(SYNC, ".").unwrap_err(), Errno::ISDIR, &["is a directory"]);
     says(&files.try_fetch("file/x", 0, 1).unwrap_err(), Errno::NOTDIR, &["\"file/x\"", "no directory"]);
     rustix::fs::mkfifoat(rustix::fs::CWD, files.path("pipe"), 0o600.into()).unwrap();
     for result in [files.try_fetch("pipe", 0, 1).map(drop), files.try_store("pipe", 0, b"x").map(drop)] {
@@ -97,8 +97,8 @@ fn requests_without_argument_room_or_buffer_are_refused() {
     files.write("file", b"x");
     let place = file::at("file", 0);
     let request = || files.interface.request(&files.handle, STAT);
-    let failed = request().arguments().argument(&place).room(7).send().unwrap_err();
-    assert!(failed.to_string().contains("8 bytes does not fit into the 7 bytes"), "{failed}");
+    let failed = request().arguments().argument(&place).room(27).send().unwrap_err();
+    assert!(failed.to_string().contains("28 bytes does not fit into the 27 bytes"), "{failed}");
     let failed = request().arguments().room(8).send().unwrap_err();
     assert!(failed.to_string().contains("0 bytes in all"), "{failed}");
     let failed = request().send().unwrap_err();
@@ -106,8 +106,8 @@ fn requests_without_argument_room_or_buffer_are_refused() {
     let request = files.interface.request(&files.handle, file::FETCH);
     let failed = request.out(Out::copy(b"x")).argument(&place).send().unwrap_err();
     assert!(failed.to_string().contains("no in buffer number 0"), "{failed}");
-    let failed = files.interface.request(&files.handle, ServiceId(4)).send().unwrap_err();
-    assert!(matches!(failed.error, Error::NoSuchService { count: 4, .. }), "{failed}");
+    let failed = files.interface.request(&files.handle, ServiceId(10)).send().unwrap_err();
+    assert!(matches!(failed.error, Error::NoSuchService { count: 10, .. }), "{failed}");
 }
 
 #[test]

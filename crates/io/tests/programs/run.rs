@@ -14,17 +14,17 @@ use super::model::Model;
 use super::world::{InputAction, Memory, World};
 use crate::support::bytes::{pattern, same};
 use crate::support::setup::{Guard, Setup, checked};
-use crate::support::transport::{InProcess, Transport};
+use crate::support::transport::{Place, Transport, open};
 
-/// Runs random programs on one configuration.
-pub(crate) fn programs(test: &'static str, setup: Setup) {
+/// Runs random programs on one configuration: `cases` of them, if nothing else is asked for.
+pub(crate) fn programs(test: &'static str, setup: Setup, place: Place, cases: u32) {
     let limits = Limits { abort_timeout: Duration::from_micros(100), ..Limits::default() };
-    let open = move |thresholds| InProcess::open_with(test, setup, limits.clone(), thresholds);
+    let open = move |thresholds| open(test, setup, place, limits.clone(), thresholds);
     if open(Thresholds::ALWAYS).is_none() {
         return;
     }
     let asked = |name| std::env::var(name).ok().and_then(|cases| cases.parse().ok());
-    let cases = asked("GENIE_PROPTEST_CASES").or_else(|| asked("PROPTEST_CASES")).unwrap_or(64);
+    let cases = asked("GENIE_PROPTEST_CASES").or_else(|| asked("PROPTEST_CASES")).unwrap_or(cases);
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 400, ..Config::default() };
     let seed = seed();
     let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
@@ -32,7 +32,7 @@ pub(crate) fn programs(test: &'static str, setup: Setup) {
     let result = TestRunner::new_with_rng(config, rng).run(&strategy, |(thresholds, actions)| {
         let transport =
             open(thresholds).ok_or_else(|| TestCaseError::fail("the machine ran out of memory"))?;
-        let mut run = Run::new(&transport);
+        let mut run = Run::new(&*transport);
         actions.iter().enumerate().for_each(|(step, action)| run.step(step, action));
         run.finish();
         transport.assert_idle();

@@ -3,12 +3,12 @@
 use std::ops::{Deref, DerefMut, Range};
 use std::time::Duration;
 
-use genie_io::{Error, In, Out, Pending, RequestId};
+use genie_io::{Error, In, Out, Pending};
 use genie_memory::Buffer;
 use genie_passing::Scheme;
 
 use super::action::{BESIDE, BESIDE_BYTES, BUFFERS, Delivery, End};
-use crate::support::holder::{HOLD, Holder};
+use crate::support::holder::{HOLD, Holder, Name};
 use crate::support::transport::Transport;
 
 /// A client's memory.
@@ -39,7 +39,7 @@ impl DerefMut for Memory {
 
 /// An output at the server; the client may have given it up.
 struct Held {
-    id: RequestId,
+    id: Name,
     pending: Option<Pending<'static>>,
 }
 
@@ -93,7 +93,7 @@ impl<'t> World<'t> {
     fn submit(&mut self, bytes: &[u8]) {
         let request = self.transport.interface().request(self.holder().handle(), HOLD);
         let pending = request.out(Out::borrowed(self.scheme, bytes)).submit().expect("a request");
-        self.outputs.push(Held { id: pending.id(), pending: Some(pending) });
+        self.outputs.push(Held { id: pending.id().into(), pending: Some(pending) });
     }
 
     /// A synchronous output for which the server takes too long; it keeps the request.
@@ -140,7 +140,7 @@ impl<'t> World<'t> {
     }
 
     fn end(&self, pending: Pending<'_>, end: End) -> Result<(), Error> {
-        let id = pending.id();
+        let id = pending.id().into();
         self.holder().set_obliging(end == End::Aborted);
         let result = match end {
             End::Aborted | End::AbortedInVain => pending.abort(),
@@ -152,7 +152,7 @@ impl<'t> World<'t> {
         result.map(drop).map_err(|failed| failed.error)
     }
 
-    fn finish(&self, id: RequestId, end: End) {
+    fn finish(&self, id: Name, end: End) {
         match end {
             End::Failure => self.holder().fail(id, "the server fails"),
             End::Dropped => self.holder().drop_request(id),

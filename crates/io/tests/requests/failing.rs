@@ -16,10 +16,8 @@ use crate::support::transport::Transport;
 /// A server that panics with a request in its hands, before or after it looked at it.
 struct Panicking;
 
-const SERVICES: [Service; 2] = [
-    Service { name: "at once", reads: true, writes: true },
-    Service { name: "in the middle", reads: true, writes: true },
-];
+static SERVICES: [Service; 2] =
+    [Service::new("at once", true, true), Service::new("in the middle", true, true)];
 
 impl Server for Panicking {
     fn name(&self) -> &str {
@@ -140,7 +138,7 @@ fn an_unknown_service_is_refused_and_named() {
     let shared = t.interface().allocate(100).expect("a buffer");
     let request = t.interface().request(t.holder().handle(), ServiceId(9));
     let mut failed = request.out(Out::share(shared)).send().expect_err("no such service");
-    assert_eq!(failed.to_string(), "server holder has no service number 9; it has 2");
+    assert_eq!(failed.to_string(), "server holder has no service number 9; it has 3");
     assert!(failed.take_buffer().is_some());
     t.assert_idle();
 }

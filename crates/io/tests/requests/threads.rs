@@ -34,7 +34,7 @@ fn a_reply_may_come_from_another_thread() {
 /// A server with a thread of its own: what it reads it writes back, each byte one greater.
 struct Echo(Mutex<Sender<Incoming>>);
 
-const SERVICES: [Service; 1] = [Service { name: "echo", reads: true, writes: true }];
+static SERVICES: [Service; 1] = [Service::new("echo", true, true)];
 
 impl Server for Echo {
     fn name(&self) -> &str {

@@ -3,40 +3,86 @@
 //! How: the test's side sends [`Command`]s and gets [`Answer`]s, which hold no memory of either side; so the server may
 //! as well live in another process.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+mod held;
+
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use genie_io::{
-    Anticipated, Error, Incoming, RequestId, Server, ServerError, ServerHandle, Service, ServiceId,
-};
-use genie_memory::{Direction, Segments};
-use genie_passing::{Overlay, Overlays, Preferred};
+use genie_io::{RequestId, ServerHandle, ServiceId};
+use genie_passing::Overlays;
+use serde::{Deserialize, Serialize};
 
-use super::bytes::{gather, scatter};
-use super::machine::frames;
+pub(crate) use held::{Held, Keeper};
 
 /// The service that reads and writes.
 pub(crate) const HOLD: ServiceId = ServiceId(0);
 /// The service whose buffers may be neither read nor written.
 pub(crate) const UNMAPPED: ServiceId = ServiceId(1);
+/// The service that replies at once.
+pub(crate) const PASS: ServiceId = ServiceId(2);
+
+/// Names a request that the holder has: as its client does, or, where client and server have names of their own, by when
+/// it arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Name {
+    Client(RequestId),
+    Arrival(usize),
+}
+
+impl From<RequestId> for Name {
+    fn from(id: RequestId) -> Self {
+        Self::Client(id)
+    }
+}
+
+impl PartialEq<RequestId> for Name {
+    fn eq(&self, other: &RequestId) -> bool {
+        *self == Self::Client(*other)
+    }
+}
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Client(id) => id.fmt(f),
+            Self::Arrival(number) => write!(f, "arrival {number}"),
+        }
+    }
+}
 
 /// What the test has the server do with one request.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Command {
     /// Read output buffer `buffer`.
     Read { buffer: usize },
     /// Write `bytes` into input buffer `buffer` from `offset` on, making it ready first or filling an overlay buffer.
-    Write { buffer: usize, offset: usize, bytes: Vec<u8> },
+    Write {
+        buffer: usize,
+        offset: usize,
+        #[serde(skip)]
+        bytes: Vec<u8>,
+    },
     /// Name the page frames in which the server sees output buffer `buffer`.
     Frames { buffer: usize, granule: usize },
     /// Name the page frames into which the server writes input buffer `buffer`, making it ready or taking an overlay
     /// buffer first.
     InputFrames { buffer: usize, granule: usize },
+    /// Name the addresses at which the server sees output buffer `buffer`.
+    Places { buffer: usize },
+    /// Link a device's memory with these bytes to input buffer `buffer`.
+    Outboard {
+        buffer: usize,
+        #[serde(skip)]
+        bytes: Vec<u8>,
+    },
     /// Read the client's argument of a buffer.
     Argument { buffer: usize },
     /// Set an argument for the client.
-    SetArgument { buffer: usize, argument: Vec<u8> },
+    SetArgument {
+        buffer: usize,
+        #[serde(skip)]
+        argument: Vec<u8>,
+    },
     /// Say how much of a buffer was passed.
     SetActual { buffer: usize, actual: usize },
     /// Reply: success.
@@ -50,25 +96,29 @@ pub(crate) enum Command {
 }
 
 /// What came of a command.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Answer {
     Done,
-    Bytes(Vec<u8>),
+    Bytes(#[serde(skip)] Vec<u8>),
     Frames(Option<Vec<u64>>),
+    /// (address, length) of each piece.
+    Places(Vec<(usize, usize)>),
     /// The interface refused, for this reason.
     Refused(String),
 }
 
 /// The way to the server's side.
 pub(crate) trait Control: Send + Sync {
+    /// A request to the holder is about to be made.
+    fn expect(&self) {}
     /// The requests that the server holds, oldest first.
-    fn held(&self) -> Vec<RequestId>;
+    fn held(&self) -> Vec<Name>;
     /// The requests that it was asked to let go.
-    fn aborted(&self) -> Vec<RequestId>;
+    fn aborted(&self) -> Vec<Name>;
     /// Whether it lets requests go when asked to, or keeps them.
     fn set_obliging(&self, obliging: bool);
     /// Has it do something.
-    fn command(&self, request: RequestId, command: Command) -> Answer;
+    fn command(&self, request: Name, command: Command) -> Answer;
 }
 
 /// The test's side of the server.
@@ -80,20 +130,31 @@ pub(crate) struct Holder {
 impl Holder {
     /// A holder in this process, which fills these buffers of its own, if any.
     pub(crate) fn in_process(overlays: Option<Overlays>) -> Self {
-        let held = Held { overlays, ..Held::default() };
-        let control = Arc::new(held);
-        Self { handle: ServerHandle::new(Shared(Arc::clone(&control))), control }
+        let held = Arc::new(Held::new(overlays, None));
+        Self::reached(ServerHandle::new(Keeper(Arc::clone(&held))), held)
     }
 
+    /// A holder anywhere.
+    pub(crate) fn reached(handle: ServerHandle, control: Arc<dyn Control>) -> Self {
+        Self { handle, control }
+    }
+
+    /// The server, for the next request to it.
     pub(crate) fn handle(&self) -> &ServerHandle {
+        self.control.expect();
         &self.handle
     }
 
-    pub(crate) fn held(&self) -> Vec<RequestId> {
+    /// The server, to be asked about itself.
+    pub(crate) fn server(&self) -> &ServerHandle {
+        &self.handle
+    }
+
+    pub(crate) fn held(&self) -> Vec<Name> {
         self.control.held()
     }
 
-    pub(crate) fn aborted(&self) -> Vec<RequestId> {
+    pub(crate) fn aborted(&self) -> Vec<Name> {
         self.control.aborted()
     }
 
@@ -103,7 +164,7 @@ impl Holder {
 
     /// Waits for a request to arrive, from another thread.
     #[track_caller]
-    pub(crate) fn arrival(&self) -> RequestId {
+    pub(crate) fn arrival(&self) -> Name {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
             if let Some(first) = self.held().first() {
@@ -114,19 +175,21 @@ impl Holder {
         }
     }
 
-    pub(crate) fn command(&self, request: RequestId, command: Command) -> Answer {
-        self.control.command(request, command)
+    pub(crate) fn command(&self, request: impl Into<Name>, command: Command) -> Answer {
+        self.control.command(request.into(), command)
     }
 
     #[track_caller]
-    fn done(&self, request: RequestId, command: Command) {
-        let answer = self.command(request, command.clone());
-        assert_eq!(answer, Answer::Done, "{request}: {command:?}");
+    fn done(&self, request: impl Into<Name>, command: Command) {
+        let request = request.into();
+        let answer = self.command(request, command);
+        assert_eq!(answer, Answer::Done, "{request}");
     }
 
     /// What the server sees in output buffer `buffer`.
     #[track_caller]
-    pub(crate) fn read_buffer(&self, request: RequestId, buffer: usize) -> Vec<u8> {
+    pub(crate) fn read_buffer(&self, request: impl Into<Name>, buffer: usize) -> Vec<u8> {
+        let request = request.into();
         match self.command(request, Command::Read { buffer }) {
             Answer::Bytes(bytes) => bytes,
             other => panic!("{request}: reading buffer {buffer}: {other:?}"),
@@ -135,254 +198,77 @@ impl Holder {
 
     /// What the server sees in output buffer 0.
     #[track_caller]
-    pub(crate) fn read(&self, request: RequestId) -> Vec<u8> {
+    pub(crate) fn read(&self, request: impl Into<Name>) -> Vec<u8> {
         self.read_buffer(request, 0)
     }
 
     /// The page frames in which the server sees output buffer 0; `None` where frames are hidden.
     #[track_caller]
-    pub(crate) fn frames(&self, request: RequestId, granule: usize) -> Option<Vec<u64>> {
-        match self.command(request, Command::Frames { buffer: 0, granule }) {
+    pub(crate) fn frames(&self, request: impl Into<Name>, granule: usize) -> Option<Vec<u64>> {
+        self.frames_by(request.into(), Command::Frames { buffer: 0, granule })
+    }
+
+    /// The page frames into which the server writes input buffer 0; `None` where frames are hidden.
+    #[track_caller]
+    pub(crate) fn input_frames(&self, request: impl Into<Name>, granule: usize) -> Option<Vec<u64>> {
+        self.frames_by(request.into(), Command::InputFrames { buffer: 0, granule })
+    }
+
+    #[track_caller]
+    fn frames_by(&self, request: Name, command: Command) -> Option<Vec<u64>> {
+        match self.command(request, command) {
             Answer::Frames(frames) => frames,
             other => panic!("{request}: frames: {other:?}"),
         }
     }
 
-    /// The page frames into which the server writes input buffer 0; `None` where frames are hidden.
+    /// The addresses and lengths of the pieces in which the server sees output buffer 0.
     #[track_caller]
-    pub(crate) fn input_frames(&self, request: RequestId, granule: usize) -> Option<Vec<u64>> {
-        match self.command(request, Command::InputFrames { buffer: 0, granule }) {
-            Answer::Frames(frames) => frames,
-            other => panic!("{request}: frames: {other:?}"),
+    pub(crate) fn places(&self, request: impl Into<Name>) -> Vec<(usize, usize)> {
+        let request = request.into();
+        match self.command(request, Command::Places { buffer: 0 }) {
+            Answer::Places(places) => places,
+            other => panic!("{request}: places: {other:?}"),
         }
     }
 
     /// Writes a part of input buffer 0, and replies nothing yet.
     #[track_caller]
-    pub(crate) fn write(&self, request: RequestId, offset: usize, bytes: &[u8]) {
+    pub(crate) fn write(&self, request: impl Into<Name>, offset: usize, bytes: &[u8]) {
         self.done(request, Command::Write { buffer: 0, offset, bytes: bytes.to_vec() });
     }
 
     #[track_caller]
-    pub(crate) fn set_actual(&self, request: RequestId, actual: usize) {
+    pub(crate) fn set_actual(&self, request: impl Into<Name>, actual: usize) {
         self.done(request, Command::SetActual { buffer: 0, actual });
     }
 
     /// Writes `bytes` into input buffer 0 and replies with success.
     #[track_caller]
-    pub(crate) fn deliver(&self, request: RequestId, bytes: &[u8]) {
+    pub(crate) fn deliver(&self, request: impl Into<Name>, bytes: &[u8]) {
+        let request = request.into();
         self.write(request, 0, bytes);
         self.set_actual(request, bytes.len());
         self.reply(request);
     }
 
     #[track_caller]
-    pub(crate) fn reply(&self, request: RequestId) {
+    pub(crate) fn reply(&self, request: impl Into<Name>) {
         self.done(request, Command::Reply);
     }
 
     #[track_caller]
-    pub(crate) fn fail(&self, request: RequestId, message: &str) {
+    pub(crate) fn fail(&self, request: impl Into<Name>, message: &str) {
         self.done(request, Command::Fail(message.to_owned()));
     }
 
     #[track_caller]
-    pub(crate) fn drop_request(&self, request: RequestId) {
+    pub(crate) fn drop_request(&self, request: impl Into<Name>) {
         self.done(request, Command::Drop);
     }
 
     #[track_caller]
-    pub(crate) fn anticipate(&self, request: RequestId) {
+    pub(crate) fn anticipate(&self, request: impl Into<Name>) {
         self.done(request, Command::Anticipate);
     }
-}
-
-/// What the server holds, shared between its two faces.
-#[derive(Default)]
-struct Held {
-    overlays: Option<Overlays>,
-    requests: Mutex<BTreeMap<RequestId, Kept>>,
-    aborts: Mutex<Aborts>,
-}
-
-#[derive(Default)]
-struct Aborts {
-    asked: Vec<RequestId>,
-    obliging: bool,
-}
-
-/// One request under way.
-enum Kept {
-    Request { incoming: Incoming, overlays: BTreeMap<usize, Overlay> },
-    Anticipated(Anticipated),
-}
-
-/// The server's face.
-struct Shared(Arc<Held>);
-
-const SERVICES: [Service; 2] = [
-    Service { name: "hold", reads: true, writes: true },
-    Service { name: "unmapped", reads: false, writes: false },
-];
-
-impl Server for Shared {
-    fn name(&self) -> &str {
-        "holder"
-    }
-
-    fn services(&self) -> &[Service] {
-        &SERVICES
-    }
-
-    fn request(&self, incoming: Incoming) {
-        let kept = Kept::Request { incoming, overlays: BTreeMap::new() };
-        self.0.requests().insert(kept.id(), kept);
-    }
-
-    fn abort(&self, request: RequestId) {
-        let mut aborts = self.0.aborts.lock().unwrap_or_else(PoisonError::into_inner);
-        aborts.asked.push(request);
-        let obliging = aborts.obliging;
-        drop(aborts);
-        if obliging {
-            let let_go = self.0.requests().remove(&request);
-            drop(let_go);
-        }
-    }
-
-    fn preferred(&self, _service: ServiceId) -> Option<Preferred> {
-        self.0.overlays.as_ref().map(Overlays::preferred)
-    }
-}
-
-impl Control for Held {
-    fn held(&self) -> Vec<RequestId> {
-        self.requests().keys().copied().collect()
-    }
-
-    fn aborted(&self) -> Vec<RequestId> {
-        self.aborts.lock().unwrap_or_else(PoisonError::into_inner).asked.clone()
-    }
-
-    fn set_obliging(&self, obliging: bool) {
-        self.aborts.lock().unwrap_or_else(PoisonError::into_inner).obliging = obliging;
-    }
-
-    fn command(&self, request: RequestId, command: Command) -> Answer {
-        let kept = self.requests().remove(&request);
-        let Some(mut kept) = kept else { return Answer::Refused(format!("{request} is not held")) };
-        let answer = match command {
-            Command::Reply => return kept.reply(Ok(())),
-            Command::Fail(message) => return kept.reply(Err(ServerError::new(message))),
-            Command::Drop => return Answer::Done,
-            Command::Anticipate => match kept.anticipate() {
-                Ok(anticipated) => {
-                    kept = anticipated;
-                    Ok(Answer::Done)
-                }
-                Err(refused) => {
-                    kept = refused;
-                    Err("it cannot be anticipated".to_owned())
-                }
-            },
-            Command::Read { buffer } => kept.output(buffer).map(|segments| Answer::Bytes(gather(&segments))),
-            Command::Frames { buffer, granule } => {
-                kept.output(buffer).map(|segments| Answer::Frames(frames_of(&segments, granule)))
-            }
-            other => kept.change(self.overlays.as_ref(), other),
-        };
-        self.requests().insert(request, kept);
-        answer.unwrap_or_else(Answer::Refused)
-    }
-}
-
-impl Held {
-    fn requests(&self) -> MutexGuard<'_, BTreeMap<RequestId, Kept>> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Kept {
-    fn id(&self) -> RequestId {
-        match self {
-            Self::Request { incoming, .. } => incoming.id(),
-            Self::Anticipated(anticipated) => anticipated.id(),
-        }
-    }
-
-    fn output(&self, buffer: usize) -> Result<Segments, String> {
-        let segments = match self {
-            Self::Request { incoming, .. } => incoming.output(buffer),
-            Self::Anticipated(anticipated) => anticipated.output(buffer),
-        };
-        segments.map_err(|error| error.to_string())
-    }
-
-    fn reply(self, result: Result<(), ServerError>) -> Answer {
-        let Self::Request { mut incoming, overlays } = self else { return Answer::Done };
-        for (buffer, overlay) in overlays {
-            if let Err(error) = incoming.overlay(buffer, 0, overlay) {
-                return Answer::Refused(error.to_string());
-            }
-        }
-        incoming.reply(result);
-        Answer::Done
-    }
-
-    fn anticipate(self) -> Result<Self, Self> {
-        match self {
-            Self::Request { incoming, overlays } => match incoming.anticipate() {
-                Ok(anticipated) => Ok(Self::Anticipated(anticipated)),
-                Err(incoming) => Err(Self::Request { incoming, overlays }),
-            },
-            other => Err(other),
-        }
-    }
-
-    fn change(&mut self, pool: Option<&Overlays>, command: Command) -> Result<Answer, String> {
-        let Self::Request { incoming, overlays } = self else {
-            return Err("its client has the reply already".to_owned());
-        };
-        let result = match command {
-            Command::Argument { buffer } => return Ok(Answer::Bytes(incoming.argument(buffer).to_vec())),
-            Command::SetArgument { buffer, argument } => incoming.set_argument(buffer, &argument),
-            Command::SetActual { buffer, actual } => incoming.set_actual(buffer, actual),
-            Command::Write { buffer, offset, bytes } => {
-                input(pool, incoming, overlays, buffer).map(|segments| scatter(&segments, offset, &bytes))
-            }
-            Command::InputFrames { buffer, granule } => {
-                let segments = input(pool, incoming, overlays, buffer).map_err(|error| error.to_string())?;
-                return Ok(Answer::Frames(frames_of(&segments, granule)));
-            }
-            other => unreachable!("{other:?} ends a request or only looks at it"),
-        };
-        result.map(|()| Answer::Done).map_err(|error| error.to_string())
-    }
-}
-
-/// Where the data of input buffer `buffer` is to be written.
-fn input(
-    pool: Option<&Overlays>,
-    incoming: &mut Incoming,
-    overlays: &mut BTreeMap<usize, Overlay>,
-    buffer: usize,
-) -> Result<Segments, Error> {
-    if !overlays.contains_key(&buffer) && !overlaid(pool, incoming, buffer) {
-        return incoming.ready(buffer);
-    }
-    let taken = || pool.and_then(Overlays::allocate).expect("a free overlay buffer");
-    Ok(overlays.entry(buffer).or_insert_with(taken).segments())
-}
-
-/// The page frames of segments, one for each granule.
-fn frames_of(segments: &Segments, granule: usize) -> Option<Vec<u64>> {
-    let each = segments.iter().map(|segment| frames(segment.addr(), segment.len(), granule));
-    each.collect::<Option<Vec<_>>>().map(|frames| frames.concat())
-}
-
-/// Whether input buffer `buffer` is to be overlaid with a buffer of the pool.
-fn overlaid(pool: Option<&Overlays>, incoming: &Incoming, buffer: usize) -> bool {
-    let fits =
-        |pool: &Overlays| incoming.elements(buffer) == 1 && incoming.len(buffer) <= pool.preferred().len;
-    incoming.direction(buffer) == Ok(Direction::In) && pool.is_some_and(fits)
 }

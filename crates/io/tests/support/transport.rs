@@ -5,6 +5,7 @@ use genie_io::servers::memory::Memory;
 use genie_io::{Interface, Limits, ServerHandle};
 use genie_passing::{Overlays, Thresholds};
 
+use super::channel::Channel;
 use super::holder::Holder;
 use super::setup::{Buffering, Setup, assert_idle, memory_limit};
 
@@ -36,15 +37,11 @@ pub(crate) struct InProcess {
 }
 
 /// How many buffers each pool of a server has.
-const POOLED: usize = 2;
+pub(crate) const POOLED: usize = 2;
 
 impl InProcess {
-    /// Opens both servers and an interface; `None`, once said so, where the machine cannot.
-    pub(crate) fn open(test: &str, setup: Setup) -> Option<Self> {
-        Self::open_with(test, setup, Limits::default(), Thresholds::ALWAYS)
-    }
-
-    /// The same with these limits and thresholds.
+    /// Opens both servers and an interface with these limits and thresholds; `None`, once said so, where the machine
+    /// cannot.
     pub(crate) fn open_with(
         test: &str,
         setup: Setup,
@@ -93,44 +90,115 @@ impl Transport for InProcess {
     }
 }
 
-/// Runs promises on each configuration, each as a test of its own.
+/// Runs promises on each configuration, each as a test of its own: with servers in the client's process and in another one,
+/// which maps the client's memory or has the kernel copy.
 #[macro_export]
 macro_rules! promise {
     ($($module:ident :: $promise:ident as $name:ident),* $(,)?) => {$(
         mod $name {
-            $crate::promise!(@kind huge, Huge, $name, $crate::$module::$promise);
-            $crate::promise!(@kind base, Base, $name, $crate::$module::$promise);
+            $crate::promise!(@here $name, $crate::$module::$promise);
+            mod channel {
+                $crate::promise!(@mapped $name, $crate::$module::$promise);
+                $crate::promise!(@copied $name, $crate::$module::$promise);
+            }
         }
     )*};
+    (@here $name:ident, $promise:path) => {
+        $crate::promise!(@kind huge, Huge, $name, $promise);
+        $crate::promise!(@kind base, Base, $name, $promise);
+    };
     (@kind $kind:ident, $granules:ident, $name:ident, $promise:path) => {
         mod $kind {
-            $crate::promise!(@one customized_full, $kind, $granules, Full, Customized, $name, $promise);
-            $crate::promise!(@one customized_stores_only, $kind, $granules, Stores, Customized, $name, $promise);
-            $crate::promise!(@one customized_unpromised, $kind, $granules, Unpromised, Customized, $name, $promise);
-            $crate::promise!(@one customized_never, $kind, $granules, Never, Customized, $name, $promise);
-            $crate::promise!(@one pooled_full, $kind, $granules, Full, Pooled, $name, $promise);
-            $crate::promise!(@one pooled_stores_only, $kind, $granules, Stores, Pooled, $name, $promise);
-            $crate::promise!(@one pooled_unpromised, $kind, $granules, Unpromised, Pooled, $name, $promise);
-            $crate::promise!(@one pooled_never, $kind, $granules, Never, Pooled, $name, $promise);
+            $crate::promise!(@one customized_full, $granules, Full, Customized, InProcess, $name, $promise);
+            $crate::promise!(@one customized_stores_only, $granules, Stores, Customized, InProcess, $name, $promise);
+            $crate::promise!(@one customized_unpromised, $granules, Unpromised, Customized, InProcess, $name, $promise);
+            $crate::promise!(@one customized_never, $granules, Never, Customized, InProcess, $name, $promise);
+            $crate::promise!(@one pooled_full, $granules, Full, Pooled, InProcess, $name, $promise);
+            $crate::promise!(@one pooled_stores_only, $granules, Stores, Pooled, InProcess, $name, $promise);
+            $crate::promise!(@one pooled_unpromised, $granules, Unpromised, Pooled, InProcess, $name, $promise);
+            $crate::promise!(@one pooled_never, $granules, Never, Pooled, InProcess, $name, $promise);
         }
     };
-    (@one $test:ident, $kind:ident, $granules:ident, $guard:ident, $buffering:ident, $name:ident, $promise:path) => {
+    (@mapped $name:ident, $promise:path) => {
+        $crate::promise!(@one huge_customized, Huge, Full, Customized, Cached, $name, $promise);
+        $crate::promise!(@one huge_pooled, Huge, Full, Pooled, Cached, $name, $promise);
+        $crate::promise!(@one huge_transient, Huge, Full, Customized, Transient, $name, $promise);
+        $crate::promise!(@one base_customized, Base, Full, Customized, Cached, $name, $promise);
+        $crate::promise!(@one base_pooled, Base, Full, Pooled, Cached, $name, $promise);
+        $crate::promise!(@one base_transient, Base, Full, Customized, Transient, $name, $promise);
+        $crate::promise!(@one base_never, Base, Never, Customized, Cached, $name, $promise);
+    };
+    (@copied $name:ident, $promise:path) => {
+        $crate::promise!(@one huge_untrusted, Huge, Full, Pooled, Untrusted, $name, $promise);
+        $crate::promise!(@one base_untrusted, Base, Full, Pooled, Untrusted, $name, $promise);
+    };
+    (@one $test:ident, $granules:ident, $guard:ident, $buffering:ident, $place:ident, $name:ident, $promise:path) => {
         #[test]
         fn $test() {
-            let test = concat!(stringify!($name), "::", stringify!($kind), "::", stringify!($test));
+            let test = concat!(stringify!($name), "::", stringify!($granules), "::", stringify!($test));
             let setup = $crate::support::setup::Setup {
                 kind: genie_memory::GranuleKind::$granules,
                 guard: $crate::support::setup::Guard::$guard,
                 buffering: $crate::support::setup::Buffering::$buffering,
             };
-            $crate::support::transport::run(test, setup, $promise);
+            $crate::support::transport::run(test, setup, $crate::support::transport::Place::$place, $promise);
         }
     };
 }
 
+/// Promises that a server can't keep that sees only a copy: about where data is.
+#[macro_export]
+macro_rules! promise_in_place {
+    ($($module:ident :: $promise:ident as $name:ident),* $(,)?) => {$(
+        mod $name {
+            $crate::promise!(@here $name, $crate::$module::$promise);
+            mod channel {
+                $crate::promise!(@mapped $name, $crate::$module::$promise);
+            }
+        }
+    )*};
+}
+
+/// Promises whose servers are a part of the test itself.
+#[macro_export]
+macro_rules! promise_here {
+    ($($module:ident :: $promise:ident as $name:ident),* $(,)?) => {$(
+        mod $name {
+            $crate::promise!(@here $name, $crate::$module::$promise);
+        }
+    )*};
+}
+
+/// Where the servers are, and how they get at their clients' memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In the client's process.
+    InProcess,
+    /// In another process, which keeps clients' memory mapped.
+    Cached,
+    /// In another process, which maps clients' memory while a request needs it.
+    Transient,
+    /// In another process, which maps nothing; the kernel copies.
+    Untrusted,
+}
+
 /// Runs one promise on one configuration; afterwards nothing may be left.
-pub(crate) fn run(test: &str, setup: Setup, promise: fn(&dyn Transport)) {
-    let Some(transport) = InProcess::open(test, setup) else { return };
-    promise(&transport);
+pub(crate) fn run(test: &str, setup: Setup, place: Place, promise: fn(&dyn Transport)) {
+    let Some(transport) = open(test, setup, place, Limits::default(), Thresholds::ALWAYS) else { return };
+    promise(&*transport);
     transport.assert_idle();
+}
+
+/// Opens a client and its servers; `None`, once said so, where the machine cannot.
+pub(crate) fn open(
+    test: &str,
+    setup: Setup,
+    place: Place,
+    limits: Limits,
+    thresholds: Thresholds,
+) -> Option<Box<dyn Transport>> {
+    Some(match place {
+        Place::InProcess => Box::new(InProcess::open_with(test, setup, limits, thresholds)?),
+        _ => Box::new(Channel::open(test, setup, place, limits, thresholds)?),
+    })
 }

@@ -1,6 +1,7 @@
-//! The argument of the file server's services: a place in a file.
+//! The arguments of the file server's services: numbers, then a path.
 //!
-//! How: 8 bytes of offset, little-endian, then the bytes of the path, relative to the server's root; nothing ends it.
+//! How: the simplest one is a place in a file: 8 bytes of offset, then the bytes of the path, relative to the server's
+//! root; nothing ends it. Others have more fields before the path. All numbers are little-endian.
 //! Trust: the bytes come from a client; each rule here is checked before the kernel sees the path.
 
 use std::ffi::OsStr;
@@ -9,17 +10,72 @@ use std::path::{Component, Path};
 
 use crate::ServerError;
 
-const OFFSET_LEN: usize = 8;
 /// The kernel's limit, its end mark not counted.
 const PATH_MAX: usize = 4095;
 
 /// The argument that names the byte at `offset` of the file at `path`, relative to the server's root.
 pub fn at(path: impl AsRef<Path>, offset: u64) -> Vec<u8> {
     let path = path.as_ref().as_os_str().as_bytes();
-    let mut argument = Vec::with_capacity(OFFSET_LEN + path.len());
-    argument.extend_from_slice(&offset.to_le_bytes());
-    argument.extend_from_slice(path);
-    argument
+    [&offset.to_le_bytes(), path].concat()
+}
+
+/// What is left to read of an argument.
+#[derive(Debug)]
+pub(super) struct Fields<'a> {
+    left: &'a [u8],
+    len: usize,
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn new(argument: &'a [u8]) -> Self {
+        Self { left: argument, len: argument.len() }
+    }
+
+    /// The next `N` bytes, which are the argument's `what`.
+    pub(super) fn take<const N: usize>(&mut self, what: &str) -> Result<&'a [u8; N], ServerError> {
+        let Some((field, left)) = self.left.split_first_chunk() else {
+            return Err(self.short(what, N));
+        };
+        self.left = left;
+        Ok(field)
+    }
+
+    pub(super) fn number(&mut self, what: &str) -> Result<u64, ServerError> {
+        Ok(u64::from_le_bytes(*self.take(what)?))
+    }
+
+    /// The next bytes, as many as the byte before them says.
+    pub(super) fn name(&mut self, what: &str) -> Result<&'a OsStr, ServerError> {
+        let [len] = *self.take(what)?;
+        let Some((name, left)) = self.left.split_at_checked(len.into()) else {
+            return Err(self.short(what, len.into()));
+        };
+        self.left = left;
+        Ok(OsStr::from_bytes(name))
+    }
+
+    /// The path that ends the argument, checked.
+    pub(super) fn path(self) -> Result<&'a Path, ServerError> {
+        check_path(self.left)?;
+        Ok(Path::new(OsStr::from_bytes(self.left)))
+    }
+
+    fn short(&self, what: &str, needed: usize) -> ServerError {
+        invalid(format!(
+            "a file argument of {} bytes in all ends within its {what}, which takes {needed}",
+            self.len
+        ))
+    }
+}
+
+/// Appends a name after a byte that says its length.
+///
+/// # Panics
+/// When the name is longer than names of files can be.
+pub(super) fn push_name(argument: &mut Vec<u8>, name: &OsStr) {
+    let name = name.as_bytes();
+    argument.push(u8::try_from(name.len()).expect("no file's name is longer than 255 bytes"));
+    argument.extend_from_slice(name);
 }
 
 /// A place in a file.
@@ -33,15 +89,9 @@ pub(super) struct Argument<'a> {
 
 impl<'a> Argument<'a> {
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, ServerError> {
-        let Some((offset, path)) = bytes.split_first_chunk::<OFFSET_LEN>() else {
-            let len = bytes.len();
-            return Err(invalid(format!(
-                "a file argument has an offset of {OFFSET_LEN} bytes and a path; this one has {len} bytes in all"
-            )));
-        };
-        let offset = u64::from_le_bytes(*offset);
-        check_path(path)?;
-        let path = Path::new(OsStr::from_bytes(path));
+        let mut fields = Fields::new(bytes);
+        let offset = fields.number("offset")?;
+        let path = fields.path()?;
         if i64::try_from(offset).is_err() {
             return Err(invalid(format!(
                 "offset {offset} in {path:?} exceeds {}, where files end",
@@ -67,7 +117,7 @@ impl<'a> Argument<'a> {
 fn check_path(bytes: &[u8]) -> Result<(), ServerError> {
     let path = Path::new(OsStr::from_bytes(bytes));
     if bytes.is_empty() {
-        return Err(invalid("a file argument has no path after its offset; add one".to_owned()));
+        return Err(invalid("a file argument ends without a path; add one".to_owned()));
     }
     if bytes.len() > PATH_MAX {
         return Err(invalid(format!(
@@ -87,7 +137,7 @@ fn check_path(bytes: &[u8]) -> Result<(), ServerError> {
     Ok(())
 }
 
-fn invalid(message: String) -> ServerError {
+pub(super) fn invalid(message: String) -> ServerError {
     ServerError { code: genie_sys::Errno::INVAL.raw_os_error(), message }
 }
 
@@ -112,8 +162,8 @@ mod tests {
 
     #[test]
     fn each_wrong_argument_is_refused_with_its_own_reason() {
-        assert!(refusal(b"1234567").contains("7 bytes in all"));
-        assert!(refusal(&at("", 0)).contains("no path"));
+        assert!(refusal(b"1234567").contains("7 bytes in all ends within its offset"));
+        assert!(refusal(&at("", 0)).contains("without a path"));
         assert!(refusal(&at("a\0b", 0)).contains("zero byte"));
         assert!(refusal(&at("/etc/passwd", 0)).contains("absolute"));
         for path in ["..", "../a", "a/../b", "a/.."] {

@@ -4,6 +4,7 @@
 //! someone changes meanwhile. Links that stay beneath the root are followed.
 //! Limits: a path that is renamed under the kernel's eyes over and over is given up after some tries.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -13,8 +14,9 @@ use genie_sys::Errno;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io;
 
-use super::argument::Argument;
+use super::argument::{Argument, invalid};
 use super::cache::BLOCK;
+use super::{parts, upload};
 use crate::ServerError;
 
 const TRIES: u32 = 16;
@@ -71,30 +73,59 @@ impl Root {
         self.regular(path, OFlags::RDONLY, "read")
     }
 
-    /// Opens a file to be written, which is created where there is none.
+    /// Opens a file to be written, which is created where there is none, unless it is a part of an upload.
     pub(super) fn writer(&self, path: &Path) -> Result<Opened, ServerError> {
-        self.regular(path, OFlags::WRONLY | OFlags::CREATE, "written")
+        if !path.file_name().is_some_and(parts::is_part) {
+            return self.regular(path, OFlags::WRONLY | OFlags::CREATE, "written");
+        }
+        let opened = self.regular(path, OFlags::WRONLY, "written");
+        opened.map_err(|error| match Errno::from_raw_os_error(error.code) {
+            Errno::NOENT => upload::gone(self, path),
+            _ => error,
+        })
+    }
+
+    /// Opens a directory to be listed or changed.
+    pub(super) fn directory(&self, path: &Path) -> Result<fs::File, ServerError> {
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        let directory = self.beneath(path, OFlags::RDONLY | OFlags::DIRECTORY);
+        directory.map_err(|errno| self.refusal(path, errno, "read"))
+    }
+
+    /// Opens the directory in which a path's last step is, or is to be made, and returns that step.
+    pub(super) fn parent<'p>(&self, path: &'p Path) -> Result<(fs::File, &'p OsStr), ServerError> {
+        let Some(name) = path.file_name() else {
+            return Err(invalid(format!("{} has no name of its own; name what is in it", self.name(path))));
+        };
+        if parts::is_part(name) {
+            return Err(invalid(format!(
+                "{} bears a name that uploads bear; choose another",
+                self.name(path)
+            )));
+        }
+        let parent = path.parent().unwrap_or(Path::new(""));
+        match self.directory(parent) {
+            Err(error) if error.code == Errno::NOENT.raw_os_error() => {
+                Err(self.refusal(path, Errno::NOENT, "written"))
+            }
+            directory => Ok((directory?, name)),
+        }
     }
 
     /// Makes what was stored in a file, and its entry in the directory by which it is named, durable.
     pub(super) fn sync(&self, path: &Path) -> Result<(), ServerError> {
-        let failed = |error: std::io::Error| {
-            let code = error.raw_os_error().unwrap_or_default();
-            let name = self.name(path);
-            ServerError {
-                code,
-                message: format!("what was stored in {name} may be lost: {error}; store it again"),
-            }
-        };
-        self.reader(path)?.file.sync_all().map_err(failed)?;
-        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let directory = self.beneath(parent, OFlags::RDONLY | OFlags::DIRECTORY);
-        let directory = directory.map_err(|errno| self.refusal(parent, errno, "read"))?;
-        directory.sync_all().map_err(failed)
+        self.reader(path)?.file.sync_all().map_err(|error| self.lost(path, &error))?;
+        let directory = self.directory(path.parent().unwrap_or(Path::new("")))?;
+        directory.sync_all().map_err(|error| self.lost(path, &error))
     }
 
     fn regular(&self, path: &Path, flags: OFlags, purpose: &str) -> Result<Opened, ServerError> {
         let file = self.beneath(path, flags).map_err(|errno| self.refusal(path, errno, purpose))?;
+        self.opened(file, path, purpose)
+    }
+
+    /// A file that was opened, if it is a regular one.
+    pub(super) fn opened(&self, file: fs::File, path: &Path, purpose: &str) -> Result<Opened, ServerError> {
         let metadata = file.metadata()?;
         if metadata.is_dir() {
             return Err(self.refusal(path, Errno::ISDIR, purpose));
@@ -106,9 +137,12 @@ impl Root {
         Ok(Opened { file, id, version: Version::of(&metadata) })
     }
 
-    fn beneath(&self, path: &Path, flags: OFlags) -> Result<fs::File, Errno> {
-        // Opening a pipe must not wait, nor a terminal become the process's own.
-        let flags = flags | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    /// Opens whatever a path leads to.
+    pub(super) fn beneath(&self, path: &Path, flags: OFlags) -> Result<fs::File, Errno> {
+        // Opening a pipe must not wait, nor a terminal become the process's own; merely finding them does neither.
+        let found = flags.contains(OFlags::PATH);
+        let harmless = if found { OFlags::empty() } else { OFlags::NONBLOCK | OFlags::NOCTTY };
+        let flags = flags | OFlags::CLOEXEC | harmless;
         let mode = if flags.contains(OFlags::CREATE) { Mode::from_raw_mode(0o666) } else { Mode::empty() };
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
         let mut tries = TRIES;
@@ -121,20 +155,22 @@ impl Root {
     }
 
     /// A path, for messages.
-    fn name(&self, path: &Path) -> String {
+    pub(super) fn name(&self, path: &Path) -> String {
         format!("{path:?} beneath {:?}", self.path)
     }
 
-    /// Why a file could not be opened.
-    fn refusal(&self, path: &Path, errno: Errno, purpose: &str) -> ServerError {
+    /// Why a file could not be opened, or something else could not be done to it.
+    pub(super) fn refusal(&self, path: &Path, errno: Errno, purpose: &str) -> ServerError {
         let name = self.name(path);
         let message = match errno {
-            Errno::NOENT if purpose == "written" => {
+            Errno::NOENT if matches!(purpose, "written" | "created") => {
                 format!("the directory of {name} does not exist; create it first")
             }
             Errno::NOENT => format!("there is no file {name}; check the path, or store to it first"),
             Errno::ISDIR => format!("{name} is a directory; name a file in it"),
-            Errno::NOTDIR => format!("{name} goes through something that is no directory; check the path"),
+            Errno::NOTDIR => {
+                format!("{name} is, or goes through, something that is no directory; check the path")
+            }
             Errno::NXIO => format!("{name} is not a regular file; only such are served"),
             Errno::XDEV => format!("{name} leads out of the root by a link; name a file beneath the root"),
             Errno::LOOP => format!(
@@ -144,15 +180,31 @@ impl Root {
                 format!("{name} may not be {purpose} by this process ({errno}); change its owner or mode")
             }
             Errno::MFILE | Errno::NFILE => {
-                format!("{name} cannot be opened: {errno}; raise the limit on open files (ulimit -n)")
+                format!("{name} cannot be {purpose}: {errno}; raise the limit on open files (ulimit -n)")
             }
             Errno::AGAIN => format!("{name} was renamed {TRIES} times while it was looked up; try again"),
             Errno::NOSPC | Errno::DQUOT => format!("{name} cannot be created: {errno}; free space"),
-            other => format!(
-                "{name} cannot be opened to be {purpose}: {other}; check the file and its file system"
-            ),
+            other => format!("{name} cannot be {purpose}: {other}; check the file and its file system"),
         };
         refuse(errno, message)
+    }
+
+    /// Why what was stored may not last.
+    pub(super) fn lost(&self, path: &Path, error: &std::io::Error) -> ServerError {
+        let code = error.raw_os_error().unwrap_or_default();
+        let name = self.name(path);
+        ServerError {
+            code,
+            message: format!("what was stored in {name} may be lost: {error}; store it again"),
+        }
+    }
+
+    /// Why nothing is changed for anybody.
+    pub(super) fn unchangeable(&self) -> ServerError {
+        refuse(
+            Errno::ROFS,
+            format!("the files beneath {:?} are served to be read only; store elsewhere", self.path),
+        )
     }
 
     /// Why a fetch failed.
@@ -209,20 +261,30 @@ impl Version {
 impl Opened {
     /// Reads a block, or as much of it as there is.
     pub(super) fn read_block(&self, offset: u64) -> Result<Box<[u8]>, genie_sys::Error> {
-        let len = BLOCK.min(bytes_possible(offset));
-        let mut bytes = Vec::with_capacity(len);
+        let mut bytes = Vec::new();
+        self.read(offset, BLOCK.min(bytes_possible(offset)), &mut bytes)?;
+        Ok(bytes.into_boxed_slice())
+    }
+
+    /// Reads `len` bytes in place of what is in `bytes`, or as many as there are.
+    pub(super) fn read(&self, offset: u64, len: usize, bytes: &mut Vec<u8>) -> Result<(), genie_sys::Error> {
+        bytes.clear();
+        bytes.reserve_exact(len);
         while bytes.len() < len {
             let from = offset + bytes.len() as u64;
-            match io::pread(&self.file, rustix::buffer::spare_capacity(&mut bytes), from) {
+            let left = len - bytes.len();
+            let room = rustix::buffer::spare_capacity(bytes);
+            match io::pread(&self.file, room, from) {
                 Ok(0) => break,
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => {
-                    let subject = format!("{} bytes at {from}", len - bytes.len());
-                    return Err(genie_sys::Error::new("pread", subject, errno));
+                    return Err(genie_sys::Error::new("pread", format!("{left} bytes at {from}"), errno));
                 }
             }
         }
-        Ok(bytes.into_boxed_slice())
+        // The vector may have had more room than was asked for.
+        bytes.truncate(len);
+        Ok(())
     }
 }
 
@@ -231,7 +293,7 @@ pub(super) fn bytes_possible(offset: u64) -> usize {
     usize::try_from((i64::MAX as u64).saturating_sub(offset)).unwrap_or(usize::MAX)
 }
 
-fn refuse(errno: Errno, message: String) -> ServerError {
+pub(super) fn refuse(errno: Errno, message: String) -> ServerError {
     ServerError { code: errno.raw_os_error(), message }
 }
 

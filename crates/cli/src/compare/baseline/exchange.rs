@@ -1,0 +1,192 @@
+//! What client and peer say to each other, the same over every baseline.
+//!
+//! How: the client sends a message of 64 bytes, followed by data where it passes data out; the peer does what the message
+//! asks for and answers with a message of 64 bytes, followed by data where it passes data in. So an empty round trip is 64
+//! bytes each way.
+//! Trust: the two are one program; a message that makes no sense is an error, and nothing worse.
+
+use std::io;
+
+use super::memory::View;
+use crate::compare::verify;
+
+/// The bytes of a message.
+pub(in crate::compare) const MESSAGE: usize = 64;
+/// Its words.
+pub(super) const WORDS: usize = MESSAGE / 8;
+/// The answer of a peer that compared and found no difference.
+const SAME: u64 = u64::MAX;
+
+/// What the client asks the peer to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::compare) enum Ask {
+    /// Nothing, and to answer.
+    Nothing,
+    /// To take data, and not to look at it.
+    Take,
+    /// To take data, and to answer the sum of its bytes.
+    Sum,
+    /// To take data, and to compare it with the data that it keeps.
+    Check,
+    /// To give whatever it has.
+    Give,
+    /// To write the data that it keeps where it gives data from, and to give it.
+    Fetch,
+    /// To stop serving this baseline, and to answer.
+    Leave,
+}
+
+const ASKS: [Ask; 7] = [Ask::Nothing, Ask::Take, Ask::Sum, Ask::Check, Ask::Give, Ask::Fetch, Ask::Leave];
+
+impl Ask {
+    fn takes(self) -> bool {
+        matches!(self, Self::Take | Self::Sum | Self::Check)
+    }
+}
+
+/// A message, in either direction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::compare) struct Message {
+    /// What is asked for, or what was found.
+    code: u64,
+    /// How much data is passed, in either direction.
+    len: u64,
+    /// How much data follows this message, where data follows messages.
+    follows: u64,
+    /// Where the client's data is, for a peer that fetches it itself.
+    address: u64,
+}
+
+impl Message {
+    /// Asks for something with data of `len` bytes at an address of the client's.
+    pub(super) fn ask(ask: Ask, len: usize, address: usize) -> Self {
+        let follows = if ask.takes() { len as u64 } else { 0 };
+        Self { code: ask as u64, len: len as u64, follows, address: address as u64 }
+    }
+
+    /// Answers that this was found, followed by data of this length.
+    pub(super) fn answer(found: u64, follows: usize) -> Self {
+        Self { code: found, len: follows as u64, follows: follows as u64, address: 0 }
+    }
+
+    /// What is asked for, with data of which length. A peer has no more room than `longest`.
+    pub(super) fn asked(&self, longest: usize) -> io::Result<(Ask, usize)> {
+        let ask = usize::try_from(self.code).ok().and_then(|code| ASKS.get(code).copied());
+        match (ask, usize::try_from(self.len)) {
+            (Some(ask), Ok(len)) if len <= longest => Ok((ask, len)),
+            _ => Err(nonsense()),
+        }
+    }
+
+    /// How much data follows, in a stream that has room for `longest` bytes.
+    pub(super) fn follows(&self, longest: usize) -> io::Result<usize> {
+        usize::try_from(self.follows).ok().filter(|len| *len <= longest).ok_or_else(nonsense)
+    }
+
+    pub(super) fn address(&self) -> usize {
+        self.address as usize
+    }
+
+    /// The sum that was answered.
+    pub(in crate::compare) fn sum(&self) -> u64 {
+        self.code
+    }
+
+    /// Where the peer found a difference.
+    pub(in crate::compare) fn difference(&self) -> Option<u64> {
+        (self.code != SAME).then_some(self.code)
+    }
+
+    pub(super) fn words(&self) -> [u64; WORDS] {
+        [0, self.code, self.len, self.follows, self.address, 0, 0, 0]
+    }
+
+    pub(super) fn from_words(words: &[u64; WORDS]) -> Self {
+        let [_, code, len, follows, address, ..] = *words;
+        Self { code, len, follows, address }
+    }
+
+    pub(super) fn bytes(&self) -> [u8; MESSAGE] {
+        let mut bytes = [0; MESSAGE];
+        for (place, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(self.words()) {
+            *place = word.to_le_bytes();
+        }
+        bytes
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8; MESSAGE]) -> Self {
+        let mut words = [0; WORDS];
+        for (word, place) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
+            *word = u64::from_le_bytes(*place);
+        }
+        Self::from_words(&words)
+    }
+}
+
+pub(super) fn nonsense() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "a message makes no sense")
+}
+
+/// What the peer keeps: the data.
+#[derive(Debug, Default)]
+pub(in crate::compare) struct Kept {
+    data: Vec<u8>,
+}
+
+impl Kept {
+    pub(in crate::compare) fn new(data: Vec<u8>) -> Self {
+        Self { data }
+    }
+
+    /// The first `len` bytes of the data.
+    pub(super) fn of(&self, len: usize) -> io::Result<&[u8]> {
+        self.data.get(..len).ok_or_else(nonsense)
+    }
+
+    /// Looks at data that was taken, as was asked, and says what was found.
+    pub(super) fn look(&self, ask: Ask, taken: View<'_>) -> io::Result<u64> {
+        Ok(match ask {
+            Ask::Sum => taken.sum(),
+            Ask::Check => taken.difference(self.of(taken.len())?).map_or(SAME, |at| at as u64),
+            _ => 0,
+        })
+    }
+}
+
+/// The sum of private bytes.
+pub(super) fn sum(bytes: &[u8]) -> u64 {
+    verify::sum(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_read_as_they_were_written() {
+        for ask in ASKS {
+            let message = Message::ask(ask, 4097, 0x7000_0000_0000);
+            let read = Message::from_bytes(&message.bytes());
+            assert_eq!(read, message);
+            assert_eq!(read.asked(4097).unwrap(), (ask, 4097));
+            assert_eq!(read.follows(4097).unwrap(), if ask.takes() { 4097 } else { 0 });
+        }
+    }
+
+    #[test]
+    fn nonsense_is_an_error() {
+        assert!(Message::ask(Ask::Sum, 65, 0).asked(64).is_err());
+        assert!(Message::answer(0, 65).follows(64).is_err());
+        assert!(Message::answer(ASKS.len() as u64, 0).asked(64).is_err());
+    }
+
+    #[test]
+    fn what_is_found_is_the_sum_or_the_difference() {
+        let kept = Kept::new(vec![1, 2, 3, 4]);
+        let look = |ask, bytes| Message::answer(kept.look(ask, View::Bytes(bytes)).unwrap(), 0);
+        assert_eq!(look(Ask::Check, &[1, 2, 3]).difference(), None);
+        assert_eq!(look(Ask::Check, &[1, 2, 0]).difference(), Some(2));
+        assert_eq!(look(Ask::Sum, &[1, 1]).sum(), 0x101);
+        assert!(kept.look(Ask::Check, View::Bytes(&[0; 5])).is_err());
+    }
+}

@@ -1,0 +1,302 @@
+//! iceoryx2 publish-subscribe, polled: in loans that are used in place, and with a copy into each loan, as a program has it
+//! whose data is in ordinary memory.
+//!
+//! How: one topic each way. A sample is a message of 64 bytes and the data that follows it. Both ends are connected before
+//! the first message.
+//! Limits: what iceoryx2 lends for use in place by its safe calls it fills with zeros first, whole. That is in an output's
+//! cycle, not in its latency, and in an input's latency where the peer touches nothing.
+
+use std::io;
+
+use iceoryx2::config::Config;
+use iceoryx2::node::{Node, NodeBuilder};
+use iceoryx2::port::publisher::Publisher;
+use iceoryx2::port::subscriber::Subscriber;
+use iceoryx2::port::update_connections::UpdateConnections;
+use iceoryx2::prelude::{ServiceName, SignalHandlingMode, ipc, set_log_level};
+use iceoryx2::sample::Sample;
+use iceoryx2::sample_mut::SampleMut;
+
+use super::exchange::{Ask, Kept, MESSAGE, Message, nonsense};
+use super::memory::{Memory, View};
+use super::{Kind, Means, Setting};
+use crate::compare::peer::Watch;
+
+/// How often a spinning side looks whether the other one is still there.
+const LOOK_EVERY: u32 = 1 << 18;
+
+/// Both topics, from one side.
+#[derive(Debug)]
+struct Ends {
+    // Declared in the order in which they are to go.
+    publisher: Publisher<ipc::Service, [u8], ()>,
+    subscriber: Subscriber<ipc::Service, [u8], ()>,
+    _node: Node<ipc::Service>,
+}
+
+impl Ends {
+    /// Opens this side's ends, for data of at most `longest` bytes.
+    fn open(means: Means, setting: &Setting, to: &str, from: &str) -> io::Result<Self> {
+        set_log_level(iceoryx2::prelude::LogLevel::Fatal);
+        let mut config = Config::default();
+        let root = setting.folder.as_str().try_into().map_err(failed)?;
+        config.global.set_root_path(&root);
+        config.global.prefix = prefix(means, setting)?.as_str().try_into().map_err(failed)?;
+        let node = NodeBuilder::new()
+            .signal_handling_mode(SignalHandlingMode::Disabled)
+            .config(&config)
+            .create::<ipc::Service>()
+            .map_err(failed)?;
+        let topic = |direction: &str| {
+            let name = ServiceName::new(&format!("{}/{}/{direction}", setting.folder, means.name()));
+            let builder = node.service_builder(&name.map_err(failed)?).publish_subscribe::<[u8]>();
+            builder.subscriber_max_buffer_size(2).history_size(0).open_or_create().map_err(failed)
+        };
+        let longest = MESSAGE + setting.longest;
+        let publisher = topic(to)?.publisher_builder().initial_max_slice_len(longest).create();
+        let subscriber = topic(from)?.subscriber_builder().create();
+        Ok(Self {
+            publisher: publisher.map_err(failed)?,
+            subscriber: subscriber.map_err(failed)?,
+            _node: node,
+        })
+    }
+
+    /// Gets a sample for a message and `len` bytes of data.
+    fn loan(&self, len: usize) -> io::Result<SampleMut<ipc::Service, [u8], ()>> {
+        self.publisher.loan_slice(MESSAGE + len).map_err(failed)
+    }
+
+    /// Copies a message, and the data after it, into a sample, and publishes it.
+    fn copy(&self, bytes: &[u8]) -> io::Result<()> {
+        let sample = self.publisher.loan_slice_uninit(bytes.len()).map_err(failed)?;
+        sample.write_from_slice(bytes).send().map(drop).map_err(failed)
+    }
+
+    /// Waits for the next sample.
+    fn receive(&self, watch: Option<&Watch>) -> io::Result<Sample<ipc::Service, [u8], ()>> {
+        let mut spins = 0u32;
+        loop {
+            if let Some(sample) = self.subscriber.receive().map_err(failed)? {
+                return Ok(sample);
+            }
+            std::hint::spin_loop();
+            spins = spins.wrapping_add(1);
+            if spins.is_multiple_of(LOOK_EVERY) {
+                watch.map_or(Ok(()), Watch::check)?;
+            }
+        }
+    }
+}
+
+/// Removes from /dev/shm what is left behind there: something always is.
+#[derive(Debug)]
+struct Remains(String);
+
+impl Drop for Remains {
+    fn drop(&mut self) {
+        let Ok(all) = std::fs::read_dir("/dev/shm") else { return };
+        for entry in all.flatten() {
+            if entry.file_name().to_string_lossy().starts_with(&self.0) {
+                // Whatever cannot be removed goes when the machine is started anew.
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+/// The client's side.
+#[derive(Debug)]
+pub(super) struct Client {
+    loaned: Option<SampleMut<ipc::Service, [u8], ()>>,
+    received: Option<Sample<ipc::Service, [u8], ()>>,
+    /// A message and the data after it in the client's own memory, where data is copied.
+    own: Option<Vec<u8>>,
+    ends: Ends,
+    watch: Watch,
+    _remains: Remains,
+}
+
+impl Client {
+    pub(super) fn open(means: Means, setting: &Setting, watch: Watch) -> io::Result<Self> {
+        let ends = Ends::open(means, setting, "to-peer", "to-client")?;
+        let own = (means.kind == Kind::IceoryxCopy).then(|| vec![0; MESSAGE + setting.longest]);
+        let remains = Remains(prefix(means, setting)?);
+        Ok(Self { loaned: None, received: None, own, ends, watch, _remains: remains })
+    }
+
+    /// Connects to the ends that the peer has opened meanwhile.
+    pub(super) fn connect(&self) -> io::Result<()> {
+        self.ends.publisher.update_connections().map_err(failed)?;
+        self.ends.subscriber.has_samples().map(drop).map_err(failed)
+    }
+
+    /// Publishes what was prepared, or a message alone, and waits for the answer.
+    fn exchange(&mut self, message: &Message, len: Option<usize>) -> io::Result<Message> {
+        let bytes = message.bytes();
+        match (len, &mut self.own, self.loaned.take()) {
+            (Some(len), Some(own), _) => {
+                own[..MESSAGE].copy_from_slice(&bytes);
+                self.ends.copy(&own[..MESSAGE + len])?;
+            }
+            (Some(_), None, Some(mut sample)) => {
+                sample.payload_mut()[..MESSAGE].copy_from_slice(&bytes);
+                sample.send().map_err(failed)?;
+            }
+            (Some(_), None, None) => return Err(nonsense()),
+            (None, ..) => self.ends.copy(&bytes)?,
+        }
+        let sample = self.ends.receive(Some(&self.watch))?;
+        let answer = parse(&sample)?;
+        self.received = Some(sample);
+        Ok(answer)
+    }
+}
+
+impl super::Client for Client {
+    fn prepare(&mut self, len: usize, touch: &mut dyn FnMut(Memory<'_>)) -> io::Result<()> {
+        self.received = None;
+        match &mut self.own {
+            Some(own) => touch(Memory::Bytes(&mut own[MESSAGE..MESSAGE + len])),
+            None => {
+                self.loaned = None;
+                let mut sample = self.ends.loan(len)?;
+                touch(Memory::Bytes(&mut sample.payload_mut()[MESSAGE..]));
+                self.loaned = Some(sample);
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, ask: Ask, len: usize) -> io::Result<Message> {
+        let answer = self.exchange(&Message::ask(ask, len, 0), Some(len))?;
+        self.received = None;
+        Ok(answer)
+    }
+
+    fn get(&mut self, ask: Ask, len: usize) -> io::Result<()> {
+        self.received = None;
+        self.exchange(&Message::ask(ask, len, 0), None)?;
+        if let (Some(own), Some(sample)) = (&mut self.own, self.received.take()) {
+            own[MESSAGE..MESSAGE + len].copy_from_slice(data(&sample, len)?);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, len: usize, touch: &mut dyn FnMut(View<'_>)) {
+        match (&self.own, self.received.take()) {
+            (Some(own), _) => touch(View::Bytes(&own[MESSAGE..MESSAGE + len])),
+            (None, Some(sample)) => touch(View::Bytes(data(&sample, len).unwrap_or_default())),
+            (None, None) => touch(View::Bytes(&[])),
+        }
+    }
+
+    fn ask(&mut self, ask: Ask) -> io::Result<()> {
+        self.exchange(&Message::ask(ask, 0, 0), None)?;
+        self.received = None;
+        Ok(())
+    }
+
+    fn keeps_data(&self) -> bool {
+        self.own.is_some()
+    }
+}
+
+/// The peer's side.
+#[derive(Debug)]
+pub(super) struct Service {
+    ends: Ends,
+    longest: usize,
+    /// Whether the peer's data is in memory of its own, to be copied into loans.
+    copies: bool,
+    /// A message and the data after it, in the peer's own memory.
+    own: Vec<u8>,
+    /// Whether that is the data that the peer keeps.
+    filled: bool,
+}
+
+impl Service {
+    pub(super) fn open(means: Means, setting: &Setting) -> io::Result<Self> {
+        let ends = Ends::open(means, setting, "to-client", "to-peer")?;
+        let copies = means.kind == Kind::IceoryxCopy;
+        Ok(Self {
+            ends,
+            longest: setting.longest,
+            copies,
+            own: vec![0; MESSAGE + setting.longest],
+            filled: false,
+        })
+    }
+
+    /// Gives data: by a copy of the peer's own, or in a loan. A loan that is written whole is not filled with zeros.
+    fn give(&mut self, kept: &Kept, ask: Ask, len: usize) -> io::Result<()> {
+        let message = Message::answer(0, len).bytes();
+        if !self.copies && ask == Ask::Give {
+            let mut sample = self.ends.loan(len)?;
+            sample.payload_mut()[..MESSAGE].copy_from_slice(&message);
+            return sample.send().map(drop).map_err(failed);
+        }
+        if self.copies {
+            super::line::fetch(kept, ask, len, |bytes| {
+                self.own[MESSAGE..MESSAGE + len].copy_from_slice(bytes);
+            })?;
+        } else {
+            // What is kept lies here once and for all; the peer's writing is the copy of it into the loan.
+            self.keep(kept.of(self.longest)?);
+        }
+        self.own[..MESSAGE].copy_from_slice(&message);
+        self.ends.copy(&self.own[..MESSAGE + len])
+    }
+
+    fn keep(&mut self, data: &[u8]) {
+        if !self.filled {
+            self.own[MESSAGE..].copy_from_slice(data);
+            self.filled = true;
+        }
+    }
+}
+
+impl super::Service for Service {
+    fn serve(&mut self, kept: &Kept) -> io::Result<()> {
+        loop {
+            let sample = self.ends.receive(None)?;
+            let (ask, len) = parse(&sample)?.asked(self.longest)?;
+            match ask {
+                Ask::Take | Ask::Sum | Ask::Check => {
+                    let found = kept.look(ask, View::Bytes(data(&sample, len)?))?;
+                    drop(sample);
+                    self.ends.copy(&Message::answer(found, 0).bytes())?;
+                }
+                Ask::Give | Ask::Fetch => {
+                    drop(sample);
+                    self.give(kept, ask, len)?;
+                }
+                Ask::Nothing | Ask::Leave => {
+                    drop(sample);
+                    self.ends.copy(&Message::answer(0, 0).bytes())?;
+                }
+            }
+            if ask == Ask::Leave {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The beginning of the names of all that this baseline makes in /dev/shm.
+fn prefix(means: Means, setting: &Setting) -> io::Result<String> {
+    let folder = std::path::Path::new(&setting.folder).file_name().and_then(|name| name.to_str());
+    folder.map(|name| format!("{name}-{}-", means.name())).ok_or_else(nonsense)
+}
+
+fn parse(sample: &[u8]) -> io::Result<Message> {
+    sample.first_chunk().map(Message::from_bytes).ok_or_else(nonsense)
+}
+
+fn data(sample: &[u8], len: usize) -> io::Result<&[u8]> {
+    sample.get(MESSAGE..MESSAGE + len).ok_or_else(nonsense)
+}
+
+fn failed(error: impl std::fmt::Display) -> io::Error {
+    io::Error::other(format!("iceoryx2: {error}"))
+}

@@ -1,0 +1,221 @@
+//! Memory that client and peer share, and buffers of either kind as baselines touch them.
+//!
+//! Why: the words and bytes of shared memory may change between any two looks, so that no slice may be made of them.
+//! How: a memory object, mapped by the `vm-memory` crate, which gives volatile and atomic views of it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use genie_sys::{GranuleKind, Object};
+use vm_memory::{FileOffset, MmapRegion, VolatileMemory, VolatileSlice};
+
+use super::exchange;
+use crate::compare::touch;
+
+/// A block that is loaded at once when memory is summed.
+type Block = [u64; 8];
+const BLOCK: usize = size_of::<Block>();
+/// Shared memory is compared in pieces of this length.
+const PIECE: usize = 4096;
+
+/// A memory object, mapped whole.
+#[derive(Debug)]
+pub(super) struct SharedMemory {
+    region: MmapRegion,
+    descriptor: OwnedFd,
+}
+
+impl SharedMemory {
+    /// Makes an object of granules of this kind that holds `len` bytes, and fills its page tables.
+    pub(super) fn create(kind: GranuleKind, len: usize) -> io::Result<Self> {
+        let len = len.next_multiple_of(kind.size());
+        let object = Object::create(kind, len).map_err(io::Error::other)?;
+        Self::attach(object.as_fd().try_clone_to_owned()?)
+    }
+
+    /// Maps an object of the other process.
+    pub(super) fn attach(descriptor: OwnedFd) -> io::Result<Self> {
+        let file = File::from(descriptor.try_clone()?);
+        let len = file.metadata()?.len() as usize;
+        let region = MmapRegion::from_file(FileOffset::new(file, 0), len).map_err(io::Error::other)?;
+        let memory = Self { region, descriptor };
+        memory.populate();
+        Ok(memory)
+    }
+
+    /// Stores what is there into every page, so that no touch faults later. Nobody else stores meanwhile.
+    fn populate(&self) {
+        for page in 0..self.region.size() / PIECE {
+            let word = self.word(page * PIECE);
+            word.fetch_add(0, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+
+    /// The word at an offset that is a multiple of four.
+    pub(super) fn word(&self, offset: usize) -> &AtomicU32 {
+        self.region.get_atomic_ref(offset).expect("an aligned word inside the object")
+    }
+
+    /// The long word at an offset that is a multiple of eight.
+    pub(super) fn long_word(&self, offset: usize) -> &AtomicU64 {
+        self.region.get_atomic_ref(offset).expect("an aligned word inside the object")
+    }
+
+    /// The `len` bytes from `offset` on.
+    pub(super) fn part(&self, offset: usize, len: usize) -> VolatileSlice<'_> {
+        self.region.get_slice(offset, len).expect("bytes inside the object")
+    }
+}
+
+/// A buffer that may be stored into.
+#[derive(Debug)]
+pub(in crate::compare) enum Memory<'a> {
+    Bytes(&'a mut [u8]),
+    Shared(VolatileSlice<'a>),
+}
+
+impl Memory<'_> {
+    /// Stores one word into every 4 KiB: the one that is there.
+    pub(in crate::compare) fn store_words(self) {
+        match self {
+            Self::Bytes(bytes) => touch::store_words(bytes),
+            Self::Shared(memory) => {
+                touch::words(memory.len()).for_each(|at| touch_shared(&memory, at, true));
+                fence(Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// Copies `bytes`, as many as there are, into the buffer.
+    pub(in crate::compare) fn fill(self, from: &[u8]) {
+        match self {
+            Self::Bytes(bytes) => bytes.copy_from_slice(from),
+            Self::Shared(memory) => memory.copy_from(from),
+        }
+    }
+}
+
+/// A buffer that may be loaded from.
+#[derive(Debug, Clone)]
+pub(in crate::compare) enum View<'a> {
+    Bytes(&'a [u8]),
+    Shared(VolatileSlice<'a>),
+}
+
+impl View<'_> {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Shared(memory) => memory.len(),
+        }
+    }
+
+    /// Loads one word from every 4 KiB.
+    pub(in crate::compare) fn load_words(&self) {
+        match self {
+            Self::Bytes(bytes) => touch::load_words(bytes),
+            Self::Shared(memory) => touch::words(memory.len()).for_each(|at| touch_shared(memory, at, false)),
+        }
+    }
+
+    /// The sum of all bytes, as the memory server makes it.
+    pub(super) fn sum(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => exchange::sum(bytes),
+            Self::Shared(memory) => sum_shared(memory),
+        }
+    }
+
+    /// The first offset at which the bytes differ from `expected`, which are as many.
+    pub(in crate::compare) fn difference(&self, expected: &[u8]) -> Option<usize> {
+        let differing = |found: &[u8], expected: &[u8]| {
+            (found != expected).then(|| found.iter().zip(expected).position(|(a, b)| a != b)).flatten()
+        };
+        match self {
+            Self::Bytes(bytes) => differing(bytes, expected),
+            Self::Shared(memory) => expected.chunks(PIECE).enumerate().find_map(|(index, expected)| {
+                let mut found = [0; PIECE];
+                let part = memory.subslice(index * PIECE, expected.len()).expect("as long as expected");
+                part.copy_to(&mut found[..expected.len()]);
+                differing(&found[..expected.len()], expected).map(|at| index * PIECE + at)
+            }),
+        }
+    }
+}
+
+/// Loads the word at an offset, or the byte where there is no room for a word, and maybe stores it again.
+fn touch_shared(memory: &VolatileSlice<'_>, at: usize, store: bool) {
+    if let Ok(word) = memory.get_ref::<u64>(at) {
+        let value = std::hint::black_box(word.load());
+        if store {
+            word.store(value);
+        }
+    } else if let Ok(byte) = memory.get_ref::<u8>(at) {
+        let value = std::hint::black_box(byte.load());
+        if store {
+            byte.store(value);
+        }
+    }
+}
+
+fn sum_shared(memory: &VolatileSlice<'_>) -> u64 {
+    let blocks = memory.get_array_ref::<Block>(0, memory.len() / BLOCK).expect("no more than there are");
+    let mut sums: Block = [0; 8];
+    for index in 0..blocks.len() {
+        let block = blocks.load(index);
+        sums.iter_mut().zip(block).for_each(|(sum, word)| *sum = sum.wrapping_add(u64::from_le(word)));
+    }
+    let mut rest = [0; BLOCK];
+    let rest = &mut rest[..memory.len() % BLOCK];
+    memory.offset(blocks.len() * BLOCK).expect("inside").copy_to(rest);
+    sums.iter().fold(exchange::sum(rest), |sum, lane| sum.wrapping_add(*lane))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shared(bytes: &[u8]) -> SharedMemory {
+        let memory = SharedMemory::create(GranuleKind::Base, bytes.len()).unwrap();
+        Memory::Shared(memory.part(0, bytes.len())).fill(bytes);
+        memory
+    }
+
+    #[test]
+    fn shared_memory_sums_and_compares_as_private_memory_does() {
+        for len in [1, 7, 8, 63, 64, 65, 4095, 4096, 9001] {
+            let mut bytes: Vec<u8> = (0..len).map(|at| (at * 31 + 7) as u8).collect();
+            let memory = shared(&bytes);
+            let view = View::Shared(memory.part(0, len));
+            assert_eq!(view.sum(), View::Bytes(&bytes).sum(), "at length {len}");
+            assert_eq!(view.difference(&bytes), None);
+            bytes[len - 1] ^= 1;
+            assert_eq!(view.difference(&bytes), Some(len - 1));
+        }
+    }
+
+    #[test]
+    fn touching_shared_memory_changes_nothing() {
+        let bytes: Vec<u8> = (0..9001).map(|at| at as u8).collect();
+        let memory = shared(&bytes);
+        Memory::Shared(memory.part(0, bytes.len())).store_words();
+        let view = View::Shared(memory.part(0, bytes.len()));
+        view.load_words();
+        assert_eq!(view.difference(&bytes), None);
+    }
+
+    #[test]
+    fn two_mappings_of_an_object_show_the_same_bytes() {
+        let memory = shared(b"abc");
+        let other = SharedMemory::attach(memory.descriptor().try_clone_to_owned().unwrap()).unwrap();
+        memory.word(8).store(7, Ordering::Relaxed);
+        assert_eq!(other.word(8).load(Ordering::Relaxed), 7);
+        assert_eq!(View::Shared(other.part(0, 3)).difference(b"abc"), None);
+    }
+}

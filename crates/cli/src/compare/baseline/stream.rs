@@ -1,0 +1,209 @@
+//! Baselines that copy twice, through the kernel: Unix-domain stream sockets, pipes, loopback TCP.
+//!
+//! How: message and data are written together by one call, and read together by one, as far as the kernel takes and gives
+//! them at once; its buffers have the sizes that it gives them by default. Blocking variants sleep in read and write;
+//! polled ones call them again and again, on descriptors that do not block.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+
+use super::exchange::{Ask, Kept, MESSAGE, Message, nonsense};
+use super::memory::{Memory, View};
+use super::{Client, Kind, Service, Waiting};
+
+/// One end: a descriptor to read from and one to write to, which may be the same socket.
+#[derive(Debug)]
+pub(super) struct Stream {
+    reader: File,
+    writer: File,
+}
+
+impl Stream {
+    /// Takes an end, reading and writing.
+    pub(super) fn attach(mut descriptors: Vec<OwnedFd>, waiting: Waiting) -> io::Result<Self> {
+        let (Some(writer), Some(reader)) = (descriptors.pop(), descriptors.pop()) else {
+            return Err(nonsense());
+        };
+        for end in [&reader, &writer] {
+            rustix::io::ioctl_fionbio(end, waiting == Waiting::Polled)?;
+        }
+        Ok(Self { reader: reader.into(), writer: writer.into() })
+    }
+
+    /// Makes both ends of a kind, each a descriptor to read from and one to write to: the client's, and the peer's.
+    pub(super) fn pair(kind: Kind) -> io::Result<[Vec<OwnedFd>; 2]> {
+        let both = |socket: OwnedFd| Ok::<_, io::Error>(vec![socket.try_clone()?, socket]);
+        match kind {
+            Kind::Pipe => {
+                let ((from_peer, to_client), (from_client, to_peer)) = (io::pipe()?, io::pipe()?);
+                let client = vec![from_peer.into(), to_peer.into()];
+                Ok([client, vec![from_client.into(), to_client.into()]])
+            }
+            Kind::TcpLoopback => {
+                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+                let client = TcpStream::connect(listener.local_addr()?)?;
+                let (peer, _) = listener.accept()?;
+                client.set_nodelay(true)?;
+                peer.set_nodelay(true)?;
+                Ok([both(client.into())?, both(peer.into())?])
+            }
+            _ => {
+                let (client, peer) = UnixStream::pair()?;
+                Ok([both(client.into())?, both(peer.into())?])
+            }
+        }
+    }
+
+    /// Writes a message and the data that follows it.
+    fn send(&mut self, message: &Message, data: &[u8]) -> io::Result<()> {
+        let bytes = message.bytes();
+        let mut slices = [IoSlice::new(&bytes), IoSlice::new(data)];
+        let mut rest = &mut slices[..];
+        IoSlice::advance_slices(&mut rest, 0);
+        while !rest.is_empty() {
+            match self.writer.write_vectored(rest) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(written) => IoSlice::advance_slices(&mut rest, written),
+                Err(error) => again(error)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a message and, to the beginning of `data`, the bytes that follow it.
+    fn receive(&mut self, data: &mut [u8]) -> io::Result<Message> {
+        let mut bytes = [0; MESSAGE];
+        let mut done = 0;
+        let mut whole = MESSAGE;
+        while done < whole {
+            let read = if done < MESSAGE {
+                let (message, data) = (&mut bytes[done..], &mut data[..]);
+                self.reader.read_vectored(&mut [IoSliceMut::new(message), IoSliceMut::new(data)])
+            } else {
+                self.reader.read(&mut data[done - MESSAGE..whole - MESSAGE])
+            };
+            match read {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(read) => done += read,
+                Err(error) => again(error)?,
+            }
+            if done >= MESSAGE && whole == MESSAGE {
+                whole += Message::from_bytes(&bytes).follows(data.len())?;
+            }
+        }
+        Ok(Message::from_bytes(&bytes))
+    }
+}
+
+/// Passes the errors on that do not mean: not yet.
+fn again(error: io::Error) -> io::Result<()> {
+    match error.kind() {
+        ErrorKind::WouldBlock => {
+            std::hint::spin_loop();
+            Ok(())
+        }
+        ErrorKind::Interrupted => Ok(()),
+        _ => Err(error),
+    }
+}
+
+/// An end with a buffer of its side's.
+#[derive(Debug)]
+pub(super) struct Buffered {
+    stream: Stream,
+    buffer: Vec<u8>,
+}
+
+impl Buffered {
+    pub(super) fn new(stream: Stream, longest: usize) -> Self {
+        Self { stream, buffer: vec![0; longest] }
+    }
+}
+
+impl Client for Buffered {
+    fn prepare(&mut self, len: usize, touch: &mut dyn FnMut(Memory<'_>)) -> io::Result<()> {
+        touch(Memory::Bytes(&mut self.buffer[..len]));
+        Ok(())
+    }
+
+    fn put(&mut self, ask: Ask, len: usize) -> io::Result<Message> {
+        self.stream.send(&Message::ask(ask, len, 0), &self.buffer[..len])?;
+        self.stream.receive(&mut [])
+    }
+
+    fn get(&mut self, ask: Ask, len: usize) -> io::Result<()> {
+        self.stream.send(&Message::ask(ask, len, 0), &[])?;
+        self.stream.receive(&mut self.buffer[..len]).map(drop)
+    }
+
+    fn finish(&mut self, len: usize, touch: &mut dyn FnMut(View<'_>)) {
+        touch(View::Bytes(&self.buffer[..len]));
+    }
+
+    fn ask(&mut self, ask: Ask) -> io::Result<()> {
+        self.stream.send(&Message::ask(ask, 0, 0), &[])?;
+        self.stream.receive(&mut []).map(drop)
+    }
+}
+
+impl Service for Buffered {
+    fn serve(&mut self, kept: &Kept) -> io::Result<()> {
+        loop {
+            let message = self.stream.receive(&mut self.buffer)?;
+            let (ask, len) = message.asked(self.buffer.len())?;
+            let data = &mut self.buffer[..len];
+            match ask {
+                Ask::Take | Ask::Sum | Ask::Check => {
+                    let found = kept.look(ask, View::Bytes(data))?;
+                    self.stream.send(&Message::answer(found, 0), &[])?;
+                }
+                Ask::Give | Ask::Fetch => {
+                    super::line::fetch(kept, ask, len, |bytes| data.copy_from_slice(bytes))?;
+                    self.stream.send(&Message::answer(0, len), data)?;
+                }
+                Ask::Nothing | Ask::Leave => self.stream.send(&Message::answer(0, 0), &[])?,
+            }
+            if ask == Ask::Leave {
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_longer_than_the_kernels_buffers_arrives_whole() {
+        for kind in [Kind::UnixStream, Kind::Pipe, Kind::TcpLoopback] {
+            for waiting in [Waiting::Blocking, Waiting::Polled] {
+                let [client, peer] = Stream::pair(kind).unwrap();
+                let mut client = Buffered::new(Stream::attach(client, waiting).unwrap(), 1 << 20);
+                let data: Vec<u8> = (0..1 << 20).map(|at| (at * 7 / 3) as u8).collect();
+                let kept = Kept::new(data.clone());
+                let service = std::thread::spawn(move || {
+                    Buffered::new(Stream::attach(peer, waiting).unwrap(), 1 << 20).serve(&kept)
+                });
+                client.prepare(1 << 20, &mut |memory| memory.fill(&data)).unwrap();
+                assert_eq!(client.put(Ask::Check, 1 << 20).unwrap().difference(), None, "{kind:?}");
+                client.prepare(1 << 20, &mut |memory| memory.fill(&vec![0; 1 << 20])).unwrap();
+                client.get(Ask::Fetch, 1 << 20).unwrap();
+                client.finish(1 << 20, &mut |view| assert_eq!(view.difference(&data), None, "{kind:?}"));
+                client.ask(Ask::Leave).unwrap();
+                service.join().unwrap().unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_peer_that_goes_is_an_error() {
+        let [client, peer] = Stream::pair(Kind::UnixStream).unwrap();
+        let mut client = Buffered::new(Stream::attach(client, Waiting::Polled).unwrap(), 64);
+        drop(peer);
+        assert!(client.ask(Ask::Nothing).is_err());
+    }
+}

@@ -1,0 +1,158 @@
+//! ZeroMQ over Unix-domain sockets, request and reply, by the `zeromq` crate.
+//!
+//! How: a message is a frame of 64 bytes and, where there is data, a frame of data. Frames own their bytes: what is sent is
+//! copied into one, what is received is used in it.
+//! Limits: the crate is an implementation of its own, on tokio; that of libzmq may be quicker or slower.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use zeromq::{RepSocket, ReqSocket, Socket, SocketRecv, SocketSend, ZmqMessage};
+
+use super::Setting;
+use super::exchange::{Ask, Kept, MESSAGE, Message, nonsense};
+use super::memory::{Memory, View};
+use crate::compare::peer::Watch;
+
+/// How often a waiting client looks whether the peer is still there.
+const LOOK_AFTER: Duration = Duration::from_millis(200);
+
+fn endpoint(setting: &Setting) -> String {
+    format!("ipc://{}/zeromq", setting.folder)
+}
+
+fn runtime() -> io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
+}
+
+/// The client's side.
+pub(super) struct Client {
+    /// Connected when the peer first serves it: an end acts only while its side waits for it.
+    socket: Option<ReqSocket>,
+    endpoint: String,
+    runtime: Runtime,
+    own: Vec<u8>,
+    received: Option<ZmqMessage>,
+    watch: Watch,
+}
+
+impl Client {
+    pub(super) fn open(setting: &Setting, watch: Watch) -> io::Result<Self> {
+        let (runtime, endpoint, own) = (runtime()?, endpoint(setting), vec![0; setting.longest]);
+        Ok(Self { socket: None, endpoint, runtime, own, received: None, watch })
+    }
+
+    fn exchange(&mut self, message: &Message, data: Option<usize>) -> io::Result<ZmqMessage> {
+        let message = compose(message, data.map(|len| &self.own[..len]));
+        let Self { socket, endpoint, runtime, watch, .. } = self;
+        runtime.block_on(async {
+            let socket = match socket {
+                Some(socket) => socket,
+                None => {
+                    let mut new = ReqSocket::new();
+                    new.connect(endpoint).await.map_err(failed)?;
+                    socket.insert(new)
+                }
+            };
+            socket.send(message).await.map_err(failed)?;
+            loop {
+                match tokio::time::timeout(LOOK_AFTER, socket.recv()).await {
+                    Ok(received) => return received.map_err(failed),
+                    Err(_) => watch.check()?,
+                }
+            }
+        })
+    }
+}
+
+impl super::Client for Client {
+    fn prepare(&mut self, len: usize, touch: &mut dyn FnMut(Memory<'_>)) -> io::Result<()> {
+        touch(Memory::Bytes(&mut self.own[..len]));
+        Ok(())
+    }
+
+    fn put(&mut self, ask: Ask, len: usize) -> io::Result<Message> {
+        parse(&self.exchange(&Message::ask(ask, len, 0), Some(len))?)
+    }
+
+    fn get(&mut self, ask: Ask, len: usize) -> io::Result<()> {
+        let received = self.exchange(&Message::ask(ask, len, 0), None)?;
+        data(&received, len)?;
+        self.received = Some(received);
+        Ok(())
+    }
+
+    fn finish(&mut self, len: usize, touch: &mut dyn FnMut(View<'_>)) {
+        let received = self.received.take();
+        touch(View::Bytes(received.as_ref().and_then(|frames| data(frames, len).ok()).unwrap_or_default()));
+    }
+
+    fn ask(&mut self, ask: Ask) -> io::Result<()> {
+        self.exchange(&Message::ask(ask, 0, 0), None).map(drop)
+    }
+}
+
+/// The peer's side.
+pub(super) struct Service {
+    socket: RepSocket,
+    runtime: Runtime,
+    longest: usize,
+}
+
+impl Service {
+    pub(super) fn open(setting: &Setting) -> io::Result<Self> {
+        let runtime = runtime()?;
+        let mut socket = RepSocket::new();
+        runtime.block_on(socket.bind(&endpoint(setting))).map_err(failed)?;
+        Ok(Self { socket, runtime, longest: setting.longest })
+    }
+
+    /// Does what is asked for, and composes the answer. What the peer gives is copied from what it keeps in any case.
+    fn answer(&self, kept: &Kept, received: &ZmqMessage) -> io::Result<(Ask, ZmqMessage)> {
+        let (ask, len) = parse(received)?.asked(self.longest)?;
+        let answer = match ask {
+            Ask::Take | Ask::Sum | Ask::Check => {
+                let found = kept.look(ask, View::Bytes(data(received, len)?))?;
+                compose(&Message::answer(found, 0), None)
+            }
+            Ask::Give | Ask::Fetch => compose(&Message::answer(0, len), Some(kept.of(len)?)),
+            Ask::Nothing | Ask::Leave => compose(&Message::answer(0, 0), None),
+        };
+        Ok((ask, answer))
+    }
+}
+
+impl super::Service for Service {
+    fn serve(&mut self, kept: &Kept) -> io::Result<()> {
+        loop {
+            let received = self.runtime.block_on(self.socket.recv()).map_err(failed)?;
+            let (ask, answer) = self.answer(kept, &received)?;
+            self.runtime.block_on(self.socket.send(answer)).map_err(failed)?;
+            if ask == Ask::Leave {
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn compose(message: &Message, data: Option<&[u8]>) -> ZmqMessage {
+    let mut whole = ZmqMessage::from(message.bytes().to_vec());
+    if let Some(data) = data {
+        whole.push_back(data.to_vec().into());
+    }
+    whole
+}
+
+fn parse(message: &ZmqMessage) -> io::Result<Message> {
+    let frame = message.get(0).and_then(|frame| frame.first_chunk::<MESSAGE>());
+    frame.map(Message::from_bytes).ok_or_else(nonsense)
+}
+
+fn data(message: &ZmqMessage, len: usize) -> io::Result<&[u8]> {
+    message.get(1).and_then(|frame| frame.get(..len)).ok_or_else(nonsense)
+}
+
+fn failed(error: impl std::fmt::Display) -> io::Error {
+    io::Error::other(format!("ZeroMQ: {error}"))
+}

@@ -1,0 +1,63 @@
+//! A server in the peer process, reached over a channel.
+
+use genie::{GranuleKind, Space, memory};
+use genie_io::channel::directory::Directory;
+use genie_io::channel::{Listener, Running, ServeOptions};
+use genie_memory::{Config, Faults, Granularity};
+use serde::{Deserialize, Serialize};
+
+use crate::failure::Failure;
+use crate::server::{Buffers, POOLED_BUFFERS};
+
+/// How many of the longest buffers the pool that is lent to the client holds.
+const LENT_BUFFERS: usize = 3;
+
+/// What server to host, and where.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(in crate::compare) struct Hosting {
+    /// The folder that holds its name.
+    pub(in crate::compare) folder: String,
+    /// Its name.
+    pub(in crate::compare) name: String,
+    /// Whether it has buffers of its own for input.
+    pub(in crate::compare) pooled: bool,
+    /// The longest data.
+    pub(in crate::compare) longest: usize,
+}
+
+impl Hosting {
+    pub(in crate::compare) fn new(folder: &str, buffers: Buffers, longest: usize) -> Self {
+        let pooled = buffers == Buffers::Pooled;
+        Self { folder: folder.to_owned(), name: "memory".to_owned(), pooled, longest }
+    }
+
+    /// Hosts a memory server in threads of its own, until what is returned is dropped.
+    pub(super) fn start(&self) -> Result<Running, Failure> {
+        let default = ServeOptions::default();
+        let options = ServeOptions {
+            pool: default.pool.max(LENT_BUFFERS * self.longest),
+            pending_bytes: usize::MAX,
+            pending_requests: u32::from(u16::MAX),
+            clients: 1,
+            ..default
+        };
+        let directory = Directory::at(&self.folder).map_err(Failure::could_not)?;
+        let serving = Listener::bind_in(&directory, &self.name, self.memory()?, options);
+        serving.and_then(|serving| serving.start()).map_err(Failure::could_not)
+    }
+
+    fn memory(&self) -> Result<memory::Memory, Failure> {
+        if !self.pooled {
+            return Ok(memory::Memory::customized());
+        }
+        let limit = (2 * POOLED_BUFFERS * self.longest).next_multiple_of(GranuleKind::Huge.size());
+        let config = Config {
+            granularity: Granularity::Only(GranuleKind::Base),
+            limit,
+            faults: Faults::Never,
+            ..Config::default()
+        };
+        let space = Space::new(&config).map_err(Failure::could_not)?;
+        memory::Memory::pooled(&space, 0, self.longest, POOLED_BUFFERS).map_err(Failure::could_not)
+    }
+}

@@ -1,0 +1,154 @@
+//! The peer process, as the comparison holds it.
+//!
+//! Invariants: the process is gone, and has been waited for, when this is dropped. It is gone, too, when the comparison
+//! is killed: the kernel kills it then (see [`super::run`]).
+
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use super::link::Link;
+use super::{Order, Said};
+use crate::failure::Failure;
+
+/// How long a process may take to end after it failed.
+const ENDING: Duration = Duration::from_secs(1);
+
+/// A process that serves the other side of a comparison.
+#[derive(Debug)]
+pub(in crate::compare) struct Peer {
+    pid: Pid,
+    child: RefCell<Child>,
+    link: Link,
+    watch: Watch,
+}
+
+/// Tells whether the peer still runs. Cloning makes another one of the same process.
+#[derive(Debug, Clone)]
+pub(in crate::compare) struct Watch(Rc<OwnedFd>);
+
+impl Watch {
+    /// Fails when the process has ended.
+    ///
+    /// Cost: one system call.
+    pub(in crate::compare) fn check(&self) -> io::Result<()> {
+        if self.wait(Duration::ZERO) {
+            return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the peer process has ended"));
+        }
+        Ok(())
+    }
+
+    /// Waits for the end, and says whether it has come.
+    fn wait(&self, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let time = Timespec::try_from(left).ok();
+            match poll(&mut [PollFd::new(&*self.0, PollFlags::IN)], time.as_ref()) {
+                Ok(ready) => return ready > 0,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return true,
+            }
+        }
+    }
+}
+
+impl Peer {
+    /// Starts a process, on a CPU of its own if there is one, and waits until it runs.
+    pub(in crate::compare) fn start(cpu: Option<usize>) -> Result<Self, Failure> {
+        let cannot =
+            |error: io::Error| Failure::could_not(format!("the peer process cannot be started: {error}"));
+        let (link, theirs) = Link::pair().map_err(cannot)?;
+        let mut command = Command::new(std::env::current_exe().map_err(cannot)?);
+        command.arg("peer").stdin(Stdio::from(theirs)).stdout(Stdio::null());
+        if let Some(cpu) = cpu {
+            command.args(["--cpu", &cpu.to_string()]);
+        }
+        let child = command.spawn().map_err(cannot)?;
+        // The command holds the other end; with it gone, the peer's end is closed when the peer ends.
+        drop(command);
+        let pid = Pid::from_child(&child);
+        let watch = Watch(Rc::new(pidfd_open(pid, PidfdFlags::empty()).map_err(|e| cannot(e.into()))?));
+        let peer = Self { pid, child: RefCell::new(child), link, watch };
+        peer.answer("it started")?;
+        Ok(peer)
+    }
+
+    pub(in crate::compare) fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Tells whether the process runs.
+    pub(in crate::compare) fn watch(&self) -> Watch {
+        self.watch.clone()
+    }
+
+    /// Gives an order with descriptors and waits until it is carried out.
+    pub(in crate::compare) fn order(
+        &self,
+        order: &Order,
+        descriptors: &[BorrowedFd<'_>],
+        doing: &str,
+    ) -> Result<(), Failure> {
+        self.tell(order, descriptors, doing)?;
+        self.answer(doing)
+    }
+
+    /// Gives an order that is not answered.
+    pub(in crate::compare) fn tell(
+        &self,
+        order: &Order,
+        descriptors: &[BorrowedFd<'_>],
+        doing: &str,
+    ) -> Result<(), Failure> {
+        self.link.send(order, descriptors).map_err(|error| self.failure(&error, doing))
+    }
+
+    fn answer(&self, doing: &str) -> Result<(), Failure> {
+        match self.link.receive::<Said>() {
+            Ok(Some((Said::Ready, _))) => Ok(()),
+            Ok(Some((Said::Failed(reason), _))) => Err(Failure::could_not(reason)),
+            Ok(None) => Err(self.failure(&io::ErrorKind::UnexpectedEof.into(), doing)),
+            Err(error) => Err(self.failure(&error, doing)),
+        }
+    }
+
+    /// Says why an exchange with the peer failed: what it said last, how it ended, or the error itself.
+    pub(in crate::compare) fn failure(&self, error: &io::Error, doing: &str) -> Failure {
+        let ended = self.watch.wait(ENDING);
+        if let Some(Said::Failed(reason)) = self.link.look() {
+            return Failure::could_not(reason);
+        }
+        if !ended {
+            return Failure::could_not(format!("the peer process cannot be reached while {doing}: {error}"));
+        }
+        let status = self.child.borrow_mut().try_wait();
+        let how = match status {
+            Ok(Some(status)) => match status.signal() {
+                Some(signal) => format!("was killed by signal {signal}"),
+                None => format!("ended with {status}"),
+            },
+            _ => "ended".to_owned(),
+        };
+        Failure::could_not(format!("the peer process {how} while {doing}; run the comparison again"))
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let child = self.child.get_mut();
+        // Without its link, a peer that is not in the middle of something ends by itself and tidies up.
+        self.link.close();
+        self.watch.wait(ENDING);
+        // Errors mean that it has ended already, and been waited for.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}

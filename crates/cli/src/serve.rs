@@ -1,0 +1,84 @@
+//! `genie serve`: a directory's files, for clients in other processes.
+//!
+//! How: interrupt and termination signals stop the server, so that its name is free again at once; a server that is killed
+//! leaves it to be replaced.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use genie::file::File;
+use genie_io::channel::{Listener, ServeOptions, Stopper};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::failure::Failure;
+use crate::length;
+use crate::transfer::{CACHE_BYTES, DEFAULT_NAME};
+
+/// For how long an interrupted upload can be resumed.
+const LEFTOVERS_AGE: Duration = Duration::from_secs(24 * 60 * 60);
+/// More threads than this serve one machine's clients no faster.
+const THREADS: usize = 4;
+
+/// Serve the files beneath a directory to other processes, until interrupted.
+///
+/// Nobody gets out of the directory, by ".." or by links. Uploads that were interrupted more than a day ago are removed at
+/// the start.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The directory.
+    directory: PathBuf,
+    /// The name by which clients find it.
+    #[arg(long, default_value = DEFAULT_NAME)]
+    name: String,
+    /// Serve from mappings of the files, which are kept, in place of reading into a cache.
+    #[arg(long)]
+    mapped: bool,
+    /// Let nobody change anything.
+    #[arg(long)]
+    read_only: bool,
+    /// How many threads serve; one for each CPU, up to 4, by default.
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+    /// How much of the files is cached, in bytes or with a suffix K, M or G.
+    #[arg(long, value_name = "BYTES", value_parser = length::parse, default_value_t = CACHE_BYTES)]
+    cache: usize,
+}
+
+/// Serves until a signal comes.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let mut files = File::open(&args.directory, args.cache).map_err(Failure::could_not)?;
+    if args.read_only {
+        files = files.read_only();
+    } else {
+        files.remove_leftovers(LEFTOVERS_AGE);
+    }
+    if args.mapped {
+        files = files.mapped();
+    }
+    let cpus = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let threads = args.threads.map_or(cpus.min(THREADS), NonZeroUsize::get);
+    let options = ServeOptions { threads, ..ServeOptions::default() };
+    let serving = Listener::bind(&args.name, files, options).map_err(Failure::could_not)?;
+    stop_on_signals(serving.stopper())?;
+    eprintln!("genie: serving {} as \"{}\"; interrupt to stop", args.directory.display(), args.name);
+    serving.run().map_err(Failure::could_not)
+}
+
+/// Has the server stopped by the first signal; a second one ends the process.
+fn stop_on_signals(stopper: Stopper) -> Result<(), Failure> {
+    let fail = |error| Failure::could_not(format!("signals cannot be waited for: {error}"));
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(fail)?;
+    let wait = move || {
+        let mut received = signals.forever();
+        if received.next().is_some() {
+            stopper.stop();
+        }
+        if let Some(signal) = received.next() {
+            // Whoever asks twice wants it to end now; where even that fails, it ends by itself.
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+    };
+    std::thread::Builder::new().name("genie-signals".into()).spawn(wait).map(drop).map_err(fail)
+}

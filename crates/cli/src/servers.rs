@@ -1,0 +1,90 @@
+//! `genie servers`: which servers run, what they offer, and to whom.
+
+use comfy_table::{ContentArrangement, Table};
+use genie_io::channel::{self, Status};
+use serde::Serialize;
+
+use crate::failure::Failure;
+use crate::{length, output};
+
+/// List the servers that run, with their services, clients and pending bytes.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Print one JSON document instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A server as it is printed.
+#[derive(Debug, Serialize)]
+struct Row {
+    name: String,
+    #[serde(flatten)]
+    facts: Option<Facts>,
+    /// Why nothing is known of it.
+    error: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Facts {
+    pid: u32,
+    uptime_s: u64,
+    services: Vec<String>,
+    clients: u32,
+    pending_requests: u64,
+    pending_bytes: u64,
+}
+
+/// Asks all servers how they are.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let servers = channel::servers().map_err(Failure::could_not)?;
+    let rows: Vec<Row> = servers
+        .into_iter()
+        .map(|(name, status)| match status {
+            Ok(status) => Row { name, facts: Some(Facts::of(&status)), error: None },
+            Err(error) => Row { name, facts: None, error: Some(error.to_string()) },
+        })
+        .collect();
+    if args.json { output::print_json(&rows) } else { output::print(&text(&rows)) }
+}
+
+impl Facts {
+    fn of(status: &Status) -> Self {
+        let pending = status.clients.iter().map(|client| &client.pending);
+        Self {
+            pid: status.pid,
+            uptime_s: status.uptime.as_secs(),
+            services: status.services.iter().map(|offer| offer.service.name.to_string()).collect(),
+            clients: status.clients_total,
+            pending_requests: pending.clone().map(|pending| u64::from(pending.pending_requests)).sum(),
+            pending_bytes: pending.map(|pending| pending.pending_bytes).sum(),
+        }
+    }
+}
+
+fn text(rows: &[Row]) -> String {
+    if rows.is_empty() {
+        return "no server runs\n".to_owned();
+    }
+    let mut table = Table::new();
+    table.load_style(comfy_table::presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(["server", "process", "up", "clients", "pending", "services"]);
+    for row in rows {
+        let cells = match (&row.facts, &row.error) {
+            (Some(facts), _) => [
+                row.name.clone(),
+                facts.pid.to_string(),
+                format!("{} s", facts.uptime_s),
+                facts.clients.to_string(),
+                length::approximate(facts.pending_bytes),
+                facts.services.join(" "),
+            ],
+            (None, error) => {
+                let none = || "-".to_owned();
+                [row.name.clone(), none(), none(), none(), none(), error.clone().unwrap_or_default()]
+            }
+        };
+        table.add_row(cells);
+    }
+    format!("{table}\n")
+}

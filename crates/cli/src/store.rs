@@ -1,0 +1,34 @@
+//! `genie store`: files from this machine to a file server.
+
+use std::path::PathBuf;
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
+
+use crate::failure::Failure;
+use crate::transfer::{self, DEFAULT_NAME, Options, Remote};
+
+/// Store a file or a directory on a file server.
+///
+/// Each file appears whole or not at all: the server compares its checksum before it takes the place of what was there.
+/// What was interrupted is kept for a day, for --resume to go on with.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The file or directory to be stored.
+    source: PathBuf,
+    /// The server's name, and the path to become beneath its root; by default the same name, in the root. A file goes
+    /// into a directory that is there.
+    #[arg(value_name = "NAME[:PATH]", default_value = DEFAULT_NAME)]
+    #[arg(value_parser = OsStringValueParser::new().try_map(Remote::parse))]
+    to: Remote,
+    /// Do not wait until files are on the server's disk.
+    #[arg(long)]
+    no_sync: bool,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Stores, and says what came of it.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let Args { source, to, no_sync, options } = args;
+    transfer::run("store", to, options, |client| transfer::store(client, source, to, !no_sync, options))
+}

@@ -1,0 +1,86 @@
+//! What `genie fetch` and `genie store` have in common: passing files between this machine's directories and a file
+//! server, in chunks.
+//!
+//! How: a file goes in chunks, several of which are in flight at a time; a directory's files are shared out among jobs. A
+//! chunk's data lies in a buffer of the interface, by which it is read from or written to the local file. Checksums vouch
+//! for what arrived: on fetching, chunk by chunk; on storing, for the whole file, before the server lets it appear.
+//! Invariants: the target has its old content or all of the new one, whatever happens on the way.
+//! Limits: each job holds at most as many buffers as it has chunks in flight.
+
+mod carrier;
+mod client;
+mod download;
+mod jobs;
+mod part;
+mod place;
+mod progress;
+mod range;
+mod summary;
+mod tree;
+mod upload;
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use genie::Scheme;
+
+use crate::failure::Failure;
+use crate::interface::Granule;
+use crate::output;
+use client::Client;
+use summary::Summary;
+
+pub(crate) use download::fetch;
+pub(crate) use place::{CACHE_BYTES, DEFAULT_NAME, Remote};
+pub(crate) use range::Bytes;
+pub(crate) use summary::Outcome;
+pub(crate) use upload::store;
+
+/// Enough to keep two CPUs busy while others wait for a disk.
+const JOBS: NonZeroUsize = NonZeroUsize::new(4).unwrap();
+
+/// The options of both commands.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Take a directory with everything in it. What is in it goes into the target, which is made if it is not there.
+    #[arg(short, long)]
+    pub(crate) recursive: bool,
+    /// Go on with a transfer that was interrupted; what is there is compared by checksums, chunk by chunk.
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// How many files of a directory are under way at a time.
+    #[arg(long, value_name = "N", default_value_t = JOBS)]
+    pub(crate) jobs: NonZeroUsize,
+    /// How data is passed to and from the server, such as copy or "emulated copy".
+    #[arg(long, default_value_t = Scheme::EmulatedCopy)]
+    pub(crate) scheme: Scheme,
+    /// What the buffers are made of.
+    #[arg(long, value_enum, default_value_t = Granule::Best)]
+    pub(crate) granule: Granule,
+    /// Compare no checksums.
+    #[arg(long)]
+    pub(crate) no_verify: bool,
+    /// Print one JSON document instead of a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Serve this directory in the same process, in place of asking the server that is named.
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub(crate) in_process: Option<PathBuf>,
+}
+
+/// Transfers by `transfer`, and prints what came of it.
+pub(crate) fn run(
+    operation: &'static str,
+    remote: &Remote,
+    options: &Options,
+    transfer: impl FnOnce(&Client) -> Result<Outcome, Failure>,
+) -> Result<(), Failure> {
+    let genie = options.granule.open()?;
+    let server = place::connect(&genie, remote, options.in_process.as_deref())?;
+    let client = Client::new(genie, server);
+    let begun = Instant::now();
+    let outcome = transfer(&client)?;
+    let summary = Summary::new(operation, outcome, begun.elapsed(), options);
+    if options.json { output::print_json(&summary) } else { output::print(&summary.line()) }
+}

@@ -1,0 +1,319 @@
+//! The carrier: passes the chunks of files to and from the server, several of them in flight.
+//!
+//! How: a chunk's buffer is given to its request by value and comes back with the reply, so that each scheme can carry it;
+//! migrant schemes get a new buffer each time. Chunks land in the order in which they departed.
+//! Limits: [`IN_FLIGHT`] chunks for each job, [`IN_FLIGHT`] times [`CHUNK`] bytes for all jobs together; fewer when the
+//! interface or the server admits no more, or the server's pool is in others' hands.
+
+use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut, Range};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use genie::file::{self, Checksum};
+use genie::model::{Allocation, Integrity};
+use genie::{Buffer, Error, Failed, In, Migrant, Out, Pending, Reply, Request, Scheme, ServiceId};
+
+use super::client::{Client, failure, read_checksum};
+use super::summary::Tally;
+use crate::failure::Failure;
+
+/// The longest chunk: long enough for swapping to pay, short enough for a few to be in flight.
+pub(super) const CHUNK: usize = 8 << 20;
+/// How many chunks are in flight.
+const IN_FLIGHT: usize = 4;
+/// The shortest buffer; those of small files are used again for others.
+const SHORTEST: usize = 64 << 10;
+/// How long a request may fail to be admitted, and how often it is tried.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Some bytes of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Chunk {
+    pub(super) offset: u64,
+    pub(super) len: usize,
+}
+
+/// What a chunk's request takes along, and what its reply brings.
+#[derive(Debug)]
+enum Load {
+    /// The first bytes of a buffer.
+    Native(Buffer, usize),
+    /// A buffer that moves.
+    Migrant(Migrant),
+    /// Nothing but the length of what is to come.
+    Expected(usize),
+}
+
+impl Load {
+    /// What a request gave back that failed.
+    fn returned(failed: &mut Failed, len: usize) -> Self {
+        match (failed.take_buffer(), failed.take_migrant()) {
+            (Some(buffer), _) => Self::Native(buffer, len),
+            (None, Some(migrant)) => Self::Migrant(migrant),
+            (None, None) => Self::Expected(len),
+        }
+    }
+
+    /// What a reply brought.
+    fn brought(mut reply: Reply, len: usize) -> Self {
+        match (reply.take_buffer(), reply.take_migrant()) {
+            (Some(buffer), _) => Self::Native(buffer, len),
+            (None, Some(migrant)) => Self::Migrant(migrant),
+            (None, None) => Self::Expected(0),
+        }
+    }
+}
+
+impl Deref for Load {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Native(buffer, len) => &buffer[..*len],
+            Self::Migrant(migrant) => migrant,
+            Self::Expected(_) => &[],
+        }
+    }
+}
+
+impl DerefMut for Load {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Native(buffer, len) => &mut buffer[..*len],
+            Self::Migrant(migrant) => migrant,
+            Self::Expected(_) => &mut [],
+        }
+    }
+}
+
+/// Where chunks go, or come from.
+#[derive(Debug, Clone, Copy)]
+struct Route<'p> {
+    service: ServiceId,
+    path: &'p Path,
+}
+
+/// A chunk that has departed.
+#[derive(Debug)]
+struct Flight {
+    chunk: Chunk,
+    answer: Pending<'static>,
+    /// The server's checksum of the same bytes.
+    checksum: Option<Pending<'static>>,
+}
+
+/// One job's buffers, and the count of what it did.
+#[derive(Debug)]
+pub(super) struct Carrier<'c> {
+    pub(super) client: &'c Client,
+    pub(super) tally: Tally,
+    scheme: Scheme,
+    chunk_len: usize,
+    idle: Vec<Buffer>,
+}
+
+impl<'c> Carrier<'c> {
+    /// The carrier of one of so many jobs.
+    pub(super) fn new(client: &'c Client, scheme: Scheme, jobs: usize) -> Self {
+        let chunk_len = (CHUNK / jobs.next_power_of_two()).max(SHORTEST);
+        Self { client, tally: Tally::default(), scheme, chunk_len, idle: Vec::new() }
+    }
+
+    /// Cuts a range of a file into chunks.
+    pub(super) fn chunks(&self, bytes: Range<u64>) -> impl Iterator<Item = Chunk> + use<> {
+        let (Range { start, end }, longest) = (bytes, self.chunk_len);
+        (start..end).step_by(longest).map(move |offset| {
+            let len = usize::try_from(end - offset).map_or(longest, |left| left.min(longest));
+            Chunk { offset, len }
+        })
+    }
+
+    /// Fetches chunks of the file at `path`, and has each one taken, in order. With `verify`, only after its checksum
+    /// has been found to be the server's.
+    pub(super) fn fetch(
+        &mut self,
+        path: &Path,
+        chunks: impl Iterator<Item = Result<Chunk, Failure>>,
+        verify: bool,
+        mut take: impl FnMut(Chunk, &[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let route = Route { service: file::FETCH, path };
+        let mut flights = VecDeque::new();
+        let mut land = |carrier: &mut Self, flight: Flight| carrier.arrive(route, flight, &mut take);
+        for chunk in chunks {
+            let chunk = chunk?;
+            let load = match self.scheme.allocation() {
+                Allocation::Native => Load::Native(self.buffer(chunk.len)?, chunk.len),
+                Allocation::Migrant => Load::Expected(chunk.len),
+            };
+            let answer = self.depart(route, chunk, load, &mut flights, &mut land)?;
+            let checksum = if verify { Some(self.ask_checksum(path, chunk)?) } else { None };
+            flights.push_back(Flight { chunk, answer, checksum });
+            self.land_surplus(&mut flights, &mut land)?;
+        }
+        flights.into_iter().try_for_each(|flight| land(self, flight))
+    }
+
+    /// Stores chunks into the file at `path`. Each one's bytes are put into its buffer by `fill`, in order, which says
+    /// whether they need to be stored.
+    pub(super) fn store(
+        &mut self,
+        path: &Path,
+        chunks: impl Iterator<Item = Chunk>,
+        mut fill: impl FnMut(Chunk, &mut [u8]) -> Result<bool, Failure>,
+    ) -> Result<(), Failure> {
+        let route = Route { service: file::STORE, path };
+        let mut flights = VecDeque::new();
+        let mut land = Self::complete;
+        for chunk in chunks {
+            let mut load = match self.scheme.allocation() {
+                Allocation::Native => Load::Native(self.buffer(chunk.len)?, chunk.len),
+                Allocation::Migrant => Load::Migrant(self.migrant(chunk.len)?),
+            };
+            if !fill(chunk, &mut load)? {
+                self.tally.kept += chunk.len as u64;
+                self.recycle(load);
+                continue;
+            }
+            let answer = self.depart(route, chunk, load, &mut flights, &mut land)?;
+            flights.push_back(Flight { chunk, answer, checksum: None });
+            self.land_surplus(&mut flights, &mut land)?;
+        }
+        flights.into_iter().try_for_each(|flight| land(self, flight))
+    }
+
+    /// Makes a chunk's request. Where that is not admitted now, all that is in flight lands, which makes room; if it is
+    /// others who take the room, their end is waited for.
+    fn depart(
+        &mut self,
+        route: Route<'_>,
+        chunk: Chunk,
+        mut load: Load,
+        flights: &mut VecDeque<Flight>,
+        land: &mut impl FnMut(&mut Self, Flight) -> Result<(), Failure>,
+    ) -> Result<Pending<'static>, Failure> {
+        let place = file::at(route.path, chunk.offset);
+        let begun = Instant::now();
+        loop {
+            let mut failed = match self.request(route, load, &place).submit() {
+                Ok(pending) => return Ok(pending),
+                Err(failed) => failed,
+            };
+            let may_wait = !flights.is_empty() || begun.elapsed() < PATIENCE;
+            if !(is_congestion(&failed.error) && may_wait) {
+                return Err(failure(&failed));
+            }
+            load = Load::returned(&mut failed, chunk.len);
+            if flights.is_empty() {
+                std::thread::sleep(PAUSE);
+            }
+            flights.drain(..).try_for_each(|flight| land(self, flight))?;
+        }
+    }
+
+    fn request<'r, 'o>(&'r self, route: Route<'_>, load: Load, place: &'o [u8]) -> Request<'r, 'o, 'static> {
+        let request = self.client.genie.request(&self.client.server, route.service);
+        let request = match load {
+            Load::Native(buffer, len) if route.service == file::FETCH => {
+                request.input(In::owned(self.scheme, buffer).part(0..len))
+            }
+            Load::Native(buffer, len) => request.out(Out::owned(self.scheme, buffer).part(0..len)),
+            Load::Migrant(migrant) => request.out(Out::migrant(self.scheme, migrant)),
+            Load::Expected(len) => request.input(In::migrant(self.scheme, len)),
+        };
+        request.argument(place)
+    }
+
+    fn land_surplus(
+        &mut self,
+        flights: &mut VecDeque<Flight>,
+        land: &mut impl FnMut(&mut Self, Flight) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        if flights.len() < IN_FLIGHT {
+            return Ok(());
+        }
+        flights.pop_front().map_or(Ok(()), |flight| land(self, flight))
+    }
+
+    /// Takes a fetched chunk's reply and checks the bytes.
+    fn arrive(
+        &mut self,
+        route: Route<'_>,
+        flight: Flight,
+        take: &mut impl FnMut(Chunk, &[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let (path, Chunk { offset, len }) = (route.path, flight.chunk);
+        let reply = flight.answer.sync().map_err(|failed| failure(&failed))?;
+        let actual = reply.actual();
+        if actual != len {
+            return Err(Failure::could_not(format!(
+                "{path:?} ends {actual} bytes after offset {offset}, where {len} were expected: it was changed \
+                 meanwhile; fetch it again"
+            )));
+        }
+        self.tally.add(len, reply.receipt());
+        let load = Load::brought(reply, len);
+        let bytes = &load[..len];
+        if let Some(pending) = flight.checksum {
+            let reply = pending.sync().map_err(|failed| failure(&failed))?;
+            let expected = read_checksum(reply.argument(), path, offset, len as u64)?;
+            let found = Checksum::of(bytes);
+            if found != expected {
+                return Err(Failure::could_not(format!(
+                    "{len} bytes from offset {offset} of {path:?} have the checksum {found}, the server's have \
+                     {expected}: the file was changed meanwhile, or the data was damaged; fetch it again"
+                )));
+            }
+        }
+        take(flight.chunk, bytes)?;
+        self.recycle(load);
+        Ok(())
+    }
+
+    /// Takes a stored chunk's reply.
+    fn complete(&mut self, flight: Flight) -> Result<(), Failure> {
+        let reply = flight.answer.sync().map_err(|failed| failure(&failed))?;
+        self.tally.add(flight.chunk.len, reply.receipt());
+        self.recycle(Load::brought(reply, 0));
+        Ok(())
+    }
+
+    fn ask_checksum(&self, path: &Path, chunk: Chunk) -> Result<Pending<'static>, Failure> {
+        let argument = file::range(path, chunk.offset, chunk.len as u64);
+        let request = self.client.genie.request(&self.client.server, file::CHECKSUM);
+        let request = request.arguments().argument(&argument).room(file::CHECKSUM_ROOM);
+        request.submit().map_err(|failed| failure(&failed))
+    }
+
+    /// The shortest idle buffer that is long enough, or a new one.
+    fn buffer(&mut self, len: usize) -> Result<Buffer, Failure> {
+        let fitting = self.idle.iter().enumerate().filter(|(_, buffer)| buffer.len() >= len);
+        if let Some((index, _)) = fitting.min_by_key(|(_, buffer)| buffer.len()) {
+            return Ok(self.idle.swap_remove(index));
+        }
+        // Short ones make room; a job's buffers are never more than the chunks in flight.
+        if self.idle.len() >= IN_FLIGHT {
+            self.idle.clear();
+        }
+        self.client.genie.allocate(len.next_power_of_two().max(SHORTEST)).map_err(Failure::could_not)
+    }
+
+    fn migrant(&self, len: usize) -> Result<Migrant, Failure> {
+        let strong = self.scheme.integrity() == Integrity::Strong;
+        self.client.genie.allocate_migrant(len, strong).map_err(Failure::could_not)
+    }
+
+    fn recycle(&mut self, load: Load) {
+        if let Load::Native(buffer, _) = load {
+            self.idle.push(buffer);
+        }
+    }
+}
+
+/// Whether a request failed only because there is too much under way.
+fn is_congestion(error: &Error) -> bool {
+    use genie_passing::Error::Memory;
+    matches!(error, Error::Exhausted { .. } | Error::Passing(Memory(genie_memory::Error::Lender { .. })))
+}

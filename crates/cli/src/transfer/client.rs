@@ -1,0 +1,139 @@
+//! The file server's services that pass no file data, as calls.
+//!
+//! Trust: what a server answers is checked before it is used; the names in a list are single steps down.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+use genie::file::{self, Attributes, Begin, Checksum, Commit, Entry};
+use genie::{Error, Failed, In, Interface, ServerHandle, ServiceId};
+
+use crate::failure::Failure;
+
+/// What a page of a list takes; room for some thousand entries.
+const PAGE: usize = 256 << 10;
+
+/// A file server's client; several threads may use it at a time.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(super) genie: Interface,
+    pub(super) server: ServerHandle,
+}
+
+impl Client {
+    /// Makes a client of what is taken to be a file server.
+    pub(super) fn new(genie: Interface, server: ServerHandle) -> Self {
+        Self { genie, server }
+    }
+
+    /// What a path leads to.
+    pub(super) fn stat(&self, path: &Path) -> Result<Attributes, Failure> {
+        self.find(path)?
+            .ok_or_else(|| Failure::could_not(format!("the server has nothing at {path:?}; check the path")))
+    }
+
+    /// What a path leads to, if there is anything.
+    pub(super) fn find(&self, path: &Path) -> Result<Option<Attributes>, Failure> {
+        match self.ask(file::STAT, &file::at(path, 0), Attributes::LEN) {
+            Ok(reply) => Ok(Some(Attributes::from_bytes(&reply).ok_or_else(|| nonsense("stat", path))?)),
+            Err(failed) if is_missing(&failed) => Ok(None),
+            Err(failed) => Err(failure(&failed)),
+        }
+    }
+
+    /// Everything in a directory.
+    pub(super) fn list(&self, directory: &Path) -> Result<Vec<Entry>, Failure> {
+        let mut all: Vec<Entry> = Vec::new();
+        let mut page = vec![0; PAGE];
+        loop {
+            let last = all.last().map_or(OsStr::new(""), |entry| &entry.name);
+            let after = file::after(directory, last);
+            let request = self.genie.request(&self.server, file::LIST);
+            let reply = request.input(In::copy(&mut page)).argument(&after).room(1).send();
+            let reply = reply.map_err(|failed| failure(&failed))?;
+            let entries = page.get(..reply.actual()).and_then(file::entries);
+            let entries = entries.ok_or_else(|| nonsense("list", directory))?;
+            let is_followed = reply.argument() == [1];
+            // Entries come in order; so a server that lists without end is found out.
+            if (entries.is_empty() && is_followed)
+                || entries.first().is_some_and(|first| *first.name <= *last)
+            {
+                return Err(nonsense("list", directory));
+            }
+            all.extend(entries);
+            if !is_followed {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// The checksum of some bytes of a file, of which there must be `len`.
+    pub(super) fn checksum(&self, path: &Path, offset: u64, len: u64) -> Result<Checksum, Failure> {
+        let reply = self.ask(file::CHECKSUM, &file::range(path, offset, len), file::CHECKSUM_ROOM);
+        read_checksum(&reply.map_err(|failed| failure(&failed))?, path, offset, len)
+    }
+
+    /// Begins an upload; returns the length and the name of its part.
+    pub(super) fn begin(&self, path: &Path, begin: &Begin) -> Result<(u64, OsString), Failure> {
+        let reply = self.ask(file::BEGIN, &begin.argument(path), file::BEGIN_ROOM);
+        file::begun(&reply.map_err(|failed| failure(&failed))?).ok_or_else(|| nonsense("begin", path))
+    }
+
+    /// Ends an upload.
+    pub(super) fn commit(&self, path: &Path, part: &OsStr, commit: &Commit) -> Result<(), Failure> {
+        self.ask(file::COMMIT, &commit.argument(part, path), 0).map(drop).map_err(|failed| failure(&failed))
+    }
+
+    /// Gives an upload up.
+    pub(super) fn abandon(&self, part: &Path) -> Result<(), Failure> {
+        self.ask(file::ABANDON, &file::at(part, 0), 0).map(drop).map_err(|failed| failure(&failed))
+    }
+
+    /// Makes a directory and those above it.
+    pub(super) fn make_directories(&self, path: &Path) -> Result<(), Failure> {
+        match self.ask(file::MKDIR, &file::at(path, 0), 0) {
+            Ok(_) => Ok(()),
+            Err(failed) => match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+                Some(parent) if is_missing(&failed) => {
+                    self.make_directories(parent)?;
+                    self.ask(file::MKDIR, &file::at(path, 0), 0).map(drop).map_err(|failed| failure(&failed))
+                }
+                _ => Err(failure(&failed)),
+            },
+        }
+    }
+
+    fn ask(&self, service: ServiceId, argument: &[u8], room: usize) -> Result<Vec<u8>, Failed> {
+        let request = self.genie.request(&self.server, service);
+        Ok(request.arguments().argument(argument).room(room).send()?.argument().to_vec())
+    }
+}
+
+/// Reads the reply to a request for the checksum of `len` bytes.
+pub(super) fn read_checksum(reply: &[u8], path: &Path, offset: u64, len: u64) -> Result<Checksum, Failure> {
+    match Checksum::from_reply(reply) {
+        Some((found, checksum)) if found == len => Ok(checksum),
+        Some((found, _)) => Err(Failure::could_not(format!(
+            "{path:?} ends {found} bytes after offset {offset}, where {len} were expected: it was changed meanwhile"
+        ))),
+        None => Err(nonsense("checksum", path)),
+    }
+}
+
+/// Why a request failed, in the server's words if it gave the reason.
+pub(super) fn failure(failed: &Failed) -> Failure {
+    match &failed.error {
+        Error::Server(error) => Failure::could_not(&error.message),
+        error => Failure::could_not(error),
+    }
+}
+
+fn is_missing(failed: &Failed) -> bool {
+    matches!(&failed.error, Error::Server(error) if error.code == genie_sys::Errno::NOENT.raw_os_error())
+}
+
+fn nonsense(service: &str, path: &Path) -> Failure {
+    Failure::could_not(format!(
+        "the server's answer to {service} of {path:?} makes no sense; is it a file server of this version?"
+    ))
+}

@@ -1,0 +1,51 @@
+//! Jobs: threads that share out the files of a directory.
+//!
+//! How: each job takes the next file that nobody has taken. The first failure stops them all, once they are done with
+//! the files under way.
+
+use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use genie::Scheme;
+
+use super::carrier::Carrier;
+use super::client::Client;
+use super::summary::Tally;
+use crate::failure::Failure;
+
+/// Has `work` done for each item by at most so many threads; returns what they did in all.
+pub(super) fn share_out<T: Sync>(
+    client: &Client,
+    scheme: Scheme,
+    jobs: NonZeroUsize,
+    items: &[T],
+    work: impl Fn(&mut Carrier<'_>, &T) -> Result<(), Failure> + Sync,
+) -> Result<Tally, Failure> {
+    let jobs = jobs.get().min(items.len()).max(1);
+    let (next, total) = (AtomicUsize::new(0), Mutex::new(Ok(Tally::default())));
+    let job = || {
+        let mut carrier = Carrier::new(client, scheme, jobs);
+        let done = loop {
+            let Some(item) = items.get(next.fetch_add(1, Relaxed)) else { break Ok(()) };
+            match work(&mut carrier, item) {
+                Ok(()) => carrier.tally.files += 1,
+                Err(failure) => break Err(failure),
+            }
+        };
+        let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
+        match (done, total.as_mut()) {
+            (Ok(()), Ok(total)) => total.merge(carrier.tally),
+            (Err(failure), Ok(_)) => {
+                next.store(items.len(), Relaxed);
+                *total = Err(failure);
+            }
+            (_, Err(_)) => {}
+        }
+    };
+    std::thread::scope(|scope| {
+        (1..jobs).for_each(|_| drop(scope.spawn(job)));
+        job();
+    });
+    total.into_inner().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,101 @@
+//! The local part: the file in which a fetch grows, until it is renamed to what was asked for.
+//!
+//! How: `NAME.part` beside the target, locked, so that two fetches of the same target cannot mix.
+//! Invariants: nothing that was there before is written to, unless an interrupted fetch is to go on.
+//! Limits: the target is whole or absent after any death of this process; after the machine's, its file system decides.
+
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// A target in the making. Dropping it leaves what came, to be gone on with, unless nothing did.
+#[derive(Debug)]
+pub(super) struct Part {
+    file: File,
+    path: PathBuf,
+    is_finished: bool,
+}
+
+impl Part {
+    /// Creates the part; with `resume`, one that is there is gone on with.
+    pub(super) fn open(path: PathBuf, resume: bool) -> Result<Self, Failure> {
+        loop {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).create_new(!resume);
+            let file = options.open(&path).map_err(|error| refusal(&path, &error))?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    return Err(Failure::could_not(format!(
+                        "{} is being written by another fetch; wait for its end",
+                        path.display()
+                    )));
+                }
+                Err(TryLockError::Error(error)) => return Err(refusal(&path, &error)),
+            }
+            // Another fetch may have finished it between the opening and the locking.
+            if is_at(&file, &path) {
+                return Ok(Self { file, path, is_finished: false });
+            }
+        }
+    }
+
+    /// How many bytes there are.
+    pub(super) fn len(&self) -> Result<u64, Failure> {
+        self.file.metadata().map(|metadata| metadata.len()).map_err(|error| refusal(&self.path, &error))
+    }
+
+    pub(super) fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), Failure> {
+        self.file.read_exact_at(bytes, offset).map_err(|error| refusal(&self.path, &error))
+    }
+
+    pub(super) fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
+        self.file.write_all_at(bytes, offset).map_err(|error| refusal(&self.path, &error))
+    }
+
+    /// Makes the part the target: `len` bytes with these permissions.
+    pub(super) fn finish(mut self, target: &Path, len: u64, mode: u32) -> Result<(), Failure> {
+        let done = self
+            .file
+            .set_len(len)
+            .and_then(|()| self.file.set_permissions(Permissions::from_mode(mode & 0o777)))
+            .and_then(|()| fs::rename(&self.path, target));
+        done.map_err(|error| {
+            let path = self.path.display();
+            Failure::could_not(format!("{path} cannot become {}: {error}", target.display()))
+        })?;
+        self.is_finished = true;
+        Ok(())
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        if !self.is_finished && self.file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
+            // It is of no use to anybody; where it cannot be removed, it does no harm.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn is_at(file: &File, path: &Path) -> bool {
+    let (Ok(open), Ok(there)) = (file.metadata(), fs::symlink_metadata(path)) else { return false };
+    (open.dev(), open.ino()) == (there.dev(), there.ino())
+}
+
+fn refusal(path: &Path, error: &std::io::Error) -> Failure {
+    let path = path.display();
+    Failure::could_not(match error.kind() {
+        ErrorKind::AlreadyExists => {
+            format!("{path} is there already: go on with it by --resume, or remove it")
+        }
+        ErrorKind::NotFound => format!("the directory of {path} does not exist; create it first"),
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            format!("{path} cannot be written: {error}; free space and go on by --resume")
+        }
+        _ => format!("{path} cannot be written: {error}"),
+    })
+}

@@ -1,0 +1,172 @@
+//! Storing: files from this machine to the server.
+
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use genie::file::{Begin, Checksum, Checksummer, Commit, Kind, Token};
+
+use super::carrier::Carrier;
+use super::client::Client;
+use super::progress::Progress;
+use super::summary::Outcome;
+use super::tree::{Tree, served};
+use super::{Options, Remote, jobs};
+use crate::failure::Failure;
+
+/// One file to be stored.
+#[derive(Debug)]
+struct Upload {
+    source: PathBuf,
+    target: PathBuf,
+    size: u64,
+}
+
+/// What tells one content of a local file from another: size and modification time.
+type Version = (u64, i64, i64);
+
+/// Stores a file or a directory; with `durable`, it is on the server's disk when it appears.
+pub(crate) fn store(
+    client: &Client,
+    source: &Path,
+    to: &Remote,
+    durable: bool,
+    options: &Options,
+) -> Result<Outcome, Failure> {
+    let metadata = source.metadata().map_err(|error| unreadable(source, &error))?;
+    let (target, uploads, left_out) = if metadata.is_dir() {
+        if !options.recursive {
+            let source = source.display();
+            return Err(Failure::usage(format!(
+                "{source} is a directory; add --recursive to take all of it"
+            )));
+        }
+        directory(client, source, to)?
+    } else if metadata.is_file() {
+        let target = file_target(client, source, to)?;
+        (target.clone(), vec![Upload { source: source.to_owned(), target, size: metadata.len() }], 0)
+    } else {
+        let source = source.display();
+        return Err(Failure::could_not(format!("{source} is neither a regular file nor a directory")));
+    };
+    let progress = Progress::new(uploads.iter().map(|upload| upload.size).sum());
+    let tally = jobs::share_out(client, options.scheme, options.jobs, &uploads, |carrier, upload| {
+        upload.run(carrier, durable, options, &progress)
+    })?;
+    let target = Remote { server: to.server.clone(), path: target };
+    Ok(Outcome { tally, left_out, source: source.display().to_string(), target: target.to_string() })
+}
+
+/// Where a file goes: into a directory, to another name, or to its own name in the root.
+fn file_target(client: &Client, source: &Path, to: &Remote) -> Result<PathBuf, Failure> {
+    let is_directory = to.path.as_os_str().is_empty()
+        || client.find(&to.path)?.is_some_and(|attributes| attributes.kind == Kind::Directory);
+    match source.file_name() {
+        Some(name) if is_directory => Ok(to.path.join(name)),
+        None if is_directory => {
+            Err(Failure::usage(format!("{} has no name to be stored by", source.display())))
+        }
+        _ => Ok(to.path.clone()),
+    }
+}
+
+/// Lists a directory and makes those that are needed on the server.
+fn directory(client: &Client, source: &Path, to: &Remote) -> Result<(PathBuf, Vec<Upload>, u64), Failure> {
+    let target = match source.file_name() {
+        Some(name) if to.path.as_os_str().is_empty() => PathBuf::from(name),
+        _ => to.path.clone(),
+    };
+    let tree = Tree::local(source)?;
+    for directory in &tree.directories {
+        let path = served(&target, directory);
+        if path != Path::new(".") {
+            client.make_directories(&path)?;
+        }
+    }
+    let left_out = tree.left_out;
+    let uploads = tree.files.into_iter().map(|leaf| Upload {
+        source: source.join(&leaf.path),
+        target: target.join(&leaf.path),
+        size: leaf.size,
+    });
+    Ok((target.clone(), uploads.collect(), left_out))
+}
+
+impl Upload {
+    fn run(
+        &self,
+        carrier: &mut Carrier<'_>,
+        durable: bool,
+        options: &Options,
+        progress: &Progress,
+    ) -> Result<(), Failure> {
+        let file = File::open(&self.source).map_err(|error| unreadable(&self.source, &error))?;
+        let (version, mode) = self.look(&file)?;
+        let client = carrier.client;
+        let begin = Begin { size: version.0, token: self.token(version), resume: options.resume };
+        let (there, name) = client.begin(&self.target, &begin)?;
+        let part = self.target.with_file_name(&name);
+        let stored = self.send(carrier, &file, &part, there, version.0, progress).and_then(|checksum| {
+            if self.look(&file)?.0 != version {
+                let source = self.source.display();
+                return Err(Failure::could_not(format!(
+                    "{source} was changed while it was stored; store it again"
+                )));
+            }
+            let checksum = (!options.no_verify).then_some(checksum);
+            client.commit(&self.target, &name, &Commit { size: version.0, checksum, mode, durable })
+        });
+        if stored.is_err() {
+            // A server that cannot be reached any more keeps the part, to be resumed.
+            let _ = client.abandon(&part);
+        }
+        stored
+    }
+
+    /// Stores what is missing of the file into a part that holds `there` bytes already; returns the whole file's checksum.
+    fn send(
+        &self,
+        carrier: &mut Carrier<'_>,
+        file: &File,
+        part: &Path,
+        there: u64,
+        size: u64,
+        progress: &Progress,
+    ) -> Result<Checksum, Failure> {
+        let client = carrier.client;
+        let mut whole = Checksummer::default();
+        carrier.store(part, carrier.chunks(0..size), |chunk, bytes| {
+            file.read_exact_at(bytes, chunk.offset).map_err(|error| unreadable(&self.source, &error))?;
+            whole.add(bytes);
+            progress.done(chunk.len);
+            let len = chunk.len as u64;
+            let is_there = chunk.offset + len <= there
+                && client.checksum(part, chunk.offset, len)? == Checksum::of(bytes);
+            Ok(!is_there)
+        })?;
+        Ok(whole.checksum())
+    }
+
+    /// The file's version and mode.
+    fn look(&self, file: &File) -> Result<(Version, u32), Failure> {
+        let metadata = file.metadata().map_err(|error| unreadable(&self.source, &error))?;
+        if !metadata.is_file() {
+            return Err(Failure::could_not(format!("{} is no regular file any more", self.source.display())));
+        }
+        Ok(((metadata.len(), metadata.mtime(), metadata.mtime_nsec()), metadata.mode()))
+    }
+
+    /// The name by which the server finds an interrupted upload of the same content to the same path.
+    fn token(&self, (size, seconds, nanoseconds): Version) -> Token {
+        let path = self.target.as_os_str().as_bytes();
+        let [size, seconds, nanoseconds] =
+            [size.to_le_bytes(), seconds.to_le_bytes(), nanoseconds.to_le_bytes()];
+        let hash = Checksum::of(&[&size[..], &seconds, &nanoseconds, path].concat()).to_bytes();
+        std::array::from_fn(|index| hash[index])
+    }
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::could_not(format!("{} cannot be read: {error}", path.display()))
+}

@@ -1,0 +1,48 @@
+//! A server of one service, which gives text back in capitals. Run it, then the example `client` in another terminal:
+//!
+//!     cargo run --release -p genie --example server
+
+use genie::channel::{Listener, ServeOptions};
+use genie::{Incoming, RequestId, Server, ServerError, Service, gather, scatter};
+
+struct Capitals;
+
+/// Its only service reads output buffers, and writes input buffers.
+static SERVICES: [Service; 1] = [Service::new("capitals", true, true)];
+
+impl Server for Capitals {
+    fn name(&self) -> &str {
+        "capitals"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, mut request: Incoming) {
+        let result = capitalize(&mut request);
+        request.reply(result);
+    }
+
+    fn abort(&self, _request: RequestId) {
+        // Every request is replied to at once.
+    }
+}
+
+/// Fills buffer 1 with the text of buffer 0. Both are the client's memory; what the client may still change is worked on
+/// in a copy.
+fn capitalize(request: &mut Incoming) -> Result<(), ServerError> {
+    let text = request.output(0)?;
+    let mut copy = vec![0; request.len(0)];
+    gather(&text, &mut copy);
+    copy.make_ascii_uppercase();
+    let len = scatter(&copy, &request.ready(1)?);
+    request.set_actual(1, len)?;
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let serving = Listener::bind("capitals", Capitals, ServeOptions::default())?;
+    println!("serving as {}", serving.name());
+    Ok(serving.run()?)
+}

@@ -1,0 +1,145 @@
+//! Requests that are awaited, in programs that run on tokio.
+//!
+//! Why: a task that waits for a reply must not hold its thread up, and one descriptor serves all servers of an interface.
+//! How: a request is submitted when its future is first polled; the reply, by whatever thread it is taken off its channel,
+//! wakes the task. Of the tasks that wait, one at a time takes replies for all and awaits the interface's descriptor; when
+//! it has its own reply, or is dropped, the next one does. No task is spawned.
+//! Limits: one of these for each [`crate::Interface`]. What exceeds limits is refused, as by [`Request::submit`].
+//!
+//! ```
+//! # use genie::{Out, channel::{ConnectOptions, Directory, Listener, ServeOptions}, memory};
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let scratch = tempfile::tempdir()?;
+//! # let directory = Directory::at(scratch.path().join("run"))?;
+//! # let served = Listener::bind_in(&directory, "letters", memory::Memory::customized(), ServeOptions::default())?;
+//! # let _running = served.start()?;
+//! let genie = genie::Interface::open()?;
+//! # let server = genie.connect_with(&directory, "letters", &ConnectOptions::default())?;
+//! # #[cfg(any())]
+//! let server = genie.connect("letters")?;
+//! let client = genie::tokio::Interface::new(genie.clone())?;
+//!
+//! let mut page = genie.allocate(1 << 20)?;
+//! page.fill(b'a');
+//! let store = genie.request(&server, memory::STORE).out(Out::emulated_copy(&page)).argument(b"a");
+//! println!("{}", client.send(store).await?.receipt());
+//! # Ok(())
+//! # }
+//! ```
+
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::pin::pin;
+use std::task::Poll;
+
+use ::tokio::io::Interest;
+use ::tokio::io::unix::AsyncFd;
+use ::tokio::sync::Mutex;
+use ::tokio::task::yield_now;
+
+use crate::{Error, Failed, Pending, Reply, Request};
+
+/// An interface whose replies are awaited. Share it among tasks by reference or in an [`std::sync::Arc`].
+#[derive(Debug)]
+pub struct Interface {
+    genie: crate::Interface,
+    /// Held by the task that takes replies for all.
+    turn: Mutex<()>,
+    replies: AsyncFd<Descriptor>,
+}
+
+impl Interface {
+    /// Has tasks of this run time wait for the interface's replies.
+    ///
+    /// # Errors
+    /// The limit on descriptors.
+    ///
+    /// # Panics
+    /// Outside of a run time, or in one whose I/O is not enabled.
+    pub fn new(genie: crate::Interface) -> io::Result<Self> {
+        let replies = Descriptor::of(&genie)?.register()?;
+        Ok(Self { genie, turn: Mutex::new(()), replies })
+    }
+
+    /// The interface itself.
+    pub fn genie(&self) -> &crate::Interface {
+        &self.genie
+    }
+
+    /// Makes a request, and waits for the reply without holding a thread up. The request must be of this interface.
+    ///
+    /// Dropping the future lets the request run on unobserved; inputs are discarded, and buffers given by value are freed
+    /// when the server has replied.
+    ///
+    /// # Errors
+    /// As [`Request::submit`] and [`Pending::sync`]; [`Error::Aborted`] when the run time is shut down meanwhile.
+    pub async fn send(&self, request: Request<'_, '_, '_>) -> Result<Reply, Failed> {
+        let pending = request.submit()?;
+        self.replied(&pending).await?;
+        pending.sync()
+    }
+
+    /// Waits until a request that was submitted is replied to; take the reply by [`Pending::sync`], which then does not
+    /// wait. May be dropped and called again.
+    ///
+    /// # Errors
+    /// [`Error::Aborted`] when the run time is shut down.
+    pub async fn replied(&self, pending: &Pending<'_>) -> Result<(), Error> {
+        let mut lead = pin!(self.lead());
+        poll_fn(|context| {
+            if pending.poll(context).is_ready() {
+                return Poll::Ready(Ok(()));
+            }
+            let Poll::Ready(Err(_)) = lead.as_mut().poll(context) else {
+                // The reply may be among those just taken.
+                return pending.poll(context).map(Ok);
+            };
+            Poll::Ready(Err(Error::Aborted))
+        })
+        .await
+    }
+
+    /// When it is this task's turn, takes replies for all tasks as long as it is polled.
+    async fn lead(&self) -> io::Result<Infallible> {
+        let _turn = self.turn.lock().await;
+        loop {
+            self.genie.collect();
+            if self.genie.arm() {
+                self.replies.readable().await?.clear_ready();
+            } else {
+                yield_now().await;
+            }
+        }
+    }
+}
+
+/// What becomes readable with a reply: one descriptor, open as long as this is there.
+#[derive(Debug)]
+struct Descriptor {
+    _genie: crate::Interface,
+    raw: RawFd,
+}
+
+impl Descriptor {
+    fn of(genie: &crate::Interface) -> io::Result<Self> {
+        let raw = genie.descriptor().map_err(io::Error::other)?.as_fd().as_raw_fd();
+        Ok(Self { _genie: genie.clone(), raw })
+    }
+
+    #[expect(
+        deprecated,
+        reason = "its successor asks, by `unsafe`, for what this type sees to: that the descriptor stays"
+    )]
+    fn register(self) -> io::Result<AsyncFd<Self>> {
+        AsyncFd::with_interest(self, Interest::READABLE)
+    }
+}
+
+impl AsRawFd for Descriptor {
+    fn as_raw_fd(&self) -> RawFd {
+        self.raw
+    }
+}

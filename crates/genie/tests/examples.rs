@@ -1,0 +1,132 @@
+//! The examples, run as their users run them: each in a process of its own.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use genie::channel::{ConnectOptions, Directory, Listener, ServeOptions};
+use genie::{Interface, Out, file};
+
+/// A program that is killed when the test is over.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Where cargo has put an example when it built this test; not where only this test was asked for.
+fn example(test: &str, name: &str) -> Option<PathBuf> {
+    let own = std::env::current_exe().expect("a path");
+    let folder = own.ancestors().nth(2).expect("this is in target/PROFILE/deps").join("examples");
+    let path = folder.join(name);
+    if path.exists() {
+        return Some(path);
+    }
+    let line = format!("SKIP {test}: {} is not built; run all tests of the crate", path.display());
+    eprintln!("{line}");
+    if let Some(log) = std::env::var_os("GENIE_SKIP_LOG").filter(|log| !log.is_empty()) {
+        let log = std::fs::OpenOptions::new().append(true).create(true).open(log);
+        log.and_then(|mut log| writeln!(log, "{line}")).expect("the SKIP log can be written");
+    }
+    None
+}
+
+fn command(program: &Path, directory: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.env("GENIE_RUNTIME_DIR", directory).stdin(Stdio::null());
+    command
+}
+
+/// Starts a server, and waits until it can be found.
+fn start(program: &Path, directory: &Path, name: &str) -> Running {
+    let mut server = Running(command(program, directory).stdout(Stdio::null()).spawn().expect("a process"));
+    await_server(&mut server, directory, name);
+    server
+}
+
+fn await_server(server: &mut Running, directory: &Path, name: &str) {
+    let start = Instant::now();
+    while !directory.join(name).exists() {
+        let ended = server.0.try_wait().expect("a child");
+        assert!(
+            ended.is_none() && start.elapsed() < Duration::from_secs(30),
+            "{name} does not serve: {ended:?}"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[track_caller]
+fn printed(output: &Output) -> String {
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{}: {err}", output.status);
+    out.into_owned()
+}
+
+#[test]
+fn a_client_and_a_server_pass_a_text_between_processes() {
+    let test = "a_client_and_a_server_pass_a_text_between_processes";
+    let (Some(server), Some(client)) = (example(test, "server"), example(test, "client")) else { return };
+    let scratch = tempfile::tempdir().expect("a directory");
+    let directory = scratch.path().join("run");
+    let _serving = start(&server, &directory, "capitals");
+    let printed = printed(&command(&client, &directory).output().expect("a process"));
+    assert!(printed.contains("out: emulated copy"), "{printed}");
+    assert!(printed.contains("in: emulated copy"), "{printed}");
+    assert!(printed.contains("8388608 bytes came back, in capitals"), "{printed}");
+    assert!(printed.contains("WHATEVER THE CLIENT STORES NEXT"), "{printed}");
+}
+
+#[test]
+fn a_server_passes_data_on_to_a_file_server_without_copying_it() {
+    let test = "a_server_passes_data_on_to_a_file_server_without_copying_it";
+    let Some(pack) = example(test, "pack") else { return };
+    let scratch = tempfile::tempdir().expect("a directory");
+    let (run, root) = (scratch.path().join("run"), scratch.path().join("files"));
+    std::fs::create_dir(&root).expect("a directory");
+    let directory = Directory::at(&run).expect("a run-time directory");
+    let options = ServeOptions { pool: 8 << 20, ..ServeOptions::default() };
+    let files = file::File::open(&root, 1 << 20).expect("a file server");
+    let _files =
+        Listener::bind_in(&directory, "files", files, options).expect("a name").start().expect("threads");
+    let mut packing = command(&pack, &run);
+    let mut packing = Running(packing.arg("files").stdout(Stdio::piped()).spawn().expect("a process"));
+    await_server(&mut packing, &run, "pack");
+
+    let genie = Interface::open().expect("an interface");
+    let server = genie.connect_with(&directory, "pack", &ConnectOptions::default()).expect("a connection");
+    let service = server.service("pack").expect("its service");
+    let mut data = genie.allocate(4 << 20).expect("memory");
+    data.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at / 3) as u8);
+    genie
+        .request(&server, service)
+        .out(Out::emulated_copy(&data))
+        .argument(b"packed")
+        .send()
+        .expect("a reply");
+    drop(server);
+
+    let stored = std::fs::read(root.join("packed")).expect("the file");
+    assert_eq!(stored[..16], *b"        4194304\n");
+    assert!(stored[16..] == data[..], "the file holds what the client passed");
+    let mut printed = String::new();
+    let stdout = packing.0.stdout.as_mut().expect("a pipe");
+    BufReader::new(stdout).read_line(&mut printed).expect("a line");
+    assert_eq!(printed, "4194304 bytes passed on, 16 copied\n");
+}
+
+#[test]
+fn a_client_without_a_server_says_so() {
+    let test = "a_client_without_a_server_says_so";
+    let Some(client) = example(test, "client") else { return };
+    let scratch = tempfile::tempdir().expect("a directory");
+    let output = command(&client, &scratch.path().join("run")).output().expect("a process");
+    assert!(!output.status.success());
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("capitals"), "{error}");
+}

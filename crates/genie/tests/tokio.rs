@@ -1,0 +1,267 @@
+//! Requests awaited on tokio.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use genie::channel::{ConnectOptions, Directory, Listener, Running, ServeOptions};
+use genie::{
+    Config, Costs, Error, Faults, Granularity, GranuleKind, In, Incoming, Interface, Limits, Out, Passing,
+    RequestId, Server, ServerHandle, Service, ServiceId, Space, Thresholds, memory,
+};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// No wait of these tests takes as long, unless it never ends.
+const FOR_EVER: Duration = Duration::from_secs(60);
+
+/// A client and a place for servers.
+struct Stage {
+    client: Arc<genie::tokio::Interface>,
+    directory: Directory,
+    _scratch: tempfile::TempDir,
+}
+
+impl Stage {
+    fn new() -> Self {
+        Self::with_limits(Limits::default())
+    }
+
+    fn with_limits(limits: Limits) -> Self {
+        let config = Config {
+            granularity: Granularity::Only(GranuleKind::Base),
+            limit: 64 << 20,
+            faults: Faults::Best,
+            ..Config::default()
+        };
+        let passing =
+            Passing::new(Space::new(&config).unwrap(), Costs::default()).with_thresholds(Thresholds::ALWAYS);
+        let client = genie::tokio::Interface::new(Interface::new(passing, limits)).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let directory = Directory::at(scratch.path().join("run")).unwrap();
+        Self { client: Arc::new(client), directory, _scratch: scratch }
+    }
+
+    fn genie(&self) -> &Interface {
+        self.client.genie()
+    }
+
+    fn serve(&self, name: &str, server: impl Server) -> Running {
+        let options =
+            ServeOptions { pool: 8 << 20, private_pool: 1 << 20, threads: 2, ..ServeOptions::default() };
+        Listener::bind_in(&self.directory, name, server, options).unwrap().start().unwrap()
+    }
+
+    fn connect(&self, name: &str) -> ServerHandle {
+        self.genie().connect_with(&self.directory, name, &ConnectOptions::default()).unwrap()
+    }
+}
+
+/// A server that keeps every request until it is told, or aborted if it minds.
+#[derive(Clone, Default)]
+struct Keeper {
+    kept: Arc<Mutex<Vec<Incoming>>>,
+    minds_aborts: bool,
+    aborted: Arc<AtomicBool>,
+}
+
+impl Keeper {
+    fn kept(&self) -> std::sync::MutexGuard<'_, Vec<Incoming>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn has(&self, count: usize) {
+        while self.kept().len() < count {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+const KEEP: ServiceId = ServiceId(0);
+
+impl Server for Keeper {
+    fn name(&self) -> &str {
+        "keeper"
+    }
+
+    fn services(&self) -> &[Service] {
+        static SERVICES: [Service; 1] = [Service::new("keep", true, true)];
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        self.kept().push(request);
+    }
+
+    fn abort(&self, request: RequestId) {
+        self.aborted.store(true, Ordering::Release);
+        if self.minds_aborts {
+            self.kept().retain(|kept| kept.id() != request);
+        }
+    }
+}
+
+/// Stores and fetches under a name of its own, some times over.
+async fn store_and_fetch(client: &genie::tokio::Interface, server: &ServerHandle, number: u32) {
+    let name = number.to_le_bytes();
+    for round in 0..20u32 {
+        let len = 1 + (number * 1_313 + round * 7_919) as usize % 60_000;
+        let bytes: Vec<u8> = (0..len).map(|at| (at as u32 * 31 + number + round) as u8).collect();
+        let mut buffer = client.genie().allocate(len).unwrap();
+        buffer.copy_from_slice(&bytes);
+        let store = client.genie().request(server, memory::STORE).out(Out::emulated_copy(&buffer));
+        client.send(store.argument(&name)).await.unwrap();
+        buffer.fill(0);
+        let fetch = client.genie().request(server, memory::FETCH).input(In::emulated_copy(&mut buffer));
+        let reply = client.send(fetch.argument(&name)).await.unwrap();
+        assert_eq!(reply.actual(), len);
+        assert!(*buffer == *bytes, "task {number}, round {round}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_tasks_pass_data_both_ways_at_once() {
+    let stage = Stage::new();
+    let (_near, _far) =
+        (stage.serve("near", memory::Memory::customized()), stage.serve("far", memory::Memory::customized()));
+    let servers =
+        [stage.connect("near"), stage.connect("far"), ServerHandle::new(memory::Memory::customized())];
+    let mut tasks = JoinSet::new();
+    for number in 0..48 {
+        let (client, server) = (Arc::clone(&stage.client), servers[number as usize % 3].clone());
+        tasks.spawn(async move { store_and_fetch(&client, &server, number).await });
+    }
+    timeout(FOR_EVER, tasks.join_all()).await.expect("every task is woken");
+    stage.genie().space().check().unwrap();
+    assert_eq!(stage.genie().pending_bytes(), 0);
+}
+
+#[tokio::test]
+async fn one_thread_is_enough_for_all_tasks() {
+    let stage = Stage::new();
+    let _running = stage.serve("memory", memory::Memory::customized());
+    let server = stage.connect("memory");
+    let mut tasks = JoinSet::new();
+    for number in 0..16 {
+        let (client, server) = (Arc::clone(&stage.client), server.clone());
+        tasks.spawn(async move { store_and_fetch(&client, &server, number).await });
+    }
+    timeout(FOR_EVER, tasks.join_all()).await.expect("every task is woken");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replies_that_a_blocking_thread_takes_wake_their_tasks() {
+    let stage = Stage::new();
+    let _running = stage.serve("memory", memory::Memory::customized());
+    let server = stage.connect("memory");
+    let is_over = Arc::new(AtomicBool::new(false));
+    let sent = Arc::new(AtomicUsize::new(0));
+    let blocking = {
+        let (genie, server) = (stage.genie().clone(), server.clone());
+        let (is_over, sent) = (Arc::clone(&is_over), Arc::clone(&sent));
+        std::thread::spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                genie.request(&server, memory::NULL).send().unwrap();
+                sent.fetch_add(1, Ordering::Relaxed);
+            }
+        })
+    };
+    let mut tasks = JoinSet::new();
+    for number in 0..8 {
+        let (client, server) = (Arc::clone(&stage.client), server.clone());
+        tasks.spawn(async move { store_and_fetch(&client, &server, number).await });
+    }
+    timeout(FOR_EVER, tasks.join_all()).await.expect("every task is woken");
+    is_over.store(true, Ordering::Relaxed);
+    blocking.join().unwrap();
+    assert!(sent.load(Ordering::Relaxed) > 0, "the thread was there at the same time");
+}
+
+#[tokio::test]
+async fn a_late_reply_of_a_server_in_this_process_wakes_its_task() {
+    let stage = Stage::new();
+    let keeper = Keeper::default();
+    let server = ServerHandle::new(keeper.clone());
+    let replying = async {
+        keeper.has(1).await;
+        keeper.kept().pop().unwrap().reply(Ok(()));
+    };
+    let request = stage.genie().request(&server, KEEP);
+    let (reply, ()) = timeout(FOR_EVER, async { tokio::join!(stage.client.send(request), replying) })
+        .await
+        .expect("the task is woken");
+    reply.unwrap();
+}
+
+#[tokio::test]
+async fn tasks_learn_that_their_server_is_gone_and_others_go_on() {
+    let stage = Stage::new();
+    let keeper = Keeper::default();
+    let running = stage.serve("keeper", keeper.clone());
+    let _other = stage.serve("memory", memory::Memory::customized());
+    let (lost, server) = (stage.connect("keeper"), stage.connect("memory"));
+    let mut tasks = JoinSet::new();
+    for _ in 0..4 {
+        let (client, lost) = (Arc::clone(&stage.client), lost.clone());
+        tasks.spawn(async move { client.send(client.genie().request(&lost, KEEP)).await.map(drop) });
+    }
+    keeper.has(4).await;
+    tokio::task::spawn_blocking(move || drop(running)).await.unwrap();
+    for outcome in timeout(FOR_EVER, tasks.join_all()).await.expect("no task hangs") {
+        let error = outcome.unwrap_err().error;
+        assert!(matches!(error, Error::Gone { .. } | Error::Aborted | Error::Dropped), "{error}");
+    }
+    let again = stage.client.send(stage.genie().request(&lost, KEEP)).await.unwrap_err().error;
+    assert!(matches!(again, Error::Gone { .. }), "{again}");
+    // With the dead server's handle still there, waiting for the living one sleeps and is woken.
+    store_and_fetch(&stage.client, &server, 1).await;
+}
+
+#[tokio::test]
+async fn a_request_times_out_whether_its_server_lets_it_go_or_not() {
+    for minds_aborts in [true, false] {
+        let stage =
+            Stage::with_limits(Limits { abort_timeout: Duration::from_millis(20), ..Limits::default() });
+        let keeper = Keeper { minds_aborts, ..Keeper::default() };
+        let _running = stage.serve("keeper", keeper.clone());
+        let server = stage.connect("keeper");
+        let time = Duration::from_millis(30);
+        let request = stage.genie().request(&server, KEEP).timeout(time);
+        let error = timeout(FOR_EVER, stage.client.send(request)).await.expect("no hang").unwrap_err().error;
+        assert_eq!(error, Error::TimedOut { timeout: time }, "minds aborts: {minds_aborts}");
+        assert!(keeper.aborted.load(Ordering::Acquire), "the server was asked to let it go");
+        keeper.kept().clear();
+    }
+}
+
+#[tokio::test]
+async fn a_request_whose_future_is_dropped_runs_on() {
+    let stage = Stage::new();
+    let keeper = Keeper::default();
+    let _running = stage.serve("keeper", keeper.clone());
+    let server = stage.connect("keeper");
+    let mut buffer = stage.genie().allocate(10_000).unwrap();
+    buffer.fill(7);
+    let request = stage.genie().request(&server, KEEP).input(In::emulated_copy(&mut buffer));
+    let dropped = timeout(Duration::from_millis(20), stage.client.send(request)).await;
+    assert!(dropped.is_err(), "the server has not replied");
+    keeper.has(1).await;
+    let mut kept = keeper.kept().pop().unwrap();
+    assert!(!keeper.aborted.load(Ordering::Acquire), "it was not aborted");
+    kept.ready(0).unwrap().iter().for_each(|segment| segment.fill(9));
+    kept.set_actual(0, 10_000).unwrap();
+    kept.reply(Ok(()));
+    // The turn to take replies has passed on to whoever waits next.
+    let request = stage.genie().request(&server, KEEP);
+    let replying = async {
+        keeper.has(1).await;
+        keeper.kept().pop().unwrap().reply(Ok(()));
+    };
+    let (reply, ()) = timeout(FOR_EVER, async { tokio::join!(stage.client.send(request), replying) })
+        .await
+        .expect("the task is woken");
+    reply.unwrap();
+    assert!(buffer.iter().all(|byte| *byte == 7), "nobody took the data");
+    assert!(stage.genie().flush(&server, FOR_EVER));
+    assert_eq!(stage.genie().pending_bytes(), 0, "the reply that nobody awaited was taken all the same");
+}

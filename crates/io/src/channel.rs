@@ -1,0 +1,60 @@
+//! Channels: what joins a client with a server in another process.
+//!
+//! Why: a server need not be trusted with a client's address space, nor die with it; but a system call for each request,
+//! or a copy of its data, would cost more than most requests do.
+//! How: requests and replies travel on two rings of shared memory; data stays where it is, in memory objects that the
+//! client announces and the server mirrors, or in the server's pool. A socket carries descriptors, and tells each side
+//! when the other one goes.
+//!
+//! ```text
+//!   client                                                server
+//!   Request -> Remote -- request ring --> Worker -> Customer -> Incoming -> Server
+//!   Reply   <- Remote <-- reply ring ---------------- Customer <- reply
+//!              Link  <-- control socket: objects, hang-up --> Reception
+//! ```
+//!
+//! Source: thesis chapter 5, §7.1, §7.2; docs/channel.md has the layouts.
+
+mod announce;
+mod connect;
+mod customer;
+pub mod directory;
+mod link;
+mod listener;
+mod orphans;
+mod private;
+mod reception;
+mod remote;
+mod table;
+mod turn;
+#[doc(hidden)]
+pub mod wire;
+mod worker;
+
+pub use connect::ConnectOptions;
+pub(crate) use connect::connect;
+pub(crate) use customer::Customer;
+pub use genie_ring::Layout;
+pub use listener::{Driven, Listener, Running, ServeOptions, Serving, Stopper};
+pub(crate) use private::PrivateBuffer;
+pub(crate) use remote::{Patience, Remote};
+pub use wire::control::Status;
+pub(crate) use wire::record::Slot;
+
+use crate::Error;
+
+/// A server's name, and how it is, or why it does not say.
+pub type Answer = (String, Result<Status, Error>);
+
+/// Asks every server in the run-time directory how it is.
+///
+/// # Errors
+/// The run-time directory can't be read.
+pub fn servers() -> Result<Vec<Answer>, Error> {
+    let directory = directory::Directory::open()?;
+    let ask = |name: String| {
+        let status = connect::query(&directory, &name);
+        (name, status)
+    };
+    Ok(directory.names()?.into_iter().map(ask).collect())
+}

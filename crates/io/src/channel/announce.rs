@@ -1,0 +1,255 @@
+//! Announcements: what a client has told one server about its memory.
+//!
+//! How: a request names data by its place in an arena. Before the first request that names a memory object goes out, the
+//! object's descriptor does, over the control socket: read-only, unless the server is to write into it. What has been
+//! announced is remembered, so that later requests cost a look at a short list.
+//! Invariants: an object that has been replaced by another at the same place is withdrawn before that one is announced.
+//! Source: thesis §5.1; DESIGN's channels.
+
+use std::os::fd::OwnedFd;
+
+use genie_memory::{Extent, LenderId, Mirror, Space, Span};
+use smallvec::SmallVec;
+
+use super::link::Link;
+use super::wire::control::{ArenaPlace, Message, ObjectPlace, Trust};
+use super::wire::record::Segment;
+use crate::Error;
+use crate::lent::Lent;
+
+/// The arena that holds the aliases of the client's own space.
+const OWN: u16 = 0;
+
+/// What has been announced on one channel.
+#[derive(Debug)]
+pub(super) struct Announcements {
+    space: Space,
+    base: usize,
+    own: Arena,
+    /// What is announced of the own arena, (start, end, for writing), as long as the space's objects are those of `version`.
+    current: SmallVec<[(usize, usize, bool); 4]>,
+    version: u64,
+    /// Arenas of others, parts of whose requests were passed on; numbered from 1.
+    lent: Vec<(Mirror, Arena)>,
+    /// The number of the object announced last.
+    last: u64,
+    /// The server, as the lender of its pool.
+    lender: LenderId,
+    /// Whether the server maps nothing, so that it is told nothing: the kernel copies.
+    is_silent: bool,
+}
+
+/// The announced objects of one arena.
+#[derive(Debug, Default)]
+struct Arena {
+    objects: Vec<Known>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    /// The object's name where it is from.
+    id: u64,
+    /// Its number on this channel.
+    number: u64,
+    start: usize,
+    end: usize,
+    writes: bool,
+}
+
+/// An object as its owner knows it.
+struct Found {
+    id: u64,
+    start: usize,
+    len: usize,
+}
+
+/// Segments of one element, as a record names them.
+pub(super) type Segments = SmallVec<[Segment; 2]>;
+
+impl Announcements {
+    pub(super) fn new(space: Space, lender: LenderId, trust: Trust) -> Self {
+        let base = space.aliases_base();
+        Self {
+            space,
+            base,
+            own: Arena::default(),
+            current: SmallVec::new(),
+            version: 0,
+            lent: Vec::new(),
+            last: 0,
+            lender,
+            is_silent: trust == Trust::Copied,
+        }
+    }
+
+    /// Names memory of the own space, announcing what the server does not know yet.
+    pub(super) fn own(
+        &mut self,
+        link: &Link,
+        spans: &[Span],
+        writes: bool,
+        segments: &mut Segments,
+    ) -> Result<(), Error> {
+        for span in spans {
+            let offset = span.addr().wrapping_sub(self.base);
+            if offset >= self.space.aliases_len() {
+                return Err(Error::Elsewhere { addr: span.addr(), len: span.len() });
+            }
+            if !self.is_silent && !self.is_current(offset, span.len(), writes) {
+                self.ensure_own(link, offset, span.len(), writes)?;
+            }
+            segments.push(segment(OWN, offset, span.len()));
+        }
+        Ok(())
+    }
+
+    /// Names memory that was lent to the client itself.
+    pub(super) fn lent(
+        &mut self,
+        link: &Link,
+        place: &Lent,
+        writes: bool,
+        segments: &mut Segments,
+    ) -> Result<(), Error> {
+        match place {
+            Lent::Here(spans) => self.own(link, spans, writes, segments),
+            Lent::There(mirror, _) if self.is_silent => {
+                Err(Error::Elsewhere { addr: mirror.base(), len: place.len() })
+            }
+            Lent::There(mirror, extents) => {
+                let number = self.arena(link, mirror)?;
+                for Extent { offset, len } in extents.iter().copied() {
+                    self.ensure_lent(link, number, offset, len, writes)?;
+                    segments.push(segment(number, offset, len));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether it is known without a closer look that memory was announced.
+    fn is_current(&mut self, offset: usize, len: usize, writes: bool) -> bool {
+        let version = self.space.objects_version();
+        if version != self.version {
+            self.version = version;
+            self.current.clear();
+        }
+        let end = offset + len;
+        self.current.iter().any(|known| known.0 <= offset && end <= known.1 && (known.2 || !writes))
+    }
+
+    fn ensure_own(&mut self, link: &Link, offset: usize, len: usize, writes: bool) -> Result<(), Error> {
+        let (space, lender) = (&self.space, self.lender);
+        // The server's own pool it may write, whichever way the first data in it goes.
+        let is_lent = |at| space.object_at(at).is_some_and(|shared| shared.lender == Some(lender));
+        let writes = writes || is_lent(offset);
+        let find = |at| {
+            let shared = space.object_at(at)?;
+            Some(Found { id: shared.id.number(), start: shared.start, len: shared.len })
+        };
+        let share = |at: usize, writes| match space.object_at(at) {
+            Some(shared) => Ok(space.share(shared.id, writes)?),
+            None => Err(Error::Elsewhere { addr: at, len }),
+        };
+        self.own.ensure(link, OWN, (offset, len, writes), &mut self.last, find, share)?;
+        if let Some(known) =
+            self.own.objects.iter().find(|known| known.start <= offset && offset + len <= known.end)
+        {
+            self.current.push((known.start, known.end, known.writes));
+        }
+        Ok(())
+    }
+
+    fn ensure_lent(
+        &mut self,
+        link: &Link,
+        number: u16,
+        offset: usize,
+        len: usize,
+        writes: bool,
+    ) -> Result<(), Error> {
+        let (mirror, arena) = &mut self.lent[usize::from(number) - 1];
+        let find = |at| {
+            let (id, start, len, _) = mirror.object_at(at)?;
+            Some(Found { id, start, len })
+        };
+        let share = |at: usize, writes| match mirror.object_at(at) {
+            Some((id, ..)) => Ok(mirror.share(id, writes)?),
+            None => Err(Error::Elsewhere { addr: at, len }),
+        };
+        arena.ensure(link, number, (offset, len, writes), &mut self.last, find, share)
+    }
+
+    /// The number of a lent arena on this channel.
+    fn arena(&mut self, link: &Link, mirror: &Mirror) -> Result<u16, Error> {
+        if let Some(index) = self.lent.iter().position(|(known, _)| known.is(mirror)) {
+            return Ok(index as u16 + 1);
+        }
+        let number = u16::try_from(self.lent.len() + 1).map_err(|_| Error::Aborted)?;
+        let (base, len) = (mirror.base() as u64, mirror.len() as u64);
+        link.ask(
+            &Message::Arena(ArenaPlace { number, granule: mirror.granules(), base, len }),
+            &[mirror.lifeline()?],
+        )?;
+        self.lent.push((mirror.clone(), Arena::default()));
+        Ok(number)
+    }
+}
+
+impl Arena {
+    /// Sees to it that the server knows the objects that hold `len` bytes from `offset` on, with the rights it needs.
+    fn ensure(
+        &mut self,
+        link: &Link,
+        arena: u16,
+        (offset, len, writes): (usize, usize, bool),
+        last: &mut u64,
+        find: impl Fn(usize) -> Option<Found>,
+        share: impl Fn(usize, bool) -> Result<OwnedFd, Error>,
+    ) -> Result<(), Error> {
+        let mut at = offset;
+        while at < offset + len {
+            let missing = || Error::Elsewhere { addr: at, len };
+            let found = find(at).ok_or_else(missing)?;
+            let end = found.start + found.len;
+            let is_known = |known: &Known| known.id == found.id && (known.writes || !writes);
+            if !self.objects.iter().any(is_known) {
+                self.announce(link, arena, &found, writes, last, share(at, writes)?)?;
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
+    fn announce(
+        &mut self,
+        link: &Link,
+        arena: u16,
+        found: &Found,
+        writes: bool,
+        last: &mut u64,
+        descriptor: OwnedFd,
+    ) -> Result<(), Error> {
+        let Found { id, start, len } = *found;
+        let end = start + len;
+        let is_replaced = |known: &Known| known.start < end && start < known.end;
+        for known in self.objects.iter().filter(|known| is_replaced(known) && known.id != id) {
+            link.ask(&Message::Withdraw(known.number), &[])?;
+        }
+        let same = self.objects.iter().find(|known| known.id == id).map(|known| known.number);
+        let number = same.unwrap_or_else(|| {
+            *last += 1;
+            *last
+        });
+        self.objects.retain(|known| !is_replaced(known));
+        let (start64, len64) = (start as u64, len as u64);
+        let place = ObjectPlace { arena, id: number, start: start64, len: len64, writable: writes };
+        link.ask(&Message::Object(place), &[descriptor])?;
+        self.objects.push(Known { id, number, start, end, writes });
+        Ok(())
+    }
+}
+
+fn segment(arena: u16, offset: usize, len: usize) -> Segment {
+    Segment::new(arena, offset as u64, len as u64).expect("places in an arena are below 2^48")
+}

@@ -1,0 +1,171 @@
+//! Connecting: how a client becomes one.
+//!
+//! How: hello and welcome over the control socket, then both sides attach the rings, the client's space takes in the
+//! server's pool, and a thread watches the socket.
+//! Trust: the descriptors that a server sends are checked as those of a client are.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use genie_memory::{LenderId, Space};
+use genie_ring::{Bells, Ends, Layout, Record, Side, Spin};
+use genie_sys::Object;
+use genie_sys::event::Event;
+use genie_sys::socket::Socket;
+
+use super::announce::Announcements;
+use super::directory::Directory;
+use super::link::{Link, PATIENCE};
+use super::remote::{Receiving, Remote, Sending};
+use super::table::Table;
+use super::turn::Turn;
+use super::wire::control::{Hello, Limits, MAX_MESSAGE, Message, Party, Status, VERSION, Welcome};
+use super::wire::record::Body;
+use crate::Error;
+
+/// How a client wants to be connected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConnectOptions {
+    /// What the server calls this client in its status; the program's name by default.
+    pub name: String,
+    /// Bytes that it would like to have pending; the server may grant fewer.
+    pub pending_bytes: usize,
+    /// Requests that it would like to have pending; the server may grant fewer.
+    pub pending_requests: u32,
+    /// Announces no memory to the server: data is copied by the kernel, and the server sees nothing else.
+    pub untrusted: bool,
+}
+
+impl Default for ConnectOptions {
+    fn default() -> Self {
+        let program = std::env::args_os().next().map(std::path::PathBuf::from);
+        let name = program.as_deref().and_then(std::path::Path::file_name);
+        Self {
+            name: name.map_or_else(String::new, |name| name.to_string_lossy().chars().take(48).collect()),
+            pending_bytes: 1 << 30,
+            pending_requests: 256,
+            untrusted: false,
+        }
+    }
+}
+
+/// Connects to the server of this name, whose requests will be from `space`.
+pub(crate) fn connect(
+    space: &Space,
+    directory: &Directory,
+    server: &str,
+    spin: Duration,
+    options: &ConnectOptions,
+) -> Result<Arc<Remote>, Error> {
+    let path = directory.socket_path(server)?;
+    let socket = Socket::connect(&path)?;
+    let (lifeline, held) = Socket::pair()?;
+    let hello = Hello {
+        version_min: VERSION,
+        version_max: VERSION,
+        name: options.name.clone(),
+        pid: std::process::id(),
+        granule: space.granule_kind(),
+        alias_base: space.aliases_base() as u64,
+        alias_len: space.aliases_len() as u64,
+        untrusted: options.untrusted,
+        limits: Limits {
+            pending_bytes: options.pending_bytes as u64,
+            pending_requests: options.pending_requests,
+        },
+    };
+    let gone = |why: String| Error::Gone { server: server.to_owned(), why };
+    socket.send(&Message::Hello(hello).encode()?, &[std::os::fd::AsFd::as_fd(&held)])?;
+    drop(held);
+    let (message, descriptors) = receive(&socket, server)?;
+    let welcome = match message {
+        Message::Welcome(welcome) => welcome,
+        Message::Refused(ending) => return Err(gone(ending.sentence)),
+        other => return Err(gone(format!("it answered a hello by a {:?}", other.kind()))),
+    };
+    let mut descriptors = descriptors.into_iter();
+    let (Some(rings), Some(bell)) = (descriptors.next(), descriptors.next()) else {
+        return Err(gone("its welcome came without descriptors".to_owned()));
+    };
+    let layout = Layout { lines: welcome.rings.lines, area: welcome.rings.area };
+    let bell = Event::try_from_descriptor(bell)?;
+    let watched = bell.duplicate()?;
+    let bells = Bells::end(bell);
+    let ends = Ends::attach(&Object::accept(rings)?, layout, Side::Client, bells)?;
+    let lender = space.add_lender();
+    for descriptor in descriptors {
+        space
+            .lend(lender, Object::accept(descriptor)?)
+            .inspect_err(|_| space.remove_lender(lender, false))?;
+    }
+    let (link, answered) = Link::new(server.to_owned(), socket, lifeline)?;
+    let remote = remote(space, lender, spin, welcome, (ends, watched), link);
+    let (link, watched, space) = (Arc::clone(&remote.link), Arc::downgrade(&remote), space.clone());
+    std::thread::Builder::new()
+        .name("genie-link".into())
+        .spawn(move || link.watch(&answered, &watched, &space, lender))
+        .map_err(|error| gone(error.to_string()))?;
+    Ok(remote)
+}
+
+fn remote(
+    space: &Space,
+    lender: LenderId,
+    spin: Duration,
+    welcome: Welcome,
+    (ends, bell): (Ends, OwnedFd),
+    link: Link,
+) -> Arc<Remote> {
+    let announcements = Announcements::new(space.clone(), lender, welcome.trust);
+    let limit = usize::try_from(welcome.limits.pending_bytes).unwrap_or(usize::MAX);
+    let (services, preferred) =
+        welcome.services.into_iter().map(|offer| (offer.service, offer.preferred)).unzip();
+    Arc::new(Remote {
+        name: welcome.name,
+        services,
+        preferred,
+        lender,
+        spin: Spin::new(spin),
+        bell,
+        sending: Mutex::new(Sending {
+            producer: ends.producer,
+            table: Table::new(welcome.limits.pending_requests.min(1 << 16), limit),
+            announcements,
+            body: Body::new(),
+        }),
+        receiving: Mutex::new(Receiving { consumer: ends.consumer, record: Record::new() }),
+        turn: Turn::default(),
+        is_tended: AtomicBool::new(false),
+        is_accepting: AtomicBool::new(false),
+        link: Arc::new(link),
+    })
+}
+
+/// Receives one message within the time that a server may take.
+fn receive(socket: &Socket, server: &str) -> Result<(Message, Vec<OwnedFd>), Error> {
+    let gone = |why: String| Error::Gone { server: server.to_owned(), why };
+    let mut bytes = vec![0; MAX_MESSAGE];
+    let received = socket.receive_timeout(&mut bytes, PATIENCE)?;
+    let received = received.ok_or_else(|| gone(format!("it did not answer within {PATIENCE:?}")))?;
+    if received.len == 0 {
+        return Err(gone("it hung up during the handshake".to_owned()));
+    }
+    let message = Message::decode(&bytes[..received.len], received.descriptors.len(), Party::Server);
+    Ok((message.map_err(|error| gone(error.to_string()))?, received.descriptors.into_iter().collect()))
+}
+
+/// Asks the server of this name how it is.
+pub(super) fn query(directory: &Directory, server: &str) -> Result<Status, Error> {
+    let socket = Socket::connect(&directory.socket_path(server)?)?;
+    socket.send(&Message::Query.encode()?, &[])?;
+    match receive(&socket, server)?.0 {
+        Message::Status(status) => Ok(status),
+        Message::Refused(ending) => Err(Error::Gone { server: server.to_owned(), why: ending.sentence }),
+        other => {
+            let why = format!("it answered a query by a {:?}", other.kind());
+            Err(Error::Gone { server: server.to_owned(), why })
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Links: the client's end of the control socket, and what happens when a server goes.
+//!
+//! How: one thread for each channel reads the socket. When the server hangs up, or is cut off because it broke the rules,
+//! the thread ends the requests that are pending. Their memory is the client's again when nobody can touch it any more:
+//! when the server's process has exited, or every holder of the client's *lifeline* has closed it, which the server does
+//! when it has let go of its client's memory, and those to whom it passed fragments, too.
+//! Source: thesis §3.1.2 (eviction). Differs: no kernel can unmap another process's pages, so memory that a silent server
+//! may still touch stays in quarantine until it is gone.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::{Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use genie_memory::{LenderId, Space};
+use genie_sys::Object;
+use genie_sys::event::Event;
+use genie_sys::poll::Poller;
+use genie_sys::socket::Socket;
+
+use super::remote::Remote;
+use super::wire::control::{Ending, Limits, MAX_MESSAGE, Message, Party, Reason};
+use crate::exchange::Exchange;
+use crate::{Anticipated, Error, Incoming};
+
+/// How long a server may take to answer on the control socket.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long to wait between two looks at a lifeline.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// A channel's control socket, on the client's side.
+#[derive(Debug)]
+pub(super) struct Link {
+    server: String,
+    socket: Socket,
+    /// Hangs up when nobody holds the other end any more.
+    lifeline: Socket,
+    is_gone: AtomicBool,
+    reason: Mutex<Option<Error>>,
+    answers: Mutex<Receiver<()>>,
+    /// What the server granted last, until it is applied.
+    granted: Mutex<Option<Limits>>,
+    /// The server is gone, nothing is pending any more, and nothing will be.
+    is_over: AtomicBool,
+    /// Signalled to whoever waits by descriptor: others took replies, or nothing is pending any more.
+    news: Event,
+    has_news: AtomicBool,
+    is_watched: AtomicBool,
+    /// What was pending when the client itself let the channel go.
+    left: Mutex<Left>,
+}
+
+/// Requests whose memory the server may still touch.
+type Left = (Vec<Incoming>, Vec<Anticipated>);
+
+impl Link {
+    pub(super) fn new(server: String, socket: Socket, lifeline: Socket) -> Result<(Self, Sender<()>), Error> {
+        let (answered, answers) = std::sync::mpsc::channel();
+        let link = Self {
+            server,
+            socket,
+            lifeline,
+            is_gone: AtomicBool::new(false),
+            reason: Mutex::default(),
+            answers: Mutex::new(answers),
+            granted: Mutex::default(),
+            is_over: AtomicBool::new(false),
+            news: Event::new()?,
+            has_news: AtomicBool::new(false),
+            is_watched: AtomicBool::new(false),
+            left: Mutex::default(),
+        };
+        Ok((link, answered))
+    }
+
+    /// Sends a message and waits until the server has done what it asks for.
+    pub(super) fn ask(&self, message: &Message, descriptors: &[OwnedFd]) -> Result<(), Error> {
+        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        self.tell(message, descriptors)?;
+        match answers.recv_timeout(PATIENCE) {
+            Ok(()) => Ok(()),
+            Err(RecvTimeoutError::Timeout) => {
+                self.break_off("it does not answer on its control socket");
+                Err(self.error())
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(self.error()),
+        }
+    }
+
+    /// Sends a message.
+    pub(super) fn tell(&self, message: &Message, descriptors: &[OwnedFd]) -> Result<(), Error> {
+        let bytes = message.encode()?;
+        let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
+        self.socket.send(&bytes, &descriptors).map_err(|error| {
+            self.break_off(&error.to_string());
+            self.error()
+        })
+    }
+
+    /// Adds a descriptor that becomes readable with [`Link::tell_watcher`].
+    pub(super) fn watch_by(&self, poller: &Poller, token: u64) -> Result<(), Error> {
+        poller.add(&self.news, token)?;
+        self.is_watched.store(true, Ordering::Relaxed);
+        // Partner: the fence in `tell_watcher`.
+        fence(Ordering::SeqCst);
+        Ok(())
+    }
+
+    pub(super) fn unwatch_by(&self, poller: &Poller) {
+        // What is not in the set need not be taken out.
+        let _ = poller.remove(&self.news);
+    }
+
+    /// Has whoever waits by descriptor look, if anybody does: after something was done, or the ring let go.
+    pub(super) fn tell_watcher(&self) {
+        fence(Ordering::SeqCst);
+        if self.is_watched.load(Ordering::Relaxed) {
+            // Nobody can be told that the signal failed; who waits has timeouts.
+            let _ = self.news.signal();
+            // After the signal: who clears the flag takes the signal, too.
+            self.has_news.store(true, Ordering::Release);
+        }
+    }
+
+    /// The watcher is about to look; to be called before it does.
+    pub(super) fn quiet(&self) {
+        if self.has_news.load(Ordering::Relaxed) && self.has_news.swap(false, Ordering::AcqRel) {
+            // What was not cleared is looked at once more.
+            let _ = self.news.clear();
+        }
+    }
+
+    /// Takes what the server granted last.
+    pub(super) fn granted(&self) -> Option<Limits> {
+        self.granted.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Acquire)
+    }
+
+    /// Why requests fail from now on.
+    pub(super) fn error(&self) -> Error {
+        let reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
+        reason.clone().unwrap_or_else(|| self.gone("it hung up"))
+    }
+
+    /// Ends the channel for something that no honest server does.
+    pub(super) fn break_off(&self, wrong: &str) {
+        self.end(self.gone(wrong));
+        self.socket.hang_up();
+    }
+
+    fn end(&self, error: Error) {
+        self.reason.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        // Release: whoever sees the flag sees the reason.
+        self.is_gone.store(true, Ordering::Release);
+    }
+
+    fn gone(&self, why: &str) -> Error {
+        Error::Gone { server: self.server.clone(), why: why.to_owned() }
+    }
+
+    /// Waits a moment for the link's thread to end what is pending.
+    pub(super) fn settle(&self, exchange: &Exchange) {
+        if self.is_gone() {
+            exchange.sleep(Some(Instant::now() + Duration::from_millis(20)));
+        }
+    }
+
+    /// The client lets the channel go, with what is pending at the server.
+    pub(super) fn leave(&self, left: Left) {
+        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = left;
+        let goodbye = Ending { reason: Reason::Closing, sentence: "the client is done".to_owned() };
+        // A server that does not hear it will see the hang-up.
+        let _ = self.tell(&Message::Goodbye(goodbye), &[]);
+        self.end(self.gone("the client let the channel go"));
+        self.socket.hang_up();
+        // The thread may stay for long; nobody looks any more.
+        let _ = self.news.clear();
+    }
+
+    /// Reads the socket until the server hangs up, then ends what is pending.
+    pub(super) fn watch(
+        &self,
+        answered: &Sender<()>,
+        remote: &Weak<Remote>,
+        space: &Space,
+        lender: LenderId,
+    ) {
+        let mut bytes = vec![0; MAX_MESSAGE];
+        let why = loop {
+            match self.hear(&mut bytes, answered, space, lender) {
+                Ok(()) => {}
+                Err(why) => break why,
+            }
+        };
+        self.end(self.gone(&why));
+        self.socket.hang_up();
+        let mut left = std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(remote) = remote.upgrade() {
+            // Replies that were on their way count.
+            remote.collect();
+            left = remote.sending().table.drain();
+            remote.pass();
+        }
+        let error = self.error();
+        let is_idle = left.0.is_empty() && left.1.is_empty();
+        if is_idle || !self.is_surely_gone(Some(PATIENCE / 50)) {
+            left.0.iter().for_each(|request| request.give_up(&error));
+            self.announce_end(remote);
+            self.is_surely_gone(None);
+        }
+        left.0.into_iter().for_each(|request| request.fail(error.clone()));
+        drop(left.1);
+        self.announce_end(remote);
+        space.remove_lender(lender, false);
+    }
+
+    /// Tells whoever waits that nothing is pending any more.
+    fn announce_end(&self, remote: &Weak<Remote>) {
+        // A channel that the client itself let go has no watcher, whose descriptor would stay readable.
+        if let Some(remote) = remote.upgrade() {
+            self.is_over.store(true, Ordering::Release);
+            remote.pass();
+        }
+    }
+
+    /// Acts upon one message; an error says why the channel is over.
+    fn hear(
+        &self,
+        bytes: &mut [u8],
+        answered: &Sender<()>,
+        space: &Space,
+        lender: LenderId,
+    ) -> Result<(), String> {
+        let received = self.socket.receive(bytes).map_err(|error| error.to_string())?;
+        if received.len == 0 {
+            return Err("it hung up".to_owned());
+        }
+        let message = Message::decode(&bytes[..received.len], received.descriptors.len(), Party::Server);
+        match message.map_err(|error| error.to_string())? {
+            Message::Acknowledged => answered.send(()).map_err(|error| error.to_string()),
+            Message::Pool(_) => {
+                for descriptor in received.descriptors {
+                    let object = Object::accept(descriptor).map_err(|error| error.to_string())?;
+                    space.lend(lender, object).map_err(|error| error.to_string())?;
+                }
+                answered.send(()).map_err(|error| error.to_string())
+            }
+            Message::Goodbye(ending) => Err(ending.sentence),
+            Message::Limits(limits) => {
+                // Applied by whoever asked: a thread that waits for an answer may hold the lock that this takes.
+                *self.granted.lock().unwrap_or_else(PoisonError::into_inner) = Some(limits);
+                answered.send(()).map_err(|error| error.to_string())
+            }
+            other => Err(format!("it sent a {:?} in the middle of a channel", other.kind())),
+        }
+    }
+
+    /// Waits until nobody can touch the client's memory on the server's account any more; returns whether that is so.
+    fn is_surely_gone(&self, timeout: Option<Duration>) -> bool {
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        while !self.lifeline.is_hung_up() {
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return false;
+            }
+            std::thread::sleep(LOOK);
+        }
+        true
+    }
+}

@@ -1,0 +1,112 @@
+//! Private buffers: how data gets to a server that maps nothing of its client's.
+//!
+//! Why: a client that means harm can change output that it has announced, whatever its interface would protect. Bytes that
+//! the kernel has copied into memory of the server's own can't change any more.
+//! How: output is read from the client's address space before the server's code sees the request; input is written there
+//! after a reply of success. One copy each way, by `process_vm_readv` and `process_vm_writev`.
+//! Trust: the client's memory may be gone, or mixed; a transfer that comes short ends the channel.
+//! Source: thesis §5.2 (user-to-user copying).
+
+use genie_memory::{Direction, Space, SystemBuffer};
+use genie_passing::{Reason, Receipt};
+use genie_sys::process::Pid;
+
+use super::wire::record::Element;
+use crate::Error;
+use crate::lent::{LentTransfer, Named};
+use crate::work::{Transfer, Work};
+
+/// How one client's data is copied.
+#[derive(Debug)]
+pub(super) struct Private {
+    pub(super) client: Pid,
+    /// Where the client's arena starts in its own address space, and how long it is.
+    pub(super) base: usize,
+    pub(super) len: usize,
+    /// Where the private buffers are from.
+    pub(super) space: Space,
+}
+
+/// A private buffer of one element, and where it belongs.
+#[derive(Debug)]
+pub(crate) struct PrivateBuffer {
+    buffer: SystemBuffer,
+    /// (address in the client, length).
+    places: Vec<(usize, usize)>,
+}
+
+impl Private {
+    /// A private buffer for an element, with the client's data in it if that goes out.
+    pub(super) fn transfer(
+        &self,
+        element: &Element<'_>,
+        direction: Direction,
+        mut receipt: Receipt,
+    ) -> Result<LentTransfer, Error> {
+        let len = element.len as usize;
+        let buffer = self.space.system_buffer(len)?;
+        let mut places = Vec::with_capacity(element.segments.len());
+        for segment in element.segments {
+            let (offset, here) = (segment.offset() as usize, segment.len() as usize);
+            if segment.arena() != 0 || offset + here > self.len {
+                return Err(Error::Elsewhere { addr: offset, len: here });
+            }
+            places.push((self.base + offset, here));
+        }
+        if direction == Direction::In {
+            // Nobody gets to see what another client has left there.
+            buffer.segments().iter().for_each(|segment| segment.fill(0));
+        } else {
+            each(&buffer, &places, len, |span, addr| span.read_process(self.client, addr))?;
+            receipt.copied += len;
+            receipt.reason = Some(Reason::Untrusted);
+        }
+        let mut lent = LentTransfer::named(Named::new(), buffer.segments(), len, receipt);
+        lent.keep(PrivateBuffer { buffer, places });
+        Ok(lent)
+    }
+
+    /// Writes the inputs' data, as much as was passed, to where it belongs.
+    pub(super) fn write_back(&self, work: &mut Work) -> Result<(), Error> {
+        for buffer in work.buffers.iter().filter(|buffer| buffer.direction == Direction::In) {
+            let mut left = buffer.actual;
+            for element in &buffer.elements {
+                let here = element.len().min(left);
+                left -= here;
+                if let Transfer::Lent(lent) = &element.transfer
+                    && let Some(PrivateBuffer { buffer, places }) = lent.private()
+                {
+                    each(buffer, places, here, |span, addr| span.write_process(self.client, addr))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Calls `transfer` for each run of the first `len` bytes that is in one piece on both sides.
+fn each(
+    buffer: &SystemBuffer,
+    places: &[(usize, usize)],
+    len: usize,
+    transfer: impl Fn(genie_memory::Span, usize) -> genie_sys::Result<usize>,
+) -> Result<(), Error> {
+    let mut left = len;
+    let mut places = places.iter().copied();
+    let (mut addr, mut room) = (0, 0);
+    for segment in buffer.segments() {
+        let mut at = 0;
+        while at < segment.len() && left > 0 {
+            if room == 0 {
+                (addr, room) = places.next().ok_or(Error::Elsewhere { addr, len: left })?;
+                continue;
+            }
+            let here = (segment.len() - at).min(room).min(left);
+            if transfer(segment.part(at, here), addr)? != here {
+                return Err(Error::Elsewhere { addr, len: here });
+            }
+            (at, addr, room, left) = (at + here, addr + here, room - here, left - here);
+        }
+    }
+    Ok(())
+}

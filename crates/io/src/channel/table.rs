@@ -1,0 +1,180 @@
+//! The client's table of the requests that are pending at one server.
+
+use super::wire::record::Slot;
+use crate::{Anticipated, Error, Incoming, RequestId};
+
+/// Requests by their places.
+#[derive(Debug)]
+pub(super) struct Table {
+    entries: Vec<Entry>,
+    vacant: Vec<u32>,
+    bytes: usize,
+    limit: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    generation: u32,
+    bytes: usize,
+    state: State,
+}
+
+#[derive(Debug)]
+enum State {
+    Vacant,
+    Pending(Incoming),
+    /// Vacant soon, or anticipated.
+    Kept,
+    /// Replied to, but the server goes on with the outputs.
+    Anticipated(Anticipated),
+}
+
+impl Table {
+    /// A table for as many requests and bytes as the server granted.
+    pub(super) fn new(requests: u32, limit: usize) -> Self {
+        let entry = |_| Entry { generation: 0, bytes: 0, state: State::Vacant };
+        Self {
+            entries: (0..requests).map(entry).collect(),
+            vacant: (0..requests).rev().collect(),
+            bytes: 0,
+            limit,
+        }
+    }
+
+    /// A place for a request of so many bytes; it is taken by [`Table::put`].
+    pub(super) fn vacant(&self, bytes: usize) -> Result<Slot, Error> {
+        if bytes > self.limit {
+            return Err(Error::TooLarge { asked: bytes, limit: self.limit });
+        }
+        match self.vacant.last() {
+            Some(index) if self.bytes + bytes <= self.limit => {
+                Ok(Slot { index: *index, generation: self.entries[*index as usize].generation })
+            }
+            _ => Err(Error::Exhausted { asked: bytes, pending: self.bytes, limit: self.limit }),
+        }
+    }
+
+    /// Takes the place that [`Table::vacant`] named last.
+    pub(super) fn put(&mut self, slot: Slot, request: Incoming, bytes: usize) {
+        debug_assert_eq!(self.vacant.last(), Some(&slot.index));
+        self.vacant.pop();
+        self.bytes += bytes;
+        let entry = &mut self.entries[slot.index as usize];
+        entry.bytes = bytes;
+        entry.state = State::Pending(request);
+    }
+
+    /// Takes a pending request out.
+    pub(super) fn take(&mut self, slot: Slot) -> Option<Incoming> {
+        match self.leave(slot, |state| matches!(state, State::Pending(_)))? {
+            State::Pending(request) => Some(request),
+            State::Vacant | State::Kept | State::Anticipated(_) => None,
+        }
+    }
+
+    /// Takes a pending request out and keeps its place, for [`Table::put_anticipated`].
+    pub(super) fn take_and_keep(&mut self, slot: Slot) -> Option<Incoming> {
+        let entry = self.entries.get_mut(slot.index as usize)?;
+        if entry.generation != slot.generation || !matches!(entry.state, State::Pending(_)) {
+            return None;
+        }
+        match std::mem::replace(&mut entry.state, State::Kept) {
+            State::Pending(request) => Some(request),
+            State::Vacant | State::Kept | State::Anticipated(_) => None,
+        }
+    }
+
+    /// Keeps what the server goes on with, at the place that was kept.
+    pub(super) fn put_anticipated(&mut self, slot: Slot, anticipated: Anticipated) {
+        let entry = &mut self.entries[slot.index as usize];
+        if matches!(entry.state, State::Kept) {
+            entry.state = State::Anticipated(anticipated);
+        }
+    }
+
+    /// Takes out what the server has gone on with.
+    pub(super) fn take_anticipated(&mut self, slot: Slot) -> Option<Anticipated> {
+        match self.leave(slot, |state| matches!(state, State::Anticipated(_)))? {
+            State::Anticipated(anticipated) => Some(anticipated),
+            State::Vacant | State::Kept | State::Pending(_) => None,
+        }
+    }
+
+    /// Changes the limits; places are never taken away.
+    pub(super) fn adjust(&mut self, bytes: usize, requests: u32) {
+        self.limit = bytes;
+        for index in self.entries.len() as u32..requests {
+            self.entries.push(Entry { generation: 0, bytes: 0, state: State::Vacant });
+            self.vacant.insert(0, index);
+        }
+    }
+
+    /// (bytes, requests) that may be pending.
+    pub(super) fn limits(&self) -> (usize, u32) {
+        (self.limit, self.entries.len() as u32)
+    }
+
+    /// Where the request of this name is pending.
+    pub(super) fn find(&self, request: RequestId) -> Option<Slot> {
+        let is_it =
+            |entry: &Entry| matches!(&entry.state, State::Pending(pending) if pending.id() == request);
+        let index = self.entries.iter().position(is_it)?;
+        Some(Slot { index: index as u32, generation: self.entries[index].generation })
+    }
+
+    /// Whether the server still has a part of a request older than `before`.
+    pub(super) fn has_older(&self, before: RequestId) -> bool {
+        self.entries.iter().any(|entry| match &entry.state {
+            State::Pending(request) => request.id() < before,
+            State::Anticipated(request) => request.id() < before,
+            State::Kept => true,
+            State::Vacant => false,
+        })
+    }
+
+    /// Whether there are requests for whose replies nobody waits.
+    pub(super) fn has_orphans(&self) -> bool {
+        self.entries.iter().any(|entry| match &entry.state {
+            State::Pending(request) => request.is_orphan(),
+            State::Anticipated(_) | State::Kept => true,
+            State::Vacant => false,
+        })
+    }
+
+    /// Takes everything out.
+    pub(super) fn drain(&mut self) -> (Vec<Incoming>, Vec<Anticipated>) {
+        let (mut pending, mut anticipated) = (Vec::new(), Vec::new());
+        for (index, entry) in (0..).zip(&mut self.entries) {
+            match std::mem::replace(&mut entry.state, State::Vacant) {
+                State::Vacant => continue,
+                State::Kept => {}
+                State::Pending(request) => pending.push(request),
+                State::Anticipated(left) => anticipated.push(left),
+            }
+            self.vacant.push(index);
+        }
+        self.bytes = 0;
+        (pending, anticipated)
+    }
+
+    /// Bytes in pending requests.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Bytes that may be.
+    pub(super) fn limit(&self) -> usize {
+        self.limit
+    }
+
+    fn leave(&mut self, slot: Slot, expected: impl Fn(&State) -> bool) -> Option<State> {
+        let entry = self.entries.get_mut(slot.index as usize)?;
+        if entry.generation != slot.generation || !expected(&entry.state) {
+            return None;
+        }
+        entry.generation = entry.generation.wrapping_add(1);
+        self.bytes -= entry.bytes;
+        self.vacant.push(slot.index);
+        Some(std::mem::replace(&mut entry.state, State::Vacant))
+    }
+}

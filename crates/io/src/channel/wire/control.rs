@@ -1,0 +1,365 @@
+//! Control messages: what client and server tell each other over the channel's socket, some with descriptors attached.
+//!
+//! Why: whatever needs a descriptor, or is too rare to matter, goes over the socket; the rings carry the rest.
+//! How: each message is one datagram of a SOCK_SEQPACKET socket: a head (magic, version, kind, length), then a fixed part
+//! of its kind, then what varies in length. The client begins, by a hello or a query; the server answers with a welcome, a
+//! refusal or its status.
+//! Invariants: a message is accepted only from the side that may send it, and only with the descriptors that belong to it.
+//! The messages of the handshake ([`Kind::is_handshake`]) keep their layout in all versions; the others are of the version
+//! that the welcome names.
+//! Trust: nothing is believed but the layout. Addresses and objects are still to be looked up and checked.
+//! Limits: [`MAX_MESSAGE`], [`MAX_DESCRIPTORS`], [`MAX_NAME`], [`MAX_SENTENCE`], [`MAX_SERVICES`], [`MAX_CLIENTS`].
+
+mod connection;
+mod layout;
+mod memory;
+mod part;
+mod status;
+
+use std::ops::RangeInclusive;
+
+pub use connection::{Ending, Hello, Limits, Mapping, Offer, Reason, Rings, Trust, Welcome};
+pub use memory::{ArenaPlace, ObjectPlace, PoolObjects};
+pub use status::{ClientStatus, Status};
+
+use zerocopy::IntoBytes;
+
+use super::cursor::Cursor;
+use super::{Malformed, TooLarge};
+use layout::{ArenaNumber, Head, ObjectNumber, Wanted};
+use part::Part;
+
+/// The version of the layout of the handshake, which never changes.
+pub const HANDSHAKE_VERSION: u16 = 1;
+/// The newest version that this code speaks.
+pub const VERSION: u16 = 1;
+/// The longest message, in bytes.
+pub const MAX_MESSAGE: usize = 64 << 10;
+/// The most descriptors of a message.
+pub const MAX_DESCRIPTORS: usize = 16;
+/// The longest name of a client, server or service, in bytes.
+pub const MAX_NAME: usize = 64;
+/// The longest sentence that explains a refusal or a goodbye, in bytes; longer ones are cut.
+pub const MAX_SENTENCE: usize = 1024;
+/// The most services of a server in another process.
+pub const MAX_SERVICES: usize = 256;
+/// The most clients that a status lists.
+pub const MAX_CLIENTS: usize = 512;
+
+/// Descriptors of a welcome before those of the pool: the rings, and the client's end of the bells.
+const WELCOME_DESCRIPTORS: usize = 2;
+const MAGIC: [u8; 8] = *b"GENIEctl";
+
+/// One side of a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Party {
+    /// Who asks.
+    Client,
+    /// Who serves.
+    Server,
+}
+
+/// A control message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message {
+    /// The client wants a channel. Descriptor: its lifeline, which the server holds open as long as anybody may touch the
+    /// client's memory on its account.
+    Hello(Hello),
+    /// The server agrees. Descriptors: the rings' object, the client's end of the pair of bells, the pool's
+    /// objects.
+    Welcome(Welcome),
+    /// The server does not agree, and hangs up.
+    Refused(Ending),
+    /// The client's data will be in this object, too. Descriptor: the object.
+    Object(ObjectPlace),
+    /// The client will pass on data of this arena, too: that of a client of its own. Descriptor: that client's lifeline.
+    Arena(ArenaPlace),
+    /// The server has done what the last object, arena or withdrawal asked for.
+    Acknowledged,
+    /// No record after this message names data in the object with this number.
+    Withdraw(u64),
+    /// No record after this message names data in the arena with this number.
+    WithdrawArena(u16),
+    /// The server's pool has more objects, or none where it lends no more. Descriptors: the objects.
+    Pool(PoolObjects),
+    /// The client wants this many bytes more in the server's pool.
+    PoolWanted(u64),
+    /// The server grants these limits.
+    Limits(Limits),
+    /// The client wants these limits.
+    LimitsWanted(Limits),
+    /// The client, which becomes none, wants to know how the server is.
+    Query,
+    /// The server's answer to a query; it hangs up.
+    Status(Status),
+    /// The sender ends the channel.
+    Goodbye(Ending),
+}
+
+/// What a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u16)]
+#[expect(missing_docs, reason = "each kind is that of the message of the same name")]
+pub enum Kind {
+    Hello = 1,
+    Welcome = 2,
+    Refused = 3,
+    Object = 4,
+    Arena = 5,
+    Withdraw = 6,
+    WithdrawArena = 7,
+    Pool = 8,
+    PoolWanted = 9,
+    Limits = 10,
+    LimitsWanted = 11,
+    Query = 12,
+    Status = 13,
+    Goodbye = 14,
+    Acknowledged = 15,
+}
+
+/// Why a message was not accepted. In each case the peer is broken, hostile, or no peer at all: end the channel.
+#[non_exhaustive]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// It does not begin as a control message does.
+    #[error(
+        "{len} bytes that do not begin with GENIEctl are no control message; the peer is no Genie process"
+    )]
+    Magic {
+        /// The length of what came.
+        len: usize,
+    },
+    /// It is of a version that this code does not speak.
+    #[error(
+        "a control message of version {found} came where version {expected} was agreed; update the older side"
+    )]
+    Version {
+        /// The message's version.
+        found: u16,
+        /// The version expected.
+        expected: u16,
+    },
+    /// There is no such kind.
+    #[error("no control message is of kind {kind}; the peer is newer, broken or hostile")]
+    Kind {
+        /// The number.
+        kind: u16,
+    },
+    /// The other side alone may send it.
+    #[error("a {from:?} may not send the control message {kind:?}; the peer is broken or hostile")]
+    Sender {
+        /// What came.
+        kind: Kind,
+        /// From whom.
+        from: Party,
+    },
+    /// It came with too many or too few descriptors.
+    #[error("the control message {kind:?} came with {found} descriptors instead of {least} to {most}")]
+    Descriptors {
+        /// What came.
+        kind: Kind,
+        /// How many there were.
+        found: usize,
+        /// The fewest that belong to it.
+        least: usize,
+        /// The most that belong to it.
+        most: usize,
+    },
+    /// Its parts are wrong.
+    #[error("control message: {0}")]
+    Malformed(#[from] Malformed),
+}
+
+impl Kind {
+    const ALL: [Self; 15] = [
+        Self::Hello,
+        Self::Welcome,
+        Self::Refused,
+        Self::Object,
+        Self::Arena,
+        Self::Withdraw,
+        Self::WithdrawArena,
+        Self::Pool,
+        Self::PoolWanted,
+        Self::Limits,
+        Self::LimitsWanted,
+        Self::Query,
+        Self::Status,
+        Self::Goodbye,
+        Self::Acknowledged,
+    ];
+
+    /// Who may send it; `None` is both.
+    pub const fn sender(self) -> Option<Party> {
+        match self {
+            Self::Hello | Self::Object | Self::Arena | Self::Withdraw | Self::WithdrawArena => {
+                Some(Party::Client)
+            }
+            Self::PoolWanted | Self::LimitsWanted | Self::Query => Some(Party::Client),
+            Self::Welcome | Self::Refused | Self::Pool | Self::Limits | Self::Status | Self::Acknowledged => {
+                Some(Party::Server)
+            }
+            Self::Goodbye => None,
+        }
+    }
+
+    /// How many descriptors may come with it.
+    pub const fn descriptors(self) -> RangeInclusive<usize> {
+        match self {
+            Self::Welcome => WELCOME_DESCRIPTORS..=MAX_DESCRIPTORS,
+            Self::Hello | Self::Object | Self::Arena => 1..=1,
+            Self::Pool => 0..=MAX_DESCRIPTORS,
+            _ => 0..=0,
+        }
+    }
+
+    /// Whether it belongs to the handshake, and so keeps its layout in all versions.
+    pub const fn is_handshake(self) -> bool {
+        matches!(self, Self::Hello | Self::Welcome | Self::Refused | Self::Query | Self::Status)
+    }
+
+    const fn version(self) -> u16 {
+        if self.is_handshake() { HANDSHAKE_VERSION } else { VERSION }
+    }
+}
+
+impl Message {
+    /// What the message is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Hello(_) => Kind::Hello,
+            Self::Welcome(_) => Kind::Welcome,
+            Self::Refused(_) => Kind::Refused,
+            Self::Object(_) => Kind::Object,
+            Self::Arena(_) => Kind::Arena,
+            Self::Withdraw(_) => Kind::Withdraw,
+            Self::WithdrawArena(_) => Kind::WithdrawArena,
+            Self::Pool(_) => Kind::Pool,
+            Self::PoolWanted(_) => Kind::PoolWanted,
+            Self::Limits(_) => Kind::Limits,
+            Self::LimitsWanted(_) => Kind::LimitsWanted,
+            Self::Query => Kind::Query,
+            Self::Status(_) => Kind::Status,
+            Self::Goodbye(_) => Kind::Goodbye,
+            Self::Acknowledged => Kind::Acknowledged,
+        }
+    }
+
+    /// How many descriptors have to go with the message.
+    pub fn descriptors(&self) -> usize {
+        match self {
+            Self::Welcome(welcome) => WELCOME_DESCRIPTORS + welcome.pool.lens.len(),
+            Self::Pool(pool) => pool.lens.len(),
+            message => *message.kind().descriptors().start(),
+        }
+    }
+
+    /// Encodes the message, at most [`MAX_MESSAGE`] bytes.
+    ///
+    /// # Errors
+    /// A name or list is too long, or something lies beyond where arenas end.
+    pub fn encode(&self) -> Result<Vec<u8>, TooLarge> {
+        let mut bytes = vec![0; size_of::<Head>()];
+        self.write_body(&mut bytes)?;
+        let len = (bytes.len() - size_of::<Head>()) as u32;
+        let kind = self.kind();
+        let head = Head {
+            magic: MAGIC,
+            version: kind.version().into(),
+            kind: (kind as u16).into(),
+            len: len.into(),
+        };
+        bytes[..size_of::<Head>()].copy_from_slice(head.as_bytes());
+        Ok(bytes)
+    }
+
+    fn write_body(&self, bytes: &mut Vec<u8>) -> Result<(), TooLarge> {
+        match self {
+            Self::Hello(hello) => hello.write(bytes),
+            Self::Welcome(welcome) => welcome.write(bytes),
+            Self::Refused(ending) | Self::Goodbye(ending) => ending.write(bytes),
+            Self::Object(object) => object.write(bytes),
+            Self::Arena(arena) => arena.write(bytes),
+            Self::Withdraw(id) => ObjectNumber { id: (*id).into() }.write(bytes),
+            Self::WithdrawArena(number) => ArenaNumber { number: (*number).into() }.write(bytes),
+            Self::Pool(pool) => pool.write(bytes),
+            Self::PoolWanted(wanted) => Wanted { bytes: (*wanted).into() }.write(bytes),
+            Self::Limits(limits) | Self::LimitsWanted(limits) => limits.write(bytes),
+            Self::Query | Self::Acknowledged => Ok(()),
+            Self::Status(status) => status.write(bytes),
+        }
+    }
+
+    /// Checks and decodes what `from` sent with this many descriptors.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn decode(bytes: &[u8], descriptors: usize, from: Party) -> Result<Self, Error> {
+        if !bytes.starts_with(&MAGIC) {
+            return Err(Error::Magic { len: bytes.len() });
+        }
+        let mut cursor = Cursor::new(bytes);
+        let kind = decode_head(&mut cursor, bytes.len())?;
+        if kind.sender().is_some_and(|sender| sender != from) {
+            return Err(Error::Sender { kind, from });
+        }
+        check_descriptors(kind, descriptors, kind.descriptors())?;
+        let message = Self::read_body(kind, &mut cursor)?;
+        cursor.end()?;
+        check_descriptors(kind, descriptors, message.descriptors()..=message.descriptors())?;
+        Ok(message)
+    }
+
+    fn read_body(kind: Kind, cursor: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        Ok(match kind {
+            Kind::Hello => Self::Hello(Part::read(cursor)?),
+            Kind::Welcome => Self::Welcome(Part::read(cursor)?),
+            Kind::Refused => Self::Refused(Part::read(cursor)?),
+            Kind::Object => Self::Object(Part::read(cursor)?),
+            Kind::Arena => Self::Arena(Part::read(cursor)?),
+            Kind::Withdraw => Self::Withdraw(ObjectNumber::read(cursor)?.id.get()),
+            Kind::WithdrawArena => Self::WithdrawArena(ArenaNumber::read(cursor)?.number.get()),
+            Kind::Pool => Self::Pool(Part::read(cursor)?),
+            Kind::PoolWanted => Self::PoolWanted(Wanted::read(cursor)?.bytes.get()),
+            Kind::Limits => Self::Limits(Part::read(cursor)?),
+            Kind::LimitsWanted => Self::LimitsWanted(Part::read(cursor)?),
+            Kind::Query => Self::Query,
+            Kind::Acknowledged => Self::Acknowledged,
+            Kind::Status => Self::Status(Part::read(cursor)?),
+            Kind::Goodbye => Self::Goodbye(Part::read(cursor)?),
+        })
+    }
+}
+
+/// Reads the head of a message of `len` bytes.
+fn decode_head(cursor: &mut Cursor<'_>, len: usize) -> Result<Kind, Error> {
+    let start = *cursor;
+    let head = cursor.fixed::<Head>("the head of a control message")?;
+    let (code, found) = (head.kind.get(), head.version.get());
+    let kind = Kind::ALL.into_iter().find(|kind| *kind as u16 == code).ok_or(Error::Kind { kind: code })?;
+    let expected = kind.version();
+    if found != expected {
+        return Err(Error::Version { found, expected });
+    }
+    let announced = head.len.get() as usize;
+    let body = len - size_of::<Head>();
+    if announced != body || len > MAX_MESSAGE {
+        let what =
+            format!("{body} bytes follow the head, which announces {announced}; {MAX_MESSAGE} are the limit");
+        return Err(start.malformed(what).into());
+    }
+    Ok(kind)
+}
+
+fn check_descriptors(kind: Kind, found: usize, allowed: RangeInclusive<usize>) -> Result<(), Error> {
+    let (least, most) = allowed.into_inner();
+    if (least..=most).contains(&found) {
+        Ok(())
+    } else {
+        Err(Error::Descriptors { kind, found, least, most })
+    }
+}
+
+#[cfg(test)]
+mod tests;

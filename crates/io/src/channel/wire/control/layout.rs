@@ -1,0 +1,88 @@
+//! The fixed parts of control messages, byte for byte as docs/channel.md shows them.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Declares structures whose bytes are what travels.
+macro_rules! parts {
+    ($($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty),* $(,)? })*) => { $(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+        #[repr(C)]
+        pub(super) struct $name { $(pub(super) $field: $type),* }
+    )* };
+}
+
+parts! {
+    /// The first part of every message; `len` counts what follows it.
+    Head { magic: [u8; 8], version: U16, kind: U16, len: U32 }
+
+    /// The fixed part of a hello; the name follows.
+    HelloHead {
+        version_min: U16,
+        version_max: U16,
+        pid: U32,
+        alias_base: U64,
+        alias_len: U64,
+        limits: LimitsPart,
+        granule: u8,
+        untrusted: u8,
+        name: U16,
+    }
+
+    /// The fixed part of a welcome; the lengths of the pool's objects, the name and the services follow.
+    WelcomeHead {
+        version: U16,
+        mapping: u8,
+        trust: u8,
+        instance: U64,
+        limits: LimitsPart,
+        abort_timeout_ms: U32,
+        lines: U32,
+        area: U32,
+        pool: U16,
+        services: U16,
+        name: U16,
+    }
+
+    /// The fixed part of a service; the name follows.
+    ServiceHead { reads: u8, writes: u8, preferred: u8, name: u8, preferred_offset: U64, preferred_len: U64 }
+
+    /// Limits on what may be pending.
+    LimitsPart { pending_bytes: U64, pending_requests: U32 }
+
+    /// The fixed part of a refusal or goodbye; the sentence follows.
+    EndingHead { reason: U16, sentence: U16 }
+
+    /// An object of the client, and where it is in an arena.
+    ObjectPart { arena: U16, writable: u8, zero: u8, id: U64, start: U64, len: U64 }
+
+    /// An arena of the client.
+    ArenaPart { number: U16, granule: u8, zero: u8, base: U64, len: U64 }
+
+    /// The number of an object.
+    ObjectNumber { id: U64 }
+
+    /// The number of an arena.
+    ArenaNumber { number: U16 }
+
+    /// How much more pool the client wants.
+    Wanted { bytes: U64 }
+
+    /// The fixed part of more pool; the objects' lengths follow.
+    PoolHead { count: U16 }
+
+    /// The fixed part of a status; the name, the services and the clients follow.
+    StatusHead {
+        instance: U64,
+        uptime_ms: U64,
+        pid: U32,
+        clients_total: U32,
+        clients: U16,
+        services: U16,
+        name: U16,
+    }
+
+    /// The fixed part of a client in a status; the name follows.
+    ClientHead { pid: U32, limits: LimitsPart, name: u8 }
+}

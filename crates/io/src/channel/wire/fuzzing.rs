@@ -1,0 +1,95 @@
+//! What fuzzers and random tests ask of the decoders: that they never panic, and that a thing has one encoding only.
+
+use super::control::{Message, Party};
+use super::record::{Body, Kind, Record, Reply, ReplyWriter, Request, RequestWriter, encode_slot};
+use super::{TooLarge, control};
+
+/// Decodes a record whose kind is the first byte and whose body is the others, and encodes it again.
+///
+/// # Panics
+/// When that gives other bytes, or the complaint is about a byte beyond the end.
+pub fn record(bytes: &[u8]) {
+    let Some((kind, body)) = bytes.split_first() else { return };
+    match Record::decode(*kind, body) {
+        Ok(record) => {
+            let mut again = Body::new();
+            let kind_again = encode(&record, &mut again).expect("what was decoded can be encoded");
+            assert_eq!((kind_again as u8, &again[..]), (*kind, body));
+        }
+        Err(malformed) => assert!(malformed.offset <= body.len(), "{malformed}"),
+    }
+}
+
+/// Decodes a control message, and encodes it again.
+///
+/// The first byte says how many descriptors come with it (its lower five bits), from whom it is, and whether the rest is
+/// the whole message or, after a byte for the kind, its body: few random bytes would get past the head.
+///
+/// # Panics
+/// When that gives other bytes, or the complaint is about a byte beyond the end.
+pub fn message(bytes: &[u8]) {
+    let Some((how, bytes)) = bytes.split_first() else { return };
+    let from = if how & 0x40 == 0 { Party::Client } else { Party::Server };
+    let framed = match bytes.split_first() {
+        Some((kind, body)) if how & 0x80 != 0 => Some(frame(*kind, body)),
+        _ => None,
+    };
+    let bytes = framed.as_deref().unwrap_or(bytes);
+    match Message::decode(bytes, usize::from(how & 0x1f), from) {
+        Ok(message) => {
+            assert_eq!(message.encode().expect("what was decoded can be encoded"), bytes);
+            assert_eq!(message.descriptors(), usize::from(how & 0x1f));
+        }
+        Err(control::Error::Malformed(malformed)) => assert!(malformed.offset <= bytes.len(), "{malformed}"),
+        Err(_) => {}
+    }
+}
+
+/// A message of this kind with this body.
+pub(super) fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
+    let mut bytes = b"GENIEctl".to_vec();
+    bytes.extend_from_slice(&1u16.to_le_bytes());
+    bytes.extend_from_slice(&u16::from(kind).to_le_bytes());
+    bytes.extend_from_slice(&(body.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+/// Encodes what was decoded.
+pub(super) fn encode(record: &Record<'_>, body: &mut Body) -> Result<Kind, TooLarge> {
+    match record {
+        Record::Request(request) => encode_request(request, body).map(|()| Kind::Request),
+        Record::Reply(reply) => encode_reply(reply, body).map(|()| Kind::Reply),
+        Record::Abort(slot) => {
+            encode_slot(body, *slot);
+            Ok(Kind::Abort)
+        }
+        Record::Done(slot) => {
+            encode_slot(body, *slot);
+            Ok(Kind::Done)
+        }
+        Record::Goodbye => {
+            body.clear();
+            Ok(Kind::Goodbye)
+        }
+    }
+}
+
+fn encode_request(request: &Request<'_>, body: &mut Body) -> Result<(), TooLarge> {
+    let mut writer = RequestWriter::begin(body, request.slot, request.service);
+    for buffer in request.buffers() {
+        writer.buffer(buffer.direction, buffer.argument, buffer.room)?;
+        for element in buffer.elements() {
+            match element.segments {
+                [] => writer.absent(element.len)?,
+                segments => writer.element(segments.iter().copied())?,
+            }
+        }
+    }
+    Ok(())
+}
+
+fn encode_reply(reply: &Reply<'_>, body: &mut Body) -> Result<(), TooLarge> {
+    let mut writer = ReplyWriter::begin(body, reply.slot, reply.outcome);
+    reply.buffers().try_for_each(|buffer| writer.buffer(buffer.actual, buffer.argument))
+}

@@ -1,0 +1,91 @@
+//! Bodies under construction: bytes in place, on the heap only when there are many.
+//!
+//! Why: a body is built of small parts of constant size, for each of which a growing vector costs a call.
+//! Invariants: the bytes are the first `len` of `short` while `long` is empty, and all of `long` otherwise.
+
+use std::fmt;
+use std::ops::Deref;
+
+use zerocopy::{Immutable, IntoBytes};
+
+/// What rings carry without their argument area.
+const SHORT: usize = 448;
+
+/// The body of a record: what a writer builds and a ring carries. To be used again for the next record, which then
+/// allocates nothing.
+#[derive(Clone)]
+pub struct Body {
+    short: [u8; SHORT],
+    len: usize,
+    long: Vec<u8>,
+}
+
+impl Body {
+    /// An empty body.
+    pub const fn new() -> Self {
+        Self { short: [0; SHORT], len: 0, long: Vec::new() }
+    }
+
+    /// Takes all bytes away, and keeps their room.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.len = 0;
+        self.long.clear();
+    }
+
+    /// Appends a fixed part.
+    #[inline]
+    pub(super) fn part(&mut self, part: &(impl IntoBytes + Immutable)) {
+        self.append(part.as_bytes());
+    }
+
+    /// Appends bytes.
+    #[inline]
+    pub(super) fn append(&mut self, bytes: &[u8]) {
+        let end = self.len + bytes.len();
+        match self.short.get_mut(self.len..end) {
+            Some(room) if self.long.is_empty() => {
+                room.copy_from_slice(bytes);
+                self.len = end;
+            }
+            _ => self.append_long(bytes),
+        }
+    }
+
+    #[cold]
+    fn append_long(&mut self, bytes: &[u8]) {
+        if self.long.is_empty() {
+            self.long.extend_from_slice(&self.short[..self.len]);
+        }
+        self.long.extend_from_slice(bytes);
+    }
+
+    /// Writes over a part, where a count has grown.
+    #[inline]
+    pub(super) fn put(&mut self, at: usize, part: &(impl IntoBytes + Immutable)) {
+        let bytes = part.as_bytes();
+        let all = if self.long.is_empty() { &mut self.short[..self.len] } else { &mut self.long[..] };
+        all[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+impl Deref for Body {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        if self.long.is_empty() { &self.short[..self.len] } else { &self.long }
+    }
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Body {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}

@@ -1,0 +1,227 @@
+//! Replies on a ring.
+
+use zerocopy::little_endian::U16;
+
+use super::layout::{RefusalPart, ReplyBufferHead, ReplyHead};
+use super::{Body, MAX_BUFFERS, MAX_SENTENCE, Slot};
+use crate::channel::wire::cursor::Cursor;
+use crate::channel::wire::{MAX_OFFSET, Malformed, TooLarge, U48, count, cut};
+
+const OK: u8 = 0;
+const FAILED: u8 = 1;
+const DROPPED: u8 = 2;
+const REFUSED: u8 = 3;
+
+/// What came of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome<'a> {
+    /// It succeeded.
+    Ok {
+        /// The server goes on with the outputs; a done record follows.
+        anticipated: bool,
+    },
+    /// The server could not do what it was asked.
+    Failed {
+        /// An errno, where one fits; else 0.
+        code: i32,
+        /// A sentence for an operator; what exceeds [`MAX_SENTENCE`] bytes is cut off.
+        message: &'a str,
+    },
+    /// The server gave it up without a reply.
+    Dropped,
+    /// It exceeded a limit and never reached the server's code.
+    Refused(Refusal),
+}
+
+/// Which limit a request exceeded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// Bytes in pending requests.
+    Bytes = 1,
+    /// The count of pending requests.
+    Requests = 2,
+}
+
+/// How a request exceeded a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal {
+    /// Which one.
+    pub limit: Limit,
+    /// What the request asked for, in the limit's unit.
+    pub asked: u64,
+    /// What was pending already.
+    pub pending: u64,
+    /// What may be.
+    pub allowed: u64,
+}
+
+/// Builds the body of a reply in place; after each call that succeeds the body is a complete reply.
+#[derive(Debug)]
+pub struct ReplyWriter<'b> {
+    body: &'b mut Body,
+    buffers: u16,
+}
+
+impl<'b> ReplyWriter<'b> {
+    /// Begins a reply without buffers, in place of what `body` holds.
+    #[inline]
+    pub fn begin(body: &'b mut Body, slot: Slot, outcome: Outcome<'_>) -> Self {
+        let head = |status, anticipated, code: i32, detail: usize| ReplyHead {
+            slot: slot.into(),
+            status,
+            anticipated: u8::from(anticipated),
+            buffers: 0.into(),
+            code: code.into(),
+            // A sentence is cut to fewer bytes.
+            detail: (detail as u32).into(),
+        };
+        body.clear();
+        match outcome {
+            Outcome::Ok { anticipated } => body.part(&head(OK, anticipated, 0, 0)),
+            Outcome::Failed { code, message } => {
+                let message = cut(message, MAX_SENTENCE);
+                body.part(&head(FAILED, false, code, message.len()));
+                body.append(message.as_bytes());
+            }
+            Outcome::Dropped => body.part(&head(DROPPED, false, 0, 0)),
+            Outcome::Refused(refusal) => {
+                let code = refusal.limit as i32;
+                body.part(&head(REFUSED, false, code, size_of::<RefusalPart>()));
+                body.part(&RefusalPart::from(refusal));
+            }
+        }
+        Self { body, buffers: 0 }
+    }
+
+    /// Adds what came of the next buffer: how many bytes were really passed, and the server's argument.
+    ///
+    /// # Errors
+    /// There are [`MAX_BUFFERS`] already, `actual` exceeds [`MAX_OFFSET`], or the argument exceeds 4 GiB; the body
+    /// is as it was.
+    #[inline]
+    pub fn buffer(&mut self, actual: u64, argument: &[u8]) -> Result<(), TooLarge> {
+        let what = "bytes of a buffer";
+        let actual = U48::new(actual).ok_or(TooLarge { what, count: actual, max: MAX_OFFSET })?;
+        let argument_len: u32 = count("bytes of an argument", argument.len(), u32::MAX as usize)?;
+        self.buffers = count("buffers", usize::from(self.buffers) + 1, MAX_BUFFERS)?;
+        let head = ReplyBufferHead { actual, argument: argument_len.into() };
+        self.body.part(&head);
+        self.body.append(argument);
+        self.body.put(std::mem::offset_of!(ReplyHead, buffers), &U16::from(self.buffers));
+        Ok(())
+    }
+}
+
+/// A reply that was received.
+#[derive(Debug, Clone, Copy)]
+pub struct Reply<'a> {
+    /// The request's name; whether there is such a request is still to be looked up.
+    pub slot: Slot,
+    /// What came of it.
+    pub outcome: Outcome<'a>,
+    buffers: ReplyBuffers<'a>,
+}
+
+/// What came of one buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReplyBuffer<'a> {
+    /// Bytes really passed; whether the buffer is that long is still to be checked.
+    pub actual: u64,
+    /// The server's argument; whether there is room for it is still to be checked.
+    pub argument: &'a [u8],
+}
+
+/// What came of the buffers, in order. A reply may speak of fewer buffers than the request has.
+#[derive(Debug, Clone, Copy)]
+pub struct ReplyBuffers<'a> {
+    cursor: Cursor<'a>,
+    left: u16,
+}
+
+impl<'a> Reply<'a> {
+    #[inline(always)]
+    pub(super) fn decode(body: &'a [u8]) -> Result<Self, Malformed> {
+        let mut cursor = Cursor::new(body);
+        let head = cursor.fixed::<ReplyHead>("the head of a reply")?;
+        let outcome = Outcome::read(head, &mut cursor)?;
+        let left = head.buffers.get();
+        if usize::from(left) > MAX_BUFFERS {
+            let what = format!("a reply has {left} buffers, more than the {MAX_BUFFERS} allowed");
+            return Err(Malformed::new(0, what));
+        }
+        let buffers = ReplyBuffers { cursor, left };
+        for _ in 0..left {
+            ReplyBuffer::read(&mut cursor)?;
+        }
+        cursor.end()?;
+        Ok(Self { slot: head.slot.get(), outcome, buffers })
+    }
+
+    /// What came of the buffers, in order.
+    #[inline]
+    pub fn buffers(&self) -> ReplyBuffers<'a> {
+        self.buffers
+    }
+}
+
+impl<'a> Outcome<'a> {
+    #[inline(always)]
+    fn read(head: &ReplyHead, cursor: &mut Cursor<'a>) -> Result<Self, Malformed> {
+        let (code, detail) = (head.code.get(), head.detail.get() as usize);
+        match (head.status, head.anticipated, code, detail) {
+            (OK, anticipated @ 0..=1, 0, 0) => Ok(Self::Ok { anticipated: anticipated == 1 }),
+            (FAILED, 0, _, _) => {
+                let message = cursor.text("a sentence about a failure", detail, MAX_SENTENCE)?;
+                Ok(Self::Failed { code, message })
+            }
+            (DROPPED, 0, 0, 0) => Ok(Self::Dropped),
+            (REFUSED, 0, 1, 24) => Refusal::read(Limit::Bytes, cursor).map(Self::Refused),
+            (REFUSED, 0, 2, 24) => Refusal::read(Limit::Requests, cursor).map(Self::Refused),
+            (status, anticipated, ..) => Err(Malformed::new(
+                0,
+                format!(
+                    "no reply has status {status}, anticipated {anticipated}, code {code}, detail {detail}"
+                ),
+            )),
+        }
+    }
+}
+
+impl Refusal {
+    fn read(limit: Limit, cursor: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        let part = cursor.fixed::<RefusalPart>("the detail of a refusal")?;
+        Ok(Self { limit, asked: part.asked.get(), pending: part.pending.get(), allowed: part.allowed.get() })
+    }
+}
+
+impl From<Refusal> for RefusalPart {
+    fn from(refusal: Refusal) -> Self {
+        Self { asked: refusal.asked.into(), pending: refusal.pending.into(), allowed: refusal.allowed.into() }
+    }
+}
+
+impl<'a> ReplyBuffer<'a> {
+    #[inline(always)]
+    fn read(cursor: &mut Cursor<'a>) -> Result<Self, Malformed> {
+        let head = cursor.fixed::<ReplyBufferHead>("the head of a reply's buffer")?;
+        let argument = cursor.bytes("an argument", head.argument.get() as usize)?;
+        Ok(Self { actual: head.actual.get(), argument })
+    }
+}
+
+impl<'a> Iterator for ReplyBuffers<'a> {
+    type Item = ReplyBuffer<'a>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<ReplyBuffer<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        // It was read before, when the reply was decoded, so this cannot fail.
+        ReplyBuffer::read(&mut self.cursor).ok()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (usize::from(self.left), Some(usize::from(self.left)))
+    }
+}
+
+impl ExactSizeIterator for ReplyBuffers<'_> {}

@@ -1,0 +1,319 @@
+//! Requests on a ring.
+
+use genie_memory::Direction;
+use zerocopy::little_endian::U16;
+
+use super::layout::{BufferHead, ElementHead, RequestHead, Segment};
+use super::{Body, MAX_BUFFERS, MAX_SEGMENTS, Slot};
+use crate::channel::wire::cursor::Cursor;
+use crate::channel::wire::{MAX_OFFSET, Malformed, TooLarge, U48, count, fits};
+
+const OUT: u8 = 0;
+const IN: u8 = 1;
+
+/// Builds the body of a request in place; after each call that succeeds the body is a complete request.
+///
+/// Elements belong to the buffer begun last. After an error the body must not be sent.
+#[derive(Debug)]
+pub struct RequestWriter<'b> {
+    body: &'b mut Body,
+    buffers: u16,
+    segments: usize,
+    bytes: u64,
+    /// Where the head of the last buffer is, which way it goes, and how many elements it has.
+    last: Option<(usize, Direction, u16)>,
+}
+
+impl<'b> RequestWriter<'b> {
+    /// Begins a request without buffers, in place of what `body` holds.
+    #[inline]
+    pub fn begin(body: &'b mut Body, slot: Slot, service: u16) -> Self {
+        body.clear();
+        let head = RequestHead { slot: slot.into(), service: service.into(), buffers: 0.into() };
+        body.part(&head);
+        Self { body, buffers: 0, segments: 0, bytes: 0, last: None }
+    }
+
+    /// Begins a buffer with the client's argument, and room for one of the server's of at most `room` bytes.
+    ///
+    /// # Errors
+    /// There are [`MAX_BUFFERS`] already, or an argument exceeds 4 GiB.
+    #[inline]
+    pub fn buffer(&mut self, direction: Direction, argument: &[u8], room: usize) -> Result<(), TooLarge> {
+        self.buffers = count("buffers", usize::from(self.buffers) + 1, MAX_BUFFERS)?;
+        let argument_len: u32 = count("bytes of an argument", argument.len(), u32::MAX as usize)?;
+        let room: u32 = count("bytes of room for an argument", room, u32::MAX as usize)?;
+        let head = BufferHead {
+            argument: argument_len.into(),
+            room: room.into(),
+            elements: 0.into(),
+            direction: if direction == Direction::Out { OUT } else { IN },
+            zero: 0,
+        };
+        self.last = Some((self.body.len(), direction, 0));
+        self.body.part(&head);
+        self.body.append(argument);
+        self.body.put(std::mem::offset_of!(RequestHead, buffers), &U16::from(self.buffers));
+        Ok(())
+    }
+
+    /// Adds an element whose data is in these segments, in order; empty ones are left out.
+    ///
+    /// # Errors
+    /// There would be more than [`MAX_SEGMENTS`] elements or segments, or more than [`MAX_OFFSET`] bytes in the request.
+    ///
+    /// # Panics
+    /// When there is no buffer yet.
+    #[inline]
+    pub fn element(&mut self, segments: impl IntoIterator<Item = Segment>) -> Result<(), TooLarge> {
+        let at = self.begin_element()?;
+        let before = (self.segments, self.bytes);
+        for segment in segments.into_iter().filter(|segment| segment.len() > 0) {
+            self.segments += 1;
+            self.add_bytes(segment.len())?;
+            self.body.part(&segment);
+        }
+        count::<u16>("segments", self.segments, MAX_SEGMENTS)?;
+        self.end_element(at, (self.segments - before.0) as u16, self.bytes - before.1)
+    }
+
+    /// Adds an input element of `len` bytes that has no memory yet: the server is to work in memory of its own.
+    ///
+    /// # Errors
+    /// As [`RequestWriter::element`].
+    ///
+    /// # Panics
+    /// When there is no buffer yet, or the last one is for output and `len` is not 0.
+    #[inline]
+    pub fn absent(&mut self, len: u64) -> Result<(), TooLarge> {
+        let is_input = self.last.is_some_and(|(_, direction, _)| direction == Direction::In);
+        assert!(is_input || len == 0, "an output element of {len} bytes needs segments");
+        let at = self.begin_element()?;
+        self.add_bytes(len)?;
+        self.end_element(at, 0, len)
+    }
+
+    #[inline]
+    fn begin_element(&mut self) -> Result<usize, TooLarge> {
+        let (head, _, elements) = self.last.as_mut().expect("begin a buffer before adding elements");
+        *elements = count("elements of a buffer", usize::from(*elements) + 1, MAX_SEGMENTS)?;
+        self.body.put(*head + std::mem::offset_of!(BufferHead, elements), &U16::from(*elements));
+        let at = self.body.len();
+        self.body.append(&[0; size_of::<ElementHead>()]);
+        Ok(at)
+    }
+
+    #[inline]
+    fn end_element(&mut self, at: usize, segments: u16, len: u64) -> Result<(), TooLarge> {
+        let len = U48::new(len).ok_or_else(|| too_many_bytes(len))?;
+        self.body.put(at, &ElementHead { segments: segments.into(), len });
+        Ok(())
+    }
+
+    #[inline]
+    fn add_bytes(&mut self, len: u64) -> Result<(), TooLarge> {
+        if !fits(self.bytes, len) {
+            return Err(too_many_bytes(self.bytes.saturating_add(len)));
+        }
+        self.bytes += len;
+        Ok(())
+    }
+}
+
+#[cold]
+fn too_many_bytes(count: u64) -> TooLarge {
+    TooLarge { what: "bytes of a request", count, max: MAX_OFFSET }
+}
+
+/// A request that was received.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// Its name.
+    pub slot: Slot,
+    /// The number of the service.
+    pub service: u16,
+    /// Bytes in all elements together, at most [`MAX_OFFSET`].
+    pub bytes: u64,
+    buffers: Buffers<'a>,
+}
+
+/// A buffer of a request that was received.
+#[derive(Debug, Clone, Copy)]
+pub struct Buffer<'a> {
+    /// Which way it goes.
+    pub direction: Direction,
+    /// The client's argument.
+    pub argument: &'a [u8],
+    /// How long an argument the server may give back.
+    pub room: usize,
+    elements: Elements<'a>,
+}
+
+/// An element of a buffer that was received.
+#[derive(Debug, Clone, Copy)]
+pub struct Element<'a> {
+    /// How many bytes it has, together in all segments if there are any.
+    pub len: u64,
+    /// Where they are in the client's arenas. Arenas and offsets are still to be looked up.
+    pub segments: &'a [Segment],
+}
+
+/// The buffers of a request, in order.
+#[derive(Debug, Clone, Copy)]
+pub struct Buffers<'a> {
+    cursor: Cursor<'a>,
+    left: u16,
+}
+
+/// The elements of a buffer, in order.
+#[derive(Debug, Clone, Copy)]
+pub struct Elements<'a> {
+    cursor: Cursor<'a>,
+    left: u16,
+}
+
+/// What the elements checked so far come to.
+#[derive(Default)]
+struct Tally {
+    segments: usize,
+    bytes: u64,
+}
+
+impl<'a> Request<'a> {
+    #[inline(always)]
+    pub(super) fn decode(body: &'a [u8]) -> Result<Self, Malformed> {
+        let mut cursor = Cursor::new(body);
+        let head = cursor.fixed::<RequestHead>("the head of a request")?;
+        let left = head.buffers.get();
+        if usize::from(left) > MAX_BUFFERS {
+            let what = format!("a request has {left} buffers, more than the {MAX_BUFFERS} allowed");
+            return Err(Malformed::new(0, what));
+        }
+        let buffers = Buffers { cursor, left };
+        let mut tally = Tally::default();
+        for _ in 0..left {
+            Buffer::read(&mut cursor, |at, direction, element| tally.add(at, direction, element))?;
+        }
+        cursor.end()?;
+        Ok(Self { slot: head.slot.get(), service: head.service.get(), bytes: tally.bytes, buffers })
+    }
+
+    /// The buffers, in order.
+    #[inline]
+    pub fn buffers(&self) -> Buffers<'a> {
+        self.buffers
+    }
+}
+
+impl<'a> Buffer<'a> {
+    /// The elements, in order.
+    #[inline]
+    pub fn elements(&self) -> Elements<'a> {
+        self.elements
+    }
+
+    /// Reads a buffer, and shows each element, and where it begins, to `check`.
+    #[inline(always)]
+    fn read(
+        cursor: &mut Cursor<'a>,
+        mut check: impl FnMut(&Cursor<'a>, Direction, &Element<'a>) -> Result<(), Malformed>,
+    ) -> Result<Self, Malformed> {
+        let start = *cursor;
+        let head = cursor.fixed::<BufferHead>("the head of a buffer")?;
+        let direction = match (head.direction, head.zero) {
+            (OUT, 0) => Direction::Out,
+            (IN, 0) => Direction::In,
+            (direction, zero) => {
+                let what = format!(
+                    "a buffer's direction is {direction} and its spare byte {zero}, not 0 or 1, and 0"
+                );
+                return Err(start.malformed(what));
+            }
+        };
+        let argument = cursor.bytes("an argument", head.argument.get() as usize)?;
+        let elements = Elements { cursor: *cursor, left: head.elements.get() };
+        for _ in 0..elements.left {
+            let start = *cursor;
+            check(&start, direction, &Element::read(cursor)?)?;
+        }
+        Ok(Self { direction, argument, room: head.room.get() as usize, elements })
+    }
+}
+
+impl<'a> Element<'a> {
+    #[inline(always)]
+    fn read(cursor: &mut Cursor<'a>) -> Result<Self, Malformed> {
+        let head = cursor.fixed::<ElementHead>("the head of an element")?;
+        let segments = cursor.several("a list of segments", usize::from(head.segments.get()))?;
+        Ok(Self { len: head.len.get(), segments })
+    }
+}
+
+impl Tally {
+    #[inline(always)]
+    fn add(&mut self, at: &Cursor<'_>, direction: Direction, element: &Element<'_>) -> Result<(), Malformed> {
+        self.segments += element.segments.len();
+        if self.segments > MAX_SEGMENTS {
+            return Err(at.malformed(format!("a request has more than {MAX_SEGMENTS} segments")));
+        }
+        check_segments(at, direction, element)?;
+        if !fits(self.bytes, element.len) {
+            return Err(at.malformed(format!("a request has more than {MAX_OFFSET} bytes")));
+        }
+        self.bytes += element.len;
+        Ok(())
+    }
+}
+
+#[inline(always)]
+fn check_segments(at: &Cursor<'_>, direction: Direction, element: &Element<'_>) -> Result<(), Malformed> {
+    let mut sum = 0u64;
+    for segment in element.segments {
+        let (offset, len) = (segment.offset(), segment.len());
+        if len == 0 || !fits(offset, len) {
+            return Err(at.malformed(format!("a segment has {len} bytes at {offset}")));
+        }
+        // At most 65,535 lengths below 2^48 each: the sum fits.
+        sum += len;
+    }
+    let len = element.len;
+    let is_absent = element.segments.is_empty() && direction == Direction::In;
+    if sum != len && !is_absent {
+        return Err(at.malformed(format!("an element of {len} bytes has segments of {sum} bytes")));
+    }
+    Ok(())
+}
+
+impl<'a> Iterator for Buffers<'a> {
+    type Item = Buffer<'a>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Buffer<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        // It was read before, when the request was decoded, so this cannot fail.
+        Buffer::read(&mut self.cursor, |_, _, _| Ok(())).ok()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (usize::from(self.left), Some(usize::from(self.left)))
+    }
+}
+
+impl ExactSizeIterator for Buffers<'_> {}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = Element<'a>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Element<'a>> {
+        self.left = self.left.checked_sub(1)?;
+        // It was read before, when the request was decoded, so this cannot fail.
+        Element::read(&mut self.cursor).ok()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (usize::from(self.left), Some(usize::from(self.left)))
+    }
+}
+
+impl ExactSizeIterator for Elements<'_> {}

@@ -1,0 +1,372 @@
+use genie_memory::Direction;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::layout::{BufferHead, ElementHead, RefusalPart, ReplyBufferHead, ReplyHead, RequestHead};
+use super::*;
+use crate::channel::wire::tests::assert_documented;
+use crate::channel::wire::{MAX_OFFSET, fuzzing};
+
+/// What a line of a ring carries beside its header.
+const LINE: usize = 56;
+const SLOT: Slot = Slot { index: 7, generation: 9 };
+const ALL: u64 = MAX_OFFSET;
+
+fn segment(arena: u16, offset: u64, len: u64) -> Segment {
+    Segment::new(arena, offset, len).unwrap()
+}
+
+fn decode_request(body: &[u8]) -> Result<Request<'_>, Malformed> {
+    match Record::decode(Kind::Request as u8, body)? {
+        Record::Request(request) => Ok(request),
+        other => panic!("{other:?} instead of a request"),
+    }
+}
+
+fn decode_reply(body: &[u8]) -> Result<Reply<'_>, Malformed> {
+    match Record::decode(Kind::Reply as u8, body)? {
+        Record::Reply(reply) => Ok(reply),
+        other => panic!("{other:?} instead of a reply"),
+    }
+}
+
+/// An output of one segment, and where its parts are.
+fn one_output() -> Vec<u8> {
+    let mut body = Body::new();
+    let mut writer = RequestWriter::begin(&mut body, SLOT, 3);
+    writer.buffer(Direction::Out, b"12345678", 0).unwrap();
+    writer.element([segment(0, 4096, 100)]).unwrap();
+    body.to_vec()
+}
+
+#[test]
+fn the_documented_layouts_are_those_of_the_code() {
+    assert_documented! {
+        "Abort and done": SlotPart { index, generation }
+        "Request: head": RequestHead { slot, service, buffers }
+        "Request: buffer": BufferHead { argument, room, elements, direction, zero }
+        "Request: element": ElementHead { segments, len }
+        "Request: segment": Segment { arena, offset, len }
+        "Reply: head": ReplyHead { slot, status, anticipated, buffers, code, detail }
+        "Reply: refusal": RefusalPart { asked, pending, allowed }
+        "Reply: buffer": ReplyBufferHead { actual, argument }
+    }
+}
+
+#[test]
+fn the_common_request_and_the_common_reply_fit_one_line() {
+    let request = one_output();
+    assert_eq!(request.len(), 54);
+    assert!(request.len() <= LINE);
+    let mut reply = Body::new();
+    let mut writer = ReplyWriter::begin(&mut reply, SLOT, Outcome::Ok { anticipated: false });
+    for _ in 0..3 {
+        writer.buffer(ALL, &[]).unwrap();
+    }
+    assert_eq!(reply.len(), 50);
+    assert!(reply.len() <= LINE);
+}
+
+#[test]
+fn every_request_that_is_cut_short_or_goes_on_is_malformed() {
+    let body = one_output();
+    decode_request(&body).unwrap();
+    for len in 0..body.len() {
+        let malformed = decode_request(&body[..len]).unwrap_err();
+        assert!(malformed.offset <= len, "{malformed}");
+    }
+    let mut longer = body.clone();
+    longer.push(0);
+    assert_eq!(decode_request(&longer).unwrap_err().offset, body.len());
+}
+
+#[test]
+fn a_request_that_contradicts_itself_is_malformed() {
+    let good = one_output();
+    let argument = 12 + 12;
+    let element = argument + 8;
+    let segment = element + 8;
+    let cases: [(usize, u8, &str); 8] = [
+        (10, 2, "needs 12 bytes"),
+        (11, 5, "more than the 1024"),
+        (12, 255, "needs 255 bytes"),
+        (22, 2, "direction is 2"),
+        (23, 1, "spare byte 1"),
+        (element, 2, "needs 28 bytes"),
+        (element + 2, 101, "101 bytes has segments of 100"),
+        (segment + 8, 0, "0 bytes at 4096"),
+    ];
+    for (at, byte, what) in cases {
+        let mut body = good.clone();
+        body[at] = byte;
+        let malformed = decode_request(&body).unwrap_err();
+        assert!(malformed.what.contains(what), "byte {at} as {byte}: {malformed}");
+    }
+    let mut body = good.clone();
+    body[segment + 2..segment + 8].fill(0xff);
+    assert!(decode_request(&body).unwrap_err().what.contains("100 bytes at 281474976710655"));
+    body = good;
+    body[element..element + 2].fill(0);
+    body.truncate(segment);
+    assert!(
+        decode_request(&body).unwrap_err().what.contains("segments of 0 bytes"),
+        "an output without memory"
+    );
+}
+
+#[test]
+fn the_lengths_of_a_request_cannot_overflow() {
+    let mut body = Body::new();
+    let mut writer = RequestWriter::begin(&mut body, SLOT, 0);
+    writer.buffer(Direction::In, &[], 0).unwrap();
+    writer.absent(ALL).unwrap();
+    writer.element([]).unwrap();
+    assert_eq!(writer.absent(1).unwrap_err().count, ALL + 1);
+    let mut twice = Body::new();
+    let mut writer = RequestWriter::begin(&mut twice, SLOT, 0);
+    writer.buffer(Direction::In, &[], 0).unwrap();
+    writer.absent(ALL).unwrap();
+    writer.absent(0).unwrap();
+    assert_eq!(decode_request(&twice).unwrap().bytes, ALL);
+    let mut twice = twice.to_vec();
+    let len = twice.len();
+    twice[len - 6] = 1;
+    assert!(decode_request(&twice).unwrap_err().what.contains("more than 281474976710655 bytes"));
+    Segment::new(0, ALL, 1).unwrap_err();
+    Segment::new(0, u64::MAX, u64::MAX).unwrap_err();
+}
+
+#[test]
+fn buffers_and_segments_are_counted() {
+    let mut body = Body::new();
+    let mut writer = RequestWriter::begin(&mut body, SLOT, 0);
+    for _ in 0..MAX_BUFFERS {
+        writer.buffer(Direction::Out, &[], 0).unwrap();
+    }
+    assert_eq!(writer.buffer(Direction::Out, &[], 0).unwrap_err().max, 1024);
+    let mut writer = RequestWriter::begin(&mut body, SLOT, 0);
+    writer.buffer(Direction::Out, &[], 0).unwrap();
+    writer.element((0..MAX_SEGMENTS as u64).map(|index| segment(0, index * 2, 1))).unwrap();
+    assert_eq!(decode_request(&body).unwrap().bytes, MAX_SEGMENTS as u64);
+    let mut writer = RequestWriter::begin(&mut body, SLOT, 0);
+    writer.buffer(Direction::Out, &[], 0).unwrap();
+    writer.element([segment(0, 0, 1)]).unwrap();
+    let error = writer.element((0..MAX_SEGMENTS as u64).map(|index| segment(0, index * 2, 1))).unwrap_err();
+    assert_eq!(error.count, MAX_SEGMENTS as u64 + 1);
+}
+
+#[test]
+fn a_request_with_too_many_segments_in_all_is_malformed() {
+    let mut body = Body::new();
+    let mut writer = RequestWriter::begin(&mut body, SLOT, 0);
+    writer.buffer(Direction::Out, &[], 0).unwrap();
+    writer.element((0..MAX_SEGMENTS as u64).map(|index| segment(0, index * 2, 1))).unwrap();
+    let mut one = Body::new();
+    let mut writer = RequestWriter::begin(&mut one, SLOT, 0);
+    writer.buffer(Direction::Out, &[], 0).unwrap();
+    writer.element([segment(0, 0, 1)]).unwrap();
+    let mut body = [&body, &one[size_of::<RequestHead>()..]].concat();
+    body[10] = 2;
+    assert!(decode_request(&body).unwrap_err().what.contains("more than 65535 segments"));
+}
+
+#[test]
+fn a_body_of_any_length_is_built_and_patched_and_used_again() {
+    let mut body = Body::new();
+    for len in [0, 100, 423, 424, 425, 447, 448, 449, 10_000, 3] {
+        let argument = vec![7; len];
+        let mut writer = RequestWriter::begin(&mut body, SLOT, 1);
+        writer.buffer(Direction::Out, &argument, 5).unwrap();
+        writer.buffer(Direction::In, &[], 6).unwrap();
+        writer.absent(9).unwrap();
+        assert_eq!(body.len(), 12 + 12 + len + 12 + 8);
+        let request = decode_request(&body).unwrap();
+        let seen: Vec<_> =
+            request.buffers().map(|b| (b.argument.len(), b.room, b.elements().len())).collect();
+        assert_eq!(seen, [(len, 5, 0), (0, 6, 1)]);
+    }
+}
+
+#[test]
+fn empty_segments_do_not_travel() {
+    let mut body = Body::new();
+    let mut writer = RequestWriter::begin(&mut body, SLOT, 0);
+    writer.buffer(Direction::Out, &[], 0).unwrap();
+    writer.element([segment(0, 8, 0), segment(0, 8, 5), segment(1, 0, 0)]).unwrap();
+    let request = decode_request(&body).unwrap();
+    let element = request.buffers().next().unwrap().elements().next().unwrap();
+    assert_eq!((element.len, element.segments), (5, &[segment(0, 8, 5)][..]));
+}
+
+#[test]
+#[should_panic(expected = "needs segments")]
+fn an_output_without_memory_cannot_be_asked_for() {
+    let mut body = Body::new();
+    let mut writer = RequestWriter::begin(&mut body, SLOT, 0);
+    writer.buffer(Direction::Out, &[], 0).unwrap();
+    let _ = writer.absent(1);
+}
+
+#[test]
+fn a_long_sentence_is_cut_and_a_longer_one_is_malformed() {
+    let mut body = Body::new();
+    let message = "\u{20ac}".repeat(2000);
+    ReplyWriter::begin(&mut body, SLOT, Outcome::Failed { code: -5, message: &message });
+    let expected = Outcome::Failed { code: -5, message: &message[..4095] };
+    assert_eq!(decode_reply(&body).unwrap().outcome, expected);
+    let mut body = body.to_vec();
+    body[16..20].copy_from_slice(&4097u32.to_le_bytes());
+    assert!(decode_reply(&body).unwrap_err().what.contains("4097 bytes, more than the 4096"));
+}
+
+#[test]
+fn a_reply_that_contradicts_itself_is_malformed() {
+    let mut good = Body::new();
+    ReplyWriter::begin(&mut good, SLOT, Outcome::Ok { anticipated: true });
+    decode_reply(&good).unwrap();
+    for (at, byte) in [(8, 1), (8, 2), (8, 3), (8, 4), (9, 2), (10, 1), (12, 1), (16, 1)] {
+        let mut body = good.to_vec();
+        body[at] = byte;
+        assert!(decode_reply(&body).is_err(), "byte {at} as {byte}");
+    }
+    let mut text = Body::new();
+    ReplyWriter::begin(&mut text, SLOT, Outcome::Failed { code: 0, message: "ab" });
+    let mut text = text.to_vec();
+    text[21] = 0xff;
+    assert_eq!(
+        decode_reply(&text).unwrap_err(),
+        Malformed::new(21, "a sentence about a failure is not valid UTF-8")
+    );
+}
+
+#[test]
+fn unknown_kinds_and_bodies_where_none_belong_are_malformed() {
+    for kind in (0..=255).filter(|kind| !(1..=5).contains(kind)) {
+        assert!(Record::decode(kind, &[]).is_err(), "kind {kind}");
+    }
+    assert!(matches!(Record::decode(Kind::Goodbye as u8, &[]), Ok(Record::Goodbye)));
+    assert!(Record::decode(Kind::Goodbye as u8, &[0]).is_err());
+    let mut body = Body::new();
+    encode_slot(&mut body, SLOT);
+    assert!(matches!(Record::decode(Kind::Abort as u8, &body), Ok(Record::Abort(SLOT))));
+    assert!(matches!(Record::decode(Kind::Done as u8, &body), Ok(Record::Done(SLOT))));
+    assert!(Record::decode(Kind::Abort as u8, &body[..7]).is_err());
+}
+
+/// An element: its length and, unless it is absent, its segments.
+#[derive(Debug, Clone, PartialEq)]
+struct AnElement(u64, Vec<Segment>);
+
+#[derive(Debug, Clone, PartialEq)]
+struct ABuffer(Direction, Vec<u8>, usize, Vec<AnElement>);
+
+fn slots() -> impl Strategy<Value = Slot> {
+    any::<(u32, u32)>().prop_map(|(index, generation)| Slot { index, generation })
+}
+
+fn elements(direction: Direction) -> impl Strategy<Value = AnElement> {
+    let with_segments = vec((any::<u16>(), 0u64..1 << 40, 1u64..1 << 32), 0..5).prop_map(|segments| {
+        let segments: Vec<_> =
+            segments.into_iter().map(|(arena, offset, len)| segment(arena, offset, len)).collect();
+        AnElement(segments.iter().map(Segment::len).sum(), segments)
+    });
+    let absent = (0u64..1 << 32)
+        .prop_map(move |len| AnElement(if direction == Direction::In { len } else { 0 }, Vec::new()));
+    prop_oneof![3 => with_segments, 1 => absent]
+}
+
+fn buffers() -> impl Strategy<Value = ABuffer> {
+    prop_oneof![Just(Direction::Out), Just(Direction::In)].prop_flat_map(|direction| {
+        (vec(any::<u8>(), 0..20), any::<u32>(), vec(elements(direction), 0..4))
+            .prop_map(move |(argument, room, elements)| ABuffer(direction, argument, room as usize, elements))
+    })
+}
+
+fn outcomes() -> impl Strategy<Value = (u8, bool, i32, String, [u64; 3])> {
+    (0u8..5, any::<bool>(), any::<i32>(), any::<String>(), any::<[u64; 3]>())
+}
+
+fn outcome(seed: &(u8, bool, i32, String, [u64; 3])) -> Outcome<'_> {
+    let (which, anticipated, code, message, [asked, pending, allowed]) = seed;
+    let (asked, pending, allowed) = (*asked, *pending, *allowed);
+    match which {
+        0 => Outcome::Ok { anticipated: *anticipated },
+        1 => Outcome::Failed { code: *code, message },
+        2 => Outcome::Dropped,
+        3 => Outcome::Refused(Refusal { limit: Limit::Bytes, asked, pending, allowed }),
+        _ => Outcome::Refused(Refusal { limit: Limit::Requests, asked, pending, allowed }),
+    }
+}
+
+fn encode_buffers(body: &mut Body, slot: Slot, service: u16, buffers: &[ABuffer]) {
+    let mut writer = RequestWriter::begin(body, slot, service);
+    for ABuffer(direction, argument, room, elements) in buffers {
+        writer.buffer(*direction, argument, *room).unwrap();
+        for AnElement(len, segments) in elements {
+            match segments.is_empty() {
+                true => writer.absent(*len).unwrap(),
+                false => writer.element(segments.iter().copied()).unwrap(),
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_request_arrives_as_it_was_sent(
+        slot in slots(), service in any::<u16>(), sent in vec(buffers(), 0..5)
+    ) {
+        let mut body = Body::new();
+        encode_buffers(&mut body, slot, service, &sent);
+        let request = decode_request(&body).unwrap();
+        prop_assert_eq!((request.slot, request.service), (slot, service));
+        prop_assert_eq!(request.buffers().len(), sent.len());
+        let arrived: Vec<_> = request.buffers().map(|buffer| {
+            let elements = buffer.elements().map(|element| AnElement(element.len, element.segments.to_vec()));
+            ABuffer(buffer.direction, buffer.argument.to_vec(), buffer.room, elements.collect())
+        }).collect();
+        let bytes: u64 = sent.iter().flat_map(|buffer| &buffer.3).map(|element| element.0).sum();
+        prop_assert_eq!(request.bytes, bytes);
+        prop_assert_eq!(arrived, sent);
+    }
+
+    #[test]
+    fn a_reply_arrives_as_it_was_sent(
+        slot in slots(), seed in outcomes(), sent in vec((0..=ALL, vec(any::<u8>(), 0..20)), 0..5)
+    ) {
+        let mut body = Body::new();
+        let mut writer = ReplyWriter::begin(&mut body, slot, outcome(&seed));
+        for (actual, argument) in &sent {
+            writer.buffer(*actual, argument).unwrap();
+        }
+        let reply = decode_reply(&body).unwrap();
+        prop_assert_eq!((reply.slot, reply.outcome), (slot, outcome(&seed)));
+        let arrived: Vec<_> =
+            reply.buffers().map(|buffer| (buffer.actual, buffer.argument.to_vec())).collect();
+        prop_assert_eq!(arrived, sent);
+    }
+
+    #[test]
+    fn any_bytes_are_decoded_without_panic_and_encode_to_themselves(
+        kind in 0u8..7, body in vec(prop_oneof![3 => 0u8..3, 1 => any::<u8>()], 0..200)
+    ) {
+        let mut bytes = vec![kind];
+        bytes.extend(body);
+        fuzzing::record(&bytes);
+    }
+
+    #[test]
+    fn damaged_requests_are_decoded_without_panic_and_encode_to_themselves(
+        sent in vec(buffers(), 0..4), damage in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)
+    ) {
+        let mut body = Body::new();
+        encode_buffers(&mut body, SLOT, 1, &sent);
+        let mut bytes = vec![Kind::Request as u8];
+        bytes.extend_from_slice(&body);
+        for (at, byte) in damage {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        fuzzing::record(&bytes);
+    }
+}

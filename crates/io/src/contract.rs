@@ -1,0 +1,105 @@
+//! Contracts: requests whose servers have passed parts of their buffers on, and the subcontract graph.
+//!
+//! How: a server that makes requests of its own with [`Fragment`]s of a request's buffers becomes a contractor. Its
+//! reply takes effect when the last fragment has been let go, so that no subcontractor ever works in memory that its
+//! client has back. The graph's edges are kept where the requests meet: with the contractor's request, the requests
+//! originated of it.
+//! Invariants: eviction is in post-order: whatever a request originated is aborted before the request itself.
+//! Source: thesis §3.1.2, figure 3.1; §5.3.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use genie_memory::Direction;
+use smallvec::SmallVec;
+
+use crate::exchange::Exchange;
+use crate::incoming::Origin;
+use crate::lent::Lent;
+use crate::work::Work;
+use crate::{Error, RequestId, ServerHandle};
+
+/// A request of which parts have been passed on.
+#[derive(Debug)]
+pub(crate) struct Contract {
+    origin: Origin,
+    /// The contractor's reply, until the last fragment is let go.
+    deposit: Mutex<Option<(Box<Work>, Option<Error>)>>,
+    /// The requests originated of this one.
+    originated: Mutex<Vec<(Weak<Exchange>, ServerHandle)>>,
+}
+
+impl Contract {
+    pub(crate) fn new(origin: Origin) -> Arc<Self> {
+        let contract = Arc::new(Self { origin, deposit: Mutex::default(), originated: Mutex::default() });
+        contract.origin.contracted(&contract);
+        contract
+    }
+
+    /// Leaves the reply, to be given when nobody holds a fragment any more.
+    pub(crate) fn deposit(&self, work: Box<Work>, error: Option<Error>) {
+        *self.deposit.lock().unwrap_or_else(PoisonError::into_inner) = Some((work, error));
+    }
+
+    /// Links a request to the one that originated it.
+    pub(crate) fn originate(&self, exchange: &Arc<Exchange>, server: &ServerHandle) {
+        let mut originated = self.originated.lock().unwrap_or_else(PoisonError::into_inner);
+        originated.retain(|(request, _)| request.strong_count() > 0);
+        originated.push((Arc::downgrade(exchange), server.clone()));
+    }
+
+    /// Aborts whatever this request originated, and before that whatever those originated. Each server has `grace` for
+    /// letting its request go.
+    pub(crate) fn evict(&self, reason: &Error, grace: Duration) {
+        let originated = std::mem::take(&mut *self.originated.lock().unwrap_or_else(PoisonError::into_inner));
+        for (request, server) in originated {
+            if let Some(request) = request.upgrade() {
+                request.abort(&server, reason, grace);
+            }
+        }
+    }
+}
+
+impl Drop for Contract {
+    fn drop(&mut self) {
+        let deposit = self.deposit.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((work, error)) = deposit {
+            self.origin.reply(work, error);
+        }
+    }
+}
+
+/// A part of a buffer of a request, for its server to pass on in a request of its own: the location (request, buffer,
+/// offset). It needs no data passing, and the server need not be able to touch the data.
+///
+/// While it, or a request that carries it, exists, the reply to the request that it is of waits.
+#[derive(Debug)]
+pub struct Fragment {
+    pub(crate) contract: Arc<Contract>,
+    pub(crate) contractor: RequestId,
+    pub(crate) direction: Direction,
+    pub(crate) places: SmallVec<[Lent; 1]>,
+    pub(crate) len: usize,
+}
+
+impl Fragment {
+    /// The request that it is a part of.
+    pub fn request(&self) -> RequestId {
+        self.contractor
+    }
+
+    /// The number of bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Which way its data goes.
+    pub fn direction(&self) -> Direction {
+        self.direction
+    }
+}

@@ -1,0 +1,290 @@
+//! Memory that somebody else lends to a request's server: a contractor's buffers, or a client's in another process.
+//!
+//! How: such data has been passed already, be it by the client's interface in its own process or for the request that it
+//! is a fragment of. Here it only has an address to be found, and that only for a service that may touch it.
+//! Source: thesis §5.1 (selective mapping), §7.5.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use genie_memory::{Extent, Extents, Mapped, Mirror, Segments, Span};
+use genie_passing::{Outboard, Overlay, Reason, Receipt};
+use smallvec::SmallVec;
+
+use crate::channel::PrivateBuffer;
+use crate::contract::Contract;
+use crate::exchange::Exchange;
+use crate::incoming::Origin;
+use crate::{Error, Fragment, ServerHandle};
+
+/// Where data is: in memory that this process shows, or in a peer's that it may map.
+#[derive(Debug, Clone)]
+pub(crate) enum Lent {
+    Here(Segments),
+    There(Mirror, Extents),
+}
+
+/// Places of some data, in order.
+pub(crate) type Places = SmallVec<[Lent; 1]>;
+
+impl Lent {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Here(segments) => segments.iter().map(|segment| segment.len()).sum(),
+            Self::There(_, extents) => extents.iter().map(|extent| extent.len).sum(),
+        }
+    }
+
+    /// The bytes in `range`, as far as they are here.
+    fn part(&self, range: Range<usize>) -> Self {
+        let mut at = 0;
+        // Where in a piece of `len` bytes the range lies: (from, length).
+        let mut cut = |len: usize| {
+            let start = range.start.clamp(at, at + len) - at;
+            let end = range.end.clamp(at, at + len) - at;
+            at += len;
+            (start, end.saturating_sub(start))
+        };
+        match self {
+            Self::Here(segments) => {
+                let parts = segments.iter().map(|segment| (segment, cut(segment.len())));
+                let parts = parts.filter(|(_, (_, len))| *len > 0);
+                Self::Here(parts.map(|(segment, (from, len))| segment.part(from, len)).collect())
+            }
+            Self::There(mirror, extents) => {
+                let parts = extents.iter().map(|extent| (extent, cut(extent.len)));
+                let parts = parts.filter(|(_, (_, len))| *len > 0);
+                let part = |(extent, (from, len)): (&Extent, (usize, usize))| Extent {
+                    offset: extent.offset + from,
+                    len,
+                };
+                Self::There(mirror.clone(), parts.map(part).collect())
+            }
+        }
+    }
+}
+
+/// The bytes in `range` of `places`.
+pub(crate) fn part(places: &[Lent], range: Range<usize>) -> Places {
+    let mut at = 0;
+    let mut parts = Places::new();
+    for place in places {
+        let (start, end) = (range.start.max(at), range.end.min(at + place.len()));
+        if start < end {
+            parts.push(place.part(start - at..end - at));
+        }
+        at += place.len();
+    }
+    parts
+}
+
+/// One element's data on the way through a server that was lent it.
+#[derive(Debug)]
+pub(crate) struct LentTransfer {
+    origin: Whence,
+    /// The data, as far as it is mapped.
+    segments: Segments,
+    /// What of it is mapped for the time of the request.
+    mapped: SmallVec<[Mapped; 1]>,
+    len: usize,
+    /// Of an input: how many bytes its server has had memory for.
+    ready: usize,
+    receipt: Receipt,
+    /// Of data that the kernel copies from and to another process: where it is meanwhile.
+    private: Option<Box<PrivateBuffer>>,
+    /// Of an input: where its data is until the request has succeeded, if not in place.
+    supply: Option<Supply>,
+}
+
+/// Input data that a server has elsewhere.
+#[derive(Debug)]
+enum Supply {
+    Overlay(Overlay),
+    Outboard(Box<dyn Outboard>),
+}
+
+/// Where lent data is from.
+#[derive(Debug)]
+enum Whence {
+    /// A client in another process, which named it: (arena, extent).
+    Client(Named),
+    /// A part of a request that this one was originated by, which is not replied to before this one is.
+    Contract(Arc<Contract>, Places),
+}
+
+/// Data as a client in another process names it.
+pub(crate) type Named = SmallVec<[(u16, Extent); 1]>;
+
+impl LentTransfer {
+    /// Data that a client has named; `segments` is where it is mapped, if the service may touch it.
+    pub(crate) fn named(named: Named, segments: Segments, len: usize, receipt: Receipt) -> Self {
+        let origin = Whence::Client(named);
+        Self {
+            origin,
+            segments,
+            mapped: SmallVec::new(),
+            len,
+            ready: 0,
+            receipt,
+            private: None,
+            supply: None,
+        }
+    }
+
+    pub(crate) fn fragment(fragment: Fragment, receipt: Receipt) -> Self {
+        let Fragment { contract, places, len, .. } = fragment;
+        let mut segments = Segments::new();
+        if let [Lent::Here(here)] = places.as_slice() {
+            segments.extend_from_slice(here);
+        }
+        let origin = Whence::Contract(contract, places);
+        Self {
+            origin,
+            segments,
+            mapped: SmallVec::new(),
+            len,
+            ready: 0,
+            receipt,
+            private: None,
+            supply: None,
+        }
+    }
+
+    /// Adds where the next of the data is mapped.
+    pub(crate) fn see(&mut self, span: Span) {
+        self.segments.push(span);
+    }
+
+    /// Adds how the client names the next of the data.
+    pub(crate) fn name(&mut self, arena: u16, extent: Extent) {
+        if let Whence::Client(named) = &mut self.origin {
+            named.push((arena, extent));
+        }
+    }
+
+    /// Ends what is mapped for the time of the request only.
+    pub(crate) fn let_go(&mut self) {
+        self.mapped.clear();
+    }
+
+    /// Keeps a mapping that ends with the request.
+    pub(crate) fn hold(&mut self, mapped: Mapped) {
+        self.segments.extend_from_slice(mapped.segments());
+        self.mapped.push(mapped);
+    }
+
+    /// Keeps the buffer that the data is in.
+    pub(crate) fn keep(&mut self, private: PrivateBuffer) {
+        self.private = Some(Box::new(private));
+    }
+
+    pub(crate) fn private(&self) -> Option<&PrivateBuffer> {
+        self.private.as_deref()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn receipt(&self) -> &Receipt {
+        &self.receipt
+    }
+
+    /// The server is about to fill it.
+    pub(crate) fn ready(&mut self) {
+        self.ready = self.len;
+    }
+
+    /// Whether `actual` bytes of an input can have been passed: no more than the server ever had memory for.
+    pub(crate) fn check(&self, actual: usize) -> Result<(), Error> {
+        match actual > self.ready {
+            true => Err(genie_passing::Error::TooLong { actual, len: self.ready }.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Links the request that carries this to the one that it is a fragment of.
+    pub(crate) fn originate(&self, exchange: &Arc<Exchange>, server: &ServerHandle) {
+        if let Whence::Contract(contract, _) = &self.origin {
+            contract.originate(exchange, server);
+        }
+    }
+
+    /// Where the data is, for another server to be lent it.
+    pub(crate) fn places(&self, origin: &Origin) -> Places {
+        match &self.origin {
+            Whence::Contract(_, places) => places.clone(),
+            Whence::Client(_) if self.private.is_some() => {
+                Places::from_iter([Lent::Here(self.segments.clone())])
+            }
+            Whence::Client(named) => origin.places(named),
+        }
+    }
+
+    /// Maps a fragment of a peer's memory, for stores, too, if `writes`.
+    pub(crate) fn map(&mut self, writes: bool) -> Result<(), Error> {
+        let Whence::Contract(_, places) = &self.origin else { return Ok(()) };
+        if !self.segments.is_empty() {
+            return Ok(());
+        }
+        for place in places {
+            match place {
+                Lent::Here(here) => self.segments.extend_from_slice(here),
+                Lent::There(mirror, extents) => {
+                    let mapped = mirror.map(extents, writes)?;
+                    self.segments.extend_from_slice(mapped.segments());
+                    self.mapped.push(mapped);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The data, as far as it is mapped.
+    pub(crate) fn segments(&self) -> Segments {
+        self.segments.clone()
+    }
+
+    /// Has the data come from a buffer of this server's own, when the request succeeds.
+    pub(crate) fn overlay(&mut self, overlay: Overlay) {
+        self.ready = self.len.min(overlay.len());
+        self.supply = Some(Supply::Overlay(overlay));
+    }
+
+    /// Has the data come from a device's own memory, when the request succeeds.
+    pub(crate) fn outboard(&mut self, outboard: Box<dyn Outboard>) {
+        self.ready = self.len.min(outboard.len());
+        self.supply = Some(Supply::Outboard(outboard));
+    }
+
+    /// Brings the first `actual` bytes of an input that were left elsewhere until it is sure that they are passed. Nobody
+    /// may see what else is in a server's own buffers, so that those are copied.
+    pub(crate) fn bring(&mut self, actual: usize) {
+        match self.supply.take() {
+            None => {}
+            Some(Supply::Overlay(overlay)) => {
+                let from = cut(&overlay.segments(), actual);
+                self.receipt.copied += genie_memory::transfer(&from, &self.segments);
+                self.receipt.reason = Some(Reason::Overlaid);
+            }
+            Some(Supply::Outboard(mut outboard)) => {
+                let mut at = 0;
+                for segment in cut(&self.segments, actual) {
+                    outboard.transfer(at, segment);
+                    at += segment.len();
+                }
+            }
+        }
+    }
+}
+
+/// The first `len` bytes of some memory.
+fn cut(segments: &Segments, len: usize) -> Segments {
+    let mut left = len;
+    let part = |segment: &Span| {
+        let here = segment.len().min(left);
+        left -= here;
+        segment.part(0, here)
+    };
+    segments.iter().map(part).filter(|segment| !segment.is_empty()).collect()
+}

@@ -1,0 +1,86 @@
+//! Mapped access: fetches are served from mappings of the files, which are kept.
+//!
+//! Why: what is mapped needs no cache of the server's beside the kernel's, and no system call to be read again.
+//! How: a file is mapped in windows, the first time that a fetch falls into one. A mapping shows what is in the file now,
+//! so nothing need be thrown away when the file changes; it belongs to the file itself, whatever its name means later.
+//! Trust: a file that is shortened while it is read breaks its view, which is then given up; the fetch is served by
+//! explicit I/O, as one of a file that cannot be mapped is. Of the page in which a file then ends, the rest reads as zeros.
+//! Limits: [`VIEWS`] windows, the least recently used of which make room; one lock, held for a look-up.
+//! Source: thesis §10.1. Differs: it is the server that maps the file, and copies; clients never see the mapping.
+
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use genie_memory::Segments;
+use genie_sys::{Span, View};
+use lru::LruCache;
+
+use super::cache::Key;
+use super::root::Opened;
+
+/// The length of a window. Windows begin at the multiples of it.
+const WINDOW: usize = 64 << 20;
+/// How many windows are kept.
+const VIEWS: NonZeroUsize = NonZeroUsize::new(64).unwrap();
+
+/// Windows by file and index.
+#[derive(Debug)]
+pub(super) struct Views(Mutex<LruCache<Key, Arc<View>>>);
+
+impl Default for Views {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(VIEWS)))
+    }
+}
+
+impl Views {
+    /// Fills the segments as far as the file goes and returns the number of bytes; `None` where mappings are of no help.
+    pub(super) fn fetch(&self, opened: &Opened, offset: u64, segments: &Segments) -> Option<usize> {
+        let mut left = usize::try_from(opened.version.bytes_from(offset)).unwrap_or(usize::MAX);
+        if opened.version.size == 0 {
+            // Files that hide their size, as those of procfs do, have more than they tell.
+            return None;
+        }
+        let mut at = offset;
+        for segment in segments {
+            let here = segment.part(0, segment.len().min(left));
+            self.copy(opened, at, here)?;
+            at += here.len() as u64;
+            left -= here.len();
+        }
+        Some((at - offset) as usize)
+    }
+
+    fn copy(&self, opened: &Opened, mut at: u64, target: Span) -> Option<()> {
+        let mut done = 0;
+        while done < target.len() {
+            let key = Key { file: opened.id, index: at / WINDOW as u64 };
+            let from = (at % WINDOW as u64) as usize;
+            let here = (WINDOW - from).min(target.len() - done);
+            let view = self.view(opened, key)?;
+            if !view.copy_to(from, target.part(done, here)) {
+                self.forget(key);
+                return None;
+            }
+            (done, at) = (done + here, at + here as u64);
+        }
+        Some(())
+    }
+
+    fn view(&self, opened: &Opened, key: Key) -> Option<Arc<View>> {
+        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        if found.is_some() {
+            return found;
+        }
+        let view = Arc::new(View::open(&opened.file, key.index * WINDOW as u64, WINDOW).ok()?);
+        let gone = self.0.lock().unwrap_or_else(PoisonError::into_inner).push(key, Arc::clone(&view));
+        // Mappings are undone without the lock.
+        drop(gone);
+        Some(view)
+    }
+
+    fn forget(&self, key: Key) {
+        let gone = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop(&key);
+        drop(gone);
+    }
+}

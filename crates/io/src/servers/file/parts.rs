@@ -1,0 +1,133 @@
+//! Parts: the files in which uploads grow.
+//!
+//! How: a part's name, `.genie-TOKEN-NONCE.part`, bears the client's token, by which it is found again, and a number that
+//! nobody guesses. Who resumes an upload takes its part over by renaming it; whoever stored into it before finds it gone.
+//! So the directory itself is all that is remembered, and a server that is killed forgets nothing.
+//! Limits: finding parts reads the names of their directory; finding leftovers, those of the whole tree.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use genie_sys::Errno;
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags};
+
+use super::root::Root;
+use super::upload::Token;
+
+const PREFIX: &str = ".genie-";
+const SUFFIX: &str = ".part";
+/// Tries to find a name that is free, or a part that nobody else takes.
+const TRIES: usize = 16;
+
+/// Whether a file's name is that of a part.
+pub(super) fn is_part(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    let middle = name.strip_prefix(PREFIX.as_bytes()).and_then(|rest| rest.strip_suffix(SUFFIX.as_bytes()));
+    middle.is_some_and(|middle| middle.iter().all(|byte| byte.is_ascii_hexdigit() || *byte == b'-'))
+}
+
+/// Makes a part.
+pub(super) fn create(directory: &File, token: &Token) -> Result<OsString, Errno> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut tries = TRIES;
+    loop {
+        let name = part_name(token)?;
+        match rustix::fs::openat(directory, &name, flags, Mode::from_raw_mode(0o600)) {
+            Err(Errno::EXIST) if tries > 0 => tries -= 1,
+            Err(errno) => return Err(errno),
+            Ok(_) => return Ok(name),
+        }
+    }
+}
+
+/// Takes over the longest part with this token that is not longer than `size`, by giving it a new name; returns how long
+/// it is.
+pub(super) fn adopt(directory: &File, token: &Token, size: u64) -> Result<Option<(u64, OsString)>, Errno> {
+    for _ in 0..TRIES {
+        let Some((len, found)) = longest(directory, token, size)? else { return Ok(None) };
+        let name = part_name(token)?;
+        match rustix::fs::renameat_with(directory, &found, directory, &name, RenameFlags::NOREPLACE) {
+            Err(Errno::NOENT | Errno::EXIST) => {}
+            Err(errno) => return Err(errno),
+            Ok(()) => return Ok(Some((len, name))),
+        }
+    }
+    Ok(None)
+}
+
+fn longest(directory: &File, token: &Token, size: u64) -> Result<Option<(u64, OsString)>, Errno> {
+    let start = format!("{PREFIX}{}-", hex(token));
+    let mut longest = None;
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if !is_part(name) || !name.as_bytes().starts_with(start.as_bytes()) {
+            continue;
+        }
+        let Ok(stat) = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+        let len = u64::try_from(stat.st_size).unwrap_or_default();
+        if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && len <= size {
+            longest = longest.max(Some((len, name.to_owned())));
+        }
+    }
+    Ok(longest)
+}
+
+fn part_name(token: &Token) -> Result<OsString, Errno> {
+    let mut nonce = [0; 8];
+    rustix::rand::getrandom(&mut nonce, rustix::rand::GetRandomFlags::empty())?;
+    Ok(format!("{PREFIX}{}-{}{SUFFIX}", hex(token), hex(&nonce)).into())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Removes the parts beneath the root that were not stored to for so long; returns how many. What may not be looked at
+/// or removed is left.
+pub(super) fn remove_leftovers(root: &Root, age: Duration) -> usize {
+    let Some(oldest) = SystemTime::now().checked_sub(age) else { return 0 };
+    let mut removed = 0;
+    let mut directories = vec![PathBuf::from(".")];
+    while let Some(path) = directories.pop() {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        let Ok(directory) = root.beneath(&path, flags) else { continue };
+        let Ok(entries) = Dir::read_from(&directory) else { continue };
+        for entry in entries.flatten() {
+            let name = OsString::from_vec(entry.file_name().to_bytes().to_vec());
+            if name == "." || name == ".." {
+                continue;
+            }
+            let Ok(stat) = rustix::fs::statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
+            match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory => directories.push(path.join(name)),
+                FileType::RegularFile if is_part(&name) && is_older(stat.st_mtime, oldest) => {
+                    removed += usize::from(rustix::fs::unlinkat(&directory, &name, AtFlags::empty()).is_ok());
+                }
+                _ => {}
+            }
+        }
+    }
+    removed
+}
+
+fn is_older(modified_seconds: i64, oldest: SystemTime) -> bool {
+    let modified = u64::try_from(modified_seconds).unwrap_or_default();
+    SystemTime::UNIX_EPOCH + Duration::from_secs(modified) < oldest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_names_that_are_made_here_are_parts() {
+        assert!(is_part(&part_name(&[0xab; 16]).unwrap()));
+        for name in ["file.part", ".genie-.", ".genie-x/../y.part", ".genie-../x.part", "genie-00-00.part"] {
+            assert!(!is_part(OsStr::new(name)), "{name}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Subcontracting: a server passes on what it was lent, without touching it, to servers here and in other processes.
+//!
+//! Source: thesis §5.1, §7.5.
+
+use genie_io::servers::memory;
+use genie_io::{In, Interface, Out, ServerHandle};
+use genie_memory::GranuleKind;
+use genie_passing::Scheme;
+
+use crate::support::bytes::{pattern, same};
+use crate::support::holder::HOLD;
+use crate::support::machine::{mappings_of, object_at};
+use crate::support::peer::{Kind, Link, Peer};
+use crate::support::relay::{HEADER, Manner, Relay};
+use crate::support::setup::{Setup, assert_idle, memory_limit};
+use crate::support::transport::{Place, Transport};
+use crate::{Stage, connect, eventually, filled, on_both_granules, open, opening};
+
+on_both_granules! {
+    a_chain_of_processes_passes_data_that_the_middle_never_maps,
+    a_server_here_passes_on_to_another_process,
+}
+
+/// Client, pack and memory server, each in a process of its own.
+struct Chain {
+    interface: Interface,
+    /// The server in the middle.
+    pack: ServerHandle,
+    /// The last server, asked directly.
+    memory: ServerHandle,
+    _links: [Link; 2],
+    middle: Peer,
+    _last: Peer,
+}
+
+impl Chain {
+    fn open(test: &str, kind: GranuleKind, manner: Manner) -> Option<Self> {
+        let setup = Setup::allowed(kind);
+        let limits = genie_io::Limits::default();
+        let thresholds = genie_passing::Thresholds::ALWAYS;
+        let interface = setup.interface(test, memory_limit(kind), limits, thresholds)?;
+        let (middle, last) = (Peer::own(), Peer::own());
+        let pool = crate::pool(kind);
+        let memory = crate::Opening { pool, ..opening("memory", Kind::Memory(None)) };
+        let to = vec![(last.run(), "memory".to_owned())];
+        let pack = crate::Opening { pool, ..opening("pack", Kind::Relay { to, manner, log: None }) };
+        let links = [open(&last, memory), open(&middle, pack)];
+        let pack = connect(&interface, &middle, "pack");
+        let memory = connect(&interface, &last, "memory");
+        Some(Self { interface, pack, memory, _links: links, middle, _last: last })
+    }
+
+    /// Verifies that the middle has never mapped what these bytes are in.
+    #[track_caller]
+    fn assert_unmapped(&self, bytes: &[u8]) {
+        let object = object_at(bytes.as_ptr().addr());
+        assert!(object.is_some(), "a buffer in a memory object");
+        let mut all = mappings_of(self.middle.pid());
+        all.retain(|mapping| mapping.object == object);
+        assert_eq!(all, [], "the server in the middle has mapped the data");
+    }
+}
+
+/// How many bytes of what it passed on the relay says were copied.
+fn copied_in_the_middle(argument: &[u8]) -> u64 {
+    u64::from_le_bytes(argument.try_into().expect("8 bytes"))
+}
+
+fn a_chain_of_processes_passes_data_that_the_middle_never_maps(test: &str, kind: GranuleKind) {
+    let Some(chain) = Chain::open(test, kind, Manner::Heading) else { return };
+    let len = 3 * kind.size() - 100;
+    for (seed, scheme) in (1..).zip([Scheme::EmulatedCopy, Scheme::Copy]) {
+        let buffer = filled(&chain.interface, seed, len);
+        let request = chain.interface.request(&chain.pack, memory::STORE);
+        let request = request.out(Out::borrowed(scheme, &buffer)).argument(b"packed").room(8);
+        let reply = request.send().unwrap_or_else(|failed| panic!("{scheme}: {failed}"));
+        assert_eq!(copied_in_the_middle(reply.argument()), 0, "{scheme}");
+        let expected = if scheme == Scheme::Copy { len } else { 0 };
+        assert_eq!(reply.receipt().copied, expected, "{scheme}, by the client");
+        chain.assert_unmapped(&buffer);
+        let packed = [HEADER, &buffer[..]].concat();
+        let check = chain.interface.request(&chain.memory, memory::CHECK);
+        check.out(Out::copy(&packed)).argument(b"packed").send().expect("header and data are there");
+
+        let mut back = filled(&chain.interface, 9, len);
+        let request = chain.interface.request(&chain.pack, memory::FETCH);
+        let request = request.input(In::borrowed(scheme, &mut back)).argument(b"packed").room(8);
+        let reply = request.send().unwrap_or_else(|failed| panic!("{scheme}: {failed}"));
+        assert_eq!(copied_in_the_middle(reply.argument()), 0, "{scheme}");
+        assert_eq!(reply.receipt().swapped > 0, scheme == Scheme::EmulatedCopy, "{scheme}");
+        same(&back, &packed[..len], scheme);
+        chain.assert_unmapped(&back);
+        chain.assert_unmapped(&buffer);
+    }
+    assert_idle(&chain.interface, 0);
+}
+
+fn a_server_here_passes_on_to_another_process(test: &str, kind: GranuleKind) {
+    let Some(stage) = Stage::open(test, kind, Place::Cached) else { return };
+    let interface = stage.interface();
+    let to = vec![stage.channel.memory().clone()];
+    let pack = ServerHandle::new(Relay::new(interface.clone(), to, Manner::Plain, None));
+    for scheme in [Scheme::EmulatedCopy, Scheme::Copy] {
+        let buffer = stage.buffer(5);
+        let request = interface.request(&pack, memory::STORE).out(Out::borrowed(scheme, &buffer[3..]));
+        let reply = request.argument(b"here").room(8).send().expect("a reply");
+        assert_eq!(copied_in_the_middle(reply.argument()), 0, "{scheme}");
+        let mut back = stage.buffer(6);
+        let request = interface.request(&pack, memory::FETCH).input(In::borrowed(scheme, &mut back[3..]));
+        request.argument(b"here").send().expect("a reply");
+        same(&back[3..], &buffer[3..], scheme);
+        same(&back[..3], &pattern(6, stage.len())[..3], scheme);
+    }
+    stage.channel.assert_idle();
+}
+
+#[test]
+fn a_reply_waits_until_all_fragments_are_let_go() {
+    let test = "a_reply_waits_until_all_fragments_are_let_go";
+    let Some(stage) = Stage::open(test, GranuleKind::Base, Place::Cached) else { return };
+    let interface = stage.interface();
+    let hasty = |to| ServerHandle::new(Relay::new(interface.clone(), vec![to], Manner::Hasty, None));
+    let here = hasty(stage.holder().server().clone());
+    // Two servers that reply too soon, one behind the other; the holder's process is the third.
+    for server in [here.clone(), hasty(here)] {
+        let before = stage.holder().held();
+        let buffer = stage.buffer(7);
+        let request = interface.request(&server, HOLD).out(Out::emulated_copy(&buffer));
+        let pending = request.submit().expect("a request");
+        eventually("the holder has no fragment", || stage.holder().held().len() > before.len());
+        let name = *stage.holder().held().last().expect("a request");
+        assert!(!pending.is_replied(), "the memory is in use");
+        same(&stage.holder().read(name), &buffer, "the fragment");
+        stage.holder().reply(name);
+        eventually("there is no reply", || pending.is_replied());
+        pending.sync().expect("a reply");
+    }
+    stage.channel.assert_idle();
+}
+
+#[test]
+fn a_reply_waits_for_fragments_in_other_processes() {
+    let test = "a_reply_waits_for_fragments_in_other_processes";
+    let Some(stage) = Stage::open(test, GranuleKind::Base, Place::Cached) else { return };
+    let middle = Peer::own();
+    let to = vec![(stage.peer.run(), stage.holder().server().name().to_owned())];
+    let _link = open(&middle, opening("hasty", Kind::Relay { to, manner: Manner::Hasty, log: None }));
+    let hasty = connect(stage.interface(), &middle, "hasty");
+    let buffer = stage.buffer(8);
+    let request = stage.interface().request(&hasty, HOLD).out(Out::emulated_copy(&buffer));
+    let pending = request.submit().expect("a request");
+    eventually("the holder has no fragment", || !stage.holder().held().is_empty());
+    let name = stage.holder().held()[0];
+    assert!(!pending.is_replied(), "the memory is in use");
+    same(&stage.holder().read(name), &buffer, "the fragment");
+    stage.holder().reply(name);
+    eventually("there is no reply", || pending.is_replied());
+    pending.sync().expect("a reply");
+    drop(buffer);
+    stage.channel.assert_idle();
+}

@@ -1,0 +1,123 @@
+//! Departures: a client or a server that is killed, or stopped, harms nobody else, and memory comes back.
+//!
+//! Source: thesis §3.1.2 (eviction on exit).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use genie_io::channel::directory::Directory;
+use genie_io::channel::{Listener, ServeOptions};
+use genie_io::{Error, In, Limits, Out};
+use genie_memory::GranuleKind;
+
+use crate::support::bytes::same;
+use crate::support::holder::{Control, HOLD, Held, Keeper, Name};
+use crate::support::peer::{Ask, Peer};
+use crate::support::setup::checked;
+use crate::support::transport::Place;
+use crate::{Stage, eventually, on_both_granules};
+
+on_both_granules! {
+    requests_of_a_server_that_is_killed_fail_and_their_memory_comes_back,
+    a_request_of_a_stopped_server_times_out_and_holds_its_memory_until_the_server_is_gone,
+}
+
+/// Waits until nothing is left of a server that is gone.
+#[track_caller]
+fn assert_gone(stage: &Stage) {
+    eventually("memory is held", || {
+        let usage = checked(stage.interface().space());
+        stage.interface().pending_bytes() == 0
+            && (usage.references, usage.deferred, usage.system) == (0, 0, 0)
+    });
+}
+
+fn requests_of_a_server_that_is_killed_fail_and_their_memory_comes_back(test: &str, kind: GranuleKind) {
+    let Some(stage) = Stage::open(test, kind, Place::Cached) else { return };
+    let (mut output, mut copied, mut input) = (stage.buffer(1), stage.buffer(2), stage.buffer(3));
+    let before = input.to_vec();
+    let request = || stage.interface().request(stage.holder().handle(), HOLD);
+    let region = stage.interface().allocate_migrant(stage.len(), true).expect("a region");
+    let pending = [
+        request().out(Out::emulated_copy(&output)).submit().expect("a request"),
+        request().out(Out::copy(&copied)).submit().expect("a request"),
+        request().out(Out::emulated_move(region)).submit().expect("a request"),
+        request().out(Out::share(stage.buffer(4))).submit().expect("a request"),
+        request().input(In::emulated_copy(&mut input)).submit().expect("a request"),
+    ];
+    stage.holder().write(pending[4].id(), 0, &[0xee; 100]);
+    assert!(stage.interface().pending_bytes() > 0);
+    stage.peer.kill();
+    let errors = pending.map(|pending| pending.sync().expect_err("its server is gone").error);
+    for error in errors {
+        assert!(matches!(error, Error::Gone { .. }), "{error}");
+    }
+    same(&input, &before, "nothing has arrived");
+    for buffer in [&mut output, &mut copied, &mut input] {
+        buffer.fill(7);
+    }
+    assert_gone(&stage);
+    let error =
+        stage.interface().request(stage.holder().server(), HOLD).send().expect_err("it is gone").error;
+    assert!(matches!(error, Error::Gone { .. }), "{error}");
+    drop((output, copied, input));
+    eventually("a lent object is kept", || checked(stage.interface().space()).lent == 0);
+}
+
+fn a_request_of_a_stopped_server_times_out_and_holds_its_memory_until_the_server_is_gone(
+    test: &str,
+    kind: GranuleKind,
+) {
+    let limits = Limits { abort_timeout: Duration::from_millis(10), ..Limits::default() };
+    let Some(stage) = Stage::open_with(test, kind, Place::Cached, limits) else { return };
+    // The server knows the memory, so that it does not have to be asked for it.
+    let mut buffer = stage.buffer(1);
+    let request = |timeout| {
+        let request = stage.interface().request(stage.holder().handle(), HOLD);
+        request.timeout(Duration::from_millis(timeout))
+    };
+    let pending = request(60_000).out(Out::emulated_copy(&buffer)).submit().expect("a request");
+    stage.holder().reply(pending.id());
+    pending.sync().expect("a reply");
+
+    stage.peer.stop();
+    let error = request(20).out(Out::emulated_copy(&buffer)).send().expect_err("nobody replies").error;
+    assert!(matches!(error, Error::TimedOut { .. }), "{error}");
+    let held = || checked(stage.interface().space()).references;
+    assert!(held() > 0, "the server may still look at it");
+    assert_eq!(stage.interface().pending_bytes(), stage.len());
+    buffer.fill(9);
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(held() > 0, "however long it takes");
+    stage.peer.kill();
+    assert_gone(&stage);
+    assert!(buffer.iter().all(|byte| *byte == 9));
+}
+
+#[test]
+fn requests_of_a_client_that_is_killed_are_evicted() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = Directory::at(directory.path().join("run")).expect("a run-time directory");
+    let held = Arc::new(Held::new(None, None));
+    held.set_obliging(true);
+    let serving = Listener::bind_in(&at, "holder", Keeper(Arc::clone(&held)), ServeOptions::default());
+    let running = serving.expect("a server").start().expect("threads");
+    let survivor = Peer::own();
+    let client = Peer::own();
+    for peer in [&survivor, &client] {
+        let send = Ask::Send { directory: at.path().to_owned(), server: "holder".to_owned(), len: 10_000 };
+        peer.link_for_good().done(send);
+    }
+    eventually("not both requests have arrived", || held.held().len() == 2);
+    let [kept, evicted] = [0, 1].map(|number| Name::Client(held.arrival(number).expect("an arrival")));
+    client.kill();
+    eventually("the server was not asked to let go", || held.aborted() == [evicted]);
+    assert_eq!(held.held(), [kept], "the other client's request is as it was");
+    eventually("the client is still there", || running.status().clients.len() == 1);
+    assert_eq!(running.status().clients[0].pending.pending_requests, 1);
+    assert_eq!(
+        held.command(kept, crate::support::holder::Command::Reply),
+        crate::support::holder::Answer::Done
+    );
+    eventually("the request is pending", || running.status().clients[0].pending.pending_requests == 0);
+}

@@ -1,0 +1,143 @@
+//! Eviction: what a request originated is aborted before the request itself, wherever its servers are.
+//!
+//! ```text
+//!   client -> a -> b -> c
+//!                    -> d
+//! ```
+//!
+//! Source: thesis §3.1.2, figure 3.1.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use genie_io::{Error, Interface, Limits, Out, ServerHandle};
+use genie_memory::GranuleKind;
+use genie_passing::Thresholds;
+
+use crate::support::bytes::pattern;
+use crate::support::holder::{Control, HOLD, Held, Keeper};
+use crate::support::log::{self, Log};
+use crate::support::peer::{Kind, Link, Peer};
+use crate::support::relay::{Manner, Relay};
+use crate::support::setup::{Setup, assert_idle, memory_limit};
+use crate::{connect, eventually, open, opening};
+
+/// How long the client waits for its reply.
+const TIMEOUT: Duration = Duration::from_millis(200);
+
+/// A client that has patience with servers that are to let requests go.
+fn interface(test: &str) -> Option<Interface> {
+    let limits = Limits { abort_timeout: Duration::from_secs(20), ..Limits::default() };
+    let kind = GranuleKind::Base;
+    Setup::allowed(kind).interface(test, memory_limit(kind), limits, Thresholds::ALWAYS)
+}
+
+/// A holder in this process that lets requests go, and notes it.
+fn leaf(path: &Path, label: &str) -> (ServerHandle, Arc<Held>) {
+    let held = Arc::new(Held::new(None, Some(Log::open(path, label))));
+    held.set_obliging(true);
+    (ServerHandle::new(Keeper(Arc::clone(&held))), held)
+}
+
+/// A relay in this process.
+fn relay(interface: &Interface, to: Vec<ServerHandle>, path: &Path, label: &str) -> ServerHandle {
+    ServerHandle::new(Relay::new(interface.clone(), to, Manner::Plain, Some(Log::open(path, label))))
+}
+
+/// A holder in another process.
+fn far_leaf(peer: &Peer, path: &Path, label: &str) -> Link {
+    let log = Some((path.to_owned(), label.to_owned()));
+    open(peer, opening(label, Kind::Holder { pooled: None, log }))
+}
+
+/// A relay in another process.
+fn far_relay(peer: &Peer, to: Vec<(PathBuf, String)>, path: &Path, label: &str) -> Link {
+    let log = Some((path.to_owned(), label.to_owned()));
+    open(peer, opening(label, Kind::Relay { to, manner: Manner::Plain, log }))
+}
+
+/// Verifies that all were asked to let go, and none before whom it originated.
+#[track_caller]
+fn assert_post_order(path: &Path) {
+    eventually("not all servers were asked to let go", || log::read(path).len() >= 4);
+    let mut order = log::read(path);
+    order[..2].sort();
+    assert_eq!(order, ["c", "d", "b", "a"]);
+}
+
+/// Sends what nobody will reply to.
+fn send(interface: &Interface, server: &ServerHandle) -> Error {
+    let buffer = crate::filled(interface, 1, 100_000);
+    let request = interface.request(server, HOLD).out(Out::emulated_copy(&buffer)).timeout(TIMEOUT);
+    request.send().expect_err("nobody replies").error
+}
+
+#[test]
+fn a_timeout_here_evicts_in_post_order() {
+    let Some(interface) = interface("a_timeout_here_evicts_in_post_order") else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("log");
+    let (c, _) = leaf(&path, "c");
+    let (d, _) = leaf(&path, "d");
+    let b = relay(&interface, vec![c, d], &path, "b");
+    let a = relay(&interface, vec![b], &path, "a");
+    assert_eq!(send(&interface, &a), Error::TimedOut { timeout: TIMEOUT });
+    assert_post_order(&path);
+    eventually("memory is held", || interface.pending_bytes() == 0);
+    assert_idle(&interface, 0);
+}
+
+#[test]
+fn a_timeout_evicts_in_post_order_across_processes() {
+    let Some(interface) = interface("a_timeout_evicts_across_processes") else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("log");
+    let [last, middle, first] = [Peer::own(), Peer::own(), Peer::own()];
+    let leaves = vec![(last.run(), "c".to_owned()), (last.run(), "d".to_owned())];
+    let _links = [
+        far_leaf(&last, &path, "c"),
+        far_leaf(&last, &path, "d"),
+        far_relay(&middle, leaves, &path, "b"),
+        far_relay(&first, vec![(middle.run(), "b".to_owned())], &path, "a"),
+    ];
+    let a = connect(&interface, &first, "a");
+    assert_eq!(send(&interface, &a), Error::TimedOut { timeout: TIMEOUT });
+    assert_post_order(&path);
+    eventually("memory is held", || interface.pending_bytes() == 0);
+    assert_idle(&interface, 0);
+}
+
+#[test]
+fn a_timeout_evicts_in_post_order_from_here_to_another_process() {
+    let Some(interface) = interface("a_timeout_evicts_from_here") else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("log");
+    let last = Peer::own();
+    let _links = [far_leaf(&last, &path, "c"), far_leaf(&last, &path, "d")];
+    let [c, d] = ["c", "d"].map(|label| connect(&interface, &last, label));
+    let b = relay(&interface, vec![c, d], &path, "b");
+    let a = relay(&interface, vec![b], &path, "a");
+    assert_eq!(send(&interface, &a), Error::TimedOut { timeout: TIMEOUT });
+    assert_post_order(&path);
+    eventually("memory is held", || interface.pending_bytes() == 0);
+    assert_idle(&interface, 0);
+}
+
+#[test]
+fn an_asynchronous_request_is_evicted_in_post_order_too() {
+    let Some(interface) = interface("an_asynchronous_request_is_evicted") else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("log");
+    let (c, _) = leaf(&path, "c");
+    let (d, _) = leaf(&path, "d");
+    let b = relay(&interface, vec![c, d], &path, "b");
+    let a = relay(&interface, vec![b], &path, "a");
+    let bytes = pattern(2, 10_000);
+    let request = interface.request(&a, HOLD).out(Out::copy(&bytes)).timeout(TIMEOUT);
+    let pending = request.submit().expect("a request");
+    assert_eq!(pending.sync().expect_err("nobody replies").error, Error::TimedOut { timeout: TIMEOUT });
+    assert_post_order(&path);
+    eventually("memory is held", || interface.pending_bytes() == 0);
+    assert_idle(&interface, 0);
+}

@@ -1,0 +1,110 @@
+//! Limits that a server grants: a synchronous request waits for room, an asynchronous one is refused.
+//!
+//! Source: thesis §3.1.2, point 1.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use genie_io::{Error, Failed, Interface, Limits, Out, Pending, ServerHandle};
+use genie_memory::GranuleKind;
+use genie_passing::Thresholds;
+
+use crate::support::channel::Remote;
+use crate::support::holder::{HOLD, Holder, Name};
+use crate::support::peer::{Kind, Opening, Peer, fresh_name};
+use crate::support::setup::{Setup, assert_idle, memory_limit};
+use crate::{connect, open, opening};
+
+/// A client of a holder that grants little.
+struct Tight {
+    interface: Interface,
+    server: ServerHandle,
+    holder: Holder,
+}
+
+const BYTES: usize = 100_000;
+
+fn tight(test: &str, pending_bytes: usize, pending_requests: u32) -> Option<Tight> {
+    let kind = GranuleKind::Base;
+    let (limits, thresholds) = (Limits::default(), Thresholds::ALWAYS);
+    let interface = Setup::allowed(kind).interface(test, memory_limit(kind), limits, thresholds)?;
+    let name = fresh_name("tight");
+    let plain = opening(&name, Kind::Holder { pooled: None, log: None });
+    let link = Arc::new(open(Peer::shared(), Opening { pending_bytes, pending_requests, ..plain }));
+    let server = connect(&interface, Peer::shared(), &name);
+    let holder = Holder::reached(server.clone(), Arc::new(Remote::new(&link, &interface, &server)));
+    Some(Tight { interface, server, holder })
+}
+
+impl Tight {
+    fn submit(&self, bytes: &[u8]) -> Result<Pending<'static>, Failed> {
+        self.interface.request(&self.server, HOLD).out(Out::copy(bytes)).submit()
+    }
+
+    fn finish(&self, arrival: usize, pending: Pending<'_>) {
+        self.holder.reply(Name::Arrival(arrival));
+        pending.sync().expect("a reply");
+    }
+
+    /// Sends while there is no room; makes room by replying to the first request.
+    fn waits(&self, bytes: &[u8], first: Pending<'_>) {
+        std::thread::scope(|scope| {
+            let waiting =
+                scope.spawn(|| self.interface.request(&self.server, HOLD).out(Out::copy(bytes)).send());
+            std::thread::sleep(Duration::from_millis(30));
+            assert!(!waiting.is_finished(), "it waits for room");
+            self.finish(0, first);
+            self.holder.reply(Name::Arrival(2));
+            waiting.join().expect("no panic").expect("there was room");
+        });
+    }
+}
+
+#[test]
+fn requests_beyond_those_granted_wait_or_are_refused() {
+    let Some(t) = tight("requests_beyond_those_granted", 1 << 30, 2) else { return };
+    let [first, second] = [1, 2].map(|byte| t.submit(&[byte; 10]).expect("a request"));
+    let refused = t.submit(&[3; 10]).expect_err("two are pending").error;
+    assert!(matches!(refused, Error::Exhausted { .. }), "{refused}");
+    t.waits(&[4; 10], first);
+    t.finish(1, second);
+    assert_idle(&t.interface, 0);
+}
+
+#[test]
+fn bytes_beyond_those_granted_wait_or_are_refused() {
+    let Some(t) = tight("bytes_beyond_those_granted", BYTES, 16) else { return };
+    let first = t.submit(&[1; 60_000]).expect("a request");
+    let second = t.submit(&[2; 30_000]).expect("a request");
+    let refused = t.submit(&[3; 10_001]).expect_err("no room").error;
+    assert_eq!(refused, Error::Exhausted { asked: 10_001, pending: 90_000, limit: BYTES });
+    t.waits(&[4; 60_000], first);
+    t.finish(1, second);
+    assert_idle(&t.interface, 0);
+}
+
+#[test]
+fn a_request_that_never_fits_is_refused_at_once() {
+    let Some(t) = tight("a_request_that_never_fits", BYTES, 16) else { return };
+    let expected = Error::TooLarge { asked: BYTES + 1, limit: BYTES };
+    let bytes = vec![1; BYTES + 1];
+    let request = t.interface.request(&t.server, HOLD);
+    assert_eq!(request.out(Out::copy(&bytes)).send().expect_err("too large").error, expected);
+    let shared = t.interface.allocate(BYTES + 1).expect("a buffer");
+    let request = t.interface.request(&t.server, HOLD);
+    let mut failed = request.out(Out::share(shared)).submit().expect_err("too large");
+    assert_eq!(failed.error, expected);
+    assert!(failed.take_buffer().is_some(), "the shared buffer comes back");
+    assert_idle(&t.interface, 0);
+}
+
+#[test]
+fn waiting_for_room_ends_with_the_timeout() {
+    let Some(t) = tight("waiting_for_room_ends_with_the_timeout", 1 << 30, 1) else { return };
+    let first = t.submit(&[1; 10]).expect("a request");
+    let request = t.interface.request(&t.server, HOLD).timeout(Duration::from_millis(20));
+    let error = request.out(Out::copy(&[2; 10])).send().expect_err("no room").error;
+    assert!(matches!(error, Error::TimedOut { .. } | Error::Exhausted { .. }), "{error}");
+    t.finish(0, first);
+    assert_idle(&t.interface, 0);
+}

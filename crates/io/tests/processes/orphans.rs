@@ -1,0 +1,68 @@
+//! Requests for whose replies nobody waits: what they hold comes back as soon as the server is done, and not with the
+//! client's next request.
+
+use std::time::Duration;
+
+use genie_io::{Error, In, Limits, Out};
+use genie_memory::GranuleKind;
+
+use crate::support::holder::{HOLD, Name};
+use crate::support::setup::assert_idle;
+use crate::support::transport::Place;
+use crate::{Stage, eventually};
+
+fn stage(test: &str) -> Option<Stage> {
+    let limits = Limits { abort_timeout: Duration::from_millis(5), ..Limits::default() };
+    Stage::open_with(test, GranuleKind::Base, Place::Cached, limits)
+}
+
+/// Waits until nothing is pending, without a request of the client's.
+#[track_caller]
+fn assert_back(stage: &Stage) {
+    eventually("memory is held", || stage.interface().pending_bytes() == 0);
+    assert_idle(stage.interface(), 0);
+}
+
+#[test]
+fn a_forgotten_request_gives_its_memory_back() {
+    let Some(stage) = stage("a_forgotten_request_gives_its_memory_back") else { return };
+    let (buffer, mut into) = (stage.buffer(1), stage.buffer(2));
+    let request = stage.interface().request(stage.holder().handle(), HOLD);
+    drop(request.out(Out::emulated_copy(&buffer)).submit().expect("a request"));
+    let request = stage.interface().request(stage.holder().handle(), HOLD);
+    drop(request.input(In::emulated_copy(&mut into)).submit().expect("a request"));
+    drop((buffer, into));
+    assert_eq!(stage.interface().pending_bytes(), 2 * stage.len(), "the server has not replied");
+    for arrival in [0, 1] {
+        stage.holder().reply(Name::Arrival(arrival));
+    }
+    assert_back(&stage);
+}
+
+#[test]
+fn an_anticipated_request_gives_its_memory_back_when_the_server_is_done() {
+    let Some(stage) = stage("an_anticipated_request_gives_its_memory_back") else { return };
+    let buffer = stage.buffer(3);
+    let request = stage.interface().request(stage.holder().handle(), HOLD);
+    let pending = request.out(Out::emulated_copy(&buffer)).submit().expect("a request");
+    stage.holder().anticipate(pending.id());
+    assert!(pending.sync().expect("a reply").anticipated);
+    drop(buffer);
+    assert_eq!(stage.interface().pending_bytes(), stage.len(), "the server is not done");
+    stage.holder().drop_request(Name::Arrival(0));
+    assert_back(&stage);
+}
+
+#[test]
+fn a_request_given_up_gives_its_memory_back_when_the_server_is_done() {
+    let Some(stage) = stage("a_request_given_up_gives_its_memory_back") else { return };
+    let buffer = stage.buffer(4);
+    let request = stage.interface().request(stage.holder().handle(), HOLD);
+    let request = request.out(Out::emulated_copy(&buffer)).timeout(Duration::from_millis(5));
+    let error = request.send().expect_err("nobody replies").error;
+    assert!(matches!(error, Error::TimedOut { .. }), "{error}");
+    drop(buffer);
+    assert_eq!(stage.interface().pending_bytes(), stage.len(), "the server has not let go");
+    stage.holder().reply(Name::Arrival(0));
+    assert_back(&stage);
+}

@@ -1,0 +1,277 @@
+//! The holder's own side: the requests that it keeps, and what it does with them when told to.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use genie_io::{Anticipated, Error, Incoming, RequestId, Server, ServerError, Service, ServiceId};
+use genie_memory::{Direction, Segments, Span};
+use genie_passing::{Outboard, Overlay, Overlays, Preferred};
+
+use super::{Answer, Command, Control, Name, PASS};
+use crate::support::bytes::{gather, scatter};
+use crate::support::log::Log;
+use crate::support::machine::frames;
+
+/// What the server holds, shared between its two faces.
+#[derive(Default)]
+pub(crate) struct Held {
+    overlays: Option<Overlays>,
+    requests: Mutex<BTreeMap<RequestId, Kept>>,
+    aborts: Mutex<Aborts>,
+    /// All requests that ever came, in order.
+    arrivals: Mutex<Vec<RequestId>>,
+    arrived: Condvar,
+    /// Where aborts are noted.
+    log: Option<Log>,
+}
+
+#[derive(Default)]
+struct Aborts {
+    asked: Vec<RequestId>,
+    obliging: bool,
+}
+
+/// One request under way.
+enum Kept {
+    Request { incoming: Incoming, overlays: BTreeMap<usize, Overlay> },
+    Anticipated(Anticipated),
+}
+
+/// The server's face.
+pub(crate) struct Keeper(pub(crate) Arc<Held>);
+
+static SERVICES: [Service; 3] = [
+    Service::new("hold", true, true),
+    Service::new("unmapped", false, false),
+    Service::new("pass", false, false),
+];
+
+impl Server for Keeper {
+    fn name(&self) -> &str {
+        "holder"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, incoming: Incoming) {
+        if incoming.service() == PASS {
+            return incoming.reply(Ok(()));
+        }
+        let id = incoming.id();
+        let kept = Kept::Request { incoming, overlays: BTreeMap::new() };
+        self.0.requests().insert(id, kept);
+        self.0.arrivals().push(id);
+        self.0.arrived.notify_all();
+    }
+
+    fn abort(&self, request: RequestId) {
+        let mut aborts = self.0.aborts.lock().unwrap_or_else(PoisonError::into_inner);
+        aborts.asked.push(request);
+        let obliging = aborts.obliging;
+        drop(aborts);
+        self.0.log.iter().for_each(Log::note);
+        if obliging {
+            let let_go = self.0.requests().remove(&request);
+            drop(let_go);
+        }
+    }
+
+    fn preferred(&self, _service: ServiceId) -> Option<Preferred> {
+        self.0.overlays.as_ref().map(Overlays::preferred)
+    }
+}
+
+impl Control for Held {
+    fn held(&self) -> Vec<Name> {
+        self.requests().keys().copied().map(Name::Client).collect()
+    }
+
+    fn aborted(&self) -> Vec<Name> {
+        self.all_aborted().into_iter().map(Name::Client).collect()
+    }
+
+    fn set_obliging(&self, obliging: bool) {
+        self.aborts.lock().unwrap_or_else(PoisonError::into_inner).obliging = obliging;
+    }
+
+    fn command(&self, request: Name, command: Command) -> Answer {
+        match request {
+            Name::Client(id) => self.obey(id, command),
+            Name::Arrival(number) => match self.arrival(number) {
+                Some(id) => self.obey(id, command),
+                None => Answer::Refused(format!("{request} did not happen")),
+            },
+        }
+    }
+}
+
+impl Held {
+    pub(crate) fn new(overlays: Option<Overlays>, log: Option<Log>) -> Self {
+        Self { overlays, log, ..Self::default() }
+    }
+
+    /// The request that arrived as number `number`, as soon as it does; none, when it does not for long.
+    pub(crate) fn arrival(&self, number: usize) -> Option<RequestId> {
+        let patience = Duration::from_secs(10);
+        let is_missing = |arrivals: &mut Vec<RequestId>| arrivals.len() <= number;
+        let waited = self.arrived.wait_timeout_while(self.arrivals(), patience, is_missing);
+        waited.unwrap_or_else(PoisonError::into_inner).0.get(number).copied()
+    }
+
+    /// Which of the requests that arrived are held, once `expected` have arrived.
+    pub(crate) fn arrivals_held(&self, expected: usize) -> Vec<usize> {
+        if let Some(last) = expected.checked_sub(1) {
+            self.arrival(last);
+        }
+        let requests = self.requests();
+        let arrivals = self.arrivals();
+        arrivals.iter().enumerate().filter(|(_, id)| requests.contains_key(id)).map(|(at, _)| at).collect()
+    }
+
+    /// Which of the requests that arrived it was asked to let go, in the order in which it was asked.
+    pub(crate) fn arrivals_aborted(&self) -> Vec<usize> {
+        let arrivals = self.arrivals();
+        let position = |id: RequestId| arrivals.iter().rposition(|arrival| *arrival == id);
+        self.all_aborted().into_iter().filter_map(position).collect()
+    }
+
+    fn all_aborted(&self) -> Vec<RequestId> {
+        self.aborts.lock().unwrap_or_else(PoisonError::into_inner).asked.clone()
+    }
+
+    fn obey(&self, request: RequestId, command: Command) -> Answer {
+        let kept = self.requests().remove(&request);
+        let Some(mut kept) = kept else { return Answer::Refused(format!("{request} is not held")) };
+        let answer = match command {
+            Command::Reply => return kept.reply(Ok(())),
+            Command::Fail(message) => return kept.reply(Err(ServerError::new(message))),
+            Command::Drop => return Answer::Done,
+            Command::Anticipate => match kept.anticipate() {
+                Ok(anticipated) => {
+                    kept = anticipated;
+                    Ok(Answer::Done)
+                }
+                Err(refused) => {
+                    kept = refused;
+                    Err("it cannot be anticipated".to_owned())
+                }
+            },
+            Command::Read { buffer } => kept.output(buffer).map(|segments| Answer::Bytes(gather(&segments))),
+            Command::Frames { buffer, granule } => {
+                kept.output(buffer).map(|segments| Answer::Frames(frames_of(&segments, granule)))
+            }
+            Command::Places { buffer } => kept.output(buffer).map(|segments| {
+                Answer::Places(segments.iter().map(|segment| (segment.addr(), segment.len())).collect())
+            }),
+            other => kept.change(self.overlays.as_ref(), other),
+        };
+        self.requests().insert(request, kept);
+        answer.unwrap_or_else(Answer::Refused)
+    }
+
+    fn requests(&self) -> MutexGuard<'_, BTreeMap<RequestId, Kept>> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn arrivals(&self) -> MutexGuard<'_, Vec<RequestId>> {
+        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    fn output(&self, buffer: usize) -> Result<Segments, String> {
+        let segments = match self {
+            Self::Request { incoming, .. } => incoming.output(buffer),
+            Self::Anticipated(anticipated) => anticipated.output(buffer),
+        };
+        segments.map_err(|error| error.to_string())
+    }
+
+    fn reply(self, result: Result<(), ServerError>) -> Answer {
+        let Self::Request { mut incoming, overlays } = self else { return Answer::Done };
+        for (buffer, overlay) in overlays {
+            if let Err(error) = incoming.overlay(buffer, 0, overlay) {
+                return Answer::Refused(error.to_string());
+            }
+        }
+        incoming.reply(result);
+        Answer::Done
+    }
+
+    fn anticipate(self) -> Result<Self, Self> {
+        match self {
+            Self::Request { incoming, overlays } => match incoming.anticipate() {
+                Ok(anticipated) => Ok(Self::Anticipated(anticipated)),
+                Err(incoming) => Err(Self::Request { incoming, overlays }),
+            },
+            other => Err(other),
+        }
+    }
+
+    fn change(&mut self, pool: Option<&Overlays>, command: Command) -> Result<Answer, String> {
+        let Self::Request { incoming, overlays } = self else {
+            return Err("its client has the reply already".to_owned());
+        };
+        let result = match command {
+            Command::Argument { buffer } => return Ok(Answer::Bytes(incoming.argument(buffer).to_vec())),
+            Command::SetArgument { buffer, argument } => incoming.set_argument(buffer, &argument),
+            Command::SetActual { buffer, actual } => incoming.set_actual(buffer, actual),
+            Command::Outboard { buffer, bytes } => incoming.outboard(buffer, 0, Box::new(Device(bytes))),
+            Command::Write { buffer, offset, bytes } => {
+                input(pool, incoming, overlays, buffer).map(|segments| scatter(&segments, offset, &bytes))
+            }
+            Command::InputFrames { buffer, granule } => {
+                let segments = input(pool, incoming, overlays, buffer).map_err(|error| error.to_string())?;
+                return Ok(Answer::Frames(frames_of(&segments, granule)));
+            }
+            other => unreachable!("{other:?} ends a request or only looks at it"),
+        };
+        result.map(|()| Answer::Done).map_err(|error| error.to_string())
+    }
+}
+
+/// A device with these bytes in its own memory.
+#[derive(Debug)]
+struct Device(Vec<u8>);
+
+impl Outboard for Device {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn transfer(&mut self, offset: usize, into: Span) {
+        into.copy_from(&self.0[offset..offset + into.len()]);
+    }
+}
+
+/// Where the data of input buffer `buffer` is to be written.
+fn input(
+    pool: Option<&Overlays>,
+    incoming: &mut Incoming,
+    overlays: &mut BTreeMap<usize, Overlay>,
+    buffer: usize,
+) -> Result<Segments, Error> {
+    if !overlays.contains_key(&buffer) && !overlaid(pool, incoming, buffer) {
+        return incoming.ready(buffer);
+    }
+    let taken = || pool.and_then(Overlays::allocate).expect("a free overlay buffer");
+    Ok(overlays.entry(buffer).or_insert_with(taken).segments())
+}
+
+/// The page frames of segments, one for each granule.
+fn frames_of(segments: &Segments, granule: usize) -> Option<Vec<u64>> {
+    // A page that was never touched here is in no page table of this process yet.
+    gather(segments);
+    let each = segments.iter().map(|segment| frames(segment.addr(), segment.len(), granule));
+    each.collect::<Option<Vec<_>>>().map(|frames| frames.concat())
+}
+
+/// Whether input buffer `buffer` is to be overlaid with a buffer of the pool.
+fn overlaid(pool: Option<&Overlays>, incoming: &Incoming, buffer: usize) -> bool {
+    let fits =
+        |pool: &Overlays| incoming.elements(buffer) == 1 && incoming.len(buffer) <= pool.preferred().len;
+    incoming.direction(buffer) == Ok(Direction::In) && pool.is_some_and(fits)
+}

@@ -1,0 +1,150 @@
+//! The relay: a server that passes its requests' buffers on to other servers, without touching them.
+//!
+//! How: for each request it makes one of its own to each of its servers, with the same service number, the same argument
+//! and a fragment of each buffer; it may put an element of its own before the first output. It replies when all have, or
+//! at once. A request that a subcontractor gave up it keeps until it is asked to let it go, as servers may.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use genie_io::{
+    Failed, In, Incoming, Interface, Out, Pending, Reply, RequestId, Server, ServerError, ServerHandle,
+    Service,
+};
+use genie_memory::Direction;
+use serde::{Deserialize, Serialize};
+
+use super::log::Log;
+
+/// What the relay puts before the first output.
+pub(crate) const HEADER: &[u8] = b"passed on: ";
+
+/// A server that touches no data: its services have no mapping flags.
+pub(crate) struct Relay {
+    interface: Interface,
+    to: Vec<ServerHandle>,
+    manner: Manner,
+    log: Option<Log>,
+    aborted: Arc<Aborted>,
+}
+
+/// How it passes requests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Manner {
+    /// As they are.
+    Plain,
+    /// With a header before the first output.
+    Heading,
+    /// As they are, and it replies before it has replies itself.
+    Hasty,
+}
+
+/// The requests that the relay was asked to let go.
+#[derive(Default)]
+struct Aborted {
+    requests: Mutex<HashSet<RequestId>>,
+    changed: Condvar,
+}
+
+static SERVICES: [Service; 7] = [const { Service::new("relay", false, false) }; 7];
+
+impl Relay {
+    pub(crate) fn new(interface: Interface, to: Vec<ServerHandle>, manner: Manner, log: Option<Log>) -> Self {
+        Self { interface, to, manner, log, aborted: Arc::default() }
+    }
+}
+
+impl Server for Relay {
+    fn name(&self) -> &str {
+        "relay"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, mut incoming: Incoming) {
+        let asked: Result<Vec<_>, _> = self
+            .to
+            .iter()
+            .map(|server| pass_on(&self.interface, server, &mut incoming, self.manner))
+            .collect();
+        let asked = match asked {
+            Ok(asked) => asked,
+            Err(error) => return incoming.reply(Err(error)),
+        };
+        if self.manner == Manner::Hasty {
+            return incoming.reply(Ok(()));
+        }
+        let aborted = Arc::clone(&self.aborted);
+        let finish = move || {
+            let result = finish(asked, &mut incoming);
+            // A request that is aborted is let go, without a reply.
+            if result.is_ok() || !aborted.wait_for(incoming.id()) {
+                incoming.reply(result);
+            }
+        };
+        std::thread::Builder::new().name("relay".into()).spawn(finish).expect("a thread");
+    }
+
+    fn abort(&self, request: RequestId) {
+        self.log.iter().for_each(Log::note);
+        self.aborted.requests.lock().unwrap_or_else(PoisonError::into_inner).insert(request);
+        self.aborted.changed.notify_all();
+    }
+}
+
+impl Aborted {
+    /// Waits until a request is to be let go; not for ever, since it may have failed of its own accord. Returns whether it
+    /// is.
+    fn wait_for(&self, request: RequestId) -> bool {
+        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_kept = |requests: &mut HashSet<RequestId>| !requests.contains(&request);
+        let waited = self.changed.wait_timeout_while(requests, Duration::from_secs(5), is_kept);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+}
+
+/// Asks a server to do with the request's buffers what this one was asked to.
+fn pass_on(
+    interface: &Interface,
+    server: &ServerHandle,
+    incoming: &mut Incoming,
+    manner: Manner,
+) -> Result<Pending<'static>, ServerError> {
+    let arguments: Vec<_> =
+        (0..incoming.buffers()).map(|buffer| incoming.argument(buffer).to_vec()).collect();
+    let mut request = interface.request(server, incoming.service());
+    for (index, argument) in arguments.iter().enumerate() {
+        let fragment = incoming.fragment(index, 0..incoming.len(index))?;
+        request = match fragment.direction() {
+            Direction::Out if manner == Manner::Heading && index == 0 => {
+                request.out(Out::copy(HEADER)).and_out(Out::fragment(fragment))
+            }
+            Direction::Out => request.out(Out::fragment(fragment)),
+            Direction::In => request.input(In::fragment(fragment)),
+        };
+        request = request.argument(argument);
+    }
+    let asked = request.submit().map_err(|failed| ServerError::new(failed.to_string()))?;
+    Ok(asked)
+}
+
+/// Waits for all replies; says what was passed, and, where there is room, how many bytes of the fragments were copied.
+fn finish(asked: Vec<Pending<'static>>, incoming: &mut Incoming) -> Result<(), ServerError> {
+    let replies: Vec<Result<Reply, Failed>> = asked.into_iter().map(Pending::sync).collect();
+    for reply in replies {
+        let reply = reply.map_err(|failed| ServerError::new(failed.to_string()))?;
+        for (index, buffer) in reply.buffers.iter().enumerate() {
+            if incoming.direction(index)? == Direction::In {
+                incoming.set_actual(index, buffer.actual)?;
+            }
+            let fragment = buffer.elements.last().map_or(0, |element| element.receipt.copied);
+            if incoming.room(index) >= 8 {
+                incoming.set_argument(index, &(fragment as u64).to_le_bytes())?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,115 @@
+//! Room: requests with many parts, and rings on which there is little.
+
+use std::time::Duration;
+
+use genie_io::channel::{Layout, ServeOptions};
+use genie_io::servers::memory::{ECHO, NULL, SINK};
+use genie_io::{Error, In, Interface, Out, ServerHandle};
+
+use super::stage::{ASK, FOR_EVER, Keeper, Stage, assert_idle, interface, memory, options, store_and_fetch};
+
+/// The smallest ring that there can be.
+const TINY: Layout = Layout { lines: 2, area: 128 };
+/// One on which a request with a buffer or two has room, and little else.
+const SMALL: Layout = Layout { lines: 4, area: 512 };
+
+fn of_rings(rings: Layout) -> ServeOptions {
+    ServeOptions { rings, ..options() }
+}
+
+#[test]
+fn a_request_of_a_thousand_elements_is_one_record() {
+    let stage = Stage::new();
+    let _running = stage.serve("memory", memory());
+    let interface = interface();
+    let server = stage.connect(&interface, "memory");
+    let from: Vec<u8> = (0..200_000u32).map(|at| (at / 7 + at) as u8).collect();
+    let mut to = vec![0; from.len()];
+    for round in 0..10 {
+        to.fill(round);
+        let mut pieces = from.chunks(200);
+        let mut request = interface.request(&server, ECHO).out(Out::copy(pieces.next().unwrap()));
+        for piece in pieces {
+            request = request.and_out(Out::emulated_copy(piece));
+        }
+        let mut pieces = to.chunks_mut(200);
+        request = request.input(In::copy(pieces.next().unwrap()));
+        for piece in pieces {
+            request = request.and_input(In::emulated_copy(piece));
+        }
+        let reply = request.send().unwrap();
+        assert_eq!((reply.buffers[1].actual, reply.receipts().count()), (from.len(), 2_000));
+        assert!(from == to, "round {round}");
+    }
+    assert_idle(&interface);
+}
+
+#[test]
+fn a_request_that_no_ring_of_the_server_holds_is_refused_and_harms_nothing() {
+    let stage = Stage::new();
+    let _running = stage.bind("memory", memory(), of_rings(SMALL)).start().unwrap();
+    let interface = interface();
+    let server = stage.connect(&interface, "memory");
+    let piece = [7; 100];
+    let mut request = interface.request(&server, SINK).out(Out::copy(&piece));
+    for _ in 0..100 {
+        request = request.and_out(Out::copy(&piece));
+    }
+    let error = request.send().unwrap_err().error;
+    assert!(matches!(error, Error::TooManyParts { max, .. } if max < 2_000), "{error}");
+    store_and_fetch(&interface, &server, 1, 1);
+    assert_idle(&interface);
+}
+
+#[test]
+fn threads_wait_for_room_on_the_smallest_ring_there_is() {
+    let stage = Stage::new();
+    let _running = stage.bind("memory", memory(), of_rings(TINY)).start().unwrap();
+    let interface = interface();
+    let server = stage.connect(&interface, "memory");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            let (interface, server) = (&interface, &server);
+            scope.spawn(move || {
+                (0..1_000).for_each(|_| drop(interface.request(server, NULL).send().unwrap()));
+            });
+        }
+    });
+    assert_idle(&interface);
+}
+
+/// Submits as many requests as there is room for, some of them after others have been taken.
+fn submit<'i>(interface: &'i Interface, server: &ServerHandle, count: usize) -> Vec<genie_io::Pending<'i>> {
+    let mut pending = Vec::new();
+    while pending.len() < count {
+        match interface.request(server, ASK).submit() {
+            Ok(request) => pending.push(request),
+            Err(refused) => {
+                assert!(matches!(refused.error, Error::Exhausted { .. }), "{refused}");
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        }
+    }
+    pending
+}
+
+#[test]
+fn replies_that_found_no_room_come_when_the_client_has_made_some() {
+    for rings in [TINY, SMALL] {
+        let stage = Stage::new();
+        let keeper = Keeper::default();
+        let _running = stage.bind("keeper", keeper.clone(), of_rings(rings)).start().unwrap();
+        let interface = interface();
+        let server = stage.connect(&interface, "keeper");
+        for _ in 0..20 {
+            let pending = submit(&interface, &server, 40);
+            // All at once, by a thread that is not the worker, which sleeps.
+            keeper.take(40).into_iter().for_each(|request| request.reply(Ok(())));
+            for request in &pending {
+                assert!(request.wait(FOR_EVER), "a reply is missing on {rings:?}");
+            }
+            pending.into_iter().for_each(|request| drop(request.sync().unwrap()));
+        }
+        assert_idle(&interface);
+    }
+}
