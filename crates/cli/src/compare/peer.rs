@@ -26,7 +26,7 @@ use crate::failure::Failure;
 use link::Link;
 
 pub(super) use folder::Folder;
-pub(super) use host::Hosting;
+pub(super) use host::{Hosting, POLLED};
 pub(super) use process::{Peer, Watch};
 
 /// Serve the other side of a comparison; `genie compare` starts this.

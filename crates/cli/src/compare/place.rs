@@ -7,7 +7,7 @@ use genie::{Interface, ServerHandle};
 use genie_io::channel::ConnectOptions;
 use genie_io::channel::directory::Directory;
 
-use super::peer::{Folder, Hosting, Order, Peer};
+use super::peer::{Folder, Hosting, Order, POLLED, Peer};
 use crate::failure::Failure;
 use crate::server::Buffers;
 
@@ -67,9 +67,10 @@ fn connect(
     // The folder may go as soon as the two are connected.
     let folder = Folder::create().map_err(Failure::could_not)?;
     let peer = Peer::start(cpu)?;
-    let hosting = Hosting::new(&folder.path().to_string_lossy(), buffers, longest);
+    let hosting = Hosting::new(&folder.path().to_string_lossy(), buffers, longest, cpu.is_some());
     peer.order(&Order::Host(hosting.clone()), &[], "it opened a server")?;
     let directory = Directory::at(folder.path()).map_err(Failure::could_not)?;
-    let handle = genie.connect_with(&directory, &hosting.name, &ConnectOptions::default());
+    let options = ConnectOptions { spin: cpu.map(|_| POLLED), ..ConnectOptions::default() };
+    let handle = genie.connect_with(&directory, &hosting.name, &options);
     Ok((handle.map_err(Failure::could_not)?, peer))
 }

@@ -36,6 +36,8 @@ pub struct ConnectOptions {
     pub pending_requests: u32,
     /// Announces no memory to the server: data is copied by the kernel, and the server sees nothing else.
     pub untrusted: bool,
+    /// How long a thread looks for a reply before it sleeps; by default, about as long as waking it would take.
+    pub spin: Option<Duration>,
 }
 
 impl Default for ConnectOptions {
@@ -47,6 +49,7 @@ impl Default for ConnectOptions {
             pending_bytes: 1 << 30,
             pending_requests: 256,
             untrusted: false,
+            spin: None,
         }
     }
 }
@@ -101,6 +104,7 @@ pub(crate) fn connect(
             .inspect_err(|_| space.remove_lender(lender, false))?;
     }
     let (link, answered) = Link::new(server.to_owned(), socket, lifeline)?;
+    let spin = options.spin.unwrap_or(spin);
     let remote = remote(space, lender, spin, welcome, (ends, watched), link);
     let (link, watched, space) = (Arc::clone(&remote.link), Arc::downgrade(&remote), space.clone());
     std::thread::Builder::new()

@@ -1,5 +1,7 @@
 //! A server in the peer process, reached over a channel.
 
+use std::time::Duration;
+
 use genie::{GranuleKind, Space, memory};
 use genie_io::channel::directory::Directory;
 use genie_io::channel::{Listener, Running, ServeOptions};
@@ -23,12 +25,18 @@ pub(in crate::compare) struct Hosting {
     pub(in crate::compare) pooled: bool,
     /// The longest data.
     pub(in crate::compare) longest: usize,
+    /// It has a CPU of its own, on which it may spin.
+    pub(in crate::compare) polls: bool,
 }
 
+/// How long both sides spin where each has a CPU of its own: longer than requests take, as the baselines do whose names
+/// end in -polled.
+pub(in crate::compare) const POLLED: Duration = Duration::from_millis(3);
+
 impl Hosting {
-    pub(in crate::compare) fn new(folder: &str, buffers: Buffers, longest: usize) -> Self {
+    pub(in crate::compare) fn new(folder: &str, buffers: Buffers, longest: usize, polls: bool) -> Self {
         let pooled = buffers == Buffers::Pooled;
-        Self { folder: folder.to_owned(), name: "memory".to_owned(), pooled, longest }
+        Self { folder: folder.to_owned(), name: "memory".to_owned(), pooled, longest, polls }
     }
 
     /// Hosts a memory server in threads of its own, until what is returned is dropped.
@@ -39,6 +47,7 @@ impl Hosting {
             pending_bytes: usize::MAX,
             pending_requests: u32::from(u16::MAX),
             clients: 1,
+            spin: if self.polls { POLLED } else { default.spin },
             ..default
         };
         let directory = Directory::at(&self.folder).map_err(Failure::could_not)?;
