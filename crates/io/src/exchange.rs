@@ -64,6 +64,77 @@ struct State {
     contract: Weak<Contract>,
 }
 
+/// A reply that a thread waits for.
+///
+/// Where nobody else knows of the request, and that thread itself takes the reply off its channel, the work is left here,
+/// and the exchange keeps out of it.
+#[derive(Debug)]
+pub(crate) struct Awaited<'a> {
+    exchange: Option<&'a Exchange>,
+    is_alone: bool,
+    work: Option<Box<Work>>,
+}
+
+impl<'a> Awaited<'a> {
+    /// A reply that others may wait for, too, or the request's end.
+    pub(crate) fn by_many(exchange: &'a Exchange) -> Self {
+        Self { exchange: Some(exchange), is_alone: false, work: None }
+    }
+
+    /// A reply that only this thread waits for, to a request that nobody can abort but this thread.
+    pub(crate) fn alone(exchange: &'a Exchange) -> Self {
+        Self { exchange: Some(exchange), is_alone: true, work: None }
+    }
+
+    /// No reply at all.
+    pub(crate) fn none() -> Self {
+        Self { exchange: None, is_alone: false, work: None }
+    }
+
+    /// Waits until a reply can be taken; returns whether it can. The replies of a server in another process are taken off
+    /// its channel meanwhile.
+    pub(crate) fn wait(&mut self, server: &ServerHandle, deadline: Option<Instant>) -> bool {
+        match server.remote() {
+            Some(remote) => remote.wait(self, deadline),
+            None => self.sleep(deadline),
+        }
+    }
+
+    /// Sleeps until another thread has the reply.
+    pub(crate) fn sleep(&self, deadline: Option<Instant>) -> bool {
+        self.exchange.is_some_and(|exchange| exchange.sleep(deadline))
+    }
+
+    /// Whether a reply, or the reason why there is none, can be taken.
+    #[inline]
+    pub(crate) fn is_replied(&self) -> bool {
+        self.has_work() || self.exchange.is_some_and(Exchange::is_replied)
+    }
+
+    /// Whether the work has been left here.
+    #[inline]
+    pub(crate) fn has_work(&self) -> bool {
+        self.work.is_some()
+    }
+
+    /// Whether the reply to this exchange's request may be left here.
+    #[inline]
+    pub(crate) fn takes(&self, exchange: &Exchange) -> bool {
+        self.is_alone && self.exchange.is_some_and(|awaited| std::ptr::eq(awaited, exchange))
+    }
+
+    /// Leaves the work of a request that has succeeded.
+    pub(crate) fn leave(&mut self, mut work: Box<Work>) {
+        work.finish_outputs(true);
+        self.work = Some(work);
+    }
+
+    /// Takes the reply, if it is there.
+    pub(crate) fn take(self) -> Option<Found> {
+        self.work.map(Found::Work).or_else(|| self.exchange?.take())
+    }
+}
+
 impl Exchange {
     pub(crate) fn new(id: RequestId) -> Self {
         let state = State {
@@ -170,17 +241,12 @@ impl Exchange {
         is_over
     }
 
-    /// Waits until a reply can be taken; returns whether it can. The replies of a server in another process are taken off
-    /// its channel meanwhile.
+    /// Waits until a reply can be taken; returns whether it can.
     pub(crate) fn wait(&self, server: &ServerHandle, deadline: Option<Instant>) -> bool {
-        match server.remote() {
-            Some(remote) => remote.wait(self, deadline),
-            None => self.sleep(deadline),
-        }
+        Awaited::by_many(self).wait(server, deadline)
     }
 
-    /// Sleeps until somebody else has taken the reply off its way.
-    pub(crate) fn sleep(&self, deadline: Option<Instant>) -> bool {
+    fn sleep(&self, deadline: Option<Instant>) -> bool {
         let mut state = self.lock();
         state.sleepers += 1;
         while matches!(state.phase, Phase::Waiting) {

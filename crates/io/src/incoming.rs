@@ -8,7 +8,7 @@ use genie_passing::{Outboard, Overlay};
 
 use crate::channel::{Customer, Slot};
 use crate::contract::Contract;
-use crate::exchange::Exchange;
+use crate::exchange::{Awaited, Exchange};
 use crate::lent::Places;
 use crate::work::{Transfer, Work, WorkBuffer};
 use crate::{Error, Fragment, RequestId, ServerError, ServiceId, lent};
@@ -119,8 +119,8 @@ impl Incoming {
     /// # Errors
     /// There is no such buffer.
     pub fn direction(&self, index: usize) -> Result<Direction, Error> {
-        let missing = Error::NoSuchBuffer { index, direction: Direction::Out };
-        self.work().buffers.get(index).map(|buffer| buffer.direction).ok_or(missing)
+        let buffer = self.work().buffers.get(index);
+        buffer.map(|buffer| buffer.direction).ok_or_else(|| missing(index, Direction::Out))
     }
 
     /// The client's argument of buffer `index`; empty where there is none.
@@ -134,7 +134,7 @@ impl Incoming {
     /// The client gave too little room, or has no such buffer.
     pub fn set_argument(&mut self, index: usize, argument: &[u8]) -> Result<(), Error> {
         let Some(buffer) = self.work_mut().buffers.get_mut(index) else {
-            return Err(Error::NoSuchBuffer { index, direction: Direction::In });
+            return Err(missing(index, Direction::In));
         };
         if argument.len() > buffer.room {
             return Err(Error::Argument { len: argument.len(), room: buffer.room });
@@ -266,8 +266,8 @@ impl Incoming {
         if actual > len {
             return Err(genie_passing::Error::TooLong { actual, len }.into());
         }
-        let missing = Error::NoSuchBuffer { index, direction: Direction::In };
-        self.work_mut().buffers.get_mut(index).ok_or(missing)?.actual = actual;
+        let buffer = self.work_mut().buffers.get_mut(index);
+        buffer.ok_or_else(|| missing(index, Direction::In))?.actual = actual;
         Ok(())
     }
 
@@ -290,6 +290,16 @@ impl Incoming {
         Ok(Anticipated(self))
     }
 
+    /// Replies with success, straight to the thread that takes the reply if it waits for this one.
+    pub(crate) fn reply_to(mut self, awaited: &mut Awaited<'_>) {
+        match (&self.origin, &self.contract) {
+            (Origin::Here(exchange), None) if awaited.takes(exchange) => {
+                self.work.take().into_iter().for_each(|work| awaited.leave(work));
+            }
+            _ => self.finish(None),
+        }
+    }
+
     /// Ends the request for a reason of the interface's own.
     pub(crate) fn fail(mut self, error: Error) {
         self.finish(Some(error));
@@ -310,9 +320,7 @@ impl Incoming {
     fn input_element(&mut self, index: usize, element: usize) -> Result<&mut Transfer, Error> {
         self.buffer(index, Direction::In)?;
         let element = self.work_mut().buffers[index].elements.get_mut(element);
-        element
-            .map(|element| &mut element.transfer)
-            .ok_or(Error::NoSuchBuffer { index, direction: Direction::In })
+        element.map(|element| &mut element.transfer).ok_or_else(|| missing(index, Direction::In))
     }
 
     fn buffer(&self, index: usize, direction: Direction) -> Result<&WorkBuffer, Error> {
@@ -320,7 +328,7 @@ impl Incoming {
             .buffers
             .get(index)
             .filter(|buffer| buffer.direction == direction)
-            .ok_or(Error::NoSuchBuffer { index, direction })
+            .ok_or_else(|| missing(index, direction))
     }
 
     pub(crate) fn origin(&self) -> &Origin {
@@ -343,6 +351,12 @@ impl Incoming {
             None => self.origin.reply(work, error),
         }
     }
+}
+
+/// Made only where a buffer is missing: an error is costlier to make and drop than the look that finds one.
+#[cold]
+fn missing(index: usize, direction: Direction) -> Error {
+    Error::NoSuchBuffer { index, direction }
 }
 
 impl Drop for Incoming {

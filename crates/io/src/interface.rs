@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 
 use crate::channel::directory::Directory;
 use crate::channel::{self, ConnectOptions, Patience, Remote};
-use crate::exchange::{Exchange, Found};
+use crate::exchange::{Awaited, Exchange, Found};
 use crate::incoming::Origin;
 use crate::limits::Pendings;
 use crate::pending::deliver;
@@ -263,10 +263,15 @@ impl Interface {
             return deliver(found, destinations);
         }
         self.list(&exchange, server);
-        if let (false, Some(timeout)) = (exchange.wait(server, deadline), timeout) {
+        // Whoever may abort it knows it by a weak reference: the contract that it was originated by.
+        let mut awaited = match Arc::weak_count(&exchange) {
+            0 => Awaited::alone(&exchange),
+            _ => Awaited::by_many(&exchange),
+        };
+        if let (false, Some(timeout)) = (awaited.wait(server, deadline), timeout) {
             exchange.abort(server, &Error::TimedOut { timeout }, self.0.limits.abort_timeout);
         }
-        let found = exchange.take();
+        let found = awaited.take();
         if matches!(found, Some(Found::Anticipated(_))) {
             server.tend();
         }

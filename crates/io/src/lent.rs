@@ -117,28 +117,23 @@ pub(crate) type Named = SmallVec<[(u16, Extent); 1]>;
 
 impl LentTransfer {
     /// Data that a client has named; `segments` is where it is mapped, if the service may touch it.
-    pub(crate) fn named(named: Named, segments: Segments, len: usize, receipt: Receipt) -> Self {
-        let origin = Whence::Client(named);
-        Self {
-            origin,
-            segments,
-            mapped: SmallVec::new(),
-            len,
-            ready: 0,
-            receipt,
-            private: None,
-            supply: None,
-        }
+    pub(crate) fn named(segments: Segments, len: usize, receipt: Receipt) -> Box<Self> {
+        Self::from(Whence::Client(Named::new()), segments, len, receipt)
     }
 
-    pub(crate) fn fragment(fragment: Fragment, receipt: Receipt) -> Self {
+    pub(crate) fn fragment(fragment: Fragment, receipt: Receipt) -> Box<Self> {
         let Fragment { contract, places, len, .. } = fragment;
         let mut segments = Segments::new();
         if let [Lent::Here(here)] = places.as_slice() {
             segments.extend_from_slice(here);
         }
-        let origin = Whence::Contract(contract, places);
-        Self {
+        Self::from(Whence::Contract(contract, places), segments, len, receipt)
+    }
+
+    /// Boxed from the start, as outputs and inputs are.
+    #[inline]
+    fn from(origin: Whence, segments: Segments, len: usize, receipt: Receipt) -> Box<Self> {
+        Box::new(Self {
             origin,
             segments,
             mapped: SmallVec::new(),
@@ -147,7 +142,7 @@ impl LentTransfer {
             receipt,
             private: None,
             supply: None,
-        }
+        })
     }
 
     /// Adds where the next of the data is mapped.
@@ -242,7 +237,7 @@ impl LentTransfer {
 
     /// The data, as far as it is mapped.
     pub(crate) fn segments(&self) -> Segments {
-        self.segments.clone()
+        Segments::from_slice(&self.segments)
     }
 
     /// Has the data come from a buffer of this server's own, when the request succeeds.

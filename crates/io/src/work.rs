@@ -55,8 +55,8 @@ pub(crate) enum Transfer {
 
 impl WorkElement {
     /// An element of data that was passed before.
-    pub(crate) fn lent(lent: LentTransfer) -> Self {
-        Self { transfer: Transfer::Lent(Box::new(lent)), held: None, returned: Returned::Nothing }
+    pub(crate) fn lent(lent: Box<LentTransfer>) -> Self {
+        Self { transfer: Transfer::Lent(lent), held: None, returned: Returned::Nothing }
     }
 
     fn receipt(&self) -> Receipt {
@@ -165,14 +165,7 @@ impl Work {
                 Elements::Out(_) => Direction::Out,
                 Elements::In(_) => Direction::In,
             };
-            work.buffers.push(WorkBuffer {
-                direction,
-                argument: SmallVec::from_slice(buffer.argument),
-                reply_argument: Vec::new(),
-                room: buffer.room,
-                actual: 0,
-                elements: SmallVec::new(),
-            });
+            work.buffers.push(WorkBuffer::new(direction, buffer.argument, buffer.room));
             // After a failure the remaining elements are only taken apart, so that what they own comes back, too.
             match buffer.elements {
                 Elements::Out(elements) => {
@@ -245,7 +238,7 @@ impl Work {
                     return self.add_returned(scheme, migrant);
                 }
                 match way.passing.output_from(scheme, Source::Migrant(migrant), way.lending) {
-                    Ok(output) => self.add(scheme, Ok(Transfer::Out(Box::new(output))), None),
+                    Ok(output) => self.add(scheme, Ok(Transfer::Out(output)), None),
                     Err(refused) => {
                         self.error = Some(refused.error.into());
                         if let Some(migrant) = refused.migrant {
@@ -260,14 +253,14 @@ impl Work {
 
     fn add_fragment(&mut self, scheme: Scheme, fragment: Fragment) {
         let lent = LentTransfer::fragment(fragment, Receipt::new(scheme));
-        self.add(scheme, Ok(Transfer::Lent(Box::new(lent))), None);
+        self.add(scheme, Ok(Transfer::Lent(lent)), None);
     }
 
     fn begin_output(&self, way: &Way<'_>, scheme: Scheme, source: Source<'_>) -> Result<Transfer, Error> {
         match &self.error {
             Some(error) => Err(error.clone()),
             None => match way.passing.output_from(scheme, source, way.lending) {
-                Ok(output) => Ok(Transfer::Out(Box::new(output))),
+                Ok(output) => Ok(Transfer::Out(output)),
                 Err(refused) => Err(refused.error.into()),
             },
         }
@@ -287,7 +280,7 @@ impl Work {
         let begin = |work: &Self, scheme: Scheme, target: Target| match &work.error {
             Some(error) => Err(error.clone()),
             None => match way.passing.input_from(scheme, target, way.lending) {
-                Ok(input) => Ok(Transfer::In(Box::new(input))),
+                Ok(input) => Ok(Transfer::In(input)),
                 Err(error) => Err(error.into()),
             },
         };
@@ -458,6 +451,19 @@ impl Work {
 }
 
 impl WorkBuffer {
+    /// A buffer without elements yet.
+    #[inline]
+    pub(crate) fn new(direction: Direction, argument: &[u8], room: usize) -> Self {
+        Self {
+            direction,
+            argument: SmallVec::from_slice(argument),
+            reply_argument: Vec::new(),
+            room,
+            actual: 0,
+            elements: SmallVec::new(),
+        }
+    }
+
     /// Bytes in all elements together.
     pub(crate) fn len(&self) -> usize {
         self.elements.iter().map(WorkElement::len).sum()
@@ -488,15 +494,14 @@ impl WorkBuffer {
 
     /// The data, element after element.
     pub(crate) fn segments(&self) -> Segments {
-        let mut all = Segments::new();
-        for element in &self.elements {
-            all.extend(match &element.transfer {
-                Transfer::Out(output) => output.segments(),
-                Transfer::In(input) => input.segments(),
-                Transfer::Lent(lent) => lent.segments(),
-                Transfer::None(_) => Segments::new(),
-            });
-        }
+        let segments = |element: &WorkElement| match &element.transfer {
+            Transfer::Out(output) => output.segments(),
+            Transfer::In(input) => input.segments(),
+            Transfer::Lent(lent) => lent.segments(),
+            Transfer::None(_) => Segments::new(),
+        };
+        let mut all = self.elements.first().map(segments).unwrap_or_default();
+        self.elements.iter().skip(1).for_each(|element| all.extend_from_slice(&segments(element)));
         all
     }
 }

@@ -76,7 +76,7 @@ impl Passing {
     ///
     /// # Errors
     /// As [`Passing::input_from`].
-    pub fn input(&self, scheme: Scheme, target: Target) -> Result<Input> {
+    pub fn input(&self, scheme: Scheme, target: Target) -> Result<Box<Input>> {
         self.input_from(scheme, target, Lending::OWN)
     }
 
@@ -86,7 +86,12 @@ impl Passing {
     ///
     /// # Errors
     /// No memory for a region, a region in other hands, too low a memory-lock limit.
-    pub fn input_from(&self, scheme: Scheme, target: Target, lending: impl Into<Lending>) -> Result<Input> {
+    pub fn input_from(
+        &self,
+        scheme: Scheme,
+        target: Target,
+        lending: impl Into<Lending>,
+    ) -> Result<Box<Input>> {
         let lending = lending.into();
         let (effective, reason) = match target {
             Target::Native { addr, .. } => self.convert_foreign(scheme, addr),
@@ -107,8 +112,9 @@ impl Passing {
         target: Target,
         reason: Option<Reason>,
         lending: Lending,
-    ) -> Result<Input> {
-        let mut input = Input {
+    ) -> Result<Box<Input>> {
+        // Boxed from the start, as outputs are.
+        let mut input = Box::new(Input {
             passing: self.clone(),
             receipt: Receipt { effective, reason, ..Receipt::new(asked) },
             lending,
@@ -120,7 +126,7 @@ impl Passing {
             wired: None,
             immigrating: None,
             migrant: None,
-        };
+        });
         for operation in tables::customized_input(effective).request {
             input.request(*operation)?;
         }

@@ -18,17 +18,16 @@ use genie_memory::{Direction, Extent, Extents, Known, Mapping, Mirror, Segments}
 use genie_passing::{Receipt, Scheme};
 use genie_ring::{Producer, PushError};
 use genie_sys::{GranuleKind, Object};
-use smallvec::SmallVec;
 
 use super::private::Private;
 use super::wire::control::{ArenaPlace, ObjectPlace};
 use super::wire::record::{
-    Body, Buffer, Element, Kind, Limit, Outcome, Refusal, ReplyWriter, Request, Slot, encode_slot,
+    Body, Element, Kind, Limit, Outcome, Refusal, ReplyWriter, Request, Slot, encode_slot,
 };
 use crate::contract::Contract;
 use crate::incoming::{Access, Origin};
-use crate::lent::{Lent, LentTransfer, Named, Places};
-use crate::work::{Work, WorkBuffer};
+use crate::lent::{Lent, LentTransfer, Places};
+use crate::work::{Work, WorkBuffer, WorkElement};
 use crate::{Error, Incoming, RequestId, ServiceId};
 
 /// One client's channel.
@@ -155,28 +154,15 @@ impl Customer {
         let access = *self.services.get(service).ok_or_else(|| format!("there is no service {service}"))?;
         self.look(sight);
         let mut work = Work::received();
-        for buffer in request.buffers() {
-            let buffer = self.buffer(sight, &buffer, access)?;
-            work.buffers.push(buffer);
+        for (index, buffer) in request.buffers().enumerate() {
+            work.buffers.push(WorkBuffer::new(buffer.direction, buffer.argument, buffer.room));
+            for element in buffer.elements() {
+                let lent = self.element(sight, &element, buffer.direction, access)?;
+                work.buffers[index].elements.push(WorkElement::lent(lent));
+            }
         }
         let origin = Origin::There(Arc::clone(self), request.slot);
         Ok(Some(Incoming::new(work, origin, ServiceId(service as u32), access)))
-    }
-
-    fn buffer(&self, sight: &mut Sight, buffer: &Buffer<'_>, access: Access) -> Result<WorkBuffer, String> {
-        let mut elements = SmallVec::new();
-        for element in buffer.elements() {
-            let lent = self.element(sight, &element, buffer.direction, access)?;
-            elements.push(crate::work::WorkElement::lent(lent));
-        }
-        Ok(WorkBuffer {
-            direction: buffer.direction,
-            argument: SmallVec::from_slice(buffer.argument),
-            reply_argument: Vec::new(),
-            room: buffer.room,
-            actual: 0,
-            elements,
-        })
     }
 
     fn element(
@@ -185,14 +171,14 @@ impl Customer {
         element: &Element<'_>,
         direction: Direction,
         access: Access,
-    ) -> Result<LentTransfer, String> {
+    ) -> Result<Box<LentTransfer>, String> {
         let writes = direction == Direction::In;
         let receipt = Receipt::new(Scheme::Fragment);
         if let Some(private) = &self.private {
             return private.transfer(element, direction, receipt).map_err(|error| error.to_string());
         }
         let is_touched = if writes { access.writes || access.reads } else { access.reads };
-        let mut lent = LentTransfer::named(Named::new(), Segments::new(), element.len as usize, receipt);
+        let mut lent = LentTransfer::named(Segments::new(), element.len as usize, receipt);
         for segment in element.segments {
             let extent = Extent { offset: segment.offset() as usize, len: segment.len() as usize };
             let (mirror, known) = sight.mirror(segment.arena())?;

@@ -8,7 +8,7 @@
 //! may still touch stays in quarantine until it is gone.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use genie_sys::socket::Socket;
 
 use super::remote::Remote;
 use super::wire::control::{Ending, Limits, MAX_MESSAGE, Message, Party, Reason};
-use crate::exchange::Exchange;
+use crate::exchange::Awaited;
 use crate::{Anticipated, Error, Incoming};
 
 /// How long a server may take to answer on the control socket.
@@ -47,7 +47,6 @@ pub(super) struct Link {
     /// Signalled to whoever waits by descriptor: others took replies, or nothing is pending any more.
     news: Event,
     has_news: AtomicBool,
-    is_watched: AtomicBool,
     /// What was pending when the client itself let the channel go.
     left: Mutex<Left>,
 }
@@ -69,7 +68,6 @@ impl Link {
             is_over: AtomicBool::new(false),
             news: Event::new()?,
             has_news: AtomicBool::new(false),
-            is_watched: AtomicBool::new(false),
             left: Mutex::default(),
         };
         Ok((link, answered))
@@ -101,11 +99,7 @@ impl Link {
 
     /// Adds a descriptor that becomes readable with [`Link::tell_watcher`].
     pub(super) fn watch_by(&self, poller: &Poller, token: u64) -> Result<(), Error> {
-        poller.add(&self.news, token)?;
-        self.is_watched.store(true, Ordering::Relaxed);
-        // Partner: the fence in `tell_watcher`.
-        fence(Ordering::SeqCst);
-        Ok(())
+        Ok(poller.add(&self.news, token)?)
     }
 
     pub(super) fn unwatch_by(&self, poller: &Poller) {
@@ -113,15 +107,12 @@ impl Link {
         let _ = poller.remove(&self.news);
     }
 
-    /// Has whoever waits by descriptor look, if anybody does: after something was done, or the ring let go.
+    /// Has whoever waits by descriptor look: after something was done, or the ring let go.
     pub(super) fn tell_watcher(&self) {
-        fence(Ordering::SeqCst);
-        if self.is_watched.load(Ordering::Relaxed) {
-            // Nobody can be told that the signal failed; who waits has timeouts.
-            let _ = self.news.signal();
-            // After the signal: who clears the flag takes the signal, too.
-            self.has_news.store(true, Ordering::Release);
-        }
+        // Nobody can be told that the signal failed; who waits has timeouts.
+        let _ = self.news.signal();
+        // After the signal: who clears the flag takes the signal, too.
+        self.has_news.store(true, Ordering::Release);
     }
 
     /// The watcher is about to look; to be called before it does.
@@ -168,9 +159,9 @@ impl Link {
     }
 
     /// Waits a moment for the link's thread to end what is pending.
-    pub(super) fn settle(&self, exchange: &Exchange) {
+    pub(super) fn settle(&self, awaited: &Awaited<'_>) {
         if self.is_gone() {
-            exchange.sleep(Some(Instant::now() + Duration::from_millis(20)));
+            awaited.sleep(Some(Instant::now() + Duration::from_millis(20)));
         }
     }
 

@@ -13,7 +13,7 @@ use genie_sys::process::Pid;
 
 use super::wire::record::Element;
 use crate::Error;
-use crate::lent::{LentTransfer, Named};
+use crate::lent::LentTransfer;
 use crate::work::{Transfer, Work};
 
 /// How one client's data is copied.
@@ -42,7 +42,7 @@ impl Private {
         element: &Element<'_>,
         direction: Direction,
         mut receipt: Receipt,
-    ) -> Result<LentTransfer, Error> {
+    ) -> Result<Box<LentTransfer>, Error> {
         let len = element.len as usize;
         let buffer = self.space.system_buffer(len)?;
         let mut places = Vec::with_capacity(element.segments.len());
@@ -61,7 +61,7 @@ impl Private {
             receipt.copied += len;
             receipt.reason = Some(Reason::Untrusted);
         }
-        let mut lent = LentTransfer::named(Named::new(), buffer.segments(), len, receipt);
+        let mut lent = LentTransfer::named(buffer.segments(), len, receipt);
         lent.keep(PrivateBuffer { buffer, places });
         Ok(lent)
     }

@@ -25,7 +25,7 @@ use super::table::Table;
 use super::turn::Turn;
 use super::wire::control::{Limits, Message};
 use super::wire::record::{Body, Kind, Outcome, Record, Reply, RequestWriter, Slot, encode_slot};
-use crate::exchange::Exchange;
+use crate::exchange::Awaited;
 use crate::work::Transfer;
 use crate::{Error, Incoming, RequestId, ServerError, Service, ServiceId};
 
@@ -240,35 +240,31 @@ impl Remote {
         }
     }
 
-    /// Waits until `exchange` has its reply, or has been given up; returns whether it has.
-    pub(crate) fn wait(&self, exchange: &Exchange, deadline: Option<Instant>) -> bool {
+    /// Waits until what is awaited has its reply, or has been given up; returns whether it has.
+    pub(crate) fn wait(&self, awaited: &mut Awaited<'_>, deadline: Option<Instant>) -> bool {
         loop {
-            if exchange.is_replied() {
+            if awaited.is_replied() {
                 return true;
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return false;
             }
-            match self.receiving.try_lock() {
-                Ok(mut receiving) => self.receive_until(&mut receiving, exchange, deadline),
-                Err(TryLockError::Poisoned(poisoned)) => {
-                    self.receive_until(&mut poisoned.into_inner(), exchange, deadline);
-                }
-                Err(TryLockError::WouldBlock) => {
-                    let is_free = || self.receiving.try_lock().is_ok();
-                    self.turn.sleep(|| exchange.is_replied() || is_free(), deadline);
-                    continue;
-                }
-            }
+            let Some(mut receiving) = self.try_receiving() else {
+                let is_free = || self.receiving.try_lock().is_ok();
+                self.turn.sleep(|| awaited.is_replied() || is_free(), deadline);
+                continue;
+            };
+            self.receive_until(&mut receiving, awaited, deadline);
+            drop(receiving);
             self.pass();
         }
     }
 
-    /// Takes replies off the ring until there is one for `exchange`, the time is over, or the server is gone.
-    fn receive_until(&self, receiving: &mut Receiving, exchange: &Exchange, deadline: Option<Instant>) {
+    /// Takes replies off the ring until there is the one that is awaited, the time is over, or the server is gone.
+    fn receive_until(&self, receiving: &mut Receiving, awaited: &mut Awaited<'_>, deadline: Option<Instant>) {
         loop {
-            let taken = self.receive(receiving);
-            if exchange.is_replied() {
+            let taken = self.receive(receiving, awaited);
+            if awaited.is_replied() {
                 return;
             }
             if taken > 0 {
@@ -282,7 +278,7 @@ impl Remote {
             let left = deadline.map_or(LONGEST_SLEEP, |deadline| deadline.saturating_duration_since(now));
             if left.is_zero() || self.link.is_gone() {
                 // The thread that noticed it gives up what is pending.
-                self.link.settle(exchange);
+                self.link.settle(awaited);
                 return;
             }
             if receiving.consumer.arm(Mode::Futex)
@@ -298,7 +294,7 @@ impl Remote {
     pub(crate) fn collect(&self) -> usize {
         let Some(mut receiving) = self.try_receiving() else { return 0 };
         receiving.consumer.disarm();
-        let taken = self.receive(&mut receiving);
+        let taken = self.receive(&mut receiving, &mut Awaited::none());
         drop(receiving);
         self.pass();
         taken
@@ -309,7 +305,7 @@ impl Remote {
         self.link.quiet();
         let Some(mut receiving) = self.try_receiving() else { return 0 };
         receiving.consumer.disarm();
-        let taken = self.receive(&mut receiving);
+        let taken = self.receive(&mut receiving, &mut Awaited::none());
         drop(receiving);
         self.turn.pass();
         taken
@@ -331,7 +327,9 @@ impl Remote {
     /// Adds what becomes readable as [`Remote::arm`] says.
     pub(crate) fn watch_by(&self, poller: &Poller, token: u64) -> Result<(), Error> {
         poller.add(&self.bell, token)?;
-        self.link.watch_by(poller, token)
+        self.link.watch_by(poller, token)?;
+        self.turn.watch();
+        Ok(())
     }
 
     /// Takes it out again. Of a server that is gone it would stay readable.
@@ -348,8 +346,9 @@ impl Remote {
 
     /// Has others look whether something has come for them, or whether it is their turn.
     pub(crate) fn pass(&self) {
-        self.turn.pass();
-        self.link.tell_watcher();
+        if self.turn.pass() {
+            self.link.tell_watcher();
+        }
     }
 
     fn try_receiving(&self) -> Option<MutexGuard<'_, Receiving>> {
@@ -360,7 +359,8 @@ impl Remote {
         }
     }
 
-    fn receive(&self, receiving: &mut Receiving) -> usize {
+    /// Takes the replies that are there, up to the one that is awaited; returns how many.
+    fn receive(&self, receiving: &mut Receiving, awaited: &mut Awaited<'_>) -> usize {
         let mut taken = 0;
         loop {
             match receiving.consumer.pop(&mut receiving.record) {
@@ -369,10 +369,13 @@ impl Remote {
                     taken += 1;
                     // Before the request leaves the table; until all that it held is back. Partner: `flush`.
                     self.is_accepting.store(true, Ordering::Relaxed);
-                    let accepted = self.accept(&receiving.record);
+                    let accepted = self.accept(&receiving.record, awaited);
                     self.is_accepting.store(false, Ordering::Release);
                     if let Err(wrong) = accepted {
                         self.link.break_off(&wrong);
+                        return taken;
+                    }
+                    if awaited.has_work() {
                         return taken;
                     }
                 }
@@ -385,9 +388,9 @@ impl Remote {
     }
 
     /// Acts upon a record; an error says what is wrong with it.
-    fn accept(&self, record: &Received) -> Result<(), String> {
+    fn accept(&self, record: &Received, awaited: &mut Awaited<'_>) -> Result<(), String> {
         match Record::decode(record.kind(), record.payload()).map_err(|malformed| malformed.to_string())? {
-            Record::Reply(reply) => self.replied(&reply),
+            Record::Reply(reply) => self.replied(&reply, awaited),
             Record::Done(slot) => {
                 let done = self.sending().table.take_anticipated(slot);
                 done.map(drop).ok_or_else(|| format!("{slot:?} is done, which was not anticipated"))
@@ -399,7 +402,7 @@ impl Remote {
         }
     }
 
-    fn replied(&self, reply: &Reply<'_>) -> Result<(), String> {
+    fn replied(&self, reply: &Reply<'_>, awaited: &mut Awaited<'_>) -> Result<(), String> {
         let unknown = || format!("a reply names {:?}, which is not pending", reply.slot);
         let is_anticipated = reply.outcome == (Outcome::Ok { anticipated: true });
         let mut sending = self.sending();
@@ -423,7 +426,7 @@ impl Remote {
             }
         }
         match reply.outcome {
-            Outcome::Ok { anticipated: false } => request.reply(Ok(())),
+            Outcome::Ok { anticipated: false } => request.reply_to(awaited),
             Outcome::Ok { anticipated: true } => match request.anticipate() {
                 Ok(anticipated) => self.sending().table.put_anticipated(reply.slot, anticipated),
                 Err(request) => {

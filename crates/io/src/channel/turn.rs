@@ -1,4 +1,7 @@
 //! Turns: of the threads that wait for one server's replies, one takes them off the ring; the others sleep.
+//!
+//! How: whoever wants to be told says so in one word, which is looked at after every turn; nothing else is done while
+//! nobody does.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -7,10 +10,13 @@ use std::time::{Duration, Instant};
 /// The longest sleep without a look at what is waited for.
 const LONGEST: Duration = Duration::from_millis(100);
 
+/// The bit of [`Turn::audience`] for whoever waits by descriptor; the others count threads.
+const WATCHED: u32 = 1 << 31;
+
 /// Who waits for a turn.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
-    waiting: AtomicU32,
+    audience: AtomicU32,
     lock: Mutex<()>,
     passed: Condvar,
 }
@@ -18,8 +24,8 @@ pub(super) struct Turn {
 impl Turn {
     /// Sleeps until the turn is passed, unless `is_over` already; at most until `deadline`.
     pub(super) fn sleep(&self, is_over: impl Fn() -> bool, deadline: Option<Instant>) {
-        // SeqCst pairs with that in `pass`: either the passer sees this thread, or this thread sees what it did.
-        self.waiting.fetch_add(1, Ordering::SeqCst);
+        // Partner: the exchange in `pass`.
+        self.audience.fetch_add(1, Ordering::AcqRel);
         let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         if !is_over() {
             let left =
@@ -27,16 +33,34 @@ impl Turn {
             let _guard =
                 self.passed.wait_timeout(guard, left.min(LONGEST)).unwrap_or_else(PoisonError::into_inner);
         }
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.audience.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Wakes those who sleep, after something was taken for them, or when the turn is free.
-    pub(super) fn pass(&self) {
-        std::sync::atomic::fence(Ordering::SeqCst);
-        if self.waiting.load(Ordering::SeqCst) > 0 {
+    /// From now on, passing the turn says that somebody watches; to be followed by a look at what is waited for.
+    pub(super) fn watch(&self) {
+        // Partner: the exchange in `pass`.
+        self.audience.fetch_or(WATCHED, Ordering::AcqRel);
+    }
+
+    /// Wakes those who sleep, after something was taken for them, or when the turn is free; returns whether somebody
+    /// watches.
+    #[inline]
+    pub(super) fn pass(&self) -> bool {
+        // Changes of the word are in one order. Who announces itself before this exchange is seen by it; who does so after
+        // it has the word from here, and with it sees what was done before. A mere look would need a fence on both sides.
+        match self.audience.compare_exchange(0, 0, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => false,
+            Err(audience) => self.tell(audience),
+        }
+    }
+
+    #[cold]
+    fn tell(&self, audience: u32) -> bool {
+        if audience & !WATCHED > 0 {
             // Taking the lock orders this after the sleeper's look and before its sleep, or after the sleep has begun.
             drop(self.lock.lock().unwrap_or_else(PoisonError::into_inner));
             self.passed.notify_all();
         }
+        audience & WATCHED != 0
     }
 }
