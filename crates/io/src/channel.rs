@@ -16,6 +16,7 @@
 //! Source: thesis chapter 5, §7.1, §7.2; docs/channel.md has the layouts.
 
 mod announce;
+mod books;
 mod connect;
 mod customer;
 pub mod directory;

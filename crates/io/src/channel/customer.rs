@@ -8,7 +8,6 @@
 //! the table, sizes against the limits granted. What no honest client says ends the channel.
 //! Source: thesis §5.1, §7.2.
 
-use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
@@ -16,14 +15,13 @@ use std::time::Duration;
 
 use genie_memory::{Direction, Extent, Extents, Known, Mapping, Mirror, Segments};
 use genie_passing::{Receipt, Scheme};
-use genie_ring::{Producer, PushError};
+use genie_ring::Producer;
 use genie_sys::{GranuleKind, Object};
 
+use super::books::{Books, Granted, State};
 use super::private::Private;
 use super::wire::control::{ArenaPlace, ObjectPlace};
-use super::wire::record::{
-    Body, Element, Kind, Limit, Outcome, Refusal, ReplyWriter, Request, Slot, encode_slot,
-};
+use super::wire::record::{Body, Element, Kind, Outcome, Refusal, ReplyWriter, Request, Slot, encode_slot};
 use crate::contract::Contract;
 use crate::incoming::{Access, Origin};
 use crate::lent::{Lent, LentTransfer, Places};
@@ -51,48 +49,11 @@ pub(crate) struct Customer {
     wrong: Mutex<Option<String>>,
 }
 
-/// What a client may have pending.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Granted {
-    pub(super) bytes: usize,
-    pub(super) requests: u32,
-    pub(super) abort_timeout: Duration,
-}
-
-/// What is pending, and the way back.
-#[derive(Debug)]
-struct Books {
-    entries: Vec<Entry>,
-    /// Bytes that may be pending.
-    limit: usize,
-    bytes: usize,
-    requests: u32,
-    producer: Producer,
-    body: Body,
-    /// Replies for which the ring has had no room.
-    backlog: VecDeque<(Kind, Body)>,
-}
-
 /// What a worker knows of a client's memory.
 #[derive(Debug, Default)]
 pub(super) struct Sight {
     arenas: u64,
     mirrors: Vec<Option<(Mirror, Known)>>,
-}
-
-#[derive(Debug, Clone)]
-struct Entry {
-    generation: u32,
-    bytes: usize,
-    state: State,
-    contract: Weak<Contract>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Vacant,
-    Pending,
-    Anticipated,
 }
 
 /// How a new channel is to be.
@@ -110,8 +71,6 @@ pub(super) struct Terms {
 
 impl Customer {
     pub(super) fn new(terms: Terms) -> Self {
-        let vacant = Entry { generation: 0, bytes: 0, state: State::Vacant, contract: Weak::new() };
-        let entries = vec![vacant; terms.granted.requests as usize];
         Self {
             number: terms.number,
             name: terms.name,
@@ -121,15 +80,7 @@ impl Customer {
             services: terms.services,
             mirrors: RwLock::new(vec![Some(terms.mirror)]),
             arenas: AtomicU64::new(1),
-            books: Mutex::new(Books {
-                entries,
-                limit: terms.granted.bytes,
-                bytes: 0,
-                requests: 0,
-                producer: terms.producer,
-                body: Body::new(),
-                backlog: VecDeque::new(),
-            }),
+            books: Mutex::new(Books::new(&terms.granted, terms.producer)),
             private: terms.private,
             is_gone: AtomicBool::new(false),
             wrong: Mutex::default(),
@@ -146,7 +97,7 @@ impl Customer {
         request: &Request<'_>,
     ) -> Result<Option<Incoming>, String> {
         let bytes = request.bytes as usize;
-        if let Some(refusal) = self.enter(request.slot, bytes)? {
+        if let Some(refusal) = self.books().enter(request.slot, bytes)? {
             self.refuse(request.slot, refusal);
             return Ok(None);
         }
@@ -224,29 +175,6 @@ impl Customer {
         places
     }
 
-    /// Enters a request into the table, unless it exceeds what was granted.
-    fn enter(&self, slot: Slot, bytes: usize) -> Result<Option<Refusal>, String> {
-        let mut books = self.books();
-        let asked = bytes as u64;
-        let (bytes_now, requests_now, limit) = (books.bytes, books.requests, books.limit);
-        let entry = books.entries.get_mut(slot.index as usize);
-        let entry = entry.ok_or_else(|| format!("place {} was not granted", slot.index))?;
-        if entry.state != State::Vacant {
-            return Err(format!("place {} is taken by another request", slot.index));
-        }
-        entry.generation = slot.generation;
-        entry.bytes = bytes;
-        entry.contract = Weak::new();
-        if bytes > limit.saturating_sub(bytes_now) {
-            let (pending, allowed) = (bytes_now as u64, limit as u64);
-            return Ok(Some(Refusal { limit: Limit::Bytes, asked, pending, allowed }));
-        }
-        entry.state = State::Pending;
-        books.bytes = bytes_now + bytes;
-        books.requests = requests_now + 1;
-        Ok(None)
-    }
-
     fn refuse(&self, slot: Slot, refusal: Refusal) {
         let mut books = self.books();
         ReplyWriter::begin(&mut books.body, slot, Outcome::Refused(refusal));
@@ -289,18 +217,14 @@ impl Customer {
     /// The server's anticipated reply.
     pub(crate) fn anticipate(&self, slot: Slot, work: &Work) {
         let mut books = self.books();
-        if let Some(entry) = books.entries.get_mut(slot.index as usize) {
-            entry.state = State::Anticipated;
-        }
+        books.anticipate(slot);
         encode(&mut books.body, slot, work, Outcome::Ok { anticipated: true });
         self.push(&mut books, Kind::Reply);
     }
 
     /// Notes that a request originates others.
     pub(crate) fn contracted(&self, slot: Slot, contract: &Arc<Contract>) {
-        if let Some(entry) = self.books().entries.get_mut(slot.index as usize) {
-            entry.contract = Arc::downgrade(contract);
-        }
+        self.books().contracted(slot, contract);
     }
 
     /// What the requests are called within the server.
@@ -313,21 +237,14 @@ impl Customer {
 
     /// The request to be aborted: its name, and what it has originated.
     pub(super) fn aborting(&self, slot: Slot) -> Option<(RequestId, Weak<Contract>)> {
-        let pending = self.books();
-        let entry = pending.entries.get(slot.index as usize)?;
-        let is_it = entry.generation == slot.generation && entry.state != State::Vacant;
-        is_it.then(|| (self.id(slot), entry.contract.clone()))
+        let contract = self.books().contract(slot)?;
+        Some((self.id(slot), contract))
     }
 
     /// All requests that are pending.
     pub(super) fn all(&self) -> Vec<(RequestId, Weak<Contract>)> {
-        let pending = self.books();
-        let taken = (0..).zip(&pending.entries).filter(|(_, entry)| entry.state != State::Vacant);
-        taken
-            .map(|(index, entry)| {
-                (self.id(Slot { index, generation: entry.generation }), entry.contract.clone())
-            })
-            .collect()
+        let pending = self.books().all();
+        pending.into_iter().map(|(slot, contract)| (self.id(slot), contract)).collect()
     }
 
     /// How long the server may take to let a request go.
@@ -337,18 +254,12 @@ impl Customer {
 
     /// Grants other limits; places are never taken away.
     pub(super) fn grant(&self, bytes: usize, requests: u32) -> (usize, u32) {
-        let mut books = self.books();
-        books.limit = bytes;
-        let vacant = Entry { generation: 0, bytes: 0, state: State::Vacant, contract: Weak::new() };
-        let places = books.entries.len().max(requests as usize);
-        books.entries.resize(places, vacant);
-        (bytes, places as u32)
+        self.books().grant(bytes, requests)
     }
 
     /// (bytes, requests) pending.
     pub(super) fn load(&self) -> (usize, u32) {
-        let pending = self.books();
-        (pending.bytes, pending.requests)
+        self.books().load()
     }
 
     /// Enters an object that the client announced.
@@ -370,7 +281,7 @@ impl Customer {
         let books = self.books();
         for mirror in mirrors.iter().flatten() {
             mirror.withdraw(id);
-            if books.requests == 0 {
+            if books.load().1 == 0 {
                 mirror.sweep().map_err(|error| error.to_string())?;
             }
         }
@@ -419,55 +330,26 @@ impl Customer {
 
     /// Sends replies that had to wait, as far as there is room; more of that wakes whoever has armed the other ring before.
     pub(super) fn flush(&self) {
-        self.catch_up(&mut self.books());
-    }
-
-    fn catch_up(&self, books: &mut Books) {
-        while let Some((kind, body)) = books.backlog.pop_front() {
-            match books.producer.push(kind as u8, &body) {
-                Ok(()) => {}
-                Err(PushError::Full) => {
-                    books.backlog.push_front((kind, body));
-                    match books.producer.want_room() {
-                        Ok(true) => return,
-                        Ok(false) => {}
-                        Err(broken) => return self.end(Some(broken.to_string())),
-                    }
-                }
-                Err(error) => return self.end(Some(error.to_string())),
-            }
-        }
+        let sent = self.books().catch_up();
+        self.heed(sent);
     }
 
     /// Sends the record in `books.body`, now or when there is room.
     fn push(&self, books: &mut Books, kind: Kind) {
-        if self.is_gone() {
-            return;
+        if !self.is_gone() {
+            self.heed(books.push(kind));
         }
-        if books.backlog.is_empty() {
-            match books.producer.push(kind as u8, &books.body) {
-                Ok(()) => return,
-                Err(PushError::Full) => {}
-                Err(error) => return self.end(Some(error.to_string())),
-            }
+    }
+
+    /// Ends the channel when the client has spoilt the way back.
+    fn heed(&self, sent: Result<(), String>) {
+        if let Err(wrong) = sent {
+            self.end(Some(wrong));
         }
-        books.backlog.push_back((kind, books.body.clone()));
-        self.catch_up(books);
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Books {
-    /// Takes a request off the table; returns how it was.
-    fn leave(&mut self, slot: Slot) -> State {
-        let Some(entry) = self.entries.get_mut(slot.index as usize) else { return State::Vacant };
-        let state = std::mem::replace(&mut entry.state, State::Vacant);
-        self.bytes -= entry.bytes;
-        self.requests -= 1;
-        state
     }
 }
 

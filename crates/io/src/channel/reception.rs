@@ -18,7 +18,8 @@ use genie_sys::process::Pid;
 use genie_sys::socket::{Received, Socket};
 use genie_sys::{GranuleKind, Object};
 
-use super::customer::{Customer, Granted, Sight, Terms};
+use super::books::Granted;
+use super::customer::{Customer, Sight, Terms};
 use super::directory::Claim;
 use super::listener::{Shared, WORKER_CLIENTS};
 use super::private::Private;

@@ -1,0 +1,177 @@
+//! The books of one client's channel: what is pending, and the way back.
+//!
+//! How: a table with a place for each request that was granted; the client names the places. Replies for which the ring has
+//! no room wait here until there is some.
+//! Invariants: `bytes` and `requests` are the sums over the places that are taken.
+//! Trust: places are the client's word, and checked against the table.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use genie_ring::{Producer, PushError};
+
+use super::wire::record::{Body, Kind, Limit, Refusal, Slot};
+use crate::contract::Contract;
+
+/// What a client may have pending.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Granted {
+    pub(super) bytes: usize,
+    pub(super) requests: u32,
+    pub(super) abort_timeout: Duration,
+}
+
+/// What is pending, and the way back.
+#[derive(Debug)]
+pub(super) struct Books {
+    entries: Vec<Entry>,
+    /// Bytes that may be pending.
+    limit: usize,
+    bytes: usize,
+    requests: u32,
+    producer: Producer,
+    /// The record to be sent next.
+    pub(super) body: Body,
+    /// Replies for which the ring has had no room.
+    backlog: VecDeque<(Kind, Body)>,
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    generation: u32,
+    bytes: usize,
+    state: State,
+    contract: Weak<Contract>,
+}
+
+/// How a place in the table is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    Vacant,
+    Pending,
+    Anticipated,
+}
+
+impl Entry {
+    const fn vacant() -> Self {
+        Self { generation: 0, bytes: 0, state: State::Vacant, contract: Weak::new() }
+    }
+}
+
+impl Books {
+    pub(super) fn new(granted: &Granted, producer: Producer) -> Self {
+        Self {
+            entries: vec![Entry::vacant(); granted.requests as usize],
+            limit: granted.bytes,
+            bytes: 0,
+            requests: 0,
+            producer,
+            body: Body::new(),
+            backlog: VecDeque::new(),
+        }
+    }
+
+    /// Enters a request into the table, unless it exceeds what was granted.
+    pub(super) fn enter(&mut self, slot: Slot, bytes: usize) -> Result<Option<Refusal>, String> {
+        let entry = self.entries.get_mut(slot.index as usize);
+        let entry = entry.ok_or_else(|| format!("place {} was not granted", slot.index))?;
+        if entry.state != State::Vacant {
+            return Err(format!("place {} is taken by another request", slot.index));
+        }
+        entry.generation = slot.generation;
+        entry.bytes = bytes;
+        entry.contract = Weak::new();
+        if bytes > self.limit.saturating_sub(self.bytes) {
+            let (asked, pending, allowed) = (bytes as u64, self.bytes as u64, self.limit as u64);
+            return Ok(Some(Refusal { limit: Limit::Bytes, asked, pending, allowed }));
+        }
+        entry.state = State::Pending;
+        self.bytes += bytes;
+        self.requests += 1;
+        Ok(None)
+    }
+
+    /// Takes a request off the table; returns how it was.
+    pub(super) fn leave(&mut self, slot: Slot) -> State {
+        let Some(entry) = self.entries.get_mut(slot.index as usize) else { return State::Vacant };
+        let state = std::mem::replace(&mut entry.state, State::Vacant);
+        self.bytes -= entry.bytes;
+        self.requests -= 1;
+        state
+    }
+
+    /// Notes that a request was replied to in anticipation.
+    pub(super) fn anticipate(&mut self, slot: Slot) {
+        if let Some(entry) = self.entries.get_mut(slot.index as usize) {
+            entry.state = State::Anticipated;
+        }
+    }
+
+    /// Notes that a request originates others.
+    pub(super) fn contracted(&mut self, slot: Slot, contract: &Arc<Contract>) {
+        if let Some(entry) = self.entries.get_mut(slot.index as usize) {
+            entry.contract = Arc::downgrade(contract);
+        }
+    }
+
+    /// What a request that is pending has originated.
+    pub(super) fn contract(&self, slot: Slot) -> Option<Weak<Contract>> {
+        let entry = self.entries.get(slot.index as usize)?;
+        let is_it = entry.generation == slot.generation && entry.state != State::Vacant;
+        is_it.then(|| entry.contract.clone())
+    }
+
+    /// All requests that are pending, and what they have originated.
+    pub(super) fn all(&self) -> Vec<(Slot, Weak<Contract>)> {
+        let taken = (0..).zip(&self.entries).filter(|(_, entry)| entry.state != State::Vacant);
+        taken
+            .map(|(index, entry)| (Slot { index, generation: entry.generation }, entry.contract.clone()))
+            .collect()
+    }
+
+    /// Grants other limits; places are never taken away.
+    pub(super) fn grant(&mut self, bytes: usize, requests: u32) -> (usize, u32) {
+        self.limit = bytes;
+        let places = self.entries.len().max(requests as usize);
+        self.entries.resize(places, Entry::vacant());
+        (bytes, places as u32)
+    }
+
+    /// (bytes, requests) pending.
+    pub(super) fn load(&self) -> (usize, u32) {
+        (self.bytes, self.requests)
+    }
+
+    /// Sends the record in `body`, now or when there is room; an error says how the client has spoilt its ring.
+    pub(super) fn push(&mut self, kind: Kind) -> Result<(), String> {
+        if self.backlog.is_empty() {
+            match self.producer.push(kind as u8, &self.body) {
+                Ok(()) => return Ok(()),
+                Err(PushError::Full) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        self.backlog.push_back((kind, self.body.clone()));
+        self.catch_up()
+    }
+
+    /// Sends replies that had to wait, as far as there is room; more of that wakes whoever has armed the other ring before.
+    pub(super) fn catch_up(&mut self) -> Result<(), String> {
+        while let Some((kind, body)) = self.backlog.pop_front() {
+            match self.producer.push(kind as u8, &body) {
+                Ok(()) => {}
+                Err(PushError::Full) => {
+                    self.backlog.push_front((kind, body));
+                    match self.producer.want_room() {
+                        Ok(true) => return Ok(()),
+                        Ok(false) => {}
+                        Err(broken) => return Err(broken.to_string()),
+                    }
+                }
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+        Ok(())
+    }
+}
