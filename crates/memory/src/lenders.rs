@@ -67,7 +67,8 @@ impl Space {
 
     /// Takes in an object that a lender lends: its granules join the lender's pool. Bytes are whatever they are.
     ///
-    /// The memory does not count towards the space's limit.
+    /// The memory does not count towards the space's limit. All of it is allocated now; other threads are kept from the
+    /// space only while it is mapped.
     ///
     /// # Errors
     /// [`Error::Kind`] when the object's granules are not as long as the space's, [`Error::Room`] when no more can be
@@ -77,11 +78,10 @@ impl Space {
         if object.kind().size() != core.granule() {
             return Err(Error::Kind { lent: object.kind(), own: core.kind });
         }
+        core.lock().check_loan(core, lender, object.len())?;
+        object.allocate()?;
         let mut guard = core.lock();
         let state = &mut *guard;
-        if lender == LenderId::OWN || !state.granules.stocks.is_live(lender) {
-            return Err(Error::NoLender { lender });
-        }
         if state.guards.is_none() {
             state.guards = Some([core.windows.guard()?, core.aliases().guard()?]);
         }
@@ -117,6 +117,7 @@ impl Space {
         if !state.granules.stocks.is_live(lender) {
             return;
         }
+        state.shortages.forget(lender);
         state.let_go(core, lender);
         if quarantine {
             state.granules.quarantine(lender);

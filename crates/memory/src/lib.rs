@@ -36,6 +36,7 @@ mod region;
 mod reinstatement;
 mod runs;
 mod segments;
+mod shortage;
 mod slots;
 mod space;
 mod stock;

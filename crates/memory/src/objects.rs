@@ -211,12 +211,24 @@ impl State {
         Ok(())
     }
 
+    /// How many granules a lender's object of `asked` bytes has, unless it can't be taken in.
+    pub(crate) fn check_loan(&self, core: &Core, lender: LenderId, asked: usize) -> Result<u32> {
+        if lender == LenderId::OWN || !self.granules.stocks.is_live(lender) {
+            return Err(Error::NoLender { lender });
+        }
+        let count = u32::try_from(asked / core.granule()).ok();
+        count.filter(|count| *count <= self.granules.loans.room()).ok_or_else(|| self.no_room(core, asked))
+    }
+
+    fn no_room(&self, core: &Core, asked: usize) -> Error {
+        Error::Room { asked, free: core.bytes(self.granules.loans.room()) }
+    }
+
     /// Maps a lent object's aliases and adds its granules to the lender's pool.
     pub(crate) fn take_in(&mut self, core: &Core, lender: LenderId, object: Object) -> Result<()> {
-        let (asked, free) = (object.len(), core.bytes(self.granules.loans.room()));
-        let room = Error::Room { asked, free };
-        let count = u32::try_from(asked / core.granule()).map_err(|_| room.clone())?;
-        let granules = self.granules.loans.take_numbers(count).ok_or(room)?;
+        let asked = object.len();
+        let count = self.check_loan(core, lender, asked)?;
+        let granules = self.granules.loans.take_numbers(count).ok_or_else(|| self.no_room(core, asked))?;
         let offset = core.alias_offset(granules.start);
         if let Err(error) = core.aliases().map(offset, &object, 0, asked) {
             // It may be mapped, though not populated. When the kernel cannot unmap it, the numbers stay taken.

@@ -20,6 +20,7 @@ use crate::pool::Pools;
 use crate::queues::Queues;
 use crate::region::Regions;
 use crate::runs::Run;
+use crate::shortage::Shortages;
 use crate::slots::Slots;
 use crate::{Error, Recycling, Result};
 
@@ -139,6 +140,7 @@ pub(crate) struct State {
     pub(crate) objects: Objects,
     /// How many lenders there have been.
     pub(crate) lenders: u32,
+    pub(crate) shortages: Shortages,
     /// Of windows and aliases, from the first loan on.
     pub(crate) guards: Option<[Guard; 2]>,
 }
@@ -287,6 +289,7 @@ impl Core {
                 replacing: 0,
                 objects,
                 lenders: 0,
+                shortages: Shortages::default(),
                 guards: None,
             }),
         })

@@ -46,13 +46,14 @@ impl Space {
     /// not see other data is shown an [`Space::aligned_buffer_from`] that is zeroed around its data.
     ///
     /// # Errors
-    /// [`Error::Lender`] when the lender's pool is exhausted or the lender gone; [`Error::Limit`] and the kernel's reason
-    /// for the space's own.
+    /// [`Error::Lender`] when the lender's pool is exhausted, which [`Space::on_shortage`] tells of, or the lender gone;
+    /// [`Error::Limit`] and the kernel's reason for the space's own.
     pub fn system_buffer_from(&self, lender: LenderId, len: usize) -> Result<SystemBuffer> {
         let core = self.core();
         let class = chunk_class(len).filter(|class| chunk_len(*class) < core.granule());
         let Some(class) = class else { return self.aligned_buffer_from(lender, 0, len) };
-        let chunk = core.lock().take_chunk(core, lender, class)?;
+        let chunk = core.lock().take_chunk(core, lender, class);
+        let chunk = chunk.map_err(|error| core.tell_shortage(lender, error))?;
         Ok(SystemBuffer { space: self.clone(), lender, backing: Backing::Chunk(chunk), offset: 0, len })
     }
 
@@ -73,7 +74,8 @@ impl Space {
         let core = self.core();
         let offset = core.misalignment(offset);
         let count = core.whole_granules(lender, offset, len)?;
-        let whole = core.lock().take_whole(core, lender, count, len)?;
+        let whole = core.lock().take_whole(core, lender, count, len);
+        let whole = whole.map_err(|error| core.tell_shortage(lender, error))?;
         Ok(SystemBuffer { space: self.clone(), lender, backing: Backing::Whole(whole), offset, len })
     }
 

@@ -12,10 +12,10 @@ mod acceptance;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{MemfdFlags, Mode, SealFlags};
+use rustix::fs::{FallocateFlags, MemfdFlags, Mode, SealFlags};
 
 use crate::arena::set_huge_pages_aside;
-use crate::{Error, Result};
+use crate::{Errno, Error, Result};
 
 /// What an object's granules are made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -93,6 +93,25 @@ impl Object {
             })?;
         }
         Ok(Self { descriptor, kind, len, is_writable: true })
+    }
+
+    /// Has the kernel allocate all of the object's memory now, zeroed where it was not there yet, so that mapping it later
+    /// takes no time for that.
+    ///
+    /// # Errors
+    /// ENOMEM, ENOSPC: there is too little memory, or too few huge pages; EBADF: the descriptor is read-only.
+    #[doc(alias = "fallocate")]
+    pub fn allocate(&self) -> Result<()> {
+        loop {
+            match rustix::fs::fallocate(&self.descriptor, FallocateFlags::empty(), 0, self.len as u64) {
+                Ok(()) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(errno) => {
+                    let subject = format!("an object of {} bytes ({})", self.len, self.kind.name());
+                    return Err(Error::new("fallocate", subject, errno));
+                }
+            }
+        }
     }
 
     /// What the granules are made of.
