@@ -14,6 +14,8 @@ mod departure;
 mod eviction;
 #[path = "processes/frames.rs"]
 mod frames;
+#[path = "processes/growth.rs"]
+mod growth;
 #[path = "processes/limits.rs"]
 mod limits;
 #[path = "processes/mapping.rs"]

@@ -21,7 +21,7 @@ use super::link::{Link, PATIENCE};
 use super::remote::{Receiving, Remote, Sending};
 use super::table::Table;
 use super::turn::Turn;
-use super::wire::control::{Hello, Limits, MAX_MESSAGE, Message, Party, Status, VERSION, Welcome};
+use super::wire::control::{Hello, Limits, MAX_MESSAGE, Message, Party, Status, Trust, VERSION, Welcome};
 use super::wire::record::Body;
 use crate::Error;
 
@@ -98,20 +98,34 @@ pub(crate) fn connect(
     let bells = Bells::end(bell);
     let ends = Ends::attach(&Object::accept(rings)?, layout, Side::Client, bells)?;
     let lender = space.add_lender();
-    for descriptor in descriptors {
-        space
-            .lend(lender, Object::accept(descriptor)?)
-            .inspect_err(|_| space.remove_lender(lender, false))?;
-    }
-    let (link, answered) = Link::new(server.to_owned(), socket, lifeline)?;
+    let lent = lend(space, lender, descriptors).inspect_err(|_| space.remove_lender(lender, false))?;
+    let (link, answered) = Link::new(server.to_owned(), socket, lifeline, lent)?;
+    let is_mapped = welcome.trust == Trust::Mapped;
     let spin = options.spin.unwrap_or(spin);
     let remote = remote(space, lender, spin, welcome, (ends, watched), link);
+    if is_mapped {
+        let link = Arc::downgrade(&remote.link);
+        space.on_shortage(lender, move |lacking| {
+            link.upgrade().iter().for_each(|link| link.want_pool(lacking));
+        });
+    }
     let (link, watched, space) = (Arc::clone(&remote.link), Arc::downgrade(&remote), space.clone());
     std::thread::Builder::new()
         .name("genie-link".into())
         .spawn(move || link.watch(&answered, &watched, &space, lender))
         .map_err(|error| gone(error.to_string()))?;
     Ok(remote)
+}
+
+/// Takes in what the server lends to begin with; returns how many bytes.
+fn lend(space: &Space, lender: LenderId, descriptors: impl Iterator<Item = OwnedFd>) -> Result<usize, Error> {
+    let mut lent = 0;
+    for descriptor in descriptors {
+        let object = Object::accept(descriptor)?;
+        lent += object.len();
+        space.lend(lender, object)?;
+    }
+    Ok(lent)
 }
 
 fn remote(

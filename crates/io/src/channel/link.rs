@@ -14,11 +14,11 @@ use std::sync::{Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use genie_memory::{LenderId, Space};
-use genie_sys::Object;
 use genie_sys::event::Event;
 use genie_sys::poll::Poller;
 use genie_sys::socket::Socket;
 
+use super::growth::Growth;
 use super::remote::Remote;
 use super::wire::control::{Ending, Limits, MAX_MESSAGE, Message, Party, Reason};
 use crate::exchange::Awaited;
@@ -37,6 +37,7 @@ pub(super) struct Link {
     socket: Socket,
     /// Hangs up when nobody holds the other end any more.
     lifeline: Socket,
+    growth: Growth,
     is_gone: AtomicBool,
     reason: Mutex<Option<Error>>,
     answers: Mutex<Receiver<()>>,
@@ -55,12 +56,19 @@ pub(super) struct Link {
 type Left = (Vec<Incoming>, Vec<Anticipated>);
 
 impl Link {
-    pub(super) fn new(server: String, socket: Socket, lifeline: Socket) -> Result<(Self, Sender<()>), Error> {
+    /// `lent` is how many bytes the server's pool has.
+    pub(super) fn new(
+        server: String,
+        socket: Socket,
+        lifeline: Socket,
+        lent: usize,
+    ) -> Result<(Self, Sender<()>), Error> {
         let (answered, answers) = std::sync::mpsc::channel();
         let link = Self {
             server,
             socket,
             lifeline,
+            growth: Growth::new(lent),
             is_gone: AtomicBool::new(false),
             reason: Mutex::default(),
             answers: Mutex::new(answers),
@@ -95,6 +103,15 @@ impl Link {
             self.break_off(&error.to_string());
             self.error()
         })
+    }
+
+    /// Asks for more of the server's pool, in which `lacking` bytes were found not to be there; does not wait for it.
+    pub(super) fn want_pool(&self, lacking: usize) {
+        let Some(bytes) = self.growth.ask(lacking, Instant::now()) else { return };
+        let wanted = Message::PoolWanted(bytes as u64).encode();
+        if !wanted.is_ok_and(|wanted| self.socket.try_send(&wanted, &[]).unwrap_or(false)) {
+            self.growth.unasked(Instant::now());
+        }
     }
 
     /// Adds a descriptor that becomes readable with [`Link::tell_watcher`].
@@ -238,13 +255,7 @@ impl Link {
         let message = Message::decode(&bytes[..received.len], received.descriptors.len(), Party::Server);
         match message.map_err(|error| error.to_string())? {
             Message::Acknowledged => answered.send(()).map_err(|error| error.to_string()),
-            Message::Pool(_) => {
-                for descriptor in received.descriptors {
-                    let object = Object::accept(descriptor).map_err(|error| error.to_string())?;
-                    space.lend(lender, object).map_err(|error| error.to_string())?;
-                }
-                answered.send(()).map_err(|error| error.to_string())
-            }
+            Message::Pool(_) => self.growth.take_in(received.descriptors, space, lender, Instant::now()),
             Message::Goodbye(ending) => Err(ending.sentence),
             Message::Limits(limits) => {
                 // Applied by whoever asked: a thread that waits for an answer may hold the lock that this takes.

@@ -33,6 +33,9 @@ pub(super) const WORKER_CLIENTS: usize = 127;
 pub struct ServeOptions {
     /// Bytes lent to each client, in which data that is not passed in place is put. Each client has memory of its own.
     pub pool: usize,
+    /// Bytes that each client may be lent in all: when its pool is exhausted it asks for more. Beyond that, and where there
+    /// is no memory (huge pages), data goes by way of the client's own.
+    pub hard_pool: usize,
     /// Bytes of the server's own, for buffers that it fills before it is asked ([`Serving::private_pool`]) and for data of
     /// clients that are not trusted.
     pub private_pool: usize,
@@ -64,6 +67,7 @@ impl Default for ServeOptions {
     fn default() -> Self {
         Self {
             pool: 64 << 20,
+            hard_pool: 256 << 20,
             private_pool: 64 << 20,
             pending_bytes: 1 << 30,
             pending_requests: 256,

@@ -16,12 +16,12 @@ use genie_sys::event::Event;
 use genie_sys::poll::{Poller, Ready};
 use genie_sys::process::Pid;
 use genie_sys::socket::{Received, Socket};
-use genie_sys::{GranuleKind, Object};
 
 use super::books::Granted;
 use super::customer::{Customer, Sight, Terms};
 use super::directory::Claim;
 use super::listener::{Shared, WORKER_CLIENTS};
+use super::pool::Pool;
 use super::private::Private;
 use super::wire::control::{
     Ending, Hello, Limits, MAX_MESSAGE, Mapping, Message, Party, PoolObjects, Reason, Rings, Trust, VERSION,
@@ -85,6 +85,7 @@ struct Channel {
     trust: Trust,
     /// What the customer may raise its limits to: (bytes, requests).
     hard: (usize, u32),
+    pool: Pool,
 }
 
 /// Why there is no channel, or no longer one.
@@ -191,10 +192,11 @@ impl Reception {
         };
         match greeted {
             Err(over) => refuse(&socket, &over),
-            Ok((customer, inbox, trust)) => {
+            Ok((customer, inbox, trust, pool)) => {
                 let hard = (self.shared.options.hard_bytes, self.shared.options.hard_requests);
                 if self.poller.add(&socket, token).is_ok() {
-                    self.channels.insert(token, Channel { socket, customer, inbox, objects: 0, trust, hard });
+                    let channel = Channel { socket, customer, inbox, objects: 0, trust, hard, pool };
+                    self.channels.insert(token, channel);
                 } else {
                     self.leave(&customer, inbox);
                 }
@@ -214,7 +216,7 @@ impl Reception {
         hello: &Hello,
         socket: &Socket,
         received: Received,
-    ) -> Result<(Arc<Customer>, usize, Trust), Over> {
+    ) -> Result<(Arc<Customer>, usize, Trust, Pool), Over> {
         let shared = Arc::clone(&self.shared);
         let options = &shared.options;
         if !(hello.version_min..=hello.version_max).contains(&VERSION) {
@@ -240,7 +242,9 @@ impl Reception {
         let (base, len) = (hello.alias_base as usize, hello.alias_len as usize);
         let mirror = Mirror::new(base, len, hello.granule, options.mapping, lifeline);
         let mirror = mirror.map_err(|error| Over::new(Reason::Granule, error))?;
-        let pool = if trust == Trust::Copied { Vec::new() } else { pool(hello.granule, options.pool) };
+        let most = if trust == Trust::Copied { 0 } else { options.pool.max(options.hard_pool) };
+        let mut pool = Pool::new(hello.granule, most);
+        let lent = pool.lend(options.pool);
         let rings = genie_ring::create(options.rings).map_err(|error| Over::new(Reason::Exhausted, error))?;
         let (own, theirs) = Event::pair().map_err(|error| exhausted(error.into()))?;
         let ends = Ends::attach(&rings, options.rings, Side::Server, Bells::end(own));
@@ -274,11 +278,11 @@ impl Reception {
                 genie_memory::Mapping::Transient => Mapping::Transient,
             },
             trust,
-            pool: PoolObjects { lens: pool.iter().map(|object| object.len() as u64).collect() },
+            pool: PoolObjects { lens: lent.iter().map(|object| object.len() as u64).collect() },
             services: shared.offers(),
         };
         let mut descriptors: Vec<BorrowedFd<'_>> = vec![rings.as_fd(), theirs.as_fd()];
-        descriptors.extend(pool.iter().map(AsFd::as_fd));
+        descriptors.extend(lent.iter().map(AsFd::as_fd));
         if !answer(socket, &Message::Welcome(welcome), &descriptors) {
             return Err(Over::new(Reason::Silent, "the client does not take its welcome"));
         }
@@ -290,7 +294,7 @@ impl Reception {
             sight: Sight::default(),
         };
         shared.inboxes[inbox].leave(line);
-        Ok((customer, inbox, trust))
+        Ok((customer, inbox, trust, pool))
     }
 
     /// The worker with the fewest clients that can have one more.
@@ -380,6 +384,7 @@ impl Channel {
             }
             (Message::WithdrawArena(number), _) => self.customer.remove_arena(number),
             (Message::LimitsWanted(wanted), _) => return self.adjust(wanted),
+            (Message::PoolWanted(bytes), _) => return self.lend(bytes),
             (Message::Goodbye(_), _) => return Err(Over::new(Reason::Closing, "the client said goodbye")),
             (other, _) => return Err(malformed(format!("a {:?} came in the middle", other.kind()))),
         }
@@ -394,8 +399,20 @@ impl Channel {
         self.say(&Message::Limits(Limits { pending_bytes: bytes as u64, pending_requests: requests }))
     }
 
+    /// Lends a customer more, up to what it may have.
+    fn lend(&mut self, bytes: u64) -> Result<(), Over> {
+        let lent = self.pool.lend(usize::try_from(bytes).unwrap_or(usize::MAX));
+        let lens = lent.iter().map(|object| object.len() as u64).collect();
+        let descriptors: Vec<BorrowedFd<'_>> = lent.iter().map(AsFd::as_fd).collect();
+        self.tell(&Message::Pool(PoolObjects { lens }), &descriptors)
+    }
+
     fn say(&self, message: &Message) -> Result<(), Over> {
-        match answer(&self.socket, message, &[]) {
+        self.tell(message, &[])
+    }
+
+    fn tell(&self, message: &Message, descriptors: &[BorrowedFd<'_>]) -> Result<(), Over> {
+        match answer(&self.socket, message, descriptors) {
             true => Ok(()),
             false => Err(Over::new(Reason::Silent, "the client does not read its control socket")),
         }
@@ -411,17 +428,4 @@ fn answer(socket: &Socket, message: &Message, descriptors: &[BorrowedFd<'_>]) ->
 fn refuse(socket: &Socket, over: &Over) {
     let ending = Ending { reason: over.reason, sentence: over.sentence.clone() };
     answer(socket, &Message::Refused(ending), &[]);
-}
-
-/// The pool for one client: one object of the client's granules, as large as can be had up to `len` bytes.
-fn pool(granules: GranuleKind, len: usize) -> Vec<Object> {
-    let mut len = len / granules.size() * granules.size();
-    while len > 0 {
-        match Object::create(granules, len) {
-            Ok(object) => return vec![object],
-            // Huge pages may be short; with less of a pool, clients use more of their own memory.
-            Err(_) => len = len / 2 / granules.size() * granules.size(),
-        }
-    }
-    Vec::new()
 }

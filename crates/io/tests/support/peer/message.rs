@@ -46,6 +46,8 @@ pub(crate) struct Opening {
     pub(crate) kind: Kind,
     /// Bytes lent to each client.
     pub(crate) pool: usize,
+    /// Bytes that each may be lent in all.
+    pub(crate) hard_pool: usize,
     /// Whether clients' memory is mapped only while a request needs it.
     pub(crate) transient: bool,
     pub(crate) pending_bytes: usize,
@@ -88,12 +90,13 @@ pub(crate) enum Told {
 }
 
 impl Opening {
-    /// A server that keeps to the limits that nobody reaches.
+    /// A server that keeps to the limits that nobody reaches, and whose pool does not grow.
     pub(crate) fn new(name: &str, kind: Kind, pool: usize) -> Self {
         Self {
             name: name.to_owned(),
             kind,
             pool,
+            hard_pool: pool,
             transient: false,
             pending_bytes: 1 << 30,
             pending_requests: 256,

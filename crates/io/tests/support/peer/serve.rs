@@ -115,6 +115,7 @@ impl Guest {
     fn serve(&mut self, opening: &Opening, place: &Path, server: impl Server) -> Result<(), String> {
         let options = ServeOptions {
             pool: opening.pool,
+            hard_pool: opening.hard_pool,
             pending_bytes: opening.pending_bytes,
             pending_requests: opening.pending_requests,
             abort_timeout: Duration::from_millis(opening.abort_timeout),

@@ -1,0 +1,196 @@
+//! Growth: a client that finds the server's pool exhausted asks for more of it.
+//!
+//! Why: a pool made for a client's busiest moment would be memory that lies idle at all others, for each client anew.
+//! How: the space says when a system buffer can't be had from the pool. The server is then asked for as much again as it
+//! lends, or for what was lacking if that is more. Nobody waits for the answer: the link's thread takes in what comes, and
+//! who needs memory meanwhile takes the client's own, as everybody does where no more is lent.
+//! Invariants: one question at a time is open.
+//! Trust: a server that lends what nobody asked for, or more, ends the channel.
+//! Limits: what the server allows. Who was lent nothing does not ask again for [`SHORTEST`], and each further time for twice
+//! as long, up to [`LONGEST`].
+//! Source: thesis §5.2 (lender mechanism). Differs: its pools don't grow.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use genie_memory::{Error as MemoryError, LenderId, Space};
+use genie_sys::Object;
+
+/// How long to do without another answer after the first one that brought nothing.
+const SHORTEST: Duration = Duration::from_secs(1);
+/// The longest.
+const LONGEST: Duration = Duration::from_secs(64);
+
+/// What a client knows of how its server's pool grows.
+#[derive(Debug)]
+pub(super) struct Growth(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    /// Bytes that the server lends.
+    lent: usize,
+    /// Bytes that it was asked for and has not answered yet.
+    asked: Option<usize>,
+    /// Nothing is asked for until then.
+    quiet: Option<Instant>,
+    /// How long the next silence is.
+    pause: Duration,
+}
+
+impl Growth {
+    /// Of a pool of so many bytes.
+    pub(super) fn new(lent: usize) -> Self {
+        Self(Mutex::new(State { lent, asked: None, quiet: None, pause: SHORTEST }))
+    }
+
+    /// How much to ask for, `lacking` bytes having been found not to be there; none: nothing, now.
+    pub(super) fn ask(&self, lacking: usize, now: Instant) -> Option<usize> {
+        let mut state = self.lock();
+        if state.asked.is_some() || state.quiet.is_some_and(|until| now < until) {
+            return None;
+        }
+        state.asked = Some(lacking.max(state.lent));
+        state.asked
+    }
+
+    /// Takes in what the server lends; nothing, if it lends no more.
+    ///
+    /// # Errors
+    /// What no honest server does.
+    pub(super) fn take_in(
+        &self,
+        objects: Vec<OwnedFd>,
+        space: &Space,
+        lender: LenderId,
+        now: Instant,
+    ) -> Result<(), String> {
+        let Some(asked) = self.lock().asked.take() else {
+            return Err("it lent memory that nobody had asked for".to_owned());
+        };
+        let mut left = asked.next_multiple_of(space.granule());
+        let mut come = 0;
+        for descriptor in objects {
+            let object = Object::accept(descriptor).map_err(|error| error.to_string())?;
+            let len = object.len();
+            left = left.checked_sub(len).ok_or_else(|| format!("it lent more than {asked} bytes"))?;
+            match space.lend(lender, object) {
+                Ok(()) => come += len,
+                Err(error @ MemoryError::Kind { .. }) => return Err(error.to_string()),
+                // There are no addresses or no pages for it here: what can't be used is as good as not lent.
+                Err(_) => {}
+            }
+        }
+        self.add(come, now);
+        Ok(())
+    }
+
+    /// The question could not be asked.
+    pub(super) fn unasked(&self, now: Instant) {
+        self.lock().asked = None;
+        self.add(0, now);
+    }
+
+    fn add(&self, come: usize, now: Instant) {
+        let mut state = self.lock();
+        state.lent += come;
+        if come > 0 {
+            (state.quiet, state.pause) = (None, SHORTEST);
+        } else {
+            state.quiet = Some(now + state.pause);
+            state.pause = (state.pause * 2).min(LONGEST);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use genie_memory::{Config, Faults, Granularity, GranuleKind};
+
+    use super::*;
+
+    const PAGE: usize = GranuleKind::Base.size();
+
+    fn space() -> (Space, LenderId) {
+        let config = Config {
+            granularity: Granularity::Only(GranuleKind::Base),
+            limit: 16 * PAGE,
+            faults: Faults::Never,
+            kernel_never_stores: false,
+            pool: 16 * PAGE,
+        };
+        let space = Space::new(&config).unwrap();
+        let lender = space.add_lender();
+        (space, lender)
+    }
+
+    fn object(granules: usize) -> OwnedFd {
+        Object::create(GranuleKind::Base, granules * PAGE).unwrap().duplicate().unwrap()
+    }
+
+    #[test]
+    fn each_question_asks_for_as_much_again_or_for_what_is_lacking() {
+        let ((space, lender), now) = (space(), Instant::now());
+        let growth = Growth::new(2 * PAGE);
+        assert_eq!(growth.ask(5 * PAGE, now), Some(5 * PAGE));
+        assert_eq!(growth.ask(PAGE, now), None, "a question is open");
+        growth.take_in(vec![object(2), object(3)], &space, lender, now).unwrap();
+        assert_eq!(space.pool_size(lender).unwrap().granules, 5);
+        assert_eq!(growth.ask(PAGE, now), Some(7 * PAGE), "what is there now is to be doubled");
+        growth.take_in(vec![object(1)], &space, lender, now).unwrap();
+        assert_eq!(growth.ask(PAGE, now), Some(8 * PAGE), "less than was asked for is an answer, too");
+    }
+
+    #[test]
+    fn who_was_lent_nothing_is_quiet_for_longer_each_time() {
+        let ((space, lender), mut now) = (space(), Instant::now());
+        let growth = Growth::new(PAGE);
+        for pause in [1, 2, 4, 8, 16, 32, 64, 64].map(Duration::from_secs) {
+            assert_eq!(growth.ask(PAGE, now), Some(PAGE), "before the pause of {pause:?}");
+            growth.take_in(Vec::new(), &space, lender, now).unwrap();
+            assert_eq!(growth.ask(PAGE, now + pause - Duration::from_millis(1)), None, "in that pause");
+            now += pause;
+        }
+        assert_eq!(growth.ask(PAGE, now), Some(PAGE));
+        growth.take_in(vec![object(1)], &space, lender, now).unwrap();
+        assert_eq!(growth.ask(PAGE, now), Some(2 * PAGE), "what came ends the silence");
+        growth.unasked(now);
+        assert_eq!(growth.ask(PAGE, now), None);
+        assert_eq!(growth.ask(PAGE, now + SHORTEST), Some(2 * PAGE), "and the next one is short");
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_counts_as_not_lent() {
+        let ((space, lender), now) = (space(), Instant::now());
+        let growth = Growth::new(0);
+        // Sparse: nothing of it is touched.
+        let vast = space.aliases_len() / PAGE;
+        assert_eq!(growth.ask(vast * PAGE, now), Some(vast * PAGE));
+        growth.take_in(vec![object(vast)], &space, lender, now).unwrap();
+        assert_eq!(space.pool_size(lender).unwrap().granules, 0);
+        assert_eq!(growth.ask(PAGE, now), None, "it is quiet");
+        assert_eq!(growth.ask(PAGE, now + SHORTEST), Some(PAGE));
+    }
+
+    #[test]
+    fn what_no_honest_server_lends_is_refused() {
+        let ((space, lender), now) = (space(), Instant::now());
+        let growth = Growth::new(PAGE);
+        growth.take_in(Vec::new(), &space, lender, now).expect_err("nobody asked");
+        growth.ask(PAGE + 1, now).unwrap();
+        growth.take_in(vec![object(3)], &space, lender, now).expect_err("more than two granules");
+        growth.ask(PAGE, now).unwrap();
+        let file = OwnedFd::from(tempfile::tempfile().unwrap());
+        growth.take_in(vec![file], &space, lender, now).expect_err("no memory object");
+        growth.ask(2 * PAGE, now).unwrap();
+        growth
+            .take_in(vec![object(2)], &space, LenderId::OWN, now)
+            .expect("a lender that is gone lends nothing");
+        assert_eq!(space.pool_size(lender).unwrap().granules, 0);
+        space.check().unwrap();
+    }
+}

@@ -1,0 +1,191 @@
+//! Growth: a server lends a client more when its pool is exhausted, up to what it allows.
+//!
+//! How: data that does not fill its granules is zero-completed in memory that the server did not lend, so that receipts
+//! tell where a system buffer was from.
+
+use std::sync::Arc;
+
+use genie_io::{In, Interface, Limits, Out, Pending, ServerHandle};
+use genie_memory::{GranuleKind, PoolSize, SharedObject};
+use genie_passing::{Receipt, Scheme, Thresholds};
+
+use crate::support::bytes::{pattern, same};
+use crate::support::channel::Remote;
+use crate::support::holder::{HOLD, Holder, Name};
+use crate::support::machine::{mappings_of, missing_huge_pages, object_at, skip};
+use crate::support::peer::{Kind, Opening, Peer, fresh_name};
+use crate::support::relay::{Manner, Relay};
+use crate::support::setup::{Setup, assert_idle, checked, memory_limit};
+use crate::{connect, eventually, on_both_granules, open, opening};
+
+on_both_granules! {
+    an_exhausted_pool_grows_until_the_server_lends_no_more,
+    input_by_emulated_copy_is_swapped_with_a_pool_that_has_grown,
+    a_server_that_lends_no_more_is_done_without,
+    a_pool_grows_for_data_that_reaches_its_server_by_way_of_another,
+}
+
+/// How much of each system buffer's last granule is not data.
+const REST: usize = 100;
+
+/// A client of a holder with a small pool.
+struct Small {
+    interface: Interface,
+    server: ServerHandle,
+    holder: Holder,
+    granule: usize,
+    /// Bytes in a system buffer of three granules.
+    len: usize,
+}
+
+impl Small {
+    /// Opens a holder that lends so many granules to begin with, and so many in all.
+    fn open(test: &str, kind: GranuleKind, pool: usize, hard_pool: usize) -> Option<Self> {
+        let needed = memory_limit(kind) / kind.size() + hard_pool;
+        if let Some(reason) = missing_huge_pages(needed).filter(|_| kind == GranuleKind::Huge) {
+            skip(test, &reason);
+            return None;
+        }
+        let (limits, thresholds) = (Limits::default(), Thresholds::ALWAYS);
+        let interface = Setup::allowed(kind).interface(test, memory_limit(kind), limits, thresholds)?;
+        let (name, granule) = (fresh_name("small"), kind.size());
+        let plain = opening(&name, Kind::Holder { pooled: None, log: None });
+        let opening = Opening { pool: pool * granule, hard_pool: hard_pool * granule, ..plain };
+        let link = Arc::new(open(Peer::shared(), opening));
+        let server = connect(&interface, Peer::shared(), &name);
+        let holder = Holder::reached(server.clone(), Arc::new(Remote::new(&link, &interface, &server)));
+        Some(Self { interface, server, holder, granule, len: 3 * granule - REST })
+    }
+
+    /// Granules that the server lends.
+    fn lent(&self) -> u32 {
+        checked(self.interface.space()).lent
+    }
+
+    /// The objects that are lent.
+    fn objects(&self) -> Vec<SharedObject> {
+        let space = self.interface.space();
+        let places = (0..space.aliases_len()).step_by(self.granule);
+        let mut objects: Vec<_> = places.filter_map(|at| space.object_at(at)).collect();
+        objects.retain(|object| object.lender.is_some());
+        objects.dedup();
+        objects
+    }
+
+    /// The pool, of which some is lent.
+    fn pool(&self) -> PoolSize {
+        let lender = self.objects().first().and_then(|object| object.lender).expect("a lent object");
+        self.interface.space().pool_size(lender).expect("a lender that is there")
+    }
+
+    #[track_caller]
+    fn await_lent(&self, granules: u32) {
+        eventually("the pool has another size", || self.lent() == granules);
+    }
+
+    /// Makes a request whose data is copied.
+    fn submit(&self, data: &[u8]) -> Pending<'static> {
+        let request = self.interface.request(self.holder.handle(), HOLD);
+        request.out(Out::copy(data)).submit().expect("a request")
+    }
+
+    /// Ends a request that arrived as number `arrival`; the server has its data.
+    fn finish(&self, arrival: usize, pending: Pending<'_>, data: &[u8]) -> Receipt {
+        same(&self.holder.read(Name::Arrival(arrival)), data, format_args!("output {arrival}"));
+        self.holder.reply(Name::Arrival(arrival));
+        let receipt = *pending.sync().expect("a reply").receipt();
+        assert_eq!((receipt.copied, receipt.effective), (data.len(), Scheme::Copy), "output {arrival}");
+        receipt
+    }
+
+    /// Disconnects, and verifies that nothing is left of what was lent.
+    fn close(self) {
+        assert_idle(&self.interface, 0);
+        let base = self.interface.space().aliases_base();
+        let objects = self.objects().into_iter().map(|object| object_at(base + object.start));
+        let objects: Vec<_> = objects.map(|object| object.expect("a mapped object")).collect();
+        let Self { interface, server, holder, .. } = self;
+        drop((server, holder));
+        eventually("lent objects are left", || {
+            let usage = checked(interface.space());
+            (usage.lent, usage.retired) == (0, 0)
+        });
+        for pid in [std::process::id(), Peer::shared().pid()] {
+            let is_lent = |object: String| objects.contains(&object);
+            eventually("lent objects are mapped", || {
+                !mappings_of(pid).into_iter().filter_map(|mapping| mapping.object).any(is_lent)
+            });
+        }
+    }
+}
+
+fn an_exhausted_pool_grows_until_the_server_lends_no_more(test: &str, kind: GranuleKind) {
+    let Some(small) = Small::open(test, kind, 4, 15) else { return };
+    assert_eq!(small.lent(), 4);
+    let data: Vec<_> = (0..8).map(|seed| pattern(seed, small.len)).collect();
+    // Of four granules one buffer is had, of eight two, and of fifteen five.
+    let sizes = [4, 8, 8, 15, 15, 15, 15, 15];
+    let is_lent = [true, false, true, false, true, true, true, false];
+    let mut pendings = Vec::new();
+    for (data, size) in data.iter().zip(sizes) {
+        pendings.push(small.submit(data));
+        small.await_lent(size);
+    }
+    for (arrival, pending) in pendings.into_iter().enumerate() {
+        let receipt = small.finish(arrival, pending, &data[arrival]);
+        assert_eq!(receipt.zeroed, if is_lent[arrival] { 0 } else { REST }, "output {arrival}");
+    }
+    // What has been lent stays.
+    let again = small.submit(&data[0]);
+    assert_eq!(small.finish(data.len(), again, &data[0]).zeroed, 0);
+    assert_eq!((small.lent(), small.objects().len()), (15, 3));
+    small.close();
+}
+
+fn input_by_emulated_copy_is_swapped_with_a_pool_that_has_grown(test: &str, kind: GranuleKind) {
+    let Some(small) = Small::open(test, kind, 0, 6) else { return };
+    let mut buffer = small.interface.allocate(small.len).expect("a buffer");
+    for (arrival, is_lent) in [false, true].into_iter().enumerate() {
+        let data = pattern(arrival as u64, small.len);
+        let request = small.interface.request(small.holder.handle(), HOLD);
+        let pending = request.input(In::emulated_copy(&mut buffer)).submit().expect("a request");
+        small.await_lent(3);
+        small.holder.deliver(Name::Arrival(arrival), &data);
+        let receipt = *pending.sync().expect("a reply").receipt();
+        assert_eq!(receipt.zeroed, if is_lent { 0 } else { 3 * small.granule }, "input {arrival}");
+        assert_eq!(receipt.swapped, 3, "input {arrival}: {receipt}");
+        same(&buffer, &data, format_args!("input {arrival}"));
+    }
+    drop(buffer);
+    small.close();
+}
+
+fn a_server_that_lends_no_more_is_done_without(test: &str, kind: GranuleKind) {
+    let Some(small) = Small::open(test, kind, 3, 3) else { return };
+    let data = pattern(7, small.len);
+    let held = small.submit(&data);
+    for arrival in 1..20 {
+        let pending = small.submit(&data);
+        assert_eq!(small.finish(arrival, pending, &data).zeroed, REST, "output {arrival}");
+    }
+    assert_eq!(small.finish(0, held, &data).zeroed, 0);
+    assert_eq!(small.lent(), 3);
+    small.close();
+}
+
+fn a_pool_grows_for_data_that_reaches_its_server_by_way_of_another(test: &str, kind: GranuleKind) {
+    let Some(small) = Small::open(test, kind, 0, 3) else { return };
+    let to = vec![small.server.clone()];
+    let relay = ServerHandle::new(Relay::new(small.interface.clone(), to, Manner::Plain, None));
+    let data = pattern(8, small.len);
+    for (arrival, free) in [3, 0].into_iter().enumerate() {
+        let request = small.interface.request(&relay, HOLD);
+        let out = Out::copy(&data).lent_by(&small.server);
+        let pending = request.out(out).submit().expect("a request");
+        small.await_lent(3);
+        assert_eq!(small.pool().free, free, "output {arrival} is in the pool only if that had grown before");
+        small.finish(arrival, pending, &data);
+    }
+    drop(relay);
+    small.close();
+}
