@@ -28,6 +28,7 @@ mod pool;
 mod private;
 mod reception;
 mod remote;
+mod serving;
 mod table;
 mod turn;
 #[doc(hidden)]
@@ -38,9 +39,10 @@ pub use connect::ConnectOptions;
 pub(crate) use connect::connect;
 pub(crate) use customer::Customer;
 pub use genie_ring::Layout;
-pub use listener::{Driven, Listener, Running, ServeOptions, Serving, Stopper};
+pub use listener::{Listener, ServeOptions};
 pub(crate) use private::PrivateBuffer;
 pub(crate) use remote::{Patience, Remote};
+pub use serving::{Driven, Running, Serving, Stopper};
 pub use wire::control::Status;
 pub(crate) use wire::record::Slot;
 

@@ -6,11 +6,8 @@
 //! Limits: [`ServeOptions`]; a worker attends to at most [`WORKER_CLIENTS`] clients.
 //! Source: thesis §7.2 (`io_server_register`, `io_server`).
 
-use std::ops::BitAnd;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use genie_memory::{Config, Faults, Granularity, Mapping, Space};
@@ -19,10 +16,10 @@ use genie_sys::GranuleKind;
 use genie_sys::event::Event;
 
 use super::customer::Customer;
-use super::directory::{Claim, Directory};
-use super::reception;
+use super::directory::Directory;
+use super::serving::Serving;
 use super::wire::control::{ClientStatus, Limits, Offer, Status, Trust};
-use super::worker::{Line, Worker};
+use super::worker::Line;
 use crate::{Error, Server, ServiceId};
 
 /// How many clients one thread attends to: as many words as the kernel lets it sleep on, but for its own.
@@ -121,28 +118,9 @@ impl Listener {
             attention: Event::new()?,
             options,
         };
-        Ok(Serving { shared: Arc::new(shared), claim })
+        Ok(Serving::new(shared, claim))
     }
 }
-
-/// A server that others can reach as soon as it runs. Dropping it gives the name up.
-#[derive(Debug)]
-pub struct Serving {
-    shared: Arc<Shared>,
-    claim: Arc<Claim>,
-}
-
-/// A server that runs in threads of its own; dropping it stops it.
-#[derive(Debug)]
-pub struct Running {
-    stopper: Stopper,
-    threads: Vec<JoinHandle<()>>,
-    claim: Option<Arc<Claim>>,
-}
-
-/// Stops a server, from any thread.
-#[derive(Debug, Clone)]
-pub struct Stopper(Arc<Shared>);
 
 /// What the server's threads share.
 pub(super) struct Shared {
@@ -155,7 +133,7 @@ pub(super) struct Shared {
     pub(super) private: Option<Space>,
     pub(super) customers: Mutex<Vec<Arc<Customer>>>,
     pub(super) inboxes: Vec<Inbox>,
-    has_stopped: AtomicBool,
+    pub(super) has_stopped: AtomicBool,
     /// Wakes the control thread.
     pub(super) attention: Event,
 }
@@ -166,162 +144,6 @@ pub(super) struct Inbox {
     lines: Mutex<Vec<Line>>,
     /// Counts changes; the worker sleeps on it, among others.
     pub(super) changes: AtomicU32,
-}
-
-impl Serving {
-    /// The name under which clients find it.
-    pub fn name(&self) -> &str {
-        &self.shared.name
-    }
-
-    /// Memory of the server's own, for buffers that it fills before it is asked (pooled in-host buffering). What it
-    /// overlays from here is copied into memory of the client's channel, since no client may see another's data.
-    pub fn private_pool(&self) -> Option<&Space> {
-        self.shared.private.as_ref()
-    }
-
-    /// Stops it, later, from another thread.
-    pub fn stopper(&self) -> Stopper {
-        Stopper(Arc::clone(&self.shared))
-    }
-
-    /// Serves, in this thread and as many more as were asked for, until it is stopped.
-    ///
-    /// # Errors
-    /// No thread can be had.
-    pub fn run(self) -> Result<(), Error> {
-        let Self { shared, claim } = self;
-        let mut running = start(&shared, claim, 1)?;
-        Worker::new(&shared, 0).run();
-        running.finish();
-        Ok(())
-    }
-
-    /// Serves in threads of its own.
-    ///
-    /// # Errors
-    /// No thread can be had.
-    pub fn start(self) -> Result<Running, Error> {
-        let Self { shared, claim } = self;
-        start(&shared, claim, 0)
-    }
-}
-
-/// A server that the program drives itself, from an event loop of its own: it has no threads.
-#[derive(Debug)]
-pub struct Driven {
-    reception: reception::Reception,
-    workers: Vec<Worker>,
-    /// Keeps the name.
-    _claim: Arc<Claim>,
-}
-
-impl Serving {
-    /// Serves whenever the program calls [`Driven::turn`].
-    ///
-    /// # Errors
-    /// The limit on descriptors.
-    pub fn drive(self) -> Result<Driven, Error> {
-        let Self { shared, claim } = self;
-        let reception = reception::Reception::new(&shared, &claim)?;
-        let workers = (0..shared.inboxes.len()).map(|index| Worker::new(&shared, index)).collect();
-        Ok(Driven { reception, workers, _claim: claim })
-    }
-}
-
-impl Driven {
-    /// Serves what is there, without waiting; returns whether there was anything.
-    pub fn turn(&mut self) -> bool {
-        self.workers.iter_mut().for_each(Worker::disarm);
-        self.reception.attend(Some(Duration::ZERO));
-        let poller = self.reception.poller();
-        let mut served = false;
-        for worker in &mut self.workers {
-            // A ring that can't be watched is looked at with every turn all the same.
-            served |= worker.turn(|consumer, is_new| {
-                let _ = if is_new { poller.add(consumer, reception::RING) } else { poller.remove(consumer) };
-            });
-        }
-        served
-    }
-
-    /// Prepares for waiting by the descriptor; returns false when there is something to serve already.
-    pub fn arm(&mut self) -> bool {
-        let armed = self.workers.iter_mut().map(|worker| worker.arm(genie_ring::Mode::Descriptor));
-        armed.fold(true, BitAnd::bitand)
-    }
-
-    /// Readable, after [`Driven::arm`], when there is something for [`Driven::turn`] to do.
-    pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.reception.poller().as_fd()
-    }
-}
-
-/// Starts the control thread, and the workers from `first` on.
-fn start(shared: &Arc<Shared>, claim: Arc<Claim>, first: usize) -> Result<Running, Error> {
-    let mut running = Running { stopper: Stopper(Arc::clone(shared)), threads: Vec::new(), claim: None };
-    let control = reception::Reception::new(shared, &claim)?;
-    running.spawn("genie-control", move || control.run())?;
-    for index in first..shared.inboxes.len() {
-        let shared = Arc::clone(shared);
-        running.spawn("genie-worker", move || Worker::new(&shared, index).run())?;
-    }
-    running.claim = Some(claim);
-    Ok(running)
-}
-
-impl Running {
-    fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
-        let spawned = std::thread::Builder::new().name(name.into()).spawn(run);
-        self.threads.push(spawned.map_err(|error| {
-            let errno = genie_sys::Errno::from_io_error(&error).unwrap_or(genie_sys::Errno::AGAIN);
-            genie_memory::Error::Kernel(genie_sys::Error::new("clone", "a thread of a server", errno))
-        })?);
-        Ok(())
-    }
-
-    /// Stops it, from any thread.
-    pub fn stopper(&self) -> Stopper {
-        self.stopper.clone()
-    }
-
-    /// How it is.
-    pub fn status(&self) -> Status {
-        self.stopper.0.status()
-    }
-
-    /// Waits until it has stopped.
-    pub fn wait(mut self) {
-        self.join();
-    }
-
-    fn finish(&mut self) {
-        self.stopper.stop();
-        self.join();
-    }
-
-    fn join(&mut self) {
-        for thread in self.threads.drain(..) {
-            // A panic has been reported by the panic hook.
-            let _ = thread.join();
-        }
-        self.claim = None;
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.finish();
-    }
-}
-
-impl Stopper {
-    /// Stops the server: its clients see it hang up, and the name is free again.
-    pub fn stop(&self) {
-        self.0.has_stopped.store(true, Ordering::Release);
-        self.0.attend();
-        self.0.inboxes.iter().for_each(Inbox::notify);
-    }
 }
 
 impl Shared {
