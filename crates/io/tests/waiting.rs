@@ -4,6 +4,8 @@
 
 #[path = "waiting/blocking.rs"]
 mod blocking;
+#[path = "waiting/claims.rs"]
+mod claims;
 #[path = "waiting/crowds.rs"]
 mod crowds;
 #[path = "waiting/descriptors.rs"]

@@ -7,7 +7,7 @@
 //! Source: thesis §7.2 (`io_server_register`, `io_server`).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use genie_memory::{Config, Faults, Granularity, Mapping, Space};
@@ -16,7 +16,7 @@ use genie_sys::GranuleKind;
 use genie_sys::event::Event;
 
 use super::customer::Customer;
-use super::directory::Directory;
+use super::directory::{Claim, Directory};
 use super::serving::Serving;
 use super::wire::control::{ClientStatus, Limits, Offer, Status, Trust};
 use super::worker::Line;
@@ -33,7 +33,7 @@ pub struct ServeOptions {
     /// Bytes that each client may be lent in all: when its pool is exhausted it asks for more. Beyond that, and where there
     /// is no memory (huge pages), data goes by way of the client's own.
     pub hard_pool: usize,
-    /// Bytes of the server's own, for buffers that it fills before it is asked ([`Serving::private_pool`]) and for data of
+    /// Bytes of the server's own, for buffers that it fills before it is asked ([`Listener::private_pool`]) and for data of
     /// clients that are not trusted.
     pub private_pool: usize,
     /// Bytes that each client may have pending.
@@ -81,9 +81,27 @@ impl Default for ServeOptions {
     }
 }
 
-/// Makes servers reachable from other processes.
+/// A name that was claimed for a server that is about to be made. Clients that connect meanwhile wait.
+///
+/// Most servers need no more than [`Listener::bind`]. One that fills buffers of its own before it is asked (pooled in-host
+/// buffering) is made between the claim and the serving, of the private pool:
+///
+/// ```no_run
+/// use genie_io::channel::{Listener, ServeOptions};
+/// use genie_io::servers::memory::Memory;
+///
+/// let listener = Listener::claim("letters", ServeOptions::default())?;
+/// let letters = Memory::pooled(listener.private_pool()?, 0, 1 << 20, 16)?;
+/// listener.serve(letters)?.run()?;
+/// # Ok::<(), genie_io::Error>(())
+/// ```
 #[derive(Debug)]
-pub struct Listener;
+pub struct Listener {
+    name: String,
+    claim: Arc<Claim>,
+    options: ServeOptions,
+    private: PrivatePool,
+}
 
 impl Listener {
     /// Claims `name` in the run-time directory for a server.
@@ -91,7 +109,7 @@ impl Listener {
     /// # Errors
     /// The name is taken or can't be used, the directory is unsafe, or the kernel refuses.
     pub fn bind(name: &str, server: impl Server, options: ServeOptions) -> Result<Serving, Error> {
-        Self::bind_in(&Directory::open()?, name, server, options)
+        Self::claim(name, options)?.serve(server)
     }
 
     /// The same in another directory.
@@ -104,21 +122,83 @@ impl Listener {
         server: impl Server,
         options: ServeOptions,
     ) -> Result<Serving, Error> {
+        Self::claim_in(directory, name, options)?.serve(server)
+    }
+
+    /// Claims `name` in the run-time directory for a server that is yet to be made. Dropping the listener gives it up.
+    ///
+    /// # Errors
+    /// As [`Listener::bind`].
+    pub fn claim(name: &str, options: ServeOptions) -> Result<Self, Error> {
+        Self::claim_in(&Directory::open()?, name, options)
+    }
+
+    /// The same in another directory.
+    ///
+    /// # Errors
+    /// As [`Listener::bind`].
+    pub fn claim_in(directory: &Directory, name: &str, options: ServeOptions) -> Result<Self, Error> {
         let claim = Arc::new(directory.claim(name)?);
-        let threads = options.threads.clamp(1, 64);
+        let private = PrivatePool::new(options.private_pool);
+        Ok(Self { name: name.to_owned(), claim, options, private })
+    }
+
+    /// Memory of the server's own, of [`ServeOptions::private_pool`] bytes, for buffers that it fills before it is asked.
+    /// What it overlays from here is copied into memory of the client's channel, since no client may see another's data.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn private_pool(&self) -> Result<&Space, Error> {
+        self.private.space()
+    }
+
+    /// Gives the name to a server, which others can reach as soon as it runs.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn serve(self, server: impl Server) -> Result<Serving, Error> {
+        let threads = self.options.threads.clamp(1, 64);
         let shared = Shared {
-            name: name.to_owned(),
+            name: self.name,
             server: Arc::new(server),
             instance: u64::from(std::process::id()) << 32 ^ started_at(),
             started: Instant::now(),
-            private: private_space(options.private_pool)?,
+            private: self.private,
             customers: Mutex::default(),
             inboxes: (0..threads).map(|_| Inbox::default()).collect(),
             has_stopped: AtomicBool::new(false),
             attention: Event::new()?,
-            options,
+            options: self.options,
         };
-        Ok(Serving::new(shared, claim))
+        Ok(Serving::new(shared, self.claim))
+    }
+}
+
+/// Memory of the server's own, which no client sees: made when it is first wanted.
+#[derive(Debug)]
+pub(super) struct PrivatePool {
+    limit: usize,
+    space: OnceLock<Space>,
+}
+
+impl PrivatePool {
+    fn new(limit: usize) -> Self {
+        Self { limit, space: OnceLock::new() }
+    }
+
+    /// Whether the server has none.
+    pub(super) fn is_none(&self) -> bool {
+        self.limit == 0
+    }
+
+    pub(super) fn space(&self) -> Result<&Space, Error> {
+        match self.space.get() {
+            Some(space) => Ok(space),
+            None => {
+                let space = private_space(self.limit)?;
+                Ok(self.space.get_or_init(|| space))
+            }
+        }
     }
 }
 
@@ -129,8 +209,7 @@ pub(super) struct Shared {
     pub(super) instance: u64,
     pub(super) started: Instant,
     pub(super) options: ServeOptions,
-    /// Memory of the server's own, which no client sees.
-    pub(super) private: Option<Space>,
+    pub(super) private: PrivatePool,
     pub(super) customers: Mutex<Vec<Arc<Customer>>>,
     pub(super) inboxes: Vec<Inbox>,
     pub(super) has_stopped: AtomicBool,
@@ -219,11 +298,8 @@ impl Inbox {
     }
 }
 
-/// The server's own memory: small granules, never written by two, so never protected.
-fn private_space(limit: usize) -> Result<Option<Space>, Error> {
-    if limit == 0 {
-        return Ok(None);
-    }
+/// Small granules, never written by two, so never protected.
+fn private_space(limit: usize) -> Result<Space, Error> {
     let config = Config {
         granularity: Granularity::Only(GranuleKind::Base),
         limit,
@@ -231,7 +307,7 @@ fn private_space(limit: usize) -> Result<Option<Space>, Error> {
         kernel_never_stores: false,
         pool: limit / 2,
     };
-    Ok(Some(Space::new(&config)?))
+    Ok(Space::new(&config)?)
 }
 
 fn started_at() -> u64 {

@@ -249,10 +249,11 @@ impl Reception {
         let (own, theirs) = Event::pair().map_err(|error| exhausted(error.into()))?;
         let ends = Ends::attach(&rings, options.rings, Side::Server, Bells::end(own));
         let ends = ends.map_err(|error| Over::new(Reason::Exhausted, error))?;
-        let private = (trust == Trust::Copied).then(|| shared.private.clone()).flatten();
-        if trust == Trust::Copied && private.is_none() {
+        if trust == Trust::Copied && shared.private.is_none() {
             return Err(Over::new(Reason::Trust, "this server has no memory for data that is copied"));
         }
+        let private = (trust == Trust::Copied).then(|| shared.private.space().cloned());
+        let private = private.transpose().map_err(exhausted)?;
         let terms = Terms {
             number: (self.next & 0xff_ffff) as u32,
             name: hello.name.clone(),

@@ -10,8 +10,6 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use genie_memory::Space;
-
 use super::directory::Claim;
 use super::listener::{Inbox, Shared};
 use super::reception;
@@ -46,12 +44,6 @@ impl Serving {
     /// The name under which clients find it.
     pub fn name(&self) -> &str {
         &self.shared.name
-    }
-
-    /// Memory of the server's own, for buffers that it fills before it is asked (pooled in-host buffering). What it
-    /// overlays from here is copied into memory of the client's channel, since no client may see another's data.
-    pub fn private_pool(&self) -> Option<&Space> {
-        self.shared.private.as_ref()
     }
 
     /// Stops it, later, from another thread.

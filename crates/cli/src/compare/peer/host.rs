@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use genie::{GranuleKind, Space, memory};
+use genie::{GranuleKind, memory};
 use genie_io::channel::directory::Directory;
-use genie_io::channel::{Listener, Running, ServeOptions};
-use genie_memory::{Config, Faults, Granularity};
+use genie_io::channel::{Listener, Running, ServeOptions, Serving};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
@@ -44,6 +43,7 @@ impl Hosting {
         let default = ServeOptions::default();
         let options = ServeOptions {
             pool: default.pool.max(LENT_BUFFERS * self.longest),
+            private_pool: (2 * POOLED_BUFFERS * self.longest).next_multiple_of(GranuleKind::Huge.size()),
             pending_bytes: usize::MAX,
             pending_requests: u32::from(u16::MAX),
             clients: 1,
@@ -51,22 +51,15 @@ impl Hosting {
             ..default
         };
         let directory = Directory::at(&self.folder).map_err(Failure::could_not)?;
-        let serving = Listener::bind_in(&directory, &self.name, self.memory()?, options);
-        serving.and_then(|serving| serving.start()).map_err(Failure::could_not)
+        let listener = Listener::claim_in(&directory, &self.name, options).map_err(Failure::could_not)?;
+        let memory = self.memory(&listener).map_err(Failure::could_not)?;
+        listener.serve(memory).and_then(Serving::start).map_err(Failure::could_not)
     }
 
-    fn memory(&self) -> Result<memory::Memory, Failure> {
+    fn memory(&self, listener: &Listener) -> Result<memory::Memory, genie::Error> {
         if !self.pooled {
             return Ok(memory::Memory::customized());
         }
-        let limit = (2 * POOLED_BUFFERS * self.longest).next_multiple_of(GranuleKind::Huge.size());
-        let config = Config {
-            granularity: Granularity::Only(GranuleKind::Base),
-            limit,
-            faults: Faults::Never,
-            ..Config::default()
-        };
-        let space = Space::new(&config).map_err(Failure::could_not)?;
-        memory::Memory::pooled(&space, 0, self.longest, POOLED_BUFFERS).map_err(Failure::could_not)
+        memory::Memory::pooled(listener.private_pool()?, 0, self.longest, POOLED_BUFFERS)
     }
 }

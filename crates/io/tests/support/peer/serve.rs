@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use genie_io::channel::directory::Directory;
-use genie_io::channel::{ConnectOptions, Listener, Running, ServeOptions};
+use genie_io::channel::{ConnectOptions, Listener, Running, ServeOptions, Serving};
 use genie_io::servers::memory::Memory;
 use genie_io::{Interface, Limits, Out, Pending, Server, ServerHandle};
 use genie_memory::{Buffer, Config, Faults, Granularity, GranuleKind, Mapping, Space};
@@ -89,30 +89,39 @@ impl Guest {
 
     fn open(&mut self, opening: &Opening, place: &Path) -> Result<(), String> {
         match &opening.kind {
-            Kind::Memory(None) => self.serve(opening, place, Memory::customized()),
-            Kind::Memory(Some(Pooled { len, count })) => {
-                let memory = Memory::pooled(&small_space(), 0, *len, *count).expect("memory for the pool");
-                self.serve(opening, place, memory)
-            }
+            Kind::Memory(None) => self.serve(opening, place, |_| Memory::customized()),
+            Kind::Memory(Some(Pooled { len, count })) => self.serve(opening, place, |listener| {
+                Memory::pooled(private(listener), 0, *len, *count).expect("memory for the pool")
+            }),
             Kind::Holder { pooled, log } => {
-                let overlays = pooled.map(|Pooled { len, count }| {
-                    Overlays::reserve(&small_space(), 0, len, count).expect("memory for the pool")
-                });
-                let held = Arc::new(Held::new(overlays, open_log(log)));
-                held.set_obliging(log.is_some());
-                self.holder = Some(Arc::clone(&held));
-                self.serve(opening, place, Keeper(held))
+                let mut holder = None;
+                self.serve(opening, place, |listener| {
+                    let overlays = pooled.map(|Pooled { len, count }| {
+                        Overlays::reserve(private(listener), 0, len, count).expect("memory for the pool")
+                    });
+                    let held = holder.insert(Arc::new(Held::new(overlays, open_log(log))));
+                    held.set_obliging(log.is_some());
+                    Keeper(Arc::clone(held))
+                })?;
+                self.holder = holder;
+                Ok(())
             }
             Kind::Relay { to, manner, log } => {
                 let interface = small_interface();
                 let connect = |(directory, name): &(PathBuf, String)| connect(&interface, directory, name);
                 let to = to.iter().map(connect).collect::<Result<_, _>>()?;
-                self.serve(opening, place, Relay::new(interface, to, *manner, open_log(log)))
+                self.serve(opening, place, |_| Relay::new(interface, to, *manner, open_log(log)))
             }
         }
     }
 
-    fn serve(&mut self, opening: &Opening, place: &Path, server: impl Server) -> Result<(), String> {
+    /// Opens what `server` makes.
+    fn serve<S: Server>(
+        &mut self,
+        opening: &Opening,
+        place: &Path,
+        server: impl FnOnce(&Listener) -> S,
+    ) -> Result<(), String> {
         let options = ServeOptions {
             pool: opening.pool,
             hard_pool: opening.hard_pool,
@@ -122,9 +131,10 @@ impl Guest {
             mapping: if opening.transient { Mapping::Transient } else { Mapping::Cached },
             ..ServeOptions::default()
         };
-        let serving = Listener::bind_in(&run_of(place), &opening.name, server, options);
-        let running =
-            serving.and_then(genie_io::channel::Serving::start).map_err(|error| error.to_string())?;
+        let listener = Listener::claim_in(&run_of(place), &opening.name, options);
+        let listener = listener.map_err(|error| error.to_string())?;
+        let server = server(&listener);
+        let running = listener.serve(server).and_then(Serving::start).map_err(|error| error.to_string())?;
         self.running.push(running);
         Ok(())
     }
@@ -138,6 +148,11 @@ impl Guest {
         self.sent.push((pending, interface, handle, buffer));
         Ok(())
     }
+}
+
+/// Memory of a server's own.
+fn private(listener: &Listener) -> &Space {
+    listener.private_pool().expect("a private pool")
 }
 
 fn open_log(log: &Option<(PathBuf, String)>) -> Option<Log> {
