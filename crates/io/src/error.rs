@@ -61,7 +61,7 @@ pub enum Error {
         /// The hard limit.
         hard: usize,
     },
-    /// The request was not completed in time, and was aborted.
+    /// The request was not completed in time, and was aborted; what the server said to that, if anything, is not told.
     #[error("no reply within {timeout:?}; the request was aborted")]
     TimedOut {
         /// The time allowed.

@@ -172,7 +172,9 @@ impl Exchange {
         let listing = state.listing.take();
         let left = match &state.phase {
             Phase::Waiting => {
-                if let (Some(Error::Dropped), Some(reason)) = (&work.error, state.aborting.take()) {
+                // How a server lets go of what is aborted, and what it says to that, is its own affair.
+                let is_let_go = matches!(work.error, Some(Error::Dropped | Error::Server(_)));
+                if let Some(reason) = state.aborting.take().filter(|_| is_let_go) {
                     work.error = Some(reason);
                 }
                 state.phase = Phase::Replied(work);

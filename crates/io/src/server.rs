@@ -53,7 +53,8 @@ pub trait Server: Send + Sync + 'static {
     /// is a reply, too: an error.
     fn request(&self, request: Incoming);
 
-    /// Is asked to let a request go that it keeps: to reply to it or to drop it. It may have replied already.
+    /// Is asked to let a request go that it keeps: to reply to it or to drop it. It may have replied already. A reply of
+    /// success still counts; an error does not reach the client, to whom the request was aborted, or has timed out.
     fn abort(&self, request: RequestId);
 
     /// How clients should lay out input buffers for a service, when that makes a difference (client-aligned buffering).

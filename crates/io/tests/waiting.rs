@@ -6,6 +6,8 @@
 mod blocking;
 #[path = "waiting/claims.rs"]
 mod claims;
+#[path = "waiting/complaints.rs"]
+mod complaints;
 #[path = "waiting/crowds.rs"]
 mod crowds;
 #[path = "waiting/descriptors.rs"]

@@ -1,0 +1,79 @@
+//! Complaints: a server that answers an abort by an error of its own. To its client the request was aborted all the same,
+//! for the client's own reason.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use genie_io::{Error, Failed, Incoming, Out, RequestId, Server, ServerError, ServerHandle, Service};
+use genie_memory::GranuleKind;
+
+use super::stage::{ASK, FOR_EVER, Stage, assert_idle, interface};
+
+const TIMEOUT: Duration = Duration::from_millis(20);
+
+/// Keeps requests, and fails them when they are aborted.
+#[derive(Clone, Default)]
+struct Complaining(Arc<Mutex<Vec<Incoming>>>);
+
+static SERVICES: [Service; 1] = [Service::new("ask", true, true)];
+
+impl Server for Complaining {
+    fn name(&self) -> &str {
+        "complaining"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        self.0.lock().unwrap().push(request);
+    }
+
+    fn abort(&self, request: RequestId) {
+        let mut kept = self.0.lock().unwrap();
+        let Some(at) = kept.iter().position(|kept| kept.id() == request) else { return };
+        kept.remove(at).reply(Err(ServerError::new("I was not done")));
+    }
+}
+
+#[test]
+fn a_request_that_times_out_has_timed_out_whatever_its_server_says() {
+    let stage = Stage::new();
+    let server = Complaining::default();
+    let _running = stage.serve("complaining", server.clone());
+    let interface = interface();
+    for server in [ServerHandle::new(server), stage.connect(&interface, "complaining")] {
+        let buffer = || interface.allocate(GranuleKind::Base.size()).unwrap();
+        let request = || interface.request(&server, ASK).out(Out::share(buffer()));
+        let returned = |mut failed: Failed| (failed.take_buffer().is_some(), failed.error);
+        let timed_out = (true, Error::TimedOut { timeout: TIMEOUT });
+        assert_eq!(request().timeout(TIMEOUT).send().map_err(returned).unwrap_err(), timed_out);
+        let pending = request().timeout(TIMEOUT).submit().unwrap();
+        assert_eq!(pending.sync().map_err(returned).unwrap_err(), timed_out);
+        let pending = request().submit().unwrap();
+        assert_eq!(pending.abort().map_err(returned).unwrap_err(), (true, Error::Aborted));
+        assert_idle(&interface);
+    }
+}
+
+#[test]
+fn an_error_without_an_abort_is_the_servers() {
+    let stage = Stage::new();
+    let server = Complaining::default();
+    let _running = stage.serve("complaining", server.clone());
+    let interface = interface();
+    for handle in [ServerHandle::new(server.clone()), stage.connect(&interface, "complaining")] {
+        let pending = interface.request(&handle, ASK).timeout(Duration::from_secs(60)).submit().unwrap();
+        let start = Instant::now();
+        let kept = loop {
+            assert!(start.elapsed() < FOR_EVER, "no request has come");
+            match server.0.lock().unwrap().pop() {
+                Some(kept) => break kept,
+                None => std::thread::yield_now(),
+            }
+        };
+        kept.reply(Err(ServerError::new("no")));
+        assert_eq!(pending.sync().unwrap_err().error, Error::Server(ServerError::new("no")));
+    }
+}
