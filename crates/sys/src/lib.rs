@@ -5,6 +5,7 @@
 //! Trust: nothing that a peer sends reaches this floor unchecked but its descriptors, which are checked here.
 //! Limits: Linux 5.19 or later (write protection by userfaultfd on shared and huge-paged memory).
 
+mod copying;
 mod error;
 
 pub mod arena;

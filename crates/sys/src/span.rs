@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::process::Pid;
 
-use crate::{Errno, Error, Result};
+use crate::{Errno, Error, Result, copying};
 
 /// What is summed at once. Sums that take turns word by word stay in memory, each waiting for its last store.
 type Line = [u64; 8];
@@ -74,7 +74,7 @@ impl Span {
     pub fn copy_to(self, bytes: &mut [u8]) {
         assert_eq!(self.len, bytes.len(), "copying between unlike lengths");
         // SAFETY: valid for loads by `new`'s contract; a `&mut` slice overlaps no memory that a span may be made of.
-        unsafe { std::ptr::copy_nonoverlapping(self.start, bytes.as_mut_ptr(), self.len) }
+        unsafe { copying::copy(self.start, bytes.as_mut_ptr(), self.len) }
     }
 
     /// Copies `bytes` in.
@@ -84,7 +84,7 @@ impl Span {
     pub fn copy_from(self, bytes: &[u8]) {
         assert_eq!(self.len, bytes.len(), "copying between unlike lengths");
         // SAFETY: valid for stores by `new`'s contract.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.start, self.len) }
+        unsafe { copying::copy(bytes.as_ptr(), self.start, self.len) }
     }
 
     /// Copies the bytes of `from` in; the two may overlap.
@@ -94,7 +94,7 @@ impl Span {
     pub fn copy_span(self, from: Self) {
         assert_eq!(self.len, from.len, "copying between unlike lengths");
         // SAFETY: both are valid by `new`'s contract.
-        unsafe { std::ptr::copy(from.start, self.start, self.len) }
+        unsafe { copying::copy(from.start, self.start, self.len) }
     }
 
     /// Stores `byte` everywhere.
