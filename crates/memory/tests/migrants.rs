@@ -2,11 +2,9 @@
 
 mod machine;
 
-use genie_memory::{Direction, Error, GranuleKind, Mark, Migrant, Space};
-use genie_sys::{inspect, process};
-use machine::{
-    Machine, checked, frame, gather, is_accessible, output_of, pattern, same, scatter, seen, skip,
-};
+use genie_memory::{Direction, Error, Mark, Migrant, Space};
+use genie_sys::process;
+use machine::{Machine, checked, frame, gather, is_accessible, output_of, pattern, same, scatter, seen};
 
 on_each_kind!(
     a_hidden_region_is_inaccessible_and_keeps_its_bytes,
@@ -21,8 +19,6 @@ on_each_kind!(
     output_by_copy_on_write_survives_the_regions_departure,
     a_system_buffer_becomes_a_region_with_nothing_else_in_it,
     a_part_of_a_migrant_buffer_can_arrive,
-    a_region_is_wired_until_its_last_request_ends,
-    too_low_a_memory_lock_limit_is_an_error,
 );
 
 fn addr_of(migrant: &Migrant) -> usize {
@@ -313,62 +309,4 @@ fn a_part_of_a_migrant_buffer_can_arrive(machine: Machine) {
     let mut emigrating = migrant.emigrate().unwrap();
     assert_eq!(gather(&emigrating.reference().unwrap().segments()).len(), granule);
     assert_eq!(emigrating.hide().unwrap(), 2, "a region is hidden whole");
-}
-
-/// Two requests wire the same region; the end of the first must not unwire it under the second.
-fn a_region_is_wired_until_its_last_request_ends(machine: Machine) {
-    let (space, granule) = (machine.space(8), machine.granule());
-    let buffer = space.allocate(2 * granule).unwrap();
-    let addr = buffer.addresses().start;
-    if machine.kind != GranuleKind::Huge && !machine::can_lock() {
-        return machine.skip("mlock does nothing in this process (sanitizers disable it)");
-    }
-    let locked = || {
-        let mapping = inspect::mapping_at(addr).unwrap().unwrap();
-        // The kernel counts a page by its share of the page's mappings.
-        assert_eq!(mapping.locked_kib > 0, mapping.has_flag("lo"));
-        mapping.has_flag("lo")
-    };
-    let wired = [space.wire_region(buffer.region()), space.wire_region(buffer.region())].map(Result::unwrap);
-    if machine.kind == GranuleKind::Huge {
-        return machine.skip("huge pages are always resident; the kernel does not count them as locked");
-    }
-    assert!(locked());
-    let [first, second] = wired;
-    drop(first);
-    assert!(locked(), "unwired under a pending request");
-    drop(second);
-    assert!(!locked());
-    let wired = space.wire_region(buffer.region()).unwrap();
-    let region = buffer.region();
-    drop(buffer);
-    // The next region has the same addresses, and a wiring of its own.
-    let next = space.allocate(2 * granule).unwrap();
-    let again = space.wire_region(next.region()).unwrap();
-    drop(wired);
-    assert_eq!(next.addresses().start, addr);
-    assert!(locked(), "the end of a region's wiring unwired the next region");
-    assert!(matches!(space.wire_region(region), Err(Error::Foreign { .. })));
-    drop(again);
-}
-
-fn too_low_a_memory_lock_limit_is_an_error(machine: Machine) {
-    if machine.kind == GranuleKind::Huge {
-        return skip("too_low_a_memory_lock_limit_is_an_error::huge", "huge pages do not count as locked");
-    }
-    if genie_sys::machine::can_lock_without_limit().unwrap() {
-        return machine.skip("this process may lock without limit (CAP_IPC_LOCK)");
-    }
-    let Some(limit) = genie_sys::machine::memory_lock_limit().soft else {
-        return machine.skip("the memory-lock limit is unlimited");
-    };
-    let len = (limit as usize + 1).next_multiple_of(machine.granule());
-    if len > 64 << 20 {
-        return machine.skip(&format!("the memory-lock limit is {limit} bytes"));
-    }
-    let space = machine.space(len / machine.granule() + 1);
-    let buffer = space.allocate(len).unwrap();
-    let error = space.wire_region(buffer.region()).unwrap_err();
-    assert!(error.to_string().contains("memory-lock limit"), "{error}");
-    checked(&space);
 }
