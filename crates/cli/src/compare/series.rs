@@ -2,8 +2,9 @@
 //!
 //! How: a series is cut into batches. Each begins with a probe of the CPUs' placement and one verifying operation for
 //! each scheme; then come rounds, in which each scheme takes its turn, in an order drawn anew each time. A turn is an
-//! untimed operation, which warms the caches and for an input puts the data where a server would just have put it, a
-//! request for 64 bytes, which warms the code again, and the measured operation. Every fourth round measures CPU time
+//! untimed operation, which leaves the data in the caches of both sides as one after the other does, and for an input
+//! puts it where a server would just have put it, a request for 64 bytes, which warms the code again, and the measured
+//! operation. Every fourth round measures CPU time
 //! instead of latency, since reading that clock disturbs what comes next. Baselines, plain copying and empty requests take
 //! turns with the schemes; the limits of control are measured once in a batch.
 //! Buffers lie where they lie, and in a cache that makes a difference; so copy and emulated copy exchange theirs from
@@ -209,7 +210,7 @@ impl<'b> Series<'b> {
 
     fn scheme(&mut self, index: usize, round: usize, measured: &mut Measured) -> Result<(), Error> {
         let warming = match self.subjects[index].direction {
-            Direction::Out => Task::NULL,
+            Direction::Out => self.task,
             Direction::In => Task::FETCH,
         };
         self.operate(index, warming)?;

@@ -201,7 +201,7 @@ impl Baselines {
         timed: impl FnOnce(&mut dyn FnMut() -> io::Result<Exchanged>) -> io::Result<T>,
     ) -> Result<T, Failure> {
         let warming = match passing.direction {
-            Direction::Out => Ask::Take,
+            Direction::Out => passing.ask(),
             Direction::In => Ask::Fetch,
         };
         self.turn(index, |client| {
