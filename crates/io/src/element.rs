@@ -26,7 +26,8 @@ pub(crate) enum From<'o> {
     Borrowed(&'o [u8]),
     Owned(Buffer, Range<usize>),
     Migrant(Migrant),
-    Fragment(Fragment),
+    /// Boxed, as others are shorter and far more frequent.
+    Fragment(Box<Fragment>),
 }
 
 /// One element of an input buffer.
@@ -42,7 +43,7 @@ pub(crate) enum To<'i> {
     Borrowed(&'i mut [u8]),
     Owned(Buffer, Range<usize>),
     Migrant(usize),
-    Fragment(Fragment),
+    Fragment(Box<Fragment>),
 }
 
 impl<'o> Out<'o> {
@@ -128,7 +129,7 @@ impl<'o> Out<'o> {
     /// When the fragment is of an input buffer.
     pub fn fragment(fragment: Fragment) -> Self {
         assert_eq!(fragment.direction(), Direction::Out, "a fragment of input is passed on for input");
-        Self { scheme: Scheme::Fragment, lender: None, from: From::Fragment(fragment) }
+        Self { scheme: Scheme::Fragment, lender: None, from: From::Fragment(Box::new(fragment)) }
     }
 
     /// Has the system buffer, if data passing needs one, lent by `lender`: of the servers that the data will reach, the one
@@ -244,7 +245,7 @@ impl<'i> In<'i> {
     /// When the fragment is of an output buffer.
     pub fn fragment(fragment: Fragment) -> Self {
         assert_eq!(fragment.direction(), Direction::In, "a fragment of output is passed on for output");
-        Self { scheme: Scheme::Fragment, lender: None, to: To::Fragment(fragment) }
+        Self { scheme: Scheme::Fragment, lender: None, to: To::Fragment(Box::new(fragment)) }
     }
 
     /// Has the system buffer, if data passing needs one, lent by `lender`; see [`Out::lent_by`].

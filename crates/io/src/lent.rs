@@ -93,7 +93,7 @@ pub(crate) struct LentTransfer {
     /// Of data that the kernel copies from and to another process: where it is meanwhile.
     private: Option<Box<PrivateBuffer>>,
     /// Of an input: where its data is until the request has succeeded, if not in place.
-    supply: Option<Supply>,
+    supply: Option<Box<Supply>>,
 }
 
 /// Input data that a server has elsewhere.
@@ -243,19 +243,19 @@ impl LentTransfer {
     /// Has the data come from a buffer of this server's own, when the request succeeds.
     pub(crate) fn overlay(&mut self, overlay: Overlay) {
         self.ready = self.len.min(overlay.len());
-        self.supply = Some(Supply::Overlay(overlay));
+        self.supply = Some(Box::new(Supply::Overlay(overlay)));
     }
 
     /// Has the data come from a device's own memory, when the request succeeds.
     pub(crate) fn outboard(&mut self, outboard: Box<dyn Outboard>) {
         self.ready = self.len.min(outboard.len());
-        self.supply = Some(Supply::Outboard(outboard));
+        self.supply = Some(Box::new(Supply::Outboard(outboard)));
     }
 
     /// Brings the first `actual` bytes of an input that were left elsewhere until it is sure that they are passed. Nobody
     /// may see what else is in a server's own buffers, so that those are copied.
     pub(crate) fn bring(&mut self, actual: usize) {
-        match self.supply.take() {
+        match self.supply.take().map(|supply| *supply) {
             None => {}
             Some(Supply::Overlay(overlay)) => {
                 let from = cut(&overlay.segments(), actual);

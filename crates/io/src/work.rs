@@ -153,27 +153,27 @@ impl Work {
     /// comes back.
     pub(crate) fn begin<'i>(
         passing: &Passing,
-        buffers: SmallVec<[RequestBuffer<'_, 'i>; 1]>,
+        mut buffers: SmallVec<[RequestBuffer<'_, 'i>; 1]>,
         admission: Admission,
         server: &ServerHandle,
     ) -> Result<(Box<Self>, Destinations<'i>), Failed> {
         let server = Way { passing, lending: Lending::by(server.lender()) };
         let mut work = Box::new(Self { buffers: SmallVec::new(), error: None, _admission: Some(admission) });
         let mut destinations = Destinations::new();
-        for buffer in buffers {
+        for buffer in &mut buffers {
             let direction = match buffer.elements {
                 Elements::Out(_) => Direction::Out,
                 Elements::In(_) => Direction::In,
             };
             work.buffers.push(WorkBuffer::new(direction, buffer.argument, buffer.room));
             // After a failure the remaining elements are only taken apart, so that what they own comes back, too.
-            match buffer.elements {
+            match &mut buffer.elements {
                 Elements::Out(elements) => {
-                    elements.into_iter().for_each(|element| work.add_out(&server, element))
+                    elements.drain(..).for_each(|element| work.add_out(&server, element))
                 }
-                Elements::In(elements) => elements
-                    .into_iter()
-                    .for_each(|element| destinations.extend(work.add_in(&server, element))),
+                Elements::In(elements) => {
+                    elements.drain(..).for_each(|element| destinations.extend(work.add_in(&server, element)))
+                }
             }
         }
         match work.error.take() {
@@ -247,7 +247,7 @@ impl Work {
                     }
                 }
             }
-            From::Fragment(fragment) => self.add_fragment(scheme, fragment),
+            From::Fragment(fragment) => self.add_fragment(scheme, *fragment),
         }
     }
 
@@ -302,7 +302,7 @@ impl Work {
                 None
             }
             To::Fragment(fragment) => {
-                self.add_fragment(scheme, fragment);
+                self.add_fragment(scheme, *fragment);
                 None
             }
         }
