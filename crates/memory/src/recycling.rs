@@ -2,8 +2,8 @@
 //!
 //! Why: a buffer that is used again at once is in the cache of the processor that used it last. Where one processor
 //! writes it and another one reads it, that is the wrong cache, and taking many buffers in turn is better; where few
-//! of them fit the caches together, it is worse. Which is which depends on the machine and on the length: calibration
-//! measures it.
+//! of them fit the caches together, it is worse. Which is which depends on the machine, on how it copies and on the length:
+//! calibration measures it.
 //! Limits: lengths are told apart in eight classes.
 
 /// How many buffers to use in turn, per class of lengths.

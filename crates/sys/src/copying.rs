@@ -15,7 +15,7 @@
 )]
 
 /// From this length on the string instruction is used: below, what it costs to begin with may show.
-pub(crate) const LONG: usize = 16 << 10;
+pub(crate) const LONG: usize = 4 << 10;
 
 /// Copies `len` bytes; the two places may overlap.
 ///
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn copies_of_any_length_are_exact() {
-        for len in [0, 1, 4096, LONG - 1, LONG, LONG + 1, 3 * LONG + 77, (1 << 20) + 5] {
+        for len in [0, 1, 100, LONG - 1, LONG, LONG + 1, 3 * LONG + 77, (1 << 20) + 5] {
             copies_exactly(len, copy);
         }
     }
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn places_that_overlap_are_copied_as_if_by_way_of_a_third() {
-        for distance in [1, 64, 4096, LONG, 2 * LONG] {
+        for distance in [1, 64, 1000, LONG, 2 * LONG] {
             let len = 2 * LONG;
             let before = pattern(len + distance);
             let mut bytes = before.clone();
