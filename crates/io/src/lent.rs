@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use genie_memory::{Extent, Extents, Mapped, Mirror, Segments, Span};
+use genie_memory::{Extent, Extents, Mapped, Mirror, Segments, Span, cut};
 use genie_passing::{Outboard, Overlay, Reason, Receipt};
 use smallvec::SmallVec;
 
@@ -271,15 +271,4 @@ impl LentTransfer {
             }
         }
     }
-}
-
-/// The first `len` bytes of some memory.
-fn cut(segments: &Segments, len: usize) -> Segments {
-    let mut left = len;
-    let part = |segment: &Span| {
-        let here = segment.len().min(left);
-        left -= here;
-        segment.part(0, here)
-    };
-    segments.iter().map(part).filter(|segment| !segment.is_empty()).collect()
 }

@@ -59,7 +59,7 @@ pub use objects::{ObjectId, SharedObject};
 pub use recycling::Recycling;
 pub use reference::{Reference, Released};
 pub use region::{Buffer, RegionId};
-pub use segments::{Segments, gather, scatter, transfer};
+pub use segments::{Segments, cut, gather, scatter, transfer};
 pub use space::{Config, Faults, Granularity, Protection, Space, Statistics};
 pub use swap::{InputPlan, Passed};
 pub use system::SystemBuffer;

@@ -92,6 +92,7 @@ impl Space {
     /// When the system buffer holds fewer bytes, or is no [`Space::aligned_buffer`].
     pub fn region_from(&self, system: &mut SystemBuffer, len: usize) -> Result<(Migrant, usize)> {
         let core = self.core();
+        system.assert_of(self);
         let offset = system.alignment().expect("move allocates whole granules");
         assert!(len <= system.len(), "{len} bytes of a system buffer of {}", system.len());
         let count = core.granules(offset, len).max(1);

@@ -6,6 +6,17 @@ use smallvec::SmallVec;
 /// The runs of memory that hold some data, in order.
 pub type Segments = SmallVec<[Span; 2]>;
 
+/// The first `len` bytes of some memory, or all of it.
+pub fn cut(segments: &[Span], len: usize) -> Segments {
+    let mut left = len;
+    let part = |segment: &Span| {
+        let here = segment.len().min(left);
+        left -= here;
+        segment.part(0, here)
+    };
+    segments.iter().map(part).filter(|segment| !segment.is_empty()).collect()
+}
+
 /// Copies the first bytes of `segments` to `bytes`, as many as both have; returns how many.
 pub fn gather(segments: &[Span], bytes: &mut [u8]) -> usize {
     let mut done = 0;

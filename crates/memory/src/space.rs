@@ -235,6 +235,11 @@ impl Space {
         self.core().limit
     }
 
+    /// Whether both are handles to one space.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
     pub(crate) fn core(&self) -> &Core {
         &self.inner.core
     }

@@ -76,7 +76,7 @@ impl Space {
     /// [`Error::Foreign`] when the plan swaps and the bytes are not in a region: nothing has changed.
     ///
     /// # Panics
-    /// When the system buffer holds fewer bytes.
+    /// When the system buffer holds fewer bytes, or is of another space.
     pub fn deliver(
         &self,
         system: &mut SystemBuffer,
@@ -85,6 +85,7 @@ impl Space {
         plan: &InputPlan,
     ) -> Result<Passed> {
         let core = self.core();
+        system.assert_of(self);
         assert!(len <= system.len(), "{len} bytes of a system buffer of {}", system.len());
         let (first, last) = slots_of(core, addr, len).ok_or(Error::Foreign { addr, len })?;
         let aligned = system.alignment() == Some(core.misalignment(addr));

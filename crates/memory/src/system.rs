@@ -101,6 +101,11 @@ impl SystemBuffer {
         self.lender
     }
 
+    /// The space that the buffer is of.
+    pub fn space(&self) -> &Space {
+        &self.space
+    }
+
     /// How far into its first granule the data starts; `None` for memory that cannot be swapped.
     pub fn alignment(&self) -> Option<usize> {
         matches!(self.backing, Backing::Whole(_)).then_some(self.offset)
@@ -161,6 +166,12 @@ impl SystemBuffer {
                 )
             })
             .sum()
+    }
+
+    /// The granules of one space mean nothing in the books of another.
+    #[track_caller]
+    pub(crate) fn assert_of(&self, space: &Space) {
+        assert!(self.space.is(space), "a system buffer of another space was to be delivered");
     }
 
     fn check_filled(&self, filled: &Range<usize>) {

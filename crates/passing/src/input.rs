@@ -222,6 +222,9 @@ impl Input {
     /// [`Error::TooLong`], or the kernel's reason; the client's buffer is untouched.
     pub fn deliver(&mut self, actual: usize, bytes: Option<&mut [u8]>) -> Result<Option<Migrant>> {
         self.check(actual, bytes.as_ref().map(|bytes| bytes.len()))?;
+        if matches!(&self.buffering, Buffering::Overlaid(overlay) if !overlay.is_of(self.space())) {
+            self.customize(actual)?;
+        }
         let mut bytes = bytes.map(|bytes| &mut bytes[..actual]);
         for operation in self.operations().reply {
             self.reply(*operation, actual, &mut bytes)?;
@@ -243,6 +246,11 @@ impl Input {
         };
         let len = self.len().min(held).min(room.unwrap_or(usize::MAX));
         if actual > len { Err(Error::TooLong { actual, len }) } else { Ok(()) }
+    }
+
+    /// Whether the server has had memory for the data, or has said where that is.
+    pub fn is_ready(&self) -> bool {
+        self.is_ready
     }
 
     /// Gives back what the operations so far took, because the request failed or the client wants no data.

@@ -2,12 +2,13 @@
 
 use genie_io::{In, Out};
 use genie_memory::GranuleKind;
-use genie_passing::{Reason, Scheme, Thresholds};
+use genie_passing::model::Allocation;
+use genie_passing::{Overlays, Reason, Scheme, Thresholds};
 
-use crate::Stage;
 use crate::support::bytes::{pattern, same};
-use crate::support::holder::HOLD;
-use crate::support::setup::Guard;
+use crate::support::holder::{HOLD, Holder};
+use crate::support::setup::{Guard, assert_idle, checked};
+use crate::{LEN, Stage};
 
 /// Memory of the program's file, mapped read-only.
 static MAPPED: &[u8] = include_bytes!("foreign.rs");
@@ -62,6 +63,40 @@ fn input_to_anywhere_is_copied_and_says_so() {
             assert_eq!((receipt.asked, receipt.effective), (scheme, Scheme::Copy), "{where_}");
             assert_eq!((receipt.reason, receipt.copied), (reason, bytes.len()), "{scheme} to {where_}");
         }
+    }
+}
+
+#[test]
+fn overlay_buffers_of_another_space_are_copied_and_say_so() {
+    // A granule's number means another granule in the books of another space: pages swapped with it would be anybody's.
+    let name = "overlay_buffers_of_another_space";
+    let (Some(mut stage), Some(other)) = (open(name), open(name)) else { return };
+    let overlays = Overlays::reserve(other.interface.space(), 0, LEN, 1).expect("memory for the pool");
+    stage.holder = Holder::in_process(Some(overlays.clone()));
+    let before = checked(other.interface.space());
+    for (seed, scheme) in (10..).zip(Scheme::ALL) {
+        let (is_migrant, data) = (scheme.allocation() == Allocation::Migrant, pattern(seed, LEN - 100));
+        let request = stage.interface.request(stage.holder.handle(), HOLD);
+        let pending = match is_migrant {
+            true => request.input(In::migrant(scheme, LEN - 100)).submit(),
+            false => request.input(In::owned(scheme, stage.buffer(3)).part(0..LEN - 100)).submit(),
+        };
+        let pending = pending.unwrap_or_else(|failed| panic!("{scheme}: {failed}"));
+        stage.holder.deliver(pending.id(), &data);
+        let mut reply = pending.sync().unwrap_or_else(|failed| panic!("{scheme}: {failed}"));
+        let receipt = reply.receipt();
+        assert!(receipt.copied >= data.len(), "{scheme}: {receipt}");
+        match reply.take_migrant() {
+            Some(region) => same(&region, &data, scheme),
+            None => same(&reply.take_buffer().expect("the buffer")[..data.len()], &data, scheme),
+        }
+        assert_eq!(
+            checked(other.interface.space()),
+            before,
+            "{scheme}: the server's space keeps its granules"
+        );
+        assert_eq!(overlays.free(), 1, "{scheme}: the overlay buffer is back");
+        assert_idle(&stage.interface, 0);
     }
 }
 

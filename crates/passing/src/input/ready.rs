@@ -2,12 +2,12 @@
 //!
 //! Source: thesis §4.1, §5.2, §7.4.2.
 
-use genie_memory::{LenderId, SystemBuffer};
+use genie_memory::{LenderId, SystemBuffer, cut, transfer};
 
-use super::{Input, Target};
+use super::{Buffering, Input, Target};
 use crate::lending::needs_completion;
 use crate::operation::Operation;
-use crate::{Reason, Result, Scheme};
+use crate::{Overlay, Reason, Result, Scheme};
 
 impl Input {
     /// Zeroes the whole system buffer if `server` did not lend it: a server is about to see it (as a subcontractor, say)
@@ -20,6 +20,47 @@ impl Input {
         if let Some(system) = self.system.as_ref().filter(|system| needs_completion(system, server)) {
             self.receipt.zeroed += system.zero_around(0..0);
         }
+    }
+
+    /// Makes the input ready as if it had been neither overlaid nor linked to outboard memory, and puts the first `actual`
+    /// bytes that it had there into its customized memory: another server is to work on them, or they can't be passed as
+    /// they are. Returns the overlay buffer, which somebody may still look at.
+    ///
+    /// # Errors
+    /// No memory: the data is where it was.
+    pub fn customize(&mut self, actual: usize) -> Result<Option<Overlay>> {
+        let is_elsewhere = match self.buffering {
+            Buffering::Customized => false,
+            Buffering::Overlaid(_) => true,
+            // For all schemes but emulated copy, it has been transferred.
+            Buffering::Outboard(_) => self.system.is_none() && self.reference.is_none(),
+        };
+        if !is_elsewhere {
+            return self.run_ready().map(|()| None);
+        }
+        let supply = std::mem::replace(&mut self.buffering, Buffering::Customized);
+        self.is_ready = false;
+        if let Err(error) = self.run_ready() {
+            (self.buffering, self.is_ready) = (supply, true);
+            return Err(error);
+        }
+        let into = cut(&self.segments(), actual);
+        Ok(match supply {
+            Buffering::Overlaid(overlay) => {
+                self.receipt.copied += transfer(&overlay.segments(), &into);
+                self.receipt.reason = Some(Reason::Overlaid);
+                Some(overlay)
+            }
+            Buffering::Outboard(mut outboard) => {
+                let mut at = 0;
+                for segment in into {
+                    outboard.transfer(at, segment);
+                    at += segment.len();
+                }
+                None
+            }
+            Buffering::Customized => None,
+        })
     }
 
     pub(super) fn run_ready(&mut self) -> Result<()> {
