@@ -63,7 +63,8 @@ impl Contract {
 impl Drop for Contract {
     fn drop(&mut self) {
         let deposit = self.deposit.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some((work, error)) = deposit {
+        if let Some((mut work, error)) = deposit {
+            work.take_back();
             self.origin.reply(work, error);
         }
     }

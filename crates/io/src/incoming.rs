@@ -9,7 +9,8 @@ use genie_passing::{Outboard, Overlay};
 use crate::channel::{Customer, Slot};
 use crate::contract::Contract;
 use crate::exchange::{Awaited, Exchange};
-use crate::lent::Places;
+use crate::lent::{Lent, Places};
+use crate::passed::Supply;
 use crate::work::{Transfer, Work, WorkBuffer};
 use crate::{Error, Fragment, RequestId, ServerError, ServiceId, lent};
 
@@ -192,7 +193,8 @@ impl Incoming {
         for element in &mut self.work_mut().buffers[index].elements {
             match &mut element.transfer {
                 Transfer::In(input) => drop(input.ready()?),
-                Transfer::Lent(lent) => lent.ready(),
+                Transfer::Passed(input) => drop(input.show()?),
+                Transfer::Lent(lent) => lent.ready()?,
                 Transfer::Out(_) | Transfer::None(_) => {}
             }
         }
@@ -201,7 +203,11 @@ impl Incoming {
 
     /// Bytes `range` of buffer `index`, to be passed on in a request of this server's own: fragment subcontracting. The
     /// service needs no mapping flag for that. The reply to this request takes effect when all its fragments have been let
-    /// go. The memory of an input buffer is made ready by it.
+    /// go.
+    ///
+    /// The memory of an input buffer is made ready by it, unless the bytes are those of one element, neither more nor fewer:
+    /// then the server that gets them has it made ready, or puts a buffer of its own in its place, as if the client had asked
+    /// that server (in the client's process; elsewhere such a buffer is copied).
     ///
     /// # Errors
     /// There is no such buffer, it is shorter, or there is no memory.
@@ -210,13 +216,23 @@ impl Incoming {
         if range.start > range.end || range.end > len {
             return Err(genie_passing::Error::TooLong { actual: range.end, len }.into());
         }
-        if direction == Direction::In {
-            self.make_ready(index)?;
-        }
-        let places = lent::part(&self.work().buffers[index].places(&self.origin), range.clone());
+        let places = self.places(index, range.clone())?;
         let contract = self.contract.get_or_insert_with(|| Contract::new(self.origin.clone()));
         let (contract, contractor) = (Arc::clone(contract), self.id());
         Ok(Fragment { contract, contractor, direction, places, len: range.len() })
+    }
+
+    /// Where bytes `range` of a buffer are, or will be.
+    fn places(&mut self, index: usize, range: Range<usize>) -> Result<Places, Error> {
+        let access = self.access;
+        let buffer = &mut self.work_mut().buffers[index];
+        if let Some(input) = buffer.pass_on(&range, access) {
+            return Ok(Places::from_iter([Lent::Passed(input)]));
+        }
+        if buffer.direction == Direction::In {
+            self.make_ready(index)?;
+        }
+        Ok(lent::part(&self.work().buffers[index].places(&self.origin)?, range))
     }
 
     /// Overlays a buffer of the server's own, filled already, on element `element` of input buffer `index`, in place of
@@ -229,8 +245,9 @@ impl Incoming {
     /// When the element is ready already.
     pub fn overlay(&mut self, index: usize, element: usize, overlay: Overlay) -> Result<(), Error> {
         match self.input_element(index, element)? {
-            Transfer::Lent(lent) => lent.overlay(overlay),
+            Transfer::Lent(lent) => lent.supply(Supply::Overlay(overlay)),
             Transfer::In(input) => input.overlay(overlay),
+            Transfer::Passed(input) => input.supply_own(Supply::Overlay(overlay))?,
             Transfer::Out(_) | Transfer::None(_) => {}
         }
         Ok(())
@@ -250,8 +267,9 @@ impl Incoming {
         outboard: Box<dyn Outboard>,
     ) -> Result<(), Error> {
         match self.input_element(index, element)? {
-            Transfer::Lent(lent) => lent.outboard(outboard),
+            Transfer::Lent(lent) => lent.supply(Supply::Outboard(outboard)),
             Transfer::In(input) => input.outboard(outboard)?,
+            Transfer::Passed(input) => input.supply_own(Supply::Outboard(outboard))?,
             Transfer::Out(_) | Transfer::None(_) => {}
         }
         Ok(())

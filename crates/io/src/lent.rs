@@ -8,13 +8,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use genie_memory::{Extent, Extents, Mapped, Mirror, Segments, Span, cut};
-use genie_passing::{Outboard, Overlay, Reason, Receipt};
+use genie_passing::{Reason, Receipt};
 use smallvec::SmallVec;
 
 use crate::channel::PrivateBuffer;
 use crate::contract::Contract;
 use crate::exchange::Exchange;
 use crate::incoming::Origin;
+use crate::passed::{PassedInput, Supply};
 use crate::{Error, Fragment, ServerHandle};
 
 /// Where data is: in memory that this process shows, or in a peer's that it may map.
@@ -22,6 +23,8 @@ use crate::{Error, Fragment, ServerHandle};
 pub(crate) enum Lent {
     Here(Segments),
     There(Mirror, Extents),
+    /// In an input of a client in this process, which is made ready when its memory is needed.
+    Passed(Arc<PassedInput>),
 }
 
 /// Places of some data, in order.
@@ -32,10 +35,11 @@ impl Lent {
         match self {
             Self::Here(segments) => segments.iter().map(|segment| segment.len()).sum(),
             Self::There(_, extents) => extents.iter().map(|extent| extent.len).sum(),
+            Self::Passed(input) => input.len(),
         }
     }
 
-    /// The bytes in `range`, as far as they are here.
+    /// The bytes in `range`, as far as they are here; of an input that was passed on, as far as it is ready.
     fn part(&self, range: Range<usize>) -> Self {
         let mut at = 0;
         // Where in a piece of `len` bytes the range lies: (from, length).
@@ -46,6 +50,7 @@ impl Lent {
             (start, end.saturating_sub(start))
         };
         match self {
+            Self::Passed(input) => Self::Here(input.seen()).part(range),
             Self::Here(segments) => {
                 let parts = segments.iter().map(|segment| (segment, cut(segment.len())));
                 let parts = parts.filter(|(_, (_, len))| *len > 0);
@@ -94,13 +99,6 @@ pub(crate) struct LentTransfer {
     private: Option<Box<PrivateBuffer>>,
     /// Of an input: where its data is until the request has succeeded, if not in place.
     supply: Option<Box<Supply>>,
-}
-
-/// Input data that a server has elsewhere.
-#[derive(Debug)]
-enum Supply {
-    Overlay(Overlay),
-    Outboard(Box<dyn Outboard>),
 }
 
 /// Where lent data is from.
@@ -185,9 +183,33 @@ impl LentTransfer {
         &self.receipt
     }
 
-    /// The server is about to fill it.
-    pub(crate) fn ready(&mut self) {
+    /// The server is about to fill it, or has it filled.
+    pub(crate) fn ready(&mut self) -> Result<(), Error> {
+        if let Some(input) = self.passed()
+            && self.segments.is_empty()
+        {
+            self.segments = input.ready()?;
+        }
         self.ready = self.len;
+        Ok(())
+    }
+
+    /// The input, of a client in this process, that the whole of this is.
+    fn passed(&self) -> Option<&Arc<PassedInput>> {
+        match &self.origin {
+            Whence::Contract(_, places) => match places.as_slice() {
+                [Lent::Passed(input)] => Some(input),
+                _ => None,
+            },
+            Whence::Client(_) => None,
+        }
+    }
+
+    /// The same, to be passed on once more.
+    pub(crate) fn pass_on(&mut self) -> Option<Arc<PassedInput>> {
+        let input = Arc::clone(self.passed()?);
+        self.ready = self.len;
+        Some(input)
     }
 
     /// Whether `actual` bytes of an input can have been passed: no more than the server ever had memory for.
@@ -230,6 +252,8 @@ impl LentTransfer {
                     self.segments.extend_from_slice(mapped.segments());
                     self.mapped.push(mapped);
                 }
+                // Its memory is made when it is asked for.
+                Lent::Passed(_) => {}
             }
         }
         Ok(())
@@ -240,29 +264,38 @@ impl LentTransfer {
         Segments::from_slice(&self.segments)
     }
 
-    /// Has the data come from a buffer of this server's own, when the request succeeds.
-    pub(crate) fn overlay(&mut self, overlay: Overlay) {
-        self.ready = self.len.min(overlay.len());
-        self.supply = Some(Box::new(Supply::Overlay(overlay)));
+    /// Has the data come from elsewhere, when the request succeeds.
+    pub(crate) fn supply(&mut self, supply: Supply) {
+        self.ready = self.len.min(supply.len());
+        self.supply = Some(Box::new(supply));
     }
 
-    /// Has the data come from a device's own memory, when the request succeeds.
-    pub(crate) fn outboard(&mut self, outboard: Box<dyn Outboard>) {
-        self.ready = self.len.min(outboard.len());
-        self.supply = Some(Box::new(Supply::Outboard(outboard)));
-    }
-
-    /// Brings the first `actual` bytes of an input that were left elsewhere until it is sure that they are passed. Nobody
-    /// may see what else is in a server's own buffers, so that those are copied.
-    pub(crate) fn bring(&mut self, actual: usize) {
-        match self.supply.take().map(|supply| *supply) {
-            None => {}
-            Some(Supply::Overlay(overlay)) => {
+    /// Brings the first `actual` bytes of an input that were left elsewhere until it is sure that they are passed: puts what
+    /// they are in in place of the client's, if that is in this process, or else copies them. Nobody else may see what else is
+    /// in a server's own buffers.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(crate) fn bring(&mut self, actual: usize) -> Result<(), Error> {
+        let Some(supply) = self.supply.take().map(|supply| *supply) else { return Ok(()) };
+        let passed = self.passed().cloned();
+        let supply = match &passed {
+            None => supply,
+            Some(input) => match input.supply(supply, actual)? {
+                None => return Ok(()),
+                Some(supply) => {
+                    self.segments = input.ready()?;
+                    supply
+                }
+            },
+        };
+        match supply {
+            Supply::Overlay(overlay) => {
                 let from = cut(&overlay.segments(), actual);
                 self.receipt.copied += genie_memory::transfer(&from, &self.segments);
                 self.receipt.reason = Some(Reason::Overlaid);
             }
-            Some(Supply::Outboard(mut outboard)) => {
+            Supply::Outboard(mut outboard) => {
                 let mut at = 0;
                 for segment in cut(&self.segments, actual) {
                     outboard.transfer(at, segment);
@@ -270,5 +303,6 @@ impl LentTransfer {
                 }
             }
         }
+        Ok(())
     }
 }

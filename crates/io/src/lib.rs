@@ -16,6 +16,7 @@ mod incoming;
 mod interface;
 mod lent;
 mod limits;
+mod passed;
 mod pending;
 mod reply;
 mod request;

@@ -12,6 +12,7 @@ use crate::exchange::Exchange;
 use crate::incoming::{Access, Origin};
 use crate::lent::{Lent, LentTransfer, Places};
 use crate::limits::Admission;
+use crate::passed::PassedInput;
 use crate::reply::{ReplyBuffer, ReplyElement, Returned};
 use crate::request::{Elements, RequestBuffer};
 use crate::{Error, Failed, Fragment, In, Out, ServerHandle};
@@ -47,6 +48,8 @@ pub(crate) struct WorkElement {
 pub(crate) enum Transfer {
     Out(Box<Output>),
     In(Box<Input>),
+    /// An input that the server has passed on, until its reply takes effect.
+    Passed(Arc<PassedInput>),
     /// Data that was passed before, and is lent to this request's server.
     Lent(Box<LentTransfer>),
     /// An element of a request that was refused.
@@ -59,10 +62,11 @@ impl WorkElement {
         Self { transfer: Transfer::Lent(lent), held: None, returned: Returned::Nothing }
     }
 
-    fn receipt(&self) -> Receipt {
+    pub(crate) fn receipt(&self) -> Receipt {
         match &self.transfer {
             Transfer::Out(output) => *output.receipt(),
             Transfer::In(input) => *input.receipt(),
+            Transfer::Passed(input) => input.receipt().unwrap_or(Receipt::new(Scheme::Fragment)),
             Transfer::Lent(lent) => *lent.receipt(),
             Transfer::None(receipt) => *receipt,
         }
@@ -72,6 +76,7 @@ impl WorkElement {
         match &self.transfer {
             Transfer::Out(output) => output.len(),
             Transfer::In(input) => input.len(),
+            Transfer::Passed(input) => input.len(),
             Transfer::Lent(lent) => lent.len(),
             Transfer::None(_) => 0,
         }
@@ -95,7 +100,7 @@ impl WorkElement {
             Transfer::Out(output) => {
                 self.returned = output.fail().map_or(Returned::Nothing, Returned::Migrant);
             }
-            Transfer::In(_) | Transfer::Lent(_) | Transfer::None(_) => {}
+            Transfer::In(_) | Transfer::Passed(_) | Transfer::Lent(_) | Transfer::None(_) => {}
         }
         Ok(())
     }
@@ -104,11 +109,8 @@ impl WorkElement {
     fn finish_input(&mut self, actual: usize, bytes: Option<&mut [u8]>) -> Result<(), Error> {
         let input = match &mut self.transfer {
             Transfer::In(input) => input,
-            Transfer::Lent(lent) => {
-                lent.bring(actual);
-                return Ok(());
-            }
-            Transfer::Out(_) | Transfer::None(_) => return Ok(()),
+            Transfer::Lent(lent) => return lent.bring(actual),
+            Transfer::Out(_) | Transfer::Passed(_) | Transfer::None(_) => return Ok(()),
         };
         let bytes = match &mut self.held {
             Some((buffer, range)) => Some(&mut buffer[range.clone()]),
@@ -373,7 +375,7 @@ impl Work {
                 match &element.transfer {
                     Transfer::In(input) => input.check(here, room.map(|bytes| bytes.len()))?,
                     Transfer::Lent(lent) => lent.check(here)?,
-                    Transfer::Out(_) | Transfer::None(_) => {}
+                    Transfer::Out(_) | Transfer::Passed(_) | Transfer::None(_) => {}
                 }
             }
         }
@@ -381,17 +383,21 @@ impl Work {
     }
 
     /// Brings inputs' data that a server has elsewhere to where it was lent memory, in another process.
-    pub(crate) fn bring(&mut self) {
+    ///
+    /// # Errors
+    /// No memory.
+    pub(crate) fn bring(&mut self) -> Result<(), Error> {
         for buffer in self.buffers.iter_mut().filter(|buffer| buffer.direction == Direction::In) {
             let mut left = buffer.actual;
             for element in &mut buffer.elements {
                 let here = element.len().min(left);
                 left -= here;
                 if let Transfer::Lent(lent) = &mut element.transfer {
-                    lent.bring(here);
+                    lent.bring(here)?;
                 }
             }
         }
+        Ok(())
     }
 
     /// Copies the inputs' first bytes to `peeks`; returns how many went to each.
@@ -479,17 +485,22 @@ impl WorkBuffer {
     }
 
     /// Where the data is, for another server to be lent it.
-    pub(crate) fn places(&self, origin: &Origin) -> Places {
+    ///
+    /// # Errors
+    /// No memory.
+    pub(crate) fn places(&self, origin: &Origin) -> Result<Places, Error> {
         let mut all = Places::new();
         for element in &self.elements {
             match &element.transfer {
                 Transfer::Out(output) => all.push(Lent::Here(output.segments())),
                 Transfer::In(input) => all.push(Lent::Here(input.segments())),
+                // What the contractor may look at need not be for others to see.
+                Transfer::Passed(input) => all.push(Lent::Here(input.ready()?)),
                 Transfer::Lent(lent) => all.extend(lent.places(origin)),
                 Transfer::None(_) => {}
             }
         }
-        all
+        Ok(all)
     }
 
     /// The data, element after element.
@@ -497,6 +508,7 @@ impl WorkBuffer {
         let segments = |element: &WorkElement| match &element.transfer {
             Transfer::Out(output) => output.segments(),
             Transfer::In(input) => input.segments(),
+            Transfer::Passed(input) => input.seen(),
             Transfer::Lent(lent) => lent.segments(),
             Transfer::None(_) => Segments::new(),
         };
@@ -520,7 +532,7 @@ fn note_borrowed(scheme: Scheme, mut transfer: Transfer) -> Transfer {
         match &mut transfer {
             Transfer::Out(output) => output.note(scheme, Reason::Borrowed),
             Transfer::In(input) => input.note(scheme, Reason::Borrowed),
-            Transfer::Lent(_) | Transfer::None(_) => {}
+            Transfer::Passed(_) | Transfer::Lent(_) | Transfer::None(_) => {}
         }
     }
     transfer

@@ -8,6 +8,8 @@ mod foreign;
 mod input;
 #[path = "mechanism/output.rs"]
 mod output;
+#[path = "mechanism/subcontract.rs"]
+mod subcontract;
 
 use genie_io::{Interface, Limits, Pending, ServerHandle, servers::memory::Memory};
 use genie_memory::{Buffer, GranuleKind};
@@ -50,9 +52,14 @@ macro_rules! on_both_kinds {
 
 /// Runs a test, if the machine can and shows page frames.
 fn stage(name: &'static str, kind: GranuleKind, test: fn(&Stage)) {
-    if let Some(stage) = Stage::open(name, kind, Guard::Full, Thresholds::ALWAYS) {
+    if let Some(stage) = open(name, kind) {
         test(&stage);
     }
+}
+
+/// The stage of most tests.
+fn open(name: &'static str, kind: GranuleKind) -> Option<Stage> {
+    Stage::open(name, kind, Guard::Full, Thresholds::ALWAYS)
 }
 
 impl Stage {

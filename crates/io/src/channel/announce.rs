@@ -113,6 +113,7 @@ impl Announcements {
     ) -> Result<(), Error> {
         match place {
             Lent::Here(spans) => self.own(link, spans, writes, segments),
+            Lent::Passed(input) => self.own(link, &input.seen(), writes, segments),
             Lent::There(mirror, _) if self.is_silent => {
                 Err(Error::Elsewhere { addr: mirror.base(), len: place.len() })
             }

@@ -184,9 +184,7 @@ impl Customer {
     /// The server's reply to a request.
     pub(crate) fn reply(&self, slot: Slot, mut work: Box<Work>, error: Option<Error>) {
         let error = error.or_else(|| work.check_inputs(&[]).err());
-        if error.is_none() {
-            work.bring();
-        }
+        let error = error.or_else(|| work.bring().err());
         let error = match (&self.private, error) {
             (Some(private), None) => private.write_back(&mut work).err(),
             (_, error) => error,

@@ -193,7 +193,7 @@ impl Remote {
                             announcements.lent(&self.link, place, writes, &mut segments)?;
                         }
                     }
-                    Transfer::None(_) => {}
+                    Transfer::Passed(_) | Transfer::None(_) => {}
                 }
                 writer.element(segments.iter().copied())?;
             }

@@ -1,0 +1,376 @@
+//! Inputs passed on in one process: what a subcontractor has in a buffer of its own reaches the client as if the client had
+//! asked that server.
+//!
+//! Source: thesis §7.5.
+
+use std::sync::{Arc, Mutex};
+
+use genie_io::channel::directory::Directory;
+use genie_io::channel::{ConnectOptions, Listener, ServeOptions};
+use genie_io::servers::memory::{Memory, SOURCE};
+use genie_io::{
+    Failed, In, Incoming, Interface, Pending, RequestId, Server, ServerError, ServerHandle, Service,
+    ServiceId,
+};
+use genie_memory::{Segments, gather};
+use genie_passing::model::Allocation;
+use genie_passing::{Reason, Receipt, Scheme};
+
+use crate::support::bytes::{pattern, same};
+use crate::support::holder::{Answer, Command, HOLD};
+use crate::support::relay::{Manner, Relay};
+use crate::support::setup::{assert_idle, checked};
+use crate::{LEN, Stage, on_both_kinds};
+
+on_both_kinds! {
+    a_subcontractors_buffer_becomes_the_clients,
+    a_buffer_goes_up_through_several_contractors,
+    every_scheme_takes_a_subcontractors_buffer,
+    memory_is_made_when_a_subcontractor_needs_it,
+    a_device_of_a_subcontractors_fills_the_clients_granules,
+    a_contractor_that_looks_sees_the_subcontractors_buffer,
+    a_buffer_that_is_worked_on_once_more_is_copied,
+    a_part_is_copied_and_says_so,
+    a_client_elsewhere_is_copied_for_and_the_receipt_says_so,
+    a_failed_subcontract_leaves_the_input_to_the_next,
+}
+
+/// A contractor that does as the test says.
+struct Contractor<F> {
+    services: [Service; 1],
+    serve: F,
+}
+
+/// The contractor's only service.
+const ASK: ServiceId = ServiceId(0);
+
+impl<F: Fn(&mut Incoming) -> Result<(), ServerError> + Send + Sync + 'static> Contractor<F> {
+    /// One that neither reads nor writes.
+    fn blind(serve: F) -> Self {
+        Self { services: [Service::new("ask", false, false)], serve }
+    }
+
+    fn seeing(serve: F) -> Self {
+        Self { services: [Service::new("ask", true, true)], serve }
+    }
+}
+
+impl<F: Fn(&mut Incoming) -> Result<(), ServerError> + Send + Sync + 'static> Server for Contractor<F> {
+    fn name(&self) -> &str {
+        "contractor"
+    }
+
+    fn services(&self) -> &[Service] {
+        &self.services
+    }
+
+    fn request(&self, mut request: Incoming) {
+        let result = (self.serve)(&mut request);
+        request.reply(result);
+    }
+
+    fn abort(&self, _request: RequestId) {}
+}
+
+/// The receipts of subcontracts.
+type Receipts = Arc<Mutex<Vec<Receipt>>>;
+
+/// Has the memory server `to` fill a part of input buffer 0 with a byte.
+fn fill(
+    interface: &Interface,
+    to: &ServerHandle,
+    request: &mut Incoming,
+    part: std::ops::Range<usize>,
+    byte: u8,
+    receipts: &Receipts,
+) -> Result<(), ServerError> {
+    let fragment = request.fragment(0, part)?;
+    let asked = interface.request(to, SOURCE).input(In::fragment(fragment)).argument(&[byte]).send();
+    let reply = asked.map_err(|failed| ServerError::new(failed.to_string()))?;
+    receipts.lock().expect("no panic").push(*reply.receipt());
+    Ok(())
+}
+
+/// A memory server with two buffers of its own, for as much as clients ask for.
+fn pooled(stage: &Stage, len: usize) -> ServerHandle {
+    ServerHandle::new(Memory::pooled(stage.interface.space(), 0, len, 2).expect("memory for the pool"))
+}
+
+/// A server that passes requests on as they are.
+fn relay(stage: &Stage, to: &ServerHandle) -> ServerHandle {
+    let to = vec![to.clone()];
+    ServerHandle::new(Relay::new(stage.interface.clone(), to, Manner::Plain, None))
+}
+
+/// A stage of its own, with a pooled holder.
+fn with_pool(stage: &Stage) -> Option<Stage> {
+    let own = crate::open(stage.name, stage.kind)?;
+    Some(own.pooled(0, LEN))
+}
+
+/// Submits an input of `LEN` bytes to a relay.
+fn submit<'b>(stage: &Stage, relay: &ServerHandle, bytes: &'b mut [u8]) -> Pending<'b> {
+    let request = stage.interface.request(relay, HOLD).input(In::emulated_copy(bytes));
+    request.room(8).submit().expect("a request")
+}
+
+/// How many bytes the relay says were copied for it.
+fn copied_in_the_middle(argument: &[u8]) -> u64 {
+    u64::from_le_bytes(argument.try_into().expect("8 bytes"))
+}
+
+fn a_subcontractors_buffer_becomes_the_clients(stage: &Stage) {
+    let Some(stage) = with_pool(stage) else { return };
+    let relay = relay(&stage, stage.holder.server());
+    pass_up(&stage, &relay);
+}
+
+fn a_buffer_goes_up_through_several_contractors(stage: &Stage) {
+    let Some(stage) = with_pool(stage) else { return };
+    let first = relay(&stage, stage.holder.server());
+    let second = relay(&stage, &first);
+    pass_up(&stage, &relay(&stage, &second));
+}
+
+fn pass_up(stage: &Stage, relay: &ServerHandle) {
+    let mut buffer = stage.buffer(1);
+    let before = stage.frames(&buffer);
+    let data = pattern(2, LEN);
+    let pending = submit(stage, relay, &mut buffer);
+    let arrived = stage.holder.arrival();
+    let overlay = stage.holder.input_frames(arrived, stage.granule()).expect("frames were visible before");
+    assert!(overlay.iter().all(|frame| !before.contains(frame)), "the holder's buffer is its own");
+    stage.holder.deliver(arrived, &data);
+    let reply = pending.sync().expect("a reply");
+    assert_eq!(stage.frames(&buffer), overlay, "the client has the subcontractor's pages");
+    same(&buffer, &data, "the data");
+    let receipt = reply.receipt();
+    assert_eq!((receipt.copied, receipt.swapped as usize), (0, stage.granules()), "{receipt}");
+    assert_eq!(copied_in_the_middle(reply.argument()), 0);
+    // The next one finds the client's former pages in the pool.
+    drop(reply);
+    let pending = submit(stage, relay, &mut buffer);
+    let arrived = stage.holder.arrival();
+    assert_eq!(stage.holder.input_frames(arrived, stage.granule()), Some(before));
+    stage.holder.deliver(arrived, &data);
+    pending.sync().expect("a reply");
+    drop(buffer);
+    assert_idle(&stage.interface, stage.granules());
+}
+
+fn every_scheme_takes_a_subcontractors_buffer(stage: &Stage) {
+    let len = 2 * stage.granule() - 100;
+    let relay = relay(stage, &pooled(stage, 2 * stage.granule()));
+    for (byte, scheme) in (1..).zip(Scheme::ALL) {
+        let request = stage.interface.request(&relay, SOURCE);
+        let request = match scheme.allocation() {
+            Allocation::Migrant => request.input(In::migrant(scheme, len)),
+            Allocation::Native => request.input(In::owned(scheme, stage.buffer(3)).part(0..len)),
+        };
+        let mut reply =
+            request.argument(&[byte]).send().unwrap_or_else(|failed| panic!("{scheme}: {failed}"));
+        assert_eq!(reply.actual(), len, "{scheme}");
+        assert!(reply.receipt().swapped > 0 || matches!(scheme, Scheme::Copy | Scheme::Move), "{scheme}");
+        match reply.take_migrant() {
+            Some(region) => same(&region, &vec![byte; len], scheme),
+            None => same(&reply.take_buffer().expect("the buffer")[..len], &vec![byte; len], scheme),
+        }
+        checked(stage.interface.space());
+    }
+    drop(relay);
+    assert_idle(&stage.interface, 0);
+}
+
+fn memory_is_made_when_a_subcontractor_needs_it(stage: &Stage) {
+    let relay = relay(stage, stage.holder.server());
+    let mut buffer = stage.buffer(4);
+    let before = stage.frames(&buffer);
+    let system = || checked(stage.interface.space()).system;
+    let pending = submit(stage, &relay, &mut buffer);
+    let arrived = stage.holder.arrival();
+    assert_eq!(system(), 0, "nobody has asked for memory");
+    let system_frames = stage.holder.input_frames(arrived, stage.granule());
+    assert_eq!(system() as usize, stage.granules());
+    let data = pattern(5, LEN);
+    stage.holder.deliver(arrived, &data);
+    assert_eq!(pending.sync().expect("a reply").receipt().copied, 0);
+    same(&buffer, &data, "the data");
+    assert_eq!(Some(stage.frames(&buffer)), system_frames);
+    assert_ne!(stage.frames(&buffer), before);
+    drop(buffer);
+    assert_idle(&stage.interface, 0);
+}
+
+fn a_device_of_a_subcontractors_fills_the_clients_granules(stage: &Stage) {
+    let relay = relay(stage, stage.holder.server());
+    let mut buffer = stage.buffer(6);
+    let before = stage.frames(&buffer);
+    let pending = submit(stage, &relay, &mut buffer);
+    let arrived = stage.holder.arrival();
+    let data = pattern(7, LEN);
+    let link = Command::Outboard { buffer: 0, bytes: data.clone() };
+    assert_eq!(stage.holder.command(arrived, link), Answer::Done);
+    stage.holder.set_actual(arrived, LEN);
+    stage.holder.reply(arrived);
+    let reply = pending.sync().expect("a reply");
+    same(&buffer, &data, "the data");
+    assert_eq!(stage.frames(&buffer), before, "the device has written to the client's own granules");
+    assert_eq!((reply.receipt().copied, reply.receipt().swapped), (0, 0));
+    drop(buffer);
+    assert_idle(&stage.interface, 0);
+}
+
+fn a_contractor_that_looks_sees_the_subcontractors_buffer(stage: &Stage) {
+    let Some(stage) = with_pool(stage) else { return };
+    let (interface, to, granule) = (stage.interface.clone(), stage.holder.server().clone(), stage.granule());
+    let looked: Arc<Mutex<Option<Vec<u64>>>> = Arc::default();
+    let look = Arc::clone(&looked);
+    let contractor = ServerHandle::new(Contractor::seeing(move |request| {
+        let fragment = request.fragment(0, 0..request.len(0))?;
+        let asked = interface.request(&to, HOLD).input(In::fragment(fragment)).send();
+        request.set_actual(0, asked.map_err(|failed: Failed| failed.error)?.actual())?;
+        let seen = request.ready(0)?;
+        *look.lock().expect("no panic") = frames_of(&seen, granule);
+        seen.iter().for_each(|segment| segment.part(0, 1).fill(b'!'));
+        Ok(())
+    }));
+    let mut buffer = stage.buffer(8);
+    let data = pattern(9, LEN);
+    let (reply, overlay) = std::thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            let request = stage.interface.request(&contractor, ASK);
+            request.input(In::emulated_copy(&mut buffer)).send()
+        });
+        let arrived = stage.holder.arrival();
+        let overlay = stage.holder.input_frames(arrived, granule).expect("frames were visible before");
+        stage.holder.deliver(arrived, &data);
+        (asking.join().expect("no panic").expect("a reply"), overlay)
+    });
+    assert_eq!(looked.lock().expect("no panic").as_ref(), Some(&overlay), "the contractor saw it");
+    assert_eq!(stage.frames(&buffer), overlay, "and the client has it");
+    assert_eq!((reply.receipt().copied, reply.receipt().swapped as usize), (0, stage.granules()));
+    // What the contractor has changed is changed, in the first byte of each piece.
+    let changed = data.iter().zip(&*buffer).filter(|(sent, got)| sent != got).count();
+    assert!(changed <= stage.granules() && buffer[0] == b'!', "{changed} bytes have changed");
+    drop((contractor, buffer));
+    assert_idle(&stage.interface, stage.granules());
+}
+
+fn frames_of(segments: &Segments, granule: usize) -> Option<Vec<u64>> {
+    gather(segments, &mut vec![0; segments.iter().map(|segment| segment.len()).sum()]);
+    let each = segments.iter().map(|s| crate::support::machine::frames(s.addr(), s.len(), granule));
+    each.collect::<Option<Vec<_>>>().map(|frames| frames.concat())
+}
+
+fn a_buffer_that_is_worked_on_once_more_is_copied(stage: &Stage) {
+    let len = 2 * stage.granule();
+    let (interface, to, receipts) = (stage.interface.clone(), pooled(stage, len), Receipts::default());
+    let noted = Arc::clone(&receipts);
+    let contractor = ServerHandle::new(Contractor::blind(move |request| {
+        let all = 0..request.len(0);
+        fill(&interface, &to, request, all.clone(), 1, &noted)?;
+        fill(&interface, &to, request, 10..20, 2, &noted)?;
+        fill(&interface, &to, request, all.clone(), 3, &noted)?;
+        fill(&interface, &to, request, all.end - 5..all.end, 4, &noted)?;
+        Ok(request.set_actual(0, all.end)?)
+    }));
+    for scheme in [Scheme::Copy, Scheme::EmulatedCopy, Scheme::EmulatedShare] {
+        let request = stage.interface.request(&contractor, ASK);
+        let request = request.input(In::owned(scheme, stage.buffer(10)).part(0..len));
+        let mut reply = request.send().unwrap_or_else(|failed| panic!("{scheme}: {failed}"));
+        let mut expected = vec![3; len];
+        expected[len - 5..].fill(4);
+        same(&reply.take_buffer().expect("the buffer")[..len], &expected, scheme);
+        assert!(reply.receipt().copied >= len, "{scheme}: what was in the first overlay buffer");
+    }
+    let receipts = std::mem::take(&mut *receipts.lock().expect("no panic"));
+    let copied: Vec<_> = receipts.iter().map(|receipt| (receipt.copied, receipt.reason)).collect();
+    let once =
+        [(0, None), (10, Some(Reason::Overlaid)), (len, Some(Reason::Overlaid)), (5, Some(Reason::Overlaid))];
+    assert_eq!(copied, once.repeat(3));
+    drop(contractor);
+    assert_idle(&stage.interface, 0);
+}
+
+fn a_part_is_copied_and_says_so(stage: &Stage) {
+    let len = 3 * stage.granule();
+    let (interface, to, receipts) = (stage.interface.clone(), pooled(stage, len), Receipts::default());
+    let noted = Arc::clone(&receipts);
+    // Of two elements, the first and a part of the second, and then the rest: no fragment is one element.
+    let contractor = ServerHandle::new(Contractor::blind(move |request| {
+        let (all, cut) = (request.len(0), request.len(0) / 2 + 7);
+        fill(&interface, &to, request, 0..cut, 1, &noted)?;
+        fill(&interface, &to, request, cut..all, 2, &noted)?;
+        Ok(request.set_actual(0, all)?)
+    }));
+    let (mut first, mut second) = (stage.buffer(11), stage.buffer(12));
+    let request = stage.interface.request(&contractor, ASK);
+    let request = request.input(In::emulated_copy(&mut first[..len / 2]));
+    request.and_input(In::emulated_copy(&mut second[..len / 2])).send().expect("a reply");
+    assert!(first[..len / 2].iter().all(|byte| *byte == 1));
+    assert!(second[..7].iter().all(|byte| *byte == 1) && second[7..len / 2].iter().all(|byte| *byte == 2));
+    let receipts = std::mem::take(&mut *receipts.lock().expect("no panic"));
+    let copied: Vec<_> = receipts.iter().map(|receipt| (receipt.copied, receipt.reason)).collect();
+    let half = len / 2;
+    assert_eq!(copied, [(half + 7, Some(Reason::Overlaid)), (half - 7, Some(Reason::Overlaid))]);
+    drop((contractor, first, second));
+    assert_idle(&stage.interface, 0);
+}
+
+fn a_client_elsewhere_is_copied_for_and_the_receipt_says_so(stage: &Stage) {
+    let len = 2 * stage.granule();
+    let scratch = tempfile::tempdir().expect("a directory");
+    let directory = Directory::at(scratch.path().join("run")).expect("a run-time directory");
+    let (interface, receipts) = (stage.interface.clone(), Receipts::default());
+    let noted = Arc::clone(&receipts);
+    let options =
+        ServeOptions { pool: 4 * stage.granule(), private_pool: 2 * len, ..ServeOptions::default() };
+    let listener = Listener::claim_in(&directory, "contractor", options).expect("a name");
+    let private = listener.private_pool().expect("memory");
+    let to = ServerHandle::new(Memory::pooled(private, 0, len, 1).expect("memory for the pool"));
+    let contractor = Contractor::blind(move |request: &mut Incoming| {
+        let all = request.len(0);
+        fill(&interface, &to, request, 0..all, 5, &noted)?;
+        Ok(request.set_actual(0, all)?)
+    });
+    let _running = listener.serve(contractor).and_then(|serving| serving.start()).expect("threads");
+    let options = ConnectOptions::default();
+    let server = stage.interface.connect_with(&directory, "contractor", &options).expect("a connection");
+    let mut buffer = stage.buffer(13);
+    let request = stage.interface.request(&server, ASK).input(In::emulated_copy(&mut buffer[..len]));
+    let reply = request.send().expect("a reply");
+    assert_eq!((reply.receipt().copied, reply.receipt().swapped as usize), (0, len / stage.granule()));
+    assert!(buffer[..len].iter().all(|byte| *byte == 5));
+    let receipts = receipts.lock().expect("no panic");
+    assert_eq!((receipts[0].copied, receipts[0].reason), (len, Some(Reason::Overlaid)));
+}
+
+fn a_failed_subcontract_leaves_the_input_to_the_next(stage: &Stage) {
+    let Some(stage) = with_pool(stage) else { return };
+    let (interface, receipts) = (stage.interface.clone(), Receipts::default());
+    let (failing, next) = (stage.holder.server().clone(), pooled(&stage, LEN));
+    let noted = Arc::clone(&receipts);
+    let contractor = ServerHandle::new(Contractor::blind(move |request| {
+        let all = 0..request.len(0);
+        let fragment = request.fragment(0, all.clone())?;
+        let asked = interface.request(&failing, HOLD).input(In::fragment(fragment)).send();
+        asked.expect_err("it fails");
+        fill(&interface, &next, request, all.clone(), 6, &noted)?;
+        Ok(request.set_actual(0, all.end)?)
+    }));
+    let mut buffer = stage.buffer(14);
+    let reply = std::thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            let request = stage.interface.request(&contractor, ASK);
+            request.input(In::emulated_copy(&mut buffer)).send()
+        });
+        let arrived = stage.holder.arrival();
+        stage.holder.write(arrived, 0, &pattern(15, LEN));
+        stage.holder.fail(arrived, "the disk is full");
+        asking.join().expect("no panic").expect("a reply")
+    });
+    assert!(buffer.iter().all(|byte| *byte == 6));
+    assert_eq!((reply.receipt().copied, reply.receipt().swapped as usize), (0, stage.granules()));
+    drop((contractor, buffer));
+    assert_idle(&stage.interface, stage.granules());
+}
