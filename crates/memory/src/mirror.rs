@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use genie_sys::arena::Access;
 use genie_sys::guard::Guard;
@@ -65,7 +65,16 @@ struct Inner {
     in_use: AtomicU32,
     /// Changes whenever an object is announced or withdrawn.
     version: AtomicU64,
+    /// Dropped last, when nothing is mapped any more and the lifeline is closed.
+    ties: Mutex<Vec<Box<dyn Tie>>>,
 }
+
+/// What is to be dropped when a mirror is, since it depends on the peer's memory being here.
+pub trait Tie: std::fmt::Debug + Send + Sync {}
+
+/// A mirror, as long as others hold it.
+#[derive(Debug, Clone)]
+pub struct WeakMirror(Weak<Inner>);
 
 /// The peer's objects by their places.
 #[derive(Debug, Default)]
@@ -128,6 +137,7 @@ impl Mirror {
             objects: Mutex::default(),
             in_use: AtomicU32::new(0),
             version: AtomicU64::new(0),
+            ties: Mutex::default(),
         })))
     }
 
@@ -159,9 +169,14 @@ impl Mirror {
         self.0.granules
     }
 
-    /// Whether another handle is to the same mirror.
-    pub fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+    /// A handle that holds neither the mirror nor its lifeline.
+    pub fn downgrade(&self) -> WeakMirror {
+        WeakMirror(Arc::downgrade(&self.0))
+    }
+
+    /// Keeps something until the mirror is dropped, by whatever thread drops its last handle.
+    pub fn tie(&self, tie: impl Tie + 'static) {
+        self.0.ties.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(tie));
     }
 
     /// Enters an object whose granules' aliases start at `start`. Announcing the same object at the same place again
@@ -423,6 +438,13 @@ impl Mirror {
 
     fn objects(&self) -> MutexGuard<'_, Objects> {
         self.0.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl WeakMirror {
+    /// Whether it is to this mirror.
+    pub fn is(&self, mirror: &Mirror) -> bool {
+        self.0.as_ptr() == Arc::as_ptr(&mirror.0)
     }
 }
 

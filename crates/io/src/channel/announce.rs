@@ -2,13 +2,16 @@
 //!
 //! How: a request names data by its place in an arena. Before the first request that names a memory object goes out, the
 //! object's descriptor does, over the control socket: read-only, unless the server is to write into it. What has been
-//! announced is remembered, so that later requests cost a look at a short list.
+//! announced is remembered, so that later requests cost a look at a short list. An arena of somebody else's is withdrawn as
+//! soon as nothing here can name it any more: its owner, who may have gone, has its memory back no sooner.
 //! Invariants: an object that has been replaced by another at the same place is withdrawn before that one is announced.
 //! Source: thesis §5.1; DESIGN's channels.
 
 use std::os::fd::OwnedFd;
 
-use genie_memory::{Extent, LenderId, Mirror, Space, Span};
+use std::sync::{Arc, Weak};
+
+use genie_memory::{Extent, LenderId, Mirror, Space, Span, Tie, WeakMirror};
 use smallvec::SmallVec;
 
 use super::link::Link;
@@ -29,8 +32,8 @@ pub(super) struct Announcements {
     /// What is announced of the own arena, (start, end, for writing), as long as the space's objects are those of `version`.
     current: SmallVec<[(usize, usize, bool); 4]>,
     version: u64,
-    /// Arenas of others, parts of whose requests were passed on; numbered from 1.
-    lent: Vec<(Mirror, Arena)>,
+    /// Arenas of others, parts of whose requests were passed on; numbered from 1. None holds its mirror.
+    lent: Vec<Option<(WeakMirror, Arena)>>,
     /// The number of the object announced last.
     last: u64,
     /// The server, as the lender of its pool.
@@ -54,6 +57,26 @@ struct Known {
     start: usize,
     end: usize,
     writes: bool,
+}
+
+/// Withdraws an arena when its mirror is dropped.
+#[derive(Debug)]
+struct Withdrawal {
+    link: Weak<Link>,
+    number: u16,
+}
+
+impl Tie for Withdrawal {}
+
+impl Drop for Withdrawal {
+    fn drop(&mut self) {
+        let Some(link) = self.link.upgrade().filter(|link| !link.is_gone()) else { return };
+        let number = self.number;
+        // Whoever has dropped the mirror must not wait for a server's answer. Without a thread the server keeps the arena
+        // until the channel ends.
+        let withdraw = move || link.withdraw_arena(number);
+        let _ = std::thread::Builder::new().name("genie-withdrawal".into()).spawn(withdraw);
+    }
 }
 
 /// An object as its owner knows it.
@@ -85,7 +108,7 @@ impl Announcements {
     /// Names memory of the own space, announcing what the server does not know yet.
     pub(super) fn own(
         &mut self,
-        link: &Link,
+        link: &Arc<Link>,
         spans: &[Span],
         writes: bool,
         segments: &mut Segments,
@@ -106,7 +129,7 @@ impl Announcements {
     /// Names memory that was lent to the client itself.
     pub(super) fn lent(
         &mut self,
-        link: &Link,
+        link: &Arc<Link>,
         place: &Lent,
         writes: bool,
         segments: &mut Segments,
@@ -120,7 +143,7 @@ impl Announcements {
             Lent::There(mirror, extents) => {
                 let number = self.arena(link, mirror)?;
                 for Extent { offset, len } in extents.iter().copied() {
-                    self.ensure_lent(link, number, offset, len, writes)?;
+                    self.ensure_lent(link, number, mirror, (offset, len, writes))?;
                     segments.push(segment(number, offset, len));
                 }
                 Ok(())
@@ -165,11 +188,10 @@ impl Announcements {
         &mut self,
         link: &Link,
         number: u16,
-        offset: usize,
-        len: usize,
-        writes: bool,
+        mirror: &Mirror,
+        (offset, len, writes): (usize, usize, bool),
     ) -> Result<(), Error> {
-        let (mirror, arena) = &mut self.lent[usize::from(number) - 1];
+        let Some((_, arena)) = &mut self.lent[usize::from(number) - 1] else { return Err(Error::Aborted) };
         let find = |at| {
             let (id, start, len, _) = mirror.object_at(at)?;
             Some(Found { id, start, len })
@@ -182,17 +204,28 @@ impl Announcements {
     }
 
     /// The number of a lent arena on this channel.
-    fn arena(&mut self, link: &Link, mirror: &Mirror) -> Result<u16, Error> {
-        if let Some(index) = self.lent.iter().position(|(known, _)| known.is(mirror)) {
+    fn arena(&mut self, link: &Arc<Link>, mirror: &Mirror) -> Result<u16, Error> {
+        let is_it =
+            |lent: &Option<(WeakMirror, Arena)>| lent.as_ref().is_some_and(|(known, _)| known.is(mirror));
+        if let Some(index) = self.lent.iter().position(is_it) {
             return Ok(index as u16 + 1);
         }
-        let number = u16::try_from(self.lent.len() + 1).map_err(|_| Error::Aborted)?;
+        for number in link.withdrawn() {
+            self.lent[usize::from(number) - 1] = None;
+        }
+        let index = self.lent.iter().position(Option::is_none).unwrap_or(self.lent.len());
+        let number = u16::try_from(index + 1).map_err(|_| Error::Aborted)?;
         let (base, len) = (mirror.base() as u64, mirror.len() as u64);
         link.ask(
             &Message::Arena(ArenaPlace { number, granule: mirror.granules(), base, len }),
             &[mirror.lifeline()?],
         )?;
-        self.lent.push((mirror.clone(), Arena::default()));
+        let announced = Some((mirror.downgrade(), Arena::default()));
+        match self.lent.get_mut(index) {
+            Some(vacant) => *vacant = announced,
+            None => self.lent.push(announced),
+        }
+        mirror.tie(Withdrawal { link: Arc::downgrade(link), number });
         Ok(number)
     }
 }

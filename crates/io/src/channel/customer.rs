@@ -135,8 +135,13 @@ impl Customer {
             let (mirror, known) = sight.mirror(segment.arena())?;
             let seen = match (is_touched, self.mapping) {
                 (false, _) => mirror.check(&[extent], writes),
-                (true, Mapping::Cached) => mirror.span(known, extent, writes).map(|span| lent.see(span)),
-                (true, Mapping::Transient) => mirror.map(&[extent], writes).map(|mapped| lent.hold(mapped)),
+                (true, Mapping::Cached) if segment.arena() == 0 => {
+                    mirror.span(known, extent, writes).map(|span| lent.see(span))
+                }
+                // The request holds an arena that may be withdrawn, even where its objects stay mapped.
+                (true, Mapping::Cached | Mapping::Transient) => {
+                    mirror.map(&[extent], writes).map(|mapped| lent.hold(mapped))
+                }
             };
             seen.map_err(|error| error.to_string())?;
             lent.name(segment.arena(), extent);
@@ -145,7 +150,7 @@ impl Customer {
     }
 
     /// Sees to it that a worker knows the arenas that there are.
-    fn look(&self, sight: &mut Sight) {
+    pub(super) fn look(&self, sight: &mut Sight) {
         let arenas = self.arenas.load(Ordering::Acquire);
         if sight.arenas != arenas {
             let mirrors = self.mirrors.read().unwrap_or_else(PoisonError::into_inner);
@@ -290,22 +295,29 @@ impl Customer {
     pub(super) fn add_arena(&self, place: &ArenaPlace, lifeline: OwnedFd) -> Result<(), String> {
         let mut mirrors = self.mirrors.write().unwrap_or_else(PoisonError::into_inner);
         let number = usize::from(place.number);
-        if number != mirrors.len() {
-            return Err(format!("arena {number} was announced after arena {}", mirrors.len() - 1));
+        let is_next = number == mirrors.len();
+        if !is_next && mirrors.get(number).is_none_or(Option::is_some) {
+            return Err(format!("arena {number} was announced, and arena {} is the last", mirrors.len() - 1));
         }
         let granules: GranuleKind = place.granule;
         let mirror = Mirror::new(place.base as usize, place.len as usize, granules, self.mapping, lifeline);
-        mirrors.push(Some(mirror.map_err(|error| error.to_string())?));
+        let mirror = Some(mirror.map_err(|error| error.to_string())?);
+        match mirrors.get_mut(number) {
+            Some(vacant) => *vacant = mirror,
+            None => mirrors.push(mirror),
+        }
         self.arenas.fetch_add(1, Ordering::Release);
         Ok(())
     }
 
-    /// Forgets an arena.
-    pub(super) fn remove_arena(&self, number: u16) {
+    /// Forgets an arena; the last request in it unmaps it, or the worker that knows it. Returns whether there was one that
+    /// may go: the client's own stays as long as the channel.
+    pub(super) fn remove_arena(&self, number: u16) -> bool {
         let mut mirrors = self.mirrors.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(mirror) = mirrors.get_mut(usize::from(number)) {
-            *mirror = None;
-        }
+        let mirror = mirrors.get_mut(usize::from(number)).filter(|_| number > 0).and_then(Option::take);
+        self.arenas.fetch_add(1, Ordering::Release);
+        drop(mirrors);
+        mirror.is_some()
     }
 
     /// Ends the channel, because the client hung up or broke the rules: no reply is sent any more. What requests need of

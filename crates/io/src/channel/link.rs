@@ -50,6 +50,8 @@ pub(super) struct Link {
     has_news: AtomicBool,
     /// What was pending when the client itself let the channel go.
     left: Mutex<Left>,
+    /// Arenas that the server has forgotten.
+    withdrawn: Mutex<Vec<u16>>,
 }
 
 /// Requests whose memory the server may still touch.
@@ -77,6 +79,7 @@ impl Link {
             news: Event::new()?,
             has_news: AtomicBool::new(false),
             left: Mutex::default(),
+            withdrawn: Mutex::default(),
         };
         Ok((link, answered))
     }
@@ -93,6 +96,19 @@ impl Link {
             }
             Err(RecvTimeoutError::Disconnected) => Err(self.error()),
         }
+    }
+
+    /// Has the server forget an arena that nothing names any more.
+    pub(super) fn withdraw_arena(&self, number: u16) {
+        // With a channel that ends everything is withdrawn.
+        if self.ask(&Message::WithdrawArena(number), &[]).is_ok() {
+            self.withdrawn.lock().unwrap_or_else(PoisonError::into_inner).push(number);
+        }
+    }
+
+    /// Takes the numbers of arenas that were withdrawn, to be given again.
+    pub(super) fn withdrawn(&self) -> Vec<u16> {
+        std::mem::take(&mut *self.withdrawn.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Sends a message.

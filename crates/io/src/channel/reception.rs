@@ -317,7 +317,8 @@ impl Reception {
             Ok(Some(_)) => return self.end(token, &Over::new(Reason::Closing, "the client hung up")),
             Err(error) => return self.end(token, &Over::new(Reason::Closing, error)),
         };
-        if let Err(over) = channel.act(&bytes[..received.len], received.descriptors.into_iter().collect()) {
+        let descriptors = received.descriptors.into_iter().collect();
+        if let Err(over) = channel.act(&self.shared, &bytes[..received.len], descriptors) {
             self.end(token, &over);
         }
     }
@@ -356,7 +357,7 @@ impl Reception {
 
 impl Channel {
     /// Acts upon a message.
-    fn act(&mut self, bytes: &[u8], descriptors: Vec<OwnedFd>) -> Result<(), Over> {
+    fn act(&mut self, shared: &Shared, bytes: &[u8], descriptors: Vec<OwnedFd>) -> Result<(), Over> {
         let malformed = |wrong: String| Over::new(Reason::Malformed, wrong);
         let message = Message::decode(bytes, descriptors.len(), Party::Client);
         let message = message.map_err(|error| malformed(error.to_string()))?;
@@ -383,7 +384,12 @@ impl Channel {
                 self.objects = self.objects.saturating_sub(1);
                 self.customer.withdraw(id).map_err(malformed)?;
             }
-            (Message::WithdrawArena(number), _) => self.customer.remove_arena(number),
+            (Message::WithdrawArena(number), _) => {
+                if !self.customer.remove_arena(number) {
+                    return Err(malformed(format!("arena {number} was withdrawn, which is not here")));
+                }
+                shared.inboxes[self.inbox].notify();
+            }
             (Message::LimitsWanted(wanted), _) => return self.adjust(wanted),
             (Message::PoolWanted(bytes), _) => return self.lend(bytes),
             (Message::Goodbye(_), _) => return Err(Over::new(Reason::Closing, "the client said goodbye")),

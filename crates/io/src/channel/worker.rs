@@ -70,6 +70,8 @@ impl Worker {
             for line in self.lines.extract_if(.., |line| line.customer.is_gone()) {
                 change(&line.consumer, false);
             }
+            // Arenas that were withdrawn are let go.
+            self.lines.iter_mut().for_each(|line| line.customer.look(&mut line.sight));
         }
         let shared = &self.shared;
         // Every one is served, whatever the others had.

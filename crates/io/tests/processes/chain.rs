@@ -12,12 +12,13 @@ use crate::support::holder::HOLD;
 use crate::support::machine::{mappings_of, object_at};
 use crate::support::peer::{Kind, Link, Peer};
 use crate::support::relay::{HEADER, Manner, Relay};
-use crate::support::setup::{Setup, assert_idle, memory_limit};
+use crate::support::setup::{Setup, assert_idle, checked, memory_limit};
 use crate::support::transport::{Place, Transport};
 use crate::{Stage, connect, eventually, filled, on_both_granules, open, opening};
 
 on_both_granules! {
     a_chain_of_processes_passes_data_that_the_middle_never_maps,
+    a_client_that_leaves_a_chain_has_its_memory_back,
     a_server_here_passes_on_to_another_process,
 }
 
@@ -93,6 +94,37 @@ fn a_chain_of_processes_passes_data_that_the_middle_never_maps(test: &str, kind:
         chain.assert_unmapped(&buffer);
     }
     assert_idle(&chain.interface, 0);
+}
+
+/// A client went, and the servers that stayed kept what had been passed on: its arena was never withdrawn, so that its
+/// lifeline did not close, and its pools' memory was held until the server in the middle ended, too.
+fn a_client_that_leaves_a_chain_has_its_memory_back(test: &str, kind: GranuleKind) {
+    let Some(chain) = Chain::open(test, kind, Manner::Plain) else { return };
+    let Chain { interface, mut pack, memory, _links, middle, _last: last } = chain;
+    drop(memory);
+    let len = kind.size() + 100;
+    for seed in 1..4 {
+        for scheme in [Scheme::EmulatedCopy, Scheme::Copy] {
+            let buffer = filled(&interface, seed, len);
+            let request = interface.request(&pack, memory::STORE).out(Out::borrowed(scheme, &buffer));
+            request.argument(b"left").send().unwrap_or_else(|failed| panic!("{scheme}: {failed}"));
+        }
+        drop(pack);
+        eventually("lent memory is kept", || checked(interface.space()).lent == 0);
+        // The arena's number is free again for the next channel's.
+        pack = connect(&interface, &middle, "pack");
+    }
+    drop(pack);
+    for peer in [&middle, &last] {
+        let others =
+            || mappings_of(peer.pid()).into_iter().filter(|mapping| mapping.object == own_object(&interface));
+        eventually("a server has the client's memory mapped", || others().count() == 0);
+    }
+}
+
+/// The object that the next buffer of an interface is in.
+fn own_object(interface: &Interface) -> Option<String> {
+    object_at(filled(interface, 0, 1).as_ptr().addr())
 }
 
 fn a_server_here_passes_on_to_another_process(test: &str, kind: GranuleKind) {
