@@ -112,7 +112,7 @@ pub(crate) fn connect(
     let (link, watched, space) = (Arc::clone(&remote.link), Arc::downgrade(&remote), space.clone());
     std::thread::Builder::new()
         .name("genie-link".into())
-        .spawn(move || link.watch(&answered, &watched, &space, lender))
+        .spawn(move || link.watch(answered, &watched, &space, lender))
         .map_err(|error| gone(error.to_string()))?;
     Ok(remote)
 }

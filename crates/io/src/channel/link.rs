@@ -211,21 +211,17 @@ impl Link {
     }
 
     /// Reads the socket until the server hangs up, then ends what is pending.
-    pub(super) fn watch(
-        &self,
-        answered: &Sender<()>,
-        remote: &Weak<Remote>,
-        space: &Space,
-        lender: LenderId,
-    ) {
+    pub(super) fn watch(&self, answered: Sender<()>, remote: &Weak<Remote>, space: &Space, lender: LenderId) {
         let mut bytes = vec![0; MAX_MESSAGE];
         let why = loop {
-            match self.hear(&mut bytes, answered, space, lender) {
+            match self.hear(&mut bytes, &answered, space, lender) {
                 Ok(()) => {}
                 Err(why) => break why,
             }
         };
         self.end(self.gone(&why));
+        // Who waits for an answer holds what is needed here.
+        drop(answered);
         self.socket.hang_up();
         let mut left = std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some(remote) = remote.upgrade() {

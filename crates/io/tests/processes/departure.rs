@@ -3,7 +3,7 @@
 //! Source: thesis §3.1.2 (eviction on exit).
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use genie_io::channel::directory::Directory;
 use genie_io::channel::{Listener, ServeOptions};
@@ -20,6 +20,7 @@ use crate::{Stage, eventually, on_both_granules};
 on_both_granules! {
     requests_of_a_server_that_is_killed_fail_and_their_memory_comes_back,
     a_request_of_a_stopped_server_times_out_and_holds_its_memory_until_the_server_is_gone,
+    a_server_that_is_killed_while_it_is_told_of_memory_holds_nobody_up,
 }
 
 /// Waits until nothing is left of a server that is gone.
@@ -92,6 +93,28 @@ fn a_request_of_a_stopped_server_times_out_and_holds_its_memory_until_the_server
     stage.peer.kill();
     assert_gone(&stage);
     assert!(buffer.iter().all(|byte| *byte == 9));
+}
+
+/// Who waited for the server's answer held the lock that the thread needed that noticed the server's end; each waited for
+/// the other until the answer was overdue, after 5 seconds.
+fn a_server_that_is_killed_while_it_is_told_of_memory_holds_nobody_up(test: &str, kind: GranuleKind) {
+    let Some(stage) = Stage::open(test, kind, Place::Cached) else { return };
+    let buffer = stage.buffer(1);
+    stage.peer.stop();
+    std::thread::scope(|scope| {
+        let request = stage.interface().request(stage.holder().server(), HOLD);
+        let asking = scope.spawn(|| request.out(Out::emulated_copy(&buffer)).send());
+        std::thread::sleep(Duration::from_millis(50));
+        stage.peer.kill();
+        let deadline = Instant::now() + Duration::from_secs(4);
+        while !asking.is_finished() {
+            assert!(Instant::now() < deadline, "the end of the server is not noticed");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let error = asking.join().expect("no panic").expect_err("the server is gone").error;
+        assert!(matches!(error, Error::Gone { .. }), "{error}");
+    });
+    assert_gone(&stage);
 }
 
 #[test]
