@@ -14,7 +14,7 @@ use genie_sys::futex;
 
 use super::customer::{Customer, Sight};
 use super::listener::Shared;
-use super::wire::record::Record;
+use super::wire::record::{Record, Slot};
 use crate::{Error, RequestId};
 
 /// Requests of one client that are served before others' are looked at.
@@ -138,20 +138,26 @@ impl Line {
             Record::Request(request) => {
                 if let Some(incoming) = self.customer.receive(&mut self.sight, &request)? {
                     shared.server.request(incoming);
+                    if self.customer.is_gone() {
+                        // The control thread may have asked for it before the server had it.
+                        self.evict(shared, request.slot);
+                    }
                 }
                 if self.sight.is_broken() {
                     return Err("it took memory away that it had announced".to_owned());
                 }
             }
-            Record::Abort(slot) => {
-                if let Some(aborting) = self.customer.aborting(slot) {
-                    evict(shared, vec![aborting], self.customer.abort_timeout());
-                }
-            }
+            Record::Abort(slot) => self.evict(shared, slot),
             Record::Goodbye => {}
             Record::Reply(_) | Record::Done(_) => return Err("a client sends no replies".to_owned()),
         }
         Ok(())
+    }
+
+    fn evict(&self, shared: &Arc<Shared>, slot: Slot) {
+        if let Some(aborting) = self.customer.aborting(slot) {
+            evict(shared, vec![aborting], self.customer.abort_timeout());
+        }
     }
 
     fn end(&self, shared: &Shared, wrong: String) {

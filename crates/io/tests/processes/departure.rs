@@ -2,12 +2,12 @@
 //!
 //! Source: thesis §3.1.2 (eviction on exit).
 
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use genie_io::channel::directory::Directory;
 use genie_io::channel::{Listener, ServeOptions};
-use genie_io::{Error, In, Limits, Out};
+use genie_io::{Error, In, Incoming, Limits, Out, RequestId, Server, Service};
 use genie_memory::GranuleKind;
 
 use crate::support::bytes::same;
@@ -115,6 +115,63 @@ fn a_server_that_is_killed_while_it_is_told_of_memory_holds_nobody_up(test: &str
         assert!(matches!(error, Error::Gone { .. }), "{error}");
     });
     assert_gone(&stage);
+}
+
+/// A server that is asked to let a request go before it keeps it, and keeps what it is not asked for afterwards.
+#[derive(Default)]
+struct Slow {
+    kept: Mutex<Option<Incoming>>,
+    aborts: Mutex<u32>,
+    aborted: Condvar,
+}
+
+static SLOW: [Service; 1] = [Service::new("slow", true, true)];
+
+/// Its face.
+struct SlowFace(Arc<Slow>);
+
+impl Server for SlowFace {
+    fn name(&self) -> &str {
+        "slow"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SLOW
+    }
+
+    fn request(&self, incoming: Incoming) {
+        let aborts = self.0.aborts.lock().expect("no panic before");
+        let patience = Duration::from_secs(10);
+        let waited = self.0.aborted.wait_timeout_while(aborts, patience, |aborts| *aborts == 0);
+        drop(waited.expect("no panic before"));
+        *self.0.kept.lock().expect("no panic before") = Some(incoming);
+    }
+
+    fn abort(&self, _request: RequestId) {
+        let kept = self.0.kept.lock().expect("no panic before").take();
+        drop(kept);
+        *self.0.aborts.lock().expect("no panic before") += 1;
+        self.0.aborted.notify_all();
+    }
+}
+
+/// The control thread asked for the request's end while the worker was still handing it over, and nobody asked again.
+#[test]
+fn a_request_is_evicted_that_the_server_was_just_about_to_keep() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = Directory::at(directory.path().join("run")).expect("a run-time directory");
+    let slow = Arc::new(Slow::default());
+    let serving = Listener::bind_in(&at, "slow", SlowFace(Arc::clone(&slow)), ServeOptions::default());
+    let running = serving.expect("a server").start().expect("threads");
+    let client = Peer::own();
+    let send = Ask::Send { directory: at.path().to_owned(), server: "slow".to_owned(), len: 10_000 };
+    client.link_for_good().done(send);
+    eventually("the request is not there", || {
+        running.status().clients.iter().any(|client| client.pending.pending_requests == 1)
+    });
+    client.kill();
+    eventually("the server was not asked twice", || *slow.aborts.lock().expect("no panic before") >= 2);
+    assert!(slow.kept.lock().expect("no panic before").is_none(), "the request is let go");
 }
 
 #[test]
