@@ -296,7 +296,8 @@ impl Incoming {
     }
 
     /// Replies with success now, and keeps the outputs until the result is dropped. The client must not await data, nor
-    /// buffers that it shared; such a request comes back.
+    /// buffers that it shared; such a request comes back. Of a client in another process a server does not know what is
+    /// shared; that client has its reply when the result is dropped.
     ///
     /// # Errors
     /// The request, when it cannot be anticipated.

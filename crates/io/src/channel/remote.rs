@@ -393,7 +393,11 @@ impl Remote {
             Record::Reply(reply) => self.replied(&reply, awaited),
             Record::Done(slot) => {
                 let done = self.sending().table.take_anticipated(slot);
-                done.map(drop).ok_or_else(|| format!("{slot:?} is done, which was not anticipated"))
+                match done.ok_or_else(|| format!("{slot:?} is done, which was not anticipated"))? {
+                    Ok(anticipated) => drop(anticipated),
+                    Err(request) => request.reply(Ok(())),
+                }
+                Ok(())
             }
             Record::Goodbye => Ok(()),
             Record::Request(_) | Record::Abort(_) => {
@@ -427,13 +431,11 @@ impl Remote {
         }
         match reply.outcome {
             Outcome::Ok { anticipated: false } => request.reply_to(awaited),
-            Outcome::Ok { anticipated: true } => match request.anticipate() {
-                Ok(anticipated) => self.sending().table.put_anticipated(reply.slot, anticipated),
-                Err(request) => {
-                    request.fail(Error::Dropped);
-                    return Err("a reply was anticipated that can't be".to_owned());
-                }
-            },
+            Outcome::Ok { anticipated: true } => {
+                // Whether buffers are to come back with the reply the server does not know.
+                let anticipated = request.anticipate();
+                self.sending().table.put_anticipated(reply.slot, anticipated);
+            }
             Outcome::Failed { code, message } => {
                 request.reply(Err(ServerError { code, message: message.to_owned() }));
             }

@@ -27,6 +27,8 @@ enum State {
     Kept,
     /// Replied to, but the server goes on with the outputs.
     Anticipated(Anticipated),
+    /// The same, but its client is to have its buffers back with the reply, and so waits until the server is done.
+    Deferred(Incoming),
 }
 
 impl Table {
@@ -68,7 +70,7 @@ impl Table {
     pub(super) fn take(&mut self, slot: Slot) -> Option<Incoming> {
         match self.leave(slot, |state| matches!(state, State::Pending(_)))? {
             State::Pending(request) => Some(request),
-            State::Vacant | State::Kept | State::Anticipated(_) => None,
+            _ => None,
         }
     }
 
@@ -80,23 +82,24 @@ impl Table {
         }
         match std::mem::replace(&mut entry.state, State::Kept) {
             State::Pending(request) => Some(request),
-            State::Vacant | State::Kept | State::Anticipated(_) => None,
+            _ => None,
         }
     }
 
-    /// Keeps what the server goes on with, at the place that was kept.
-    pub(super) fn put_anticipated(&mut self, slot: Slot, anticipated: Anticipated) {
+    /// Keeps what the server goes on with, at the place that was kept: as an error what has to wait until it is done.
+    pub(super) fn put_anticipated(&mut self, slot: Slot, anticipated: Result<Anticipated, Incoming>) {
         let entry = &mut self.entries[slot.index as usize];
         if matches!(entry.state, State::Kept) {
-            entry.state = State::Anticipated(anticipated);
+            entry.state = anticipated.map_or_else(State::Deferred, State::Anticipated);
         }
     }
 
     /// Takes out what the server has gone on with.
-    pub(super) fn take_anticipated(&mut self, slot: Slot) -> Option<Anticipated> {
-        match self.leave(slot, |state| matches!(state, State::Anticipated(_)))? {
-            State::Anticipated(anticipated) => Some(anticipated),
-            State::Vacant | State::Kept | State::Pending(_) => None,
+    pub(super) fn take_anticipated(&mut self, slot: Slot) -> Option<Result<Anticipated, Incoming>> {
+        match self.leave(slot, |state| matches!(state, State::Anticipated(_) | State::Deferred(_)))? {
+            State::Anticipated(anticipated) => Some(Ok(anticipated)),
+            State::Deferred(request) => Some(Err(request)),
+            _ => None,
         }
     }
 
@@ -116,8 +119,10 @@ impl Table {
 
     /// Where the request of this name is pending.
     pub(super) fn find(&self, request: RequestId) -> Option<Slot> {
-        let is_it =
-            |entry: &Entry| matches!(&entry.state, State::Pending(pending) if pending.id() == request);
+        let is_it = |entry: &Entry| match &entry.state {
+            State::Pending(pending) | State::Deferred(pending) => pending.id() == request,
+            _ => false,
+        };
         let index = self.entries.iter().position(is_it)?;
         Some(Slot { index: index as u32, generation: self.entries[index].generation })
     }
@@ -125,7 +130,7 @@ impl Table {
     /// Whether the server still has a part of a request older than `before`.
     pub(super) fn has_older(&self, before: RequestId) -> bool {
         self.entries.iter().any(|entry| match &entry.state {
-            State::Pending(request) => request.id() < before,
+            State::Pending(request) | State::Deferred(request) => request.id() < before,
             State::Anticipated(request) => request.id() < before,
             State::Kept => true,
             State::Vacant => false,
@@ -135,7 +140,7 @@ impl Table {
     /// Whether there are requests for whose replies nobody waits.
     pub(super) fn has_orphans(&self) -> bool {
         self.entries.iter().any(|entry| match &entry.state {
-            State::Pending(request) => request.is_orphan(),
+            State::Pending(request) | State::Deferred(request) => request.is_orphan(),
             State::Anticipated(_) | State::Kept => true,
             State::Vacant => false,
         })
@@ -148,7 +153,7 @@ impl Table {
             match std::mem::replace(&mut entry.state, State::Vacant) {
                 State::Vacant => continue,
                 State::Kept => {}
-                State::Pending(request) => pending.push(request),
+                State::Pending(request) | State::Deferred(request) => pending.push(request),
                 State::Anticipated(left) => anticipated.push(left),
             }
             self.vacant.push(index);

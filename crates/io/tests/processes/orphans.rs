@@ -6,6 +6,7 @@ use std::time::Duration;
 use genie_io::{Error, In, Limits, Out};
 use genie_memory::GranuleKind;
 
+use crate::support::bytes::{pattern, same};
 use crate::support::holder::{HOLD, Name};
 use crate::support::setup::assert_idle;
 use crate::support::transport::Place;
@@ -50,6 +51,25 @@ fn an_anticipated_request_gives_its_memory_back_when_the_server_is_done() {
     drop(buffer);
     assert_eq!(stage.interface().pending_bytes(), stage.len(), "the server is not done");
     stage.holder().drop_request(Name::Arrival(0));
+    assert_back(&stage);
+}
+
+/// A server does not know what its client shared by value, and may anticipate such a request. That once ended the channel.
+#[test]
+fn a_shared_buffer_comes_back_when_the_server_is_done_and_not_before() {
+    let Some(stage) = stage("a_shared_buffer_comes_back_when_the_server_is_done") else { return };
+    let request = stage.interface().request(stage.holder().handle(), HOLD);
+    let pending = request.out(Out::emulated_share(stage.buffer(5))).submit().expect("a request");
+    stage.holder().anticipate(pending.id());
+    // Its reply comes behind the anticipated one.
+    assert_eq!(stage.holder().held(), [Name::Arrival(0)]);
+    assert!(!pending.is_replied(), "the server has the buffer");
+    stage.holder().drop_request(Name::Arrival(0));
+    let mut reply = pending.sync().expect("a reply");
+    let buffer = reply.take_buffer().expect("the buffer");
+    assert!(!reply.anticipated);
+    same(&buffer, &pattern(5, stage.len()), "what was shared");
+    drop(buffer);
     assert_back(&stage);
 }
 
