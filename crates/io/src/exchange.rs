@@ -26,6 +26,8 @@ enum Phase {
     Anticipated(smallvec::SmallVec<[ReplyBuffer; 1]>),
     /// The client has given up, for this reason; the server may still hold the work.
     GivenUp(Error),
+    /// The client no longer wants a reply that has not come; its time still counts.
+    Forgotten,
     /// The client has its reply, or no longer wants one.
     Over,
 }
@@ -193,9 +195,13 @@ impl Exchange {
     /// The server's anticipated reply; it keeps the work.
     pub(crate) fn anticipate(&self, buffers: smallvec::SmallVec<[ReplyBuffer; 1]>) {
         let mut state = self.lock();
-        if matches!(state.phase, Phase::Waiting) {
-            state.phase = Phase::Anticipated(buffers);
-            self.wake(state);
+        match state.phase {
+            Phase::Waiting => {
+                state.phase = Phase::Anticipated(buffers);
+                self.wake(state);
+            }
+            Phase::Forgotten => state.phase = Phase::Over,
+            _ => {}
         }
     }
 
@@ -276,7 +282,7 @@ impl Exchange {
             Phase::Replied(work) => Found::Work(work),
             Phase::Anticipated(buffers) => Found::Anticipated(buffers),
             Phase::GivenUp(error) => Found::Error(error),
-            Phase::Waiting | Phase::Over => Found::Error(Error::Aborted),
+            Phase::Waiting | Phase::Forgotten | Phase::Over => Found::Error(Error::Aborted),
         })
     }
 
@@ -292,7 +298,11 @@ impl Exchange {
     pub(crate) fn depart(&self) -> bool {
         let mut state = self.lock();
         let is_left = !state.is_done;
-        let left = std::mem::replace(&mut state.phase, Phase::Over);
+        let next = match state.phase {
+            Phase::Waiting => Phase::Forgotten,
+            _ => Phase::Over,
+        };
+        let left = std::mem::replace(&mut state.phase, next);
         // Nobody waits, so that there is nobody to be told.
         self.is_replied.store(true, Ordering::Release);
         drop(state);
@@ -309,13 +319,14 @@ impl Exchange {
         }
     }
 
-    /// Asks the server to let the request go, after whatever the request originated has been aborted; returns whether the
-    /// client still waited.
+    /// Asks the server to let the request go, after whatever the request originated has been aborted; returns whether there
+    /// was no reply yet.
     pub(crate) fn ask_to_abort(&self, server: &ServerHandle, reason: &Error, grace: Duration) -> bool {
         let mut state = self.lock();
-        if !matches!(state.phase, Phase::Waiting) {
+        if state.is_done || !matches!(state.phase, Phase::Waiting | Phase::Forgotten) {
             return false;
         }
+        let is_awaited = matches!(state.phase, Phase::Waiting);
         state.aborting.get_or_insert_with(|| reason.clone());
         let contract = state.contract.upgrade();
         drop(state);
@@ -323,7 +334,7 @@ impl Exchange {
             contract.evict(reason, grace);
             // What it originated may have completed, and so may have this request.
             drop(contract);
-            if self.is_replied() {
+            if is_awaited && self.is_replied() {
                 return false;
             }
         }

@@ -54,6 +54,22 @@ fn an_asynchronous_request_times_out_by_itself() {
     t.assert_idle();
 }
 
+/// The timer let go of a request that nobody waited for, and a server that keeps requests until it is asked to let go
+/// kept it for ever.
+#[test]
+fn a_forgotten_request_times_out() {
+    let Some(t) = client("a_forgotten_request_times_out", limits()) else { return };
+    t.holder().set_obliging(true);
+    let request = t.interface().request(t.holder().handle(), HOLD).timeout(TIMEOUT);
+    drop(request.out(Out::copy(b"forgotten")).submit().expect("a request"));
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while t.interface().pending_bytes() > 0 {
+        assert!(Instant::now() < deadline, "the server was never asked to let go");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    t.assert_idle();
+}
+
 #[test]
 fn timeouts_hold_when_the_interface_has_been_dropped() {
     let Some(t) = client("timeouts_hold_when_the_interface_has_been_dropped", limits()) else { return };
