@@ -1,0 +1,69 @@
+//! The soak: clients and servers are killed and stopped at random points of their work, and whoever is left goes on.
+//!
+//! How: the test is the conductor of a cast of processes, which are this binary run once more: servers that verify and make
+//! patterns (*leaves*), servers that pass requests on to them without touching them (*relays*), and clients that use all
+//! eight schemes both ways. It kills one after the other, in the midst of whatever it does, and replaces it under the same
+//! name. Each process judges for itself: every byte, every error (a server said to be gone must be dead), its books. Now
+//! and then all of them *rest*, and whoever still has a descriptor, mapping, thread or granule too many fails the test.
+//! Limits: `GENIE_SOAK_KILLS` is how many are killed (40); `GENIE_SOAK_SEED` repeats the conductor's choices and those of
+//! the cast, but not what the kernel makes of them.
+//! Source: thesis §3.1.2 (eviction on exit).
+
+mod support;
+
+#[path = "soak/cast.rs"]
+mod cast;
+#[path = "soak/client.rs"]
+mod client;
+#[path = "soak/conductor.rs"]
+mod conductor;
+#[path = "soak/crowd.rs"]
+mod crowd;
+#[path = "soak/door.rs"]
+mod door;
+#[path = "soak/flight.rs"]
+mod flight;
+#[path = "soak/leaf.rs"]
+mod leaf;
+#[path = "soak/order.rs"]
+mod order;
+#[path = "soak/random.rs"]
+mod random;
+#[path = "soak/relay.rs"]
+mod relay;
+#[path = "soak/steps.rs"]
+mod steps;
+#[path = "soak/tally.rs"]
+mod tally;
+#[path = "soak/traces.rs"]
+mod traces;
+#[path = "soak/verdict.rs"]
+mod verdict;
+
+use random::Random;
+use support::machine::{missing_huge_pages, skip};
+
+/// Huge pages that the whole cast may hold, those killed but not yet replaced included.
+const HUGE_PAGES: usize = 160;
+
+#[test]
+fn whoever_survives_goes_on_and_nothing_is_left_of_the_dead() {
+    let test = "whoever_survives_goes_on_and_nothing_is_left_of_the_dead";
+    let kills = number("GENIE_SOAK_KILLS").unwrap_or(40);
+    let seed = number("GENIE_SOAK_SEED").unwrap_or_else(Random::fresh_seed);
+    println!("soak: {kills} kills; to repeat: GENIE_SOAK_SEED={seed} GENIE_SOAK_KILLS={kills}");
+    let has_huge_pages = match missing_huge_pages(HUGE_PAGES) {
+        None => true,
+        Some(reason) => {
+            skip(&format!("{test}, with granules of 2 MiB"), &reason);
+            false
+        }
+    };
+    conductor::Conductor::open(test, seed, has_huge_pages).run(kills);
+}
+
+/// A number that the environment gives.
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is to be a number, not {text:?}")))
+}

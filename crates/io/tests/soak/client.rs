@@ -1,0 +1,189 @@
+//! Clients: they use every server, by every way and scheme, from several threads, and look at their own books in between.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use genie_io::channel::ConnectOptions;
+use genie_io::channel::directory::Directory;
+use genie_io::{Interface, Limits};
+use genie_memory::{Buffer, Config, Faults, Granularity, GranuleKind, Migrant, Space};
+use genie_passing::{Costs, Passing, Thresholds};
+
+use crate::cast::{Cue, Stage, Word};
+use crate::door::{Door, Visit};
+use crate::leaf::{PATIENCE, eventually};
+use crate::random::Random;
+use crate::relay::{held, lent};
+use crate::steps::step;
+use crate::support::setup::checked;
+use crate::tally::Tally;
+use crate::traces::Traces;
+
+/// The servers, as clients know them.
+pub(crate) const SERVERS: [&str; 4] = ["alpha", "beta", "gamma", "delta"];
+
+/// Which server is asked, and which way it passes that on: the relay *gamma* to the leaves, *delta* to *gamma*, too.
+const WAYS: [(usize, &[u8]); 12] = [
+    (0, &[]),
+    (1, &[]),
+    (0, &[]),
+    (1, &[]),
+    (0, &[]),
+    (1, &[]),
+    (2, &[0]),
+    (2, &[1]),
+    (3, &[0]),
+    (3, &[1]),
+    (3, &[2, 0]),
+    (3, &[2, 1]),
+];
+
+/// How many of these ways pass by no relay.
+const DIRECT: usize = 6;
+
+/// Bytes of memory: too few for all that is asked for at times.
+const LIMIT: usize = 80 << 20;
+
+/// A client.
+pub(crate) struct Client {
+    pub(crate) interface: Interface,
+    directory: Directory,
+    doors: Vec<Door>,
+    is_untrusted: bool,
+    tally: Mutex<Tally>,
+}
+
+impl Client {
+    fn open(stage: &Stage, is_huge: bool, is_untrusted: bool, random: &mut Random) -> Self {
+        let kind = if is_huge { GranuleKind::Huge } else { GranuleKind::Base };
+        let mut passing = Passing::new(space(kind), Costs::default());
+        if random.once_in(2) {
+            passing = passing.with_thresholds(Thresholds::ALWAYS);
+        }
+        let abort_timeout = Duration::from_millis(random.choose(&[1, 10, 50]));
+        let limits =
+            Limits { pending_bytes: 40 << 20, pending_requests: 40, abort_timeout, ..Limits::default() };
+        let options = ConnectOptions { untrusted: is_untrusted, ..ConnectOptions::default() };
+        Self {
+            interface: Interface::new(passing, limits),
+            directory: stage.directory(),
+            doors: SERVERS.iter().map(|name| Door::new(name, options.clone())).collect(),
+            is_untrusted,
+            tally: Mutex::default(),
+        }
+    }
+
+    /// A way to a leaf that is open now.
+    pub(crate) fn visit(&self, random: &mut Random) -> Option<(&Door, Visit, &'static [u8])> {
+        // What was copied for a relay is not its client's memory any more, which it could pass on.
+        let ways = if self.is_untrusted { &WAYS[..DIRECT] } else { &WAYS[..] };
+        let (door, route) = random.choose(ways);
+        let door = &self.doors[door];
+        let visit = door.enter(&self.interface, &self.directory)?;
+        Some((door, visit, route))
+    }
+
+    pub(crate) fn buffer(&self, len: usize) -> Option<Buffer> {
+        self.had(self.interface.allocate(len))
+    }
+
+    pub(crate) fn migrant(&self, len: usize, is_strong: bool) -> Option<Migrant> {
+        self.had(self.interface.allocate_migrant(len, is_strong))
+    }
+
+    /// Memory may be short while servers that are stopped hold it.
+    fn had<T>(&self, had: Result<T, genie_io::Error>) -> Option<T> {
+        had.inspect_err(|error| self.count(&format!("no buffer: {}", short(error)))).ok()
+    }
+
+    pub(crate) fn granule(&self) -> usize {
+        self.interface.space().granule()
+    }
+
+    pub(crate) fn count(&self, what: &str) {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner).count(what);
+    }
+
+    /// Several threads make requests; afterwards the books must add up.
+    fn round(&self, random: &mut Random) {
+        let threads = 1 + random.below(3);
+        let seeds: Vec<u64> = (0..threads).map(|_| random.next()).collect();
+        std::thread::scope(|scope| {
+            for seed in seeds {
+                let mut random = Random::new(seed);
+                scope.spawn(move || (0..1 + random.below(6)).for_each(|_| step(self, &mut random)));
+            }
+        });
+        checked(self.interface.space());
+        if random.once_in(4) {
+            random.choose(&self.doors.iter().collect::<Vec<_>>()).close();
+            self.count("connections let go");
+        }
+        if random.once_in(8) {
+            eventually("memory is held that nobody waits for", || held(&self.interface));
+            self.count("times that nothing was pending");
+        }
+    }
+
+    /// Lets all servers go, and makes sure that nothing of theirs is left.
+    fn rest(&self, base: &Traces, objects: u32) {
+        self.doors.iter().for_each(Door::close);
+        eventually("memory is held that nobody waits for", || held(&self.interface));
+        eventually("lent memory is kept", || lent(&self.interface));
+        let usage = checked(self.interface.space());
+        assert_eq!(usage.regions, usage.queued, "no buffer is left: {usage:?}");
+        let own = || checked(self.interface.space()).objects.saturating_sub(objects) as usize;
+        let left = Traces::settle(base, PATIENCE, own);
+        left.unwrap_or_else(|left| panic!("all servers were let go, but not {left}"));
+    }
+}
+
+/// Plays until the conductor has it end.
+pub(crate) fn play(mut stage: Stage, is_huge: bool, is_untrusted: bool) {
+    let before = Traces::now();
+    let mut random = Random::new(stage.script.seed);
+    let client = Client::open(&stage, is_huge, is_untrusted, &mut random);
+    let (base, objects) = (Traces::now(), checked(client.interface.space()).objects);
+    stage.tell(&Word::Ready);
+    loop {
+        client.round(&mut random);
+        let tally = std::mem::take(&mut *client.tally.lock().unwrap_or_else(PoisonError::into_inner));
+        stage.tell(&Word::Done(tally));
+        if let Some(Cue::Rest) = stage.cue() {
+            client.rest(&base, objects);
+            if !stage.rest() {
+                break;
+            }
+        }
+    }
+    drop(client);
+    Traces::settle(&before, PATIENCE, || 0)
+        .unwrap_or_else(|left| panic!("the client is done, but not {left}"));
+}
+
+/// The client's memory. Huge pages may still be with a client that was killed just now.
+fn space(kind: GranuleKind) -> Space {
+    let config = Config {
+        granularity: Granularity::Only(kind),
+        limit: LIMIT,
+        faults: Faults::Best,
+        // Nothing here reads from a file or a socket into a buffer.
+        kernel_never_stores: true,
+        pool: LIMIT / 2,
+    };
+    let mut made = Space::new(&config);
+    for _ in 0..200 {
+        if made.is_ok() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        made = Space::new(&config);
+    }
+    made.unwrap_or_else(|error| panic!("no memory for a client: {error}"))
+}
+
+/// An error's first words, so that counts of different numbers are one.
+fn short(error: &genie_io::Error) -> String {
+    let text = error.to_string();
+    text.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ').chars().take(40).collect()
+}

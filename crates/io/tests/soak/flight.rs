@@ -1,0 +1,111 @@
+//! Flights: one request each, from the choice of its server to the judgement of what came of it.
+
+use std::time::{Duration, Instant};
+
+use genie_io::{Failed, Reply, Request, ServiceId};
+use genie_passing::Scheme;
+
+use crate::client::Client;
+use crate::door::{Door, Visit};
+use crate::order::{Manner, Order};
+use crate::random::Random;
+use crate::verdict::{Circumstances, Reason};
+
+/// The longest that a request may take whose server is stopped at times.
+const LONGEST: Duration = Duration::from_secs(20);
+
+/// One request.
+pub(crate) struct Flight<'c> {
+    pub(crate) client: &'c Client,
+    door: &'c Door,
+    visit: Visit,
+    pub(crate) order: Order,
+    argument: Vec<u8>,
+    timeout: Option<Duration>,
+    began: Instant,
+    pub(crate) is_aborted: bool,
+    pub(crate) is_too_large: bool,
+}
+
+impl<'c> Flight<'c> {
+    /// Chooses a server that is there, and what it is to do; none, while that server is not there.
+    pub(crate) fn choose(client: &'c Client, random: &mut Random) -> Option<Self> {
+        let Some((door, visit, route)) = client.visit(random) else {
+            client.count("no server");
+            return None;
+        };
+        let order = Order::random(random, route);
+        let is_timed = order.manner == Manner::Keep || random.once_in(2);
+        let timeout = is_timed.then(|| Duration::from_millis(5 + random.below(200) as u64));
+        let argument = order.encode();
+        let (began, is_aborted, is_too_large) = (Instant::now(), false, false);
+        Some(Self { client, door, visit, order, argument, timeout, began, is_aborted, is_too_large })
+    }
+
+    /// Begins the request.
+    pub(crate) fn request<'f, 'i>(&'f self, service: ServiceId) -> Request<'f, 'f, 'i> {
+        let request = self.client.interface.request(&self.visit.server, service);
+        match self.timeout {
+            Some(timeout) => request.timeout(timeout),
+            None => request,
+        }
+    }
+
+    /// The order, for the first buffer.
+    pub(crate) fn argument(&self) -> &[u8] {
+        &self.argument
+    }
+
+    /// Judges what came of it, and counts; returns the reply.
+    ///
+    /// # Panics
+    /// When it failed for no reason.
+    pub(crate) fn land(
+        &self,
+        kind: &str,
+        scheme: Scheme,
+        came: Result<Reply, Failed>,
+    ) -> Result<Reply, Failed> {
+        let took = self.began.elapsed();
+        assert!(took < LONGEST, "{kind} by {scheme} took {took:?}: {:?}", self.order);
+        match &came {
+            Ok(_) => self.client.count(&format!("done: {kind} by {scheme}{}", self.way())),
+            Err(failed) => {
+                let reason = Reason::of(&failed.error, &self.circumstances());
+                if reason == Reason::Gone && !self.is_relayed_error(failed) {
+                    self.door.leave(self.visit.pid);
+                }
+                self.client.count(&format!("failed{}: {}", self.way(), reason.name()));
+            }
+        }
+        came
+    }
+
+    /// Asks for other limits.
+    pub(crate) fn adjust(&self, bytes: usize, requests: u32) {
+        if let Err(error) = self.visit.server.adjust(bytes, requests) {
+            let reason = Reason::of(&error, &self.circumstances());
+            assert_eq!(reason, Reason::Gone, "{error}");
+            self.door.leave(self.visit.pid);
+        }
+    }
+
+    fn is_relayed_error(&self, failed: &Failed) -> bool {
+        matches!(failed.error, genie_io::Error::Server(_))
+    }
+
+    fn way(&self) -> &'static str {
+        if self.order.is_relayed() { ", relayed" } else { "" }
+    }
+
+    fn circumstances(&self) -> Circumstances {
+        Circumstances {
+            pid: self.visit.pid,
+            manner: self.order.manner,
+            is_relayed: self.order.is_relayed(),
+            is_timed: self.timeout.is_some(),
+            is_aborted: self.is_aborted,
+            is_too_large: self.is_too_large,
+        }
+    }
+}

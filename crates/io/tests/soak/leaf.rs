@@ -1,0 +1,207 @@
+//! Leaves: servers that verify what they read and make what they write, in all manners.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use genie_io::channel::{Listener, ServeOptions};
+use genie_io::{Anticipated, Error, Incoming, RequestId, Server, ServerError, Service};
+use genie_memory::{Config, Faults, Granularity, GranuleKind, Mapping, Segments, Space};
+use genie_passing::Overlays;
+
+use crate::cast::{Cue, Stage, Word};
+use crate::order::{EXCHANGE, GIVE, HEADER, Manner, ORDERED, Order, SERVICES, TAKE};
+use crate::support::bytes::{pattern, scatter};
+use crate::support::setup::checked;
+use crate::traces::Traces;
+
+/// How long requests may take to be off the books once nobody waits for them, and clients' memory to be let go.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Buffers that the leaf fills before it is asked: bytes of each, and how many.
+const POOLED: (usize, usize) = (300_000, 3);
+
+/// The requests that it keeps, and buffers of its own.
+struct Leaf {
+    kept: Mutex<HashMap<RequestId, Incoming>>,
+    overlays: Overlays,
+}
+
+/// The server's face.
+struct Face(Arc<Leaf>);
+
+impl Server for Face {
+    fn name(&self) -> &str {
+        "leaf"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, incoming: Incoming) {
+        let order = Order::decode(incoming.argument(0));
+        let leaf = Arc::clone(&self.0);
+        match order.manner {
+            Manner::Now => leaf.serve(incoming, &order),
+            Manner::Later | Manner::Overlay => after(&order, move || leaf.serve(incoming, &order)),
+            Manner::Anticipate => match incoming.anticipate() {
+                Ok(anticipated) => after(&order, move || verify_anticipated(anticipated, &order)),
+                Err(incoming) => leaf.serve(incoming, &order),
+            },
+            Manner::Fail => {
+                incoming.reply(Err(ServerError { code: ORDERED, message: "as was ordered".to_owned() }));
+            }
+            Manner::Drop => drop(incoming),
+            Manner::Keep => leaf.keep(incoming),
+        }
+    }
+
+    fn abort(&self, request: RequestId) {
+        let kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner).remove(&request);
+        drop(kept);
+    }
+}
+
+impl Leaf {
+    fn keep(&self, incoming: Incoming) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(incoming.id(), incoming);
+    }
+
+    fn serve(&self, mut incoming: Incoming, order: &Order) {
+        let result = match incoming.service() {
+            TAKE => verify(&incoming, order),
+            GIVE => self.make(&mut incoming, 0, order),
+            EXCHANGE => verify(&incoming, order).and_then(|()| self.make(&mut incoming, 1, order)),
+            other => panic!("there is no service {other:?}"),
+        };
+        incoming.reply(result.map_err(|error| ServerError::new(error.to_string())));
+    }
+
+    /// Makes the pattern in an input buffer, or in one of the server's own.
+    fn make(&self, incoming: &mut Incoming, index: usize, order: &Order) -> Result<(), Error> {
+        let bytes = pattern(order.answer(), order.actual(incoming.len(index)));
+        let is_overlaid = order.manner == Manner::Overlay
+            && incoming.len(index) <= POOLED.0
+            && incoming.elements(index) == 1;
+        match if is_overlaid { self.overlays.allocate() } else { None } {
+            Some(overlay) => {
+                scatter(&overlay.segments(), 0, &bytes);
+                incoming.overlay(index, 0, overlay)?;
+            }
+            None => scatter(&incoming.ready(index)?, 0, &bytes),
+        }
+        incoming.set_actual(index, bytes.len())
+    }
+}
+
+/// Runs something when the order's delay is over.
+fn after(order: &Order, run: impl FnOnce() + Send + 'static) {
+    let delay = Duration::from_millis(order.delay.into());
+    let run = move || {
+        std::thread::sleep(delay);
+        run();
+    };
+    std::thread::Builder::new().name("later".into()).spawn(run).expect("a thread");
+}
+
+/// Verifies the output; the error is that it can't be had.
+fn verify(incoming: &Incoming, order: &Order) -> Result<(), Error> {
+    verify_bytes(&incoming.output(0)?, order);
+    Ok(())
+}
+
+fn verify_anticipated(anticipated: Anticipated, order: &Order) {
+    verify_bytes(&anticipated.output(0).expect("an output"), order);
+}
+
+/// Verifies what was put out: what it was when the request was made, or the buffer lent by value.
+///
+/// # Panics
+/// When it is anything else, which is what the soak looks for.
+fn verify_bytes(segments: &Segments, order: &Order) {
+    let len = segments.iter().map(|segment| segment.len()).sum::<usize>();
+    let header = if order.is_headed { HEADER } else { &[] };
+    let expected = [header, &pattern(order.seed, len - header.len())].concat();
+    let mut at = 0;
+    for segment in segments {
+        let here = &expected[at..at + segment.len()];
+        if let Some(offset) = segment.mismatch(here) {
+            panic!("byte {} of {len} is wrong: {order:?}", at + offset);
+        }
+        at += segment.len();
+    }
+}
+
+/// Serves until the conductor has it end.
+pub(crate) fn play(mut stage: Stage, is_transient: bool, has_small_rings: bool) {
+    let before = Traces::now();
+    let overlays = Overlays::reserve(&small_space(8 << 20), 0, POOLED.0, POOLED.1).expect("memory");
+    let leaf = Arc::new(Leaf { kept: Mutex::default(), overlays });
+    let mut options = options();
+    if is_transient {
+        options.mapping = Mapping::Transient;
+    }
+    if has_small_rings {
+        options.rings = genie_io::channel::Layout { lines: 64, area: 16 << 10 };
+        options.threads = 2;
+    }
+    let workers = options.threads;
+    let face = Face(Arc::clone(&leaf));
+    let listener = Listener::claim_in(&stage.directory(), &stage.script.name, options);
+    let listener = listener.unwrap_or_else(|error| panic!("the name is not free: {error}"));
+    let private = listener.private_pool().expect("memory for what is copied").clone();
+    let serving = listener.serve(face).expect("a server");
+    let (base, objects) = (Traces::now().serving(workers), checked(&private).objects);
+    let running = serving.start().expect("threads");
+    stage.tell(&Word::Ready);
+    loop {
+        let Some(Cue::Rest) = stage.wait(Duration::from_secs(1)) else { continue };
+        let own = || (checked(&private).objects - objects) as usize;
+        let left = Traces::settle(&base, PATIENCE, own);
+        left.unwrap_or_else(|left| panic!("all clients are gone, but not {left}: {:?}", running.status()));
+        let kept = leaf.kept.lock().unwrap_or_else(PoisonError::into_inner).len();
+        assert_eq!((kept, running.status().clients_total), (0, 0), "all clients are gone");
+        assert_eq!(checked(&private).system, 0, "no data of anybody's is here");
+        if !stage.rest() {
+            break;
+        }
+    }
+    drop((running, private, leaf));
+    Traces::settle(&before, PATIENCE, || 0)
+        .unwrap_or_else(|left| panic!("the server is closed, but not {left}"));
+}
+
+/// How leaves and relays serve: so that limits are reached, and huge pages last.
+pub(crate) fn options() -> ServeOptions {
+    ServeOptions {
+        pool: 8 << 20,
+        private_pool: 32 << 20,
+        pending_bytes: 24 << 20,
+        pending_requests: 12,
+        hard_bytes: 32 << 20,
+        hard_requests: 16,
+        ..ServeOptions::default()
+    }
+}
+
+/// Memory of a server's own: small granules, which nobody stores into while they are output.
+pub(crate) fn small_space(limit: usize) -> Space {
+    let config = Config {
+        granularity: Granularity::Only(GranuleKind::Base),
+        limit,
+        faults: Faults::Never,
+        kernel_never_stores: false,
+        pool: limit / 2,
+    };
+    Space::new(&config).expect("a space")
+}
+
+/// Waits until nothing is in the way any more; `left` says what is.
+pub(crate) fn eventually(what: &str, left: impl Fn() -> Option<String>) {
+    let deadline = Instant::now() + PATIENCE;
+    while let Some(left) = left() {
+        assert!(Instant::now() < deadline, "{what}, after a while: {left}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

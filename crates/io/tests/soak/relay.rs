@@ -1,0 +1,169 @@
+//! Relays: servers in the middle, which pass requests on without touching their data, as a server between a client and a
+//! file server does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use genie_io::channel::{ConnectOptions, Listener};
+use genie_io::{
+    Failed, In, Incoming, Interface, Limits, Out, Reply, RequestId, Server, ServerError, Service,
+};
+use genie_memory::Direction;
+use genie_passing::{Costs, Passing, Thresholds};
+
+use crate::cast::{Cue, Stage, Word};
+use crate::door::{Door, Visit};
+use crate::leaf::{PATIENCE, eventually, options, small_space};
+use crate::order::{HEADER, Order};
+use crate::support::setup::checked;
+use crate::traces::Traces;
+use crate::verdict::{Circumstances, Reason};
+
+struct Relay {
+    interface: Interface,
+    directory: genie_io::channel::directory::Directory,
+    doors: Vec<Door>,
+}
+
+/// The server's face.
+struct Face(Arc<Relay>);
+
+/// Neither reads nor writes what it passes on.
+static RELAYED: [Service; 3] = [const { Service::new("relay", false, false) }; 3];
+
+impl Server for Face {
+    fn name(&self) -> &str {
+        "relay"
+    }
+
+    fn services(&self) -> &[Service] {
+        &RELAYED
+    }
+
+    fn request(&self, mut incoming: Incoming) {
+        let relay = Arc::clone(&self.0);
+        let run = move || {
+            let result = relay.pass_on(&mut incoming);
+            incoming.reply(result);
+        };
+        std::thread::Builder::new().name("relaying".into()).spawn(run).expect("a thread");
+    }
+
+    fn abort(&self, _request: RequestId) {
+        // What it has passed on is aborted before, and has its time.
+    }
+}
+
+impl Relay {
+    /// Asks the next server on the way to do what this one was asked to.
+    fn pass_on(&self, incoming: &mut Incoming) -> Result<(), ServerError> {
+        let mut order = Order::decode(incoming.argument(0));
+        let door = &self.doors[order.hop()];
+        let Some(visit) = door.enter(&self.interface, &self.directory) else {
+            return Err(Reason::Gone.encode());
+        };
+        let is_out = incoming.direction(0)? == Direction::Out;
+        let puts_header = is_out && !order.is_headed && order.seed.is_multiple_of(3);
+        order.is_headed |= puts_header;
+        let about = Circumstances {
+            pid: visit.pid,
+            manner: order.manner,
+            is_relayed: order.is_relayed(),
+            is_timed: true,
+            // Its own client may have it aborted.
+            is_aborted: true,
+            is_too_large: false,
+        };
+        let reply = self.send(incoming, &visit, &order, puts_header).map_err(|failed| {
+            let reason = Reason::of(&failed.error, &about);
+            if reason == Reason::Gone {
+                door.leave(visit.pid);
+            }
+            match reason {
+                // What was ordered from the leaf is what the client is told.
+                Reason::Ordered => ServerError { code: crate::order::ORDERED, message: failed.to_string() },
+                reason => reason.encode(),
+            }
+        })?;
+        for (index, buffer) in reply.buffers.iter().enumerate() {
+            if incoming.direction(index)? == Direction::In {
+                incoming.set_actual(index, buffer.actual)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn send(
+        &self,
+        incoming: &mut Incoming,
+        visit: &Visit,
+        order: &Order,
+        puts_header: bool,
+    ) -> Result<Reply, Failed> {
+        let argument = order.encode();
+        let mut request = self.interface.request(&visit.server, incoming.service());
+        for index in 0..incoming.buffers() {
+            let fragment = incoming.fragment(index, 0..incoming.len(index))?;
+            request = match fragment.direction() {
+                Direction::Out if puts_header => {
+                    request.out(Out::copy(HEADER)).and_out(Out::fragment(fragment))
+                }
+                Direction::Out => request.out(Out::fragment(fragment)),
+                Direction::In => request.input(In::fragment(fragment)),
+            };
+            if index == 0 {
+                request = request.argument(&argument);
+            }
+        }
+        request.timeout(Duration::from_millis(50 + order.seed % 300)).send()
+    }
+}
+
+/// Serves until the conductor has it end.
+pub(crate) fn play(mut stage: Stage, to: &[String]) {
+    let before = Traces::now();
+    let passing = Passing::new(small_space(16 << 20), Costs::default()).with_thresholds(Thresholds::ALWAYS);
+    let limits =
+        Limits { pending_requests: 24, abort_timeout: Duration::from_millis(30), ..Limits::default() };
+    let interface = Interface::new(passing, limits);
+    let doors = to.iter().map(|name| Door::new(name, ConnectOptions::default())).collect();
+    let relay = Arc::new(Relay { interface, directory: stage.directory(), doors });
+    let listener = Listener::claim_in(&stage.directory(), &stage.script.name, options());
+    let listener = listener.unwrap_or_else(|error| panic!("the name is not free: {error}"));
+    let private = listener.private_pool().expect("memory for what is copied").clone();
+    let serving = listener.serve(Face(Arc::clone(&relay))).expect("a server");
+    let spaces = [relay.interface.space().clone(), private];
+    let objects = || spaces.iter().map(|space| checked(space).objects).sum::<u32>() as usize;
+    let (base, base_objects) = (Traces::now().serving(1), objects());
+    let running = serving.start().expect("threads");
+    stage.tell(&Word::Ready);
+    loop {
+        let Some(Cue::Rest) = stage.wait(Duration::from_secs(1)) else { continue };
+        eventually("memory is held that nobody waits for", || held(&relay.interface));
+        relay.doors.iter().for_each(Door::close);
+        let left = Traces::settle(&base, PATIENCE, || objects() - base_objects);
+        left.unwrap_or_else(|left| panic!("all clients are gone, but not {left}: {:?}", running.status()));
+        assert_eq!(running.status().clients_total, 0, "all clients are gone");
+        eventually("lent memory is kept", || lent(&relay.interface));
+        if !stage.rest() {
+            break;
+        }
+    }
+    drop((running, spaces, relay));
+    Traces::settle(&before, PATIENCE, || 0)
+        .unwrap_or_else(|left| panic!("the relay is closed, but not {left}"));
+}
+
+/// What is pending, or held for what was.
+pub(crate) fn held(interface: &Interface) -> Option<String> {
+    let (usage, bytes) = (checked(interface.space()), interface.pending_bytes());
+    let is_idle = (bytes, usage.references, usage.deferred, usage.system) == (0, 0, 0, 0);
+    (!is_idle).then(|| format!("{bytes} bytes pending, {usage:?}"))
+}
+
+/// What of its servers' memory a space still has.
+pub(crate) fn lent(interface: &Interface) -> Option<String> {
+    let usage = checked(interface.space());
+    let is_own = (usage.lent, usage.quarantined, usage.retired) == (0, 0, 0);
+    (!is_own).then(|| format!("{usage:?}"))
+}
