@@ -7,6 +7,8 @@ mod refusals;
 mod running;
 #[path = "transfer/served.rs"]
 mod served;
+#[path = "transfer/servers_killed.rs"]
+mod servers_killed;
 #[path = "transfer/trees.rs"]
 mod trees;
 
