@@ -44,7 +44,7 @@ use random::Random;
 use support::machine::{missing_huge_pages, skip};
 
 /// Huge pages that the whole cast may hold, those killed but not yet replaced included.
-const HUGE_PAGES: usize = 160;
+const HUGE_PAGES: usize = 200;
 
 #[test]
 fn whoever_survives_goes_on_and_nothing_is_left_of_the_dead() {

@@ -1,13 +1,15 @@
 //! Clients: they use every server, by every way and scheme, from several threads, and look at their own books in between.
 
 use std::sync::{Mutex, PoisonError};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use genie_io::channel::ConnectOptions;
 use genie_io::channel::directory::Directory;
-use genie_io::{Interface, Limits};
+use genie_io::{Interface, Limits, Pending};
 use genie_memory::{Buffer, Config, Faults, Granularity, GranuleKind, Migrant, Space};
 use genie_passing::{Costs, Passing, Thresholds};
+use genie_sys::poll::readable;
 
 use crate::cast::{Cue, Stage, Word};
 use crate::door::{Door, Visit};
@@ -50,6 +52,8 @@ pub(crate) struct Client {
     directory: Directory,
     doors: Vec<Door>,
     is_untrusted: bool,
+    /// Of a client with an event loop: whoever runs it.
+    watch: Option<Mutex<()>>,
     tally: Mutex<Tally>,
 }
 
@@ -64,8 +68,14 @@ impl Client {
         let limits =
             Limits { pending_bytes: 40 << 20, pending_requests: 40, abort_timeout, ..Limits::default() };
         let options = ConnectOptions { untrusted: is_untrusted, ..ConnectOptions::default() };
+        let interface = Interface::new(passing, limits);
+        let watch = random.once_in(2).then(|| {
+            interface.descriptor().expect("a descriptor");
+            Mutex::new(())
+        });
         Self {
-            interface: Interface::new(passing, limits),
+            interface,
+            watch,
             directory: stage.directory(),
             doors: SERVERS.iter().map(|name| Door::new(name, options.clone())).collect(),
             is_untrusted,
@@ -102,6 +112,23 @@ impl Client {
 
     pub(crate) fn count(&self, what: &str) {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner).count(what);
+    }
+
+    /// Waits for a reply as an event loop does, if there is one and nobody else runs it.
+    pub(crate) fn watch(&self, pending: &Pending<'_>) {
+        let Some(Ok(_runs)) = self.watch.as_ref().map(Mutex::try_lock) else { return };
+        let descriptor = self.interface.descriptor().expect("a descriptor");
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            self.interface.collect();
+            if pending.poll(&mut context).is_ready() {
+                return self.count("replies waited for by descriptor");
+            }
+            if self.interface.arm() {
+                let is_readable = readable(descriptor, Some(PATIENCE)).expect("a descriptor");
+                assert!(is_readable, "the descriptor tells of no reply");
+            }
+        }
     }
 
     /// Several threads make requests; afterwards the books must add up.

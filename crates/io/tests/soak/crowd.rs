@@ -114,6 +114,10 @@ impl<'c, 'i> Member<'c, 'i> {
                 self.peek(&pending);
                 pending.sync()
             }
+            4 => {
+                self.flight.client.watch(&pending);
+                pending.sync()
+            }
             _ => pending.sync(),
         };
         Some(self.flight.land(kind, self.scheme, came).ok()?.actual())

@@ -1,13 +1,16 @@
 //! Leaves: servers that verify what they read and make what they write, in all manners.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use genie_io::channel::{Listener, ServeOptions};
+use genie_io::channel::{Listener, Running, ServeOptions, Serving, Status};
 use genie_io::{Anticipated, Error, Incoming, RequestId, Server, ServerError, Service};
 use genie_memory::{Config, Faults, Granularity, GranuleKind, Mapping, Segments, Space};
 use genie_passing::Overlays;
+use genie_sys::poll::readable;
 
 use crate::cast::{Cue, Stage, Word};
 use crate::order::{EXCHANGE, GIVE, HEADER, Manner, ORDERED, Order, SERVICES, TAKE};
@@ -17,6 +20,9 @@ use crate::traces::Traces;
 
 /// How long requests may take to be off the books once nobody waits for them, and clients' memory to be let go.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long a server that is driven waits at most before it is looked whether it is to end.
+const TURN: Duration = Duration::from_millis(500);
 
 /// Buffers that the leaf fills before it is asked: bytes of each, and how many.
 const POOLED: (usize, usize) = (300_000, 3);
@@ -136,8 +142,6 @@ fn verify_bytes(segments: &Segments, order: &Order) {
 /// Serves until the conductor has it end.
 pub(crate) fn play(mut stage: Stage, is_transient: bool, has_small_rings: bool) {
     let before = Traces::now();
-    let overlays = Overlays::reserve(&small_space(8 << 20), 0, POOLED.0, POOLED.1).expect("memory");
-    let leaf = Arc::new(Leaf { kept: Mutex::default(), overlays });
     let mut options = options();
     if is_transient {
         options.mapping = Mapping::Transient;
@@ -146,36 +150,88 @@ pub(crate) fn play(mut stage: Stage, is_transient: bool, has_small_rings: bool) 
         options.rings = genie_io::channel::Layout { lines: 64, area: 16 << 10 };
         options.threads = 2;
     }
-    let workers = options.threads;
-    let face = Face(Arc::clone(&leaf));
-    let listener = Listener::claim_in(&stage.directory(), &stage.script.name, options);
-    let listener = listener.unwrap_or_else(|error| panic!("the name is not free: {error}"));
-    let private = listener.private_pool().expect("memory for what is copied").clone();
-    let serving = listener.serve(face).expect("a server");
-    let (base, objects) = (Traces::now().serving(workers), checked(&private).objects);
-    let running = serving.start().expect("threads");
+    // One that is driven has no threads of its own, but for the one that drives it.
+    let is_driven = stage.script.seed.is_multiple_of(3);
+    let threads = if is_driven { 1 } else { options.threads + 1 };
+    let (listener, private) = claim(&stage, options);
+    let overlays = Overlays::reserve(&private, 0, POOLED.0, POOLED.1).expect("memory for the pool");
+    let leaf = Arc::new(Leaf { kept: Mutex::default(), overlays });
+    let serving = listener.serve(Face(Arc::clone(&leaf))).expect("a server");
+    let (base, before_clients) = (Traces::now().serving(threads), checked(&private));
+    let running = Serves::begin(serving, is_driven);
     stage.tell(&Word::Ready);
     loop {
         let Some(Cue::Rest) = stage.wait(Duration::from_secs(1)) else { continue };
-        let own = || (checked(&private).objects - objects) as usize;
+        let own = || (checked(&private).objects - before_clients.objects) as usize;
         let left = Traces::settle(&base, PATIENCE, own);
         left.unwrap_or_else(|left| panic!("all clients are gone, but not {left}: {:?}", running.status()));
         let kept = leaf.kept.lock().unwrap_or_else(PoisonError::into_inner).len();
-        assert_eq!((kept, running.status().clients_total), (0, 0), "all clients are gone");
-        assert_eq!(checked(&private).system, 0, "no data of anybody's is here");
+        let clients = running.status().map_or(0, |status| status.clients_total);
+        assert_eq!((kept, clients), (0, 0), "all clients are gone");
+        let system = checked(&private).system;
+        assert_eq!(system, before_clients.system, "no data of anybody's is here");
         if !stage.rest() {
             break;
         }
     }
-    drop((running, private, leaf));
+    running.end();
+    drop((private, leaf));
     Traces::settle(&before, PATIENCE, || 0)
         .unwrap_or_else(|left| panic!("the server is closed, but not {left}"));
+}
+
+/// A server that runs in threads of its own, or is driven by one of this process's.
+enum Serves {
+    Running(Running),
+    Driven { is_over: Arc<AtomicBool>, thread: JoinHandle<()> },
+}
+
+impl Serves {
+    fn begin(serving: Serving, is_driven: bool) -> Self {
+        if !is_driven {
+            return Self::Running(serving.start().expect("threads"));
+        }
+        let mut driven = serving.drive().expect("a descriptor");
+        let is_over = Arc::new(AtomicBool::new(false));
+        let run = {
+            let is_over = Arc::clone(&is_over);
+            move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    if !driven.turn() && driven.arm() {
+                        readable(driven.descriptor(), Some(TURN)).expect("a descriptor");
+                    }
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("driving".into()).spawn(run).expect("a thread");
+        Self::Driven { is_over, thread }
+    }
+
+    fn status(&self) -> Option<Status> {
+        if let Self::Running(running) = self { Some(running.status()) } else { None }
+    }
+
+    fn end(self) {
+        if let Self::Driven { is_over, thread } = self {
+            is_over.store(true, Ordering::Relaxed);
+            thread.join().expect("no panic");
+        }
+    }
+}
+
+/// Claims the name that the script gives; returns the server's own memory, too.
+pub(crate) fn claim(stage: &Stage, options: ServeOptions) -> (Listener, Space) {
+    let listener = Listener::claim_in(&stage.directory(), &stage.script.name, options);
+    let listener = listener.unwrap_or_else(|error| panic!("the name is not free: {error}"));
+    let private = listener.private_pool().expect("memory of the server's own").clone();
+    (listener, private)
 }
 
 /// How leaves and relays serve: so that limits are reached, and huge pages last.
 pub(crate) fn options() -> ServeOptions {
     ServeOptions {
         pool: 8 << 20,
+        hard_pool: 16 << 20,
         private_pool: 32 << 20,
         pending_bytes: 24 << 20,
         pending_requests: 12,

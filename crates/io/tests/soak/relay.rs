@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use genie_io::channel::{ConnectOptions, Listener};
+use genie_io::channel::ConnectOptions;
 use genie_io::{
     Failed, In, Incoming, Interface, Limits, Out, Reply, RequestId, Server, ServerError, Service,
 };
@@ -13,7 +13,7 @@ use genie_passing::{Costs, Passing, Thresholds};
 
 use crate::cast::{Cue, Stage, Word};
 use crate::door::{Door, Visit};
-use crate::leaf::{PATIENCE, eventually, options, small_space};
+use crate::leaf::{PATIENCE, claim, eventually, options, small_space};
 use crate::order::{HEADER, Order};
 use crate::support::setup::checked;
 use crate::traces::Traces;
@@ -128,13 +128,11 @@ pub(crate) fn play(mut stage: Stage, to: &[String]) {
     let interface = Interface::new(passing, limits);
     let doors = to.iter().map(|name| Door::new(name, ConnectOptions::default())).collect();
     let relay = Arc::new(Relay { interface, directory: stage.directory(), doors });
-    let listener = Listener::claim_in(&stage.directory(), &stage.script.name, options());
-    let listener = listener.unwrap_or_else(|error| panic!("the name is not free: {error}"));
-    let private = listener.private_pool().expect("memory for what is copied").clone();
+    let (listener, private) = claim(&stage, options());
     let serving = listener.serve(Face(Arc::clone(&relay))).expect("a server");
     let spaces = [relay.interface.space().clone(), private];
     let objects = || spaces.iter().map(|space| checked(space).objects).sum::<u32>() as usize;
-    let (base, base_objects) = (Traces::now().serving(1), objects());
+    let (base, base_objects) = (Traces::now().serving(2), objects());
     let running = serving.start().expect("threads");
     stage.tell(&Word::Ready);
     loop {

@@ -35,11 +35,10 @@ impl Traces {
         }
     }
 
-    /// The same with a server's threads, as many workers among them, and what those wait by. A server that runs has clients,
-    /// whose traces nobody wants to count in.
-    pub(crate) fn serving(mut self, workers: usize) -> Self {
-        *self.threads.entry("genie-worker".to_owned()).or_default() += workers;
-        *self.threads.entry("genie-control".to_owned()).or_default() += 1;
+    /// The same with so many threads of a server, and what they wait by. A server that runs has clients, whose traces nobody
+    /// wants to count in.
+    pub(crate) fn serving(mut self, threads: usize) -> Self {
+        *self.threads.entry("genie-worker".to_owned()).or_default() += threads;
         *self.descriptors.entry("anon_inode".to_owned()).or_default() += 1;
         self
     }
