@@ -152,6 +152,7 @@ fn remote(
             table: Table::new(welcome.limits.pending_requests.min(1 << 16), limit),
             announcements,
             body: Body::new(),
+            aborts: Vec::new(),
         }),
         receiving: Mutex::new(Receiving { consumer: ends.consumer, record: Record::new() }),
         turn: Turn::default(),

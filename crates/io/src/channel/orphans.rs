@@ -4,7 +4,7 @@
 //! them, or has its replies before the server is done, what they hold would be held until its next request, and what
 //! waits for that memory, for ever.
 //! How: as long as there are any, a thread looks at the ring now and then. It never sleeps on the ring: that is for those
-//! who wait.
+//! who wait. It also sends what had to be said of them and found no room.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -51,6 +51,7 @@ fn tend(remote: &Weak<Remote>) {
         if remote.collect() > 0 {
             pause = SHORTEST;
         }
+        remote.send_aborts();
         if remote.is_tended_to() {
             return;
         }

@@ -59,6 +59,8 @@ pub(super) struct Sending {
     pub(super) table: Table,
     pub(super) announcements: Announcements,
     pub(super) body: Body,
+    /// Requests to be let go for whose aborts the ring has had no room.
+    pub(super) aborts: Vec<Slot>,
 }
 
 /// What takes replies.
@@ -218,10 +220,22 @@ impl Remote {
     pub(crate) fn abort(&self, request: RequestId) {
         let mut sending = self.sending();
         let Some(slot) = sending.table.find(request) else { return };
-        let Sending { producer, body, .. } = &mut *sending;
-        encode_slot(body, slot);
-        // Where the ring has no room, the server is not taking anything; the client gives the request up in time.
-        let _ = producer.push(Kind::Abort as u8, body);
+        // Where the ring has no room, the server is not taking anything. The client gives the request up in time; from then
+        // on it is an orphan, and whoever tends those sends the abort.
+        if !sending.abort(slot) {
+            sending.aborts.push(slot);
+        }
+    }
+
+    /// Sends aborts that had to wait for room, as far as there is some.
+    pub(super) fn send_aborts(&self) {
+        let mut sending = self.sending();
+        while let Some(slot) = sending.aborts.last().copied() {
+            if sending.table.is_taken(slot) && !sending.abort(slot) {
+                return;
+            }
+            sending.aborts.pop();
+        }
     }
 
     /// Waits until the server has completed all requests older than `before`.
@@ -451,6 +465,14 @@ impl Remote {
 
     pub(super) fn sending(&self) -> MutexGuard<'_, Sending> {
         self.sending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sending {
+    /// Asks the server to let a request go; returns whether there was room for that.
+    fn abort(&mut self, slot: Slot) -> bool {
+        encode_slot(&mut self.body, slot);
+        self.producer.push(Kind::Abort as u8, &self.body).is_ok()
     }
 }
 

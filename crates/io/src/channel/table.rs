@@ -127,6 +127,13 @@ impl Table {
         Some(Slot { index: index as u32, generation: self.entries[index].generation })
     }
 
+    /// Whether the request of this name is still there.
+    pub(super) fn is_taken(&self, slot: Slot) -> bool {
+        let entry = self.entries.get(slot.index as usize);
+        entry
+            .is_some_and(|entry| entry.generation == slot.generation && !matches!(entry.state, State::Vacant))
+    }
+
     /// Whether the server still has a part of a request older than `before`.
     pub(super) fn has_older(&self, before: RequestId) -> bool {
         self.entries.iter().any(|entry| match &entry.state {

@@ -147,7 +147,9 @@ pub(crate) fn play(mut stage: Stage, is_transient: bool, has_small_rings: bool) 
         options.mapping = Mapping::Transient;
     }
     if has_small_rings {
-        options.rings = genie_io::channel::Layout { lines: 64, area: 16 << 10 };
+        // Requests fill a ring, so that what is said about them later finds no room in it.
+        options.rings = genie_io::channel::Layout { lines: 32, area: 16 << 10 };
+        (options.pending_requests, options.hard_requests) = (32, 40);
         options.threads = 2;
     }
     // One that is driven has no threads of its own, but for the one that drives it.

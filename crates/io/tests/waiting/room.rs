@@ -1,12 +1,14 @@
 //! Room: requests with many parts, and rings on which there is little.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use genie_io::channel::{Layout, ServeOptions};
 use genie_io::servers::memory::{ECHO, NULL, SINK};
-use genie_io::{Error, In, Interface, Out, ServerHandle};
+use genie_io::{Error, In, Interface, Limits, Out, ServerHandle};
 
-use super::stage::{ASK, FOR_EVER, Keeper, Stage, assert_idle, interface, memory, options, store_and_fetch};
+use super::stage::{
+    ASK, FOR_EVER, Keeper, Stage, assert_idle, interface, interface_with, memory, options, store_and_fetch,
+};
 
 /// The smallest ring that there can be.
 const TINY: Layout = Layout { lines: 2, area: 128 };
@@ -76,6 +78,35 @@ fn threads_wait_for_room_on_the_smallest_ring_there_is() {
         }
     });
     assert_idle(&interface);
+}
+
+/// What the client had to say of requests that had timed out was lost where the ring was full of them: a server that came to
+/// take them later kept them for ever.
+#[test]
+fn a_request_whose_abort_found_no_room_is_aborted_later() {
+    let stage = Stage::new();
+    let mut driven = stage.bind("keeper", Keeper::default(), of_rings(SMALL)).drive().unwrap();
+    let interface = interface_with(Limits { abort_timeout: Duration::from_millis(5), ..Limits::default() });
+    let server = std::thread::scope(|scope| {
+        let connecting = scope.spawn(|| stage.connect(&interface, "keeper"));
+        while !connecting.is_finished() {
+            driven.turn();
+        }
+        connecting.join().unwrap()
+    });
+    // Nobody takes these.
+    let submit = || interface.request(&server, ASK).timeout(Duration::from_millis(10)).submit();
+    let pending: Vec<_> = std::iter::repeat_with(submit).map_while(Result::ok).collect();
+    assert!(!pending.is_empty());
+    for request in pending {
+        let error = request.sync().unwrap_err().error;
+        assert!(matches!(error, Error::TimedOut { .. }), "{error}");
+    }
+    let start = Instant::now();
+    while !interface.flush(&server, Duration::from_millis(1)) {
+        assert!(start.elapsed() < FOR_EVER / 6, "the server was not asked to let go");
+        driven.turn();
+    }
 }
 
 /// Submits as many requests as there is room for, some of them after others have been taken.
