@@ -21,6 +21,9 @@ const PAUSE: usize = 140;
 const STOP: usize = 400;
 /// Milliseconds until somebody who was killed is replaced, at most.
 const VACANCY: usize = 60;
+/// One of each kind is spared so many times in a hundred, so that somebody sees many others go.
+const SPARED: usize = 90;
+const VETERANS: [&str; 3] = ["alpha", "gamma", "third"];
 /// How long a process may take to begin, to rest or to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -151,7 +154,11 @@ impl Conductor {
         loop {
             let vacancy = Duration::from_millis(self.random.below(VACANCY) as u64);
             let place = self.random.below(self.cast.len());
+            let is_spared = self.random.below(100) < SPARED;
             let place = &mut self.cast[place];
+            if is_spared && VETERANS.contains(&place.script.name.as_str()) {
+                continue;
+            }
             let Some(player) = place.player.take() else {
                 self.attend(false);
                 continue;

@@ -90,6 +90,13 @@ impl<'c> Flight<'c> {
         }
     }
 
+    /// Waits until the server has completed what was asked before, but not for ever: it keeps some requests.
+    pub(crate) fn flush(&self) {
+        let is_flushed = self.client.interface.flush(&self.visit.server, Duration::from_millis(300));
+        self.client.count(if is_flushed { "flushes" } else { "flushes in vain" });
+        assert!(self.began.elapsed() < LONGEST, "a flush takes its time and no more");
+    }
+
     fn is_relayed_error(&self, failed: &Failed) -> bool {
         matches!(failed.error, genie_io::Error::Server(_))
     }

@@ -208,8 +208,12 @@ fn exchange(flight: &Flight<'_>, random: &mut Random, len: usize) -> Option<()> 
     Some(())
 }
 
-/// Asks for more than there can be, or for other limits.
+/// Asks for more than there can be, for other limits, or for the end of all that was asked.
 fn at_the_limit(flight: &mut Flight<'_>, random: &mut Random) -> Option<()> {
+    if random.once_in(3) {
+        flight.flush();
+        return Some(());
+    }
     flight.is_too_large = true;
     if random.once_in(2) {
         flight.adjust(random.choose(&[16 << 20, 24 << 20, 48 << 20]), 8 + random.below(12) as u32);

@@ -9,6 +9,10 @@ use crate::support::machine::mappings_of;
 /// What a process may take more of addresses without a mirror being the reason: one covers more than 1 GiB.
 const ADDRESSES: usize = 512 << 20;
 
+/// What the heap may grow by: patterns take 18 MiB of it. Some 100 KiB lost with each of the peers that somebody sees go
+/// come to more.
+const HEAP: usize = 96 << 20;
+
 /// Descriptors, threads and mappings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Traces {
@@ -20,6 +24,8 @@ pub(crate) struct Traces {
     objects: usize,
     /// Bytes of addresses.
     addresses: usize,
+    /// Bytes of memory that is nobody else's.
+    heap: usize,
 }
 
 impl Traces {
@@ -32,6 +38,7 @@ impl Traces {
             threads: counted(threads()),
             objects: objects.len(),
             addresses: mapped.iter().map(|mapping| mapping.end - mapping.start).sum(),
+            heap: heap(),
         }
     }
 
@@ -65,6 +72,7 @@ impl Traces {
         compare(&format!("threads {:?}", self.threads), self.count(), before.count());
         compare("memory objects mapped", self.objects, before.objects + own);
         compare("bytes of addresses", self.addresses, before.addresses + ADDRESSES);
+        compare("bytes on the heap", self.heap, before.heap + HEAP);
         excess
     }
 
@@ -98,6 +106,14 @@ fn descriptors() -> Vec<String> {
     let kind = |link: String| link.split(":[").next().unwrap_or_default().to_owned();
     let links = links.map(|link| kind(link.to_string_lossy().into_owned()));
     links.filter(|link| !link.starts_with("/proc/")).collect()
+}
+
+/// Anonymous memory, in bytes.
+fn heap() -> usize {
+    let status = fs::read_to_string("/proc/self/status").expect("/proc is mounted");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a line of it");
+    let kib: usize = line.trim().trim_end_matches(" kB").parse().expect("a number of KiB");
+    kib << 10
 }
 
 fn threads() -> Vec<String> {
