@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     // Where that fails, wiring fails later, and says why.
     let _ = genie_sys::machine::raise_memory_lock_limit();
     let probe = Probe::pin()?;
-    let bench = Bench::open(args, data, probe.other())?;
+    let bench = Bench::open(args, data, probe.other(), !means.is_empty())?;
     let mut baselines = (!means.is_empty())
         .then(|| Baselines::open(&means, &bench.data, bench.genie.space().granule_kind(), probe.other()))
         .transpose()?;

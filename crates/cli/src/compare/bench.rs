@@ -4,7 +4,7 @@ use genie::{Error, Interface, Out, Request, ServerHandle, ServiceId, memory};
 
 use super::data::Data;
 use super::options::Args;
-use super::place::{Opened, Place};
+use super::place::{self, Opened, Place};
 use crate::failure::Failure;
 
 /// The name under which the server keeps the data.
@@ -34,11 +34,18 @@ pub(super) struct Bench {
     pub(super) genie: Interface,
     pub(super) data: Data,
     servers: Vec<Opened>,
+    /// A server at which both sides sleep, where one in another process is compared with baselines.
+    asleep: Option<Opened>,
 }
 
 impl Bench {
     /// Opens the interface and the servers, on `cpu` if they have processes of their own, and gives them the data.
-    pub(super) fn open(args: &Args, data: Data, cpu: Option<usize>) -> Result<Self, Failure> {
+    pub(super) fn open(
+        args: &Args,
+        data: Data,
+        cpu: Option<usize>,
+        has_baselines: bool,
+    ) -> Result<Self, Failure> {
         let genie = args.granule.open()?;
         let longest = data.all().len();
         let servers = args
@@ -51,7 +58,9 @@ impl Bench {
             let store = genie.request(&server.handle, memory::STORE).out(Out::copy(data.all())).argument(KEY);
             store.send().map_err(Failure::could_not)?;
         }
-        Ok(Self { genie, data, servers })
+        let is_across = args.server.places().contains(&Place::Process);
+        let asleep = (is_across && has_baselines).then(|| place::open_asleep(&genie, cpu)).transpose()?;
+        Ok(Self { genie, data, servers, asleep })
     }
 
     /// How many system buffers for `len` bytes are used in turn, be they whole granules or not.
@@ -81,6 +90,14 @@ impl Bench {
         with: impl FnOnce(Request<'r, 'o, 'i>) -> Request<'r, 'o, 'i>,
     ) -> Request<'r, 'o, 'i> {
         with(self.genie.request(self.server(place), task.service)).argument(task.argument).room(task.room)
+    }
+
+    /// Makes a request without any buffer, for which both sides sleep until they are woken; returns false where there is no
+    /// such server.
+    pub(super) fn empty_request_asleep(&self) -> Result<bool, Error> {
+        let Some(server) = &self.asleep else { return Ok(false) };
+        let sent = self.genie.request(&server.handle, memory::NULL).send();
+        sent.map(|_| true).map_err(|failed| failed.error)
     }
 
     /// Makes a request without any buffer.

@@ -290,11 +290,13 @@ impl Gathering {
         let requests = self.control.iter().flat_map(|control| &control.requests);
         let genie =
             requests.map(|(place, times)| BaselineRow::empty("genie", place.name(), times, placement));
+        let asleep = self.control.iter().map(|control| &control.asleep).filter(|times| times.count() > 0);
+        let asleep = asleep.map(|times| BaselineRow::empty("genie-blocking", "process", times, placement));
         let baselines = self
             .empty
             .iter()
             .map(|(means, times)| BaselineRow::empty(means.name(), "process", times, placement));
-        genie.chain(baselines).collect()
+        genie.chain(asleep).chain(baselines).collect()
     }
 
     pub(super) fn limits(&self) -> Limits {

@@ -52,6 +52,8 @@ pub(super) struct Baseline {
 pub(super) struct Control {
     pub(super) ping_pong: Samples,
     pub(super) futex: Samples,
+    /// Requests without a buffer for which both sides sleep, as they do for `futex`.
+    pub(super) asleep: Samples,
     /// Requests without a buffer, at the server in each place.
     pub(super) requests: Vec<(Place, Samples)>,
 }
@@ -123,14 +125,14 @@ impl Measurements {
         means: impl Iterator<Item = Means>,
         places: impl Iterator<Item = Place>,
     ) -> Self {
-        let [ping_pong, futex, memcpy, empty_request] = std::array::from_fn(|_| Samples::new());
+        let [ping_pong, futex, asleep, memcpy, empty_request] = std::array::from_fn(|_| Samples::new());
         let requests = places.map(|place| (place, Samples::new())).collect();
         Self {
             placement: round_trip.map(Placement::of),
             round_trip,
             schemes: subjects.iter().map(Measured::new).collect(),
             baselines: means.map(Baseline::new).collect(),
-            control: Control { ping_pong, futex, requests },
+            control: Control { ping_pong, futex, asleep, requests },
             memcpy,
             empty_request,
             dropped: 0,
@@ -181,6 +183,7 @@ impl Control {
     pub(super) fn merge(&mut self, later: &Self) {
         self.ping_pong.merge(&later.ping_pong);
         self.futex.merge(&later.futex);
+        self.asleep.merge(&later.asleep);
         for ((_, one), (_, other)) in self.requests.iter_mut().zip(&later.requests) {
             one.merge(other);
         }

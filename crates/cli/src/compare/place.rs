@@ -3,6 +3,8 @@
 //! How: the only difference to whoever makes requests is which handle they go to; [`Place::open`] is where handles come
 //! from.
 
+use std::time::Duration;
+
 use genie::{Interface, ServerHandle};
 use genie_io::channel::ConnectOptions;
 use genie_io::channel::directory::Directory;
@@ -49,7 +51,7 @@ impl Place {
         let (handle, peer) = match self {
             Self::InProcess => (buffers.open(genie, longest)?, None),
             Self::Process => {
-                let (handle, peer) = connect(genie, buffers, longest, cpu)?;
+                let (handle, peer) = connect(genie, buffers, longest, cpu, cpu.map(|_| POLLED))?;
                 (handle, Some(peer))
             }
         };
@@ -57,20 +59,27 @@ impl Place {
     }
 }
 
-/// Starts a process that serves, and connects to it.
+/// Opens a server in a process of its own for requests without data, at which both sides sleep until they are woken.
+pub(super) fn open_asleep(genie: &Interface, cpu: Option<usize>) -> Result<Opened, Failure> {
+    let (handle, peer) = connect(genie, Buffers::Customized, 0, cpu, Some(Duration::ZERO))?;
+    Ok(Opened { place: Place::Process, handle, _peer: Some(peer) })
+}
+
+/// Starts a process that serves, and connects to it; both sides spin so long before they sleep.
 fn connect(
     genie: &Interface,
     buffers: Buffers,
     longest: usize,
     cpu: Option<usize>,
+    spin: Option<Duration>,
 ) -> Result<(ServerHandle, Peer), Failure> {
     // The folder may go as soon as the two are connected.
     let folder = Folder::create().map_err(Failure::could_not)?;
     let peer = Peer::start(cpu)?;
-    let hosting = Hosting::new(&folder.path().to_string_lossy(), buffers, longest, cpu.is_some());
+    let hosting = Hosting::new(&folder.path().to_string_lossy(), buffers, longest, spin);
     peer.order(&Order::Host(hosting.clone()), &[], "it opened a server")?;
     let directory = Directory::at(folder.path()).map_err(Failure::could_not)?;
-    let options = ConnectOptions { spin: cpu.map(|_| POLLED), ..ConnectOptions::default() };
+    let options = ConnectOptions { spin, ..ConnectOptions::default() };
     let handle = genie.connect_with(&directory, &hosting.name, &options);
     Ok((handle.map_err(Failure::could_not)?, peer))
 }

@@ -37,6 +37,8 @@ const WARM_UP: usize = 2;
 const CPU_TIME_EVERY: usize = 4;
 /// The length of the request that warms the code.
 const SHORT: usize = 64;
+/// How often in a batch those who sleep hand over to each other, by futex alone and with requests: waking varies much.
+const SLEEPS: usize = 4;
 /// How often reading the CPU clock is timed.
 const CLOCK_READINGS: usize = 101;
 
@@ -167,7 +169,8 @@ impl<'b> Series<'b> {
     /// Measures what control alone costs: requests without buffers, and what no request can beat.
     fn control(&mut self, batch: &mut Measurements) -> Result<(), Failure> {
         for (place, samples) in &mut batch.control.requests {
-            samples.add(self.empty_requests(*place).map_err(Failure::could_not)?);
+            let request = || self.bench.empty_request(*place);
+            samples.add(empty_requests(request).map_err(Failure::could_not)?);
         }
         let Some(baselines) = &mut self.baselines else { return Ok(()) };
         for (index, measured) in batch.baselines.iter_mut().enumerate() {
@@ -176,16 +179,14 @@ impl<'b> Series<'b> {
         if let Some(time) = baselines.ping_pong()? {
             batch.control.ping_pong.add(time);
         }
-        batch.control.futex.add(baselines.futex_hand_over()?);
+        for _ in 0..SLEEPS {
+            batch.control.futex.add(baselines.futex_hand_over()?);
+            if self.bench.empty_request_asleep().map_err(Failure::could_not)? {
+                let asleep = || self.bench.empty_request_asleep().map(drop);
+                batch.control.asleep.add(empty_requests(asleep).map_err(Failure::could_not)?);
+            }
+        }
         Ok(())
-    }
-
-    /// The mean of some requests without buffers.
-    fn empty_requests(&self, place: Place) -> Result<Duration, Error> {
-        (0..EMPTY).try_for_each(|_| self.bench.empty_request(place))?;
-        let start = Instant::now();
-        (0..EMPTY).try_for_each(|_| self.bench.empty_request(place))?;
-        Ok(start.elapsed() / EMPTY)
     }
 
     fn round(&mut self, round: usize, batch: &mut Measurements) -> Result<(), Failure> {
@@ -308,6 +309,14 @@ impl<'b> Series<'b> {
         self.bench.empty_request(place)?;
         Ok(start.elapsed())
     }
+}
+
+/// The mean of some requests without buffers.
+fn empty_requests(request: impl Fn() -> Result<(), Error>) -> Result<Duration, Error> {
+    (0..EMPTY).try_for_each(|_| request())?;
+    let start = Instant::now();
+    (0..EMPTY).try_for_each(|_| request())?;
+    Ok(start.elapsed() / EMPTY)
 }
 
 /// Whether a sum that was found is the one expected, where there is one.

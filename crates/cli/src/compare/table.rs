@@ -127,7 +127,7 @@ copied: bytes; prot, swap: granules write-protected, swapped; flt: write faults 
 ";
 
 const BASELINES: &str = "baselines: the same data to and from a process on another CPU by other means, verified alike. shared-memory is used in place: the
-limit. Those named -polled spin, as genie does here, the others sleep.
+limit. Those named -polled spin, as genie does here, the others sleep, as genie-blocking does.
 ";
 
 fn limits(document: &Document) -> String {

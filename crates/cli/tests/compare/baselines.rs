@@ -94,6 +94,20 @@ fn a_baselines_row_has_the_documented_shape() {
 }
 
 #[test]
+fn requests_without_data_are_made_to_a_server_that_spins_and_to_one_that_sleeps() {
+    let document = alone(&["--lengths", "64", "--schemes", "copy", "--baselines", "pipe"]);
+    for name in ["genie", "genie-blocking"] {
+        let rows = rows(&document, name);
+        assert_eq!(rows.len(), 1, "{name}");
+        assert_eq!(
+            (rows[0]["server"].as_str(), rows[0]["direction"].as_str()),
+            (Some("process"), Some("empty"))
+        );
+        assert!(rows[0]["latency_us"]["median"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
 fn one_cpu_leaves_polled_baselines_out_and_says_so() {
     let args =
         ["compare", "--json", "--granule", "4k", "--rounds", "1", "--lengths", "64", "--schemes", "copy"];
@@ -274,7 +288,8 @@ fn a_peer_that_is_killed_ends_the_comparison_with_one_line_and_leaves_nothing_be
 
 #[test]
 fn a_comparison_that_is_killed_takes_its_peers_along() {
-    let (mut child, peers) = long(&["--server", "process", "--baselines", "unix-stream"], 2);
+    // Two serve requests, one of them asleep, and one the baselines.
+    let (mut child, peers) = long(&["--server", "process", "--baselines", "unix-stream"], 3);
     std::thread::sleep(Duration::from_millis(300));
     child.kill().unwrap();
     child.wait().unwrap();

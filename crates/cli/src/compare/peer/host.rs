@@ -24,8 +24,8 @@ pub(in crate::compare) struct Hosting {
     pub(in crate::compare) pooled: bool,
     /// The longest data.
     pub(in crate::compare) longest: usize,
-    /// It has a CPU of its own, on which it may spin.
-    pub(in crate::compare) polls: bool,
+    /// How long it spins before it sleeps; as by default, if not said.
+    pub(in crate::compare) spin: Option<Duration>,
 }
 
 /// How long both sides spin where each has a CPU of its own: longer than requests take, as the baselines do whose names
@@ -33,9 +33,14 @@ pub(in crate::compare) struct Hosting {
 pub(in crate::compare) const POLLED: Duration = Duration::from_millis(3);
 
 impl Hosting {
-    pub(in crate::compare) fn new(folder: &str, buffers: Buffers, longest: usize, polls: bool) -> Self {
+    pub(in crate::compare) fn new(
+        folder: &str,
+        buffers: Buffers,
+        longest: usize,
+        spin: Option<Duration>,
+    ) -> Self {
         let pooled = buffers == Buffers::Pooled;
-        Self { folder: folder.to_owned(), name: "memory".to_owned(), pooled, longest, polls }
+        Self { folder: folder.to_owned(), name: "memory".to_owned(), pooled, longest, spin }
     }
 
     /// Hosts a memory server in threads of its own, until what is returned is dropped.
@@ -47,7 +52,7 @@ impl Hosting {
             pending_bytes: usize::MAX,
             pending_requests: u32::from(u16::MAX),
             clients: 1,
-            spin: if self.polls { POLLED } else { default.spin },
+            spin: self.spin.unwrap_or(default.spin),
             ..default
         };
         let directory = Directory::at(&self.folder).map_err(Failure::could_not)?;
