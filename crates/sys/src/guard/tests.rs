@@ -79,6 +79,33 @@ fn a_store_to_a_missing_granule_is_lost_and_breaks_the_guard() {
     assert_eq!((byte(&arena, 4 * MIB + 4096), byte(&arena, 4 * MIB + 4097)), (5, 0));
 }
 
+/// Copies longer than the string instruction's least: the instruction stops in the middle, and goes on from there.
+#[test]
+fn a_long_copy_goes_on_where_memory_is_missing() {
+    let _turn = turn();
+    let size = GranuleKind::Base.size();
+    let (from, _object) = half_gone(GranuleKind::Base);
+    let guard = from.guard().unwrap();
+    let mut bytes = vec![1; 2 * size - 100];
+    // SAFETY: mapped by the test, no references exist.
+    unsafe { from.span(4 * MIB + 50, bytes.len()) }.copy_to(&mut bytes);
+    assert!(guard.is_broken());
+    let (there, missing) = bytes.split_at(size - 50);
+    assert!(there.iter().all(|byte| *byte == 7) && missing.iter().all(|byte| *byte == 0));
+    let (to, _object) = half_gone(GranuleKind::Base);
+    let guard = to.guard().unwrap();
+    bytes.fill(5);
+    // SAFETY: as above.
+    unsafe { to.span(4 * MIB + 50, bytes.len()) }.copy_from(&bytes);
+    assert!(guard.is_broken());
+    assert_eq!(
+        [49, 50, size - 1].map(|at| byte(&to, 4 * MIB + at)),
+        [7, 5, 5],
+        "what is there is stored into"
+    );
+    assert_eq!([2 * size - 51, 2 * size - 50].map(|at| byte(&to, 4 * MIB + at)), [5, 0], "to its end");
+}
+
 #[test]
 fn many_threads_may_touch_what_is_missing_at_once() {
     let _turn = turn();
