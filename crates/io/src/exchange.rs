@@ -47,6 +47,8 @@ pub(crate) struct Exchange {
     changed: Condvar,
     /// The phase is not `Waiting` any more; for whoever would rather not take the lock to see that.
     is_replied: AtomicBool,
+    /// The request is to be let go, whether its server has it already or not.
+    is_aborting: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -148,7 +150,13 @@ impl Exchange {
             aborting: None,
             contract: Weak::new(),
         };
-        Self { id, state: Mutex::new(state), changed: Condvar::new(), is_replied: AtomicBool::new(false) }
+        Self {
+            id,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            is_replied: AtomicBool::new(false),
+            is_aborting: AtomicBool::new(false),
+        }
     }
 
     /// The server has passed parts of the request on.
@@ -328,6 +336,8 @@ impl Exchange {
         }
         let is_awaited = matches!(state.phase, Phase::Waiting);
         state.aborting.get_or_insert_with(|| reason.clone());
+        // The lock that the server takes for the abort, and for the request, orders this for whoever hands that over.
+        self.is_aborting.store(true, Ordering::Relaxed);
         let contract = state.contract.upgrade();
         drop(state);
         if let Some(contract) = contract {
@@ -340,6 +350,11 @@ impl Exchange {
         }
         server.abort(self.id);
         true
+    }
+
+    /// Whether the server was asked to let the request go, maybe before it had it.
+    pub(crate) fn is_aborting(&self) -> bool {
+        self.is_aborting.load(Ordering::Relaxed)
     }
 
     /// Ends the client's waiting, if there is no reply yet; the server keeps the work.

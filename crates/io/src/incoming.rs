@@ -331,6 +331,11 @@ impl Incoming {
         }
     }
 
+    /// Whether the client has had the request aborted before its server got it.
+    pub(crate) fn is_aborting(&self) -> bool {
+        matches!(&self.origin, Origin::Here(exchange) if exchange.is_aborting())
+    }
+
     /// Whether the client does not wait any more.
     pub(crate) fn is_orphan(&self) -> bool {
         matches!(&self.origin, Origin::Here(exchange) if exchange.is_replied())

@@ -330,6 +330,10 @@ impl Interface {
             None => {
                 if incoming.map_lent() {
                     request.server.request(incoming);
+                    if exchange.is_aborting() {
+                        // That may have come before the request did.
+                        request.server.abort(id);
+                    }
                 }
                 true
             }

@@ -134,6 +134,10 @@ impl Remote {
         if self.link.is_gone() {
             return Err((request, Refused::Error(self.link.error())));
         }
+        // Who aborted it while it waited for room found it nowhere.
+        if request.is_aborting() {
+            return Err((request, Refused::Error(Error::Dropped)));
+        }
         let bytes = request.work().buffers.iter().map(|buffer| buffer.len()).sum();
         let slot = match sending.table.vacant(bytes) {
             Ok(slot) => slot,

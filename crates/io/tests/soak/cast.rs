@@ -82,7 +82,7 @@ impl Player {
         let mut program = Command::new(std::env::current_exe().expect("the test's own path"));
         program.args([PLAYER, "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
         // Each of the allocator's arenas takes addresses, which are looked at.
-        program.env(PLAYS, "1").env("MALLOC_ARENA_MAX", "2");
+        program.env(PLAYS, "1").env("MALLOC_ARENA_MAX", "2").env("GENIE_RUNTIME_DIR", &script.run);
         program.stdin(std::os::fd::OwnedFd::from(theirs)).stdout(Stdio::null());
         let child = program.spawn().expect("a process");
         ours.set_read_timeout(Some(Duration::from_millis(1))).expect("a socket");

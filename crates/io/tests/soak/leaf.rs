@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use genie_io::channel::{Listener, Running, ServeOptions, Serving, Status};
+use genie_io::channel::{Listener, Running, ServeOptions, Serving, Status, servers};
 use genie_io::{Anticipated, Error, Incoming, RequestId, Server, ServerError, Service};
 use genie_memory::{Config, Faults, Granularity, GranuleKind, Mapping, Segments, Space};
 use genie_passing::Overlays;
@@ -255,11 +255,20 @@ pub(crate) fn small_space(limit: usize) -> Space {
     Space::new(&config).expect("a space")
 }
 
+/// What clients have pending at each server, as those say.
+fn loads() -> Vec<String> {
+    let load = |(name, status): (String, Result<Status, Error>)| match status {
+        Ok(status) => format!("{name}: {:?}", status.clients),
+        Err(error) => format!("{name}: {error}"),
+    };
+    servers().map_or_else(|error| vec![error.to_string()], |all| all.into_iter().map(load).collect())
+}
+
 /// Waits until nothing is in the way any more; `left` says what is.
 pub(crate) fn eventually(what: &str, left: impl Fn() -> Option<String>) {
     let deadline = Instant::now() + PATIENCE;
     while let Some(left) = left() {
-        assert!(Instant::now() < deadline, "{what}, after a while: {left}");
+        assert!(Instant::now() < deadline, "{what}, after a while: {left}; {:?}", loads());
         std::thread::sleep(Duration::from_millis(2));
     }
 }

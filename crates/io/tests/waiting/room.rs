@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use genie_io::channel::{Layout, ServeOptions};
 use genie_io::servers::memory::{ECHO, NULL, SINK};
-use genie_io::{Error, In, Interface, Limits, Out, ServerHandle};
+use genie_io::{Error, In, Incoming, Interface, Limits, Out, RequestId, Server, ServerHandle, Service};
 
 use super::stage::{
     ASK, FOR_EVER, Keeper, Stage, assert_idle, interface, interface_with, memory, options, store_and_fetch,
@@ -107,6 +107,62 @@ fn a_request_whose_abort_found_no_room_is_aborted_later() {
         assert!(start.elapsed() < FOR_EVER / 6, "the server was not asked to let go");
         driven.turn();
     }
+}
+
+/// A server here that passes its requests on, and waits until they are replied to.
+struct Passing {
+    interface: Interface,
+    to: ServerHandle,
+}
+
+static SERVICES: [Service; 1] = [Service::new("ask", false, false)];
+
+impl Server for Passing {
+    fn name(&self) -> &str {
+        "passing"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, mut request: Incoming) {
+        let (interface, to) = (self.interface.clone(), self.to.clone());
+        std::thread::spawn(move || {
+            let fragment = request.fragment(0, 0..request.len(0)).unwrap();
+            let passed = interface.request(&to, ASK).out(Out::fragment(fragment)).send();
+            request.reply(passed.map(drop).map_err(|failed| failed.error.into()));
+        });
+    }
+
+    fn abort(&self, _request: RequestId) {
+        // What it has passed on is aborted before.
+    }
+}
+
+/// What a server had passed on was aborted with the request that it was of, while it waited for room at the next server. The
+/// abort found it nowhere, and later it was sent all the same.
+#[test]
+fn a_request_that_is_aborted_while_it_waits_for_room_is_never_sent() {
+    let stage = Stage::new();
+    let keeper = Keeper::default();
+    let options = ServeOptions { pending_requests: 1, ..options() };
+    let _running = stage.bind("keeper", keeper.clone(), options).start().unwrap();
+    let interface = interface_with(Limits { abort_timeout: Duration::from_millis(20), ..Limits::default() });
+    let to = stage.connect(&interface, "keeper");
+    let first = interface.request(&to, ASK).submit().unwrap();
+    let passing = ServerHandle::new(Passing { interface: interface.clone(), to: to.clone() });
+    let second = interface.request(&passing, ASK).out(Out::copy(b"second")).submit().unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(second.abort().unwrap_err().error, Error::Aborted);
+    keeper.take(1).into_iter().for_each(|request| request.reply(Ok(())));
+    first.sync().unwrap();
+    let start = Instant::now();
+    while interface.pending_bytes() > 0 {
+        assert!(start.elapsed() < FOR_EVER / 6, "the request was sent, and nobody aborts it");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_idle(&interface);
 }
 
 /// Submits as many requests as there is room for, some of them after others have been taken.
