@@ -153,8 +153,12 @@ impl Conductor {
     fn kill(&mut self) {
         loop {
             let vacancy = Duration::from_millis(self.random.below(VACANCY) as u64);
-            let place = self.random.below(self.cast.len());
+            let mut place = self.random.below(self.cast.len());
             let is_spared = self.random.below(100) < SPARED;
+            if self.random.once_in(3) {
+                // Who is stopped is there for a short while only.
+                place = self.cast.iter().position(Place::is_stopped).unwrap_or(place);
+            }
             let place = &mut self.cast[place];
             if is_spared && VETERANS.contains(&place.script.name.as_str()) {
                 continue;
@@ -259,6 +263,10 @@ impl Conductor {
 }
 
 impl Place {
+    fn is_stopped(&self) -> bool {
+        self.player.as_ref().is_some_and(|player| player.is_stopped)
+    }
+
     /// Verifies that of a server that was killed no file is left: its successor has the name, and listens under it.
     fn assert_replaced(&self) {
         let Some(player) = &self.player else { return };
