@@ -3,7 +3,7 @@
 //!     cargo run --release -p genie --example server
 
 use genie::channel::{Listener, ServeOptions};
-use genie::{Incoming, RequestId, Server, ServerError, Service, gather, scatter};
+use genie::{Incoming, RequestId, Server, ServerError, Service};
 
 struct Capitals;
 
@@ -32,11 +32,9 @@ impl Server for Capitals {
 /// Fills buffer 1 with the text of buffer 0. Both are the client's memory; what the client may still change is worked on
 /// in a copy.
 fn capitalize(request: &mut Incoming) -> Result<(), ServerError> {
-    let text = request.output(0)?;
-    let mut copy = vec![0; request.len(0)];
-    gather(&text, &mut copy);
+    let mut copy = request.output(0)?.to_vec();
     copy.make_ascii_uppercase();
-    let len = scatter(&copy, &request.ready(1)?);
+    let len = request.ready(1)?.copy_from(&copy);
     request.set_actual(1, len)?;
     Ok(())
 }

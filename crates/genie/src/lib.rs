@@ -45,8 +45,8 @@ pub mod channel {
 }
 
 pub use genie_memory::{
-    Buffer, Config, Direction, Faults, Granularity, GranuleKind, Mark, Migrant, Protection, Segments, Space,
-    Span, Statistics, gather, scatter, transfer,
+    Buffer, Config, Data, Direction, Faults, Granularity, GranuleKind, Mark, Migrant, Protection, Segments,
+    Space, Span, Statistics, gather, scatter, transfer,
 };
 pub use genie_passing::{Cost, Costs, Line, Passing, Preferred, Reason, Receipt, Scheme, Thresholds, model};
 

@@ -248,7 +248,7 @@ async fn a_request_whose_future_is_dropped_runs_on() {
     keeper.has(1).await;
     let mut kept = keeper.kept().pop().unwrap();
     assert!(!keeper.aborted.load(Ordering::Acquire), "it was not aborted");
-    kept.ready(0).unwrap().iter().for_each(|segment| segment.fill(9));
+    kept.ready(0).unwrap().fill(9);
     kept.set_actual(0, 10_000).unwrap();
     kept.reply(Ok(()));
     // The turn to take replies has passed on to whoever waits next.

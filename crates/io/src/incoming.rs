@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use genie_memory::{Direction, Extent, Segments};
+use genie_memory::{Data, Direction, Extent};
 use genie_passing::{Outboard, Overlay};
 
 use crate::channel::{Customer, Slot};
@@ -166,13 +166,35 @@ impl Incoming {
 
     /// The data of output buffer `index`, to be read. Under share and the weak moves the client could still change it.
     ///
+    /// ```
+    /// # use genie_io::{Error, Incoming};
+    /// fn serve(request: Incoming) -> Result<(), Error> {
+    ///     let data = request.output(0)?;
+    ///     data.copy_to(&mut [0; 100]);
+    ///     request.reply(Ok(()));
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
+    /// What is shown borrows the request:
+    ///
+    /// ```compile_fail,E0505
+    /// # use genie_io::{Error, Incoming};
+    /// fn serve(request: Incoming) -> Result<(), Error> {
+    ///     let data = request.output(0)?;
+    ///     request.reply(Ok(()));
+    ///     data.copy_to(&mut [0; 100]); // too late: the memory is the client's again
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// There is no such output buffer, or the service's mapping flags do not allow reading.
-    pub fn output(&self, index: usize) -> Result<Segments, Error> {
+    pub fn output(&self, index: usize) -> Result<Data<'_>, Error> {
         if !self.access.reads {
             return Err(Error::Unmapped { service: self.service.0, access: "read" });
         }
-        Ok(self.buffer(index, Direction::Out)?.segments())
+        Ok(Data::of(self.buffer(index, Direction::Out)?.segments()))
     }
 
     /// Makes input buffer `index` ready and returns its memory, to be written. To be called when the data is about to
@@ -180,12 +202,27 @@ impl Incoming {
     ///
     /// # Errors
     /// There is no such input buffer, the service's mapping flags do not allow writing, or there is no memory.
-    pub fn ready(&mut self, index: usize) -> Result<Segments, Error> {
-        if !self.access.writes {
-            return Err(Error::Unmapped { service: self.service.0, access: "write" });
-        }
+    pub fn ready(&mut self, index: usize) -> Result<Data<'_>, Error> {
+        self.require_writes()?;
         self.make_ready(index)?;
-        Ok(self.work().buffers[index].segments())
+        Ok(Data::of(self.work().buffers[index].segments()))
+    }
+
+    /// The memory of input buffer `index`, which has been made ready, beside that of other buffers; no bytes, where it has
+    /// not.
+    ///
+    /// # Errors
+    /// There is no such input buffer, or the service's mapping flags do not allow writing.
+    pub fn input(&self, index: usize) -> Result<Data<'_>, Error> {
+        self.require_writes()?;
+        Ok(Data::of(self.buffer(index, Direction::In)?.segments()))
+    }
+
+    fn require_writes(&self) -> Result<(), Error> {
+        match self.access.writes {
+            true => Ok(()),
+            false => Err(Error::Unmapped { service: self.service.0, access: "write" }),
+        }
     }
 
     pub(crate) fn make_ready(&mut self, index: usize) -> Result<(), Error> {
@@ -399,7 +436,7 @@ impl Anticipated {
     ///
     /// # Errors
     /// As [`Incoming::output`].
-    pub fn output(&self, index: usize) -> Result<Segments, Error> {
+    pub fn output(&self, index: usize) -> Result<Data<'_>, Error> {
         self.0.output(index)
     }
 }

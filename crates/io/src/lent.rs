@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use genie_memory::{Extent, Extents, Mapped, Mirror, Segments, Span, cut};
+use genie_memory::{Extent, Extents, Mapped, Mirror, Segments, Span};
 use genie_passing::{Reason, Receipt};
 use smallvec::SmallVec;
 
@@ -41,29 +41,19 @@ impl Lent {
 
     /// The bytes in `range`, as far as they are here; of an input that was passed on, as far as it is ready.
     fn part(&self, range: Range<usize>) -> Self {
-        let mut at = 0;
-        // Where in a piece of `len` bytes the range lies: (from, length).
-        let mut cut = |len: usize| {
-            let start = range.start.clamp(at, at + len) - at;
-            let end = range.end.clamp(at, at + len) - at;
-            at += len;
-            (start, end.saturating_sub(start))
-        };
         match self {
-            Self::Passed(input) => Self::Here(input.seen()).part(range),
-            Self::Here(segments) => {
-                let parts = segments.iter().map(|segment| (segment, cut(segment.len())));
-                let parts = parts.filter(|(_, (_, len))| *len > 0);
-                Self::Here(parts.map(|(segment, (from, len))| segment.part(from, len)).collect())
-            }
+            Self::Here(segments) => Self::Here(genie_memory::part(segments, range)),
+            Self::Passed(input) => Self::Here(genie_memory::part(&input.seen(), range)),
             Self::There(mirror, extents) => {
-                let parts = extents.iter().map(|extent| (extent, cut(extent.len)));
-                let parts = parts.filter(|(_, (_, len))| *len > 0);
-                let part = |(extent, (from, len)): (&Extent, (usize, usize))| Extent {
-                    offset: extent.offset + from,
-                    len,
+                let mut at = 0;
+                let cut = |extent: &Extent| {
+                    let (start, end) = (at, at + extent.len);
+                    at = end;
+                    let from = range.start.clamp(start, end);
+                    Extent { offset: extent.offset + from - start, len: range.end.clamp(from, end) - from }
                 };
-                Self::There(mirror.clone(), parts.map(part).collect())
+                let parts = extents.iter().map(cut).filter(|extent| extent.len > 0);
+                Self::There(mirror.clone(), parts.collect())
             }
         }
     }
@@ -291,13 +281,13 @@ impl LentTransfer {
         };
         match supply {
             Supply::Overlay(overlay) => {
-                let from = cut(&overlay.segments(), actual);
-                self.receipt.copied += genie_memory::transfer(&from, &self.segments);
+                let into = genie_memory::part(&self.segments, 0..actual);
+                self.receipt.copied += genie_memory::transfer(overlay.data().spans(), &into);
                 self.receipt.reason = Some(Reason::Overlaid);
             }
             Supply::Outboard(mut outboard) => {
                 let mut at = 0;
-                for segment in cut(&self.segments, actual) {
+                for segment in genie_memory::part(&self.segments, 0..actual) {
                     outboard.transfer(at, segment);
                     at += segment.len();
                 }

@@ -14,7 +14,7 @@
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use genie_memory::{Segments, cut};
+use genie_memory::{Segments, part};
 use genie_passing::{Input, Outboard, Overlay, Receipt};
 
 use crate::Error;
@@ -92,7 +92,7 @@ impl PassedInput {
     /// What of it is there.
     pub(crate) fn seen(&self) -> Segments {
         let state = self.lock();
-        state.input.as_ref().map_or_else(Segments::new, |input| cut(&input.segments(), self.len))
+        state.input.as_ref().map_or_else(Segments::new, |input| part(&input.segments(), 0..self.len))
     }
 
     /// Puts `supply`, which has brought `brought` bytes, in place of memory; returns it where that can't be: somebody has

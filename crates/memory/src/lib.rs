@@ -18,6 +18,7 @@
 
 mod check;
 mod credit;
+mod data;
 mod error;
 mod faults;
 mod fork;
@@ -47,6 +48,7 @@ mod views;
 mod wire;
 
 pub use check::{CheckFailed, Usage};
+pub use data::Data;
 pub use error::{Error, Result};
 pub use fork::Inheritance;
 pub use genie_sys::{GranuleKind, Span};
@@ -59,7 +61,7 @@ pub use objects::{ObjectId, SharedObject};
 pub use recycling::Recycling;
 pub use reference::{Reference, Released};
 pub use region::{Buffer, RegionId};
-pub use segments::{Segments, cut, gather, scatter, transfer};
+pub use segments::{Segments, gather, part, scatter, transfer};
 pub use space::{Config, Faults, Granularity, Protection, Space, Statistics};
 pub use swap::{InputPlan, Passed};
 pub use system::SystemBuffer;

@@ -1,20 +1,23 @@
 //! Segments: the runs of memory that hold some data, and copying from and to them.
 
+use std::ops::Range;
+
 use genie_sys::Span;
 use smallvec::SmallVec;
 
 /// The runs of memory that hold some data, in order.
 pub type Segments = SmallVec<[Span; 2]>;
 
-/// The first `len` bytes of some memory, or all of it.
-pub fn cut(segments: &[Span], len: usize) -> Segments {
-    let mut left = len;
-    let part = |segment: &Span| {
-        let here = segment.len().min(left);
-        left -= here;
-        segment.part(0, here)
+/// The bytes in `range` of some memory, as far as there are any.
+pub fn part(segments: &[Span], range: Range<usize>) -> Segments {
+    let mut at = 0;
+    let cut = |segment: &Span| {
+        let (start, end) = (at, at + segment.len());
+        at = end;
+        let from = range.start.clamp(start, end);
+        segment.part(from - start, range.end.clamp(from, end) - from)
     };
-    segments.iter().map(part).filter(|segment| !segment.is_empty()).collect()
+    segments.iter().map(cut).filter(|segment| !segment.is_empty()).collect()
 }
 
 /// Copies the first bytes of `segments` to `bytes`, as many as both have; returns how many.

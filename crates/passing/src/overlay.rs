@@ -9,7 +9,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use genie_memory::{Segments, Space, SystemBuffer};
+use genie_memory::{Data, Segments, Space, SystemBuffer};
 
 use crate::Result;
 
@@ -68,7 +68,11 @@ impl Overlays {
 
 impl Overlay {
     /// The buffer's memory, for its owner to fill.
-    pub fn segments(&self) -> Segments {
+    pub fn data(&self) -> Data<'_> {
+        Data::of(self.segments())
+    }
+
+    pub(crate) fn segments(&self) -> Segments {
         self.buffer.as_ref().map(SystemBuffer::segments).unwrap_or_default()
     }
 

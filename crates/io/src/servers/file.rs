@@ -32,7 +32,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use genie_memory::Segments;
+use genie_memory::Span;
 
 use self::argument::Argument;
 use self::cache::{Block, Cache, Key};
@@ -195,8 +195,7 @@ impl File {
 
     fn list(&self, request: &mut Incoming, argument: &[u8]) -> Result<(), ServerError> {
         let page = tree::list(&self.root, argument, request.len(0))?;
-        let segments = request.ready(0)?;
-        genie_memory::scatter(&page.bytes, &segments);
+        request.ready(0)?.copy_from(&page.bytes);
         request.set_argument(0, &[page.is_followed.into()])?;
         Ok(request.set_actual(0, page.bytes.len())?)
     }
@@ -213,18 +212,19 @@ impl File {
     fn fetch(&self, request: &mut Incoming, from: &Argument<'_>) -> Result<(), ServerError> {
         let opened = self.root.reader(from.path)?;
         let len = request.len(0);
-        let segments = request.ready(0)?;
+        let data = request.ready(0)?;
+        let segments = data.spans();
         if let Some(actual) =
-            self.views.as_ref().and_then(|views| views.fetch(&opened, from.offset, &segments))
+            self.views.as_ref().and_then(|views| views.fetch(&opened, from.offset, segments))
         {
             return Ok(request.set_actual(0, actual)?);
         }
         let cached = self.cache.suits(len) && opened.version.is_settled(SystemTime::now());
         let actual = if cached {
-            self.fetch_cached(&opened, from.offset, &segments, len)
+            self.fetch_cached(&opened, from.offset, segments, len)
         } else {
             self.cache.count_bypass();
-            fetch_directly(&opened, from.offset, &segments)
+            fetch_directly(&opened, from.offset, segments)
         };
         let actual = actual.map_err(|error| self.root.unreadable(from, &error))?;
         Ok(request.set_actual(0, actual)?)
@@ -235,7 +235,7 @@ impl File {
         &self,
         opened: &Opened,
         offset: u64,
-        segments: &Segments,
+        segments: &[Span],
         len: usize,
     ) -> Result<usize, genie_sys::Error> {
         let mut target = Target { segments, index: 0, offset: 0 };
@@ -273,19 +273,19 @@ impl File {
     }
 
     fn store(&self, request: &Incoming, to: &Argument<'_>) -> Result<(), ServerError> {
-        let segments = request.output(0)?;
-        let len = segments.iter().map(|segment| segment.len()).sum();
+        let data = request.output(0)?;
+        let len = data.len();
         to.check_end(len)?;
         let opened = self.root.writer(to.path)?;
         let storing = self.cache.store(opened.id, to.offset, len);
-        let stored = store_directly(&opened, to.offset, &segments);
+        let stored = store_directly(&opened, to.offset, data.spans());
         drop(storing);
         stored.map_err(|error| self.root.unwritable(to, len, &error))
     }
 }
 
 /// Reads into the segments until they are full or the file ends; returns the number of bytes read.
-fn fetch_directly(opened: &Opened, offset: u64, segments: &Segments) -> Result<usize, genie_sys::Error> {
+fn fetch_directly(opened: &Opened, offset: u64, segments: &[Span]) -> Result<usize, genie_sys::Error> {
     let mut done = 0;
     for segment in segments {
         let at = offset + done as u64;
@@ -298,7 +298,7 @@ fn fetch_directly(opened: &Opened, offset: u64, segments: &Segments) -> Result<u
     Ok(done)
 }
 
-fn store_directly(opened: &Opened, mut offset: u64, segments: &Segments) -> Result<(), genie_sys::Error> {
+fn store_directly(opened: &Opened, mut offset: u64, segments: &[Span]) -> Result<(), genie_sys::Error> {
     for segment in segments {
         let here = segment.write_file(&opened.file, offset)?;
         if here < segment.len() {
@@ -312,7 +312,7 @@ fn store_directly(opened: &Opened, mut offset: u64, segments: &Segments) -> Resu
 
 /// Where in a request's buffer the next bytes go.
 struct Target<'s> {
-    segments: &'s Segments,
+    segments: &'s [Span],
     index: usize,
     offset: usize,
 }

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use genie_memory::{Direction, Segments, Space, gather, scatter, transfer};
+use genie_memory::{Data, Direction, Space};
 use genie_passing::{Overlay, Overlays, Preferred};
 
 use crate::{Error, Incoming, RequestId, Server, ServerError, Service, ServiceId};
@@ -73,18 +73,17 @@ impl Memory {
             SINK => sink(request),
             SOURCE => {
                 let byte = request.argument(0).first().copied().unwrap_or_default();
-                self.fill(request, 0, usize::MAX, |segments| {
-                    segments.iter().for_each(|segment| segment.fill(byte));
+                self.fill(request, 0, usize::MAX, |_, to| {
+                    to.fill(byte);
+                    Ok(())
                 })
             }
-            ECHO => {
-                let from = request.output(0)?;
-                self.fill(request, 1, from.iter().map(|span| span.len()).sum(), |to| {
-                    transfer(&from, to);
-                })
-            }
+            ECHO => self.fill(request, 1, request.output(0)?.len(), |request, to| {
+                to.copy_data(&request.output(0)?);
+                Ok(())
+            }),
             STORE => {
-                let bytes = collect(&request.output(0)?);
+                let bytes = request.output(0)?.to_vec();
                 self.kept().insert(request.argument(0).to_vec(), bytes);
                 Ok(())
             }
@@ -97,7 +96,7 @@ impl Memory {
     fn null(&self, request: &mut Incoming) -> Result<(), ServerError> {
         for index in 0..request.buffers() {
             if request.direction(index)? == Direction::In {
-                self.fill(request, index, usize::MAX, |_| {})?;
+                self.fill(request, index, usize::MAX, |_, _| Ok(()))?;
             }
         }
         Ok(())
@@ -106,27 +105,23 @@ impl Memory {
     fn fetch(&self, request: &mut Incoming) -> Result<(), ServerError> {
         let kept = self.kept();
         let bytes = find(&kept, request.argument(0))?;
-        self.fill(request, 0, bytes.len(), |segments| {
-            scatter(bytes, segments);
+        self.fill(request, 0, bytes.len(), |_, to| {
+            to.copy_from(bytes);
+            Ok(())
         })
     }
 
     fn check(&self, request: &Incoming) -> Result<(), ServerError> {
         let kept = self.kept();
-        let mut rest = find(&kept, request.argument(0))?;
-        let mut at = 0;
-        for segment in request.output(0)? {
-            if segment.len() > rest.len() {
-                return Err(ServerError::new(format!("only {} bytes are kept", at + rest.len())));
-            }
-            let (here, later) = rest.split_at(segment.len());
-            if let Some(offset) = segment.mismatch(here) {
-                return Err(ServerError::new(format!("the data differs at offset {}", at + offset)));
-            }
-            at += here.len();
-            rest = later;
+        let bytes = find(&kept, request.argument(0))?;
+        let data = request.output(0)?;
+        if data.len() > bytes.len() {
+            return Err(ServerError::new(format!("only {} bytes are kept", bytes.len())));
         }
-        Ok(())
+        match data.mismatch(&bytes[..data.len()]) {
+            Some(at) => Err(ServerError::new(format!("the data differs at offset {at}"))),
+            None => Ok(()),
+        }
     }
 
     /// Passes at most `available` bytes in input buffer `index`, written by `write`.
@@ -135,15 +130,15 @@ impl Memory {
         request: &mut Incoming,
         index: usize,
         available: usize,
-        write: impl Fn(&Segments),
+        write: impl Fn(&Incoming, &Data<'_>) -> Result<(), Error>,
     ) -> Result<(), ServerError> {
         let actual = request.len(index).min(available);
         if let Some(overlay) = self.overlay(request, index)? {
-            write(&cut(overlay.segments(), actual));
+            write(request, &overlay.data().part(0..actual))?;
             request.overlay(index, 0, overlay)?;
         } else {
-            let segments = request.ready(index)?;
-            write(&cut(segments, actual));
+            request.ready(index)?;
+            write(request, &request.input(index)?.part(0..actual))?;
         }
         request.set_actual(index, actual)?;
         Ok(())
@@ -190,7 +185,7 @@ impl From<Error> for ServerError {
 }
 
 fn sink(request: &mut Incoming) -> Result<(), ServerError> {
-    let sum = request.output(0)?.iter().fold(0u64, |sum, segment| sum.wrapping_add(segment.sum()));
+    let sum = request.output(0)?.spans().iter().fold(0u64, |sum, segment| sum.wrapping_add(segment.sum()));
     if request.room(0) >= 8 {
         request.set_argument(0, &sum.to_le_bytes())?;
     }
@@ -200,23 +195,4 @@ fn sink(request: &mut Incoming) -> Result<(), ServerError> {
 fn find<'a>(kept: &'a HashMap<Vec<u8>, Vec<u8>>, name: &[u8]) -> Result<&'a [u8], ServerError> {
     let missing = || ServerError::new(format!("nothing is kept under {:?}", String::from_utf8_lossy(name)));
     kept.get(name).map(Vec::as_slice).ok_or_else(missing)
-}
-
-fn collect(segments: &Segments) -> Vec<u8> {
-    let mut bytes = vec![0; segments.iter().map(|segment| segment.len()).sum()];
-    gather(segments, &mut bytes);
-    bytes
-}
-
-/// The first `len` bytes of some memory.
-fn cut(segments: Segments, len: usize) -> Segments {
-    let mut left = len;
-    segments
-        .into_iter()
-        .map(|segment| {
-            let here = segment.len().min(left);
-            left -= here;
-            segment.part(0, here)
-        })
-        .collect()
 }

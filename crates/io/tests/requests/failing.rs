@@ -31,7 +31,7 @@ impl Server for Panicking {
     fn request(&self, mut request: Incoming) {
         if request.service() == ServiceId(1) {
             request.output(0).expect("an output");
-            request.ready(1).expect("an input").iter().for_each(|segment| segment.fill(1));
+            request.ready(1).expect("an input").fill(1);
         }
         panic!("this panic is part of the test");
     }

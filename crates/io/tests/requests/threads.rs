@@ -8,7 +8,7 @@ use genie_io::{Error, In, Incoming, Limits, Out, RequestId, Server, ServerHandle
 use genie_passing::Scheme;
 
 use super::{client, submit};
-use crate::support::bytes::{gather, pattern, same, scatter};
+use crate::support::bytes::{pattern, same};
 use crate::support::holder::HOLD;
 use crate::support::transport::Transport;
 
@@ -53,9 +53,9 @@ impl Server for Echo {
 }
 
 fn serve(mut request: Incoming) {
-    let mut bytes = gather(&request.output(0).expect("an output"));
+    let mut bytes = request.output(0).expect("an output").to_vec();
     bytes.iter_mut().for_each(|byte| *byte = byte.wrapping_add(1));
-    scatter(&request.ready(1).expect("an input"), 0, &bytes);
+    request.ready(1).expect("an input").copy_from(&bytes);
     request.set_actual(1, bytes.len()).expect("as many as were asked for");
     request.reply(Ok(()));
 }

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use genie_io::channel::{Listener, Running, ServeOptions, Serving, Status, servers};
 use genie_io::{Anticipated, Error, Incoming, RequestId, Server, ServerError, Service};
-use genie_memory::{Config, Faults, Granularity, GranuleKind, Mapping, Segments, Space};
+use genie_memory::{Config, Data, Faults, Granularity, GranuleKind, Mapping, Space};
 use genie_passing::Overlays;
 use genie_sys::poll::readable;
 
 use crate::cast::{Cue, Stage, Word};
 use crate::order::{EXCHANGE, GIVE, HEADER, Manner, ORDERED, Order, SERVICES, TAKE};
-use crate::support::bytes::{pattern, scatter};
+use crate::support::bytes::pattern;
 use crate::support::setup::checked;
 use crate::traces::Traces;
 
@@ -92,10 +92,12 @@ impl Leaf {
             && incoming.elements(index) == 1;
         match if is_overlaid { self.overlays.allocate() } else { None } {
             Some(overlay) => {
-                scatter(&overlay.segments(), 0, &bytes);
+                overlay.data().copy_from(&bytes);
                 incoming.overlay(index, 0, overlay)?;
             }
-            None => scatter(&incoming.ready(index)?, 0, &bytes),
+            None => {
+                incoming.ready(index)?.part(0..bytes.len()).copy_from(&bytes);
+            }
         }
         incoming.set_actual(index, bytes.len())
     }
@@ -125,17 +127,12 @@ fn verify_anticipated(anticipated: Anticipated, order: &Order) {
 ///
 /// # Panics
 /// When it is anything else, which is what the soak looks for.
-fn verify_bytes(segments: &Segments, order: &Order) {
-    let len = segments.iter().map(|segment| segment.len()).sum::<usize>();
+fn verify_bytes(data: &Data<'_>, order: &Order) {
+    let len = data.len();
     let header = if order.is_headed { HEADER } else { &[] };
     let expected = [header, &pattern(order.seed, len - header.len())].concat();
-    let mut at = 0;
-    for segment in segments {
-        let here = &expected[at..at + segment.len()];
-        if let Some(offset) = segment.mismatch(here) {
-            panic!("byte {} of {len} is wrong: {order:?}", at + offset);
-        }
-        at += segment.len();
+    if let Some(offset) = data.mismatch(&expected) {
+        panic!("byte {offset} of {len} is wrong: {order:?}");
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::sync::OnceLock;
 
-use genie_memory::Span;
-
 /// The longest pattern.
 const LONGEST: usize = 17 << 20;
 
@@ -46,27 +44,4 @@ pub(crate) fn same(found: &[u8], expected: &[u8], what: impl std::fmt::Display) 
         found[at],
         expected[at]
     );
-}
-
-/// The bytes of segments, one after the other.
-pub(crate) fn gather(segments: &[Span]) -> Vec<u8> {
-    let mut bytes = vec![0; segments.iter().map(|segment| segment.len()).sum()];
-    let mut at = 0;
-    for segment in segments {
-        segment.copy_to(&mut bytes[at..at + segment.len()]);
-        at += segment.len();
-    }
-    bytes
-}
-
-/// Stores `bytes` into segments, from `offset` on.
-pub(crate) fn scatter(segments: &[Span], mut offset: usize, mut bytes: &[u8]) {
-    for segment in segments {
-        let skipped = offset.min(segment.len());
-        offset -= skipped;
-        let (here, rest) = bytes.split_at((segment.len() - skipped).min(bytes.len()));
-        segment.part(skipped, here.len()).copy_from(here);
-        bytes = rest;
-    }
-    assert!(bytes.is_empty(), "{} bytes do not fit into the segments", bytes.len());
 }

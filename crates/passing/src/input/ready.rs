@@ -2,7 +2,7 @@
 //!
 //! Source: thesis §4.1, §5.2, §7.4.2.
 
-use genie_memory::{LenderId, SystemBuffer, cut, transfer};
+use genie_memory::{LenderId, SystemBuffer, part, transfer};
 
 use super::{Buffering, Input, Target};
 use crate::lending::needs_completion;
@@ -44,7 +44,7 @@ impl Input {
             (self.buffering, self.is_ready) = (supply, true);
             return Err(error);
         }
-        let into = cut(&self.segments(), actual);
+        let into = part(&self.segments(), 0..actual);
         Ok(match supply {
             Buffering::Overlaid(overlay) => {
                 self.receipt.copied += transfer(&overlay.segments(), &into);

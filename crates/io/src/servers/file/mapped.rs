@@ -11,7 +11,6 @@
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use genie_memory::Segments;
 use genie_sys::{Span, View};
 use lru::LruCache;
 
@@ -35,7 +34,7 @@ impl Default for Views {
 
 impl Views {
     /// Fills the segments as far as the file goes and returns the number of bytes; `None` where mappings are of no help.
-    pub(super) fn fetch(&self, opened: &Opened, offset: u64, segments: &Segments) -> Option<usize> {
+    pub(super) fn fetch(&self, opened: &Opened, offset: u64, segments: &[Span]) -> Option<usize> {
         let mut left = usize::try_from(opened.version.bytes_from(offset)).unwrap_or(usize::MAX);
         if opened.version.size == 0 {
             // Files that hide their size, as those of procfs do, have more than they tell.

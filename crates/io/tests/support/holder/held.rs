@@ -5,11 +5,10 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use genie_io::{Anticipated, Error, Incoming, RequestId, Server, ServerError, Service, ServiceId};
-use genie_memory::{Direction, Segments, Span};
+use genie_memory::{Data, Direction, Span};
 use genie_passing::{Outboard, Overlay, Overlays, Preferred};
 
 use super::{Answer, Command, Control, Name, PASS};
-use crate::support::bytes::{gather, scatter};
 use crate::support::log::Log;
 use crate::support::machine::frames;
 
@@ -159,13 +158,13 @@ impl Held {
                     Err("it cannot be anticipated".to_owned())
                 }
             },
-            Command::Read { buffer } => kept.output(buffer).map(|segments| Answer::Bytes(gather(&segments))),
+            Command::Read { buffer } => kept.output(buffer).map(|data| Answer::Bytes(data.to_vec())),
             Command::Frames { buffer, granule } => {
-                kept.output(buffer).map(|segments| Answer::Frames(frames_of(&segments, granule)))
+                kept.output(buffer).map(|data| Answer::Frames(frames_of(&data, granule)))
             }
-            Command::Places { buffer } => kept.output(buffer).map(|segments| {
-                Answer::Places(segments.iter().map(|segment| (segment.addr(), segment.len())).collect())
-            }),
+            Command::Places { buffer } => {
+                kept.output(buffer).map(|data| Answer::Places(data.places().collect()))
+            }
             other => kept.change(self.overlays.as_ref(), other),
         };
         self.requests().insert(request, kept);
@@ -182,12 +181,12 @@ impl Held {
 }
 
 impl Kept {
-    fn output(&self, buffer: usize) -> Result<Segments, String> {
-        let segments = match self {
+    fn output(&self, buffer: usize) -> Result<Data<'_>, String> {
+        let data = match self {
             Self::Request { incoming, .. } => incoming.output(buffer),
             Self::Anticipated(anticipated) => anticipated.output(buffer),
         };
-        segments.map_err(|error| error.to_string())
+        data.map_err(|error| error.to_string())
     }
 
     fn reply(self, result: Result<(), ServerError>) -> Answer {
@@ -221,11 +220,14 @@ impl Kept {
             Command::SetActual { buffer, actual } => incoming.set_actual(buffer, actual),
             Command::Outboard { buffer, bytes } => incoming.outboard(buffer, 0, Box::new(Device(bytes))),
             Command::Write { buffer, offset, bytes } => {
-                input(pool, incoming, overlays, buffer).map(|segments| scatter(&segments, offset, &bytes))
+                let data = input(pool, incoming, overlays, buffer);
+                data.map(|data| {
+                    data.part(offset..offset + bytes.len()).copy_from(&bytes);
+                })
             }
             Command::InputFrames { buffer, granule } => {
-                let segments = input(pool, incoming, overlays, buffer).map_err(|error| error.to_string())?;
-                return Ok(Answer::Frames(frames_of(&segments, granule)));
+                let data = input(pool, incoming, overlays, buffer).map_err(|error| error.to_string())?;
+                return Ok(Answer::Frames(frames_of(&data, granule)));
             }
             other => unreachable!("{other:?} ends a request or only looks at it"),
         };
@@ -248,24 +250,24 @@ impl Outboard for Device {
 }
 
 /// Where the data of input buffer `buffer` is to be written.
-fn input(
+fn input<'r>(
     pool: Option<&Overlays>,
-    incoming: &mut Incoming,
-    overlays: &mut BTreeMap<usize, Overlay>,
+    incoming: &'r mut Incoming,
+    overlays: &'r mut BTreeMap<usize, Overlay>,
     buffer: usize,
-) -> Result<Segments, Error> {
+) -> Result<Data<'r>, Error> {
     if !overlays.contains_key(&buffer) && !overlaid(pool, incoming, buffer) {
         return incoming.ready(buffer);
     }
     let taken = || pool.and_then(Overlays::allocate).expect("a free overlay buffer");
-    Ok(overlays.entry(buffer).or_insert_with(taken).segments())
+    Ok(overlays.entry(buffer).or_insert_with(taken).data())
 }
 
-/// The page frames of segments, one for each granule.
-fn frames_of(segments: &Segments, granule: usize) -> Option<Vec<u64>> {
+/// The page frames of data, one for each granule.
+fn frames_of(data: &Data<'_>, granule: usize) -> Option<Vec<u64>> {
     // A page that was never touched here is in no page table of this process yet.
-    gather(segments);
-    let each = segments.iter().map(|segment| frames(segment.addr(), segment.len(), granule));
+    data.to_vec();
+    let each = data.places().map(|(addr, len)| frames(addr, len, granule));
     each.collect::<Option<Vec<_>>>().map(|frames| frames.concat())
 }
 
