@@ -63,7 +63,7 @@ pub struct ServeOptions {
 impl Default for ServeOptions {
     fn default() -> Self {
         Self {
-            pool: 64 << 20,
+            pool: 16 << 20,
             hard_pool: 256 << 20,
             private_pool: 64 << 20,
             pending_bytes: 1 << 30,

@@ -12,6 +12,8 @@ use crate::server::{Buffers, POOLED_BUFFERS};
 
 /// How many of the longest buffers the pool that is lent to the client holds.
 const LENT_BUFFERS: usize = 3;
+/// How many bytes it has at least: what is measured is to find it as it is in the long run, when it has grown.
+const LENT_BYTES: usize = 64 << 20;
 
 /// What server to host, and where.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -47,7 +49,7 @@ impl Hosting {
     pub(super) fn start(&self) -> Result<Running, Failure> {
         let default = ServeOptions::default();
         let options = ServeOptions {
-            pool: default.pool.max(LENT_BUFFERS * self.longest),
+            pool: LENT_BYTES.max(LENT_BUFFERS * self.longest),
             private_pool: (2 * POOLED_BUFFERS * self.longest).next_multiple_of(GranuleKind::Huge.size()),
             pending_bytes: usize::MAX,
             pending_requests: u32::from(u16::MAX),
