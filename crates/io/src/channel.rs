@@ -16,19 +16,25 @@
 //! Source: thesis chapter 5, §7.1, §7.2; docs/channel.md has the layouts.
 
 mod announce;
+mod arenas;
 mod books;
 mod connect;
+mod conversation;
 mod customer;
 pub mod directory;
+mod evictions;
 mod growth;
+mod guests;
 mod link;
 mod listener;
+mod options;
 mod orphans;
 mod pool;
 mod private;
 mod reception;
 mod remote;
 mod serving;
+mod strangers;
 mod table;
 mod turn;
 #[doc(hidden)]
@@ -39,7 +45,8 @@ pub use connect::ConnectOptions;
 pub(crate) use connect::connect;
 pub(crate) use customer::Customer;
 pub use genie_ring::Layout;
-pub use listener::{Listener, ServeOptions};
+pub use listener::Listener;
+pub use options::ServeOptions;
 pub(crate) use private::PrivateBuffer;
 pub(crate) use remote::{Patience, Remote};
 pub use serving::{Driven, Running, Serving, Stopper};

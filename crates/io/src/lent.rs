@@ -76,11 +76,12 @@ pub(crate) fn part(places: &[Lent], range: Range<usize>) -> Places {
 /// One element's data on the way through a server that was lent it.
 #[derive(Debug)]
 pub(crate) struct LentTransfer {
+    /// What of it is mapped for the time of the request. Before what it is of, which ends with this: the client may withdraw
+    /// its memory then.
+    mapped: SmallVec<[Mapped; 1]>,
     origin: Whence,
     /// The data, as far as it is mapped.
     segments: Segments,
-    /// What of it is mapped for the time of the request.
-    mapped: SmallVec<[Mapped; 1]>,
     len: usize,
     /// Of an input: how many bytes its server has had memory for.
     ready: usize,

@@ -56,7 +56,7 @@ pub use granule::GranuleId;
 pub use lenders::{LenderId, PoolSize};
 pub use mark::Mark;
 pub use migrant::{Emigrating, Immigrating, Migrant};
-pub use mirror::{Extent, Extents, Known, Mapped, Mapping, Mirror, Tie, WeakMirror};
+pub use mirror::{Extent, Extents, Known, Mapped, Mapping, Mirror, Quota, Tie, WeakMirror};
 pub use objects::{ObjectId, SharedObject};
 pub use recycling::Recycling;
 pub use reference::{Reference, Released};

@@ -12,8 +12,13 @@
 //! mirror is broken from then on.
 //! Source: thesis §5.1 (selective transient mapping), §3.1.1 (unmapped access). Differs: descriptors grant whole objects,
 //! since Linux grants no less; cached is the default, since mapping costs more than the protection it could add.
+//! Limits: the peer's [`Quota`] of addresses, reserved and mapped.
 
-use std::collections::BTreeMap;
+mod announced;
+mod mapped;
+mod quota;
+
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -23,8 +28,11 @@ use genie_sys::guard::Guard;
 use genie_sys::{Arena, GranuleKind, Object, Span};
 use smallvec::SmallVec;
 
-use crate::segments::Segments;
 use crate::{Error, Result, views};
+use announced::{Announced, Objects};
+
+pub use mapped::Mapped;
+pub use quota::Quota;
 
 /// How long a mirror keeps objects mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -56,8 +64,11 @@ pub struct Mirror(Arc<Inner>);
 struct Inner {
     guard: Guard,
     arena: Arena,
+    /// Bytes of addresses that the quota has been charged with.
+    reserved: usize,
     granules: GranuleKind,
     mapping: Mapping,
+    quota: Quota,
     /// Open as long as anybody here may touch the peer's memory; the peer sees it close.
     lifeline: OwnedFd,
     objects: Mutex<Objects>,
@@ -76,36 +87,11 @@ pub trait Tie: std::fmt::Debug + Send + Sync {}
 #[derive(Debug, Clone)]
 pub struct WeakMirror(Weak<Inner>);
 
-/// The peer's objects by their places.
-#[derive(Debug, Default)]
-struct Objects {
-    announced: BTreeMap<usize, Announced>,
-    /// Places of withdrawn objects that could not be unmapped, since requests were being served.
-    withdrawn: Vec<(usize, usize)>,
-}
-
-/// One object of the peer's.
-#[derive(Debug)]
-struct Announced {
-    id: u64,
-    object: Arc<Object>,
-    is_mapped: bool,
-    /// Of a transient mirror: how many requests use each granule that is mapped.
-    uses: BTreeMap<usize, u32>,
-}
-
-/// What one thread knows of the objects that a mirror shows: (start, end, may be written), as of a version.
+/// What one thread knows of what a mirror shows: (start, end, may be written), as of a version.
 #[derive(Debug, Default)]
 pub struct Known {
     version: u64,
     ranges: SmallVec<[(usize, usize, bool); 4]>,
-}
-
-/// Some of a peer's data, mapped here; dropping it ends a transient mapping.
-#[derive(Debug)]
-pub struct Mapped {
-    mirror: Mirror,
-    segments: Segments,
 }
 
 impl Mirror {
@@ -113,26 +99,32 @@ impl Mirror {
     /// is mapped yet. `lifeline` is held open until the mirror is dropped.
     ///
     /// # Errors
-    /// The lengths are no arena's, or the addresses cannot be had.
+    /// The lengths are no arena's, the quota is too small, or the addresses cannot be had.
     pub fn new(
         base: usize,
         len: usize,
         granules: GranuleKind,
         mapping: Mapping,
         lifeline: OwnedFd,
+        quota: &Quota,
     ) -> Result<Self> {
         if len == 0 || len > 1 << 46 || !len.is_multiple_of(granules.size()) {
             return Err(Error::Announced { start: base, len, what: "this is no arena of granules" });
         }
-        let arena = match Arena::reserve_at(base, len)? {
-            Some(arena) => arena,
-            None => Arena::reserve(len)?,
-        };
+        quota.reserve(base, len)?;
+        let reserved = Arena::reserve_at(base, len).and_then(|arena| match arena {
+            Some(arena) => Ok(arena),
+            None => Arena::reserve(len),
+        });
+        let guarded = reserved.and_then(|arena| Ok((arena.guard()?, arena)));
+        let (guard, arena) = guarded.inspect_err(|_| quota.release(len))?;
         Ok(Self(Arc::new(Inner {
-            guard: arena.guard()?,
+            guard,
             arena,
+            reserved: len,
             granules,
             mapping,
+            quota: quota.clone(),
             lifeline,
             objects: Mutex::default(),
             in_use: AtomicU32::new(0),
@@ -211,18 +203,12 @@ impl Mirror {
         if objects.get(&start).is_some_and(|before| before.object.is_writable() && !object.is_writable()) {
             return refuse("rights are not taken back from whoever may be using them");
         }
-        let mut announced =
-            Announced { id, object: Arc::new(object), is_mapped: false, uses: BTreeMap::new() };
+        let mut announced = Announced::new(id, object, self.0.granules, self.0.mapping);
         if let Some(before) = objects.remove(&start) {
             // Whoever works in what is mapped goes on; the rights change in place.
             announced.uses = before.uses;
-            if before.is_mapped {
-                self.show(start, &announced.object, 0, len)?;
-                announced.is_mapped = true;
-            }
-            let size = self.granule().max(announced.object.kind().size());
-            for offset in announced.uses.keys() {
-                self.show(start, &announced.object, offset - start, size)?;
+            for at in announced.uses.keys() {
+                self.show(start, &announced, announced.piece(start, *at))?;
             }
         }
         objects.insert(start, announced);
@@ -231,16 +217,24 @@ impl Mirror {
     }
 
     /// Forgets an object: requests may not name it any more. [`Mirror::sweep`] unmaps it. Returns whether there was one.
-    pub fn withdraw(&self, id: u64) -> bool {
+    ///
+    /// # Errors
+    /// The mirror is transient, and there is a [`Mapped`] of the object, which nothing else may be mapped over.
+    pub fn withdraw(&self, id: u64) -> Result<bool> {
         let mut guard = self.objects();
         let objects = &mut guard.announced;
-        let found = objects.iter().find(|(_, object)| object.id == id).map(|(start, _)| *start);
-        let Some((start, object)) = found.and_then(|start| Some((start, objects.remove(&start)?))) else {
-            return false;
+        let Some((start, found)) = objects.iter().find(|(_, object)| object.id == id) else {
+            return Ok(false);
         };
-        guard.withdrawn.push((start, object.object.len()));
+        let (start, len, mapped) = (*start, found.object.len(), found.mapped(*start));
+        if self.0.mapping == Mapping::Transient && !found.uses.is_empty() {
+            let what = "it is withdrawn, but requests that use it are being served";
+            return Err(Error::Announced { start, len, what });
+        }
+        objects.remove(&start);
+        guard.withdrawn.push((start, len, mapped));
         self.0.version.fetch_add(1, Ordering::Release);
-        true
+        Ok(true)
     }
 
     /// Unmaps what was withdrawn, unless there is a [`Mapped`]. The caller sees to it that nobody works any more in what
@@ -254,7 +248,7 @@ impl Mirror {
         if self.0.in_use.load(Ordering::Acquire) > 0 {
             return Ok(());
         }
-        while let Some((start, len)) = objects.withdrawn.pop() {
+        while let Some((start, len, mapped)) = objects.withdrawn.pop() {
             // Other objects may have been announced there meanwhile.
             let mut at = start;
             for (other, announced) in objects.announced.range(..start + len) {
@@ -265,8 +259,40 @@ impl Mirror {
                 }
             }
             self.unmap(at, (start + len).max(at))?;
+            self.0.quota.unmap(mapped);
         }
         Ok(())
+    }
+
+    /// Unmaps everything that a cached mirror keeps mapped, unless there is a [`Mapped`]: it is mapped again when a request
+    /// needs it. The caller sees to it that nobody works any more in what [`Mirror::span`] gave out.
+    ///
+    /// # Errors
+    /// The kernel can't unmap.
+    pub fn clear(&self) -> Result<()> {
+        self.sweep()?;
+        let mut guard = self.objects();
+        if self.0.in_use.load(Ordering::Acquire) > 0 {
+            return Ok(());
+        }
+        for (start, announced) in &mut guard.announced {
+            while let Some((at, uses)) = announced.uses.pop_first() {
+                let piece = announced.piece(*start, at);
+                if let Err(error) = self.unmap(piece.start, piece.end) {
+                    announced.uses.insert(at, uses);
+                    return Err(error);
+                }
+                self.0.quota.unmap(piece.len());
+            }
+        }
+        self.0.version.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// How many objects there are, those included that were withdrawn and are not unmapped yet.
+    pub fn objects_count(&self) -> usize {
+        let objects = self.objects();
+        objects.announced.len() + objects.withdrawn.len()
     }
 
     fn unmap(&self, from: usize, to: usize) -> Result<()> {
@@ -279,7 +305,7 @@ impl Mirror {
     /// The first extent that does not.
     pub fn check(&self, extents: &[Extent], writes: bool) -> Result<()> {
         let objects = self.objects();
-        extents.iter().try_for_each(|extent| parts(&objects.announced, *extent, writes, |_, _, _| {}))
+        extents.iter().try_for_each(|extent| objects.parts(*extent, writes).map(drop))
     }
 
     /// Where `extent` is, mapped until its object is withdrawn and [`Mirror::sweep`] comes; for stores, too, if `writes`.
@@ -302,36 +328,18 @@ impl Mirror {
             |range: &(usize, usize, bool)| range.0 <= extent.offset && end <= range.1 && (range.2 || !writes);
         if !known.ranges.iter().any(holds) {
             drop(self.map(&[extent], writes)?);
-            if let Some((_, start, len, is_writable)) = self.object_at(extent.offset) {
-                known.ranges.push((start, start + len, is_writable));
-            }
+            known.ranges.extend(self.shown_from(extent));
         }
         Ok(views::mirrored(&self.0.arena, extent.offset, extent.len))
     }
 
-    /// Maps `extents`, for stores, too, if `writes`.
-    ///
-    /// # Errors
-    /// An extent that is not announced, or not for writing; or the kernel can't map.
-    ///
-    /// # Cost
-    /// Cached: a look-up, once the objects are mapped. Transient: a system call for each extent, and another later.
-    pub fn map(&self, extents: &[Extent], writes: bool) -> Result<Mapped> {
-        self.0.in_use.fetch_add(1, Ordering::Relaxed);
-        // Dropped after the lock is released, on failure.
-        let mut mapped = Mapped { mirror: self.clone(), segments: Segments::new() };
-        let mut guard = self.objects();
-        let objects = &mut guard.announced;
-        for extent in extents.iter().filter(|extent| extent.len > 0) {
-            let mut starts: SmallVec<[(usize, usize, usize); 1]> = SmallVec::new();
-            parts(objects, *extent, writes, |start, from, to| starts.push((start, from, to)))?;
-            for (start, from, to) in starts {
-                let announced = objects.get_mut(&start).expect("found just now");
-                self.map_part(start, announced, from, to)?;
-            }
-            mapped.segments.push(views::mirrored(&self.0.arena, extent.offset, extent.len));
-        }
-        Ok(mapped)
+    /// What is mapped, without a gap, of the object in which `extent` begins.
+    fn shown_from(&self, extent: Extent) -> Option<(usize, usize, bool)> {
+        let objects = self.objects();
+        let (start, found) = objects.holding(extent.offset)?;
+        let last = (extent.offset + extent.len).min(start + found.object.len()).checked_sub(1)?;
+        let (from, to) = (found.piece(start, extent.offset).start, found.piece(start, last).end);
+        Some((from, to, found.object.is_writable()))
     }
 
     /// Whether memory that the peer had announced could not be had when it was touched: it punched a hole.
@@ -348,9 +356,8 @@ impl Mirror {
     /// whether it may be written.
     pub fn object_at(&self, offset: usize) -> Option<(u64, usize, usize, bool)> {
         let objects = self.objects();
-        let (start, found) = objects.announced.range(..=offset).next_back()?;
-        let len = found.object.len();
-        (offset < start + len).then(|| (found.id, *start, len, found.object.is_writable()))
+        let (start, found) = objects.holding(offset)?;
+        Some((found.id, start, found.object.len(), found.object.is_writable()))
     }
 
     /// A descriptor of object `id` for another process, read-only unless `writes`.
@@ -373,67 +380,17 @@ impl Mirror {
     /// How many bytes are mapped at the moment.
     pub fn mapped_bytes(&self) -> usize {
         let objects = self.objects();
-        let bytes = |object: &Announced| match object.is_mapped {
-            true => object.object.len(),
-            false => object.uses.len() * self.granule(),
-        };
-        objects.announced.values().map(bytes).sum()
+        objects.announced.iter().map(|(start, object)| object.mapped(*start)).sum()
     }
 
     fn granule(&self) -> usize {
         self.0.granules.size()
     }
 
-    fn map_part(&self, start: usize, announced: &mut Announced, from: usize, to: usize) -> Result<()> {
-        match self.0.mapping {
-            Mapping::Cached if announced.is_mapped => {}
-            Mapping::Cached => {
-                self.show(start, &announced.object, 0, announced.object.len())?;
-                announced.is_mapped = true;
-            }
-            Mapping::Transient => {
-                let size = self.granule().max(announced.object.kind().size());
-                for granule in from / size..to.div_ceil(size) {
-                    let offset = granule * size;
-                    if !announced.uses.contains_key(&offset) {
-                        self.show(start, &announced.object, offset - start, size)?;
-                    }
-                    *announced.uses.entry(offset).or_default() += 1;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn show(&self, start: usize, object: &Object, offset: usize, len: usize) -> Result<()> {
+    fn show(&self, start: usize, announced: &Announced, piece: Range<usize>) -> Result<()> {
+        let object = &announced.object;
         let access = if object.is_writable() { Access::ReadWrite } else { Access::Read };
-        Ok(self.0.arena.map_for(start + offset, object, offset, len, access)?)
-    }
-
-    fn unuse(&self, segments: &Segments) {
-        let mut guard = self.objects();
-        let objects = &mut guard.announced;
-        for segment in segments {
-            let from = segment.addr() - self.base();
-            let mut at = from;
-            while at < from + segment.len().max(1) {
-                let Some((start, announced)) = objects.range_mut(..=at).next_back() else { break };
-                let size = self.granule().max(announced.object.kind().size());
-                let offset = at / size * size;
-                if offset >= start + announced.object.len() {
-                    break;
-                }
-                if let Some(uses) = announced.uses.get_mut(&offset) {
-                    *uses -= 1;
-                    if *uses == 0 {
-                        announced.uses.remove(&offset);
-                        // Where the kernel can't unmap, the granule stays mapped until it is used again.
-                        let _ = self.0.arena.unmap(offset, size);
-                    }
-                }
-                at = offset + size;
-            }
-        }
+        Ok(self.0.arena.map_for(piece.start, object, piece.start - start, piece.len(), access)?)
     }
 
     fn objects(&self) -> MutexGuard<'_, Objects> {
@@ -448,47 +405,12 @@ impl WeakMirror {
     }
 }
 
-impl Mapped {
-    /// The data, as this process sees it.
-    pub fn segments(&self) -> &Segments {
-        &self.segments
-    }
-}
-
-impl Drop for Mapped {
+impl Drop for Inner {
     fn drop(&mut self) {
-        if self.mirror.0.mapping == Mapping::Transient {
-            self.mirror.unuse(&self.segments);
-        }
-        // Release: what the request's server did there happens before the unmapping that sees zero.
-        self.mirror.0.in_use.fetch_sub(1, Ordering::Release);
+        let objects = self.objects.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let withdrawn = objects.withdrawn.iter().map(|(_, _, mapped)| mapped);
+        let announced = objects.announced.iter().map(|(start, object)| object.mapped(*start));
+        self.quota.unmap(announced.sum::<usize>() + withdrawn.sum::<usize>());
+        self.quota.release(self.reserved);
     }
-}
-
-/// Calls `part` with (object's start, from, to) for each announced object that holds a part of `extent`.
-fn parts(
-    objects: &BTreeMap<usize, Announced>,
-    extent: Extent,
-    writes: bool,
-    mut part: impl FnMut(usize, usize, usize),
-) -> Result<()> {
-    let Extent { offset, len } = extent;
-    let refuse = |what| Err(Error::Announced { start: offset, len, what });
-    let Some(end) = offset.checked_add(len) else { return refuse("its end overflows") };
-    let mut at = offset;
-    while at < end {
-        let Some((start, found)) = objects.range(..=at).next_back() else {
-            return refuse("no object was announced there");
-        };
-        let stop = start + found.object.len();
-        if at >= stop {
-            return refuse("no object was announced there");
-        }
-        if writes && !found.object.is_writable() {
-            return refuse("the object there was announced for reading only");
-        }
-        part(*start, at, stop.min(end));
-        at = stop;
-    }
-    Ok(())
 }

@@ -154,6 +154,12 @@ pub fn can_lock_without_limit() -> Result<bool> {
         .map_err(|errno| Error::new("capget", "this thread", errno))
 }
 
+/// How many descriptors this process may have open at once.
+#[doc(alias = "RLIMIT_NOFILE")]
+pub fn descriptors_max() -> usize {
+    rustix::process::getrlimit(Resource::Nofile).current.map_or(usize::MAX, |limit| limit as usize)
+}
+
 /// The user that this process acts as.
 pub fn effective_uid() -> u32 {
     rustix::process::geteuid().as_raw()

@@ -94,9 +94,9 @@ pub struct Received {
     /// How many bytes of the message are in the buffer; 0: the other side has hung up (or sent an empty message, which
     /// [`Socket::send`] does not).
     pub len: usize,
-    /// Bytes or descriptors were lost since there was no room for them; the descriptors that came were closed.
+    /// Bytes or descriptors were lost since there was no room for them.
     pub truncated: bool,
-    /// The descriptors attached, in order.
+    /// The descriptors attached, in order, as far as there was room. Closing one may wait: see the module's Trust.
     pub descriptors: Vec<OwnedFd>,
 }
 
@@ -242,12 +242,9 @@ impl Socket {
                 Err(errno) => return Err(Error::new("recvmsg", "a connection", errno)),
             }
         };
-        let mut descriptors = descriptors_of(&mut control);
+        let descriptors = descriptors_of(&mut control);
         let truncated = message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
             || descriptors.len() > MAX_DESCRIPTORS;
-        if truncated {
-            descriptors.clear();
-        }
         Ok(Some(Received { len: message.bytes, truncated, descriptors }))
     }
 

@@ -3,7 +3,9 @@
 //! How: a table with a place for each request that was granted; the client names the places. Replies for which the ring has
 //! no room wait here until there is some.
 //! Invariants: `bytes` and `requests` are the sums over the places that are taken.
-//! Trust: places are the client's word, and checked against the table.
+//! Trust: places are the client's word, and checked against the table. A client that takes no replies is found out: of one
+//! that does, no more can wait than a reply and a done record for each place.
+//! Limits: twice as many waiting replies as places; each is at most as long as the ring's records.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -42,6 +44,8 @@ struct Entry {
     generation: u32,
     bytes: usize,
     state: State,
+    /// The client has asked for it to be aborted.
+    is_aborted: bool,
     contract: Weak<Contract>,
 }
 
@@ -55,7 +59,7 @@ pub(super) enum State {
 
 impl Entry {
     const fn vacant() -> Self {
-        Self { generation: 0, bytes: 0, state: State::Vacant, contract: Weak::new() }
+        Self { generation: 0, bytes: 0, state: State::Vacant, is_aborted: false, contract: Weak::new() }
     }
 }
 
@@ -81,6 +85,7 @@ impl Books {
         }
         entry.generation = slot.generation;
         entry.bytes = bytes;
+        entry.is_aborted = false;
         entry.contract = Weak::new();
         if bytes > self.limit.saturating_sub(self.bytes) {
             let (asked, pending, allowed) = (bytes as u64, self.bytes as u64, self.limit as u64);
@@ -115,11 +120,12 @@ impl Books {
         }
     }
 
-    /// What a request that is pending has originated.
-    pub(super) fn contract(&self, slot: Slot) -> Option<Weak<Contract>> {
-        let entry = self.entries.get(slot.index as usize)?;
+    /// What a request has originated that is pending and is to be aborted; none if it was aborted before.
+    pub(super) fn abort(&mut self, slot: Slot) -> Option<Weak<Contract>> {
+        let entry = self.entries.get_mut(slot.index as usize)?;
         let is_it = entry.generation == slot.generation && entry.state != State::Vacant;
-        is_it.then(|| entry.contract.clone())
+        let is_first = is_it && !std::mem::replace(&mut entry.is_aborted, true);
+        is_first.then(|| entry.contract.clone())
     }
 
     /// All requests that are pending, and what they have originated.
@@ -153,7 +159,11 @@ impl Books {
             }
         }
         self.backlog.push_back((kind, self.body.clone()));
-        self.catch_up()
+        self.catch_up()?;
+        match self.backlog.len() > 2 * self.entries.len() {
+            true => Err(format!("it takes no replies: {} wait for it", self.backlog.len())),
+            false => Ok(()),
+        }
     }
 
     /// Sends replies that had to wait, as far as there is room; more of that wakes whoever has armed the other ring before.

@@ -8,23 +8,25 @@
 //! the table, sizes against the limits granted. What no honest client says ends the channel.
 //! Source: thesis §5.1, §7.2.
 
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use genie_memory::{Direction, Extent, Extents, Known, Mapping, Mirror, Segments};
+use genie_memory::{Direction, Extent, Mapping, Segments};
 use genie_passing::{Receipt, Scheme};
 use genie_ring::Producer;
-use genie_sys::{GranuleKind, Object};
+use genie_sys::Errno;
 
+use super::arenas::{Arenas, Sight};
 use super::books::{Books, Granted, State};
+use super::evictions::Aborted;
 use super::private::Private;
-use super::wire::control::{ArenaPlace, ObjectPlace};
-use super::wire::record::{Body, Element, Kind, Outcome, Refusal, ReplyWriter, Request, Slot, encode_slot};
+use super::wire::record::{
+    Body, Element, Kind, Limit, Outcome, Refusal, ReplyWriter, Request, Slot, encode_slot,
+};
 use crate::contract::Contract;
 use crate::incoming::{Access, Origin};
-use crate::lent::{Lent, LentTransfer, Places};
+use crate::lent::{LentTransfer, Places};
 use crate::work::{Work, WorkBuffer, WorkElement};
 use crate::{Error, Incoming, RequestId, ServiceId};
 
@@ -38,22 +40,13 @@ pub(crate) struct Customer {
     mapping: Mapping,
     abort_timeout: Duration,
     services: Vec<Access>,
-    mirrors: RwLock<Vec<Option<Mirror>>>,
-    /// How often an arena came or went.
-    arenas: AtomicU64,
+    pub(super) arenas: Arenas,
     books: Mutex<Books>,
     /// Of a client that is not trusted, or does not trust: how its data is copied.
     private: Option<Private>,
     is_gone: AtomicBool,
     /// What ended the channel, if the client broke the rules.
     wrong: Mutex<Option<String>>,
-}
-
-/// What a worker knows of a client's memory.
-#[derive(Debug, Default)]
-pub(super) struct Sight {
-    arenas: u64,
-    mirrors: Vec<Option<(Mirror, Known)>>,
 }
 
 /// How a new channel is to be.
@@ -64,7 +57,7 @@ pub(super) struct Terms {
     pub(super) mapping: Mapping,
     pub(super) granted: Granted,
     pub(super) services: Vec<Access>,
-    pub(super) mirror: Mirror,
+    pub(super) arenas: Arenas,
     pub(super) producer: Producer,
     pub(super) private: Option<Private>,
 }
@@ -78,8 +71,7 @@ impl Customer {
             mapping: terms.mapping,
             abort_timeout: terms.granted.abort_timeout,
             services: terms.services,
-            mirrors: RwLock::new(vec![Some(terms.mirror)]),
-            arenas: AtomicU64::new(1),
+            arenas: terms.arenas,
             books: Mutex::new(Books::new(&terms.granted, terms.producer)),
             private: terms.private,
             is_gone: AtomicBool::new(false),
@@ -103,7 +95,33 @@ impl Customer {
         }
         let service = usize::from(request.service);
         let access = *self.services.get(service).ok_or_else(|| format!("there is no service {service}"))?;
-        self.look(sight);
+        let work = match self.work(sight, request, access) {
+            Ok(work) => work,
+            Err(Unfit::Wrong(wrong)) => return Err(wrong),
+            Err(Unfit::Short(refusal)) => {
+                self.books().leave(request.slot);
+                self.refuse(request.slot, refusal);
+                return Ok(None);
+            }
+        };
+        let origin = Origin::There(Arc::clone(self), request.slot);
+        Ok(Some(Incoming::new(work, origin, ServiceId(service as u32), access)))
+    }
+
+    /// Finds a request's data. Where there is no room for it, but nothing else is pending, what is kept mapped makes room.
+    fn work(&self, sight: &mut Sight, request: &Request<'_>, access: Access) -> Result<Box<Work>, Unfit> {
+        self.arenas.look(sight);
+        let mut work = self.found(sight, request, access);
+        if let Err(Unfit::Short(_)) = work
+            && self.load().1 == 1
+        {
+            self.arenas.clear().map_err(Unfit::Wrong)?;
+            work = self.found(sight, request, access);
+        }
+        work
+    }
+
+    fn found(&self, sight: &mut Sight, request: &Request<'_>, access: Access) -> Result<Box<Work>, Unfit> {
         let mut work = Work::received();
         for (index, buffer) in request.buffers().enumerate() {
             work.buffers.push(WorkBuffer::new(buffer.direction, buffer.argument, buffer.room));
@@ -112,8 +130,7 @@ impl Customer {
                 work.buffers[index].elements.push(WorkElement::lent(lent));
             }
         }
-        let origin = Origin::There(Arc::clone(self), request.slot);
-        Ok(Some(Incoming::new(work, origin, ServiceId(service as u32), access)))
+        Ok(work)
     }
 
     fn element(
@@ -122,17 +139,17 @@ impl Customer {
         element: &Element<'_>,
         direction: Direction,
         access: Access,
-    ) -> Result<Box<LentTransfer>, String> {
+    ) -> Result<Box<LentTransfer>, Unfit> {
         let writes = direction == Direction::In;
         let receipt = Receipt::new(Scheme::Fragment);
         if let Some(private) = &self.private {
-            return private.transfer(element, direction, receipt).map_err(|error| error.to_string());
+            return private.transfer(element, direction, receipt).map_err(|error| self.unfit(error));
         }
         let is_touched = if writes { access.writes || access.reads } else { access.reads };
         let mut lent = LentTransfer::named(Segments::new(), element.len as usize, receipt);
         for segment in element.segments {
             let extent = Extent { offset: segment.offset() as usize, len: segment.len() as usize };
-            let (mirror, known) = sight.mirror(segment.arena())?;
+            let (mirror, known) = sight.mirror(segment.arena()).map_err(Unfit::Wrong)?;
             let seen = match (is_touched, self.mapping) {
                 (false, _) => mirror.check(&[extent], writes),
                 (true, Mapping::Cached) if segment.arena() == 0 => {
@@ -143,41 +160,37 @@ impl Customer {
                     mirror.map(&[extent], writes).map(|mapped| lent.hold(mapped))
                 }
             };
-            seen.map_err(|error| error.to_string())?;
+            seen.map_err(|error| self.unfit(error.into()))?;
             lent.name(segment.arena(), extent);
         }
         Ok(lent)
     }
 
-    /// Sees to it that a worker knows the arenas that there are.
-    pub(super) fn look(&self, sight: &mut Sight) {
-        let arenas = self.arenas.load(Ordering::Acquire);
-        if sight.arenas != arenas {
-            let mirrors = self.mirrors.read().unwrap_or_else(PoisonError::into_inner);
-            let known = |mirror: &Option<Mirror>| mirror.clone().map(|mirror| (mirror, Known::default()));
-            sight.mirrors = mirrors.iter().map(known).collect();
-            sight.arenas = arenas;
-        }
+    /// What an error says of a request: that there is no room for it here, or that it is wrong.
+    fn unfit(&self, error: Error) -> Unfit {
+        use genie_memory::Error as Memory;
+        let pending = self.arenas.mapped();
+        let (asked, pending, allowed) = match &error {
+            Error::Passing(genie_passing::Error::Memory(Memory::Limit { asked, used, limit })) => {
+                (*asked, *used, *limit)
+            }
+            Error::Passing(genie_passing::Error::Memory(Memory::Addresses { asked })) => {
+                (*asked, pending, pending)
+            }
+            Error::Passing(genie_passing::Error::Memory(Memory::Kernel(found)))
+                if found.errno == Errno::NOMEM =>
+            {
+                (0, pending, pending)
+            }
+            _ => return Unfit::Wrong(error.to_string()),
+        };
+        let [asked, pending, allowed] = [asked, pending, allowed].map(|bytes| bytes as u64);
+        Unfit::Short(Refusal { limit: Limit::Bytes, asked, pending, allowed })
     }
 
     /// Where data is that the client has named, for another server to be lent it.
     pub(crate) fn places(&self, named: &[(u16, Extent)]) -> Places {
-        let mirrors = self.mirrors.read().unwrap_or_else(PoisonError::into_inner);
-        let mut places = Places::new();
-        let mut last = None;
-        for (number, extent) in named {
-            match (places.last_mut(), last == Some(*number)) {
-                (Some(Lent::There(_, extents)), true) => extents.push(*extent),
-                _ => {
-                    let mirror = mirrors.get(usize::from(*number)).and_then(Option::as_ref);
-                    // An arena that was withdrawn since holds nothing any more.
-                    let Some(mirror) = mirror else { continue };
-                    places.push(Lent::There(mirror.clone(), Extents::from_iter([*extent])));
-                    last = Some(*number);
-                }
-            }
-        }
-        places
+        self.arenas.places(named)
     }
 
     fn refuse(&self, slot: Slot, refusal: Refusal) {
@@ -188,12 +201,16 @@ impl Customer {
 
     /// The server's reply to a request.
     pub(crate) fn reply(&self, slot: Slot, mut work: Box<Work>, error: Option<Error>) {
-        let error = error.or_else(|| work.check_inputs(&[]).err());
-        let error = error.or_else(|| work.bring().err());
-        let error = match (&self.private, error) {
-            (Some(private), None) => private.write_back(&mut work).err(),
-            (_, error) => error,
-        };
+        let mut error = error.or_else(|| work.check_inputs(&[]).err());
+        // Of a client that is gone there is nothing to be written to.
+        if error.is_none() && !self.is_gone() {
+            error = work.bring().err();
+        }
+        if let (Some(private), None) = (&self.private, &error)
+            && !self.is_gone()
+        {
+            error = private.write_back(&mut work).err();
+        }
         // Mappings for the time of the request end before the client may use its memory again.
         work.buffers.iter_mut().for_each(WorkBuffer::let_go);
         let mut books = self.books();
@@ -238,14 +255,14 @@ impl Customer {
         )
     }
 
-    /// The request to be aborted: its name, and what it has originated.
-    pub(super) fn aborting(&self, slot: Slot) -> Option<(RequestId, Weak<Contract>)> {
-        let contract = self.books().contract(slot)?;
+    /// The request to be aborted, unless it was before: its name, and what it has originated.
+    pub(super) fn abort(&self, slot: Slot) -> Option<Aborted> {
+        let contract = self.books().abort(slot)?;
         Some((self.id(slot), contract))
     }
 
     /// All requests that are pending.
-    pub(super) fn all(&self) -> Vec<(RequestId, Weak<Contract>)> {
+    pub(super) fn all(&self) -> Vec<Aborted> {
         let pending = self.books().all();
         pending.into_iter().map(|(slot, contract)| (self.id(slot), contract)).collect()
     }
@@ -265,59 +282,9 @@ impl Customer {
         self.books().load()
     }
 
-    /// Enters an object that the client announced.
-    pub(super) fn announce(&self, place: &ObjectPlace, descriptor: OwnedFd) -> Result<(), String> {
-        let object = Object::accept(descriptor).map_err(|error| error.to_string())?;
-        if object.len() as u64 != place.len || (place.writable && !object.is_writable()) {
-            return Err(format!("an object of {} bytes is not as announced: {place:?}", object.len()));
-        }
-        let mirrors = self.mirrors.read().unwrap_or_else(PoisonError::into_inner);
-        let mirror = mirrors.get(usize::from(place.arena)).and_then(Option::as_ref);
-        let mirror = mirror.ok_or_else(|| format!("arena {} was not announced", place.arena))?;
-        mirror.announce(place.id, place.start as usize, object).map_err(|error| error.to_string())
-    }
-
-    /// Forgets an object.
-    pub(super) fn withdraw(&self, id: u64) -> Result<(), String> {
-        let mirrors = self.mirrors.read().unwrap_or_else(PoisonError::into_inner);
-        // While nothing is pending, nobody works in what is unmapped; a request that comes meanwhile waits for the books.
-        let books = self.books();
-        for mirror in mirrors.iter().flatten() {
-            mirror.withdraw(id);
-            if books.load().1 == 0 {
-                mirror.sweep().map_err(|error| error.to_string())?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Enters an arena that the client passes parts of on.
-    pub(super) fn add_arena(&self, place: &ArenaPlace, lifeline: OwnedFd) -> Result<(), String> {
-        let mut mirrors = self.mirrors.write().unwrap_or_else(PoisonError::into_inner);
-        let number = usize::from(place.number);
-        let is_next = number == mirrors.len();
-        if !is_next && mirrors.get(number).is_none_or(Option::is_some) {
-            return Err(format!("arena {number} was announced, and arena {} is the last", mirrors.len() - 1));
-        }
-        let granules: GranuleKind = place.granule;
-        let mirror = Mirror::new(place.base as usize, place.len as usize, granules, self.mapping, lifeline);
-        let mirror = Some(mirror.map_err(|error| error.to_string())?);
-        match mirrors.get_mut(number) {
-            Some(vacant) => *vacant = mirror,
-            None => mirrors.push(mirror),
-        }
-        self.arenas.fetch_add(1, Ordering::Release);
-        Ok(())
-    }
-
-    /// Forgets an arena; the last request in it unmaps it, or the worker that knows it. Returns whether there was one that
-    /// may go: the client's own stays as long as the channel.
-    pub(super) fn remove_arena(&self, number: u16) -> bool {
-        let mut mirrors = self.mirrors.write().unwrap_or_else(PoisonError::into_inner);
-        let mirror = mirrors.get_mut(usize::from(number)).filter(|_| number > 0).and_then(Option::take);
-        self.arenas.fetch_add(1, Ordering::Release);
-        drop(mirrors);
-        mirror.is_some()
+    /// Whether nothing is pending.
+    pub(super) fn is_idle(&self) -> bool {
+        self.load().1 == 0
     }
 
     /// Ends the channel, because the client hung up or broke the rules: no reply is sent any more. What requests need of
@@ -363,17 +330,12 @@ impl Customer {
     }
 }
 
-impl Sight {
-    fn mirror(&mut self, number: u16) -> Result<(&Mirror, &mut Known), String> {
-        let mirror = self.mirrors.get_mut(usize::from(number)).and_then(Option::as_mut);
-        let (mirror, known) = mirror.ok_or_else(|| format!("arena {number} was not announced"))?;
-        Ok((mirror, known))
-    }
-
-    /// Whether the client has taken memory away that it had announced.
-    pub(super) fn is_broken(&self) -> bool {
-        self.mirrors.iter().flatten().any(|(mirror, _)| mirror.is_broken())
-    }
+/// Why a request is not served.
+enum Unfit {
+    /// No honest client sends it.
+    Wrong(String),
+    /// There is no room for its data.
+    Short(Refusal),
 }
 
 fn encode_error(body: &mut Body, slot: Slot, work: &Work, error: &Error) {

@@ -8,15 +8,16 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use genie_memory::{Config, Faults, Granularity, Mapping, Space};
-use genie_ring::Layout;
-use genie_sys::GranuleKind;
+use genie_memory::Space;
 use genie_sys::event::Event;
 
 use super::customer::Customer;
 use super::directory::{Claim, Directory};
+use super::evictions::Evictions;
+use super::options::ServeOptions;
+use super::private;
 use super::serving::Serving;
 use super::wire::control::{ClientStatus, Limits, Offer, Status, Trust};
 use super::worker::Line;
@@ -24,62 +25,6 @@ use crate::{Error, Server, ServiceId};
 
 /// How many clients one thread attends to: as many words as the kernel lets it sleep on, but for its own.
 pub(super) const WORKER_CLIENTS: usize = 127;
-
-/// How a server serves clients in other processes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServeOptions {
-    /// Bytes lent to each client, in which data that is not passed in place is put. Each client has memory of its own.
-    pub pool: usize,
-    /// Bytes that each client may be lent in all: when its pool is exhausted it asks for more. Beyond that, and where there
-    /// is no memory (huge pages), data goes by way of the client's own.
-    pub hard_pool: usize,
-    /// Bytes of the server's own, for buffers that it fills before it is asked ([`Listener::private_pool`]) and for data of
-    /// clients that are not trusted.
-    pub private_pool: usize,
-    /// Bytes that each client may have pending.
-    pub pending_bytes: usize,
-    /// Requests that each client may have pending.
-    pub pending_requests: u32,
-    /// What a client may have that limit raised to, if it asks.
-    pub hard_bytes: usize,
-    /// What a client may have the limit on requests raised to.
-    pub hard_requests: u32,
-    /// How many clients there may be.
-    pub clients: usize,
-    /// How many threads take requests.
-    pub threads: usize,
-    /// When clients' memory is mapped.
-    pub mapping: Mapping,
-    /// Maps nothing of its clients': what they output can't be changed any more once the server's code sees it.
-    pub untrusted: bool,
-    /// How long the server may take to let an aborted request go.
-    pub abort_timeout: Duration,
-    /// How long a thread looks for requests before it sleeps.
-    pub spin: Duration,
-    /// How large the rings are.
-    pub rings: Layout,
-}
-
-impl Default for ServeOptions {
-    fn default() -> Self {
-        Self {
-            pool: 16 << 20,
-            hard_pool: 256 << 20,
-            private_pool: 64 << 20,
-            pending_bytes: 1 << 30,
-            pending_requests: 256,
-            hard_bytes: 4 << 30,
-            hard_requests: 4096,
-            clients: WORKER_CLIENTS,
-            threads: 1,
-            mapping: Mapping::Cached,
-            untrusted: false,
-            abort_timeout: Duration::from_millis(100),
-            spin: Duration::from_micros(50),
-            rings: Layout { lines: 1024, area: 256 << 10 },
-        }
-    }
-}
 
 /// A name that was claimed for a server that is about to be made. Clients that connect meanwhile wait.
 ///
@@ -158,12 +103,13 @@ impl Listener {
     /// The kernel refuses.
     pub fn serve(self, server: impl Server) -> Result<Serving, Error> {
         let threads = self.options.threads.clamp(1, 64);
+        let server: Arc<dyn Server> = Arc::new(server);
         let shared = Shared {
             name: self.name,
-            server: Arc::new(server),
+            evictions: Evictions::new(&server),
+            server,
             instance: u64::from(std::process::id()) << 32 ^ started_at(),
             started: Instant::now(),
-            private: self.private,
             customers: Mutex::default(),
             inboxes: (0..threads).map(|_| Inbox::default()).collect(),
             has_stopped: AtomicBool::new(false),
@@ -186,16 +132,11 @@ impl PrivatePool {
         Self { limit, space: OnceLock::new() }
     }
 
-    /// Whether the server has none.
-    pub(super) fn is_none(&self) -> bool {
-        self.limit == 0
-    }
-
     pub(super) fn space(&self) -> Result<&Space, Error> {
         match self.space.get() {
             Some(space) => Ok(space),
             None => {
-                let space = private_space(self.limit)?;
+                let space = private::space(self.limit)?;
                 Ok(self.space.get_or_init(|| space))
             }
         }
@@ -206,10 +147,10 @@ impl PrivatePool {
 pub(super) struct Shared {
     pub(super) name: String,
     pub(super) server: Arc<dyn Server>,
+    pub(super) evictions: Arc<Evictions>,
     pub(super) instance: u64,
     pub(super) started: Instant,
     pub(super) options: ServeOptions,
-    pub(super) private: PrivatePool,
     pub(super) customers: Mutex<Vec<Arc<Customer>>>,
     pub(super) inboxes: Vec<Inbox>,
     pub(super) has_stopped: AtomicBool,
@@ -296,18 +237,6 @@ impl Inbox {
         // The word is mapped, so waking can't fail.
         let _ = genie_sys::futex::wake(&self.changes, 1);
     }
-}
-
-/// Small granules, never written by two, so never protected.
-fn private_space(limit: usize) -> Result<Space, Error> {
-    let config = Config {
-        granularity: Granularity::Only(GranuleKind::Base),
-        limit,
-        faults: Faults::Never,
-        kernel_never_stores: false,
-        pool: limit / 2,
-    };
-    Ok(Space::new(&config)?)
 }
 
 fn started_at() -> u64 {

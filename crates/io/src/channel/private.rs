@@ -4,12 +4,20 @@
 //! the kernel has copied into memory of the server's own can't change any more.
 //! How: output is read from the client's address space before the server's code sees the request; input is written there
 //! after a reply of success. One copy each way, by `process_vm_readv` and `process_vm_writev`.
-//! Trust: the client's memory may be gone, or mixed; a transfer that comes short ends the channel.
+//! Invariants: nothing is taken for the client's that was read after it exited, and nothing is written once it was seen to
+//! have: its number may be another process's by then.
+//! Trust: the client's memory may be gone, or mixed; a transfer that comes short ends the channel. Not held off: between a
+//! look at the client and the kernel's own, a client may exit and its number be given again; and a client that becomes
+//! another program keeps its number. What is written then is what the server was to write, to where the client said, in a
+//! process that this one has the right to trace: a server with more rights than its clients' users should not serve those
+//! untrusted.
+//! Limits: as many bytes for each client as the server lends to one.
 //! Source: thesis §5.2 (user-to-user copying).
 
-use genie_memory::{Direction, Space, SystemBuffer};
+use genie_memory::{Config, Direction, Faults, Granularity, Space, SystemBuffer};
 use genie_passing::{Reason, Receipt};
-use genie_sys::process::Pid;
+use genie_sys::GranuleKind;
+use genie_sys::process::Process;
 
 use super::wire::record::Element;
 use crate::Error;
@@ -19,11 +27,11 @@ use crate::work::{Transfer, Work};
 /// How one client's data is copied.
 #[derive(Debug)]
 pub(super) struct Private {
-    pub(super) client: Pid,
+    pub(super) client: Process,
     /// Where the client's arena starts in its own address space, and how long it is.
     pub(super) base: usize,
     pub(super) len: usize,
-    /// Where the private buffers are from.
+    /// Where the private buffers are from; no other client's are.
     pub(super) space: Space,
 }
 
@@ -57,7 +65,9 @@ impl Private {
             // Nobody gets to see what another client has left there.
             buffer.segments().iter().for_each(|segment| segment.fill(0));
         } else {
-            each(&buffer, &places, len, |span, addr| span.read_process(self.client, addr))?;
+            each(&buffer, &places, len, |span, addr| span.read_process(self.client.pid(), addr))?;
+            // After reading: a process that is there still was there all the time.
+            self.check(len)?;
             receipt.copied += len;
             receipt.reason = Some(Reason::Untrusted);
         }
@@ -76,12 +86,37 @@ impl Private {
                 if let Transfer::Lent(lent) = &element.transfer
                     && let Some(PrivateBuffer { buffer, places }) = lent.private()
                 {
-                    each(buffer, places, here, |span, addr| span.write_process(self.client, addr))?;
+                    each(buffer, places, here, |span, addr| {
+                        if self.client.has_exited() {
+                            Ok(0)
+                        } else {
+                            span.write_process(self.client.pid(), addr)
+                        }
+                    })?;
                 }
             }
         }
         Ok(())
     }
+
+    fn check(&self, len: usize) -> Result<(), Error> {
+        match self.client.has_exited() {
+            true => Err(Error::Elsewhere { addr: self.base, len }),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Memory of the server's own: small granules, never written by two, so never protected.
+pub(super) fn space(limit: usize) -> Result<Space, Error> {
+    let config = Config {
+        granularity: Granularity::Only(GranuleKind::Base),
+        limit,
+        faults: Faults::Never,
+        kernel_never_stores: false,
+        pool: limit / 2,
+    };
+    Ok(Space::new(&config)?)
 }
 
 /// Calls `transfer` for each run of the first `len` bytes that is in one piece on both sides.

@@ -3,37 +3,39 @@
 //! How: one poller for the listening socket and all control sockets. A guest has a few seconds to say hello; then it is a
 //! customer with rings, a mirror and a pool. When it hangs up or breaks the rules its requests are evicted.
 //! Trust: nothing that a guest or customer does makes this thread wait for it.
-//! Limits: guests and customers as [`ServeOptions::clients`] says; [`OBJECTS`] announced objects for each.
+//! Limits: guests and customers as [`ServeOptions::clients`](super::ServeOptions::clients) says.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use genie_memory::Mirror;
+use genie_memory::{Mirror, Quota};
 use genie_ring::{Bells, Ends, Record, Side};
 use genie_sys::event::Event;
 use genie_sys::poll::{Poller, Ready};
 use genie_sys::process::Pid;
 use genie_sys::socket::{Received, Socket};
 
+use super::arenas::{Arenas, Sight};
 use super::books::Granted;
-use super::customer::{Customer, Sight, Terms};
+use super::conversation::{Conversation, Over, answer, checked_lifeline, refuse};
+use super::customer::{Customer, Terms};
 use super::directory::Claim;
+use super::guests::Guests;
 use super::listener::{Shared, WORKER_CLIENTS};
 use super::pool::Pool;
-use super::private::Private;
+use super::private::{self, Private};
+use super::strangers;
 use super::wire::control::{
     Ending, Hello, Limits, MAX_MESSAGE, Mapping, Message, Party, PoolObjects, Reason, Rings, Trust, VERSION,
     Welcome,
 };
-use super::worker::{Line, evict};
+use super::worker::Line;
 use crate::Error;
 
-/// How long a guest may take to say hello.
-const HELLO: Duration = Duration::from_secs(5);
-/// How many objects a client may have announced.
-const OBJECTS: u32 = 4096;
+/// How many connections are accepted before what others have said is heard.
+const ACCEPTED: usize = 64;
 /// The longest the thread sleeps.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
@@ -49,8 +51,8 @@ pub(super) struct Reception {
     claim: Arc<Claim>,
     poller: Poller,
     next: u64,
-    guests: HashMap<u64, Guest>,
-    channels: HashMap<u64, Channel>,
+    guests: Guests,
+    channels: HashMap<u64, Conversation>,
     ready: Vec<Ready>,
     bytes: Vec<u8>,
 }
@@ -70,36 +72,6 @@ impl Drop for Reception {
     }
 }
 
-/// Who has connected and said nothing yet.
-struct Guest {
-    socket: Socket,
-    since: Instant,
-}
-
-/// A client's control socket.
-struct Channel {
-    socket: Socket,
-    customer: Arc<Customer>,
-    inbox: usize,
-    objects: u32,
-    trust: Trust,
-    /// What the customer may raise its limits to: (bytes, requests).
-    hard: (usize, u32),
-    pool: Pool,
-}
-
-/// Why there is no channel, or no longer one.
-struct Over {
-    reason: Reason,
-    sentence: String,
-}
-
-impl Over {
-    fn new(reason: Reason, sentence: impl ToString) -> Self {
-        Self { reason, sentence: sentence.to_string() }
-    }
-}
-
 impl Reception {
     pub(super) fn new(shared: &Arc<Shared>, claim: &Arc<Claim>) -> Result<Self, Error> {
         let poller = Poller::new()?;
@@ -110,7 +82,7 @@ impl Reception {
             claim: Arc::clone(claim),
             poller,
             next: FIRST,
-            guests: HashMap::new(),
+            guests: Guests::default(),
             channels: HashMap::new(),
             ready: Vec::new(),
             bytes: vec![0; MAX_MESSAGE],
@@ -133,13 +105,13 @@ impl Reception {
         let mut bytes = std::mem::take(&mut self.bytes);
         for token in ready.drain(..).map(|ready| ready.token) {
             match token {
-                LISTENER => self.accept(),
+                LISTENER => self.accept(&mut bytes),
                 ATTENTION => {
                     // What is not cleared is looked at once more.
                     let _ = self.shared.attention.clear();
                 }
                 RING => {}
-                token if self.guests.contains_key(&token) => self.hear_guest(token, &mut bytes),
+                token if self.guests.get(token).is_some() => self.hear_guest(token, &mut bytes),
                 token => self.hear(token, &mut bytes),
             }
         }
@@ -152,32 +124,41 @@ impl Reception {
         &self.poller
     }
 
-    fn accept(&mut self) {
-        // An error of one connection is its own; the next one may do better.
-        while let Ok(Some(socket)) = self.claim.listener().accept() {
-            let most = self.shared.options.clients;
-            if self.guests.len() >= most.max(16) || self.poller.add(&socket, self.next).is_err() {
+    fn accept(&mut self, bytes: &mut [u8]) {
+        for _ in 0..ACCEPTED {
+            // An error of one connection is its own; the next one may do better.
+            let Ok(Some(socket)) = self.claim.listener().accept() else { return };
+            if self.poller.add(&socket, self.next).is_err() {
                 refuse(
                     &socket,
                     &Over::new(Reason::Busy, "too many connections are waiting; try again later"),
                 );
                 continue;
             }
-            self.guests.insert(self.next, Guest { socket, since: Instant::now() });
+            self.guests.add(self.next, socket);
             self.next += 1;
+            while let Some(token) = self.guests.superfluous(self.shared.options.clients) {
+                // It may have spoken by now.
+                self.hear_guest(token, bytes);
+                self.forget_guest(token, "too many connections are waiting; try again later");
+            }
         }
     }
 
     /// The first message of a connection.
     fn hear_guest(&mut self, token: u64, bytes: &mut [u8]) {
-        let Some(guest) = self.guests.get(&token) else { return };
-        let received = match guest.socket.try_receive(bytes) {
+        let Some(guest) = self.guests.get(token) else { return };
+        let received = match guest.try_receive(bytes) {
             Ok(None) => return,
             Ok(Some(received)) if received.len > 0 => received,
-            _ => return self.forget_guest(token),
+            _ => return self.forget_guest(token, "a message that can't be received came before a hello"),
         };
-        let Some(Guest { socket, .. }) = self.guests.remove(&token) else { return };
+        let Some(socket) = self.guests.remove(token) else { return };
         let _ = self.poller.remove(&socket);
+        let received = match strangers::sift(received) {
+            Ok(received) => received,
+            Err(wrong) => return refuse(&socket, &Over::new(Reason::Object, wrong)),
+        };
         let message = Message::decode(&bytes[..received.len], received.descriptors.len(), Party::Client);
         let greeted = match message {
             Ok(Message::Query) => {
@@ -193,9 +174,10 @@ impl Reception {
         match greeted {
             Err(over) => refuse(&socket, &over),
             Ok((customer, inbox, trust, pool)) => {
-                let hard = (self.shared.options.hard_bytes, self.shared.options.hard_requests);
+                let hard =
+                    (self.most(trust, self.shared.options.hard_bytes), self.shared.options.hard_requests);
                 if self.poller.add(&socket, token).is_ok() {
-                    let channel = Channel { socket, customer, inbox, objects: 0, trust, hard, pool };
+                    let channel = Conversation { socket, customer, inbox, trust, hard, objects: 0, pool };
                     self.channels.insert(token, channel);
                 } else {
                     self.leave(&customer, inbox);
@@ -204,9 +186,18 @@ impl Reception {
         }
     }
 
-    fn forget_guest(&mut self, token: u64) {
-        if let Some(guest) = self.guests.remove(&token) {
-            let _ = self.poller.remove(&guest.socket);
+    fn forget_guest(&mut self, token: u64, why: &str) {
+        if let Some(socket) = self.guests.remove(token) {
+            let _ = self.poller.remove(&socket);
+            refuse(&socket, &Over::new(Reason::Busy, why));
+        }
+    }
+
+    /// How many bytes may be pending where so many are allowed: what is copied must find room.
+    fn most(&self, trust: Trust, allowed: usize) -> usize {
+        match trust {
+            Trust::Copied => allowed.min(self.shared.options.hard_pool),
+            Trust::Mapped => allowed,
         }
     }
 
@@ -229,19 +220,24 @@ impl Reception {
         let exhausted = |error: Error| Over::new(Reason::Exhausted, error);
         let peer = socket.peer().map_err(|error| exhausted(error.into()))?;
         let trust = shared.trust(hello.untrusted);
-        let client = Pid::from_raw(peer.pid).ok_or_else(|| {
-            Over::new(Reason::Permission, "the client is in a process that this one can't see")
-        })?;
+        if Pid::from_raw(peer.pid).is_none() {
+            let sentence = "the client is in a process that this one can't see";
+            return Err(Over::new(Reason::Permission, sentence));
+        }
         let granted = Granted {
-            bytes: (hello.limits.pending_bytes as usize).min(options.pending_bytes),
+            bytes: (hello.limits.pending_bytes as usize).min(self.most(trust, options.pending_bytes)),
             requests: hello.limits.pending_requests.min(options.pending_requests).max(1),
             abort_timeout: options.abort_timeout,
         };
         let lifeline = received.descriptors.into_iter().next();
         let lifeline = lifeline.ok_or_else(|| Over::new(Reason::Malformed, "a hello without a lifeline"))?;
+        let lifeline = checked_lifeline(lifeline)?;
         let (base, len) = (hello.alias_base as usize, hello.alias_len as usize);
-        let mirror = Mirror::new(base, len, hello.granule, options.mapping, lifeline);
-        let mirror = mirror.map_err(|error| Over::new(Reason::Granule, error))?;
+        let private = match trust {
+            Trust::Copied => Some(self.private(socket, base, len)?),
+            Trust::Mapped => None,
+        };
+        let arenas = self.arenas(hello, lifeline)?;
         let most = if trust == Trust::Copied { 0 } else { options.pool.max(options.hard_pool) };
         let mut pool = Pool::new(hello.granule, most);
         let lent = pool.lend(options.pool);
@@ -249,11 +245,6 @@ impl Reception {
         let (own, theirs) = Event::pair().map_err(|error| exhausted(error.into()))?;
         let ends = Ends::attach(&rings, options.rings, Side::Server, Bells::end(own));
         let ends = ends.map_err(|error| Over::new(Reason::Exhausted, error))?;
-        if trust == Trust::Copied && shared.private.is_none() {
-            return Err(Over::new(Reason::Trust, "this server has no memory for data that is copied"));
-        }
-        let private = (trust == Trust::Copied).then(|| shared.private.space().cloned());
-        let private = private.transpose().map_err(exhausted)?;
         let terms = Terms {
             number: (self.next & 0xff_ffff) as u32,
             name: hello.name.clone(),
@@ -261,9 +252,9 @@ impl Reception {
             mapping: options.mapping,
             granted,
             services: shared.server.services().iter().map(crate::Service::access).collect(),
-            mirror,
+            arenas,
             producer: ends.producer,
-            private: private.map(|space| Private { client, base, len, space }),
+            private,
         };
         self.next += 1;
         let customer = Arc::new(Customer::new(terms));
@@ -298,6 +289,28 @@ impl Reception {
         Ok((customer, inbox, trust, pool))
     }
 
+    /// Where the client's memory will be seen.
+    fn arenas(&self, hello: &Hello, lifeline: OwnedFd) -> Result<Arenas, Over> {
+        let options = &self.shared.options;
+        let quota = Quota::new(options.addresses, options.mapped);
+        let (base, len) = (hello.alias_base as usize, hello.alias_len as usize);
+        let own = Mirror::new(base, len, hello.granule, options.mapping, lifeline, &quota);
+        let own = own.map_err(|error| Over::new(Reason::Granule, error))?;
+        Ok(Arenas::new(own, options.mapping, quota))
+    }
+
+    /// How data of a client is copied that is at the other end of `socket`.
+    fn private(&self, socket: &Socket, base: usize, len: usize) -> Result<Private, Over> {
+        let exhausted = |error: Error| Over::new(Reason::Exhausted, error);
+        let client = socket.peer_process().map_err(|error| exhausted(error.into()))?;
+        let bytes = self.shared.options.hard_pool;
+        if bytes == 0 {
+            return Err(Over::new(Reason::Trust, "this server has no memory for data that is copied"));
+        }
+        let space = private::space(bytes).map_err(exhausted)?;
+        Ok(Private { client, base, len, space })
+    }
+
     /// The worker with the fewest clients that can have one more.
     fn vacant_inbox(&self) -> Option<usize> {
         if self.channels.len() >= self.shared.options.clients {
@@ -310,6 +323,7 @@ impl Reception {
 
     /// A message of a customer.
     fn hear(&mut self, token: u64, bytes: &mut [u8]) {
+        let announced = self.channels.values().map(|channel| channel.objects).sum();
         let Some(channel) = self.channels.get_mut(&token) else { return };
         let received = match channel.socket.try_receive(bytes) {
             Ok(None) => return,
@@ -317,17 +331,16 @@ impl Reception {
             Ok(Some(_)) => return self.end(token, &Over::new(Reason::Closing, "the client hung up")),
             Err(error) => return self.end(token, &Over::new(Reason::Closing, error)),
         };
-        let descriptors = received.descriptors.into_iter().collect();
-        if let Err(over) = channel.act(&self.shared, &bytes[..received.len], descriptors) {
+        if let Err(over) = channel.act(&self.shared, bytes, received, announced) {
             self.end(token, &over);
         }
     }
 
     /// Ends channels whose customers broke the rules, and forgets guests that said nothing.
     fn dismiss(&mut self) {
-        let late: Vec<u64> =
-            self.guests.iter().filter(|(_, g)| g.since.elapsed() > HELLO).map(|(t, _)| *t).collect();
-        late.into_iter().for_each(|token| self.forget_guest(token));
+        for token in self.guests.late() {
+            self.forget_guest(token, "no hello came in time");
+        }
         let gone = self.channels.iter().filter(|(_, channel)| channel.customer.is_gone());
         let gone: Vec<(u64, Option<String>)> =
             gone.map(|(t, channel)| (*t, channel.customer.wrong())).collect();
@@ -351,88 +364,6 @@ impl Reception {
         customer.end(None);
         self.shared.inboxes[inbox].notify();
         self.shared.customers().retain(|other| !Arc::ptr_eq(other, customer));
-        evict(&self.shared, customer.all(), customer.abort_timeout());
+        self.shared.evictions.evict(customer.all(), customer.abort_timeout());
     }
-}
-
-impl Channel {
-    /// Acts upon a message.
-    fn act(&mut self, shared: &Shared, bytes: &[u8], descriptors: Vec<OwnedFd>) -> Result<(), Over> {
-        let malformed = |wrong: String| Over::new(Reason::Malformed, wrong);
-        let message = Message::decode(bytes, descriptors.len(), Party::Client);
-        let message = message.map_err(|error| malformed(error.to_string()))?;
-        let mut descriptors = descriptors.into_iter();
-        if self.trust == Trust::Copied && matches!(message, Message::Object(_) | Message::Arena(_)) {
-            return Err(Over::new(
-                Reason::Trust,
-                "memory was announced on a channel on which nothing is mapped",
-            ));
-        }
-        match (message, descriptors.next()) {
-            (Message::Object(place), Some(object)) => {
-                self.objects += 1;
-                if self.objects > OBJECTS {
-                    return Err(malformed(format!("more than {OBJECTS} objects were announced")));
-                }
-                let refused = |wrong| Over::new(Reason::Object, wrong);
-                self.customer.announce(&place, object).map_err(refused)?;
-            }
-            (Message::Arena(place), Some(lifeline)) => {
-                self.customer.add_arena(&place, lifeline).map_err(malformed)?;
-            }
-            (Message::Withdraw(id), _) => {
-                self.objects = self.objects.saturating_sub(1);
-                self.customer.withdraw(id).map_err(malformed)?;
-            }
-            (Message::WithdrawArena(number), _) => {
-                if !self.customer.remove_arena(number) {
-                    return Err(malformed(format!("arena {number} was withdrawn, which is not here")));
-                }
-                shared.inboxes[self.inbox].notify();
-            }
-            (Message::LimitsWanted(wanted), _) => return self.adjust(wanted),
-            (Message::PoolWanted(bytes), _) => return self.lend(bytes),
-            (Message::Goodbye(_), _) => return Err(Over::new(Reason::Closing, "the client said goodbye")),
-            (other, _) => return Err(malformed(format!("a {:?} came in the middle", other.kind()))),
-        }
-        self.say(&Message::Acknowledged)
-    }
-
-    /// Grants what a customer wants, up to the hard limits.
-    fn adjust(&self, wanted: Limits) -> Result<(), Over> {
-        let bytes = (wanted.pending_bytes as usize).min(self.hard.0);
-        let requests = wanted.pending_requests.clamp(1, self.hard.1.max(1));
-        let (bytes, requests) = self.customer.grant(bytes, requests);
-        self.say(&Message::Limits(Limits { pending_bytes: bytes as u64, pending_requests: requests }))
-    }
-
-    /// Lends a customer more, up to what it may have.
-    fn lend(&mut self, bytes: u64) -> Result<(), Over> {
-        let lent = self.pool.lend(usize::try_from(bytes).unwrap_or(usize::MAX));
-        let lens = lent.iter().map(|object| object.len() as u64).collect();
-        let descriptors: Vec<BorrowedFd<'_>> = lent.iter().map(AsFd::as_fd).collect();
-        self.tell(&Message::Pool(PoolObjects { lens }), &descriptors)
-    }
-
-    fn say(&self, message: &Message) -> Result<(), Over> {
-        self.tell(message, &[])
-    }
-
-    fn tell(&self, message: &Message, descriptors: &[BorrowedFd<'_>]) -> Result<(), Over> {
-        match answer(&self.socket, message, descriptors) {
-            true => Ok(()),
-            false => Err(Over::new(Reason::Silent, "the client does not read its control socket")),
-        }
-    }
-}
-
-/// Sends a message to somebody who may not listen; returns whether it went.
-fn answer(socket: &Socket, message: &Message, descriptors: &[BorrowedFd<'_>]) -> bool {
-    let Ok(bytes) = message.encode() else { return false };
-    socket.try_send(&bytes, descriptors).unwrap_or(false)
-}
-
-fn refuse(socket: &Socket, over: &Over) {
-    let ending = Ending { reason: over.reason, sentence: over.sentence.clone() };
-    answer(socket, &Message::Refused(ending), &[]);
 }

@@ -12,10 +12,10 @@ use std::time::Duration;
 use genie_ring::{Consumer, Mode, Record as Received, Spin};
 use genie_sys::futex;
 
-use super::customer::{Customer, Sight};
+use super::arenas::Sight;
+use super::customer::Customer;
 use super::listener::Shared;
 use super::wire::record::{Record, Slot};
-use crate::{Error, RequestId};
 
 /// Requests of one client that are served before others' are looked at.
 const TURN: usize = 16;
@@ -71,7 +71,7 @@ impl Worker {
                 change(&line.consumer, false);
             }
             // Arenas that were withdrawn are let go.
-            self.lines.iter_mut().for_each(|line| line.customer.look(&mut line.sight));
+            self.lines.iter_mut().for_each(|line| line.customer.arenas.look(&mut line.sight));
         }
         let shared = &self.shared;
         // Every one is served, whatever the others had.
@@ -155,39 +155,11 @@ impl Line {
     }
 
     fn evict(&self, shared: &Arc<Shared>, slot: Slot) {
-        if let Some(aborting) = self.customer.aborting(slot) {
-            evict(shared, vec![aborting], self.customer.abort_timeout());
-        }
+        shared.evictions.evict(self.customer.abort(slot), self.customer.abort_timeout());
     }
 
     fn end(&self, shared: &Shared, wrong: String) {
         self.customer.end(Some(wrong));
         shared.attend();
     }
-}
-
-/// Aborts requests: what they have originated first, then each itself. Where something was originated, that is done by a
-/// thread of its own, since it takes time.
-pub(super) fn evict(
-    shared: &Arc<Shared>,
-    requests: Vec<(RequestId, std::sync::Weak<crate::contract::Contract>)>,
-    grace: Duration,
-) {
-    let (plain, contracted): (Vec<_>, Vec<_>) =
-        requests.into_iter().partition(|(_, contract)| contract.strong_count() == 0);
-    plain.into_iter().for_each(|(request, _)| shared.server.abort(request));
-    if contracted.is_empty() {
-        return;
-    }
-    let server = Arc::clone(&shared.server);
-    let run = move || {
-        for (request, contract) in contracted {
-            if let Some(contract) = contract.upgrade() {
-                contract.evict(&Error::Aborted, grace);
-            }
-            server.abort(request);
-        }
-    };
-    // Without a thread the subcontracts run on; their own clients' timeouts end them.
-    let _ = std::thread::Builder::new().name("genie-eviction".into()).spawn(run);
 }

@@ -68,19 +68,19 @@ fn descriptors_arrive_in_order_and_closed_by_exec() {
 }
 
 #[test]
-fn a_message_too_long_for_the_buffer_is_told_and_brings_no_descriptor() {
+fn a_message_too_long_for_the_buffer_is_told() {
     let (ours, theirs) = Socket::pair().unwrap();
     let null = std::fs::File::open("/dev/null").unwrap();
     ours.send(b"too long", &[null.as_fd()]).unwrap();
     ours.send(b"next", &[]).unwrap();
     let mut bytes = [0; 4];
     let cut = theirs.receive(&mut bytes).unwrap();
-    assert_eq!((cut.len, cut.truncated, cut.descriptors.len()), (4, true, 0));
+    assert_eq!((cut.len, cut.truncated, cut.descriptors.len()), (4, true, 1));
     assert_eq!((&bytes, received(&theirs).0), (b"too ", b"next".to_vec()), "the rest is gone");
 }
 
 #[test]
-fn too_many_descriptors_are_told_and_all_closed() {
+fn too_many_descriptors_are_told_and_none_is_lost() {
     let (ours, theirs) = Socket::pair().unwrap();
     // Other tests open and close files meanwhile, so many rounds are needed to see a leak.
     let before = inspect::open_descriptors().unwrap();
@@ -88,7 +88,7 @@ fn too_many_descriptors_are_told_and_all_closed() {
         send_many(&ours, count);
         let (bytes, received) = received(&theirs);
         assert_eq!(bytes, b"x");
-        assert!(received.truncated && received.descriptors.is_empty(), "{count} descriptors");
+        assert!(received.truncated && received.descriptors.len() < count, "{count} descriptors");
     }
     assert!(inspect::open_descriptors().unwrap() < before + 250);
 }

@@ -1,0 +1,178 @@
+//! What a client has announced of its memory, and how this process sees it.
+//!
+//! How: one mirror for the client's own arena, and one for each of others, parts of whose requests it passes on.
+//! Invariants: what a request names stays mapped until it is replied to or dropped, whatever the client withdraws.
+//! Trust: numbers, places and descriptors are the client's word, and checked.
+//! Limits: [`ARENAS`] at once; bytes of addresses, reserved and mapped, as the client's [`Quota`] says.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use genie_memory::{Extent, Extents, Known, Mapping, Mirror, Quota};
+use genie_sys::{GranuleKind, Object};
+
+use super::wire::control::{ArenaPlace, ObjectPlace};
+use crate::lent::{Lent, Places};
+
+/// How many arenas a client may have announced at once.
+const ARENAS: usize = 128;
+
+/// One client's memory.
+#[derive(Debug)]
+pub(super) struct Arenas {
+    mapping: Mapping,
+    quota: Quota,
+    /// By number.
+    mirrors: RwLock<Mirrors>,
+    /// How often an arena came or went.
+    changes: AtomicU64,
+}
+
+type Mirrors = Vec<Option<Mirror>>;
+
+/// What a worker knows of a client's memory.
+#[derive(Debug, Default)]
+pub(super) struct Sight {
+    changes: u64,
+    mirrors: Vec<Option<(Mirror, Known)>>,
+}
+
+impl Arenas {
+    /// The client's own arena, number 0.
+    pub(super) fn new(own: Mirror, mapping: Mapping, quota: Quota) -> Self {
+        Self { mapping, quota, mirrors: RwLock::new(vec![Some(own)]), changes: AtomicU64::new(1) }
+    }
+
+    /// Sees to it that a worker knows the arenas that there are.
+    pub(super) fn look(&self, sight: &mut Sight) {
+        let changes = self.changes.load(Ordering::Acquire);
+        if sight.changes != changes {
+            let mirrors = self.read();
+            let known = |mirror: &Option<Mirror>| mirror.clone().map(|mirror| (mirror, Known::default()));
+            sight.mirrors = mirrors.iter().map(known).collect();
+            sight.changes = changes;
+        }
+    }
+
+    /// Where data is that the client has named, for another server to be lent it.
+    pub(super) fn places(&self, named: &[(u16, Extent)]) -> Places {
+        let mirrors = self.read();
+        let mut places = Places::new();
+        let mut last = None;
+        for (number, extent) in named {
+            match (places.last_mut(), last == Some(*number)) {
+                (Some(Lent::There(_, extents)), true) => extents.push(*extent),
+                _ => {
+                    // An arena that was withdrawn since holds nothing any more.
+                    let Ok(mirror) = find(&mirrors, *number) else { continue };
+                    places.push(Lent::There(mirror.clone(), Extents::from_iter([*extent])));
+                    last = Some(*number);
+                }
+            }
+        }
+        places
+    }
+
+    /// Enters an object that the client announced.
+    pub(super) fn announce(&self, place: &ObjectPlace, descriptor: OwnedFd) -> Result<(), String> {
+        let object = Object::accept(descriptor).map_err(|error| error.to_string())?;
+        if object.len() as u64 != place.len || (place.writable && !object.is_writable()) {
+            return Err(format!("an object of {} bytes is not as announced: {place:?}", object.len()));
+        }
+        let mirrors = self.read();
+        let mirror = find(&mirrors, place.arena)?;
+        mirror.announce(place.id, place.start as usize, object).map_err(|error| error.to_string())
+    }
+
+    /// How many objects there are; each is a descriptor, a mapping, or both.
+    pub(super) fn objects_count(&self) -> usize {
+        self.read().iter().flatten().map(Mirror::objects_count).sum()
+    }
+
+    /// Forgets an object. `is_idle` tells whether nothing is pending, so that nobody works in what is unmapped.
+    pub(super) fn withdraw(&self, id: u64, is_idle: impl Fn() -> bool) -> Result<(), String> {
+        let mirrors = self.read();
+        let mut was_there = false;
+        for mirror in mirrors.iter().flatten() {
+            was_there |= mirror.withdraw(id).map_err(|error| error.to_string())?;
+            if is_idle() {
+                mirror.sweep().map_err(|error| error.to_string())?;
+            }
+        }
+        if was_there { Ok(()) } else { Err(format!("object {id}, withdrawn, was not announced")) }
+    }
+
+    /// Unmaps everything, to be mapped again as it is needed; for when nothing is pending.
+    pub(super) fn clear(&self) -> Result<(), String> {
+        self.read().iter().flatten().try_for_each(Mirror::clear).map_err(|error| error.to_string())
+    }
+
+    /// Bytes that are mapped.
+    pub(super) fn mapped(&self) -> usize {
+        self.quota.mapped()
+    }
+
+    /// Enters an arena that the client passes parts of on.
+    pub(super) fn add(&self, place: &ArenaPlace, lifeline: OwnedFd) -> Result<(), String> {
+        let mut mirrors = self.write();
+        let number = usize::from(place.number);
+        let is_next = number == mirrors.len();
+        if !is_next && mirrors.get(number).is_none_or(Option::is_some) {
+            return Err(format!("arena {number} was announced, and arena {} is the last", mirrors.len() - 1));
+        }
+        if mirrors.iter().flatten().count() >= ARENAS {
+            return Err(format!("more than {ARENAS} arenas were announced"));
+        }
+        let (base, len) = (place.base as usize, place.len as usize);
+        let granules: GranuleKind = place.granule;
+        let mirror = Mirror::new(base, len, granules, self.mapping, lifeline, &self.quota);
+        let mirror = Some(mirror.map_err(|error| error.to_string())?);
+        match mirrors.get_mut(number) {
+            Some(vacant) => *vacant = mirror,
+            None => mirrors.push(mirror),
+        }
+        self.changes.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Forgets an arena; the last request in it unmaps it, or the worker that knows it. The client's own stays as long as
+    /// the channel.
+    pub(super) fn remove(&self, number: u16) -> Result<(), String> {
+        let mut mirrors = self.write();
+        let found = mirrors.get_mut(usize::from(number)).filter(|_| number > 0).and_then(Option::take);
+        self.changes.fetch_add(1, Ordering::Release);
+        drop(mirrors);
+        found.map(drop).ok_or_else(|| missing(number))
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Mirrors> {
+        self.mirrors.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Mirrors> {
+        self.mirrors.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn find(mirrors: &Mirrors, number: u16) -> Result<&Mirror, String> {
+    let mirror = mirrors.get(usize::from(number)).and_then(Option::as_ref);
+    mirror.ok_or_else(|| missing(number))
+}
+
+impl Sight {
+    pub(super) fn mirror(&mut self, number: u16) -> Result<(&Mirror, &mut Known), String> {
+        let mirror = self.mirrors.get_mut(usize::from(number)).and_then(Option::as_mut);
+        let (mirror, known) = mirror.ok_or_else(|| missing(number))?;
+        Ok((mirror, known))
+    }
+
+    /// Whether the client has taken memory away that it had announced.
+    pub(super) fn is_broken(&self) -> bool {
+        self.mirrors.iter().flatten().any(|(mirror, _)| mirror.is_broken())
+    }
+}
+
+fn missing(number: u16) -> String {
+    format!("arena {number} was not announced")
+}

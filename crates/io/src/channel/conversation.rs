@@ -1,0 +1,145 @@
+//! A client's control socket: what it may say in the middle of a channel.
+//!
+//! Trust: a client that says something else, or does not read the answers, has no channel any more. Descriptors that it
+//! announces are kept open, so that they are counted: each client may take half of what all others leave.
+//! Limits: [`OBJECTS`] announced objects in all, or half of the descriptors that this process may have, if that is less.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use genie_sys::machine;
+use genie_sys::socket::{Received, Socket};
+
+use super::customer::Customer;
+use super::listener::Shared;
+use super::pool::Pool;
+use super::strangers;
+use super::wire::control::{Ending, Limits, Message, Party, PoolObjects, Reason, Trust};
+
+/// How many objects all clients may have announced: each is a mapping, of which a process has 65,530.
+const OBJECTS: usize = 16 << 10;
+
+/// A client's control socket.
+pub(super) struct Conversation {
+    pub(super) socket: Socket,
+    pub(super) customer: Arc<Customer>,
+    pub(super) inbox: usize,
+    pub(super) trust: Trust,
+    /// What the customer may raise its limits to: (bytes, requests).
+    pub(super) hard: (usize, u32),
+    /// How many objects it has announced.
+    pub(super) objects: usize,
+    pub(super) pool: Pool,
+}
+
+/// Why there is no channel, or no longer one.
+pub(super) struct Over {
+    pub(super) reason: Reason,
+    pub(super) sentence: String,
+}
+
+impl Over {
+    pub(super) fn new(reason: Reason, sentence: impl ToString) -> Self {
+        Self { reason, sentence: sentence.to_string() }
+    }
+}
+
+impl Conversation {
+    /// Acts upon a message, when all clients together have announced so many objects.
+    pub(super) fn act(
+        &mut self,
+        shared: &Shared,
+        bytes: &[u8],
+        received: Received,
+        announced: usize,
+    ) -> Result<(), Over> {
+        let malformed = |wrong: String| Over::new(Reason::Malformed, wrong);
+        let received = strangers::sift(received).map_err(|wrong| Over::new(Reason::Object, wrong))?;
+        let descriptors = received.descriptors;
+        let message = Message::decode(&bytes[..received.len], descriptors.len(), Party::Client);
+        let message = message.map_err(|error| malformed(error.to_string()))?;
+        if self.trust == Trust::Copied && matches!(message, Message::Object(_) | Message::Arena(_)) {
+            return Err(Over::new(
+                Reason::Trust,
+                "memory was announced on a channel on which nothing is mapped",
+            ));
+        }
+        let is_idle = || self.customer.is_idle();
+        let arenas = &self.customer.arenas;
+        match (message, descriptors.into_iter().next()) {
+            (Message::Object(place), Some(object)) => {
+                self.make_room(announced)?;
+                arenas.announce(&place, object).map_err(|wrong| Over::new(Reason::Object, wrong))?;
+            }
+            (Message::Arena(place), Some(lifeline)) => {
+                arenas.add(&place, checked_lifeline(lifeline)?).map_err(malformed)?;
+            }
+            (Message::Withdraw(id), _) => arenas.withdraw(id, is_idle).map_err(malformed)?,
+            (Message::WithdrawArena(number), _) => {
+                arenas.remove(number).map_err(malformed)?;
+                shared.inboxes[self.inbox].notify();
+            }
+            (Message::LimitsWanted(wanted), _) => return self.adjust(wanted),
+            (Message::PoolWanted(bytes), _) => return self.lend(bytes),
+            (Message::Goodbye(_), _) => return Err(Over::new(Reason::Closing, "the client said goodbye")),
+            (other, _) => return Err(malformed(format!("a {:?} came in the middle", other.kind()))),
+        }
+        self.objects = self.customer.arenas.objects_count();
+        self.say(&Message::Acknowledged)
+    }
+
+    /// Whether there is room for one more object.
+    fn make_room(&self, announced: usize) -> Result<(), Over> {
+        let most = OBJECTS.min(machine::descriptors_max() / 2);
+        if self.objects < most.saturating_sub(announced) {
+            return Ok(());
+        }
+        let sentence =
+            format!("{announced} objects are announced here, {} of them by this client", self.objects);
+        Err(Over::new(Reason::Exhausted, sentence))
+    }
+
+    /// Grants what a customer wants, up to the hard limits.
+    fn adjust(&self, wanted: Limits) -> Result<(), Over> {
+        let bytes = (wanted.pending_bytes as usize).min(self.hard.0);
+        let requests = wanted.pending_requests.clamp(1, self.hard.1.max(1));
+        let (bytes, requests) = self.customer.grant(bytes, requests);
+        self.say(&Message::Limits(Limits { pending_bytes: bytes as u64, pending_requests: requests }))
+    }
+
+    /// Lends a customer more, up to what it may have.
+    fn lend(&mut self, bytes: u64) -> Result<(), Over> {
+        let lent = self.pool.lend(usize::try_from(bytes).unwrap_or(usize::MAX));
+        let lens = lent.iter().map(|object| object.len() as u64).collect();
+        let descriptors: Vec<BorrowedFd<'_>> = lent.iter().map(AsFd::as_fd).collect();
+        self.tell(&Message::Pool(PoolObjects { lens }), &descriptors)
+    }
+
+    fn say(&self, message: &Message) -> Result<(), Over> {
+        self.tell(message, &[])
+    }
+
+    fn tell(&self, message: &Message, descriptors: &[BorrowedFd<'_>]) -> Result<(), Over> {
+        match answer(&self.socket, message, descriptors) {
+            true => Ok(()),
+            false => Err(Over::new(Reason::Silent, "the client does not read its control socket")),
+        }
+    }
+}
+
+/// A lifeline that a peer sent: only a socket tells its other end when it is closed.
+pub(super) fn checked_lifeline(descriptor: OwnedFd) -> Result<OwnedFd, Over> {
+    let socket = Socket::try_from_descriptor(descriptor).map_err(|error| Over::new(Reason::Object, error))?;
+    Ok(socket.into())
+}
+
+/// Sends a message to somebody who may not listen; returns whether it went.
+pub(super) fn answer(socket: &Socket, message: &Message, descriptors: &[BorrowedFd<'_>]) -> bool {
+    let Ok(bytes) = message.encode() else { return false };
+    socket.try_send(&bytes, descriptors).unwrap_or(false)
+}
+
+pub(super) fn refuse(socket: &Socket, over: &Over) {
+    let ending = Ending { reason: over.reason, sentence: over.sentence.clone() };
+    answer(socket, &Message::Refused(ending), &[]);
+}

@@ -1,0 +1,91 @@
+//! Evictions: requests that are aborted, with what they have originated.
+//!
+//! How: where nothing was originated, the server's code is told at once. Else what was originated is aborted first, which
+//! may take as long as other servers are allowed to: a few threads do that, which come when they are needed and go when
+//! nothing is left.
+//! Limits: [`THREADS`]; what they have not come to waits. Each request is aborted once by its client, and once more when
+//! its channel ends, so that no more waits than twice what is pending.
+//! Source: thesis §3.1.2 (eviction).
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use crate::contract::Contract;
+use crate::{Error, RequestId, Server};
+
+/// How many threads abort what requests have originated.
+const THREADS: usize = 8;
+
+/// A request, and what it has originated.
+pub(super) type Aborted = (RequestId, Weak<Contract>);
+
+/// A server's evictions.
+pub(super) struct Evictions {
+    server: Arc<dyn Server>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<(Aborted, Duration)>,
+    threads: usize,
+}
+
+impl Evictions {
+    pub(super) fn new(server: &Arc<dyn Server>) -> Arc<Self> {
+        Arc::new(Self { server: Arc::clone(server), state: Mutex::default() })
+    }
+
+    /// Aborts requests: what they have originated first, each of which may take as long as `grace`, then each itself.
+    pub(super) fn evict(self: &Arc<Self>, requests: impl IntoIterator<Item = Aborted>, grace: Duration) {
+        for (request, contract) in requests {
+            if contract.strong_count() == 0 {
+                self.server.abort(request);
+            } else {
+                self.state().waiting.push_back(((request, contract), grace));
+                self.summon();
+            }
+        }
+    }
+
+    /// Sees to it that somebody comes to what waits.
+    fn summon(self: &Arc<Self>) {
+        let mut state = self.state();
+        if state.threads >= THREADS {
+            return;
+        }
+        let evictions = Arc::clone(self);
+        let spawned =
+            std::thread::Builder::new().name("genie-eviction".into()).spawn(move || evictions.run());
+        match spawned {
+            Ok(_) => state.threads += 1,
+            // Without a thread the subcontracts run on; their own clients' timeouts end them.
+            Err(_) if state.threads == 0 => state.waiting.clear(),
+            Err(_) => {}
+        }
+    }
+
+    fn run(&self) {
+        while let Some(((request, contract), grace)) = self.next() {
+            if let Some(contract) = contract.upgrade() {
+                contract.evict(&Error::Aborted, grace);
+            }
+            self.server.abort(request);
+        }
+    }
+
+    /// What is to be aborted next; the thread that finds nothing is no longer one of these.
+    fn next(&self) -> Option<(Aborted, Duration)> {
+        let mut state = self.state();
+        let next = state.waiting.pop_front();
+        if next.is_none() {
+            state.threads -= 1;
+        }
+        next
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,79 @@
+//! How a server serves clients in other processes.
+
+use std::time::Duration;
+
+use genie_memory::Mapping;
+use genie_ring::Layout;
+use genie_sys::machine;
+
+use super::listener::WORKER_CLIENTS;
+
+/// Addresses that a client may always take, in bytes: that many for each of as many clients as one thread attends to are
+/// all that a process has.
+const ADDRESSES: usize = 1 << 40;
+
+/// How a server serves clients in other processes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServeOptions {
+    /// Bytes lent to each client, in which data that is not passed in place is put. Each client has memory of its own.
+    pub pool: usize,
+    /// Bytes that each client may be lent in all: when its pool is exhausted it asks for more. Beyond that, and where there
+    /// is no memory (huge pages), data goes by way of the client's own. For a client that is not trusted, or does not trust,
+    /// as many bytes of the server's own.
+    pub hard_pool: usize,
+    /// Bytes of the server's own, for buffers that it fills before it is asked
+    /// ([`Listener::private_pool`](super::Listener::private_pool)).
+    pub private_pool: usize,
+    /// Bytes that each client may have pending; of a client that is not trusted, no more than `hard_pool`.
+    pub pending_bytes: usize,
+    /// Requests that each client may have pending.
+    pub pending_requests: u32,
+    /// What a client may have that limit raised to, if it asks.
+    pub hard_bytes: usize,
+    /// What a client may have the limit on requests raised to.
+    pub hard_requests: u32,
+    /// Bytes of addresses that each client's memory may take here, with that of others which it passes on; by default
+    /// 1 TiB, or eight times what the machine has of memory.
+    pub addresses: usize,
+    /// Bytes of each client's memory that may be mapped here at once; by default half of what the machine has, as much as
+    /// an interface takes by default. A request that needs more is refused, unless nothing else is pending.
+    pub mapped: usize,
+    /// How many clients there may be.
+    pub clients: usize,
+    /// How many threads take requests.
+    pub threads: usize,
+    /// When clients' memory is mapped.
+    pub mapping: Mapping,
+    /// Maps nothing of its clients': what they output can't be changed any more once the server's code sees it.
+    pub untrusted: bool,
+    /// How long the server may take to let an aborted request go.
+    pub abort_timeout: Duration,
+    /// How long a thread looks for requests before it sleeps.
+    pub spin: Duration,
+    /// How large the rings are.
+    pub rings: Layout,
+}
+
+impl Default for ServeOptions {
+    fn default() -> Self {
+        let memory = machine::total_memory() as usize;
+        Self {
+            pool: 16 << 20,
+            hard_pool: 256 << 20,
+            private_pool: 64 << 20,
+            pending_bytes: 1 << 30,
+            pending_requests: 256,
+            hard_bytes: 4 << 30,
+            hard_requests: 4096,
+            addresses: ADDRESSES.max(memory.saturating_mul(8)),
+            mapped: memory / 2,
+            clients: WORKER_CLIENTS,
+            threads: 1,
+            mapping: Mapping::Cached,
+            untrusted: false,
+            abort_timeout: Duration::from_millis(100),
+            spin: Duration::from_micros(50),
+            rings: Layout { lines: 1024, area: 256 << 10 },
+        }
+    }
+}

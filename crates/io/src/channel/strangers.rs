@@ -1,0 +1,65 @@
+//! Strangers: descriptors that a peer must not send.
+//!
+//! Why: closing a file asks its file system, and a peer's own one (FUSE) need never answer: whoever closes the descriptor
+//! waits for ever. A server's control thread must not.
+//! How: what comes with a message is looked at by questions that the kernel answers itself. Sockets of the Unix family and
+//! memory are closed where they are found wanting, all else by a thread of its own.
+//! Limits: what that thread has not closed, since a file system keeps it waiting, stays open. Each message that brings
+//! such a descriptor ends its channel; a user who may connect again and again can use up descriptors so.
+
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{SendError, Sender};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use genie_sys::socket::Received;
+use rustix::net::{AddressFamily, sockopt};
+
+/// How long the thread stays when there is nothing to close.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// Gets a message back if there are no strangers with it, and all that was sent has come; else says what is wrong.
+pub(super) fn sift(received: Received) -> Result<Received, String> {
+    let wrong = if received.truncated {
+        "it sent more than a message can hold"
+    } else if !received.descriptors.iter().all(is_harmless) {
+        "it sent a descriptor that is neither memory nor a socket"
+    } else {
+        return Ok(received);
+    };
+    let (harmless, strange): (Vec<_>, Vec<_>) = received.descriptors.into_iter().partition(is_harmless);
+    drop(harmless);
+    strange.into_iter().for_each(dismiss);
+    Err(wrong.to_owned())
+}
+
+/// Whether closing it waits for nobody.
+fn is_harmless(descriptor: &OwnedFd) -> bool {
+    let is_socket = sockopt::socket_domain(descriptor) == Ok(AddressFamily::UNIX);
+    // Only files that are in memory have seals at all.
+    is_socket || rustix::fs::fcntl_get_seals(descriptor).is_ok()
+}
+
+/// Has a descriptor closed by a thread that may wait.
+fn dismiss(descriptor: OwnedFd) {
+    static CLOSER: Mutex<Option<Sender<OwnedFd>>> = Mutex::new(None);
+    let mut closer = CLOSER.lock().unwrap_or_else(PoisonError::into_inner);
+    let unsent = match closer.as_ref() {
+        None => Err(SendError(descriptor)),
+        Some(closer) => closer.send(descriptor),
+    };
+    let Err(SendError(descriptor)) = unsent else { return };
+    let (sender, strangers) = std::sync::mpsc::channel();
+    let spawned = std::thread::Builder::new()
+        .name("genie-strangers".into())
+        .spawn(move || while strangers.recv_timeout(IDLE).map(drop::<OwnedFd>).is_ok() {});
+    match spawned {
+        Ok(_) => {
+            // The thread waits for it.
+            let _ = sender.send(descriptor);
+            *closer = Some(sender);
+        }
+        // Better open than waiting for.
+        Err(_) => std::mem::forget(descriptor),
+    }
+}

@@ -1,0 +1,80 @@
+//! Quotas: how much of its addresses a process gives to one peer.
+//!
+//! Why: a peer says itself how long its arenas and objects are, and neither costs it anything: an object may have holes,
+//! which get memory as they are mapped elsewhere. Without a bound one peer could use up the addresses that others need.
+//! How: all mirrors of a peer's share a quota. They take from it before they reserve or map, and give back what they undo.
+//! Limits: besides what the quota says, 1024 runs of pieces at once of transient mirrors: each may be a mapping of its
+//! own, of which a process has 65,530 (`vm.max_map_count`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::{Error, Result};
+
+/// How many pieces in a row a peer's requests may have mapped at once in transient mirrors.
+const RUNS: usize = 1024;
+
+/// What is left for a peer's mirrors. Cloning makes another handle.
+#[derive(Debug, Clone)]
+pub struct Quota(Arc<Left>);
+
+#[derive(Debug)]
+struct Left {
+    /// Bytes of addresses that may still be reserved.
+    addresses: AtomicUsize,
+    /// Bytes that may still be mapped.
+    mapped: AtomicUsize,
+    /// Bytes that may be mapped at once.
+    limit: usize,
+    /// Runs that may still be mapped.
+    runs: AtomicUsize,
+}
+
+impl Quota {
+    /// For mirrors that reserve at most `addresses` bytes in all, and have at most `mapped` bytes mapped at once.
+    pub fn new(addresses: usize, mapped: usize) -> Self {
+        let (addresses, left) = (AtomicUsize::new(addresses), AtomicUsize::new(mapped));
+        Self(Arc::new(Left { addresses, mapped: left, limit: mapped, runs: AtomicUsize::new(RUNS) }))
+    }
+
+    /// For a peer that is trusted to be modest.
+    pub fn unlimited() -> Self {
+        Self::new(usize::MAX, usize::MAX)
+    }
+
+    /// Bytes that are mapped.
+    pub fn mapped(&self) -> usize {
+        self.0.limit - self.0.mapped.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn reserve(&self, start: usize, len: usize) -> Result<()> {
+        let what = "it leaves less than that of the addresses that a peer may take here";
+        take(&self.0.addresses, len).map_err(|_| Error::Announced { start, len, what })
+    }
+
+    pub(super) fn release(&self, len: usize) {
+        self.0.addresses.fetch_add(len, Ordering::Relaxed);
+    }
+
+    pub(super) fn map(&self, len: usize) -> Result<()> {
+        let limit = self.0.limit;
+        take(&self.0.mapped, len).map_err(|left| Error::Limit { asked: len, used: limit - left, limit })
+    }
+
+    pub(super) fn run(&self) -> Result<()> {
+        take(&self.0.runs, 1).map_err(|_| Error::Limit { asked: 1, used: RUNS, limit: RUNS })
+    }
+
+    pub(super) fn end_runs(&self, count: usize) {
+        self.0.runs.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(super) fn unmap(&self, len: usize) {
+        self.0.mapped.fetch_add(len, Ordering::Relaxed);
+    }
+}
+
+/// Takes `len` from what is left, or tells what that is. Nothing else is ordered by it.
+fn take(left: &AtomicUsize, len: usize) -> std::result::Result<(), usize> {
+    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(len)).map(drop)
+}
