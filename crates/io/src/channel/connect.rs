@@ -2,7 +2,8 @@
 //!
 //! How: hello and welcome over the control socket, then both sides attach the rings, the client's space takes in the
 //! server's pool, and a thread watches the socket.
-//! Trust: the descriptors that a server sends are checked as those of a client are.
+//! Trust: the descriptors that a server sends are checked as those of a client are, and it can't lend more memory than the
+//! client allows. To a server that maps what a client shares, one that shares nothing does not connect.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicBool;
@@ -19,6 +20,7 @@ use super::announce::Announcements;
 use super::directory::Directory;
 use super::link::{Link, PATIENCE};
 use super::remote::{Receiving, Remote, Sending};
+use super::strangers;
 use super::table::Table;
 use super::turn::Turn;
 use super::wire::control::{Hello, Limits, MAX_MESSAGE, Message, Party, Status, Trust, VERSION, Welcome};
@@ -36,6 +38,8 @@ pub struct ConnectOptions {
     pub pending_requests: u32,
     /// Announces no memory to the server: data is copied by the kernel, and the server sees nothing else.
     pub untrusted: bool,
+    /// Bytes that the server may lend at most, rings and pool, which are mapped at once: 1 GiB by default.
+    pub lent: usize,
     /// How long a thread looks for a reply before it sleeps; by default, about as long as waking it would take.
     pub spin: Option<Duration>,
 }
@@ -49,6 +53,7 @@ impl Default for ConnectOptions {
             pending_bytes: 1 << 30,
             pending_requests: 256,
             untrusted: false,
+            lent: 1 << 30,
             spin: None,
         }
     }
@@ -88,6 +93,7 @@ pub(crate) fn connect(
         Message::Refused(ending) => return Err(gone(ending.sentence)),
         other => return Err(gone(format!("it answered a hello by a {:?}", other.kind()))),
     };
+    check(&welcome, options).map_err(gone)?;
     let mut descriptors = descriptors.into_iter();
     let (Some(rings), Some(bell)) = (descriptors.next(), descriptors.next()) else {
         return Err(gone("its welcome came without descriptors".to_owned()));
@@ -97,35 +103,66 @@ pub(crate) fn connect(
     let watched = bell.duplicate()?;
     let bells = Bells::end(bell);
     let ends = Ends::attach(&Object::accept(rings)?, layout, Side::Client, bells)?;
+    let lent = lend(descriptors, &welcome.pool.lens)?;
     let lender = space.add_lender();
-    let lent = lend(space, lender, descriptors).inspect_err(|_| space.remove_lender(lender, false))?;
-    let (link, answered) = Link::new(server.to_owned(), socket, lifeline, lent)?;
+    let bytes = lent.iter().map(Object::len).sum();
     let is_mapped = welcome.trust == Trust::Mapped;
-    let spin = options.spin.unwrap_or(spin);
-    let remote = remote(space, lender, spin, welcome, (ends, watched), link);
+    let joined = lent
+        .into_iter()
+        .try_for_each(|object| Ok(space.lend(lender, object)?))
+        .and_then(|()| Link::new(server.to_owned(), socket, lifeline, bytes))
+        .and_then(|(link, answered)| {
+            let spin = options.spin.unwrap_or(spin);
+            let remote = remote(space, lender, spin, welcome, (ends, watched), link);
+            let (link, watched, space) = (Arc::clone(&remote.link), Arc::downgrade(&remote), space.clone());
+            std::thread::Builder::new()
+                .name("genie-link".into())
+                .spawn(move || link.watch(answered, &watched, &space, lender))
+                .map_err(|error| gone(error.to_string()))?;
+            Ok(remote)
+        });
+    let remote = joined.inspect_err(|_: &Error| space.remove_lender(lender, false))?;
     if is_mapped {
         let link = Arc::downgrade(&remote.link);
         space.on_shortage(lender, move |lacking| {
             link.upgrade().iter().for_each(|link| link.want_pool(lacking));
         });
     }
-    let (link, watched, space) = (Arc::clone(&remote.link), Arc::downgrade(&remote), space.clone());
-    std::thread::Builder::new()
-        .name("genie-link".into())
-        .spawn(move || link.watch(answered, &watched, &space, lender))
-        .map_err(|error| gone(error.to_string()))?;
     Ok(remote)
 }
 
-/// Takes in what the server lends to begin with; returns how many bytes.
-fn lend(space: &Space, lender: LenderId, descriptors: impl Iterator<Item = OwnedFd>) -> Result<usize, Error> {
-    let mut lent = 0;
-    for descriptor in descriptors {
-        let object = Object::accept(descriptor)?;
-        lent += object.len();
-        space.lend(lender, object)?;
+/// Whether the client can have what a server offers; an error says why not.
+fn check(welcome: &Welcome, options: &ConnectOptions) -> Result<(), String> {
+    let is_silent = welcome.trust == Trust::Copied;
+    if options.untrusted && !(is_silent && welcome.pool.lens.is_empty()) {
+        return Err("it would share memory with a client that shares none".to_owned());
     }
-    Ok(lent)
+    if welcome.limits.pending_requests == 0 {
+        return Err("it grants no requests".to_owned());
+    }
+    let layout = Layout { lines: welcome.rings.lines, area: welcome.rings.area };
+    layout.check().map_err(|error| error.to_string())?;
+    let lent = welcome.pool.lens.iter().fold(layout.bytes() as u64, |sum, len| sum.saturating_add(*len));
+    if lent > options.lent as u64 {
+        return Err(format!("it lends {lent} bytes, and the client allows {}", options.lent));
+    }
+    Ok(())
+}
+
+/// The pool's objects, each of the length that the welcome gives.
+fn lend(descriptors: impl Iterator<Item = OwnedFd>, lens: &[u64]) -> Result<Vec<Object>, Error> {
+    let accept = |(descriptor, len): (OwnedFd, &u64)| {
+        let object = Object::accept(descriptor)?;
+        match object.len() as u64 == *len {
+            true => Ok(object),
+            false => {
+                let (start, len) = (0, object.len());
+                let what = "it is in a pool, and is not as long as the server says";
+                Err(genie_memory::Error::Announced { start, len, what }.into())
+            }
+        }
+    };
+    descriptors.zip(lens).map(accept).collect()
 }
 
 fn remote(
@@ -171,8 +208,9 @@ fn receive(socket: &Socket, server: &str) -> Result<(Message, Vec<OwnedFd>), Err
     if received.len == 0 {
         return Err(gone("it hung up during the handshake".to_owned()));
     }
+    let received = strangers::sift(received).map_err(gone)?;
     let message = Message::decode(&bytes[..received.len], received.descriptors.len(), Party::Server);
-    Ok((message.map_err(|error| gone(error.to_string()))?, received.descriptors.into_iter().collect()))
+    Ok((message.map_err(|error| gone(error.to_string()))?, received.descriptors))
 }
 
 /// Asks the server of this name how it is.

@@ -20,6 +20,7 @@ use genie_sys::socket::Socket;
 
 use super::growth::Growth;
 use super::remote::Remote;
+use super::strangers;
 use super::wire::control::{Ending, Limits, MAX_MESSAGE, Message, Party, Reason};
 use crate::exchange::Awaited;
 use crate::{Anticipated, Error, Incoming};
@@ -41,6 +42,8 @@ pub(super) struct Link {
     is_gone: AtomicBool,
     reason: Mutex<Option<Error>>,
     answers: Mutex<Receiver<()>>,
+    /// An answer is due.
+    is_asked: AtomicBool,
     /// What the server granted last, until it is applied.
     granted: Mutex<Option<Limits>>,
     /// The server is gone, nothing is pending any more, and nothing will be.
@@ -74,6 +77,7 @@ impl Link {
             is_gone: AtomicBool::new(false),
             reason: Mutex::default(),
             answers: Mutex::new(answers),
+            is_asked: AtomicBool::new(false),
             granted: Mutex::default(),
             is_over: AtomicBool::new(false),
             news: Event::new()?,
@@ -87,6 +91,7 @@ impl Link {
     /// Sends a message and waits until the server has done what it asks for.
     pub(super) fn ask(&self, message: &Message, descriptors: &[OwnedFd]) -> Result<(), Error> {
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_asked.store(true, Ordering::Release);
         self.tell(message, descriptors)?;
         match answers.recv_timeout(PATIENCE) {
             Ok(()) => Ok(()),
@@ -264,8 +269,14 @@ impl Link {
         if received.len == 0 {
             return Err("it hung up".to_owned());
         }
+        let received = strangers::sift(received)?;
         let message = Message::decode(&bytes[..received.len], received.descriptors.len(), Party::Server);
-        match message.map_err(|error| error.to_string())? {
+        let message = message.map_err(|error| error.to_string())?;
+        let is_answer = matches!(message, Message::Acknowledged | Message::Limits(_));
+        if is_answer && !self.is_asked.swap(false, Ordering::AcqRel) {
+            return Err(format!("it sent a {:?} that nobody had asked for", message.kind()));
+        }
+        match message {
             Message::Acknowledged => answered.send(()).map_err(|error| error.to_string()),
             Message::Pool(_) => self.growth.take_in(received.descriptors, space, lender, Instant::now()),
             Message::Goodbye(ending) => Err(ending.sentence),

@@ -106,10 +106,11 @@ impl Table {
     /// Changes the limits; places are never taken away.
     pub(super) fn adjust(&mut self, bytes: usize, requests: u32) {
         self.limit = bytes;
-        for index in self.entries.len() as u32..requests {
-            self.entries.push(Entry { generation: 0, bytes: 0, state: State::Vacant });
-            self.vacant.insert(0, index);
-        }
+        let more = self.entries.len() as u32..requests.max(self.entries.len() as u32);
+        let entry = |_| Entry { generation: 0, bytes: 0, state: State::Vacant };
+        self.entries.extend(more.clone().map(entry));
+        // At the other end than the one that is taken from.
+        self.vacant.splice(0..0, more.rev());
     }
 
     /// (bytes, requests) that may be pending.
