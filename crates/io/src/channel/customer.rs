@@ -89,7 +89,8 @@ impl Customer {
         request: &Request<'_>,
     ) -> Result<Option<Incoming>, String> {
         let bytes = request.bytes as usize;
-        if let Some(refusal) = self.books().enter(request.slot, bytes)? {
+        let entered = self.books().enter(request.slot, bytes)?;
+        if let Some(refusal) = entered {
             self.refuse(request.slot, refusal);
             return Ok(None);
         }
