@@ -1,0 +1,37 @@
+//! Attacks: a hostile client, or server, in a process of its own does what no honest one does, by way of the channel's own
+//! layouts. Its victim ends that channel, or holds out, and goes on with everybody else; nothing is left behind.
+//!
+//! How: the victim is in the test's process, with an honest peer, and the attacker is the test binary run once more
+//! ([`attacker`]). After each attack the [`scene`] makes sure that the honest ones still exchange data over the channel that
+//! they had, and over new ones, that the client's books are in order, and that descriptors, mappings and threads are as
+//! many as before.
+//! Source: DESIGN section 6; docs/channel.md, Trust.
+
+mod support;
+
+#[path = "trust/attacker.rs"]
+mod attacker;
+#[path = "trust/client.rs"]
+mod client;
+#[path = "trust/floods.rs"]
+mod floods;
+#[path = "trust/fuse.rs"]
+mod fuse;
+#[path = "trust/memory.rs"]
+mod memory;
+#[path = "trust/records.rs"]
+mod records;
+#[path = "trust/replies.rs"]
+mod replies;
+#[path = "trust/scene.rs"]
+mod scene;
+#[path = "trust/server.rs"]
+mod server;
+#[path = "trust/shop.rs"]
+mod shop;
+#[path = "trust/silence.rs"]
+mod silence;
+#[path = "trust/untrusted.rs"]
+mod untrusted;
+#[path = "trust/welcomes.rs"]
+mod welcomes;

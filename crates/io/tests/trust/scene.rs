@@ -1,0 +1,217 @@
+//! The scene of an attack: honest peers, and what there is of descriptors, mappings and threads.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use genie_io::channel::directory::Directory;
+use genie_io::channel::{ConnectOptions, Listener, Running, ServeOptions};
+use genie_io::servers::memory::{FETCH, STORE};
+use genie_io::{In, Interface, Limits, Out, ServerHandle};
+use genie_memory::{Config, Granularity, GranuleKind, Space};
+use genie_passing::{Costs, Passing, Thresholds};
+
+use crate::shop::Shop;
+use crate::support::bytes::pattern;
+
+/// The name of the server under attack, or of the honest one.
+pub(crate) const HONEST: &str = "honest";
+
+/// Attacks take turns, so that each finds the process as it leaves it.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// An honest server and its honest client.
+pub(crate) struct Scene {
+    honest: ServerHandle,
+    interface: Interface,
+    running: Running,
+    shop: Shop,
+    before: Footprint,
+    files: Vec<PathBuf>,
+    pub(crate) directory: Directory,
+    _scratch: tempfile::TempDir,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// What there is of this process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Footprint {
+    descriptors: usize,
+    /// Mappings of memory objects.
+    objects: usize,
+    /// Addresses of mappings as long as arenas are, as (length, permissions).
+    arenas: Vec<usize>,
+    threads: Vec<String>,
+}
+
+impl Scene {
+    pub(crate) fn open() -> Self {
+        Self::open_with(ServeOptions::default())
+    }
+
+    pub(crate) fn open_with(options: ServeOptions) -> Self {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let scratch = tempfile::tempdir().expect("a directory");
+        let directory = Directory::at(scratch.path().join("run")).expect("a run-time directory");
+        let pool = options.hard_pool.min(2 << 20);
+        let options = ServeOptions { pool, hard_pool: pool, ..options };
+        let shop = Shop::default();
+        let serving = Listener::bind_in(&directory, HONEST, shop.clone(), options).expect("a name");
+        let running = serving.start().expect("threads");
+        let interface = interface();
+        let honest = connect(&interface, &directory, HONEST).expect("a connection");
+        for round in 0..3 {
+            store_and_fetch(&interface, &honest, round);
+            let passing = connect(&interface, &directory, HONEST).expect("a connection");
+            store_and_fetch(&interface, &passing, round);
+        }
+        let mut scene = Self {
+            honest,
+            interface,
+            running,
+            shop,
+            before: Footprint::now(),
+            files: Vec::new(),
+            directory,
+            _scratch: scratch,
+            _turn: turn,
+        };
+        scene.await_clients(1);
+        scene.files = scene.files();
+        // Threads of channels that ended end a little later, and with them what they had.
+        eventually("one channel", || {
+            match Footprint::now().threads.iter().filter(|name| *name == "genie-link\n").count() {
+                1 => Ok(()),
+                links => Err(format!("{links} channels")),
+            }
+        });
+        scene.before = Footprint::now();
+        scene
+    }
+
+    /// The honest client's.
+    pub(crate) fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    /// The honest server, as the honest client has it.
+    pub(crate) fn honest(&self) -> &ServerHandle {
+        &self.honest
+    }
+
+    pub(crate) fn shop(&self) -> &Shop {
+        &self.shop
+    }
+
+    pub(crate) fn running(&self) -> &Running {
+        &self.running
+    }
+
+    /// The honest client and server go on as before, over their channel and new ones.
+    #[track_caller]
+    pub(crate) fn goes_on(&self) {
+        store_and_fetch(&self.interface, &self.honest, 7);
+        let new = connect(&self.interface, &self.directory, HONEST).expect("another connection");
+        store_and_fetch(&self.interface, &new, 8);
+    }
+
+    /// They go on, and nothing is left of the attacker.
+    #[track_caller]
+    pub(crate) fn is_unharmed(&self) {
+        self.goes_on();
+        self.shop.let_go();
+        self.await_clients(1);
+        let usage = self.interface.space().check().unwrap_or_else(|wrong| panic!("{wrong}"));
+        assert_eq!((self.interface.pending_bytes(), usage.references), (0, 0), "{usage:?}");
+        eventually("as it was before", || match Footprint::now() {
+            now if now == self.before => Ok(()),
+            now => Err(format!("{now:#?}\nwas {:#?}", self.before)),
+        });
+        assert_eq!(self.files(), self.files, "files in the run-time directory");
+    }
+
+    #[track_caller]
+    pub(crate) fn await_clients(&self, count: u32) {
+        eventually(&format!("{count} clients"), || match self.running.status() {
+            status if status.clients_total == count => Ok(()),
+            status => Err(format!("{status:?}")),
+        });
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let all = std::fs::read_dir(self.directory.path()).expect("a directory");
+        let mut all: Vec<PathBuf> = all.map(|entry| entry.expect("an entry").path()).collect();
+        // An attacker that was killed leaves its own.
+        all.retain(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(HONEST)));
+        all.sort();
+        all
+    }
+}
+
+impl Footprint {
+    fn now() -> Self {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("/proc is mounted");
+        let len = |line: &str| {
+            let (start, end) = line.split_whitespace().next()?.split_once('-')?;
+            Some(usize::from_str_radix(end, 16).ok()? - usize::from_str_radix(start, 16).ok()?)
+        };
+        let mut arenas: Vec<usize> = maps.lines().filter_map(len).filter(|len| *len >= 1 << 28).collect();
+        arenas.sort_unstable();
+        let tasks = std::fs::read_dir("/proc/self/task").expect("/proc is mounted").filter_map(Result::ok);
+        let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).ok();
+        let mut threads: Vec<String> = tasks.filter_map(name).collect();
+        threads.retain(|name| name.starts_with("genie"));
+        threads.sort();
+        Self {
+            descriptors: genie_sys::inspect::open_descriptors().expect("/proc is mounted"),
+            objects: maps.lines().filter(|line| line.contains("/memfd:")).count(),
+            arenas,
+            threads,
+        }
+    }
+}
+
+/// Waits until something is so.
+#[track_caller]
+pub(crate) fn eventually(what: &str, is_so: impl Fn() -> Result<(), String>) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while let Err(instead) = is_so() {
+        assert!(Instant::now() < deadline, "{what}, after a while: {instead}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// An interface of small granules whose emulated copy never copies whole ones.
+pub(crate) fn interface() -> Interface {
+    let config =
+        Config { granularity: Granularity::Only(GranuleKind::Base), limit: 128 << 20, ..Config::default() };
+    let space = Space::new(&config).expect("a space");
+    Interface::new(
+        Passing::new(space, Costs::default()).with_thresholds(Thresholds::ALWAYS),
+        Limits::default(),
+    )
+}
+
+pub(crate) fn connect(
+    interface: &Interface,
+    directory: &Directory,
+    name: &str,
+) -> Result<ServerHandle, genie_io::Error> {
+    interface.connect_with(directory, name, &ConnectOptions::default())
+}
+
+/// Stores bytes and fetches them, by emulated copy and by copy, and compares.
+#[track_caller]
+pub(crate) fn store_and_fetch(interface: &Interface, server: &ServerHandle, seed: u64) {
+    for len in [100, 300_000] {
+        let bytes = pattern(seed, len);
+        let mut buffer = interface.allocate(len).expect("memory");
+        buffer.copy_from_slice(&bytes);
+        let store = interface.request(server, STORE).out(Out::emulated_copy(&buffer));
+        store.argument(b"name").send().expect("a reply");
+        buffer.fill(0);
+        let fetch = interface.request(server, FETCH).input(In::emulated_copy(&mut buffer));
+        assert_eq!(fetch.argument(b"name").send().expect("a reply").actual(), len);
+        assert!(*buffer == *bytes, "{len} bytes");
+    }
+}

@@ -1,0 +1,101 @@
+//! The victim when a client attacks: a server that does what the memory server does, and keeps requests if asked to.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use genie_io::servers::memory::Memory;
+use genie_io::{Fragment, Incoming, RequestId, Server, Service, ServiceId};
+
+/// Keeps the request until the test lets it go, or it is aborted.
+pub(crate) const KEEP: ServiceId = ServiceId(7);
+/// Keeps it, and a fragment of its first buffer, as if that were passed on; aborts are counted, and do nothing.
+pub(crate) const PASS_ON: ServiceId = ServiceId(8);
+
+static SERVICES: [Service; 9] = [
+    Service::new("null", true, true),
+    Service::new("sink", true, false),
+    Service::new("source", false, true),
+    Service::new("echo", true, true),
+    Service::new("store", true, false),
+    Service::new("fetch", false, true),
+    Service::new("check", true, false),
+    Service::new("keep", true, true),
+    Service::new("pass on", true, true),
+];
+
+/// Cloning makes another handle.
+#[derive(Clone, Default)]
+pub(crate) struct Shop(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    memory: Memory,
+    kept: Mutex<Vec<(Incoming, Option<Fragment>)>>,
+    aborts: AtomicUsize,
+}
+
+impl Shop {
+    fn kept(&self) -> MutexGuard<'_, Vec<(Incoming, Option<Fragment>)>> {
+        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn kept_count(&self) -> usize {
+        self.kept().len()
+    }
+
+    /// How often a request was to be aborted.
+    pub(crate) fn aborts(&self) -> usize {
+        self.0.aborts.load(Ordering::Relaxed)
+    }
+
+    /// What output buffer 0 of a kept request holds.
+    pub(crate) fn look(&self, index: usize) -> Vec<u8> {
+        self.kept()[index].0.output(0).expect("an output").to_vec()
+    }
+
+    /// Fills input buffer 0 of the first kept request with bytes, and replies.
+    pub(crate) fn fill(&self, byte: u8) {
+        let (mut request, _) = self.kept().remove(0);
+        request.ready(0).expect("an input").fill(byte);
+        let len = request.len(0);
+        request.set_actual(0, len).expect("its own length");
+        request.reply(Ok(()));
+    }
+
+    /// Lets everything go.
+    pub(crate) fn let_go(&self) {
+        let kept = std::mem::take(&mut *self.kept());
+        drop(kept);
+    }
+}
+
+impl Server for Shop {
+    fn name(&self) -> &str {
+        "shop"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, mut request: Incoming) {
+        match request.service() {
+            KEEP => self.kept().push((request, None)),
+            PASS_ON => {
+                let len = request.len(0);
+                let fragment = request.fragment(0, 0..len).expect("a buffer");
+                self.kept().push((request, Some(fragment)));
+            }
+            _ => self.0.memory.request(request),
+        }
+    }
+
+    fn abort(&self, request: RequestId) {
+        self.0.aborts.fetch_add(1, Ordering::Relaxed);
+        let mut kept = self.kept();
+        let found = kept.iter().position(|(known, fragment)| known.id() == request && fragment.is_none());
+        let aborted = found.map(|index| kept.remove(index));
+        drop(kept);
+        drop(aborted);
+    }
+}

@@ -1,0 +1,147 @@
+//! Attacks by silence: a peer that stops in the middle of something.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use genie_io::channel::wire::control::Message;
+use genie_io::servers::memory::{FETCH, STORE};
+use genie_io::{Error, In, Out};
+use genie_memory::Direction;
+use genie_sys::socket::Socket;
+
+use crate::attacker::Ground;
+use crate::client::{Raw, at, guest, hello, object};
+use crate::scene::{Scene, connect, eventually, interface};
+use crate::server::{Hostile, NAME};
+use crate::shop::KEEP;
+use crate::support::bytes::{pattern, same};
+use crate::{attacker, roles};
+
+const PAGE: u64 = 4096;
+
+roles! { stops_as_a_client, listens_only, takes_a_request, replies_in_part }
+
+/// A client with a guest that has said nothing, one that awaits its welcome, and requests under way.
+fn stops_as_a_client(ground: &mut Ground) {
+    let silent = guest(ground);
+    let waiting = guest(ground);
+    let (_lifeline, held) = Socket::pair().expect("sockets");
+    waiting.send(&Message::Hello(hello()).encode().expect("a hello"), &[held.as_fd()]).expect("a guest");
+    let mut raw = Raw::greet(ground);
+    raw.announce(1, 0, 16 * PAGE, true, object(16 * PAGE as usize)).expect("an object");
+    for index in 0..3 {
+        raw.request((index, 0), KEEP.0 as u16, Direction::In, &[at(0, 16 * PAGE)]);
+    }
+    ground.say("ready to stop");
+    ground.hear();
+    drop((silent, waiting, raw));
+}
+
+#[test]
+fn a_client_that_stops_holds_up_nobody_and_leaves_nothing_when_it_is_gone() {
+    let scene = Scene::open();
+    let attacker = attacker!(&scene.directory, stops_as_a_client);
+    attacker.says_that("ready to stop");
+    eventually("requests", || (scene.shop().kept_count() == 3).then_some(()).ok_or("few".to_owned()));
+    attacker.stop();
+    // Replies go to one who takes none.
+    scene.shop().fill(1);
+    scene.goes_on();
+    scene.shop().fill(2);
+    scene.goes_on();
+    attacker.kill();
+    eventually("the last request's end", || {
+        (scene.shop().kept_count() == 0).then_some(()).ok_or("kept".to_owned())
+    });
+    scene.is_unharmed();
+}
+
+/// A server that accepts nobody.
+fn listens_only(ground: &mut Ground) {
+    let _server = Hostile::listen(ground);
+    ground.stay();
+}
+
+#[test]
+fn a_server_that_stops_in_the_handshake_is_given_up() {
+    let scene = Scene::open();
+    let attacker = attacker!(&scene.directory, listens_only);
+    attacker.says_that("listening");
+    attacker.stop();
+    let error = connect(scene.interface(), &scene.directory, NAME).expect_err("nobody answers").to_string();
+    assert!(error.contains("did not answer"), "{error}");
+    attacker.kill();
+    scene.is_unharmed();
+}
+
+/// A server that takes a request, or does not even acknowledge what it needs.
+fn takes_a_request(ground: &mut Ground) {
+    let mut server = Hostile::listen(ground);
+    server.welcome(|_| {});
+    assert!(server.request(), "a request");
+    ground.say("taken");
+    ground.stay();
+}
+
+#[test]
+fn a_server_that_stops_with_a_request_holds_up_that_request_only() {
+    let scene = Scene::open();
+    let attacker = attacker!(&scene.directory, takes_a_request);
+    attacker.says_that("listening");
+    let interface = interface();
+    let handle = connect(&interface, &scene.directory, NAME).expect("a connection");
+    let mut buffer = interface.allocate(10_000).expect("memory");
+    let bytes = pattern(1, buffer.len());
+    buffer.copy_from_slice(&bytes);
+    let request = interface.request(&handle, STORE).timeout(Duration::from_millis(300));
+    let pending = request.out(Out::emulated_copy(&buffer)).submit().expect("a request");
+    attacker.says_that("taken");
+    attacker.stop();
+    let error = pending.sync().expect_err("nobody replies").error;
+    assert!(matches!(error, Error::TimedOut { .. }), "{error}");
+    same(&buffer, &bytes, "the output");
+    scene.goes_on();
+    // One that needs an announcement first: that is not acknowledged.
+    let fresh = interface.allocate(40 << 20).expect("memory");
+    let request = interface.request(&handle, STORE).out(Out::emulated_copy(&fresh));
+    let error = request.timeout(Duration::from_millis(100)).send().expect_err("nobody acknowledges").error;
+    assert!(error.to_string().contains("does not answer"), "{error}");
+    scene.goes_on();
+    drop((handle, fresh, buffer, interface));
+    attacker.kill();
+    scene.is_unharmed();
+}
+
+/// A server that writes a part of an input, and never says so.
+fn replies_in_part(ground: &mut Ground) {
+    let mut server = Hostile::listen(ground);
+    server.welcome(|_| {});
+    assert!(server.request(), "a request");
+    let slot = server.slot;
+    // The head of a reply whose buffers are missing.
+    server.push(2, &[slot.index.to_le_bytes(), slot.generation.to_le_bytes(), [0, 0, 1, 0]].concat());
+    ground.say("half");
+    ground.stay();
+}
+
+#[test]
+fn a_server_that_stops_in_a_reply_loses_its_channel() {
+    let scene = Scene::open();
+    let attacker = attacker!(&scene.directory, replies_in_part);
+    attacker.says_that("listening");
+    let handle = connect(scene.interface(), &scene.directory, NAME).expect("a connection");
+    let mut buffer = scene.interface().allocate(10_000).expect("memory");
+    let bytes = pattern(2, buffer.len());
+    buffer.copy_from_slice(&bytes);
+    let request = scene.interface().request(&handle, FETCH).input(In::emulated_copy(&mut buffer));
+    let pending = request.submit().expect("a request");
+    attacker.says_that("half");
+    attacker.stop();
+    let error = pending.sync().expect_err("half a reply").error;
+    assert!(matches!(error, Error::Gone { .. }), "{error}");
+    same(&buffer, &bytes, "the input");
+    scene.goes_on();
+    drop((handle, buffer));
+    attacker.kill();
+    scene.is_unharmed();
+}
