@@ -21,6 +21,7 @@ use genie_sys::socket::Socket;
 use super::growth::Growth;
 use super::remote::Remote;
 use super::strangers;
+use super::table::Continued;
 use super::wire::control::{Ending, Limits, MAX_MESSAGE, Message, Party, Reason};
 use crate::exchange::Awaited;
 use crate::{Anticipated, Error, Incoming};
@@ -205,7 +206,10 @@ impl Link {
 
     /// The client lets the channel go, with what is pending at the server.
     pub(super) fn leave(&self, left: Left) {
-        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = left;
+        let mut all = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        all.0.extend(left.0);
+        all.1.extend(left.1);
+        drop(all);
         let goodbye = Ending { reason: Reason::Closing, sentence: "the client is done".to_owned() };
         // A server that does not hear it will see the hang-up.
         let _ = self.tell(&Message::Goodbye(goodbye), &[]);
@@ -213,6 +217,18 @@ impl Link {
         self.socket.hang_up();
         // The thread may stay for long; nobody looks any more.
         let _ = self.news.clear();
+    }
+
+    /// Keeps what had its reply just when the server went, which may still touch the memory.
+    pub(super) fn keep(&self, continued: Continued) {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        match continued {
+            Ok(anticipated) => left.1.push(anticipated),
+            Err(request) => {
+                request.give_up(&self.error());
+                left.0.push(request);
+            }
+        }
     }
 
     /// Reads the socket until the server hangs up, then ends what is pending.
@@ -242,8 +258,9 @@ impl Link {
             self.announce_end(remote);
             self.is_surely_gone(None);
         }
-        left.0.into_iter().for_each(|request| request.fail(error.clone()));
-        drop(left.1);
+        let kept = std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner));
+        left.0.into_iter().chain(kept.0).for_each(|request| request.fail(error.clone()));
+        drop((left.1, kept.1));
         self.announce_end(remote);
         space.remove_lender(lender, false);
     }

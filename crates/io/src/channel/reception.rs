@@ -36,6 +36,8 @@ use crate::Error;
 
 /// How many connections are accepted before what others have said is heard.
 const ACCEPTED: usize = 64;
+/// The pause after an error that would come again at once.
+const PAUSE: Duration = Duration::from_millis(10);
 /// The longest the thread sleeps.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
@@ -100,7 +102,7 @@ impl Reception {
     pub(super) fn attend(&mut self, timeout: Option<Duration>) {
         let mut ready = std::mem::take(&mut self.ready);
         if self.poller.wait(timeout, &mut ready).is_err() {
-            std::thread::sleep(Duration::from_millis(10));
+            std::thread::sleep(PAUSE);
         }
         let mut bytes = std::mem::take(&mut self.bytes);
         for token in ready.drain(..).map(|ready| ready.token) {
@@ -126,8 +128,12 @@ impl Reception {
 
     fn accept(&mut self, bytes: &mut [u8]) {
         for _ in 0..ACCEPTED {
-            // An error of one connection is its own; the next one may do better.
-            let Ok(Some(socket)) = self.claim.listener().accept() else { return };
+            let socket = match self.claim.listener().accept() {
+                Ok(Some(socket)) => socket,
+                Ok(None) => return,
+                // Most likely there are no descriptors; whoever connects stays where he is, and is seen again at once.
+                Err(_) => return std::thread::sleep(PAUSE),
+            };
             if self.poller.add(&socket, self.next).is_err() {
                 refuse(
                     &socket,

@@ -452,7 +452,8 @@ impl Remote {
             Outcome::Ok { anticipated: true } => {
                 // Whether buffers are to come back with the reply the server does not know.
                 let anticipated = request.anticipate();
-                self.sending().table.put_anticipated(reply.slot, anticipated);
+                let left = self.sending().table.put_anticipated(reply.slot, anticipated);
+                left.into_iter().for_each(|continued| self.link.keep(continued));
             }
             Outcome::Failed { code, message } => {
                 request.reply(Err(ServerError { code, message: message.to_owned() }));

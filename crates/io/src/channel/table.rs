@@ -19,6 +19,9 @@ struct Entry {
     state: State,
 }
 
+/// What a server goes on with after its reply: as an error what its client is to have back, and so waits for.
+pub(super) type Continued = Result<Anticipated, Incoming>;
+
 #[derive(Debug)]
 enum State {
     Vacant,
@@ -86,16 +89,19 @@ impl Table {
         }
     }
 
-    /// Keeps what the server goes on with, at the place that was kept: as an error what has to wait until it is done.
-    pub(super) fn put_anticipated(&mut self, slot: Slot, anticipated: Result<Anticipated, Incoming>) {
+    /// Keeps what the server goes on with, at the place that was kept: as an error what has to wait until it is done. Gives
+    /// it back where the table was emptied meanwhile.
+    pub(super) fn put_anticipated(&mut self, slot: Slot, anticipated: Continued) -> Option<Continued> {
         let entry = &mut self.entries[slot.index as usize];
-        if matches!(entry.state, State::Kept) {
-            entry.state = anticipated.map_or_else(State::Deferred, State::Anticipated);
+        if !matches!(entry.state, State::Kept) {
+            return Some(anticipated);
         }
+        entry.state = anticipated.map_or_else(State::Deferred, State::Anticipated);
+        None
     }
 
     /// Takes out what the server has gone on with.
-    pub(super) fn take_anticipated(&mut self, slot: Slot) -> Option<Result<Anticipated, Incoming>> {
+    pub(super) fn take_anticipated(&mut self, slot: Slot) -> Option<Continued> {
         match self.leave(slot, |state| matches!(state, State::Anticipated(_) | State::Deferred(_)))? {
             State::Anticipated(anticipated) => Some(Ok(anticipated)),
             State::Deferred(request) => Some(Err(request)),
