@@ -69,8 +69,9 @@ impl Channel {
             let options = ConnectOptions { untrusted: is_untrusted, ..ConnectOptions::default() };
             interface.connect_with(&peer.directory(), &opening.name, &options).expect("a connection")
         };
-        let memory = open("memory", Kind::Memory(pooled));
+        // Of servers in one process, the first that a client connects to sees its memory at the client's addresses.
         let handle = open("holder", Kind::Holder { pooled, log: None });
+        let memory = open("memory", Kind::Memory(pooled));
         let holder = Holder::reached(handle.clone(), Arc::new(Remote::new(&link, &interface, &handle)));
         Some(Self { setup, interface, memory, holder, link })
     }

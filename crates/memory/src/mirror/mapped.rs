@@ -25,7 +25,8 @@ impl Mirror {
     /// Maps `extents`, for stores, too, if `writes`.
     ///
     /// # Errors
-    /// An extent that is not announced, or not for writing; [`Error::Limit`]: the quota is used up; or the kernel can't map.
+    /// An extent that is not announced, or not for writing; [`Error::Limit`](crate::Error::Limit): the quota is used up; or
+    /// the kernel can't map.
     ///
     /// # Cost
     /// Cached: a look-up, once the objects are mapped. Transient: a system call for each extent, and another later.
