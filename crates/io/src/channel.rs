@@ -31,6 +31,7 @@ mod options;
 mod orphans;
 mod pool;
 mod private;
+mod receiving;
 mod reception;
 mod remote;
 mod serving;

@@ -61,10 +61,8 @@ impl Private {
             }
             places.push((self.base + offset, here));
         }
-        if direction == Direction::In {
-            // Nobody gets to see what another client has left there.
-            buffer.segments().iter().for_each(|segment| segment.fill(0));
-        } else {
+        // What an input's memory has held before was the same client's.
+        if direction == Direction::Out {
             each(&buffer, &places, len, |span, addr| span.read_process(self.client.pid(), addr))?;
             // After reading: a process that is there still was there all the time.
             self.check(len)?;
