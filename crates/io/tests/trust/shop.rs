@@ -11,27 +11,26 @@ pub(crate) const KEEP: ServiceId = ServiceId(7);
 /// Keeps it, and a fragment of its first buffer, as if that were passed on; aborts are counted, and do nothing.
 pub(crate) const PASS_ON: ServiceId = ServiceId(8);
 
-static SERVICES: [Service; 9] = [
-    Service::new("null", true, true),
-    Service::new("sink", true, false),
-    Service::new("source", false, true),
-    Service::new("echo", true, true),
-    Service::new("store", true, false),
-    Service::new("fetch", false, true),
-    Service::new("check", true, false),
-    Service::new("keep", true, true),
-    Service::new("pass on", true, true),
-];
-
 /// Cloning makes another handle.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Shop(Arc<Inner>);
 
-#[derive(Default)]
 struct Inner {
     memory: Memory,
+    /// The memory server's, and two more.
+    services: Vec<Service>,
     kept: Mutex<Vec<(Incoming, Option<Fragment>)>>,
     aborts: AtomicUsize,
+}
+
+impl Default for Shop {
+    fn default() -> Self {
+        let memory = Memory::customized();
+        let mut services = memory.services().to_vec();
+        assert_eq!(ServiceId(services.len() as u32), KEEP);
+        services.extend([Service::new("keep", true, true), Service::new("pass on", true, true)]);
+        Self(Arc::new(Inner { memory, services, kept: Mutex::default(), aborts: AtomicUsize::new(0) }))
+    }
 }
 
 impl Shop {
@@ -75,7 +74,7 @@ impl Server for Shop {
     }
 
     fn services(&self) -> &[Service] {
-        &SERVICES
+        &self.0.services
     }
 
     fn request(&self, mut request: Incoming) {
