@@ -15,9 +15,11 @@ use genie_passing::calibration::{self, Effort};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::interface::{self, Granule};
 use crate::thresholds::Shortest;
-use crate::{length, output};
+use genie_lab::interface::{self, Granule};
+use genie_lab::length;
+
+use crate::output;
 
 /// The lengths whose costs the table shows.
 const SHOWN: [usize; 3] = [4 << 10, 64 << 10, 2 << 20];

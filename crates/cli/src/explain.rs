@@ -11,9 +11,11 @@ use genie::model::{Allocation, Integrity};
 use genie::{Buffer, Direction, Failed, In, Interface, Out, Receipt, Reply, Scheme, ServerHandle, memory};
 
 use crate::failure::Failure;
-use crate::interface::Granule;
 use crate::server::Buffers;
-use crate::{length, output};
+use genie_lab::interface::Granule;
+use genie_lab::length;
+
+use crate::output;
 use report::{Question, Report};
 
 /// Say which operations would pass some data, what each would cost, and why.

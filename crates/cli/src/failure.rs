@@ -37,3 +37,9 @@ impl Failure {
         ExitCode::from(self.status)
     }
 }
+
+impl From<genie_lab::error::Error> for Failure {
+    fn from(error: genie_lab::error::Error) -> Self {
+        Self::could_not(error)
+    }
+}

@@ -13,8 +13,8 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::failure::Failure;
-use crate::length;
 use crate::transfer::{CACHE_BYTES, DEFAULT_NAME};
+use genie_lab::length;
 
 /// For how long an interrupted upload can be resumed.
 const LEFTOVERS_AGE: Duration = Duration::from_secs(24 * 60 * 60);

@@ -5,7 +5,9 @@ use genie_io::channel::{self, Status};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::{length, output};
+use genie_lab::length;
+
+use crate::output;
 
 /// List the servers that run, with their services, clients and pending bytes.
 #[derive(Debug, clap::Args)]

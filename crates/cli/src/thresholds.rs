@@ -5,7 +5,7 @@ use std::fmt::Write;
 use genie::Thresholds;
 use serde::Serialize;
 
-use crate::length;
+use genie_lab::length;
 
 /// The shortest data, in bytes, for which copying is avoided; none where it never is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

@@ -26,9 +26,9 @@ use std::time::Instant;
 use genie::Scheme;
 
 use crate::failure::Failure;
-use crate::interface::Granule;
 use crate::output;
 use client::Client;
+use genie_lab::interface::Granule;
 use summary::Summary;
 
 pub(crate) use download::fetch;

@@ -6,8 +6,8 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use super::random::Random;
 use crate::failure::Failure;
+use genie_lab::random::Random;
 
 /// What the document calls data that is in no file.
 const GENERATED: &str = "generated";
@@ -43,7 +43,7 @@ impl Data {
         let mut random = Random::new(0x6765_6e69_6520_3031);
         let mut bytes = Vec::with_capacity(longest + 8);
         while bytes.len() < longest {
-            bytes.extend_from_slice(&random.next().to_le_bytes());
+            bytes.extend_from_slice(&random.number().to_le_bytes());
         }
         bytes.truncate(longest);
         Self::new(GENERATED.to_owned(), bytes)

@@ -9,14 +9,14 @@ use serde::Serialize;
 
 use super::baseline::Means;
 use super::baseline::exchange::MESSAGE;
-use super::machine::Machine;
 use super::measured::{Baseline, Control, Measured, Measurements, Times};
 use super::overhead::Overhead;
-use super::statistics::{Samples, Spread, rounded};
 use super::throughput::Throughput;
 use crate::failure::Failure;
-use crate::length;
-use crate::placement::Placement;
+use genie_lab::length;
+use genie_lab::machine::Machine;
+use genie_lab::placement::Placement;
+use genie_lab::samples::{Samples, Spread, rounded};
 
 /// Everything that one run found.
 #[derive(Debug, Serialize)]
@@ -281,7 +281,7 @@ impl Gathering {
     }
 
     fn placement(&self) -> Option<Placement> {
-        super::probe::majority(self.round_trips.iter().map(|(placement, _)| *placement))
+        genie_lab::probe::majority(self.round_trips.iter().map(|(placement, _)| *placement))
     }
 
     /// Round trips without data: those of the baselines, and requests without buffers.

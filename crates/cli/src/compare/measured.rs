@@ -10,11 +10,11 @@ use genie::{Receipt, Scheme};
 use super::baseline::Means;
 use super::baseline::lanes::Exchanged;
 use super::place::Place;
-use super::probe::majority;
-use super::statistics::Samples;
 use super::subject::{Passed, Subject};
 use super::verify::Verdict;
-use crate::placement::Placement;
+use genie_lab::placement::Placement;
+use genie_lab::probe::majority;
+use genie_lab::samples::Samples;
 
 /// What was measured of anything that passes data.
 #[derive(Debug)]

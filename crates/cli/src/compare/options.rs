@@ -7,9 +7,9 @@ use genie::{Direction, Scheme};
 use super::baseline::Means;
 use super::place::Place;
 use crate::failure::Failure;
-use crate::interface::Granule;
-use crate::length;
 use crate::server::Buffers;
+use genie_lab::interface::Granule;
+use genie_lab::length;
 
 /// The default lengths: below a page, a page, and up to eight huge pages.
 const LENGTHS: &str = "64,4K,64K,256K,1M,2M,16M";

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::document::Row;
 use super::place::Place;
-use super::statistics::rounded;
+use genie_lab::samples::rounded;
 
 /// One scheme at one length in one direction.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -43,7 +43,7 @@ pub(super) fn lines(all: &[Overhead]) -> Vec<String> {
             let mut times: Vec<_> = block.iter().map(|one| one.latency_us).collect();
             times.sort_by(f64::total_cmp);
             let (least, middle, most) = (times[0], times[times.len() / 2], times[times.len() - 1]);
-            let length = crate::length::format(block[0].length);
+            let length = genie_lab::length::format(block[0].length);
             format!("  {length:>8} {:3}  {middle:8.2} us  ({least:.2} to {most:.2})", block[0].direction)
         })
         .collect()

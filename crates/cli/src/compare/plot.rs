@@ -20,9 +20,9 @@ use kuva::render::plots::Plot;
 use super::baseline::{Kind, Means, Waiting};
 use super::document::{BaselineRow, Document, Row};
 use super::place::Place;
-use super::statistics::Spread;
 use crate::failure::Failure;
-use crate::length;
+use genie_lab::length;
+use genie_lab::samples::Spread;
 
 /// A panel's width and height.
 const PANEL: (f64, f64) = (520.0, 380.0);

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use genie::Direction;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::length;
+use genie_lab::length;
 
 /// A bar that counts rounds.
 #[derive(Debug)]

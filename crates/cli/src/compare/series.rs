@@ -22,12 +22,12 @@ use super::bench::{Bench, Task};
 use super::measured::{Measured, Measurements};
 use super::options::Touch;
 use super::place::Place;
-use super::probe::Probe;
-use super::random::Random;
 use super::subject::{Passed, Subject};
 use super::touch::{load_words, store_words};
 use super::verify;
 use crate::failure::Failure;
+use genie_lab::probe::Probe;
+use genie_lab::random::Random;
 
 /// How many batches a series is cut into, if it has as many rounds.
 const BATCHES: usize = 5;

@@ -7,9 +7,9 @@ use owo_colors::OwoColorize;
 
 use super::document::{BaselineRow, Document, EMPTY, Row};
 use super::overhead;
-use super::statistics::Spread;
 use super::throughput::Throughput;
-use crate::length;
+use genie_lab::length;
+use genie_lab::samples::Spread;
 
 /// The columns, in order; all but the first and the last are numbers.
 const COLUMNS: [&str; 11] = [

@@ -18,11 +18,11 @@ use super::baseline::Baselines;
 use super::bench::{Bench, Task};
 use super::options::Touch;
 use super::place::Place;
-use super::statistics::rounded;
 use super::touch::store_words;
 use super::verify;
 use crate::failure::Failure;
-use crate::length;
+use genie_lab::length;
+use genie_lab::samples::rounded;
 
 /// The schemes that are measured.
 const SCHEMES: [Scheme; 3] = [Scheme::Copy, Scheme::EmulatedCopy, Scheme::WeakMove];

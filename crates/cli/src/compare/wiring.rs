@@ -8,7 +8,7 @@ use genie::{Direction, Error, Scheme};
 use super::bench::{Bench, Task};
 use super::subject::Subject;
 use crate::failure::Failure;
-use crate::length;
+use genie_lab::length;
 
 /// What had to be left out, and why.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use genie_sys::userfault::Way;
 use super::facts::{Cpus, Facts, HugePages, MemoryLock, USERFAULTFD_DEVICE};
 use super::finding::Finding;
 use super::remedy::Remedy;
-use crate::placement::Placement;
+use genie_lab::placement::Placement;
 
 /// What the longest buffers of `genie compare`, its server's and the tests' take, with room to spare: 800 MiB.
 const HUGE_PAGES_WANTED: usize = 400;

@@ -8,9 +8,9 @@ use genie_passing::tables;
 use serde::Serialize;
 
 use super::price::Prices;
-use crate::length;
 use crate::server::Buffers;
 use crate::thresholds::Shortest;
+use genie_lab::length;
 
 /// What would be done to pass some data.
 #[derive(Debug, Serialize)]

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::str::FromStr;
 
-use crate::length;
+use genie_lab::length;
 
 /// Some of a file's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use genie::{Receipt, Scheme};
 use serde::Serialize;
 
 use super::Options;
-use crate::length;
+use genie_lab::length;
 
 /// What was transferred so far.
 #[derive(Debug, Default, Serialize)]

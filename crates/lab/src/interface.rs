@@ -2,12 +2,14 @@
 
 use genie::{Granularity, GranuleKind, Interface, Limits, Passing, Space};
 use genie_memory::Config;
+use serde::{Deserialize, Serialize};
 
-use crate::failure::Failure;
+use crate::error::Result;
 
 /// The granules that the user asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Granule {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Granule {
     /// 2 MiB huge pages where the machine has free ones, else transparent huge pages, else 4 KiB pages.
     Best,
     /// Reserved 2 MiB huge pages, or an error.
@@ -30,23 +32,23 @@ impl Granule {
     }
 
     /// Makes a space of such granules.
-    pub(crate) fn space(self) -> Result<Space, Failure> {
+    pub fn space(self) -> Result<Space> {
         let config = Config { granularity: self.granularity(), ..Config::default() };
-        Space::new(&config).map_err(Failure::could_not)
+        Ok(Space::new(&config)?)
     }
 
     /// Opens an interface with such granules that lets one request be as large as the space. The first time on a
     /// machine, this measures costs for a fraction of a second.
-    pub(crate) fn open(self) -> Result<Interface, Failure> {
+    pub fn open(self) -> Result<Interface> {
         let space = self.space()?;
-        let costs = genie_passing::calibration::load_or_measure(&space).map_err(Failure::could_not)?;
+        let costs = genie_passing::calibration::load_or_measure(&space)?;
         let limits = Limits { pending_bytes: usize::MAX, ..Limits::default() };
         Ok(Interface::new(Passing::new(space, costs), limits))
     }
 }
 
 /// A granule kind in words.
-pub(crate) fn describe(kind: GranuleKind) -> &'static str {
+pub fn describe(kind: GranuleKind) -> &'static str {
     match kind {
         GranuleKind::Huge => "2 MiB (huge pages)",
         GranuleKind::Transparent => "4 KiB (transparent huge pages)",
@@ -55,7 +57,7 @@ pub(crate) fn describe(kind: GranuleKind) -> &'static str {
 }
 
 /// What is lost with small granules, and how to get large ones; nothing with large ones.
-pub(crate) fn loss(kind: GranuleKind) -> Option<&'static str> {
+pub fn loss(kind: GranuleKind) -> Option<&'static str> {
     (kind != GranuleKind::Huge).then_some(
         "with 4 KiB granules, protecting and swapping cost about as much as copying, so that emulated copy gains little; \
          2 MiB granules make it many times cheaper: sudo sysctl vm.nr_hugepages=256, or sudo genie doctor --fix",

@@ -12,50 +12,64 @@ const DIGITS: u8 = 3;
 
 /// Non-negative whole numbers: nanoseconds, mostly.
 #[derive(Debug, Clone)]
-pub(super) struct Samples(Histogram<u64>);
+pub struct Samples(Histogram<u64>);
 
 /// The median and the spread, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub(super) struct Spread {
-    pub(super) median: f64,
-    pub(super) p5: f64,
-    pub(super) p95: f64,
+pub struct Spread {
+    /// The middle one.
+    pub median: f64,
+    /// A twentieth are below it.
+    pub p5: f64,
+    /// A twentieth are above it.
+    pub p95: f64,
+}
+
+impl Default for Samples {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Samples {
-    pub(super) fn new() -> Self {
+    /// None yet.
+    pub fn new() -> Self {
         Self(Histogram::new(DIGITS).expect("three digits are allowed"))
     }
 
     /// Adds a time, in nanoseconds.
-    pub(super) fn add(&mut self, time: Duration) {
+    pub fn add(&mut self, time: Duration) {
         self.add_number(time.as_nanos() as u64);
     }
 
-    pub(super) fn add_number(&mut self, number: u64) {
+    /// Adds a number.
+    pub fn add_number(&mut self, number: u64) {
         // Only a histogram of fixed bounds refuses a number; this one grows.
         let _ = self.0.record(number);
     }
 
-    pub(super) fn merge(&mut self, other: &Self) {
+    /// Adds another one's.
+    pub fn merge(&mut self, other: &Self) {
         self.0 += &other.0;
     }
 
-    pub(super) fn count(&self) -> u64 {
+    /// How many there are.
+    pub fn count(&self) -> u64 {
         self.0.len()
     }
 
     /// The middle sample; of an even number, the lower of the two in the middle.
-    pub(super) fn median(&self) -> u64 {
+    pub fn median(&self) -> u64 {
         self.0.value_at_quantile(0.5)
     }
 
     /// The middle sample, of nanoseconds, in microseconds.
-    pub(super) fn median_us(&self) -> f64 {
+    pub fn median_us(&self) -> f64 {
         microseconds(self.median())
     }
 
-    pub(super) fn spread(&self) -> Spread {
+    /// The median and the spread, of nanoseconds.
+    pub fn spread(&self) -> Spread {
         let at = |quantile| microseconds(self.0.value_at_quantile(quantile));
         Spread { median: at(0.5), p5: at(0.05), p95: at(0.95) }
     }
@@ -67,7 +81,7 @@ fn microseconds(nanoseconds: u64) -> f64 {
 }
 
 /// A number as documents show it: with three decimals.
-pub(super) fn rounded(number: f64) -> f64 {
+pub fn rounded(number: f64) -> f64 {
     (number * 1e3).round() / 1e3
 }
 

@@ -5,37 +5,37 @@ use std::fs;
 use genie::Space;
 use genie_sys::userfault::Way;
 use genie_sys::{inspect, machine};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::interface;
 use crate::length;
 
 /// Facts for the reader of a result.
-#[derive(Debug, Clone, Serialize)]
-pub(super) struct Machine {
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Machine {
     kernel: String,
     cpu: String,
     /// CPUs that this process may use.
     cpus: usize,
     memory: u64,
-    granules: &'static str,
+    granules: String,
     /// How stores into protected memory are caught; none where they cannot be.
-    userfaultfd: Option<&'static str>,
+    userfaultfd: Option<String>,
     huge_pages: HugePages,
     /// Runnable threads, averaged over the last minute, before the comparison began.
     load: f64,
 }
 
 /// Reserved huge pages, before the comparison took any.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub(super) struct HugePages {
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct HugePages {
     total: usize,
     free: usize,
 }
 
 impl HugePages {
     /// Asks the kernel; a kernel that says nothing has none.
-    pub(super) fn read() -> Self {
+    pub fn read() -> Self {
         inspect::huge_pages()
             .map_or(Self { total: 0, free: 0 }, |pages| Self { total: pages.total, free: pages.free })
     }
@@ -43,40 +43,45 @@ impl HugePages {
 
 /// What must be known before the comparison changes it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Before {
-    pub(super) cpus: usize,
-    pub(super) huge_pages: HugePages,
-    pub(super) load: f64,
+pub struct Before {
+    /// CPUs that this process may use.
+    pub cpus: usize,
+    /// Reserved huge pages.
+    pub huge_pages: HugePages,
+    /// Runnable threads, averaged over the last minute.
+    pub load: f64,
 }
 
 impl Before {
-    pub(super) fn read() -> Self {
+    /// Asks the kernel.
+    pub fn read() -> Self {
         let cpus = machine::allowed_cpus().map_or(1, |cpus| cpus.len());
         Self { cpus, huge_pages: HugePages::read(), load: load() }
     }
 }
 
 impl Machine {
-    pub(super) fn describe(space: &Space, before: Before) -> Self {
+    /// Describes the machine as `space` uses it.
+    pub fn describe(space: &Space, before: Before) -> Self {
         Self {
             kernel: machine::kernel_release(),
             cpu: machine::cpu_model().unwrap_or_else(|_| "unknown".to_owned()),
             cpus: before.cpus,
             memory: machine::total_memory(),
-            granules: interface::describe(space.granule_kind()),
-            userfaultfd: space.fault_way().map(way),
+            granules: interface::describe(space.granule_kind()).to_owned(),
+            userfaultfd: space.fault_way().map(|used| way(used).to_owned()),
             huge_pages: before.huge_pages,
             load: before.load,
         }
     }
 
     /// The kernel and the granules.
-    pub(super) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         format!("Linux {}, granules of {}", self.kernel, self.granules)
     }
 
     /// The facts in one line.
-    pub(super) fn line(&self) -> String {
+    pub fn line(&self) -> String {
         format!(
             "Linux {}, {} CPUs ({}), {}, load {:.2}; granules of {}, {} of {} huge pages free; userfaultfd: {}",
             self.kernel,
@@ -87,7 +92,7 @@ impl Machine {
             self.granules,
             self.huge_pages.free,
             self.huge_pages.total,
-            self.userfaultfd.unwrap_or("none"),
+            self.userfaultfd.as_deref().unwrap_or("none"),
         )
     }
 }

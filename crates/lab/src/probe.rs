@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use genie_sys::machine::{self, Pinned};
 
-use crate::failure::Failure;
+use crate::error::{Error, Result};
 use crate::placement::Placement;
 
 /// Enough to see past the scheduler, and over in about a millisecond.
@@ -14,7 +14,7 @@ const ROUND_TRIPS: u32 = 2_000;
 
 /// The CPU of this thread, which holds all threads that it starts, too, and another one.
 #[derive(Debug)]
-pub(super) struct Probe {
+pub struct Probe {
     here: usize,
     other: Option<usize>,
     _pinned: Pinned,
@@ -22,29 +22,29 @@ pub(super) struct Probe {
 
 impl Probe {
     /// Pins this thread to the last CPU that it may use: the first ones serve most interrupts.
-    pub(super) fn pin() -> Result<Self, Failure> {
-        let cpus = machine::allowed_cpus().map_err(Failure::could_not)?;
+    pub fn pin() -> Result<Self> {
+        let cpus = machine::allowed_cpus()?;
         let [rest @ .., here] = &cpus[..] else {
-            return Err(Failure::could_not("this process may run on no CPU"));
+            return Err(Error::NoCpu);
         };
-        let pinned = machine::pin_thread(*here).map_err(Failure::could_not)?;
+        let pinned = machine::pin_thread(*here)?;
         Ok(Self { here: *here, other: rest.last().copied(), _pinned: pinned })
     }
 
     /// The other CPU, for those who work at the same time.
-    pub(super) fn other(&self) -> Option<usize> {
+    pub fn other(&self) -> Option<usize> {
         self.other
     }
 
     /// The round trip of a cache line between the two CPUs, where there are two.
-    pub(super) fn round_trip(&self) -> Option<Duration> {
+    pub fn round_trip(&self) -> Option<Duration> {
         // A CPU that was taken away meanwhile leaves one.
         self.other.and_then(|other| machine::ping_pong(self.here, other, ROUND_TRIPS).ok())
     }
 }
 
 /// The placement that most of these have, with the first one's winning a tie; none where there is one CPU.
-pub(super) fn majority(placements: impl Iterator<Item = Option<Placement>>) -> Option<Placement> {
+pub fn majority(placements: impl Iterator<Item = Option<Placement>>) -> Option<Placement> {
     let placements: Vec<_> = placements.collect();
     let count = |one: &Option<Placement>| placements.iter().filter(|other| *other == one).count();
     let most = placements.iter().map(count).max()?;

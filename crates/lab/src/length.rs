@@ -4,7 +4,7 @@
 const SUFFIXES: [(char, u32); 4] = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
 
 /// Reads a positive number of bytes, with or without a suffix K, M, G or T (powers of 1024).
-pub(crate) fn parse(text: &str) -> Result<usize, String> {
+pub fn parse(text: &str) -> Result<usize, String> {
     let nonsense =
         || format!("\"{text}\" is not a length: write a number of bytes such as 64, 4K, 16M or 1G");
     let upper = text.trim().to_ascii_uppercase();
@@ -24,7 +24,7 @@ pub(crate) fn parse(text: &str) -> Result<usize, String> {
 }
 
 /// Writes a length in the largest unit that divides it: `64 B`, `4 KiB`.
-pub(crate) fn format(bytes: usize) -> String {
+pub fn format(bytes: usize) -> String {
     let unit = SUFFIXES.iter().rev().find(|(_, shift)| bytes != 0 && bytes.is_multiple_of(1 << shift));
     match unit {
         Some((letter, shift)) => format!("{} {letter}iB", bytes >> shift),
@@ -33,7 +33,7 @@ pub(crate) fn format(bytes: usize) -> String {
 }
 
 /// Writes an amount of memory that need not be exact: `23.5 GiB`.
-pub(crate) fn approximate(bytes: u64) -> String {
+pub fn approximate(bytes: u64) -> String {
     let unit = SUFFIXES.iter().rev().find(|(_, shift)| bytes >> shift != 0);
     match unit {
         Some((letter, shift)) => format!("{:.1} {letter}iB", bytes as f64 / (1u64 << shift) as f64),

@@ -1,0 +1,34 @@
+//! Why something could not be measured, for an operator.
+
+use std::path::PathBuf;
+
+/// What every function of the lab that can fail returns.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why something could not be measured, drawn or kept.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// This process may run on no CPU.
+    #[error("this process may run on no CPU")]
+    NoCpu,
+    /// The kernel refused a call.
+    #[error(transparent)]
+    Kernel(#[from] genie_sys::Error),
+    /// Memory or costs could not be had.
+    #[error(transparent)]
+    Memory(#[from] genie_memory::Error),
+    /// A request failed.
+    #[error(transparent)]
+    Request(#[from] genie::Error),
+    /// A file or folder could not be used.
+    #[error("{} {what}: {source}", path.display())]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What could not be done, as `cannot be read`.
+        what: &'static str,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}

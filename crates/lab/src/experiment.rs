@@ -1,0 +1,93 @@
+//! What an experiment is: a declaration, steps that measure side by side, and what is concluded from them.
+//!
+//! How: an experiment is run in several *sittings*. Each opens its parties anew (processes, buffers), so that what varies
+//! from one run to the next, where pages lie and whom the host's scheduler favours, varies between the sittings of one
+//! run, too, and shows. A sitting consists of *steps*: what one step measures takes turns. A step is what is stored, and
+//! what an interrupted run goes on from. When all steps of all sittings are done, the experiment concludes: tables,
+//! figures, and a verdict on each of its claims.
+//! Invariants: what is concluded depends on stored measurements alone, so that a report can be made without measuring.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::Result;
+use crate::findings::Conclusion;
+use crate::interface::Granule;
+use crate::measurement::{Measured, Measurements};
+
+/// What an experiment says about itself before it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Declaration {
+    /// The name on the command line.
+    pub id: &'static str,
+    /// What is measured, in a few words.
+    pub title: &'static str,
+    /// Where the papers have it: author, work, section, figure.
+    pub source: &'static str,
+    /// What the papers found.
+    pub claims: &'static [Claim],
+    /// What is varied, in words, with units.
+    pub axes: &'static [&'static str],
+    /// The experiments whose measurements it concludes from, besides its own.
+    pub needs: &'static [&'static str],
+}
+
+/// Something that a paper found, to be checked here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    /// The name that the verdict refers to.
+    pub id: &'static str,
+    /// One sentence, in our words, with the paper's figures.
+    pub text: &'static str,
+    /// The paper's section, figure or table.
+    pub source: &'static str,
+}
+
+/// How a run is to be made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Options {
+    /// Everything once and small: to see that it works, not to conclude anything.
+    pub smoke: bool,
+    /// The granules asked for.
+    pub granule: Granule,
+    /// Seeds the order of turns.
+    pub seed: u64,
+}
+
+/// What is measured side by side.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// The name in progress and in stored results, unique within its experiment: `10 Gbit/s, 64 KiB`.
+    pub name: String,
+    /// About how long it takes, for the time left that progress shows.
+    pub seconds: f64,
+}
+
+/// An experiment.
+pub trait Experiment: Sync {
+    /// What it says about itself.
+    fn declaration(&self) -> &'static Declaration;
+
+    /// The steps of each sitting, in order; none for a model, which concludes from what others measured.
+    fn steps(&self, options: &Options) -> Vec<Step>;
+
+    /// Opens what a sitting needs.
+    ///
+    /// # Errors
+    /// No memory, a process that does not start.
+    fn sit<'a>(&'a self, options: &'a Options) -> Result<Box<dyn Sitting + 'a>>;
+
+    /// Concludes from all measurements of a run: its own and those of the experiments that it needs.
+    ///
+    /// # Errors
+    /// Measurements that are not there.
+    fn conclude(&self, options: &Options, measurements: &Measurements) -> Result<Conclusion>;
+}
+
+/// A sitting under way; dropping it closes everything that it opened.
+pub trait Sitting {
+    /// Measures one of the steps.
+    ///
+    /// # Errors
+    /// A request that failed, data that arrived damaged.
+    fn measure(&mut self, step: &Step) -> Result<Vec<Measured>>;
+}

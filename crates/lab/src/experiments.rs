@@ -1,0 +1,11 @@
+//! The experiments, in the order in which they are run.
+
+use crate::experiment::Experiment;
+
+/// All of them.
+pub const ALL: [&dyn Experiment; 0] = [];
+
+/// The experiment of that id.
+pub fn find(id: &str) -> Option<&'static dyn Experiment> {
+    ALL.into_iter().find(|experiment| experiment.declaration().id == id)
+}

@@ -1,0 +1,119 @@
+//! What an experiment concludes: tables, figures, and a verdict on each claim.
+
+use serde::{Deserialize, Serialize};
+
+/// Everything that one experiment concludes from a run.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Conclusion {
+    /// To be drawn, in order.
+    pub figures: Vec<Figure>,
+    /// To be printed, in order.
+    pub tables: Vec<Table>,
+    /// One for each claim of the declaration, in its order.
+    pub verdicts: Vec<Finding>,
+    /// What the reader must know besides: what was too noisy, what was left out and why.
+    pub notes: Vec<String>,
+}
+
+/// Whether a claim holds here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It does.
+    Holds,
+    /// It does not, which is a result, too.
+    DoesNotHold,
+    /// It could not be tested.
+    CannotBeTested,
+}
+
+impl Verdict {
+    /// The words for it.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::DoesNotHold => "does not hold",
+            Self::CannotBeTested => "cannot be tested here",
+        }
+    }
+}
+
+/// A claim beside what was found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The claim's id.
+    pub claim: String,
+    /// Whether it holds.
+    pub verdict: Verdict,
+    /// What was found, with figures, in a sentence or two.
+    pub found: String,
+}
+
+/// A table: a heading for each column, and rows of as many cells.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Table {
+    /// What it shows, with units.
+    pub title: String,
+    /// The columns' headings; the first column names the row.
+    pub columns: Vec<String>,
+    /// The cells as they are shown.
+    pub rows: Vec<Vec<String>>,
+}
+
+/// How an axis is divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scale {
+    /// Evenly.
+    Linear,
+    /// By factors.
+    Logarithmic,
+}
+
+/// An axis of a figure.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Axis {
+    /// What it measures, with its unit: `data length in bytes`.
+    pub label: String,
+    /// How it is divided.
+    pub scale: Scale,
+}
+
+/// One curve.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Curve {
+    /// The name in the legend.
+    pub name: String,
+    /// Ascending on the axis.
+    pub points: Vec<CurvePoint>,
+    /// Whether it was measured; else it is an estimate, and drawn so.
+    pub measured: bool,
+}
+
+/// One point of a curve, in the units of the axes, with the spread where it was measured.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct CurvePoint {
+    /// On the horizontal axis.
+    pub x: f64,
+    /// On the vertical one: a median, where measured.
+    pub y: f64,
+    /// A twentieth of the samples are below it.
+    pub low: Option<f64>,
+    /// A twentieth of the samples are above it.
+    pub high: Option<f64>,
+}
+
+/// A figure: curves over common axes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Figure {
+    /// The file name without ending, unique within its experiment: `latency-unlimited`.
+    pub name: String,
+    /// What it shows.
+    pub title: String,
+    /// Horizontal.
+    pub x: Axis,
+    /// Vertical.
+    pub y: Axis,
+    /// In any order; the legend lists them as they end, from top to bottom.
+    pub curves: Vec<Curve>,
+}

@@ -1,0 +1,16 @@
+//! The papers' experiments and models, run on the user's machine; and what every measurement here needs.
+//!
+//! Why: what passing a byte costs depends on the machine, so the papers' figures are worth rerunning, not quoting.
+
+pub mod error;
+pub mod experiment;
+pub mod experiments;
+pub mod findings;
+pub mod interface;
+pub mod length;
+pub mod machine;
+pub mod measurement;
+pub mod placement;
+pub mod probe;
+pub mod random;
+pub mod samples;

@@ -1,0 +1,157 @@
+//! What was measured, as it is kept: raw samples of one quantity, of one series, at one point.
+//!
+//! Shape: a *series* is a curve of a figure (`emulated copy`), a *setting* the figure that it is in (`10 Gbit/s`), `x` the
+//! point on the axis (a length in bytes), a *quantity* what was measured there (`latency`). Samples are whole numbers:
+//! nanoseconds, unless the quantity says otherwise.
+
+use serde::{Deserialize, Serialize};
+
+use crate::placement::Placement;
+use crate::samples::Samples;
+
+/// What a sample counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Quantity {
+    /// Nanoseconds from request to reply, or from end to end.
+    Latency,
+    /// Nanoseconds of CPU time that passing the data took, without waiting.
+    CpuTime,
+    /// Instructions that passing the data took, where the machine counts them.
+    Instructions,
+    /// Nanoseconds that one primitive operation took.
+    OperationTime,
+}
+
+/// Samples of one quantity at one point, taken in one step.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Measured {
+    /// The curve.
+    pub series: String,
+    /// The figure, where an experiment has several; else empty.
+    pub setting: String,
+    /// Where on the axis: mostly a length in bytes.
+    pub x: u64,
+    /// What was measured.
+    pub quantity: Quantity,
+    /// In the order in which they were taken.
+    pub samples: Vec<u64>,
+}
+
+/// What one step of one sitting measured, and under which circumstances.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepResult {
+    /// The experiment.
+    pub experiment: String,
+    /// The step's name.
+    pub step: String,
+    /// Which sitting, from 0.
+    pub sitting: usize,
+    /// How near the CPUs were.
+    pub placement: Option<Placement>,
+    /// The share of CPU time that the host gave to others meanwhile, from 0 to 1, where the kernel says.
+    pub steal: Option<f64>,
+    /// What was measured.
+    pub measured: Vec<Measured>,
+}
+
+/// All that a run has measured so far.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Measurements {
+    /// In the order in which they were made.
+    pub steps: Vec<StepResult>,
+}
+
+/// What all sittings together say about one point.
+#[derive(Debug, Clone)]
+pub struct Point {
+    /// Where on the axis.
+    pub x: u64,
+    /// All samples of the sittings that count.
+    pub samples: Samples,
+    /// The median of each of these sittings, in the quantity's unit.
+    pub sittings: Vec<u64>,
+}
+
+impl Measurements {
+    /// What was measured of one experiment.
+    pub fn of<'m>(&'m self, experiment: &'m str) -> impl Iterator<Item = &'m StepResult> + 'm {
+        self.steps.iter().filter(move |step| step.experiment == experiment)
+    }
+
+    /// The points of one series, ascending: of the sittings under the placement that most of them had.
+    pub fn points(&self, experiment: &str, setting: &str, series: &str, quantity: Quantity) -> Vec<Point> {
+        let placement = self.placement(experiment);
+        let mut points: std::collections::BTreeMap<u64, Point> = std::collections::BTreeMap::new();
+        for step in self.of(experiment).filter(|step| step.placement == placement) {
+            let is_it =
+                |one: &&Measured| one.setting == setting && one.series == series && one.quantity == quantity;
+            for one in step.measured.iter().filter(is_it) {
+                let mut here = Samples::new();
+                one.samples.iter().for_each(|sample| here.add_number(*sample));
+                let empty = || Point { x: one.x, samples: Samples::new(), sittings: Vec::new() };
+                let point = points.entry(one.x).or_insert_with(empty);
+                point.sittings.push(here.median());
+                point.samples.merge(&here);
+            }
+        }
+        points.into_values().collect()
+    }
+
+    /// The placement that most steps of an experiment had.
+    pub fn placement(&self, experiment: &str) -> Option<Placement> {
+        crate::probe::majority(self.of(experiment).map(|step| step.placement))
+    }
+}
+
+impl Point {
+    /// The median of all samples.
+    pub fn median(&self) -> u64 {
+        self.samples.median()
+    }
+
+    /// How far the sittings' medians are apart: the greatest over the least, 1 for a single one.
+    pub fn disagreement(&self) -> f64 {
+        let least = self.sittings.iter().min().copied().unwrap_or(1).max(1);
+        let greatest = self.sittings.iter().max().copied().unwrap_or(1).max(1);
+        greatest as f64 / least as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(sitting: usize, placement: Placement, samples: &[u64]) -> StepResult {
+        let measured = Measured {
+            series: "copy".to_owned(),
+            setting: String::new(),
+            x: 64,
+            quantity: Quantity::Latency,
+            samples: samples.to_vec(),
+        };
+        StepResult {
+            experiment: "latency".to_owned(),
+            step: "64 B".to_owned(),
+            sitting,
+            placement: Some(placement),
+            steal: None,
+            measured: vec![measured],
+        }
+    }
+
+    #[test]
+    fn sittings_of_the_rarer_placement_do_not_count() {
+        let steps = vec![
+            step(0, Placement::Near, &[10, 11, 12]),
+            step(1, Placement::Far, &[100, 100, 100]),
+            step(2, Placement::Near, &[20, 21, 22]),
+        ];
+        let points = Measurements { steps }.points("latency", "", "copy", Quantity::Latency);
+        assert_eq!(points.len(), 1);
+        assert_eq!((points[0].x, &points[0].sittings), (64, &vec![11, 21]));
+        assert_eq!(points[0].samples.count(), 6);
+        assert!((points[0].disagreement() - 21.0 / 11.0).abs() < 1e-9);
+    }
+}
