@@ -259,8 +259,8 @@ pub(super) struct Gathering {
 
 impl Gathering {
     pub(super) fn add(&mut self, length: usize, measurements: &Measurements) {
-        self.memcpy.entry(length).or_insert_with(Samples::new).merge(&measurements.memcpy);
-        self.empty_request.get_or_insert_with(Samples::new).merge(&measurements.empty_request);
+        self.memcpy.entry(length).or_default().merge(&measurements.memcpy);
+        self.empty_request.get_or_insert_default().merge(&measurements.empty_request);
         let nanoseconds = measurements.round_trip.map_or(0, |time| time.as_nanos() as u64);
         self.round_trips.push((measurements.placement, nanoseconds));
         self.dropped += measurements.dropped;
