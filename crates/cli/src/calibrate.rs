@@ -10,16 +10,15 @@ use std::io::IsTerminal;
 
 use comfy_table::{CellAlignment, Table};
 use genie::{Costs, Space, Thresholds};
+use genie_lab::interface::{self, Granule};
+use genie_lab::length;
 use genie_passing::Cost;
 use genie_passing::calibration::{self, Effort};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::thresholds::Shortest;
-use genie_lab::interface::{self, Granule};
-use genie_lab::length;
-
 use crate::output;
+use crate::thresholds::Shortest;
 
 /// The lengths whose costs the table shows.
 const SHOWN: [usize; 3] = [4 << 10, 64 << 10, 2 << 20];

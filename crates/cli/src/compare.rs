@@ -30,6 +30,9 @@ pub(crate) use peer::{Args as PeerArgs, run as serve};
 use std::path::Path;
 
 use genie::Error;
+use genie_lab::machine::{Before, Machine};
+use genie_lab::probe::Probe;
+use genie_lab::{interface, length};
 
 use crate::failure::Failure;
 use crate::output;
@@ -37,9 +40,6 @@ use baseline::Baselines;
 use bench::Bench;
 use data::Data;
 use document::{BaselineRow, Document, Gathering, Row};
-use genie_lab::machine::{Before, Machine};
-use genie_lab::probe::Probe;
-use genie_lab::{interface, length};
 use progress::Progress;
 use series::Series;
 use wiring::LeftOut;
@@ -89,7 +89,8 @@ fn measure(
     probe: &Probe,
     before: Before,
 ) -> Result<Document, Failure> {
-    let progress = Progress::new(lengths.iter().map(|len| args.rounds(*len) * args.directions().len()).sum());
+    let progress =
+        Progress::new(lengths.iter().map(|len| args.rounds(*len).most * args.directions().len()).sum());
     let mut gathering = Gathering::default();
     let mut left_out = LeftOut::default();
     let (mut results, mut others) = (Vec::new(), Vec::new());

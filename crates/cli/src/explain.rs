@@ -9,13 +9,12 @@ mod report;
 
 use genie::model::{Allocation, Integrity};
 use genie::{Buffer, Direction, Failed, In, Interface, Out, Receipt, Reply, Scheme, ServerHandle, memory};
-
-use crate::failure::Failure;
-use crate::server::Buffers;
 use genie_lab::interface::Granule;
 use genie_lab::length;
 
+use crate::failure::Failure;
 use crate::output;
+use crate::server::Buffers;
 use report::{Question, Report};
 
 /// Say which operations would pass some data, what each would cost, and why.

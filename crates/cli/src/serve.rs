@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use genie::file::File;
 use genie_io::channel::{Listener, ServeOptions, Stopper};
+use genie_lab::length;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::failure::Failure;
 use crate::transfer::{CACHE_BYTES, DEFAULT_NAME};
-use genie_lab::length;
 
 /// For how long an interrupted upload can be resumed.
 const LEFTOVERS_AGE: Duration = Duration::from_secs(24 * 60 * 60);

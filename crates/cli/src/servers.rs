@@ -2,10 +2,10 @@
 
 use comfy_table::{ContentArrangement, Table};
 use genie_io::channel::{self, Status};
+use genie_lab::length;
 use serde::Serialize;
 
 use crate::failure::Failure;
-use genie_lab::length;
 
 use crate::output;
 

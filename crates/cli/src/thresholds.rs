@@ -3,9 +3,8 @@
 use std::fmt::Write;
 
 use genie::Thresholds;
-use serde::Serialize;
-
 use genie_lab::length;
+use serde::Serialize;
 
 /// The shortest data, in bytes, for which copying is avoided; none where it never is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

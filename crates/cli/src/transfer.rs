@@ -24,11 +24,11 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use genie::Scheme;
+use genie_lab::interface::Granule;
 
 use crate::failure::Failure;
 use crate::output;
 use client::Client;
-use genie_lab::interface::Granule;
 use summary::Summary;
 
 pub(crate) use download::fetch;

@@ -6,8 +6,9 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use crate::failure::Failure;
 use genie_lab::random::Random;
+
+use crate::failure::Failure;
 
 /// What the document calls data that is in no file.
 const GENERATED: &str = "generated";

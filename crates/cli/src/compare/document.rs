@@ -5,6 +5,10 @@
 use std::collections::BTreeMap;
 
 use genie::{Direction, Reason, Receipt};
+use genie_lab::length;
+use genie_lab::machine::Machine;
+use genie_lab::placement::Placement;
+use genie_lab::samples::{Samples, Spread, rounded};
 use serde::Serialize;
 
 use super::baseline::Means;
@@ -13,10 +17,6 @@ use super::measured::{Baseline, Control, Measured, Measurements, Times};
 use super::overhead::Overhead;
 use super::throughput::Throughput;
 use crate::failure::Failure;
-use genie_lab::length;
-use genie_lab::machine::Machine;
-use genie_lab::placement::Placement;
-use genie_lab::samples::{Samples, Spread, rounded};
 
 /// Everything that one run found.
 #[derive(Debug, Serialize)]

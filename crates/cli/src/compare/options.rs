@@ -1,20 +1,24 @@
 //! What `genie compare` can be asked to do.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use genie::{Direction, Scheme};
+use genie_lab::interface::Granule;
+use genie_lab::length;
 
 use super::baseline::Means;
 use super::place::Place;
 use crate::failure::Failure;
 use crate::server::Buffers;
-use genie_lab::interface::Granule;
-use genie_lab::length;
 
 /// The default lengths: below a page, a page, and up to eight huge pages.
 const LENGTHS: &str = "64,4K,64K,256K,1M,2M,16M";
 /// A length may take at most this part of the machine's memory: each scheme has buffers of its own.
 const PART_OF_MEMORY: u64 = 16;
+/// What one length in one direction may take, unless so many rounds were asked for: a busy machine can be a hundred times
+/// slower than an idle one, where each side polls for what the other one has no CPU to do.
+const ALLOWANCE: Duration = Duration::from_secs(5);
 
 /// Measure what each data passing scheme costs on this machine, with your own data.
 ///
@@ -55,7 +59,8 @@ pub(crate) struct Args {
     /// The server's buffers for input: made for each request, or its own, filled before they are asked for.
     #[arg(long, value_enum, default_value_t = Buffers::Customized)]
     pub(super) buffers: Buffers,
-    /// How many times to measure each scheme at each length; by default, fewer for longer data.
+    /// How many times to measure each scheme at each length; by default, fewer for longer data, and no more than a few
+    /// seconds allow.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) rounds: Option<u32>,
     /// Print one JSON document instead of tables.
@@ -96,6 +101,15 @@ impl Touch {
             Self::Both => "both",
         }
     }
+}
+
+/// How often everything at one length, in one direction, is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Rounds {
+    /// At most so often.
+    pub(super) most: usize,
+    /// Fewer times, but some, when that takes longer.
+    pub(super) time: Option<Duration>,
 }
 
 /// Where the server is.
@@ -192,10 +206,10 @@ impl Args {
     }
 
     /// How many times each scheme is measured at a length: often where that is quick.
-    pub(super) fn rounds(&self, len: usize) -> usize {
+    pub(super) fn rounds(&self, len: usize) -> Rounds {
         match self.rounds {
-            Some(rounds) => rounds as usize,
-            None => ((512 << 20) / len).clamp(100, 800),
+            Some(rounds) => Rounds { most: rounds as usize, time: None },
+            None => Rounds { most: ((512 << 20) / len).clamp(100, 800), time: Some(ALLOWANCE) },
         }
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! Source: thesis chapter 9, figure 9.1: the difference is to be the same whatever the length.
 
+use genie_lab::samples::rounded;
 use serde::Serialize;
 
 use super::document::Row;
 use super::place::Place;
-use genie_lab::samples::rounded;
 
 /// One scheme at one length in one direction.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 use genie::Scheme;
 use genie::model::Semantics;
+use genie_lab::length;
+use genie_lab::samples::Spread;
 use kuva::backend::svg::SvgBackend;
 use kuva::plot::{LegendEntry, LegendShape, LinePlot, LineStyle, ScatterPlot};
 use kuva::render::figure::Figure;
@@ -21,8 +23,6 @@ use super::baseline::{Kind, Means, Waiting};
 use super::document::{BaselineRow, Document, Row};
 use super::place::Place;
 use crate::failure::Failure;
-use genie_lab::length;
-use genie_lab::samples::Spread;
 
 /// A panel's width and height.
 const PANEL: (f64, f64) = (520.0, 380.0);

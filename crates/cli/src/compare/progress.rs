@@ -3,9 +3,8 @@
 use std::io::IsTerminal;
 
 use genie::Direction;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-
 use genie_lab::length;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// A bar that counts rounds.
 #[derive(Debug)]

@@ -14,20 +14,20 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use genie::{Direction, Error, Scheme};
+use genie_lab::probe::Probe;
+use genie_lab::random::Random;
 use genie_sys::machine;
 
 use super::baseline::Baselines;
 use super::baseline::lanes::{EMPTY, Passing};
 use super::bench::{Bench, Task};
 use super::measured::{Measured, Measurements};
-use super::options::Touch;
+use super::options::{Rounds, Touch};
 use super::place::Place;
 use super::subject::{Passed, Subject};
 use super::touch::{load_words, store_words};
 use super::verify;
 use crate::failure::Failure;
-use genie_lab::probe::Probe;
-use genie_lab::random::Random;
 
 /// How many batches a series is cut into, if it has as many rounds.
 const BATCHES: usize = 5;
@@ -35,6 +35,8 @@ const BATCHES: usize = 5;
 const WARM_UP: usize = 2;
 /// Among so many rounds, one measures CPU time.
 const CPU_TIME_EVERY: usize = 4;
+/// Rounds of a batch that are made however long they take.
+const LEAST: usize = 2 * CPU_TIME_EVERY;
 /// The length of the request that warms the code.
 const SHORT: usize = 64;
 /// How often in a batch those who sleep hand over to each other, by futex alone and with requests: waking varies much.
@@ -108,24 +110,26 @@ impl<'b> Series<'b> {
         })
     }
 
-    /// Measures in `rounds` rounds, and says after each batch how many are done.
+    /// Measures in as many rounds as asked for, or as there is time for, and says after each batch how many are done.
     pub(super) fn measure(
         &mut self,
-        rounds: usize,
+        rounds: Rounds,
         probe: &Probe,
         mut done: impl FnMut(usize),
     ) -> Result<Measurements, Failure> {
-        let count = BATCHES.min(rounds);
+        let count = BATCHES.min(rounds.most);
+        let time = rounds.time.map(|time| time / count as u32);
         let mut batches = Vec::with_capacity(count);
         for batch in 0..count {
-            let share = rounds * (batch + 1) / count - rounds * batch / count;
-            batches.push(self.batch(share, probe)?);
+            let share = rounds.most * (batch + 1) / count - rounds.most * batch / count;
+            batches.push(self.batch(Rounds { most: share, time }, probe)?);
             done(share);
         }
         Ok(Measurements::of_one_placement(batches))
     }
 
-    fn batch(&mut self, rounds: usize, probe: &Probe) -> Result<Measurements, Failure> {
+    fn batch(&mut self, rounds: Rounds, probe: &Probe) -> Result<Measurements, Failure> {
+        let end = rounds.time.map(|time| Instant::now() + time);
         self.exchange_buffers();
         let round_trip = probe.round_trip();
         let mut batch = self.empty_batch(round_trip);
@@ -137,7 +141,10 @@ impl<'b> Series<'b> {
         let mut warm_up = self.empty_batch(round_trip);
         (0..WARM_UP).try_for_each(|round| self.round(round * CPU_TIME_EVERY, &mut warm_up))?;
         // A batch of one round has samples of each kind all the same.
-        for round in 1..=rounds.max(CPU_TIME_EVERY) {
+        for round in 1..=rounds.most.max(CPU_TIME_EVERY) {
+            if round > LEAST && end.is_some_and(|end| Instant::now() >= end) {
+                break;
+            }
             self.round(round, &mut batch)?;
         }
         for (subject, measured) in self.subjects.iter_mut().zip(&mut batch.schemes) {

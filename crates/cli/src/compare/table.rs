@@ -3,13 +3,13 @@
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table};
+use genie_lab::length;
+use genie_lab::samples::Spread;
 use owo_colors::OwoColorize;
 
 use super::document::{BaselineRow, Document, EMPTY, Row};
 use super::overhead;
 use super::throughput::Throughput;
-use genie_lab::length;
-use genie_lab::samples::Spread;
 
 /// The columns, in order; all but the first and the last are numbers.
 const COLUMNS: [&str; 11] = [

@@ -11,6 +11,8 @@ use std::time::Instant;
 
 use genie::model::{Allocation, Integrity};
 use genie::{Buffer, Error, Failed, Out, Pending, Scheme};
+use genie_lab::length;
+use genie_lab::samples::rounded;
 use genie_memory::Recycling;
 use serde::Serialize;
 
@@ -21,8 +23,6 @@ use super::place::Place;
 use super::touch::store_words;
 use super::verify;
 use crate::failure::Failure;
-use genie_lab::length;
-use genie_lab::samples::rounded;
 
 /// The schemes that are measured.
 const SCHEMES: [Scheme; 3] = [Scheme::Copy, Scheme::EmulatedCopy, Scheme::WeakMove];

@@ -4,11 +4,11 @@
 //! out are reported in one line.
 
 use genie::{Direction, Error, Scheme};
+use genie_lab::length;
 
 use super::bench::{Bench, Task};
 use super::subject::Subject;
 use crate::failure::Failure;
-use genie_lab::length;
 
 /// What had to be left out, and why.
 #[derive(Debug, Default)]

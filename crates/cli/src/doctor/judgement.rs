@@ -3,12 +3,12 @@
 //! Invariants: pure; each facility gives exactly one finding, in the same order whatever the facts; a finding that is not
 //! "ok" says what Genie loses by it, and has a remedy wherever a command can give one.
 
+use genie_lab::placement::Placement;
 use genie_sys::userfault::Way;
 
 use super::facts::{Cpus, Facts, HugePages, MemoryLock, USERFAULTFD_DEVICE};
 use super::finding::Finding;
 use super::remedy::Remedy;
-use genie_lab::placement::Placement;
 
 /// What the longest buffers of `genie compare`, its server's and the tests' take, with room to spare: 800 MiB.
 const HUGE_PAGES_WANTED: usize = 400;

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use genie::{Direction, Interface, Reason, Receipt, Scheme};
+use genie_lab::length;
 use genie_passing::operation::Operation;
 use genie_passing::tables;
 use serde::Serialize;
@@ -10,7 +11,6 @@ use serde::Serialize;
 use super::price::Prices;
 use crate::server::Buffers;
 use crate::thresholds::Shortest;
-use genie_lab::length;
 
 /// What would be done to pass some data.
 #[derive(Debug, Serialize)]

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use genie::{Receipt, Scheme};
+use genie_lab::length;
 use serde::Serialize;
 
 use super::Options;
-use genie_lab::length;
 
 /// What was transferred so far.
 #[derive(Debug, Default, Serialize)]
