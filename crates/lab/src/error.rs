@@ -31,4 +31,10 @@ pub enum Error {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// A process that takes part did not do its part; the sentence says why.
+    #[error("{0}")]
+    Peer(String),
+    /// A process was started as a peer by nobody who measures.
+    #[error("this command is started by `genie compare` and `genie lab`, and of no use otherwise")]
+    NoLink,
 }

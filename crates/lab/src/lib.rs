@@ -10,6 +10,7 @@ pub mod interface;
 pub mod length;
 pub mod machine;
 pub mod measurement;
+pub mod peer;
 pub mod placement;
 pub mod probe;
 pub mod random;

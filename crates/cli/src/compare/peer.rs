@@ -1,33 +1,30 @@
 //! The peer process of a comparison: this program once more, on another CPU, in the other party's role.
 //!
 //! Why: data that is passed between threads of one process says nothing about what it costs to pass it between two.
-//! How: `genie compare` starts `genie peer`, whose standard input is a [`link::Link`]. Over it the peer is given the data
+//! How: `genie compare` starts `genie peer`, whose standard input is a [`Link`]. Over it the peer is given the data
 //! to keep and, for each baseline, the ends of what passes data; then it is told which baseline to serve next, and serves
 //! that one alone until a request says *leave*. Between baselines it sleeps. A second peer hosts the memory server, when that
 //! is to be in another process.
 //! Invariants: the peer ends with the comparison, even one that is killed.
 
-mod folder;
 mod host;
-mod link;
-mod process;
 
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
 
-use genie_sys::machine;
-use rustix::process::{Signal, set_parent_process_death_signal};
+use genie_lab::error::Error;
+use genie_lab::peer::{Link, Said, begin, say};
 use serde::{Deserialize, Serialize};
 
 use super::baseline::exchange::Kept;
 use super::baseline::{Means, Service, Setting, attach};
 use crate::failure::Failure;
-use link::Link;
 
-pub(super) use folder::Folder;
 pub(super) use host::{Hosting, POLLED};
-pub(super) use process::{Peer, Watch};
+
+/// The hidden command that this program is started with as a peer.
+pub(super) const COMMAND: &str = "peer";
 
 /// Serve the other side of a comparison; `genie compare` starts this.
 #[derive(Debug, clap::Args)]
@@ -50,31 +47,18 @@ pub(super) enum Order {
     Host(Hosting),
 }
 
-/// What the peer says.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Said {
-    Ready,
-    Failed(String),
-}
-
 /// Is the peer.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let link = Link::inherited()
-        .map_err(|_| Failure::usage("`genie peer` is started by `genie compare`, and of no use otherwise"))?;
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(Failure::could_not)?;
-    // A comparison that was gone before this call is noticed by the link.
-    let _pinned = args.cpu.map(machine::pin_thread).transpose().map_err(Failure::could_not)?;
-    say(&link, &Said::Ready)?;
+    let (link, _pinned) = begin(args.cpu).map_err(|error| match error {
+        Error::NoLink => Failure::usage(error),
+        other => other.into(),
+    })?;
     let result = serve(&link);
     if let Err(failure) = &result {
         // Where the comparison has gone as well, nobody needs to know.
         let _ = say(&link, &Said::Failed(failure.message.clone()));
     }
     result
-}
-
-fn say(link: &Link, said: &Said) -> Result<(), Failure> {
-    link.send(said, &[]).map_err(Failure::could_not)
 }
 
 /// Carries out orders until the comparison goes.

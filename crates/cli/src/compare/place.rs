@@ -8,8 +8,9 @@ use std::time::Duration;
 use genie::{Interface, ServerHandle};
 use genie_io::channel::ConnectOptions;
 use genie_io::channel::directory::Directory;
+use genie_lab::peer::{Folder, Peer};
 
-use super::peer::{Folder, Hosting, Order, POLLED, Peer};
+use super::peer::{COMMAND, Hosting, Order, POLLED};
 use crate::failure::Failure;
 use crate::server::Buffers;
 
@@ -75,7 +76,7 @@ fn connect(
 ) -> Result<(ServerHandle, Peer), Failure> {
     // The folder may go as soon as the two are connected.
     let folder = Folder::create().map_err(Failure::could_not)?;
-    let peer = Peer::start(cpu)?;
+    let peer = Peer::start(COMMAND, cpu)?;
     let hosting = Hosting::new(&folder.path().to_string_lossy(), buffers, longest, spin);
     peer.order(&Order::Host(hosting.clone()), &[], "it opened a server")?;
     let directory = Directory::at(folder.path()).map_err(Failure::could_not)?;

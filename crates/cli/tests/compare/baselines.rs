@@ -263,7 +263,7 @@ fn kill(pid: u32) {
 
 /// How many files of a comparison are in a folder.
 fn left_by(pid: u32, folder: &Path) -> usize {
-    let name = format!("genie-compare-{pid}-");
+    let name = format!("genie-run-{pid}-");
     let all = std::fs::read_dir(folder).unwrap();
     all.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(&name)).count()
 }

@@ -13,7 +13,7 @@ use super::exchange::{Ask, Kept, Message, nonsense};
 use super::line::{Line, wait, wake};
 use super::memory::SharedMemory;
 use super::{Service, Waiting};
-use crate::compare::peer::Watch;
+use genie_lab::peer::Watch;
 
 /// The word, far from the lines of messages.
 const WORD: usize = 2048;

@@ -20,7 +20,7 @@ use iceoryx2::sample_mut::SampleMut;
 use super::exchange::{Ask, Kept, MESSAGE, Message, nonsense};
 use super::memory::{Memory, View};
 use super::{Kind, Means, Setting};
-use crate::compare::peer::Watch;
+use genie_lab::peer::Watch;
 
 /// How often a spinning side looks whether the other one is still there.
 const LOOK_EVERY: u32 = 1 << 18;

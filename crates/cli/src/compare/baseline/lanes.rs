@@ -21,9 +21,10 @@ use super::stream::{Buffered, Stream};
 use super::{Client, Kind, Means, Setting, Waiting};
 use crate::compare::data::Data;
 use crate::compare::options::Touch;
-use crate::compare::peer::{Folder, Order, Peer};
+use crate::compare::peer::{COMMAND, Order};
 use crate::compare::verify::Verdict;
 use crate::failure::Failure;
+use genie_lab::peer::{Folder, Peer};
 
 /// Round trips that are timed together, so that the clock is exact enough.
 const PING_PONGS: u32 = 1000;
@@ -78,7 +79,7 @@ impl Baselines {
         granules: GranuleKind,
         cpu: Option<usize>,
     ) -> Result<Self, Failure> {
-        let peer = Peer::start(cpu)?;
+        let peer = Peer::start(COMMAND, cpu)?;
         keep(&peer, data)?;
         let needs_names = means.iter().any(|one| one.needs_names());
         let folder = needs_names.then(Folder::create).transpose().map_err(Failure::could_not)?;
@@ -189,7 +190,7 @@ impl Baselines {
             client.ask(Ask::Leave)?;
             Ok(found)
         });
-        result.map_err(|error| self.peer.failure(&error, &doing))
+        result.map_err(|error| self.peer.failure(&error, &doing).into())
     }
 
     /// One measured exchange, after one that is not, and an empty one: as a scheme's turn is. `timed` is what makes the
@@ -292,7 +293,10 @@ impl Baselines {
         }
         let doing = "it served a rotation";
         self.peer.tell(&Order::Serve(*number), &[], doing)?;
-        rotation.measure(buffers, len, turns).map(Some).map_err(|error| self.peer.failure(&error, doing))
+        rotation
+            .measure(buffers, len, turns)
+            .map(Some)
+            .map_err(|error| self.peer.failure(&error, doing).into())
     }
 }
 
@@ -357,7 +361,7 @@ fn keep(peer: &Peer, data: &Data) -> Result<(), Failure> {
     let mut file = std::fs::File::from(file);
     let written = io::Write::write_all(&mut file, data.all()).and_then(|()| io::Seek::rewind(&mut file));
     written.map_err(|error| Failure::could_not(format!("the data cannot be given to the peer: {error}")))?;
-    peer.order(&Order::Keep, &[file.as_fd()], "it took the data")
+    Ok(peer.order(&Order::Keep, &[file.as_fd()], "it took the data")?)
 }
 
 fn open_hand_over(peer: &Peer, number: usize, means: Means) -> Result<(usize, HandOver), Failure> {
@@ -376,11 +380,11 @@ fn open_rotation(peer: &Peer, granules: GranuleKind) -> Result<Rotation, Failure
 fn open_plain(peer: &Peer, means: Means, descriptors: &[BorrowedFd<'_>]) -> Result<(), Failure> {
     let setting = Setting { longest: 0, folder: String::new(), address: 0 };
     let doing = format!("it opened {}", means.name());
-    peer.order(&Order::Open { means, setting }, descriptors, &doing)
+    Ok(peer.order(&Order::Open { means, setting }, descriptors, &doing)?)
 }
 
 fn measure(peer: &Peer, number: usize, hand_over: &mut HandOver, rounds: u32) -> Result<Duration, Failure> {
     let doing = "it served hand-overs";
     peer.tell(&Order::Serve(number), &[], doing)?;
-    hand_over.measure(rounds).map_err(|error| peer.failure(&error, doing))
+    hand_over.measure(rounds).map_err(|error| peer.failure(&error, doing).into())
 }

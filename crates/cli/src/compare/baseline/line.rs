@@ -15,7 +15,7 @@ use genie_sys::{GranuleKind, futex};
 use super::Waiting;
 use super::exchange::{Ask, Kept, MESSAGE, Message, WORDS};
 use super::memory::SharedMemory;
-use crate::compare::peer::Watch;
+use genie_lab::peer::Watch;
 
 /// Where the client writes.
 const ASKED: usize = 0;

@@ -16,7 +16,7 @@ use super::exchange::{Ask, Kept, Message, nonsense};
 use super::line::Line;
 use super::memory::{SharedMemory, View};
 use super::{Service, Waiting};
-use crate::compare::peer::Watch;
+use genie_lab::peer::Watch;
 
 /// The memory of all buffers.
 const MEMORY: usize = 16 << 20;

@@ -13,7 +13,7 @@ use zeromq::{RepSocket, ReqSocket, Socket, SocketRecv, SocketSend, ZmqMessage};
 use super::Setting;
 use super::exchange::{Ask, Kept, MESSAGE, Message, nonsense};
 use super::memory::{Memory, View};
-use crate::compare::peer::Watch;
+use genie_lab::peer::Watch;
 
 /// How often a waiting client looks whether the peer is still there.
 const LOOK_AFTER: Duration = Duration::from_millis(200);

@@ -7,22 +7,26 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A folder that only this user may enter.
 #[derive(Debug)]
-pub(in crate::compare) struct Folder(PathBuf);
+pub struct Folder(PathBuf);
 
 impl Folder {
     /// Makes one in the directory for temporary files.
-    pub(in crate::compare) fn create() -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// That directory's.
+    pub fn create() -> io::Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("genie-compare-{}-{number}", std::process::id());
+        let name = format!("genie-run-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
-        // A comparison that was killed may have left the folder behind, and its number to this process.
+        // One that was killed may have left the folder behind, and its number to this process.
         let _ = std::fs::remove_dir_all(&path);
         std::fs::DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Self(path))
     }
 
-    pub(in crate::compare) fn path(&self) -> &Path {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
         &self.0
     }
 }

@@ -1,6 +1,6 @@
-//! The line between a comparison and its peer process: messages with descriptors attached.
+//! The line between whoever measures and a peer process: messages with descriptors attached.
 //!
-//! Why: whatever passes data (sockets, pipes, memory) is made by the comparison and handed over, so that nothing has a
+//! Why: whatever passes data (sockets, pipes, memory) is made by the one and handed over, so that nothing has a
 //! name in a file system that a crash could leave behind.
 //! How: a pair of SOCK_SEQPACKET sockets, each message one JSON document; the peer's end is its standard input.
 //! Limits: 4 KiB and four descriptors a message.
@@ -23,27 +23,39 @@ const DESCRIPTORS: usize = 4;
 
 /// One end.
 #[derive(Debug)]
-pub(in crate::compare) struct Link(OwnedFd);
+pub struct Link(OwnedFd);
 
 impl Link {
     /// Makes an end to keep, and one to give to a child.
-    pub(super) fn pair() -> io::Result<(Self, OwnedFd)> {
+    ///
+    /// # Errors
+    /// The limit on descriptors.
+    pub fn pair() -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         Ok((Self(ours), theirs))
     }
 
     /// The end that this process was started with.
-    pub(super) fn inherited() -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn inherited() -> io::Result<Self> {
         let link = io::stdin().as_fd().try_clone_to_owned()?;
         match rustix::net::sockopt::socket_type(&link) {
             Ok(SocketType::SEQPACKET) => Ok(Self(link)),
-            _ => Err(io::Error::new(io::ErrorKind::NotConnected, "standard input is no comparison's")),
+            _ => Err(io::Error::new(io::ErrorKind::NotConnected, "standard input is no link")),
         }
     }
 
     /// Sends a message and duplicates of the descriptors.
-    pub(super) fn send(&self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The other end has gone.
+    ///
+    /// # Panics
+    /// When the message is too long.
+    pub fn send(&self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let bytes = serde_json::to_vec(message)?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut attached = SendAncillaryBuffer::new(&mut space);
@@ -53,18 +65,21 @@ impl Link {
     }
 
     /// Ends the link, as seen from the other end.
-    pub(super) fn close(&self) {
+    pub fn close(&self) {
         // This fails only where the other end has gone already.
         let _ = shutdown(&self.0, Shutdown::Both);
     }
 
     /// Waits for a message; none when the other end has gone.
-    pub(super) fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+    ///
+    /// # Errors
+    /// It makes no sense, or is too long.
+    pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
         self.receive_with(RecvFlags::CMSG_CLOEXEC)
     }
 
     /// Takes a message that is already there; none when there is none.
-    pub(super) fn look<T: DeserializeOwned>(&self) -> Option<T> {
+    pub fn look<T: DeserializeOwned>(&self) -> Option<T> {
         let found = self.receive_with(RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT);
         found.ok().flatten().map(|(message, _)| message)
     }

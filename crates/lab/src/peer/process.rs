@@ -1,7 +1,7 @@
-//! The peer process, as the comparison holds it.
+//! A peer process, as whoever measures holds it.
 //!
-//! Invariants: the process is gone, and has been waited for, when this is dropped. It is gone, too, when the comparison
-//! is killed: the kernel kills it then (see [`super::run`]).
+//! Invariants: the process is gone, and has been waited for, when this is dropped. It is gone, too, when the thread that
+//! started it ends in any way: the kernel kills it then (see [`super::begin`]).
 
 use std::cell::RefCell;
 use std::io;
@@ -14,16 +14,19 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::Said;
 use super::link::Link;
-use super::{Order, Said};
-use crate::failure::Failure;
+use crate::error::{Error, Result};
 
 /// How long a process may take to end after it failed.
 const ENDING: Duration = Duration::from_secs(1);
 
-/// A process that serves the other side of a comparison.
+/// This program once more, in a process of its own, which takes orders.
 #[derive(Debug)]
-pub(in crate::compare) struct Peer {
+pub struct Peer {
     pid: Pid,
     child: RefCell<Child>,
     link: Link,
@@ -32,13 +35,16 @@ pub(in crate::compare) struct Peer {
 
 /// Tells whether the peer still runs. Cloning makes another one of the same process.
 #[derive(Debug, Clone)]
-pub(in crate::compare) struct Watch(Rc<OwnedFd>);
+pub struct Watch(Rc<OwnedFd>);
 
 impl Watch {
     /// Fails when the process has ended.
     ///
     /// Cost: one system call.
-    pub(in crate::compare) fn check(&self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// That it has.
+    pub fn check(&self) -> io::Result<()> {
         if self.wait(Duration::ZERO) {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the peer process has ended"));
         }
@@ -61,19 +67,22 @@ impl Watch {
 }
 
 impl Peer {
-    /// Starts a process, on a CPU of its own if there is one, and waits until it runs.
-    pub(in crate::compare) fn start(cpu: Option<usize>) -> Result<Self, Failure> {
-        let cannot =
-            |error: io::Error| Failure::could_not(format!("the peer process cannot be started: {error}"));
+    /// Starts this program with a hidden command, on a CPU of its choice if there is one, and waits until it runs.
+    ///
+    /// # Errors
+    /// No process can be had, or the program does not know the command.
+    pub fn start(command: &str, cpu: Option<usize>) -> Result<Self> {
+        let cannot = |error: io::Error| Error::Peer(format!("the peer process cannot be started: {error}"));
         let (link, theirs) = Link::pair().map_err(cannot)?;
-        let mut command = Command::new(std::env::current_exe().map_err(cannot)?);
-        command.arg("peer").stdin(Stdio::from(theirs)).stdout(Stdio::null());
+        let program = std::env::current_exe().map_err(cannot)?;
+        let mut starting = Command::new(program);
+        starting.arg(command).stdin(Stdio::from(theirs)).stdout(Stdio::null());
         if let Some(cpu) = cpu {
-            command.args(["--cpu", &cpu.to_string()]);
+            starting.args(["--cpu", &cpu.to_string()]);
         }
-        let child = command.spawn().map_err(cannot)?;
+        let child = starting.spawn().map_err(cannot)?;
         // The command holds the other end; with it gone, the peer's end is closed when the peer ends.
-        drop(command);
+        drop(starting);
         let pid = Pid::from_child(&child);
         let watch = Watch(Rc::new(pidfd_open(pid, PidfdFlags::empty()).map_err(|e| cannot(e.into()))?));
         let peer = Self { pid, child: RefCell::new(child), link, watch };
@@ -81,53 +90,62 @@ impl Peer {
         Ok(peer)
     }
 
-    pub(in crate::compare) fn pid(&self) -> Pid {
+    /// Its process.
+    pub fn pid(&self) -> Pid {
         self.pid
     }
 
     /// Tells whether the process runs.
-    pub(in crate::compare) fn watch(&self) -> Watch {
+    pub fn watch(&self) -> Watch {
         self.watch.clone()
     }
 
     /// Gives an order with descriptors and waits until it is carried out.
-    pub(in crate::compare) fn order(
-        &self,
-        order: &Order,
-        descriptors: &[BorrowedFd<'_>],
-        doing: &str,
-    ) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// It could not be carried out, or the process has ended; `doing` says in what.
+    pub fn order(&self, order: &impl Serialize, descriptors: &[BorrowedFd<'_>], doing: &str) -> Result<()> {
         self.tell(order, descriptors, doing)?;
         self.answer(doing)
     }
 
-    /// Gives an order that is not answered.
-    pub(in crate::compare) fn tell(
-        &self,
-        order: &Order,
-        descriptors: &[BorrowedFd<'_>],
-        doing: &str,
-    ) -> Result<(), Failure> {
+    /// Gives an order, of whose end nothing is heard but what it itself sends.
+    ///
+    /// # Errors
+    /// The process has ended.
+    pub fn tell(&self, order: &impl Serialize, descriptors: &[BorrowedFd<'_>], doing: &str) -> Result<()> {
         self.link.send(order, descriptors).map_err(|error| self.failure(&error, doing))
     }
 
-    fn answer(&self, doing: &str) -> Result<(), Failure> {
+    /// Waits for something that an order makes the process send.
+    ///
+    /// # Errors
+    /// The process has ended, or sent something else.
+    pub fn hear<T: DeserializeOwned>(&self, doing: &str) -> Result<T> {
+        match self.link.receive::<T>() {
+            Ok(Some((heard, _))) => Ok(heard),
+            Ok(None) => Err(self.failure(&io::ErrorKind::UnexpectedEof.into(), doing)),
+            Err(error) => Err(self.failure(&error, doing)),
+        }
+    }
+
+    fn answer(&self, doing: &str) -> Result<()> {
         match self.link.receive::<Said>() {
             Ok(Some((Said::Ready, _))) => Ok(()),
-            Ok(Some((Said::Failed(reason), _))) => Err(Failure::could_not(reason)),
+            Ok(Some((Said::Failed(reason), _))) => Err(Error::Peer(reason)),
             Ok(None) => Err(self.failure(&io::ErrorKind::UnexpectedEof.into(), doing)),
             Err(error) => Err(self.failure(&error, doing)),
         }
     }
 
     /// Says why an exchange with the peer failed: what it said last, how it ended, or the error itself.
-    pub(in crate::compare) fn failure(&self, error: &io::Error, doing: &str) -> Failure {
+    pub fn failure(&self, error: &io::Error, doing: &str) -> Error {
         let ended = self.watch.wait(ENDING);
         if let Some(Said::Failed(reason)) = self.link.look() {
-            return Failure::could_not(reason);
+            return Error::Peer(reason);
         }
         if !ended {
-            return Failure::could_not(format!("the peer process cannot be reached while {doing}: {error}"));
+            return Error::Peer(format!("the peer process cannot be reached while {doing}: {error}"));
         }
         let status = self.child.borrow_mut().try_wait();
         let how = match status {
@@ -137,7 +155,7 @@ impl Peer {
             },
             _ => "ended".to_owned(),
         };
-        Failure::could_not(format!("the peer process {how} while {doing}; run the comparison again"))
+        Error::Peer(format!("the peer process {how} while {doing}; run it again"))
     }
 }
 

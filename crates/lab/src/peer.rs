@@ -1,0 +1,51 @@
+//! Peer processes: this program once more, in another party's role, on a CPU of whoever's choice.
+//!
+//! Why: data that is passed between threads of one process says nothing about what it costs to pass it between two.
+//! How: [`Peer::start`] runs this program with a hidden command, whose standard input is a [`Link`]. Over it the process is
+//! given orders, and descriptors with them; it says when it is ready, or why it is not.
+//! Invariants: a peer ends with whoever started it, even one that is killed.
+
+mod folder;
+mod link;
+mod process;
+
+pub use folder::Folder;
+pub use link::Link;
+pub use process::{Peer, Watch};
+
+use genie_sys::machine::{self, Pinned};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+/// What a peer says to orders that are answered.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Said {
+    /// It is done.
+    Ready,
+    /// It could not be done, for this reason.
+    Failed(String),
+}
+
+/// Begins the life of a peer process: with the end of its link, on `cpu` if there is one.
+///
+/// # Errors
+/// Nobody holds the other end: the command was not started by a program that measures.
+pub fn begin(cpu: Option<usize>) -> Result<(Link, Option<Pinned>)> {
+    let link = Link::inherited().map_err(|_| Error::NoLink)?;
+    let refused = |error: rustix::io::Errno| Error::Peer(format!("a peer process cannot begin: {error}"));
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(refused)?;
+    // A parent that was gone before this call is noticed by the link.
+    let pinned = cpu.map(machine::pin_thread).transpose()?;
+    say(&link, &Said::Ready)?;
+    Ok((link, pinned))
+}
+
+/// Sends whoever gave an order what there is to say.
+///
+/// # Errors
+/// The other end has gone.
+pub fn say(link: &Link, said: &impl Serialize) -> Result<()> {
+    link.send(said, &[]).map_err(|error| Error::Peer(format!("a peer process is alone: {error}")))
+}
