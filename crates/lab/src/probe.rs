@@ -2,6 +2,7 @@
 //!
 //! Why: the host of a virtual machine moves its CPUs. Measurements of unlike placement are kept apart.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use genie_sys::machine::{self, Pinned};
@@ -11,6 +12,18 @@ use crate::placement::Placement;
 
 /// Enough to see past the scheduler, and over in about a millisecond.
 const ROUND_TRIPS: u32 = 2_000;
+
+/// The CPUs that this process had when it was first asked: a thread that has been pinned since sees one only.
+///
+/// # Errors
+/// There is none.
+pub fn cpus() -> Result<&'static [usize]> {
+    static CPUS: OnceLock<Vec<usize>> = OnceLock::new();
+    if CPUS.get().is_none() {
+        let _ = CPUS.set(machine::allowed_cpus()?);
+    }
+    CPUS.get().map(Vec::as_slice).filter(|cpus| !cpus.is_empty()).ok_or(Error::NoCpu)
+}
 
 /// The CPU of this thread, which holds all threads that it starts, too, and another one.
 #[derive(Debug)]
@@ -23,8 +36,7 @@ pub struct Probe {
 impl Probe {
     /// Pins this thread to the last CPU that it may use: the first ones serve most interrupts.
     pub fn pin() -> Result<Self> {
-        let cpus = machine::allowed_cpus()?;
-        let [rest @ .., here] = &cpus[..] else {
+        let [rest @ .., here] = cpus()? else {
             return Err(Error::NoCpu);
         };
         let pinned = machine::pin_thread(*here)?;

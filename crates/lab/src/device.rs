@@ -1,0 +1,163 @@
+//! The loop device: a driver whose network leads from a sender's request to a receiver's posted input.
+//!
+//! Why: the papers measured between two hosts, through an adapter that demultiplexes early: data arrives when it is already
+//! known whose it is, and goes straight into the system buffer of that input (customized buffers). Here the adapter, the
+//! wire and both hosts are processes of one machine.
+//! How: requests meet at ports. When sender and receiver are both there, the receiver's buffer is made ready and the data
+//! copied to it from the sender's, once: that copy stands for the wire, at the rate that was set. The receiver is
+//! replied to first, then the sender. The device waits for its tokens by spinning, as hardware would.
+//! Invariants: a request that waits is let go when it is aborted, or when its client has died.
+//! Limits: 1024 requests wait; a datagram that is longer than the receiver's buffer is cut. The one wire is taken for a whole
+//! transfer at a time.
+//! Source: J. C. Brustoloni's thesis, §6.2.2 (early demultiplexing), §8.1.
+
+mod ports;
+mod rate;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use genie::{Data, Incoming, RequestId, Server, ServerError, Service, ServiceId};
+
+use ports::{Met, Ports, Side};
+pub use rate::{Bucket, Rate};
+
+/// Passes output buffer 0 to whoever receives at the port in its argument (see [`argument`]).
+pub const TRANSMIT: ServiceId = ServiceId(0);
+/// Fills input buffer 0 with what is sent to the port in its argument.
+pub const RECEIVE: ServiceId = ServiceId(1);
+/// Replies at once, and touches nothing.
+pub const DISCARD: ServiceId = ServiceId(2);
+/// Sets the rate from now on: the argument is bits a second, as 8 little-endian bytes, or 0 for no limit.
+pub const PACE: ServiceId = ServiceId(3);
+
+static SERVICES: [Service; 4] = [
+    Service::new("transmit", true, false),
+    Service::new("receive", false, true),
+    Service::new("discard", false, false),
+    Service::new("pace", false, false),
+];
+
+/// The argument that names a port.
+pub fn argument(port: u32) -> [u8; 4] {
+    port.to_le_bytes()
+}
+
+/// The device.
+#[derive(Debug)]
+pub struct Loop {
+    ports: Mutex<Ports<Incoming>>,
+    rate: Mutex<Rate>,
+    opened: Instant,
+}
+
+impl Default for Loop {
+    fn default() -> Self {
+        Self { ports: Mutex::default(), rate: Mutex::new(Rate::Unlimited), opened: Instant::now() }
+    }
+}
+
+impl Loop {
+    /// A device of this rate.
+    pub fn new(rate: Rate) -> Self {
+        Self { rate: Mutex::new(rate), ..Self::default() }
+    }
+
+    fn ports(&self) -> MutexGuard<'_, Ports<Incoming>> {
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn rate(&self) -> MutexGuard<'_, Rate> {
+        self.rate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn meet(&self, request: Incoming, side: Side) {
+        let Ok(port) = request.argument(0).try_into() else {
+            let len = request.argument(0).len();
+            request.reply(Err(ServerError::new(format!("a port is named by 4 bytes, not by {len}"))));
+            return;
+        };
+        // What is met is dealt with without the lock, under which nothing is ever replied.
+        let met = self.ports().meet(u32::from_le_bytes(port), side, request);
+        match met {
+            Met::Pair(sender, receiver) => self.pass(sender, receiver),
+            Met::Waits => {}
+            Met::Full(request) => {
+                let reason = format!("{} requests wait at the device already", ports::WAITING_MAX);
+                request.reply(Err(ServerError::new(reason)));
+            }
+        }
+    }
+
+    /// Carries the data over and replies to both.
+    fn pass(&self, sender: Incoming, mut receiver: Incoming) {
+        let result = self.carry(&sender, &mut receiver);
+        receiver.reply(result.clone());
+        sender.reply(result);
+    }
+
+    fn carry(&self, sender: &Incoming, receiver: &mut Incoming) -> Result<(), ServerError> {
+        let from = sender.output(0)?;
+        let len = from.len().min(receiver.len(0));
+        let to = receiver.ready(0)?;
+        let rate = self.rate();
+        match Bucket::new(*rate, self.opened.elapsed()) {
+            Some(bucket) => self.pace(bucket, rate.chunk(), &from.part(0..len), &to),
+            None => drop(to.copy_data(&from)),
+        }
+        drop(rate);
+        receiver.set_actual(0, len)?;
+        Ok(())
+    }
+
+    /// Copies chunk by chunk, each when it would have gone over the wire.
+    fn pace(&self, mut bucket: Bucket, chunk: usize, from: &Data<'_>, to: &Data<'_>) {
+        let len = from.len();
+        for start in (0..len).step_by(chunk) {
+            let range = start..len.min(start.saturating_add(chunk));
+            while !bucket.take(range.len(), self.opened.elapsed()) {
+                std::hint::spin_loop();
+            }
+            to.part(range.clone()).copy_data(&from.part(range));
+        }
+    }
+
+    fn set_rate(&self, request: Incoming) {
+        let result = match request.argument(0).try_into() {
+            Ok(bits) => {
+                *self.rate() = Rate::of(u64::from_le_bytes(bits));
+                Ok(())
+            }
+            Err(_) => Err(ServerError::new("a rate is 8 bytes long")),
+        };
+        request.reply(result);
+    }
+}
+
+impl Server for Loop {
+    fn name(&self) -> &str {
+        "loop"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        match request.service() {
+            TRANSMIT => self.meet(request, Side::Sender),
+            RECEIVE => self.meet(request, Side::Receiver),
+            DISCARD => request.reply(Ok(())),
+            PACE => self.set_rate(request),
+            ServiceId(other) => {
+                request.reply(Err(ServerError::new(format!("the loop device has no service {other}"))));
+            }
+        }
+    }
+
+    fn abort(&self, request: RequestId) {
+        // They are dropped, which replies, without the lock.
+        let gone = self.ports().remove(|waiting| waiting.id() == request);
+        drop(gone);
+    }
+}
