@@ -10,6 +10,7 @@ mod explain;
 mod failure;
 mod fetch;
 mod output;
+mod party;
 mod serve;
 mod server;
 mod servers;
@@ -40,6 +41,9 @@ enum Command {
     /// Be the other side of a comparison.
     #[command(hide = true)]
     Peer(compare::PeerArgs),
+    /// Be a party of an experiment.
+    #[command(hide = true)]
+    Party(party::Args),
     Calibrate(calibrate::Args),
     Explain(explain::Args),
     Serve(serve::Args),
@@ -64,6 +68,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Doctor(args) => doctor::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Peer(args) => compare::serve(&args),
+        Command::Party(args) => party::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Serve(args) => serve::run(&args),

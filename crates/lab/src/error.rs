@@ -21,6 +21,9 @@ pub enum Error {
     /// A request failed.
     #[error(transparent)]
     Request(#[from] genie::Error),
+    /// The folder that holds servers' names could not be used.
+    #[error(transparent)]
+    Names(#[from] genie_io::channel::directory::Error),
     /// A file or folder could not be used.
     #[error("{} {what}: {source}", path.display())]
     File {
@@ -37,4 +40,19 @@ pub enum Error {
     /// A process was started as a peer by nobody who measures.
     #[error("this command is started by `genie compare` and `genie lab`, and of no use otherwise")]
     NoLink,
+    /// A scheme wires memory, which this process may not; the sentence says what would help.
+    #[error("{0}")]
+    Unwired(String),
+}
+
+impl Error {
+    /// Why a request failed.
+    pub(crate) fn of_request(error: genie::Error) -> Self {
+        match error {
+            genie::Error::Passing(wire @ genie_passing::Error::Wire { .. }) => {
+                Self::Unwired(wire.to_string())
+            }
+            other => Self::Request(other),
+        }
+    }
 }

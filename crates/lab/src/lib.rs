@@ -11,6 +11,7 @@ pub mod interface;
 pub mod length;
 pub mod machine;
 pub mod measurement;
+pub mod parties;
 pub mod peer;
 pub mod placement;
 pub mod probe;

@@ -1,0 +1,241 @@
+//! The parties of the papers' experiments: a sender, a device and a receiver, each in a process of its own.
+//!
+//! How, one operation: the sender stores new data into its buffer; the receiver posts its input, and says so; the sender
+//! looks at the clock and requests its output, which the device copies to the receiver (see [`crate::device`]); the
+//! receiver takes its reply, and looks at the clock. That is the *end-to-end latency*. Then the receiver compares every byte,
+//! and says how it went, and the sender takes its own reply: its reply-time operations overlap with the network and are
+//! no part of the latency (thesis §8.2.2), though their CPU time counts.
+//! CPU time, of sender and receiver around their requests and the taking of their replies, is measured in operations of
+//! its own, since reading that clock disturbs. It is I/O processing time without waiting (§8.1): the device's copying
+//! stands for the wire, and is not counted, nor is the looking for replies.
+//! Invariants: the other processes end with the sender, even one that is killed; they leave nothing behind.
+//! Source: J. C. Brustoloni's thesis, §8.1, §8.2.2.
+
+mod client;
+mod clock;
+mod order;
+mod party;
+mod pattern;
+mod receiver;
+mod seats;
+
+use std::time::Duration;
+
+use genie::{Pending, Scheme};
+use genie_sys::machine::{self, Pinned};
+use rustix::process::Pid;
+
+use crate::device::{PACE, Rate};
+use crate::error::{Error, Result};
+use crate::interface::Granule;
+use crate::peer::{Folder, Peer};
+use crate::probe;
+use client::Client;
+use clock::{CpuClock, now_ns};
+pub use order::Effect;
+use order::{Attending, Heard, Hosting, Order, Posting, Received};
+pub use party::run;
+pub use seats::Seats;
+
+/// The hidden command that makes this program a party: it must call [`run`].
+pub const COMMAND: &str = "party";
+
+/// One operation that is to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exchange {
+    /// How the sender passes its data.
+    pub output: Scheme,
+    /// How the receiver does.
+    pub input: Scheme,
+    /// How many bytes.
+    pub len: usize,
+    /// What is measured.
+    pub measure: Measure,
+}
+
+/// What is measured of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Measure {
+    /// The end-to-end latency.
+    Latency,
+    /// The CPU time; the latency then contains what reading that clock takes.
+    CpuTime,
+}
+
+/// How an operation went.
+#[derive(Debug, Clone)]
+pub struct Exchanged {
+    /// From the sender's request to the receiver's having its data.
+    pub latency: Duration,
+    /// From the end of the sender's request until the receiver had the CPU, where they share one.
+    pub hand_over: Duration,
+    /// What both clients' processors did for passing the data, where that was measured.
+    pub cpu: Option<Duration>,
+    /// What the sender's interface did.
+    pub output: Effect,
+    /// What the receiver's did.
+    pub input: Effect,
+}
+
+/// The sender, which holds the others.
+#[derive(Debug)]
+pub struct Parties {
+    // Declared in the order in which they are to go.
+    client: Client,
+    clock: CpuClock,
+    receiver: Peer,
+    device: Peer,
+    seats: Seats,
+    seed: u64,
+    _pinned: Pinned,
+}
+
+impl Parties {
+    /// Starts all parties, for data up to `longest`.
+    ///
+    /// # Errors
+    /// A process that does not start, no memory.
+    pub fn open(granule: Granule, longest: usize) -> Result<Self> {
+        let seats = Seats::among(probe::cpus()?)?;
+        let pinned = machine::pin_thread(seats.sender)?;
+        // It goes when all are connected: whoever is killed later leaves nothing behind.
+        let no_folder =
+            |error| Error::Peer(format!("a folder for the parties' names cannot be made: {error}"));
+        let folder = Folder::create().map_err(no_folder)?;
+        let path = folder.path().to_string_lossy().into_owned();
+        let device = Peer::start(COMMAND, Some(seats.device))?;
+        let hosting = Hosting { folder: path.clone(), longest, spin: seats.spin() };
+        device.order(&Order::Host(hosting), &[], "it opened the device")?;
+        let receiver = Peer::start(COMMAND, Some(seats.receiver))?;
+        let yields = seats.clients_share();
+        let attending = Attending { folder: path, granule, spin: seats.spin(), yields };
+        receiver.order(&Order::Attend(attending.clone()), &[], "it connected to the device")?;
+        let client = Client::open(&attending)?;
+        let clock = CpuClock::new();
+        Ok(Self { client, clock, receiver, device, seats, seed: 0, _pinned: pinned })
+    }
+
+    /// The processes of the device and the receiver.
+    pub fn processes(&self) -> [Pid; 2] {
+        [self.device.pid(), self.receiver.pid()]
+    }
+
+    /// Who is where.
+    pub fn seats(&self) -> Seats {
+        self.seats
+    }
+
+    /// The size of the sender's granules.
+    pub fn granule(&self) -> usize {
+        self.client.genie().space().granule_kind().size()
+    }
+
+    /// Has the device pass data at this rate.
+    ///
+    /// # Errors
+    /// The device has gone.
+    pub fn set_rate(&self, rate: Rate) -> Result<()> {
+        let bits = rate.bits().to_le_bytes();
+        let request = self.client.genie().request(self.client.device(), PACE).arguments().argument(&bits);
+        request.send().map_err(|failed| failed.error)?;
+        Ok(())
+    }
+
+    /// Makes one operation.
+    ///
+    /// # Errors
+    /// [`Error::Unwired`] where a scheme wires memory and this process may not; the parties go on. Others end them.
+    pub fn exchange(&mut self, exchange: &Exchange) -> Result<Exchanged> {
+        self.seed += 1;
+        let mut cpu = (exchange.measure == Measure::CpuTime).then_some(Duration::ZERO);
+        let prepared = self.client.prepare(exchange.output, exchange.len, self.seed)?;
+        self.post(exchange)?;
+        let Self { client, clock, .. } = self;
+        let sent_ns = now_ns();
+        let sent = clock.around(&mut cpu, || client.transmit(exchange.output, prepared));
+        let waiting_ns = now_ns();
+        let pending = match sent {
+            Ok(pending) => pending,
+            Err(mut failed) => {
+                self.client.take_back(failed.take_buffer());
+                self.relieve()?;
+                return Err(Error::of_request(failed.error));
+            }
+        };
+        let received = self.received();
+        let output = self.take_reply(pending, &mut cpu)?;
+        let received = received?;
+        if let Some(offset) = received.damaged_at {
+            return Err(damaged(exchange, offset));
+        }
+        Ok(Exchanged {
+            latency: Duration::from_nanos(received.delivered_ns.saturating_sub(sent_ns)),
+            hand_over: Duration::from_nanos(received.resumed_ns.saturating_sub(waiting_ns)),
+            cpu: cpu.zip(received.cpu).map(|(sender, receiver)| sender + receiver),
+            output,
+            input: received.effect,
+        })
+    }
+
+    /// Has the receiver post its input.
+    fn post(&self, exchange: &Exchange) -> Result<()> {
+        let posting = Posting {
+            scheme: exchange.input.name().to_owned(),
+            len: exchange.len,
+            seed: self.seed,
+            cpu: exchange.measure == Measure::CpuTime,
+        };
+        self.receiver.tell(&Order::Receive(posting), &[], "it was to post an input")?;
+        match self.receiver.hear("it posted an input")? {
+            Heard::Posted => Ok(()),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    fn received(&self) -> Result<Received> {
+        match self.receiver.hear("it received data")? {
+            Heard::Received(received) => Ok(received),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    fn take_reply(&mut self, pending: Pending<'_>, cpu: &mut Option<Duration>) -> Result<Effect> {
+        let replied = self.clock.around(cpu, || pending.sync());
+        match replied {
+            Ok(mut reply) => {
+                self.client.take_back(reply.take_buffer());
+                Ok(Effect::of(reply.receipt()))
+            }
+            Err(mut failed) => {
+                self.client.take_back(failed.take_buffer());
+                Err(Error::of_request(failed.error))
+            }
+        }
+    }
+
+    /// Sends the receiver something, when what it waits for does not come.
+    fn relieve(&mut self) -> Result<()> {
+        let prepared = self.client.prepare(Scheme::Copy, 1, 0)?;
+        let sent = self.client.transmit(Scheme::Copy, prepared).map_err(|failed| failed.error)?;
+        // It is damaged, whatever it is.
+        let _ = self.received();
+        sent.sync().map_err(|failed| failed.error)?;
+        Ok(())
+    }
+}
+
+fn unexpected(heard: Heard) -> Error {
+    match heard {
+        Heard::Failed { reason, unwired: true } => Error::Unwired(reason),
+        Heard::Failed { reason, unwired: false } => Error::Peer(format!("the receiver failed: {reason}")),
+        Heard::Posted | Heard::Received(_) => Error::Peer("the receiver is out of step".to_owned()),
+    }
+}
+
+fn damaged(exchange: &Exchange, offset: usize) -> Error {
+    Error::Peer(format!(
+        "data that was sent by {} and received by {} arrived damaged: of {} bytes those from {offset} on are not what was \
+         sent; this is an error of Genie's, please report it",
+        exchange.output, exchange.input, exchange.len
+    ))
+}

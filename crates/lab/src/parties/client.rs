@@ -1,0 +1,145 @@
+//! A client, sender or receiver: its interface, the device, and the memory whose data it passes.
+//!
+//! How: under native schemes all data goes out of, or into, one buffer, so that schemes differ in nothing but what they do
+//! with it. Under migrant ones each output takes a buffer that was allocated for it, as it must, and what an input
+//! brings is given back.
+
+use genie::channel::{ConnectOptions, Directory};
+use genie::model::{Allocation, Integrity};
+use genie::{Buffer, Failed, In, Interface, Migrant, Out, Pending, Reply, Scheme, ServerHandle};
+use genie_sys::machine;
+
+use super::order::{Attending, DEVICE};
+use super::pattern;
+use crate::device::{DISCARD, RECEIVE, TRANSMIT, argument};
+use crate::error::Result;
+
+/// The port that sender and receiver meet at.
+const PORT: u32 = 1;
+
+/// A client.
+#[derive(Debug)]
+pub(super) struct Client {
+    // The buffers go before the interface.
+    native: Option<Buffer>,
+    device: ServerHandle,
+    genie: Interface,
+}
+
+/// Data that is about to be sent.
+#[derive(Debug)]
+pub(super) enum Prepared {
+    /// It is in the client's native buffer.
+    Native,
+    /// It is in this one.
+    Migrant(Migrant),
+}
+
+impl Client {
+    /// Opens an interface and connects it to the device.
+    pub(super) fn open(attending: &Attending) -> Result<Self> {
+        // What cannot be raised shows when something cannot be wired.
+        let _ = machine::raise_memory_lock_limit();
+        let genie = attending.granule.open()?;
+        let options = ConnectOptions { spin: Some(attending.spin), ..ConnectOptions::default() };
+        let device = genie.connect_with(&Directory::at(&attending.folder)?, DEVICE, &options)?;
+        Ok(Self { native: None, device, genie })
+    }
+
+    pub(super) fn genie(&self) -> &Interface {
+        &self.genie
+    }
+
+    pub(super) fn device(&self) -> &ServerHandle {
+        &self.device
+    }
+
+    /// Stores the data of `seed` where a scheme sends it from.
+    pub(super) fn prepare(&mut self, scheme: Scheme, len: usize, seed: u64) -> Result<Prepared> {
+        if scheme.allocation() == Allocation::Migrant {
+            let mut migrant = self.genie.allocate_migrant(len, is_strong(scheme))?;
+            pattern::fill(&mut migrant, seed);
+            return Ok(Prepared::Migrant(migrant));
+        }
+        pattern::fill(self.native(len)?, seed);
+        Ok(Prepared::Native)
+    }
+
+    /// Requests an output of what was prepared.
+    pub(super) fn transmit(
+        &mut self,
+        scheme: Scheme,
+        prepared: Prepared,
+    ) -> std::result::Result<Pending<'static>, Failed> {
+        let Self { native, device, genie } = self;
+        let element = match (prepared, native) {
+            (Prepared::Migrant(migrant), _) => Out::migrant(scheme, migrant),
+            (Prepared::Native, Some(buffer)) if is_strong(scheme) => Out::borrowed(scheme, buffer),
+            (Prepared::Native, held) => match held.take() {
+                Some(buffer) => Out::owned(scheme, buffer),
+                // Nothing was prepared, so that nothing is sent.
+                None => Out::copy(&[]),
+            },
+        };
+        genie.request(device, TRANSMIT).out(element).argument(&argument(PORT)).submit()
+    }
+
+    /// Requests an input, without waiting.
+    pub(super) fn post(
+        &mut self,
+        scheme: Scheme,
+        len: usize,
+    ) -> Result<std::result::Result<Pending<'_>, Failed>> {
+        let is_native = scheme.allocation() == Allocation::Native;
+        if is_native {
+            self.native(len)?;
+        }
+        let Self { native, device, genie } = self;
+        let element = match (is_native, is_strong(scheme)) {
+            (false, _) => In::migrant(scheme, len),
+            (true, true) => In::borrowed(scheme, native.as_deref_mut().unwrap_or_default()),
+            (true, false) => match native.take() {
+                Some(buffer) => In::owned(scheme, buffer),
+                None => In::copy(&mut []),
+            },
+        };
+        Ok(genie.request(device, RECEIVE).input(element).argument(&argument(PORT)).submit())
+    }
+
+    /// Takes a shared buffer back.
+    pub(super) fn take_back(&mut self, buffer: Option<Buffer>) {
+        if buffer.is_some() {
+            self.native = buffer;
+        }
+    }
+
+    /// Compares what an input brought with the data of `seed`, and gives it back if it is a migrant buffer.
+    pub(super) fn judge(&mut self, scheme: Scheme, reply: &mut Reply, seed: u64) -> Result<Option<usize>> {
+        self.take_back(reply.take_buffer());
+        let Some(migrant) = reply.take_migrant() else {
+            return Ok(self.native.as_deref().map_or(Some(0), |bytes| pattern::mismatch(bytes, seed)));
+        };
+        let found = pattern::mismatch(&migrant, seed);
+        if scheme == Scheme::Move {
+            // Deallocated, its region would be kept for emulated move, which it would make grow without end.
+            let removal = self.genie.request(&self.device, DISCARD).out(Out::moved(migrant));
+            removal.send().map_err(|failed| failed.error)?;
+        }
+        Ok(found)
+    }
+
+    /// Makes the native buffer one of `len` bytes.
+    fn native(&mut self, len: usize) -> Result<&mut Buffer> {
+        if self.native.as_ref().is_none_or(|buffer| buffer.len() != len) {
+            self.native = None;
+        }
+        Ok(match &mut self.native {
+            Some(buffer) => buffer,
+            none => none.insert(self.genie.allocate(len)?),
+        })
+    }
+}
+
+fn is_strong(scheme: Scheme) -> bool {
+    scheme.integrity() == Integrity::Strong
+}

@@ -1,0 +1,111 @@
+//! What the sender tells the other parties, and what it hears from them.
+
+use std::time::Duration;
+
+use genie::Receipt;
+use serde::{Deserialize, Serialize};
+
+use crate::interface::Granule;
+
+/// The name of the device in the folder of a run.
+pub(super) const DEVICE: &str = "loop";
+
+/// What a party is to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Order {
+    /// Be the device.
+    Host(Hosting),
+    /// Be the receiver.
+    Attend(Attending),
+    /// As the receiver, post an input, and tell what comes of it.
+    Receive(Posting),
+}
+
+/// How the device is to be hosted.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Hosting {
+    /// The folder that holds names.
+    pub(super) folder: String,
+    /// The longest data.
+    pub(super) longest: usize,
+    /// How long it looks for requests before it sleeps.
+    pub(super) spin: Duration,
+}
+
+/// How a client is to connect.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Attending {
+    /// The folder that holds names.
+    pub(super) folder: String,
+    /// Its granules.
+    pub(super) granule: Granule,
+    /// How long it looks for replies before it sleeps.
+    pub(super) spin: Duration,
+    /// Whether it hands the CPU over between looks.
+    pub(super) yields: bool,
+}
+
+/// One input.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Posting {
+    /// The scheme's name.
+    pub(super) scheme: String,
+    pub(super) len: usize,
+    /// The data that is expected.
+    pub(super) seed: u64,
+    /// Whether CPU time is to be measured.
+    pub(super) cpu: bool,
+}
+
+/// What the receiver says of an input.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Heard {
+    /// It is posted.
+    Posted,
+    /// The data has been delivered.
+    Received(Received),
+    /// It failed, for this reason.
+    Failed {
+        /// A sentence.
+        reason: String,
+        /// Whether memory could not be wired.
+        unwired: bool,
+    },
+}
+
+/// How an input went.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Received {
+    /// When the client had its data, by the clock that all processes share.
+    pub(super) delivered_ns: u64,
+    /// When it went on after the longest pause between two looks for its reply.
+    pub(super) resumed_ns: u64,
+    pub(super) cpu: Option<Duration>,
+    pub(super) effect: Effect,
+    /// The first offset at which the data is not what was sent.
+    pub(super) damaged_at: Option<usize>,
+}
+
+/// What passing the data really did, of what its receipt says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Effect {
+    /// The scheme that took effect, by its name.
+    pub effective: String,
+    /// Bytes copied.
+    pub copied: usize,
+    /// Granules swapped.
+    pub swapped: u32,
+    /// Granules referenced in place.
+    pub referenced: u32,
+}
+
+impl Effect {
+    pub(super) fn of(receipt: &Receipt) -> Self {
+        Self {
+            effective: receipt.effective.name().to_owned(),
+            copied: receipt.copied,
+            swapped: receipt.swapped,
+            referenced: receipt.referenced,
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The receiver: posts inputs when it is told to, and says what came of them.
+//!
+//! How: it looks for the reply and, where it shares a CPU with the sender, hands that over between looks. Only the looks, the
+//! taking of the reply and the clock are within the time that is measured; the data is compared afterwards.
+
+use std::time::{Duration, Instant};
+
+use genie::{Pending, Scheme};
+
+use super::client::Client;
+use super::clock::{CpuClock, now_ns};
+use super::order::{Attending, Effect, Heard, Posting, Received};
+use crate::error::{Error, Result};
+use crate::peer::{Link, say};
+
+/// How long an input may take: the sender is sure to have gone wrong by then.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The receiver.
+#[derive(Debug)]
+pub(super) struct Receiver {
+    client: Client,
+    clock: CpuClock,
+    yields: bool,
+}
+
+impl Receiver {
+    pub(super) fn open(attending: &Attending) -> Result<Self> {
+        Ok(Self { client: Client::open(attending)?, clock: CpuClock::new(), yields: attending.yields })
+    }
+
+    /// Posts an input, and says so; then says how it went.
+    pub(super) fn receive(&mut self, posting: &Posting, link: &Link) -> Result<()> {
+        let heard = match self.input(posting, link) {
+            Ok(received) => Heard::Received(received),
+            Err(error) => {
+                Heard::Failed { unwired: matches!(error, Error::Unwired(_)), reason: error.to_string() }
+            }
+        };
+        say(link, &heard)
+    }
+
+    fn input(&mut self, posting: &Posting, link: &Link) -> Result<Received> {
+        let unknown = |error: genie_passing::scheme::UnknownScheme| Error::Peer(error.to_string());
+        let scheme: Scheme = posting.scheme.parse().map_err(unknown)?;
+        let mut cpu = posting.cpu.then_some(Duration::ZERO);
+        let Self { client, clock, yields } = self;
+        let posted = clock.around(&mut cpu, || client.post(scheme, posting.len))?;
+        let pending = posted.map_err(|failed| Error::of_request(failed.error))?;
+        say(link, &Heard::Posted)?;
+        let resumed_ns = look_for(&pending, *yields);
+        if !pending.is_replied() {
+            let aborted = pending.abort();
+            self.client.take_back(aborted.err().and_then(|mut failed| failed.take_buffer()));
+            return Err(Error::Peer(format!("nothing arrived within {PATIENCE:?}")));
+        }
+        let replied = clock.around(&mut cpu, || pending.sync());
+        let delivered_ns = now_ns();
+        let mut reply = match replied {
+            Ok(reply) => reply,
+            Err(mut failed) => {
+                self.client.take_back(failed.take_buffer());
+                return Err(Error::of_request(failed.error));
+            }
+        };
+        let effect = Effect::of(reply.receipt());
+        let is_whole = reply.actual() == posting.len;
+        let differs_at = self.client.judge(scheme, &mut reply, posting.seed)?;
+        let damaged_at = if is_whole { differs_at } else { Some(reply.actual()) };
+        Ok(Received { delivered_ns, resumed_ns, cpu, effect, damaged_at })
+    }
+}
+
+/// Looks until there is a reply, or patience is at its end; returns when the longest pause between two looks was over.
+fn look_for(pending: &Pending<'_>, yields: bool) -> u64 {
+    let deadline = Instant::now() + PATIENCE;
+    let (mut before, mut longest, mut resumed) = (now_ns(), 0, now_ns());
+    while !pending.is_replied() && Instant::now() < deadline {
+        if yields {
+            std::thread::yield_now()
+        } else {
+            std::hint::spin_loop()
+        }
+        let now = now_ns();
+        if now - before > longest {
+            (longest, resumed) = (now - before, now);
+        }
+        before = now;
+    }
+    resumed
+}

@@ -1,0 +1,110 @@
+//! Exchanges between parties.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use genie::Scheme;
+use genie_lab::device::Rate;
+use genie_lab::error::Error;
+use genie_lab::interface::Granule;
+use genie_lab::parties::{Exchange, Measure, Parties};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// A word, a part of a granule, a whole one, some, and some and a part.
+const LENGTHS: [usize; 5] = [8, 1000, 4096, 61_440, 100_001];
+
+fn open() -> Parties {
+    Parties::open(Granule::Base, 1 << 20).expect("the parties")
+}
+
+fn alike(scheme: Scheme, len: usize) -> Exchange {
+    Exchange { output: scheme, input: scheme, len, measure: Measure::Latency }
+}
+
+/// Whether an exchange worked; false where memory may not be wired.
+fn passes(parties: &mut Parties, exchange: &Exchange) -> bool {
+    match parties.exchange(exchange) {
+        Ok(_) => true,
+        Err(Error::Unwired(reason)) => {
+            eprintln!("SKIP {exchange:?}: {reason}");
+            false
+        }
+        Err(error) => panic!("{exchange:?}: {error}"),
+    }
+}
+
+// The receiver compares every byte of every exchange with data that no exchange before had.
+
+pub(crate) fn every_scheme_passes_every_byte() {
+    let mut parties = open();
+    let mut passed = 0;
+    for len in LENGTHS {
+        for scheme in Scheme::ALL {
+            passed += (0..3).filter(|_| passes(&mut parties, &alike(scheme, len))).count();
+        }
+    }
+    assert!(passed >= 3 * LENGTHS.len() * 6, "six schemes wire nothing");
+}
+
+pub(crate) fn schemes_may_differ_at_the_two_ends() {
+    let mut parties = open();
+    for output in Scheme::ALL {
+        for input in Scheme::ALL {
+            let exchange = Exchange { output, input, len: 9000, measure: Measure::Latency };
+            passes(&mut parties, &exchange);
+        }
+    }
+}
+
+pub(crate) fn emulated_share_copies_nothing() {
+    let mut parties = open();
+    let shared = parties.exchange(&alike(Scheme::EmulatedShare, 1 << 20)).expect("an exchange");
+    assert_eq!((shared.output.copied, shared.input.copied), (0, 0));
+    let copied = parties.exchange(&alike(Scheme::Copy, 1 << 20)).expect("an exchange");
+    assert_eq!((copied.output.copied, copied.input.copied), (1 << 20, 1 << 20));
+}
+
+pub(crate) fn cpu_time_is_measured_where_asked_for() {
+    let mut parties = open();
+    let measured = |measure| Exchange { measure, ..alike(Scheme::Copy, 1 << 20) };
+    let timed = parties.exchange(&measured(Measure::CpuTime)).expect("an exchange");
+    assert!(timed.cpu.expect("CPU time") > Duration::ZERO);
+    assert!(parties.exchange(&measured(Measure::Latency)).expect("an exchange").cpu.is_none());
+}
+
+pub(crate) fn the_rate_bounds_the_latency_from_below() {
+    let mut parties = open();
+    let rate = Rate::Bits(155_000_000);
+    parties.set_rate(rate).expect("a rate");
+    let exchanged = parties.exchange(&alike(Scheme::EmulatedCopy, 61_440)).expect("an exchange");
+    assert!(exchanged.latency >= rate.time(61_440 - 4096), "{:?}", exchanged.latency);
+}
+
+pub(crate) fn a_party_that_is_killed_is_an_error() {
+    for victim in [0, 1] {
+        let mut parties = open();
+        parties.exchange(&alike(Scheme::EmulatedCopy, 4096)).expect("an exchange");
+        let processes = parties.processes();
+        kill_process(processes[victim], Signal::KILL).expect("a process to kill");
+        // It may live on for a moment.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while parties.exchange(&alike(Scheme::EmulatedCopy, 4096)).is_ok() {
+            assert!(Instant::now() < deadline, "party {victim} is not missed");
+        }
+        drop(parties);
+        assert!(processes.iter().all(|pid| is_gone(*pid)));
+    }
+}
+
+pub(crate) fn parties_go_with_their_sender() {
+    let processes = open().processes();
+    assert!(processes.iter().all(|pid| is_gone(*pid)));
+    let prefix = format!("genie-run-{}-", std::process::id());
+    let entries = std::fs::read_dir(std::env::temp_dir()).expect("the folder for temporary files");
+    let left = entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix));
+    assert_eq!(left.count(), 0, "folders are left behind");
+}
+
+fn is_gone(pid: Pid) -> bool {
+    !Path::new("/proc").join(pid.as_raw_nonzero().to_string()).exists()
+}

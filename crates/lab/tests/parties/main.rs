@@ -1,0 +1,42 @@
+//! The parties of the experiments, as real processes of this program.
+//!
+//! How: this test brings its own harness, since the parties are this program once more, called by another name.
+
+mod exchanges;
+
+use std::process::ExitCode;
+
+use genie_lab::parties;
+use libtest_mimic::{Arguments, Trial};
+
+fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    if words.next().as_deref() == Some(parties::COMMAND) {
+        let cpu = words.nth(1).and_then(|cpu| cpu.parse().ok());
+        return match parties::run(cpu) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        };
+    }
+    // Each has the CPUs for itself, as an experiment does.
+    let arguments = Arguments { test_threads: Some(1), ..Arguments::from_args() };
+    libtest_mimic::run(&arguments, trials()).exit_code()
+}
+
+fn trials() -> Vec<Trial> {
+    let trial = |name, claim: fn()| {
+        Trial::test(name, move || {
+            claim();
+            Ok(())
+        })
+    };
+    vec![
+        trial("every_scheme_passes_every_byte", exchanges::every_scheme_passes_every_byte),
+        trial("schemes_may_differ_at_the_two_ends", exchanges::schemes_may_differ_at_the_two_ends),
+        trial("emulated_share_copies_nothing", exchanges::emulated_share_copies_nothing),
+        trial("cpu_time_is_measured_where_asked_for", exchanges::cpu_time_is_measured_where_asked_for),
+        trial("the_rate_bounds_the_latency_from_below", exchanges::the_rate_bounds_the_latency_from_below),
+        trial("a_party_that_is_killed_is_an_error", exchanges::a_party_that_is_killed_is_an_error),
+        trial("parties_go_with_their_sender", exchanges::parties_go_with_their_sender),
+    ]
+}
