@@ -40,6 +40,16 @@ pub enum Error {
     /// A process was started as a peer by nobody who measures.
     #[error("this command is started by `genie compare` and `genie lab`, and of no use otherwise")]
     NoLink,
+    /// A run names a step that the experiment does not have.
+    #[error(
+        "the experiment {experiment} has no step \"{step}\": the run was begun by another version; begin a new one"
+    )]
+    NoSuchStep {
+        /// The experiment's id.
+        experiment: &'static str,
+        /// The step's name.
+        step: String,
+    },
     /// A scheme wires memory, which this process may not; the sentence says what would help.
     #[error("{0}")]
     Unwired(String),

@@ -3,6 +3,7 @@
 //! How: this test brings its own harness, since the parties are this program once more, called by another name.
 
 mod exchanges;
+mod experiments;
 
 use std::process::ExitCode;
 
@@ -37,6 +38,10 @@ fn trials() -> Vec<Trial> {
         trial("cpu_time_is_measured_where_asked_for", exchanges::cpu_time_is_measured_where_asked_for),
         trial("the_rate_bounds_the_latency_from_below", exchanges::the_rate_bounds_the_latency_from_below),
         trial("a_party_that_is_killed_is_an_error", exchanges::a_party_that_is_killed_is_an_error),
+        trial(
+            "every_experiment_measures_all_its_steps_and_judges_all_its_claims",
+            experiments::every_experiment_measures_all_its_steps_and_judges_all_its_claims,
+        ),
         trial("parties_go_with_their_sender", exchanges::parties_go_with_their_sender),
     ]
 }

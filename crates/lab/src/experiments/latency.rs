@@ -1,0 +1,268 @@
+//! `latency`: end-to-end latency by scheme and length, with early demultiplexing, at several rates of the network.
+//!
+//! How: a step is one rate and length; all schemes take turns in it, each at both ends. In every fourth round CPU time is
+//! measured in place of latency; [`super::cpu`] concludes from that.
+//! Source: J. C. Brustoloni's thesis, figure 8.1, §8.2.1.
+
+mod verdicts;
+
+use genie::Scheme;
+
+use super::reading::{MISSING, Reading, headings, number, slug, throughput};
+use super::turns::{HAND_OVER, HAND_OVER_ALL, Subject, Turns, estimate, rounds};
+use crate::device::Rate;
+use crate::error::{Error, Result};
+use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};
+use crate::findings::{Conclusion, Figure, Scale, Table};
+use crate::length;
+use crate::measurement::{Measured, Measurements, Quantity};
+use crate::parties::{Exchange, Measure, Parties, Seats};
+
+/// The experiment.
+#[derive(Debug)]
+pub(super) struct Latency;
+
+/// Its id.
+pub(super) const ID: &str = "latency";
+
+/// The longest datagram of the papers: 60 KiB.
+pub(super) const PAPER_LEN: u64 = 61_440;
+/// The longest one here.
+pub(super) const LONGEST: u64 = 16 << 20;
+
+/// The lengths without limit.
+const LENGTHS: [usize; 10] =
+    [64, 4 << 10, 16 << 10, 60 << 10, 256 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20, 16 << 20];
+/// At a rate, of these those that take no longer than this.
+const LENGTHS_PACED: [usize; 6] = [64, 4 << 10, 60 << 10, 256 << 10, 1 << 20, 16 << 20];
+const OPERATION_MAX_MS: u128 = 100;
+const LENGTHS_SMOKE: [usize; 2] = [64, 60 << 10];
+
+/// Seconds for one step, without limit and at a rate.
+const SECONDS: (f64, f64) = (2.0, 1.2);
+/// What each has at least: two samples of CPU time.
+const ROUNDS_LEAST: usize = 8;
+const ROUNDS_SMOKE: usize = 4;
+
+static DECLARATION: Declaration = Declaration {
+    id: ID,
+    title: "End-to-end latency by scheme and length, with early demultiplexing",
+    source: "J. C. Brustoloni, Effects of Data Passing Semantics and Operating System Structure on Network I/O \
+             Performance, §8.2.1, figure 8.1",
+    claims: &[
+        Claim {
+            id: "copy-apart",
+            text: "Copy takes far longer than every other scheme: single 60 KB datagrams at 512 Mbit/s passed at 135 \
+                   Mbit/s by copy, and at 328 to 379 Mbit/s by the others.",
+            source: "§8.2.1, figure 8.1",
+        },
+        Claim {
+            id: "others-close",
+            text: "The schemes other than copy are close together: 328 to 379 Mbit/s, a factor of 1.16.",
+            source: "§8.2.1, figure 8.1",
+        },
+        Claim {
+            id: "emulated-copy-gains",
+            text: "Emulated copy, which means the same as copy, takes 60 % less time for 60 KB.",
+            source: "§8.2.1",
+        },
+        Claim {
+            id: "emulated-copy-like-share",
+            text: "Emulated copy takes less time than move (338 against 328 Mbit/s), and about as much as share (341).",
+            source: "§8.2.1",
+        },
+        Claim {
+            id: "emulated-share-lowest",
+            text: "No scheme takes less time than emulated share (379 Mbit/s).",
+            source: "§8.2.1, §8.2.2",
+        },
+        Claim {
+            id: "network-levels",
+            text: "Where the network takes most of the time, schemes other than copy differ least.",
+            source: "§8.2.2",
+        },
+    ],
+    axes: &["data length, 64 B to 16 MiB", "scheme, the same at both ends", "rate of the network"],
+    needs: &[],
+};
+
+/// What one step measures.
+#[derive(Debug, Clone, Copy)]
+struct Spot {
+    rate: Rate,
+    len: usize,
+}
+
+impl Spot {
+    fn all(options: &Options) -> Vec<Self> {
+        let of = |rate: Rate| {
+            let lengths: &[usize] = match (options.smoke, rate) {
+                (true, _) => &LENGTHS_SMOKE,
+                (false, Rate::Unlimited) => &LENGTHS,
+                (false, Rate::Bits(_)) => &LENGTHS_PACED,
+            };
+            let is_short = move |len: &usize| rate.time(*len as u64).as_millis() <= OPERATION_MAX_MS;
+            lengths.iter().copied().filter(is_short).map(move |len| Self { rate, len }).collect::<Vec<_>>()
+        };
+        let rates = if options.smoke { &Rate::ALL[..3] } else { &Rate::ALL[..] };
+        rates.iter().flat_map(|rate| of(*rate)).collect()
+    }
+
+    fn name(self) -> String {
+        format!("{}, {}", self.rate.name(), length::format(self.len))
+    }
+
+    fn rounds(self, options: &Options) -> usize {
+        if options.smoke {
+            return ROUNDS_SMOKE;
+        }
+        let seconds = if self.rate == Rate::Unlimited { SECONDS.0 } else { SECONDS.1 };
+        let operation = estimate(self.len, self.rate.time(self.len as u64));
+        rounds(seconds, Scheme::ALL.len(), operation, ROUNDS_LEAST)
+    }
+
+    fn step(self, options: &Options) -> Step {
+        let operation = estimate(self.len, self.rate.time(self.len as u64)).as_secs_f64();
+        let seconds = operation * (Scheme::ALL.len() * (self.rounds(options) + 2)) as f64;
+        Step { name: self.name(), seconds }
+    }
+}
+
+impl Experiment for Latency {
+    fn declaration(&self) -> &'static Declaration {
+        &DECLARATION
+    }
+
+    fn steps(&self, options: &Options) -> Vec<Step> {
+        Spot::all(options).into_iter().map(|spot| spot.step(options)).collect()
+    }
+
+    fn sit<'a>(&'a self, options: &'a Options) -> Result<Box<dyn Sitting + 'a>> {
+        let longest = Spot::all(options).iter().map(|spot| spot.len).max().unwrap_or(0);
+        Ok(Box::new(Seated { options, parties: Parties::open(options.granule, longest)? }))
+    }
+
+    fn conclude(&self, options: &Options, measurements: &Measurements) -> Result<Conclusion> {
+        let settings: Vec<_> = Rate::ALL.iter().map(|rate| rate.name()).collect();
+        let readings: Vec<_> = settings.into_iter().map(|setting| reading(measurements, setting)).collect();
+        Ok(Conclusion {
+            figures: readings.iter().filter_map(figure).collect(),
+            tables: readings.iter().filter_map(table).chain([throughputs(&readings)]).collect(),
+            verdicts: verdicts::all(options, &readings),
+            notes: notes(measurements, &readings),
+        })
+    }
+}
+
+struct Seated<'a> {
+    options: &'a Options,
+    parties: Parties,
+}
+
+impl Sitting for Seated<'_> {
+    fn measure(&mut self, step: &Step) -> Result<Vec<Measured>> {
+        let spot = Spot::all(self.options).into_iter().find(|spot| spot.name() == step.name);
+        let spot = spot.ok_or_else(|| Error::NoSuchStep { experiment: ID, step: step.name.clone() })?;
+        self.parties.set_rate(spot.rate)?;
+        let subject = |scheme: Scheme| Subject {
+            series: scheme.name().to_owned(),
+            exchange: Exchange { output: scheme, input: scheme, len: spot.len, measure: Measure::Latency },
+        };
+        let turns = Turns {
+            setting: spot.rate.name(),
+            subjects: Scheme::ALL.into_iter().map(subject).collect(),
+            rounds: spot.rounds(self.options),
+            cpu_time: true,
+            seed: self.options.seed ^ spot.len as u64,
+        };
+        turns.take(&mut self.parties)
+    }
+}
+
+/// The names of the schemes, which are those of the curves.
+pub(super) fn schemes() -> impl Iterator<Item = &'static str> + Clone {
+    Scheme::ALL.into_iter().map(|scheme| scheme.name())
+}
+
+fn reading(measurements: &Measurements, setting: String) -> Reading<'_> {
+    Reading { measurements, experiment: ID, setting, quantity: Quantity::Latency }
+}
+
+fn figure(reading: &Reading<'_>) -> Option<Figure> {
+    let rate = &reading.setting;
+    let name = format!("latency-{}", slug(rate));
+    let title = format!("End-to-end latency, rate of the network: {rate}");
+    reading.figure(&name, &title, "end-to-end latency in µs", Scale::Logarithmic, schemes())
+}
+
+fn table(reading: &Reading<'_>) -> Option<Table> {
+    let lengths = reading.lengths(schemes());
+    (!lengths.is_empty()).then(|| Table {
+        title: format!("End-to-end latency in µs (medians), rate of the network: {}", reading.setting),
+        columns: headings("scheme", &lengths),
+        rows: reading.rows(&lengths, schemes()),
+    })
+}
+
+/// Equivalent throughput of single datagrams, beside the paper's.
+fn throughputs(readings: &[Reading<'_>]) -> Table {
+    let lengths = [PAPER_LEN, LONGEST];
+    let columns = readings.iter().flat_map(|reading| lengths.map(|len| (reading, len)));
+    let columns: Vec<_> =
+        columns.filter(|(reading, len)| schemes().any(|one| reading.at(one, *len).is_some())).collect();
+    let heading = |(reading, len): &(&Reading<'_>, u64)| {
+        format!("{} at {}", length::format(*len as usize), reading.setting)
+    };
+    let cell = |scheme: &str, (reading, len): &(&Reading<'_>, u64)| {
+        reading.at(scheme, *len).map_or_else(|| MISSING.to_owned(), |us| number(throughput(*len, us)))
+    };
+    let row = |(scheme, paper): (&str, u32)| {
+        let first = [scheme.to_owned(), paper.to_string()];
+        first.into_iter().chain(columns.iter().map(|column| cell(scheme, column))).collect()
+    };
+    Table {
+        title: "Equivalent throughput of single datagrams in Mbit/s".to_owned(),
+        columns: ["scheme".to_owned(), "paper: 60 KB at 512 Mbit/s".to_owned()]
+            .into_iter()
+            .chain(columns.iter().map(heading))
+            .collect(),
+        rows: verdicts::PAPER.into_iter().map(row).collect(),
+    }
+}
+
+fn notes(measurements: &Measurements, readings: &[Reading<'_>]) -> Vec<String> {
+    let mut notes = vec![
+        "The device copies the data once; that copy stands for the wire, and is in every scheme's latency. Rates are \
+         kept by a token bucket in the device, which waits by spinning."
+            .to_owned(),
+    ];
+    notes.extend(seating(measurements, ID, &readings[0].setting));
+    let missing: Vec<_> = schemes().filter(|one| readings[0].medians(one).is_empty()).collect();
+    if !missing.is_empty() && missing.len() < Scheme::ALL.len() {
+        let names = missing.join(", ");
+        notes.push(format!("Left out, since memory could not be wired (ulimit -l unlimited): {names}."));
+    }
+    notes
+}
+
+/// Who shared a CPU with whom, as the measurements tell, and what handing it over took.
+pub(super) fn seating(measurements: &Measurements, experiment: &str, setting: &str) -> Vec<String> {
+    let own = Seats { sender: 2, device: 1, receiver: 0 };
+    let cases = [
+        (HAND_OVER, Seats { sender: 1, device: 0, receiver: 1 }),
+        (HAND_OVER_ALL, Seats { sender: 0, device: 0, receiver: 0 }),
+    ];
+    let reading =
+        Reading { measurements, experiment, setting: setting.to_owned(), quantity: Quantity::Latency };
+    let shared = cases.iter().find_map(|(series, seats)| Some((seats, *reading.medians(series).first()?)));
+    let Some((seats, (len, us))) = shared else { return vec![own.sentence().to_owned()] };
+    let handed = format!(
+        "Handing the CPU over, from the end of the sender's request until the receiver ran, took {} µs (median at {}).",
+        number(us),
+        length::format(len as usize)
+    );
+    vec![seats.sentence().to_owned(), handed]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! Reading measurements: medians, curves, and the words and numbers in which they are reported.
+
+use crate::findings::{Axis, Curve, CurvePoint, Figure, Finding, Scale, Verdict};
+use crate::length;
+use crate::measurement::{Measurements, Quantity};
+
+/// One quantity of one experiment at one setting.
+#[derive(Debug, Clone)]
+pub(super) struct Reading<'m> {
+    pub(super) measurements: &'m Measurements,
+    pub(super) experiment: &'m str,
+    pub(super) setting: String,
+    pub(super) quantity: Quantity,
+}
+
+impl Reading<'_> {
+    /// A series: (x, median in microseconds), ascending.
+    pub(super) fn medians(&self, series: &str) -> Vec<(u64, f64)> {
+        let points = self.measurements.points(self.experiment, &self.setting, series, self.quantity);
+        points.iter().map(|point| (point.x, point.samples.median_us())).collect()
+    }
+
+    /// A median, in microseconds.
+    pub(super) fn at(&self, series: &str, x: u64) -> Option<f64> {
+        self.medians(series).into_iter().find(|(at, _)| *at == x).map(|(_, median)| median)
+    }
+
+    /// All x at which any of the series was measured, ascending.
+    pub(super) fn lengths<'s>(&self, series: impl IntoIterator<Item = &'s str>) -> Vec<u64> {
+        let all = series.into_iter().flat_map(|one| self.medians(one)).map(|(x, _)| x);
+        all.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// A series as a curve, in microseconds, with its spread.
+    pub(super) fn curve(&self, series: &str) -> Curve {
+        let points = self.measurements.points(self.experiment, &self.setting, series, self.quantity);
+        let point = |point: &crate::measurement::Point| {
+            let spread = point.samples.spread();
+            CurvePoint { x: point.x as f64, y: spread.median, low: Some(spread.p5), high: Some(spread.p95) }
+        };
+        Curve { name: series.to_owned(), points: points.iter().map(point).collect(), measured: true }
+    }
+
+    /// Some series as a figure over data length, leaving out those that were not measured.
+    pub(super) fn figure<'s>(
+        &self,
+        name: &str,
+        title: &str,
+        y: &str,
+        scale: Scale,
+        series: impl IntoIterator<Item = &'s str>,
+    ) -> Option<Figure> {
+        let curves: Vec<_> = series.into_iter().map(|one| self.curve(one)).collect();
+        let curves: Vec<_> = curves.into_iter().filter(|curve| !curve.points.is_empty()).collect();
+        let axis = |label: &str| Axis { label: label.to_owned(), scale };
+        (!curves.is_empty()).then(|| Figure {
+            name: name.to_owned(),
+            title: title.to_owned(),
+            x: axis("data length in bytes"),
+            y: axis(y),
+            curves,
+        })
+    }
+
+    /// A table's rows: for each series its medians at each of the lengths.
+    pub(super) fn rows<'s>(
+        &self,
+        lengths: &[u64],
+        series: impl IntoIterator<Item = &'s str>,
+    ) -> Vec<Vec<String>> {
+        let cell = |one: &str, x: &u64| self.at(one, *x).map_or_else(|| MISSING.to_owned(), number);
+        let row = |one: &str| {
+            std::iter::once(one.to_owned()).chain(lengths.iter().map(|x| cell(one, x))).collect::<Vec<_>>()
+        };
+        series.into_iter().map(row).collect()
+    }
+}
+
+/// What stands where nothing was measured.
+pub(super) const MISSING: &str = "–";
+
+/// A number with three digits that mean something.
+pub(super) fn number(number: f64) -> String {
+    match number.abs() {
+        0.0 => "0".to_owned(),
+        size if size < 1.0 => format!("{number:.3}"),
+        size if size < 10.0 => format!("{number:.2}"),
+        size if size < 100.0 => format!("{number:.1}"),
+        _ => format!("{number:.0}"),
+    }
+}
+
+/// A share as per cent.
+pub(super) fn per_cent(share: f64) -> String {
+    format!("{:.0} %", share * 100.0)
+}
+
+/// Bytes in so many microseconds, as Mbit/s.
+pub(super) fn throughput(bytes: u64, us: f64) -> f64 {
+    bytes as f64 * 8.0 / us
+}
+
+/// The headings of a table by length: a first one, and the lengths.
+pub(super) fn headings(first: &str, lengths: &[u64]) -> Vec<String> {
+    let lengths = lengths.iter().map(|x| length::format(*x as usize));
+    std::iter::once(first.to_owned()).chain(lengths).collect()
+}
+
+/// A setting as a part of a file name: `10-gbit-s`.
+pub(super) fn slug(text: &str) -> String {
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("-").to_ascii_lowercase()
+}
+
+/// The verdict on a claim.
+pub(super) fn judged(claim: &str, holds: bool, found: impl Into<String>) -> Finding {
+    let verdict = if holds { Verdict::Holds } else { Verdict::DoesNotHold };
+    Finding { claim: claim.to_owned(), verdict, found: found.into() }
+}
+
+/// A claim that was not tested, and why.
+pub(super) fn untested(claim: &str, why: impl Into<String>) -> Finding {
+    Finding { claim: claim.to_owned(), verdict: Verdict::CannotBeTested, found: why.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_digits_and_settings_make_file_names() {
+        let all: Vec<_> = [0.0, 0.1234, 1.234, 12.34, 123.4, 12345.0].into_iter().map(number).collect();
+        assert_eq!(all, ["0", "0.123", "1.23", "12.3", "123", "12345"]);
+        assert_eq!(slug("10 Gbit/s"), "10-gbit-s");
+        assert_eq!(per_cent(0.604), "60 %");
+    }
+
+    #[test]
+    fn throughput_is_in_megabits() {
+        assert!((throughput(61_440, 3641.0) - 135.0).abs() < 0.01);
+    }
+}
