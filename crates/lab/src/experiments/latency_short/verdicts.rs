@@ -1,0 +1,146 @@
+//! What the measurements say about the claims of `latency-short`.
+//!
+//! How: each claim is judged with 4 KiB granules, the papers', and with those of the run, where that has others. It holds
+//! if it holds with all.
+
+use super::super::latency::schemes;
+use super::super::reading::{Reading, judged, number, untested};
+use super::{DECLARATION, Setting};
+use crate::findings::Finding;
+use crate::length;
+
+/// Differences below that are none.
+const TOLERANCE: f64 = 1.05;
+/// Move is apart where it takes at least so many times as long as the slowest other one.
+const APART: f64 = 1.25;
+
+/// What was found with some granules.
+type Judgement = (bool, String);
+
+/// One for each claim, in their order.
+pub(super) fn all(readings: &[Reading<'_>; 2]) -> Vec<Finding> {
+    let judges: [fn(&Granules<'_>) -> Option<Judgement>; 5] = [
+        |granules| granules.copies_below_half(),
+        |granules| granules.is_never_worse(),
+        |granules| granules.share_is_lowest(),
+        |granules| granules.move_is_highest(),
+        |granules| granules.wiring_costs(),
+    ];
+    let granules: Vec<_> =
+        Setting::ALL.into_iter().zip(readings).map(|(of, reading)| Granules { of, reading }).collect();
+    let judge = |(claim, judge): (&crate::experiment::Claim, fn(&Granules<'_>) -> Option<Judgement>)| {
+        let verdicts: Vec<_> = granules.iter().filter_map(|one| Some((one.of.name(), judge(one)?))).collect();
+        if verdicts.is_empty() {
+            return untested(claim.id, "the schemes that it compares were not all measured");
+        }
+        let found: Vec<_> =
+            verdicts.iter().map(|(name, (_, found))| format!("With {name}: {found}.")).collect();
+        judged(claim.id, verdicts.iter().all(|(_, (holds, _))| *holds), found.join(" "))
+    };
+    DECLARATION.claims.iter().zip(judges).map(judge).collect()
+}
+
+/// The measurements with some granules.
+struct Granules<'m> {
+    of: Setting,
+    reading: &'m Reading<'m>,
+}
+
+impl Granules<'_> {
+    /// For each length that is `wanted`: that, and how many times as long `one` takes as `other`.
+    fn factors(&self, one: &str, other: &str, wanted: impl Fn(u64) -> bool) -> Vec<(u64, f64)> {
+        let factor = |(x, us): (u64, f64)| Some((x, us / self.reading.at(other, x)?));
+        self.reading.medians(one).into_iter().filter(|(x, _)| wanted(*x)).filter_map(factor).collect()
+    }
+
+    fn half(&self) -> u64 {
+        self.of.granule() as u64 / 2
+    }
+
+    fn copies_below_half(&self) -> Option<Judgement> {
+        let factors = self.factors("emulated copy", "copy", |x| x <= self.half());
+        let (least, most) = (lowest(&factors)?, highest(&factors)?);
+        let holds = least.1 >= 1.0 / TOLERANCE && most.1 <= TOLERANCE;
+        let found = format!(
+            "up to {} emulated copy takes {} to {} times as long as copy",
+            length::format(self.half() as usize),
+            number(least.1),
+            number(most.1)
+        );
+        Some((holds, found))
+    }
+
+    fn is_never_worse(&self) -> Option<Judgement> {
+        let all = self.factors("emulated copy", "copy", |_| true);
+        let above = self.factors("emulated copy", "copy", |x| x > self.half() && x <= 2 * self.half());
+        let worst = highest(&all)?;
+        let mut found = format!(
+            "at worst ({}) emulated copy takes {} times as long as copy",
+            length::format(worst.0 as usize),
+            number(worst.1)
+        );
+        let mut holds = worst.1 <= TOLERANCE;
+        if let Some((_, most)) = highest(&above) {
+            holds &= most < 1.0;
+            found += &format!(", above half a granule {} times at most", number(most));
+        }
+        Some((holds, found))
+    }
+
+    fn share_is_lowest(&self) -> Option<Judgement> {
+        let others = schemes().filter(|one| *one != "emulated share");
+        let all: Vec<_> = others.flat_map(|one| self.factors("emulated share", one, |_| true)).collect();
+        let worst = highest(&all)?;
+        let lags = self.factors("emulated copy", "emulated share", |_| true);
+        let lag = highest(&lags)?;
+        let found = format!(
+            "emulated share takes {} times as long as the quickest other one at worst ({}); emulated copy lags behind it \
+             most at {}, by a factor of {}",
+            number(worst.1),
+            length::format(worst.0 as usize),
+            length::format(lag.0 as usize),
+            number(lag.1)
+        );
+        Some((worst.1 <= TOLERANCE, found))
+    }
+
+    fn move_is_highest(&self) -> Option<Judgement> {
+        let short = |x| x <= self.half();
+        let others = schemes().filter(|one| *one != "move");
+        let all: Vec<_> = others.flat_map(|one| self.factors("move", one, short)).collect();
+        let (least, hidden) = (lowest(&all)?, lowest(&self.factors("move", "emulated move", short))?);
+        let found = format!(
+            "up to half a granule move takes at least {} times as long as every other scheme, and at least {} times as \
+             long as emulated move",
+            number(least.1),
+            number(hidden.1)
+        );
+        Some((least.1 >= APART && hidden.1 >= APART, found))
+    }
+
+    fn wiring_costs(&self) -> Option<Judgement> {
+        let pairs = [("share", "emulated share"), ("weak move", "emulated weak move")];
+        let means = pairs.map(|(wired, emulated)| mean(&self.factors(wired, emulated, |_| true)));
+        let (share, weak_move) = (means[0]?, means[1]?);
+        let found = format!(
+            "share takes {} times as long as emulated share, weak move {} times as long as emulated weak move, on average",
+            number(share),
+            number(weak_move)
+        );
+        Some((share > TOLERANCE && weak_move > TOLERANCE, found))
+    }
+}
+
+fn lowest(factors: &[(u64, f64)]) -> Option<(u64, f64)> {
+    factors.iter().copied().min_by(|one, other| one.1.total_cmp(&other.1))
+}
+
+fn highest(factors: &[(u64, f64)]) -> Option<(u64, f64)> {
+    factors.iter().copied().max_by(|one, other| one.1.total_cmp(&other.1))
+}
+
+/// The geometric mean, as of all factors.
+fn mean(factors: &[(u64, f64)]) -> Option<f64> {
+    let logs: f64 = factors.iter().map(|(_, factor)| factor.ln()).sum();
+    (!factors.is_empty()).then(|| (logs / factors.len() as f64).exp())
+}
