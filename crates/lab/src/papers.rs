@@ -1,0 +1,20 @@
+//! The papers' tables as data: what they measured is the input of the models, what they computed is to be reproduced.
+//!
+//! How: one file of comma-separated values for each table, in `papers/`, headed by its source; here is what reads them.
+//! Invariants: numbers keep the digits that were printed, since rounding is all the precision that there is.
+
+pub mod brustoloni;
+pub mod dalton;
+pub mod printed;
+pub mod reproduction;
+pub mod thadani;
+
+pub use printed::{Printed, Rounding};
+pub use reproduction::{Agreement, Reproduction};
+
+/// Reads one of the tables that are part of this program.
+fn read<Row: serde::de::DeserializeOwned>(table: &str) -> Vec<Row> {
+    let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(table.as_bytes());
+    let rows: csv::Result<Vec<Row>> = reader.deserialize().collect();
+    rows.expect("a table that is part of the program can be read, which a test sees to")
+}

@@ -1,0 +1,64 @@
+//! The figures of M. N. Thadani and Y. A. Khalidi, *An Efficient Zero-Copy I/O Framework for UNIX*, section 6.3 and
+//! appendix A.
+//!
+//! Limits: a Mbit is 2^20 bits there: 8 KiB at 113 Mbit/s take 553 us, as printed, and 580 us with 10^6 bits.
+
+use serde::Deserialize;
+
+use crate::papers::{Printed, read};
+
+/// How one framework passed writes of 8 KiB over TCP.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Framework {
+    /// `fbufs` or `single-copy`.
+    pub framework: String,
+    /// In Mbit/s.
+    pub throughput: Printed,
+    /// The receiver's, in per cent.
+    pub utilization: Printed,
+    /// Of 8 KiB, in microseconds.
+    pub latency: Printed,
+    /// CPU time for 8 KiB, in microseconds.
+    pub cost: Printed,
+    /// How much of the cost is copying, in microseconds.
+    pub copying: Printed,
+}
+
+/// What was measured with both frameworks.
+pub fn frameworks() -> Vec<Framework> {
+    read(include_str!("../../papers/thadani-a.csv"))
+}
+
+/// How long a network takes for 8 KiB and what encapsulates them.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Network {
+    /// `current` or `OC12`.
+    pub network: String,
+    /// What is sent.
+    pub bytes: Printed,
+    /// The line rate in Mbit/s.
+    pub rate: Printed,
+    /// In microseconds.
+    pub latency: Printed,
+}
+
+/// The two networks.
+pub fn networks() -> Vec<Network> {
+    read(include_str!("../../papers/thadani-a-network.csv"))
+}
+
+/// A projection.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Projection {
+    /// How many times as fast everything but copying becomes.
+    pub cpu: Printed,
+    /// How many times as fast copying becomes.
+    pub copy: Printed,
+    /// How much more throughput fbufs then have, in per cent.
+    pub advantage: Printed,
+}
+
+/// The projections that section 6.3 quotes.
+pub fn projections() -> Vec<Projection> {
+    read(include_str!("../../papers/thadani-section-6.3.csv"))
+}
