@@ -11,6 +11,7 @@ pub mod interface;
 pub mod length;
 pub mod machine;
 pub mod measurement;
+pub mod model;
 pub mod papers;
 pub mod parties;
 pub mod peer;
