@@ -3,6 +3,7 @@
 //! Why: what passing a byte costs depends on the machine, so the papers' figures are worth rerunning, not quoting.
 
 pub mod device;
+pub mod amounts;
 pub mod error;
 pub mod experiment;
 pub mod experiments;
@@ -19,3 +20,4 @@ pub mod placement;
 pub mod probe;
 pub mod random;
 pub mod samples;
+pub mod yardsticks;

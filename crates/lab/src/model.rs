@@ -5,6 +5,7 @@
 
 pub mod breakdown;
 pub mod fit;
+pub mod measured;
 pub mod projection;
 pub mod reproduced;
 pub mod scaling;

@@ -1,0 +1,227 @@
+//! The costs of one machine, from what a run measured of operations.
+//!
+//! How: `primitives` has a series for each row of table 8.2, in settings that begin with the side, `sender` or `receiver`, and go
+//! on with the scheme where the cost was taken under one scheme alone. A scheme's estimate goes by its own costs where there
+//! are some. For a table of costs, lines are fitted to each setting and averaged, as the thesis did.
+//! Source: Brustoloni, section 8.2.2.
+
+use std::collections::BTreeSet;
+
+use genie_passing::Scheme;
+use genie_passing::operation::PRIMITIVES;
+
+use crate::measurement::{Measurements, Quantity};
+use crate::model::breakdown::{Buffering, Costs, Unpriced, receiver_rows, sender_rows};
+use crate::model::fit::{Fit, Line, fit};
+
+/// The experiment that times operations.
+pub const EXPERIMENT: &str = "primitives";
+
+/// Who runs an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The client with the output.
+    Sender,
+    /// The client with the input.
+    Receiver,
+}
+
+/// A median in microseconds at a length in bytes.
+pub type Median = (u64, f64);
+
+/// The times of operations of one run.
+#[derive(Debug, Clone)]
+pub struct Operations<'m> {
+    measurements: &'m Measurements,
+    settings: BTreeSet<&'m str>,
+}
+
+impl Side {
+    /// How its settings begin.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sender => "sender",
+            Self::Receiver => "receiver",
+        }
+    }
+}
+
+/// Medians of a series, in microseconds.
+pub fn medians(
+    measurements: &Measurements,
+    experiment: &str,
+    setting: &str,
+    series: &str,
+    quantity: Quantity,
+) -> Vec<Median> {
+    let points = measurements.points(experiment, setting, series, quantity);
+    points.iter().map(|point| (point.x, point.samples.median_us())).collect()
+}
+
+/// Lays a line through medians.
+pub fn line_through(medians: &[Median]) -> Option<Fit> {
+    let points: Vec<(f64, f64)> = medians.iter().map(|(length, cost)| (*length as f64, *cost)).collect();
+    fit(&points)
+}
+
+impl<'m> Operations<'m> {
+    /// Those of a run.
+    pub fn of(measurements: &'m Measurements) -> Self {
+        let measured = measurements.of(EXPERIMENT).flat_map(|step| &step.measured);
+        Self { measurements, settings: measured.map(|one| one.setting.as_str()).collect() }
+    }
+
+    /// Whether the run timed none.
+    pub fn is_empty(&self) -> bool {
+        self.settings.is_empty()
+    }
+
+    /// The medians of an operation under a scheme: its own, or else those that hold for any.
+    pub fn medians(&self, side: Side, scheme: Scheme, row: &str) -> Vec<Median> {
+        let of = |wanted: &str| {
+            let setting = self.settings.iter().find(|setting| scheme_of(setting, side) == Some(wanted))?;
+            let medians = medians(self.measurements, EXPERIMENT, setting, row, Quantity::OperationTime);
+            (!medians.is_empty()).then_some(medians)
+        };
+        of(scheme.name()).or_else(|| of("")).unwrap_or_default()
+    }
+
+    /// The rows that a scheme adds to the base, each with who runs it.
+    pub fn rows(scheme: Scheme) -> Vec<(Side, &'static str)> {
+        let sender = sender_rows(scheme).into_iter().map(|row| (Side::Sender, row));
+        let receiver = receiver_rows(scheme, Buffering::EarlyDemultiplexed).into_iter();
+        sender.chain(receiver.map(|row| (Side::Receiver, row))).collect()
+    }
+
+    /// What a scheme adds to the base at one length: the medians of its operations there.
+    ///
+    /// # Errors
+    /// An operation that was not timed at that length.
+    pub fn added_at(&self, scheme: Scheme, length: u64) -> Result<f64, Unpriced> {
+        let cost = |(side, row)| {
+            let medians = self.medians(side, scheme, row);
+            let here = medians.iter().find(|(at, _)| *at == length);
+            here.map(|(_, cost)| *cost).ok_or(Unpriced(row))
+        };
+        Self::rows(scheme).into_iter().map(cost).sum()
+    }
+
+    /// What a scheme adds to the base as a line, fitted over these lengths.
+    ///
+    /// # Errors
+    /// An operation that was timed at fewer than two of them.
+    pub fn added_line(&self, scheme: Scheme, lengths: &[u64]) -> Result<Line, Unpriced> {
+        Self::rows(scheme).into_iter().map(|(side, row)| self.line(side, scheme, row, lengths)).sum()
+    }
+
+    /// The line of one operation under a scheme, fitted over these lengths.
+    ///
+    /// # Errors
+    /// It was timed at fewer than two of them.
+    pub fn line(
+        &self,
+        side: Side,
+        scheme: Scheme,
+        row: &'static str,
+        lengths: &[u64],
+    ) -> Result<Line, Unpriced> {
+        let mut medians = self.medians(side, scheme, row);
+        medians.retain(|(length, _)| lengths.contains(length));
+        line_through(&medians).map(|fit| fit.line).ok_or(Unpriced(row))
+    }
+
+    /// The costs of the machine, without a base: each row's line, averaged over the sides and schemes that it was timed under.
+    pub fn costs(&self) -> Costs {
+        let mut costs = Costs::new();
+        for row in PRIMITIVES {
+            let lines: Vec<Line> =
+                self.settings.iter().filter_map(|setting| self.fitted(setting, row)).collect();
+            if !lines.is_empty() {
+                let count = lines.len() as f64;
+                let sum: Line = lines.into_iter().sum();
+                costs.set(row, Line { factor: sum.factor / count, fixed: sum.fixed / count });
+            }
+        }
+        costs
+    }
+
+    fn fitted(&self, setting: &str, row: &str) -> Option<Line> {
+        let medians = medians(self.measurements, EXPERIMENT, setting, row, Quantity::OperationTime);
+        line_through(&medians).map(|fit| fit.line)
+    }
+}
+
+/// The scheme that a setting of a side is about, by name; empty if it is about any.
+fn scheme_of(setting: &str, side: Side) -> Option<&str> {
+    let rest = setting.strip_prefix(side.name())?;
+    Some(rest.trim_start_matches([',', ' ']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measurement::{Measured, StepResult};
+
+    fn operation(setting: &str, series: &str, x: u64, nanoseconds: u64) -> Measured {
+        Measured {
+            series: series.to_owned(),
+            setting: setting.to_owned(),
+            x,
+            quantity: Quantity::OperationTime,
+            samples: vec![nanoseconds],
+        }
+    }
+
+    fn run(measured: Vec<Measured>) -> Measurements {
+        let step = StepResult {
+            experiment: EXPERIMENT.to_owned(),
+            step: String::new(),
+            sitting: 0,
+            placement: None,
+            steal: None,
+            measured,
+        };
+        Measurements { steps: vec![step] }
+    }
+
+    #[test]
+    fn a_schemes_own_costs_come_before_those_for_any() {
+        let run = run(vec![
+            operation("sender", "Reference", 1, 1000),
+            operation("sender, share", "Reference", 1, 2000),
+            operation("receiver", "Reference", 1, 1500),
+        ]);
+        let operations = Operations::of(&run);
+        assert_eq!(operations.medians(Side::Sender, Scheme::Share, "Reference"), [(1, 2.0)]);
+        assert_eq!(operations.medians(Side::Sender, Scheme::Move, "Reference"), [(1, 1.0)]);
+        assert_eq!(operations.medians(Side::Receiver, Scheme::Share, "Reference"), [(1, 1.5)]);
+    }
+
+    #[test]
+    fn what_copy_adds_is_copyin_at_the_sender_and_copyout_at_the_receiver() {
+        let run = run(vec![
+            operation("sender", "Copyin", 10, 1000),
+            operation("sender", "Copyin", 20, 2000),
+            operation("receiver", "Copyout", 10, 500),
+            operation("receiver", "Copyout", 20, 500),
+        ]);
+        let operations = Operations::of(&run);
+        assert_eq!(operations.added_at(Scheme::Copy, 20), Ok(2.5));
+        assert_eq!(operations.added_at(Scheme::Copy, 30), Err(Unpriced("Copyin")));
+        assert_eq!(operations.added_at(Scheme::Share, 20), Err(Unpriced("Reference")));
+        let line = operations.added_line(Scheme::Copy, &[10, 20]).unwrap();
+        assert!((line.factor - 0.1).abs() < 1e-9 && (line.fixed - 0.5).abs() < 1e-9, "{line:?}");
+    }
+
+    #[test]
+    fn a_machines_costs_are_averaged_over_settings() {
+        let run = run(vec![
+            operation("sender, share", "Reference", 0, 1000),
+            operation("sender, share", "Reference", 10, 1000),
+            operation("sender, move", "Reference", 0, 500),
+            operation("sender, move", "Reference", 10, 1500),
+        ]);
+        let cost = Operations::of(&run).costs().get("Reference").unwrap();
+        assert!((cost.factor - 0.05).abs() < 1e-9 && (cost.fixed - 0.75).abs() < 1e-9, "{cost:?}");
+    }
+}
