@@ -3,6 +3,7 @@
 mod cpu;
 mod latency;
 mod latency_short;
+mod model;
 mod reading;
 #[cfg(test)]
 mod synthetic;
@@ -10,10 +11,11 @@ mod turns;
 
 use crate::experiment::Experiment;
 
-/// All of them.
-pub const ALL: [&dyn Experiment; 3] = [&latency::Latency, &latency_short::LatencyShort, &cpu::Cpu];
+/// All of them: what others need before those others.
+pub const ALL: &[&dyn Experiment] =
+    &[&latency::Latency, &latency_short::LatencyShort, &cpu::Cpu, &model::Model];
 
 /// The experiment of that id.
 pub fn find(id: &str) -> Option<&'static dyn Experiment> {
-    ALL.into_iter().find(|experiment| experiment.declaration().id == id)
+    ALL.iter().copied().find(|experiment| experiment.declaration().id == id)
 }

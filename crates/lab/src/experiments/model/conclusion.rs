@@ -1,0 +1,239 @@
+//! What `model` concludes: estimates beside measurements, and how far they are apart.
+
+use genie_passing::Scheme;
+
+use crate::amounts::{self, signed_percent, significant};
+use crate::findings::{Axis, Conclusion, Curve, CurvePoint, Figure, Finding, Scale, Table, Verdict};
+use crate::length;
+use crate::measurement::Measurements;
+use crate::model::measured::Operations;
+use crate::model::reproduced::{self, Reproduced, latencies, scalings};
+use crate::papers::Agreement;
+
+use super::estimates::{Estimate, Estimated, Estimates, estimate, furthest_from_its_line};
+use super::{LINES, SCALING, SUM, TOLERANCE};
+
+pub(super) fn conclude(measurements: &Measurements) -> Conclusion {
+    let reproduced =
+        [latencies::demultiplexed(), latencies::pooled(), scalings::costs_per_byte(), scalings::ratios()];
+    let mut conclusion = match estimate(measurements) {
+        Ok(estimates) => of_estimates(&estimates, &Operations::of(measurements)),
+        Err(reason) => Conclusion {
+            verdicts: [SUM, LINES].map(|claim| cannot_be_tested(claim, &reason)).to_vec(),
+            ..Conclusion::default()
+        },
+    };
+    conclusion.verdicts.push(cannot_be_tested(
+        SCALING,
+        "One run is of one machine. Save a run of each and compare them: genie lab compare RUN RUN.",
+    ));
+    conclusion.tables.extend(reproduced.iter().map(Reproduced::table));
+    conclusion.notes.push(of_reproduction(&reproduced));
+    conclusion.notes.push(reproduced::KEY.to_owned());
+    conclusion
+}
+
+fn cannot_be_tested(claim: &str, reason: &str) -> Finding {
+    Finding { claim: claim.to_owned(), verdict: Verdict::CannotBeTested, found: reason.to_owned() }
+}
+
+fn of_reproduction(tables: &[Reproduced]) -> String {
+    let count = |agreement| tables.iter().map(|table| table.count(agreement)).sum::<usize>();
+    let none: Vec<String> = tables.iter().flat_map(|table| table.names(Agreement::None)).collect();
+    format!(
+        "Of the numbers that tables 8.6 to 8.9 compute, {} come out to the digit from the paper's printed inputs, {} within the \
+         rounding of these, and {} do not: {}.",
+        count(Agreement::Digits),
+        count(Agreement::Rounding),
+        none.len(),
+        none.join("; ")
+    )
+}
+
+fn of_estimates(estimates: &Estimates, operations: &Operations<'_>) -> Conclusion {
+    let mut notes: Vec<String> = estimates
+        .missing
+        .iter()
+        .map(|(scheme, reason)| format!("No estimate for {scheme}: {reason}."))
+        .collect();
+    notes.push(
+        "The base is what emulated share takes less its own operations, so emulated share's estimate at a length is what was \
+         measured, and proves nothing."
+            .to_owned(),
+    );
+    notes.extend(estimates.schemes.iter().flat_map(|estimated| reasons(estimated, operations)));
+    Conclusion {
+        figures: vec![
+            figure(estimates, "native", "schemes with native buffers", |scheme| !is_migrant(scheme)),
+            figure(estimates, "migrant", "schemes with migrant buffers", is_migrant),
+        ],
+        tables: vec![lines(estimates), errors(estimates)],
+        verdicts: vec![
+            verdict(SUM, estimates, |estimate| Some(estimate.here), false),
+            verdict(LINES, estimates, |estimate| estimate.line, true),
+        ],
+        notes,
+    }
+}
+
+fn is_migrant(scheme: Scheme) -> bool {
+    matches!(scheme, Scheme::Move | Scheme::EmulatedMove | Scheme::WeakMove | Scheme::EmulatedWeakMove)
+}
+
+/// Table 8.6 for this machine.
+fn lines(estimates: &Estimates) -> Table {
+    let shown = |line: Option<_>| line.map_or_else(|| "no line".to_owned(), amounts::line);
+    let row = |estimated: &Estimated| {
+        vec![estimated.scheme.to_string(), shown(estimated.estimated), shown(estimated.actual)]
+    };
+    Table {
+        title: "Latency in us, for B bytes: lines fitted to the operations and summed, and fitted to what was measured".to_owned(),
+        columns: ["", "estimated", "actual"].map(str::to_owned).to_vec(),
+        rows: estimates.schemes.iter().map(row).collect(),
+    }
+}
+
+/// How far the estimates are off, at each length.
+fn errors(estimates: &Estimates) -> Table {
+    let lengths: Vec<u64> = estimates.base.iter().map(|(length, _)| *length).collect();
+    let shown = |estimate: &Estimate| {
+        let line = estimate
+            .line
+            .map_or_else(String::new, |line| format!(" ({})", signed_percent(estimate.error(line))));
+        format!("{}{line}", signed_percent(estimate.error(estimate.here)))
+    };
+    let row = |estimated: &Estimated| {
+        let at = |length: &u64| estimated.lengths.iter().find(|estimate| estimate.length == *length);
+        let cells = lengths.iter().map(|length| at(length).map_or_else(String::new, shown));
+        std::iter::once(estimated.scheme.to_string()).chain(cells).collect()
+    };
+    let headings = lengths.iter().map(|length| length::format(*length as usize));
+    Table {
+        title: "How far the estimate is from the measured median: by the operations' medians at that length (by their lines)"
+            .to_owned(),
+        columns: std::iter::once(String::new()).chain(headings).collect(),
+        rows: estimates.schemes.iter().map(row).collect(),
+    }
+}
+
+/// Judges one kind of estimate at all lengths of all schemes; of the scheme that the base is taken from only where that proves
+/// something.
+fn verdict(
+    claim: &str,
+    estimates: &Estimates,
+    of: impl Fn(&Estimate) -> Option<f64>,
+    with_base: bool,
+) -> Finding {
+    let schemes = estimates.schemes.iter().filter(|estimated| with_base || !estimated.is_base);
+    let errors: Vec<(Scheme, u64, f64)> = schemes
+        .flat_map(|estimated| estimated.lengths.iter().map(move |estimate| (estimated.scheme, estimate)))
+        .filter_map(|(scheme, estimate)| Some((scheme, estimate.length, estimate.error(of(estimate)?))))
+        .collect();
+    let Some(worst) = errors.iter().max_by(|one, other| one.2.abs().total_cmp(&other.2.abs())) else {
+        return cannot_be_tested(claim, "Too few lengths were measured.");
+    };
+    let within = errors.iter().filter(|(_, _, error)| error.abs() <= TOLERANCE).count();
+    let verdict = if within == errors.len() { Verdict::Holds } else { Verdict::DoesNotHold };
+    let found = format!(
+        "{within} of {} estimates are within {:.0} % of the measured median; the worst is {} off, for {} of {}.",
+        errors.len(),
+        TOLERANCE * 100.0,
+        signed_percent(worst.2),
+        worst.0,
+        length::format(worst.1 as usize),
+    );
+    Finding { claim: claim.to_owned(), verdict, found }
+}
+
+/// Why a scheme's estimates are off, where they are.
+fn reasons(estimated: &Estimated, operations: &Operations<'_>) -> Vec<String> {
+    let mut reasons = Vec::new();
+    let worst = |error: &dyn Fn(&Estimate) -> f64| {
+        let off = estimated.lengths.iter().filter(|estimate| error(estimate).abs() > TOLERANCE);
+        off.max_by(|one, other| error(one).abs().total_cmp(&error(other).abs()))
+    };
+    if let Some(estimate) = worst(&|estimate| estimate.error(estimate.here)) {
+        reasons.push(not_in_the_sum(estimated.scheme, estimate));
+    }
+    let by_line = |estimate: &Estimate| estimate.line.map_or(0.0, |line| estimate.error(line));
+    if let Some(estimate) = worst(&by_line) {
+        reasons.extend(not_on_a_line(estimated, estimate, operations));
+    }
+    reasons
+}
+
+fn not_in_the_sum(scheme: Scheme, estimate: &Estimate) -> String {
+    let actual = estimate.actual.samples.median_us();
+    let (more, why) = if actual > estimate.here {
+        let why = "which are in neither the base nor the scheme's operations: other work of the scheme, or caches that it leaves \
+                   colder";
+        ("more", why)
+    } else {
+        ("less", "so operations overlap that the model adds, or caches are warmer than with emulated share")
+    };
+    format!(
+        "{scheme} of {}: measured {} us, {} us {more} than the sum, {why}.",
+        length::format(estimate.length as usize),
+        significant(actual),
+        significant((actual - estimate.here).abs()),
+    )
+}
+
+fn not_on_a_line(estimated: &Estimated, estimate: &Estimate, operations: &Operations<'_>) -> Option<String> {
+    let (row, above) = furthest_from_its_line(operations, estimated, estimate.length)?;
+    Some(format!(
+        "{} of {}: by lines the estimate is {} us, measured were {} us. Of its operations {row} is least like a line: its line \
+         is {} us {} its median there. Lines over such a range of lengths follow the longest ones.",
+        estimated.scheme,
+        length::format(estimate.length as usize),
+        significant(estimate.line?),
+        significant(estimate.actual.samples.median_us()),
+        significant(above.abs()),
+        if above > 0.0 { "above" } else { "below" },
+    ))
+}
+
+fn figure(estimates: &Estimates, name: &str, what: &str, is_in: impl Fn(Scheme) -> bool) -> Figure {
+    let schemes = estimates.schemes.iter().filter(|estimated| is_in(estimated.scheme));
+    Figure {
+        name: format!("model-{name}"),
+        title: format!("Latency estimated from the costs of operations, and measured: {what}"),
+        x: Axis { label: "data length in bytes".to_owned(), scale: Scale::Logarithmic },
+        y: Axis { label: "end-to-end latency in us".to_owned(), scale: Scale::Logarithmic },
+        curves: schemes.flat_map(curves).collect(),
+    }
+}
+
+fn curves(estimated: &Estimated) -> [Curve; 2] {
+    let measured = |estimate: &Estimate| {
+        let spread = estimate.actual.samples.spread();
+        CurvePoint {
+            x: estimate.length as f64,
+            y: spread.median,
+            low: Some(spread.p5),
+            high: Some(spread.p95),
+        }
+    };
+    let computed = |estimate: &Estimate| CurvePoint {
+        x: estimate.length as f64,
+        y: estimate.here,
+        low: None,
+        high: None,
+    };
+    let name = estimated.scheme.name();
+    [
+        Curve {
+            name: name.to_owned(),
+            points: estimated.lengths.iter().map(measured).collect(),
+            measured: true,
+        },
+        Curve {
+            name: format!("{name}, estimated"),
+            points: estimated.lengths.iter().map(computed).collect(),
+            measured: false,
+        },
+    ]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! Estimates and what was measured, scheme by scheme and length by length.
+
+use genie_passing::Scheme;
+
+use crate::measurement::{Measurements, Point, Quantity};
+use crate::model::breakdown::Unpriced;
+use crate::model::fit::Line;
+use crate::model::measured::{Median, Operations, Side, line_through};
+
+use super::machine;
+
+/// The experiment that measured latencies, and how fast its device was.
+const LATENCY: &str = "latency";
+const UNLIMITED: &str = "unlimited";
+
+/// One length.
+#[derive(Debug, Clone)]
+pub(super) struct Estimate {
+    pub(super) length: u64,
+    /// What was measured.
+    pub(super) actual: Point,
+    /// From the medians of the operations at this length.
+    pub(super) here: f64,
+    /// From the operations' lines.
+    pub(super) line: Option<f64>,
+}
+
+impl Estimate {
+    /// How far an estimate is off, as a fraction of what was measured.
+    pub(super) fn error(&self, estimate: f64) -> f64 {
+        estimate / self.actual.samples.median_us() - 1.0
+    }
+}
+
+/// One scheme.
+#[derive(Debug, Clone)]
+pub(super) struct Estimated {
+    pub(super) scheme: Scheme,
+    /// Ascending.
+    pub(super) lengths: Vec<Estimate>,
+    /// The base's line and those of the operations, summed.
+    pub(super) estimated: Option<Line>,
+    /// The line of what was measured.
+    pub(super) actual: Option<Line>,
+    /// Whether the base was taken from this scheme, so that its estimate at a length is what was measured.
+    pub(super) is_base: bool,
+}
+
+/// All schemes that can be estimated, and why others cannot.
+#[derive(Debug, Clone)]
+pub(super) struct Estimates {
+    pub(super) schemes: Vec<Estimated>,
+    pub(super) missing: Vec<(Scheme, String)>,
+    /// Medians of the base.
+    pub(super) base: Vec<Median>,
+}
+
+/// The latencies of a scheme at multiples of the granule.
+fn latencies(measurements: &Measurements, scheme: Scheme, granule: u64) -> Vec<Point> {
+    let mut points = measurements.points(LATENCY, UNLIMITED, scheme.name(), Quantity::Latency);
+    points.retain(|point| point.x >= granule && point.x.is_multiple_of(granule));
+    points
+}
+
+/// Estimates all schemes, or says what is missing for that.
+pub(super) fn estimate(measurements: &Measurements) -> Result<Estimates, String> {
+    let granule = machine::granule(measurements)
+        .ok_or("the step of this experiment that says how long granules are was not measured")?;
+    let operations = Operations::of(measurements);
+    if operations.is_empty() {
+        return Err("the costs of operations were not measured: run the experiment primitives".to_owned());
+    }
+    let share = latencies(measurements, Scheme::EmulatedShare, granule);
+    if share.is_empty() {
+        return Err(
+            "no latency at a multiple of the granule was measured by emulated share, from which the base is taken: run the \
+                    experiment latency"
+                .to_owned(),
+        );
+    }
+    let base = Base::of(&operations, &share).map_err(|unpriced| unpriced.to_string())?;
+    let (mut schemes, mut missing) = (Vec::new(), Vec::new());
+    for scheme in Scheme::ALL {
+        let points = latencies(measurements, scheme, granule);
+        match one(&operations, &base, scheme, points) {
+            Ok(estimated) => schemes.push(estimated),
+            Err(reason) => missing.push((scheme, reason)),
+        }
+    }
+    Ok(Estimates { schemes, missing, base: base.medians })
+}
+
+/// What no scheme changes.
+struct Base {
+    medians: Vec<Median>,
+    line: Option<Line>,
+}
+
+impl Base {
+    fn of(operations: &Operations<'_>, share: &[Point]) -> Result<Self, Unpriced> {
+        let scheme = Scheme::EmulatedShare;
+        let mut medians = Vec::new();
+        let mut failed = None;
+        for point in share {
+            match operations.added_at(scheme, point.x) {
+                Ok(added) => medians.push((point.x, point.samples.median_us() - added)),
+                Err(unpriced) => failed = Some(unpriced),
+            }
+        }
+        if let (true, Some(unpriced)) = (medians.is_empty(), failed) {
+            return Err(unpriced);
+        }
+        let line = line_through(&medians).map(|fit| fit.line);
+        Ok(Self { medians, line })
+    }
+
+    fn at(&self, length: u64) -> Option<f64> {
+        self.medians.iter().find(|(at, _)| *at == length).map(|(_, cost)| *cost)
+    }
+}
+
+fn one(
+    operations: &Operations<'_>,
+    base: &Base,
+    scheme: Scheme,
+    points: Vec<Point>,
+) -> Result<Estimated, String> {
+    if points.is_empty() {
+        return Err("its latency was not measured".to_owned());
+    }
+    let mut lengths = Vec::new();
+    let mut unpriced = None;
+    for point in points {
+        match (operations.added_at(scheme, point.x), base.at(point.x)) {
+            (Ok(added), Some(base)) => {
+                lengths.push(Estimate { length: point.x, actual: point, here: base + added, line: None });
+            }
+            (Err(error), _) => unpriced = Some(error),
+            (Ok(_), None) => {}
+        }
+    }
+    if lengths.is_empty() {
+        return Err(
+            unpriced.map_or_else(|| "there is no base at its lengths".to_owned(), |error| error.to_string())
+        );
+    }
+    let common: Vec<u64> = lengths.iter().map(|estimate| estimate.length).collect();
+    let added = operations.added_line(scheme, &common).ok();
+    let estimated = added.zip(base.line).map(|(added, base)| added + base);
+    for estimate in &mut lengths {
+        estimate.line = estimated.map(|line| line.at(estimate.length as f64));
+    }
+    let medians: Vec<Median> =
+        lengths.iter().map(|estimate| (estimate.length, estimate.actual.samples.median_us())).collect();
+    let actual = line_through(&medians).map(|fit| fit.line);
+    Ok(Estimated { scheme, lengths, estimated, actual, is_base: scheme == Scheme::EmulatedShare })
+}
+
+/// The operation whose line is furthest from its median at a length, and by how many microseconds it is above.
+pub(super) fn furthest_from_its_line(
+    operations: &Operations<'_>,
+    estimated: &Estimated,
+    length: u64,
+) -> Option<(&'static str, f64)> {
+    let lengths: Vec<u64> = estimated.lengths.iter().map(|estimate| estimate.length).collect();
+    let off = |(side, row): (Side, &'static str)| {
+        let line = operations.line(side, estimated.scheme, row, &lengths).ok()?;
+        let medians = operations.medians(side, estimated.scheme, row);
+        let (_, median) = medians.iter().find(|(at, _)| *at == length)?;
+        Some((row, line.at(length as f64) - median))
+    };
+    let rows = Operations::rows(estimated.scheme).into_iter().filter_map(off);
+    rows.max_by(|one, other| one.1.abs().total_cmp(&other.1.abs()))
+}

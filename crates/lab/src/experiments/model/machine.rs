@@ -1,0 +1,137 @@
+//! The step of its own: the machine's figures, as in table 8.1.
+
+use std::time::{Duration, Instant};
+
+use genie::Interface;
+
+use crate::error::Result;
+use crate::experiment::{Options, Sitting, Step};
+use crate::experiments::model::ID;
+use crate::measurement::{Measured, Measurements, Quantity};
+use crate::model::measured::medians;
+use crate::model::scaling::Figures;
+use crate::probe::Probe;
+use crate::yardsticks::{self, Copying};
+
+const INTEGER: &str = "integer program";
+const CACHED: &str = "copy within the cache";
+const UNCACHED: &str = "copy in memory";
+/// A buffer of one granule, so that what is stored says how long granules were.
+const GRANULE: &str = "allocate a granule";
+
+/// How much is copied when it only matters that it works.
+const UNCACHED_SMOKE: usize = 1 << 20;
+
+pub(super) fn steps(options: &Options) -> Vec<Step> {
+    let seconds = if options.smoke { 0.2 } else { 1.5 };
+    vec![Step { name: "the machine's own figures".to_owned(), seconds }]
+}
+
+/// A sitting: this thread on one CPU, and an interface, to learn what granules it has.
+#[derive(Debug)]
+pub(super) struct Machine {
+    rounds: usize,
+    uncached: usize,
+    genie: Interface,
+    _probe: Probe,
+}
+
+impl Machine {
+    pub(super) fn open(options: &Options) -> Result<Self> {
+        let (rounds, uncached) = if options.smoke { (2, UNCACHED_SMOKE) } else { (15, yardsticks::UNCACHED) };
+        Ok(Self { rounds, uncached, genie: options.granule.open()?, _probe: Probe::pin()? })
+    }
+
+    /// Times something once to warm up, and then as often as it takes.
+    fn time(
+        &self,
+        series: &str,
+        length: usize,
+        mut once: impl FnMut() -> Result<Duration>,
+    ) -> Result<Measured> {
+        once()?;
+        let samples: Result<Vec<u64>> =
+            (0..self.rounds).map(|_| Ok(u64::try_from(once()?.as_nanos()).unwrap_or(u64::MAX))).collect();
+        Ok(Measured {
+            series: series.to_owned(),
+            setting: String::new(),
+            x: length as u64,
+            quantity: Quantity::OperationTime,
+            samples: samples?,
+        })
+    }
+
+    fn allocate(&self, length: usize) -> Result<Duration> {
+        let begin = Instant::now();
+        let buffer = self.genie.allocate(length)?;
+        let took = begin.elapsed();
+        drop(buffer);
+        Ok(took)
+    }
+}
+
+impl Sitting for Machine {
+    fn measure(&mut self, _step: &Step) -> Result<Vec<Measured>> {
+        let mut cached = Copying::new(yardsticks::CACHED);
+        let mut uncached = Copying::new(self.uncached);
+        let granule = self.genie.space().granule();
+        Ok(vec![
+            self.time(INTEGER, 0, || Ok(yardsticks::integer_program()))?,
+            self.time(CACHED, yardsticks::CACHED, || Ok(cached.copy()))?,
+            self.time(UNCACHED, self.uncached, || Ok(uncached.copy()))?,
+            self.time(GRANULE, granule, || self.allocate(granule))?,
+        ])
+    }
+}
+
+/// The figures of the machine that a run was made on: integer programs per microsecond, and rates in bytes per microsecond; none
+/// where the run did not measure them.
+pub fn figures(measurements: &Measurements) -> Option<Figures> {
+    let last = |series| medians(measurements, ID, "", series, Quantity::OperationTime).pop();
+    let rate =
+        |series| last(series).filter(|(_, time)| *time > 0.0).map(|(length, time)| length as f64 / time);
+    let (_, integer) = last(INTEGER).filter(|(_, time)| *time > 0.0)?;
+    Some(Figures {
+        integer: 1.0 / integer,
+        integer_is_bound: false,
+        cache: rate(CACHED)?,
+        memory: rate(UNCACHED)?,
+    })
+}
+
+/// The length of the granules that a run was made with.
+pub(super) fn granule(measurements: &Measurements) -> Option<u64> {
+    medians(measurements, ID, "", GRANULE, Quantity::OperationTime).pop().map(|(length, _)| length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interface::Granule;
+    use crate::measurement::StepResult;
+
+    #[test]
+    fn a_sitting_measures_every_figure_of_the_machine() {
+        let options = Options { smoke: true, granule: Granule::Base, seed: 1 };
+        let step = &steps(&options)[0];
+        let measured = Machine::open(&options).unwrap().measure(step).unwrap();
+        let result = StepResult {
+            experiment: ID.to_owned(),
+            step: step.name.clone(),
+            sitting: 0,
+            placement: None,
+            steal: None,
+            measured,
+        };
+        let run = Measurements { steps: vec![result] };
+        let figures = figures(&run).unwrap();
+        assert!(figures.integer > 0.0 && figures.cache > 0.0 && figures.memory > 0.0, "{figures:?}");
+        assert_eq!(granule(&run), Some(4096));
+    }
+
+    #[test]
+    fn a_run_without_this_step_has_no_figures() {
+        assert_eq!(figures(&Measurements::default()), None);
+        assert_eq!(granule(&Measurements::default()), None);
+    }
+}
