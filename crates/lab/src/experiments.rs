@@ -4,7 +4,9 @@ mod cpu;
 mod latency;
 mod latency_short;
 mod model;
+mod projection;
 mod reading;
+mod single_copy_tcp;
 #[cfg(test)]
 mod synthetic;
 mod turns;
@@ -12,8 +14,14 @@ mod turns;
 use crate::experiment::Experiment;
 
 /// All of them: what others need before those others.
-pub const ALL: &[&dyn Experiment] =
-    &[&latency::Latency, &latency_short::LatencyShort, &cpu::Cpu, &model::Model];
+pub const ALL: &[&dyn Experiment] = &[
+    &latency::Latency,
+    &latency_short::LatencyShort,
+    &cpu::Cpu,
+    &model::Model,
+    &projection::Projection,
+    &single_copy_tcp::SingleCopyTcp,
+];
 
 /// The experiment of that id.
 pub fn find(id: &str) -> Option<&'static dyn Experiment> {

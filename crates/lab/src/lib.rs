@@ -2,8 +2,8 @@
 //!
 //! Why: what passing a byte costs depends on the machine, so the papers' figures are worth rerunning, not quoting.
 
-pub mod device;
 pub mod amounts;
+pub mod device;
 pub mod error;
 pub mod experiment;
 pub mod experiments;

@@ -87,7 +87,7 @@ fn lines(estimates: &Estimates) -> Table {
         vec![estimated.scheme.to_string(), shown(estimated.estimated), shown(estimated.actual)]
     };
     Table {
-        title: "Latency in us, for B bytes: lines fitted to the operations and summed, and fitted to what was measured".to_owned(),
+        title: "Latency in µs, for B bytes: lines fitted to the operations and summed, and fitted to what was measured".to_owned(),
         columns: ["", "estimated", "actual"].map(str::to_owned).to_vec(),
         rows: estimates.schemes.iter().map(row).collect(),
     }
@@ -172,7 +172,7 @@ fn not_in_the_sum(scheme: Scheme, estimate: &Estimate) -> String {
         ("less", "so operations overlap that the model adds, or caches are warmer than with emulated share")
     };
     format!(
-        "{scheme} of {}: measured {} us, {} us {more} than the sum, {why}.",
+        "{scheme} of {}: measured {} µs, {} µs {more} than the sum, {why}.",
         length::format(estimate.length as usize),
         significant(actual),
         significant((actual - estimate.here).abs()),
@@ -182,8 +182,8 @@ fn not_in_the_sum(scheme: Scheme, estimate: &Estimate) -> String {
 fn not_on_a_line(estimated: &Estimated, estimate: &Estimate, operations: &Operations<'_>) -> Option<String> {
     let (row, above) = furthest_from_its_line(operations, estimated, estimate.length)?;
     Some(format!(
-        "{} of {}: by lines the estimate is {} us, measured were {} us. Of its operations {row} is least like a line: its line \
-         is {} us {} its median there. Lines over such a range of lengths follow the longest ones.",
+        "{} of {}: by lines the estimate is {} µs, measured were {} µs. Of its operations {row} is least like a line: its line \
+         is {} µs {} its median there. Lines over such a range of lengths follow the longest ones.",
         estimated.scheme,
         length::format(estimate.length as usize),
         significant(estimate.line?),
@@ -199,7 +199,7 @@ fn figure(estimates: &Estimates, name: &str, what: &str, is_in: impl Fn(Scheme) 
         name: format!("model-{name}"),
         title: format!("Latency estimated from the costs of operations, and measured: {what}"),
         x: Axis { label: "data length in bytes".to_owned(), scale: Scale::Logarithmic },
-        y: Axis { label: "end-to-end latency in us".to_owned(), scale: Scale::Logarithmic },
+        y: Axis { label: "end-to-end latency in µs".to_owned(), scale: Scale::Logarithmic },
         curves: schemes.flat_map(curves).collect(),
     }
 }

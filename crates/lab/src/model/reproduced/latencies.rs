@@ -10,14 +10,14 @@ use crate::papers::{Reproduction, Rounding};
 
 /// Table 8.6, from table 8.2.
 pub fn demultiplexed() -> Reproduced {
-    let title = "Brustoloni, table 8.6: estimated latency with early demultiplexing, factor in us/B and fixed term in us";
+    let title = "Brustoloni, table 8.6: estimated latency with early demultiplexing, factor in µs/B and fixed term in µs";
     Reproduced { title, cells: brustoloni::latencies_demultiplexed().iter().flat_map(cells).collect() }
 }
 
 /// Table 8.7, from table 8.3.
 pub fn pooled() -> Reproduced {
     let title =
-        "Brustoloni, table 8.7: estimated latency with pooled buffers, factor in us/B and fixed term in us";
+        "Brustoloni, table 8.7: estimated latency with pooled buffers, factor in µs/B and fixed term in µs";
     Reproduced { title, cells: brustoloni::latencies_pooled().iter().flat_map(cells).collect() }
 }
 

@@ -43,7 +43,7 @@ fn cell(row: &str, column: &str, reproduction: Reproduction) -> Cell {
 
 /// Appendix A: latencies and costs from throughputs.
 pub fn measured() -> Reproduced {
-    let title = "Thadani and Khalidi, appendix A: latency and CPU time of 8 KiB, in us";
+    let title = "Thadani and Khalidi, appendix A: latency and CPU time of 8 KiB, in µs";
     let mut cells = Vec::new();
     for framework in thadani::frameworks() {
         let slowest = |rounding: Rounding| rate(framework.throughput.at(rounding.opposite()));

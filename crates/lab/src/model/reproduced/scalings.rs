@@ -80,7 +80,7 @@ impl Row {
 /// Table 8.8, from tables 8.1, 8.2, 8.4 and 8.5.
 pub fn costs_per_byte() -> Reproduced {
     let title =
-        "Brustoloni, table 8.8: cost of a byte in us, as a machine's rates let one expect, and actual";
+        "Brustoloni, table 8.8: cost of a byte in µs, as a machine's rates let one expect, and actual";
     Reproduced { title, cells: brustoloni::costs_per_byte().iter().flat_map(cost_per_byte).collect() }
 }
 

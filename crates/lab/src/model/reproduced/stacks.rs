@@ -33,7 +33,7 @@ pub fn costs(direction: &str, rounding: Rounding) -> Costs {
 
 /// Table 1: all of it from the text's costs.
 pub fn transmission() -> Reproduced {
-    let title = "Dalton and others, table 1: sending packets of 4 Kbyte, in us, and throughput in Mbyte/s";
+    let title = "Dalton and others, table 1: sending packets of 4 Kbyte, in µs, and throughput in Mbyte/s";
     let cells = |packet: &Packet| {
         let time = |rounding| stack(packet).per_packet(&costs("transmission", rounding), PACKET);
         vec![
@@ -50,7 +50,7 @@ pub fn transmission() -> Reproduced {
 /// Table 2: the data column from the text's costs, with which it agrees in one row alone; totals and throughputs from the
 /// printed data column.
 pub fn reception() -> Reproduced {
-    let title = "Dalton and others, table 2: receiving packets of 4 Kbyte, in us, and throughput in Mbyte/s; totals from the \
+    let title = "Dalton and others, table 2: receiving packets of 4 Kbyte, in µs, and throughput in Mbyte/s; totals from the \
                  table's own data column";
     let cells = |packet: &Packet| {
         let time = |rounding| total(&costs("reception", Rounding::Nearest), packet.data.at(rounding));

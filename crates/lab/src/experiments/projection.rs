@@ -1,0 +1,321 @@
+//! `projection`: what is left of the advantage of not copying when CPUs, and copying, become faster.
+//!
+//! How: the paper's figures, and in their place this machine's: the CPU time of one transfer by copy, how much of that is copying,
+//! and the CPU time of the same transfer by emulated copy. Copy copies once at each end, and both ends are counted, as if one
+//! host with a single copy were counted twice.
+//! Limits: throughput is the inverse of CPU time, as long as the network keeps up.
+//! Source: Thadani and Khalidi, section 6.3 and appendix A.
+
+use genie_passing::Scheme;
+
+use crate::amounts::significant;
+use crate::error::Result;
+use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};
+use crate::findings::{Axis, Conclusion, Curve, CurvePoint, Figure, Finding, Scale, Table, Verdict};
+use crate::length;
+use crate::measurement::{Measurements, Quantity};
+use crate::model::measured::{Operations, medians};
+use crate::model::projection::{Cost, Speedup, advantage, break_even};
+use crate::model::reproduced::{self, projections};
+use crate::papers::Rounding;
+
+/// The name on the command line.
+pub const ID: &str = "projection";
+
+const LATENCY: &str = "latency";
+const UNLIMITED: &str = "unlimited";
+
+/// The paper's CPU speed-up, and its two copy speed-ups.
+const CPU: f64 = 4.0;
+const COPY: [f64; 2] = [4.0, 10.0];
+
+/// CPU speed-ups of the figures' curves, and the greatest copy speed-up on their axes, as a power of two.
+const CURVES: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
+const OCTAVES: i32 = 6;
+
+static DECLARATION: Declaration = Declaration {
+    id: ID,
+    title: "The advantage of not copying on faster systems",
+    source: "M. N. Thadani and Y. A. Khalidi, An Efficient Zero-Copy I/O Framework for UNIX, SMLI TR-95-39, section 6.3, appendix A",
+    claims: &[
+        Claim {
+            id: "advantage",
+            text: "On a system 4 times as fast in everything, not copying gives 50 % more throughput than a single copy, and still 16 % \
+                   where copying becomes 10 times as fast.",
+            source: "section 6.3",
+        },
+        Claim {
+            id: "break-even",
+            text: "Only where copying becomes 34 times as fast, and everything else 4 times, is nothing left of the advantage.",
+            source: "section 6.3",
+        },
+    ],
+    axes: &["how many times as fast copying becomes", "how many times as fast everything else becomes"],
+    needs: &["primitives", LATENCY],
+};
+
+/// The experiment.
+#[derive(Debug)]
+pub struct Projection;
+
+/// It concludes from what others measured.
+struct Idle;
+
+impl Sitting for Idle {
+    fn measure(&mut self, _step: &Step) -> Result<Vec<crate::measurement::Measured>> {
+        Ok(Vec::new())
+    }
+}
+
+impl Experiment for Projection {
+    fn declaration(&self) -> &'static Declaration {
+        &DECLARATION
+    }
+
+    fn steps(&self, _options: &Options) -> Vec<Step> {
+        Vec::new()
+    }
+
+    fn sit<'a>(&'a self, _options: &'a Options) -> Result<Box<dyn Sitting + 'a>> {
+        Ok(Box::new(Idle))
+    }
+
+    fn conclude(&self, _options: &Options, measurements: &Measurements) -> Result<Conclusion> {
+        let here = Transfer::longest(measurements);
+        let paper = projections::printed_costs(Rounding::Nearest);
+        let title = "Advantage of fbufs over a single copy, from the paper's figures";
+        let mut conclusion = Conclusion {
+            figures: vec![figure("projection-paper", title, paper)],
+            tables: vec![projections::measured().table(), projections::projected().table()],
+            notes: vec![reproduced::KEY.to_owned(), of_the_paper()],
+            verdicts: Vec::new(),
+        };
+        match &here {
+            Ok(transfer) => add_here(&mut conclusion, transfer),
+            Err(reason) => conclusion.verdicts.extend(DECLARATION.claims.iter().map(|claim| Finding {
+                claim: claim.id.to_owned(),
+                verdict: Verdict::CannotBeTested,
+                found: reason.clone(),
+            })),
+        }
+        Ok(conclusion)
+    }
+}
+
+fn of_the_paper() -> String {
+    let left = projections::vanishing().map_or_else(|| "never".to_owned(), significant);
+    format!(
+        "From the paper's figures nothing is left of the advantage where copying becomes {left} times as fast."
+    )
+}
+
+/// One transfer on this machine, in microseconds of CPU time of both ends.
+#[derive(Debug, Clone, Copy)]
+struct Transfer {
+    length: u64,
+    copying: Cost,
+    avoiding: Cost,
+}
+
+impl Transfer {
+    /// The longest one of which everything was measured, since only long data is passed without copying.
+    fn longest(measurements: &Measurements) -> std::result::Result<Self, String> {
+        let operations = Operations::of(measurements);
+        let times =
+            |scheme: Scheme| medians(measurements, LATENCY, UNLIMITED, scheme.name(), Quantity::CpuTime);
+        let avoiding = times(Scheme::EmulatedCopy);
+        let transfer = |(length, total): &(u64, f64)| {
+            let (_, avoided) = avoiding.iter().find(|(at, _)| at == length)?;
+            let copying = operations.added_at(Scheme::Copy, *length).ok()?.min(*total);
+            Some(Self {
+                length: *length,
+                copying: Cost { total: *total, copying },
+                avoiding: Cost { total: *avoided, copying: 0.0 },
+            })
+        };
+        times(Scheme::Copy).iter().rev().find_map(transfer).ok_or_else(|| {
+            "There is no length at which both the CPU time of copy and emulated copy and the cost of copying were measured: run \
+             the experiments latency and primitives."
+                .to_owned()
+        })
+    }
+
+    fn advantage(self, copy: f64) -> f64 {
+        advantage(self.avoiding, self.copying, Speedup { cpu: CPU, copy })
+    }
+
+    fn name(self) -> String {
+        length::format(usize::try_from(self.length).unwrap_or(usize::MAX))
+    }
+}
+
+fn add_here(conclusion: &mut Conclusion, transfer: &Transfer) {
+    let title =
+        format!("Advantage of emulated copy over copy for {}, from this machine's figures", transfer.name());
+    let costs = (transfer.avoiding, transfer.copying);
+    conclusion.figures.insert(0, figure("projection-here", &title, costs));
+    conclusion.tables.insert(0, costs_table(transfer));
+    conclusion.verdicts.push(of_advantage(transfer));
+    conclusion.verdicts.push(of_break_even(transfer));
+}
+
+fn costs_table(transfer: &Transfer) -> Table {
+    let (avoiding, copying) = projections::printed_costs(Rounding::Nearest);
+    let row = |name: &str, cost: Cost| {
+        let share = cost.copying / cost.total * 100.0;
+        vec![name.to_owned(), significant(cost.total), significant(cost.copying), format!("{share:.0} %")]
+    };
+    Table {
+        title: format!("CPU time in µs of one transfer: {} here, 8 KiB in the paper", transfer.name()),
+        columns: ["", "in all", "copying", "share of copying"].map(str::to_owned).to_vec(),
+        rows: vec![
+            row("copy, here", transfer.copying),
+            row("emulated copy, here", transfer.avoiding),
+            row("single copy, paper", copying),
+            row("fbufs, paper", avoiding),
+        ],
+    }
+}
+
+/// Holds where the advantage is at least the paper's for both copy speed-ups.
+fn of_advantage(transfer: &Transfer) -> Finding {
+    let paper = projections::printed_costs(Rounding::Nearest);
+    let [here, there] = [(transfer.avoiding, transfer.copying), paper].map(|(avoiding, copying)| {
+        COPY.map(|copy| advantage(avoiding, copying, Speedup { cpu: CPU, copy }) * 100.0)
+    });
+    let holds = here.iter().zip(there).all(|(here, there)| here.round() >= there.round());
+    Finding {
+        claim: "advantage".to_owned(),
+        verdict: if holds { Verdict::Holds } else { Verdict::DoesNotHold },
+        found: format!(
+            "From this machine's figures for {}, emulated copy gives {:.0} % more throughput than copy where everything becomes 4 times \
+             as fast, and {:.0} % where copying becomes 10 times as fast; today it is {:.0} %.",
+            transfer.name(),
+            here[0],
+            here[1],
+            transfer.advantage(CPU) * 100.0,
+        ),
+    }
+}
+
+/// Holds where the advantage lasts at least as long as the paper's.
+fn of_break_even(transfer: &Transfer) -> Finding {
+    let here = break_even(transfer.avoiding, transfer.copying, CPU);
+    let paper = projections::vanishing().unwrap_or(f64::INFINITY).round();
+    let found = match here {
+        Some(copy) => format!("Here nothing is left where copying becomes {} times as fast.", significant(copy)),
+        None => "Here the advantage stays however fast copying becomes: what copy does besides copying takes longer than all of \
+                 emulated copy."
+            .to_owned(),
+    };
+    let holds = here.is_none_or(|copy| copy.round() >= paper);
+    let verdict = if holds { Verdict::Holds } else { Verdict::DoesNotHold };
+    Finding { claim: "break-even".to_owned(), verdict, found }
+}
+
+fn figure(name: &str, title: &str, (avoiding, copying): (Cost, Cost)) -> Figure {
+    let curve = |cpu: f64| {
+        let point = |half_octave: i32| {
+            let copy = (f64::from(half_octave) * 0.5).exp2();
+            let percent = advantage(avoiding, copying, Speedup { cpu, copy }) * 100.0;
+            CurvePoint { x: copy, y: percent, low: None, high: None }
+        };
+        Curve {
+            name: format!("all else {cpu} times as fast"),
+            points: (0..=2 * OCTAVES).map(point).collect(),
+            measured: false,
+        }
+    };
+    Figure {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        x: Axis { label: "how many times as fast copying becomes".to_owned(), scale: Scale::Logarithmic },
+        y: Axis { label: "more throughput, in per cent".to_owned(), scale: Scale::Linear },
+        curves: CURVES.into_iter().map(curve).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interface::Granule;
+    use crate::measurement::{Measured, StepResult};
+
+    fn measured(setting: &str, series: &str, quantity: Quantity, us: u64) -> Measured {
+        Measured {
+            series: series.to_owned(),
+            setting: setting.to_owned(),
+            x: 8192,
+            quantity,
+            samples: vec![us * 1000],
+        }
+    }
+
+    fn step(experiment: &str, measured: Vec<Measured>) -> StepResult {
+        StepResult {
+            experiment: experiment.to_owned(),
+            step: String::new(),
+            sitting: 0,
+            placement: None,
+            steal: None,
+            measured,
+        }
+    }
+
+    /// The paper's machine: 739 us by copy, of which 280 copy, and `avoiding` us without.
+    fn conclude(avoiding: u64) -> Conclusion {
+        let latency = vec![
+            measured(UNLIMITED, "copy", Quantity::CpuTime, 739),
+            measured(UNLIMITED, "emulated copy", Quantity::CpuTime, avoiding),
+        ];
+        let primitives = vec![
+            measured("sender", "Copyin", Quantity::OperationTime, 100),
+            measured("receiver", "Copyout", Quantity::OperationTime, 180),
+        ];
+        let run = Measurements { steps: vec![step("latency", latency), step("primitives", primitives)] };
+        let options = Options { smoke: true, granule: Granule::Base, seed: 1 };
+        Projection.conclude(&options, &run).unwrap()
+    }
+
+    #[test]
+    fn on_the_papers_machine_both_claims_hold_with_the_papers_figures() {
+        let conclusion = conclude(492);
+        assert!(
+            conclusion.verdicts.iter().all(|finding| finding.verdict == Verdict::Holds),
+            "{conclusion:#?}"
+        );
+        assert!(conclusion.verdicts[0].found.contains("50 % more"), "{conclusion:#?}");
+        assert!(conclusion.verdicts[0].found.contains("16 % where"), "{conclusion:#?}");
+        assert!(conclusion.verdicts[1].found.contains("becomes 34"), "{conclusion:#?}");
+    }
+
+    #[test]
+    fn a_scheme_that_avoids_little_has_little_advantage() {
+        let conclusion = conclude(700);
+        assert!(
+            conclusion.verdicts.iter().all(|finding| finding.verdict == Verdict::DoesNotHold),
+            "{conclusion:#?}"
+        );
+    }
+
+    #[test]
+    fn a_scheme_that_costs_less_than_all_but_copying_stays_ahead() {
+        let found = &conclude(400).verdicts[1];
+        assert_eq!(found.verdict, Verdict::Holds);
+        assert!(found.found.contains("however fast copying becomes"), "{found:?}");
+    }
+
+    #[test]
+    fn without_measurements_only_the_papers_projection_is_there() {
+        let options = Options { smoke: true, granule: Granule::Base, seed: 1 };
+        let conclusion = Projection.conclude(&options, &Measurements::default()).unwrap();
+        assert!(conclusion.verdicts.iter().all(|finding| finding.verdict == Verdict::CannotBeTested));
+        assert_eq!((conclusion.figures.len(), conclusion.tables.len()), (1, 2));
+    }
+
+    #[test]
+    fn it_needs_no_steps() {
+        let options = Options { smoke: false, granule: Granule::Base, seed: 1 };
+        assert!(Projection.steps(&options).is_empty());
+    }
+}
