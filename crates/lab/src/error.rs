@@ -53,6 +53,60 @@ pub enum Error {
     /// A scheme wires memory, which this process may not; the sentence says what would help.
     #[error("{0}")]
     Unwired(String),
+    /// A file does not say what it should.
+    #[error("{} is damaged: {what}; nothing was changed", path.display())]
+    Damaged {
+        /// Which.
+        path: PathBuf,
+        /// Where, and what was expected.
+        what: String,
+    },
+    /// A file follows a schema that is not known here.
+    #[error("{} follows version {found} of the schema, and this genie knows {known}; use the genie that wrote it", path.display())]
+    Schema {
+        /// Which.
+        path: PathBuf,
+        /// What the file says.
+        found: u64,
+        /// What this build writes and reads.
+        known: u64,
+    },
+    /// There is no such run.
+    #[error("{} has no run {name}; the latest ones are: {}", folder.display(), listed(there))]
+    NoRun {
+        /// Where runs are kept.
+        folder: PathBuf,
+        /// Which was asked for.
+        name: String,
+        /// Those that are there, the latest first.
+        there: Vec<String>,
+    },
+    /// There is no run yet.
+    #[error("{} has no run yet; make one with: genie lab run all", folder.display())]
+    NoRunYet {
+        /// Where runs are kept.
+        folder: PathBuf,
+    },
+    /// Someone else is at work on a run.
+    #[error("another process is at work on {}; wait for it to end", folder.display())]
+    Busy {
+        /// The run's folder.
+        folder: PathBuf,
+    },
+    /// There is no such experiment.
+    #[error("there is no experiment {id}; the experiments are: {}", listed(known))]
+    NoExperiment {
+        /// Which was asked for.
+        id: String,
+        /// Those that are there.
+        known: Vec<&'static str>,
+    },
+}
+
+/// Names in a sentence.
+fn listed(names: &[impl AsRef<str>]) -> String {
+    let names: Vec<_> = names.iter().map(AsRef::as_ref).collect();
+    if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 
 impl Error {

@@ -3,6 +3,7 @@
 //! Why: what passing a byte costs depends on the machine, so the papers' figures are worth rerunning, not quoting.
 
 pub mod amounts;
+pub mod circumstances;
 pub mod device;
 pub mod error;
 pub mod experiment;
@@ -19,5 +20,7 @@ pub mod peer;
 pub mod placement;
 pub mod probe;
 pub mod random;
+pub mod runner;
 pub mod samples;
+pub mod store;
 pub mod yardsticks;

@@ -24,6 +24,29 @@ pub enum Quantity {
     OperationTime,
 }
 
+impl Quantity {
+    /// The word for it, as in stored results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Latency => "latency",
+            Self::CpuTime => "cpu-time",
+            Self::Instructions => "instructions",
+            Self::OperationTime => "operation-time",
+        }
+    }
+
+    /// Writes an amount of it for people, with its unit: `12.3 us`.
+    pub fn amount(self, amount: u64) -> String {
+        let time = amount as f64;
+        match self {
+            Self::Instructions => format!("{amount} instructions"),
+            _ if amount < 1_000 => format!("{amount} ns"),
+            _ if amount < 1_000_000 => format!("{:.2} us", time / 1e3),
+            _ => format!("{:.2} ms", time / 1e6),
+        }
+    }
+}
+
 /// Samples of one quantity at one point, taken in one step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Measured {

@@ -63,6 +63,11 @@ impl Samples {
         self.0.value_at_quantile(0.5)
     }
 
+    /// The sample below which that share of them is, from 0 to 1.
+    pub fn quantile(&self, share: f64) -> u64 {
+        self.0.value_at_quantile(share)
+    }
+
     /// The middle sample, of nanoseconds, in microseconds.
     pub fn median_us(&self) -> f64 {
         microseconds(self.median())

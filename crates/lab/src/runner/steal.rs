@@ -1,0 +1,43 @@
+//! CPU time that the host of a virtual machine gave to others, by the kernel's account.
+
+/// The kernel's account of all CPUs' time since it started, in ticks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CpuTimes {
+    all: u64,
+    steal: u64,
+}
+
+impl CpuTimes {
+    /// Asks the kernel.
+    pub fn read() -> Option<Self> {
+        Self::parse(&std::fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    /// Reads the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal; guests' time, which
+    /// follows, is part of users'.
+    fn parse(text: &str) -> Option<Self> {
+        let line = text.lines().next()?.strip_prefix("cpu ")?;
+        let ticks: Vec<u64> = line.split_whitespace().map_while(|ticks| ticks.parse().ok()).take(8).collect();
+        Some(Self { all: ticks.iter().sum(), steal: *ticks.get(7)? })
+    }
+
+    /// The share of the time since that was stolen, from 0 to 1; none where no tick has passed.
+    pub fn steal_until(self, later: Self) -> Option<f64> {
+        let all = later.all.saturating_sub(self.all);
+        (all > 0).then(|| later.steal.saturating_sub(self.steal) as f64 / all as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_is_that_of_the_time_between() {
+        let before = CpuTimes::parse("cpu  10 0 10 70 0 0 0 10 5 0\ncpu0 1").unwrap();
+        let after = CpuTimes::parse("cpu  20 0 20 140 0 0 0 20 9 0\ncpu0 1").unwrap();
+        assert_eq!(before.steal_until(after), Some(0.1));
+        assert_eq!(before.steal_until(before), None);
+        assert_eq!(CpuTimes::parse("cpu  10 0 10"), None);
+    }
+}
