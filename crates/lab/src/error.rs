@@ -101,6 +101,9 @@ pub enum Error {
         /// Those that are there.
         known: Vec<&'static str>,
     },
+    /// The report could not be made.
+    #[error("the report cannot be made: {0}")]
+    Report(#[from] minijinja::Error),
 }
 
 /// Names in a sentence.

@@ -4,10 +4,12 @@
 
 pub mod amounts;
 pub mod circumstances;
+pub mod conclude;
 pub mod device;
 pub mod error;
 pub mod experiment;
 pub mod experiments;
+pub mod figure;
 pub mod findings;
 pub mod interface;
 pub mod length;
@@ -20,6 +22,7 @@ pub mod peer;
 pub mod placement;
 pub mod probe;
 pub mod random;
+pub mod report;
 pub mod runner;
 pub mod samples;
 pub mod store;

@@ -1,4 +1,4 @@
-//! The machine that a comparison ran on, as far as its numbers depend on it.
+//! The machine that a measurement ran on, as far as its numbers depend on it.
 
 use std::fs;
 
@@ -34,6 +34,16 @@ pub struct HugePages {
 }
 
 impl HugePages {
+    /// How many are reserved.
+    pub fn total(self) -> usize {
+        self.total
+    }
+
+    /// How many of them nobody uses.
+    pub fn free(self) -> usize {
+        self.free
+    }
+
     /// Asks the kernel; a kernel that says nothing has none.
     pub fn read() -> Self {
         inspect::huge_pages()
@@ -73,6 +83,46 @@ impl Machine {
             huge_pages: before.huge_pages,
             load: before.load,
         }
+    }
+
+    /// The kernel's release.
+    pub fn kernel(&self) -> &str {
+        &self.kernel
+    }
+
+    /// The CPUs' model.
+    pub fn cpu(&self) -> &str {
+        &self.cpu
+    }
+
+    /// How many of them this process may use.
+    pub fn cpus(&self) -> usize {
+        self.cpus
+    }
+
+    /// Its memory in bytes.
+    pub fn memory(&self) -> u64 {
+        self.memory
+    }
+
+    /// The granules in words.
+    pub fn granules(&self) -> &str {
+        &self.granules
+    }
+
+    /// How stores into protected memory are caught; none where they cannot be.
+    pub fn userfaultfd(&self) -> Option<&str> {
+        self.userfaultfd.as_deref()
+    }
+
+    /// Reserved huge pages, before the measurement took any.
+    pub fn huge_pages(&self) -> HugePages {
+        self.huge_pages
+    }
+
+    /// Runnable threads, averaged over the last minute, before the measurement began.
+    pub fn load(&self) -> f64 {
+        self.load
     }
 
     /// The kernel and the granules.

@@ -1,0 +1,110 @@
+//! From what a run measured to what it found: each experiment's conclusion, kept beside its measurements.
+//!
+//! Why: whoever wants another look at a run must not have to measure again.
+//! Invariants: each claim of a declaration has one verdict, in the declaration's order; where an experiment cannot
+//! conclude, its claims cannot be tested, and the reason stands beside them.
+
+use crate::error::Result;
+use crate::experiment::{Declaration, Experiment};
+use crate::figure::{self, Ink};
+use crate::findings::{Conclusion, Finding, Verdict};
+use crate::measurement::Measurements;
+use crate::runner::noise::{self, Noise};
+use crate::store::document::Document;
+use crate::store::{Entry, Failed, Run, SCHEMA, csv};
+
+/// What one experiment of a run found.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// What it says about itself.
+    pub declaration: &'static Declaration,
+    /// What it concludes.
+    pub conclusion: Conclusion,
+    /// How far its measurements can be trusted.
+    pub noise: Noise,
+    /// Its steps that failed.
+    pub failures: Vec<Failed>,
+    /// The experiments that it rests on and that were too noisy.
+    pub noisy_needs: Vec<&'static str>,
+}
+
+/// Concludes from a run, experiment by experiment, in the order of `experiments`.
+///
+/// # Errors
+/// Damaged measurements.
+pub fn conclude(run: &Run, experiments: &[&dyn Experiment]) -> Result<Vec<Found>> {
+    let measurements = run.measurements()?;
+    let its =
+        experiments.iter().filter(|one| run.record.experiments.iter().any(|id| id == one.declaration().id));
+    let mut found = its.map(|experiment| one(run, *experiment, &measurements)).collect::<Result<Vec<_>>>()?;
+    let noisy: Vec<_> =
+        found.iter().filter(|one| !one.noise.warnings.is_empty()).map(|one| one.declaration.id).collect();
+    for one in &mut found {
+        one.noisy_needs = noisy.iter().copied().filter(|id| one.declaration.needs.contains(id)).collect();
+    }
+    Ok(found)
+}
+
+fn one(run: &Run, experiment: &dyn Experiment, measurements: &Measurements) -> Result<Found> {
+    let declaration = experiment.declaration();
+    let (conclusion, untested) = match experiment.conclude(&run.record.options, measurements) {
+        Ok(conclusion) => (conclusion, "What was measured says nothing about it.".to_owned()),
+        Err(error) => (Conclusion::default(), format!("Nothing can be concluded: {error}.")),
+    };
+    let entries = run.entries(declaration.id)?;
+    let failed = |entry| match entry {
+        Entry::Failed(failed) => Some(failed),
+        Entry::Measured(_) => None,
+    };
+    Ok(Found {
+        declaration,
+        conclusion: complete(declaration, conclusion, &untested),
+        noise: noise::judge(declaration.id, measurements),
+        failures: entries.into_iter().filter_map(failed).collect(),
+        noisy_needs: Vec::new(),
+    })
+}
+
+/// Puts the verdicts into the order of the claims, and one where none is.
+fn complete(declaration: &Declaration, mut conclusion: Conclusion, untested: &str) -> Conclusion {
+    let verdict = |claim: &str| {
+        let found = conclusion.verdicts.iter().find(|finding| finding.claim == claim);
+        found.cloned().unwrap_or_else(|| Finding {
+            claim: claim.to_owned(),
+            verdict: Verdict::CannotBeTested,
+            found: untested.to_owned(),
+        })
+    };
+    conclusion.verdicts = declaration.claims.iter().map(|claim| verdict(claim.id)).collect();
+    conclusion
+}
+
+/// Writes what was found into the run's folder: documents, tables of numbers, drawings.
+///
+/// # Errors
+/// No room, no right.
+pub fn write(run: &Run, found: &[Found]) -> Result<()> {
+    let measurements = run.measurements()?;
+    for one in found {
+        let id = one.declaration.id;
+        let steps: Vec<_> = measurements.of(id).cloned().collect();
+        run.write(&format!("{id}.csv"), &csv::text(&steps))?;
+        for figure in &one.conclusion.figures {
+            run.write(
+                &format!("{id}-{}.svg", figure.name),
+                &figure::draw(figure, figure::WIDE, Ink::Printed),
+            )?;
+        }
+        let document = Document {
+            schema: SCHEMA,
+            experiment: one.declaration.into(),
+            run: run.record.clone(),
+            measurements: steps,
+            failures: one.failures.clone(),
+            noise: one.noise.clone(),
+            conclusion: one.conclusion.clone(),
+        };
+        run.write_json(&format!("{id}.json"), &document)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! The legend: the curves as they end, from top to bottom.
+
+use kuva::render::color::Color;
+use kuva::render::layout::ComputedLayout;
+use kuva::render::render::{Primitive, Scene, TextAnchor};
+
+use super::axes::Axes;
+use super::curve;
+use super::style::Style;
+use super::{Ink, Shape};
+use crate::findings::{Curve, Figure};
+
+/// The length of a line's sample.
+const SAMPLE: f64 = 34.0;
+const GAP: f64 = 9.0;
+/// The distance of two lines of text, in heights of letters.
+const LEADING: f64 = 1.55;
+/// The mean width of a letter, in heights of letters.
+const LETTER: f64 = 0.56;
+
+/// The curves in the order in which they end, from top to bottom: by the last point; curves that end earlier count with
+/// theirs.
+pub(super) fn order(figure: &Figure, axes: &Axes) -> Vec<usize> {
+    let end = |curve: &Curve| curve.points.last().map_or(f64::MIN, |point| axes.up(point.y));
+    let mut order: Vec<_> = (0..figure.curves.len()).collect();
+    order.sort_by(|one, other| end(&figure.curves[*other]).total_cmp(&end(&figure.curves[*one])));
+    order
+}
+
+/// Adds the legend beside the curves or below them, and makes room for it.
+pub(super) fn add(
+    scene: &mut Scene,
+    computed: &ComputedLayout,
+    figure: &Figure,
+    order: &[usize],
+    styles: &[Style],
+    shape: Shape,
+    ink: Ink,
+) {
+    let line = f64::from(shape.text) * LEADING;
+    let (left, mut top, width) = match shape.legend {
+        Some(width) => {
+            (f64::from(shape.width - width) + GAP, computed.margin_top + line / 2.0, f64::from(width))
+        }
+        None => (GAP, f64::from(shape.height) + line / 2.0, f64::from(shape.width)),
+    };
+    let letters = ((width - SAMPLE - 3.0 * GAP) / (f64::from(shape.text) * LETTER)) as usize;
+    for index in order {
+        let (curve, style) = (&figure.curves[*index], styles[*index]);
+        sample(scene, (left, top), curve, style, ink);
+        for part in wrapped(&curve.name, letters) {
+            scene.add(Primitive::Text {
+                x: left + SAMPLE + GAP,
+                y: top + f64::from(shape.text) * 0.36,
+                content: part,
+                size: shape.text,
+                anchor: TextAnchor::Start,
+                rotate: None,
+                bold: false,
+                color: Some(Color::from(ink.text())),
+            });
+            top += line;
+        }
+    }
+    scene.width = f64::from(shape.width);
+    scene.height = scene.height.max(top);
+}
+
+fn sample(scene: &mut Scene, (left, y): (f64, f64), curve: &Curve, style: Style, ink: Ink) {
+    scene.add(Primitive::Line {
+        x1: left,
+        y1: y,
+        x2: left + SAMPLE,
+        y2: y,
+        stroke: Color::from(ink.hue(style.hue)),
+        stroke_width: 2.0,
+        stroke_dasharray: style.dashes.map(str::to_owned),
+    });
+    if curve.measured {
+        scene.add(curve::marker((left + SAMPLE / 2.0, y), style, ink));
+    }
+}
+
+/// Breaks a name into lines of so many letters, between words.
+fn wrapped(name: &str, letters: usize) -> Vec<String> {
+    let mut lines: Vec<String> = vec![String::new()];
+    for word in name.split_whitespace() {
+        let Some(line) = lines.last_mut() else { continue };
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= letters {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}

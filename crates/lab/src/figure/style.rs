@@ -1,0 +1,92 @@
+//! How each curve looks: a colour, a marker, and a dashed line where it is an estimate.
+//!
+//! How: a scheme's colour and marker are the same in all figures. The shape of the marker tells the semantics; it is full
+//! for the emulated scheme, hollow for the plain one. A curve that would look like an earlier one gets another marker and
+//! finer dashes; other curves get what is left, in order.
+
+use crate::figure::palette::Hue;
+use crate::findings::Curve;
+
+/// The pattern of an estimate's line.
+const ESTIMATE: &str = "7 5";
+/// The patterns of curves that would otherwise look like another one.
+const OTHERWISE: [&str; 3] = ["2 3", "10 3 2 3", "12 4"];
+
+/// The shape of a marker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mark {
+    Circle,
+    Square,
+    Triangle,
+    Diamond,
+}
+
+const MARKS: [Mark; 4] = [Mark::Circle, Mark::Square, Mark::Triangle, Mark::Diamond];
+
+/// How a curve looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Style {
+    pub(super) hue: Hue,
+    pub(super) mark: Mark,
+    pub(super) full: bool,
+    pub(super) dashes: Option<&'static str>,
+}
+
+/// The schemes' names, longer ones first where one ends another.
+const SCHEMES: [(&str, Hue, Mark, bool); 8] = [
+    ("emulated weak move", Hue::Grey, Mark::Diamond, true),
+    ("emulated share", Hue::Green, Mark::Square, true),
+    ("emulated copy", Hue::Blue, Mark::Circle, true),
+    ("emulated move", Hue::Vermilion, Mark::Triangle, true),
+    ("weak move", Hue::Purple, Mark::Diamond, false),
+    ("share", Hue::Sky, Mark::Square, false),
+    ("copy", Hue::Black, Mark::Circle, false),
+    ("move", Hue::Orange, Mark::Triangle, false),
+];
+
+/// The looks of these curves, which all differ as long as looks last.
+pub(super) fn assign(curves: &[Curve]) -> Vec<Style> {
+    let mut styles: Vec<Style> = Vec::with_capacity(curves.len());
+    for curve in curves {
+        let dashes = (!curve.measured).then_some(ESTIMATE);
+        let style = match scheme(&curve.name) {
+            Some((_, hue, mark, full)) => Style { hue: *hue, mark: *mark, full: *full, dashes },
+            None => unused(&styles, dashes, curves),
+        };
+        styles.push(distinct(&styles, style));
+    }
+    styles
+}
+
+/// The scheme that a curve is of, by the beginning of its name.
+fn scheme(name: &str) -> Option<&'static (&'static str, Hue, Mark, bool)> {
+    SCHEMES.iter().find(|(scheme, ..)| {
+        name.strip_prefix(scheme).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+    })
+}
+
+/// A look whose colour no other curve has, where there is one.
+fn unused(styles: &[Style], dashes: Option<&'static str>, curves: &[Curve]) -> Style {
+    let of_schemes = || curves.iter().filter_map(|curve| scheme(&curve.name)).map(|(_, hue, ..)| *hue);
+    let count = |hue: Hue| {
+        styles.iter().filter(|style| style.hue == hue).count()
+            + of_schemes().filter(|other| *other == hue).count()
+    };
+    let hue = Hue::ALL.into_iter().min_by_key(|hue| count(*hue)).unwrap_or(Hue::Black);
+    let others = styles.iter().filter(|style| style.dashes == dashes).count();
+    let full = (others / MARKS.len()).is_multiple_of(2);
+    Style { hue, mark: MARKS[others % MARKS.len()], full, dashes }
+}
+
+/// The look, or the next one like it that no other curve has.
+fn distinct(styles: &[Style], style: Style) -> Style {
+    let patterns = std::iter::once(style.dashes).chain(OTHERWISE.map(Some));
+    let looks = patterns.flat_map(|dashes| {
+        let next = |step: usize| MARKS[(style.mark as usize + step) % MARKS.len()];
+        // The pattern alone is hard to see where lines are short: the marker changes with it.
+        (usize::from(dashes != style.dashes)..MARKS.len())
+            .map(move |step| Style { mark: next(step), dashes, ..style })
+            .take(if dashes == style.dashes { 1 } else { MARKS.len() })
+    });
+    looks.into_iter().find(|look| !styles.contains(look)).unwrap_or(style)
+}

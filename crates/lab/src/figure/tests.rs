@@ -1,0 +1,110 @@
+use super::*;
+use crate::findings::{Axis, Curve, CurvePoint, Scale};
+
+fn curve(name: &str, measured: bool, ends: f64) -> Curve {
+    let points = [(64.0, 1.0), (65_536.0, ends)].map(|(x, y)| CurvePoint {
+        x,
+        y,
+        low: measured.then_some(y * 0.9),
+        high: measured.then_some(y * 1.2),
+    });
+    Curve { name: name.to_owned(), points: points.to_vec(), measured }
+}
+
+fn figure(curves: Vec<Curve>) -> Figure {
+    let axis = |label: &str| Axis { label: label.to_owned(), scale: Scale::Logarithmic };
+    Figure {
+        name: "unlimited".to_owned(),
+        title: "Latency <by> scheme".to_owned(),
+        x: axis("data length in bytes"),
+        y: axis("latency in microseconds"),
+        curves,
+    }
+}
+
+/// Where texts are in a drawing, by what they say.
+fn position(svg: &str, text: &str) -> usize {
+    svg.find(&format!(">{text}</text>")).unwrap_or_else(|| panic!("no {text} in {svg}"))
+}
+
+#[test]
+fn the_legend_lists_curves_as_they_end_from_top_to_bottom() {
+    let curves = vec![curve("share", true, 30.0), curve("copy", true, 90.0), curve("move", true, 60.0)];
+    for shape in [WIDE, NARROW] {
+        let svg = draw(&figure(curves.clone()), shape, Ink::Printed);
+        let places = ["copy", "move", "share"].map(|name| position(&svg, name));
+        assert!(places.is_sorted(), "{places:?}");
+    }
+}
+
+#[test]
+fn estimates_are_dashed_and_measurements_are_not() {
+    let dashes = |measured| {
+        draw(&figure(vec![curve("copy", measured, 90.0)]), WIDE, Ink::Printed)
+            .contains("stroke-dasharray=\"7 5\"")
+    };
+    assert!(dashes(false) && !dashes(true));
+}
+
+#[test]
+fn no_two_curves_look_alike() {
+    let names = [
+        "copy",
+        "emulated copy",
+        "copy, in a process",
+        "emulated copy, in a process",
+        "move",
+        "weak move",
+        "memcpy",
+        "checksum apart",
+        "share",
+        "emulated share",
+        "emulated move",
+        "emulated weak move",
+        "limit",
+    ];
+    let curves: Vec<_> = names.map(|name| curve(name, true, 1.0)).to_vec();
+    let styles = style::assign(&curves);
+    for (index, style) in styles.iter().enumerate() {
+        let alike = styles[..index].iter().position(|other| other == style);
+        assert!(alike.is_none(), "{} looks like {}", names[index], names[alike.unwrap_or_default()]);
+    }
+    let look = |one: &style::Style| (one.mark, one.full, one.dashes);
+    let colourless = |one: usize, other: usize| look(&styles[one]) == look(&styles[other]);
+    assert!(!colourless(0, 1) && !colourless(0, 2) && !colourless(1, 3), "{styles:?}");
+}
+
+#[test]
+fn an_estimate_has_the_colour_of_its_scheme() {
+    let curves = [curve("emulated copy", true, 1.0), curve("emulated copy, estimated", false, 1.0)];
+    let styles = style::assign(&curves);
+    assert_eq!(styles[0].hue, styles[1].hue);
+    assert_ne!(styles[0], styles[1]);
+}
+
+#[test]
+fn lengths_on_the_axis_are_written_as_people_write_them() {
+    let svg = draw(&figure(vec![curve("copy", true, 90.0)]), WIDE, Ink::Printed);
+    for text in ["64 B", "64 KiB", "data length in bytes", "latency in microseconds"] {
+        position(&svg, text);
+    }
+}
+
+#[test]
+fn a_drawing_in_a_page_takes_all_its_colours_from_the_page() {
+    let svg = draw(&figure(vec![curve("copy", true, 90.0), curve("limit", true, 2.0)]), WIDE, Ink::OfPage);
+    assert!(svg.contains("var(--paper)") && svg.contains("var(--ink)"));
+    assert!(!svg.contains("=\"#"), "{svg}");
+    assert!(svg.contains("aria-label=\"Latency &lt;by&gt; scheme. latency in microseconds against"));
+}
+
+#[test]
+fn a_figure_with_one_point_or_none_is_drawn_all_the_same() {
+    let mut one = curve("copy", true, 90.0);
+    one.points.truncate(1);
+    let mut none = one.clone();
+    none.points.clear();
+    for curves in [vec![one], vec![none], vec![]] {
+        assert!(draw(&figure(curves), NARROW, Ink::Printed).ends_with("</svg>"));
+    }
+}
