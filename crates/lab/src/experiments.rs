@@ -3,10 +3,10 @@
 mod cpu;
 mod latency;
 mod latency_short;
-mod model;
-mod projection;
+pub mod model;
+pub mod projection;
 mod reading;
-mod single_copy_tcp;
+pub mod single_copy_tcp;
 #[cfg(test)]
 mod synthetic;
 mod turns;
