@@ -2,9 +2,12 @@
 //!
 //! How: the work passes from the server to the exchange with the reply, and from there to the client. Until then the
 //! server owns it, whatever the client gives up; so memory that a slow server may still touch is never reused.
+//! An exchange whose work was left with the thread that waited for it has seen nothing of its request: that thread keeps it
+//! for its next one ([`Pair`]).
 //! Invariants: the phase leaves `Waiting` once, by a reply, by giving up, or by the client's departure.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -23,9 +26,9 @@ enum Phase {
     /// The reply is there; the outputs have been completed.
     Replied(Box<Work>),
     /// The reply is there; the server goes on with the outputs.
-    Anticipated(smallvec::SmallVec<[ReplyBuffer; 1]>),
+    Anticipated(Vec<ReplyBuffer>),
     /// The client has given up, for this reason; the server may still hold the work.
-    GivenUp(Error),
+    GivenUp(Box<Error>),
     /// The client no longer wants a reply that has not come; its time still counts.
     Forgotten,
     /// The client has its reply, or no longer wants one.
@@ -36,13 +39,13 @@ enum Phase {
 #[derive(Debug)]
 pub(crate) enum Found {
     Work(Box<Work>),
-    Anticipated(smallvec::SmallVec<[ReplyBuffer; 1]>),
-    Error(Error),
+    Anticipated(Vec<ReplyBuffer>),
+    Error(Box<Error>),
 }
 
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    pub(crate) id: RequestId,
+    id: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
     /// The phase is not `Waiting` any more; for whoever would rather not take the lock to see that.
@@ -76,23 +79,62 @@ struct State {
 pub(crate) struct Awaited<'a> {
     exchange: Option<&'a Exchange>,
     is_alone: bool,
-    work: Option<Box<Work>>,
+    left: Option<(Box<Work>, Arc<Exchange>)>,
+}
+
+/// A client's and a server's hold on one new exchange.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    pub(crate) client: Arc<Exchange>,
+    pub(crate) server: Arc<Exchange>,
+}
+
+thread_local! {
+    /// The exchange of this thread's last request, if nothing has become of it.
+    static SPARE: Cell<Option<Pair>> = const { Cell::new(None) };
+}
+
+impl Pair {
+    /// For a request that is about to be made.
+    #[inline]
+    pub(crate) fn new(id: RequestId) -> Self {
+        match SPARE.try_with(Cell::take).ok().flatten() {
+            Some(spare) => {
+                // Whoever is handed the exchange is handed this, too.
+                spare.client.id.store(id.0, Ordering::Relaxed);
+                spare
+            }
+            None => {
+                let client = Arc::new(Exchange::new(id));
+                Self { server: Arc::clone(&client), client }
+            }
+        }
+    }
+
+    /// Keeps it for this thread's next request, unless somebody else knows of it.
+    #[inline]
+    pub(crate) fn spare(self) {
+        if Arc::strong_count(&self.client) == 2 && Arc::weak_count(&self.client) == 0 {
+            // A thread that is about to end has no next request.
+            let _ = SPARE.try_with(|spare| spare.set(Some(self)));
+        }
+    }
 }
 
 impl<'a> Awaited<'a> {
     /// A reply that others may wait for, too, or the request's end.
     pub(crate) fn by_many(exchange: &'a Exchange) -> Self {
-        Self { exchange: Some(exchange), is_alone: false, work: None }
+        Self { exchange: Some(exchange), is_alone: false, left: None }
     }
 
     /// A reply that only this thread waits for, to a request that nobody can abort but this thread.
     pub(crate) fn alone(exchange: &'a Exchange) -> Self {
-        Self { exchange: Some(exchange), is_alone: true, work: None }
+        Self { exchange: Some(exchange), is_alone: true, left: None }
     }
 
     /// No reply at all.
     pub(crate) fn none() -> Self {
-        Self { exchange: None, is_alone: false, work: None }
+        Self { exchange: None, is_alone: false, left: None }
     }
 
     /// Waits until a reply can be taken; returns whether it can. The replies of a server in another process are taken off
@@ -118,7 +160,7 @@ impl<'a> Awaited<'a> {
     /// Whether the work has been left here.
     #[inline]
     pub(crate) fn has_work(&self) -> bool {
-        self.work.is_some()
+        self.left.is_some()
     }
 
     /// Whether the reply to this exchange's request may be left here.
@@ -127,15 +169,17 @@ impl<'a> Awaited<'a> {
         self.is_alone && self.exchange.is_some_and(|awaited| std::ptr::eq(awaited, exchange))
     }
 
-    /// Leaves the work of a request that has succeeded.
-    pub(crate) fn leave(&mut self, mut work: Box<Work>) {
+    /// Leaves the work of a request that has succeeded, and its server's hold on the exchange.
+    #[inline]
+    pub(crate) fn leave(&mut self, mut work: Box<Work>, exchange: Arc<Exchange>) {
         work.finish_outputs(true);
-        self.work = Some(work);
+        self.left = Some((work, exchange));
     }
 
-    /// Takes the reply, if it is there.
-    pub(crate) fn take(self) -> Option<Found> {
-        self.work.map(Found::Work).or_else(|| self.exchange?.take())
+    /// What has been left here.
+    #[inline]
+    pub(crate) fn into_left(self) -> Option<(Box<Work>, Arc<Exchange>)> {
+        self.left
     }
 }
 
@@ -151,12 +195,17 @@ impl Exchange {
             contract: Weak::new(),
         };
         Self {
-            id,
+            id: AtomicU64::new(id.0),
             state: Mutex::new(state),
             changed: Condvar::new(),
             is_replied: AtomicBool::new(false),
             is_aborting: AtomicBool::new(false),
         }
+    }
+
+    /// The request's name.
+    pub(crate) fn id(&self) -> RequestId {
+        RequestId(self.id.load(Ordering::Relaxed))
     }
 
     /// The server has passed parts of the request on.
@@ -196,12 +245,12 @@ impl Exchange {
         self.wake(state);
         drop(left);
         if let Some(listing) = listing {
-            listing.remove(self.id);
+            listing.remove(self.id());
         }
     }
 
     /// The server's anticipated reply; it keeps the work.
-    pub(crate) fn anticipate(&self, buffers: smallvec::SmallVec<[ReplyBuffer; 1]>) {
+    pub(crate) fn anticipate(&self, buffers: Vec<ReplyBuffer>) {
         let mut state = self.lock();
         match state.phase {
             Phase::Waiting => {
@@ -290,7 +339,7 @@ impl Exchange {
             Phase::Replied(work) => Found::Work(work),
             Phase::Anticipated(buffers) => Found::Anticipated(buffers),
             Phase::GivenUp(error) => Found::Error(error),
-            Phase::Waiting | Phase::Forgotten | Phase::Over => Found::Error(Error::Aborted),
+            Phase::Waiting | Phase::Forgotten | Phase::Over => Found::Error(Box::new(Error::Aborted)),
         })
     }
 
@@ -348,7 +397,7 @@ impl Exchange {
                 return false;
             }
         }
-        server.abort(self.id);
+        server.abort(self.id());
         true
     }
 
@@ -361,7 +410,7 @@ impl Exchange {
     pub(crate) fn give_up(&self, reason: &Error) {
         let mut state = self.lock();
         if matches!(state.phase, Phase::Waiting) {
-            state.phase = Phase::GivenUp(reason.clone());
+            state.phase = Phase::GivenUp(Box::new(reason.clone()));
             self.wake(state);
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use genie_memory::{Data, Direction, Extent};
 use genie_passing::{Outboard, Overlay};
+use smallvec::SmallVec;
 
 use crate::channel::{Customer, Slot};
 use crate::contract::Contract;
@@ -20,8 +21,8 @@ use crate::{Error, Fragment, RequestId, ServerError, ServiceId, lent};
 /// is replying with an error.
 #[derive(Debug)]
 pub struct Incoming {
-    work: Option<Box<Work>>,
-    origin: Origin,
+    /// What the server owns, and who gets the reply, until there is one.
+    held: Option<(Box<Work>, Origin)>,
     /// Once parts of the request have been passed on.
     contract: Option<Arc<Contract>>,
     service: ServiceId,
@@ -40,7 +41,7 @@ pub(crate) enum Origin {
 impl Origin {
     pub(crate) fn id(&self) -> RequestId {
         match self {
-            Self::Here(exchange) => exchange.id,
+            Self::Here(exchange) => exchange.id(),
             Self::There(customer, slot) => customer.id(*slot),
         }
     }
@@ -89,12 +90,12 @@ pub struct Anticipated(Incoming);
 
 impl Incoming {
     pub(crate) fn new(work: Box<Work>, origin: Origin, service: ServiceId, access: Access) -> Self {
-        Self { work: Some(work), origin, contract: None, service, access }
+        Self { held: Some((work, origin)), contract: None, service, access }
     }
 
     /// The request's name, by which the client may abort it.
     pub fn id(&self) -> RequestId {
-        self.origin.id()
+        self.origin().id()
     }
 
     /// Maps what other processes lend, as far as the service may touch it; where that fails, the request is over, and this
@@ -140,7 +141,7 @@ impl Incoming {
         if argument.len() > buffer.room {
             return Err(Error::Argument { len: argument.len(), room: buffer.room });
         }
-        buffer.reply_argument = argument.to_vec();
+        buffer.reply_argument = SmallVec::from_slice(argument);
         Ok(())
     }
 
@@ -254,8 +255,11 @@ impl Incoming {
             return Err(genie_passing::Error::TooLong { actual: range.end, len }.into());
         }
         let places = self.places(index, range.clone())?;
-        let contract = self.contract.get_or_insert_with(|| Contract::new(self.origin.clone()));
-        let (contract, contractor) = (Arc::clone(contract), self.id());
+        let contract = match &self.contract {
+            Some(contract) => Arc::clone(contract),
+            None => Arc::clone(self.contract.insert(Contract::new(self.origin().clone()))),
+        };
+        let contractor = self.id();
         Ok(Fragment { contract, contractor, direction, places, len: range.len() })
     }
 
@@ -269,7 +273,7 @@ impl Incoming {
         if buffer.direction == Direction::In {
             self.make_ready(index)?;
         }
-        Ok(lent::part(&self.work().buffers[index].places(&self.origin)?, range))
+        Ok(lent::part(&self.work().buffers[index].places(self.origin())?, range))
     }
 
     /// Overlays a buffer of the server's own, filled already, on element `element` of input buffer `index`, in place of
@@ -342,17 +346,20 @@ impl Incoming {
         if !self.work().may_be_anticipated() {
             return Err(self);
         }
-        self.origin.anticipate(self.work());
+        self.origin().anticipate(self.work());
         Ok(Anticipated(self))
     }
 
     /// Replies with success, straight to the thread that takes the reply if it waits for this one.
     pub(crate) fn reply_to(mut self, awaited: &mut Awaited<'_>) {
-        match (&self.origin, &self.contract) {
-            (Origin::Here(exchange), None) if awaited.takes(exchange) => {
-                self.work.take().into_iter().for_each(|work| awaited.leave(work));
+        match self.held.take() {
+            Some((work, Origin::Here(exchange))) if self.contract.is_none() && awaited.takes(&exchange) => {
+                awaited.leave(work, exchange);
             }
-            _ => self.finish(None),
+            held => {
+                self.held = held;
+                self.finish(None);
+            }
         }
     }
 
@@ -363,19 +370,19 @@ impl Incoming {
 
     /// Ends the client's waiting, while the server may still have the memory.
     pub(crate) fn give_up(&self, error: &Error) {
-        if let Origin::Here(exchange) = &self.origin {
+        if let Origin::Here(exchange) = self.origin() {
             exchange.give_up(error);
         }
     }
 
     /// Whether the client has had the request aborted before its server got it.
     pub(crate) fn is_aborting(&self) -> bool {
-        matches!(&self.origin, Origin::Here(exchange) if exchange.is_aborting())
+        matches!(self.origin(), Origin::Here(exchange) if exchange.is_aborting())
     }
 
     /// Whether the client does not wait any more.
     pub(crate) fn is_orphan(&self) -> bool {
-        matches!(&self.origin, Origin::Here(exchange) if exchange.is_replied())
+        matches!(self.origin(), Origin::Here(exchange) if exchange.is_replied())
     }
 
     fn input_element(&mut self, index: usize, element: usize) -> Result<&mut Transfer, Error> {
@@ -392,24 +399,28 @@ impl Incoming {
             .ok_or_else(|| missing(index, direction))
     }
 
+    fn held(&self) -> &(Box<Work>, Origin) {
+        self.held.as_ref().expect("a request has its work until it replies")
+    }
+
     pub(crate) fn origin(&self) -> &Origin {
-        &self.origin
+        &self.held().1
     }
 
     pub(crate) fn work(&self) -> &Work {
-        self.work.as_deref().expect("a request has its work until it replies")
+        &self.held().0
     }
 
     pub(crate) fn work_mut(&mut self) -> &mut Work {
-        self.work.as_deref_mut().expect("a request has its work until it replies")
+        &mut self.held.as_mut().expect("a request has its work until it replies").0
     }
 
     fn finish(&mut self, error: Option<Error>) {
-        let Some(work) = self.work.take() else { return };
+        let Some((work, origin)) = self.held.take() else { return };
         match self.contract.take() {
             // The last one to let go of a fragment passes it on; that may be this very moment.
             Some(contract) => contract.deposit(work, error),
-            None => self.origin.reply(work, error),
+            None => origin.reply(work, error),
         }
     }
 }

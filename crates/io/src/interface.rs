@@ -19,10 +19,10 @@ use smallvec::SmallVec;
 
 use crate::channel::directory::Directory;
 use crate::channel::{self, ConnectOptions, Patience, Remote};
-use crate::exchange::{Awaited, Exchange, Found};
+use crate::exchange::{Awaited, Exchange, Found, Pair};
 use crate::incoming::Origin;
 use crate::limits::Pendings;
-use crate::pending::deliver;
+use crate::pending::{deliver, deliver_work};
 use crate::timer::Timer;
 use crate::work::{Destinations, Work};
 use crate::{Error, Failed, Incoming, Limits, Pending, Reply, Request, ServerHandle, Service, ServiceId};
@@ -250,9 +250,10 @@ impl Interface {
         let collect = || self.remotes().iter().map(|remote| remote.collect()).sum();
         let collect: Option<&dyn Fn() -> usize> =
             if request.server.is_remote() { Some(&collect) } else { None };
-        let admission = self.0.pendings.admit(request.bytes(), timeout, collect);
+        let bytes = request.bytes();
+        let work = Work::admitted(&self.0.pendings, |admission| admission.admit(bytes, timeout, collect));
         let server = request.server;
-        let (exchange, destinations) = self.start(request, admission, Patience::Until(deadline))?;
+        let (exchange, destinations) = self.start(request, work, Patience::Until(deadline))?;
         if exchange.is_replied()
             && let Some(found) = exchange.take()
         {
@@ -271,7 +272,12 @@ impl Interface {
         if let (false, Some(timeout)) = (awaited.wait(server, deadline), timeout) {
             exchange.abort(server, &Error::TimedOut { timeout }, self.0.limits.abort_timeout);
         }
-        let found = awaited.take();
+        if let Some((work, left)) = awaited.into_left() {
+            let reply = deliver_work(work, destinations);
+            Pair { client: exchange, server: left }.spare();
+            return reply;
+        }
+        let found = exchange.take();
         if matches!(found, Some(Found::Anticipated(_))) {
             server.tend();
         }
@@ -280,12 +286,13 @@ impl Interface {
 
     pub(crate) fn submit<'i>(&self, request: Request<'_, '_, 'i>) -> Result<Pending<'i>, Failed> {
         let timeout = self.timeout(request.timeout);
-        let admission = match timeout.map(|_| self.0.timer.start()) {
+        let bytes = request.bytes();
+        let work = match timeout.map(|_| self.0.timer.start()) {
             Some(Err(error)) => Err(error),
-            _ => self.0.pendings.try_admit(request.bytes()),
+            _ => Work::admitted(&self.0.pendings, |admission| admission.try_admit(bytes)),
         };
         let server = request.server;
-        let (exchange, destinations) = self.start(request, admission, Patience::None)?;
+        let (exchange, destinations) = self.start(request, work, Patience::None)?;
         let listed = self.list(&exchange, server);
         let timeout = timeout.filter(|_| listed);
         if let Some(timeout) = timeout {
@@ -308,7 +315,7 @@ impl Interface {
     fn start<'i>(
         &self,
         request: Request<'_, '_, 'i>,
-        admission: Result<crate::limits::Admission, Error>,
+        work: Result<Box<Work>, Error>,
         patience: Patience,
     ) -> Result<(Arc<Exchange>, Destinations<'i>), Failed> {
         let services = request.server.services();
@@ -316,15 +323,15 @@ impl Interface {
             let (server, service) = (request.server.name().to_owned(), request.service.0);
             Error::NoSuchService { server, service, count: services.len() }
         });
-        let (access, admission) = match access.and_then(|access| Ok((access, admission?))) {
+        let (access, work) = match access.and_then(|access| Ok((access, work?))) {
             Ok(both) => both,
             Err(error) => return Err(Work::refuse(request.buffers, error)),
         };
         let id = RequestId(self.0.next.fetch_add(1, Ordering::Relaxed));
-        let (work, destinations) = Work::begin(&self.0.passing, request.buffers, admission, request.server)?;
-        let exchange = Arc::new(Exchange::new(id));
+        let (work, destinations) = Work::begin(work, &self.0.passing, request.buffers, request.server)?;
+        let Pair { client: exchange, server } = Pair::new(id);
         work.originate(&exchange, request.server);
-        let mut incoming = Incoming::new(work, Origin::Here(Arc::clone(&exchange)), request.service, access);
+        let mut incoming = Incoming::new(work, Origin::Here(server), request.service, access);
         let is_sent = match request.server.remote() {
             Some(remote) => remote.request(incoming, patience),
             None => {
@@ -356,7 +363,7 @@ impl Interface {
 impl Outstanding {
     pub(crate) fn add(&self, exchange: &Arc<Exchange>, server: &ServerHandle) {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        requests.insert(exchange.id.0, (Arc::clone(exchange), server.clone()));
+        requests.insert(exchange.id().0, (Arc::clone(exchange), server.clone()));
     }
 
     pub(crate) fn remove(&self, id: RequestId) {

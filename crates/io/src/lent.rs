@@ -4,6 +4,7 @@
 //! is a fragment of. Here it only has an address to be found, and that only for a service that may touch it.
 //! Source: thesis §5.1 (selective mapping), §7.5.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -92,6 +93,11 @@ pub(crate) struct LentTransfer {
     supply: Option<Box<Supply>>,
 }
 
+thread_local! {
+    /// One that is over, with nothing in it.
+    static SPARE: Cell<Option<Box<LentTransfer>>> = const { Cell::new(None) };
+}
+
 /// Where lent data is from.
 #[derive(Debug)]
 enum Whence {
@@ -119,19 +125,35 @@ impl LentTransfer {
         Self::from(Whence::Contract(contract, places), segments, len, receipt)
     }
 
-    /// Boxed from the start, as outputs and inputs are.
+    /// Boxed from the start, as outputs and inputs are, and in memory that the last one has left.
     #[inline]
     fn from(origin: Whence, segments: Segments, len: usize, receipt: Receipt) -> Box<Self> {
-        Box::new(Self {
-            origin,
-            segments,
-            mapped: SmallVec::new(),
-            len,
-            ready: 0,
-            receipt,
-            private: None,
-            supply: None,
-        })
+        match SPARE.try_with(Cell::take).ok().flatten() {
+            Some(mut spare) => {
+                (spare.origin, spare.segments, spare.len, spare.receipt) = (origin, segments, len, receipt);
+                spare
+            }
+            None => Box::new(Self {
+                origin,
+                segments,
+                mapped: SmallVec::new(),
+                len,
+                ready: 0,
+                receipt,
+                private: None,
+                supply: None,
+            }),
+        }
+    }
+
+    /// Lets go of what is left, and keeps the memory for this thread's next one.
+    pub(crate) fn end(mut self: Box<Self>) {
+        self.mapped.clear();
+        self.origin = Whence::Client(Named::new());
+        self.ready = 0;
+        (self.private, self.supply) = (None, None);
+        // A thread that is about to end has no next one.
+        let _ = SPARE.try_with(|spare| spare.set(Some(self)));
     }
 
     /// Adds where the next of the data is mapped.

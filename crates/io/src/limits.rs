@@ -67,11 +67,14 @@ pub(crate) struct Pendings {
     room: Condvar,
 }
 
-/// One request's share of the limits; dropping it makes room.
+/// One request's share of the limits; ending or dropping it makes room.
+///
+/// It keeps its handle to what is pending when it has ended, for another request of the same interface.
 #[derive(Debug)]
 pub(crate) struct Admission {
     pendings: Arc<Pendings>,
-    bytes: usize,
+    /// What was admitted; 0 before and afterwards.
+    share: u64,
 }
 
 /// The longest a waiting request sleeps between two looks for replies that it has to take itself.
@@ -100,19 +103,20 @@ impl Pendings {
     }
 
     /// Admits a request if it fits now.
-    pub(crate) fn try_admit(self: &Arc<Self>, bytes: usize) -> Result<Admission, Error> {
+    fn try_admit(&self, bytes: usize) -> Result<u64, Error> {
         let (limit, most) = unpack(self.limit.load(Ordering::Relaxed));
         if bytes > limit {
             return Err(Error::TooLarge { asked: bytes, limit });
         }
+        let share = pack(bytes, 1);
         let fits = |used: u64| {
             let (used_bytes, requests) = unpack(used);
             let is_room = used_bytes.saturating_add(bytes) <= limit && requests < most;
-            is_room.then(|| used + pack(bytes, 1))
+            is_room.then(|| used + share)
         };
         // SeqCst pairs with the waiter's: either it sees the room made, or whoever makes room sees the waiter.
         match self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits) {
-            Ok(_) => Ok(Admission { pendings: Arc::clone(self), bytes }),
+            Ok(_) => Ok(share),
             Err(used) => Err(match unpack(used) {
                 (_, requests) if requests >= most => Error::TooMany { pending: requests, limit: most },
                 (pending, _) => Error::Exhausted { asked: bytes, pending, limit },
@@ -121,12 +125,12 @@ impl Pendings {
     }
 
     /// Admits a request as soon as it fits. `collect` takes replies, if there are any that nobody else takes.
-    pub(crate) fn admit(
-        self: &Arc<Self>,
+    fn admit(
+        &self,
         bytes: usize,
         timeout: Option<Duration>,
         collect: Option<&dyn Fn() -> usize>,
-    ) -> Result<Admission, Error> {
+    ) -> Result<u64, Error> {
         let refused = match self.try_admit(bytes) {
             Err(refused @ (Error::Exhausted { .. } | Error::TooMany { .. })) => refused,
             decided => return decided,
@@ -140,11 +144,11 @@ impl Pendings {
 
     /// Waits for room; `None` when the time is over.
     fn wait(
-        self: &Arc<Self>,
+        &self,
         bytes: usize,
         deadline: Option<Instant>,
         collect: Option<&dyn Fn() -> usize>,
-    ) -> Option<Result<Admission, Error>> {
+    ) -> Option<Result<u64, Error>> {
         loop {
             collect.map(|collect| collect());
             let guard = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
@@ -174,16 +178,60 @@ impl Pendings {
     }
 }
 
+impl Admission {
+    /// A share for a request that is not admitted yet.
+    pub(crate) fn new(pendings: &Arc<Pendings>) -> Self {
+        Self { pendings: Arc::clone(pendings), share: 0 }
+    }
+
+    /// Whether it can be one of these limits.
+    pub(crate) fn is_of(&self, pendings: &Arc<Pendings>) -> bool {
+        Arc::ptr_eq(&self.pendings, pendings)
+    }
+
+    /// Admits a request if it fits now.
+    pub(crate) fn try_admit(&mut self, bytes: usize) -> Result<(), Error> {
+        self.end();
+        self.share = self.pendings.try_admit(bytes)?;
+        Ok(())
+    }
+
+    /// Admits a request as soon as it fits. `collect` takes replies, if there are any that nobody else takes.
+    pub(crate) fn admit(
+        &mut self,
+        bytes: usize,
+        timeout: Option<Duration>,
+        collect: Option<&dyn Fn() -> usize>,
+    ) -> Result<(), Error> {
+        self.end();
+        self.share = self.pendings.admit(bytes, timeout, collect)?;
+        Ok(())
+    }
+
+    /// Makes room: the request is over.
+    pub(crate) fn end(&mut self) {
+        let share = std::mem::take(&mut self.share);
+        if share > 0 {
+            self.pendings.used.fetch_sub(share, Ordering::SeqCst);
+            self.pendings.notify();
+        }
+    }
+}
+
 impl Drop for Admission {
     fn drop(&mut self) {
-        self.pendings.used.fetch_sub(pack(self.bytes, 1), Ordering::SeqCst);
-        self.pendings.notify();
+        self.end();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn admitted(pendings: &Arc<Pendings>, bytes: usize) -> Result<Admission, Error> {
+        let mut admission = Admission::new(pendings);
+        admission.try_admit(bytes).map(|()| admission)
+    }
 
     #[test]
     fn what_never_fits_is_refused_at_once() {
@@ -194,11 +242,11 @@ mod tests {
     #[test]
     fn an_asynchronous_request_is_refused_and_a_synchronous_one_waits() {
         let pendings = Arc::new(Pendings::new(10, 2));
-        let first = pendings.try_admit(8).unwrap();
+        let first = admitted(&pendings, 8).unwrap();
         assert_eq!(pendings.try_admit(4).unwrap_err(), Error::Exhausted { asked: 4, pending: 8, limit: 10 });
         let waiter = {
             let pendings = Arc::clone(&pendings);
-            std::thread::spawn(move || pendings.admit(4, None, None).map(drop))
+            std::thread::spawn(move || Admission::new(&pendings).admit(4, None, None))
         };
         while pendings.waiters.load(Ordering::SeqCst) == 0 {
             std::thread::yield_now();
@@ -211,7 +259,7 @@ mod tests {
     #[test]
     fn waiting_ends_with_the_timeout() {
         let pendings = Arc::new(Pendings::new(10, 2));
-        let _first = pendings.try_admit(8).unwrap();
+        let _first = admitted(&pendings, 8).unwrap();
         let timeout = Duration::from_millis(5);
         assert_eq!(pendings.admit(4, Some(timeout), None).unwrap_err(), Error::TimedOut { timeout });
     }
@@ -219,10 +267,10 @@ mod tests {
     #[test]
     fn requests_are_limited_as_bytes_are_and_limits_can_be_raised() {
         let pendings = Arc::new(Pendings::new(10, 2));
-        let _two = (pendings.try_admit(0).unwrap(), pendings.try_admit(1).unwrap());
+        let _two = (admitted(&pendings, 0).unwrap(), admitted(&pendings, 1).unwrap());
         assert_eq!(pendings.try_admit(0).unwrap_err(), Error::TooMany { pending: 2, limit: 2 });
         pendings.adjust(10, 3);
-        let third = pendings.try_admit(0).unwrap();
+        let third = admitted(&pendings, 0).unwrap();
         drop(third);
         assert_eq!(unpack(pendings.used.load(Ordering::Relaxed)), (1, 2));
     }
@@ -230,7 +278,7 @@ mod tests {
     #[test]
     fn a_limit_that_no_count_reaches_is_taken_for_the_highest() {
         let pendings = Arc::new(Pendings::new(usize::MAX, usize::MAX));
-        let _one = pendings.try_admit(1 << 40).unwrap();
+        let _one = admitted(&pendings, 1 << 40).unwrap();
         assert_eq!(pendings.used(), 1 << 40);
     }
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use smallvec::SmallVec;
+
 use crate::exchange::{Exchange, Found};
 use crate::work::{Destinations, Work};
 use crate::{Error, Failed, Interface, Reply, RequestId, ServerHandle};
@@ -36,7 +38,7 @@ impl<'i> Pending<'i> {
 
     /// The request's name.
     pub fn id(&self) -> RequestId {
-        self.exchange.id
+        self.exchange.id()
     }
 
     /// Whether the reply is there (a poll).
@@ -125,16 +127,21 @@ impl Drop for Pending<'_> {
 
 /// Runs the reply-time operations of the inputs and turns what was found into a reply.
 pub(crate) fn deliver(found: Found, destinations: Destinations<'_>) -> Result<Reply, Failed> {
-    let mut work = match found {
-        Found::Work(work) => work,
-        Found::Anticipated(buffers) => return Ok(Reply { anticipated: true, buffers }),
-        Found::Error(error) => return Err(error.into()),
-    };
+    match found {
+        Found::Work(work) => deliver_work(work, destinations),
+        Found::Anticipated(buffers) => Ok(Reply { anticipated: true, buffers: SmallVec::from_vec(buffers) }),
+        Found::Error(error) => Err((*error).into()),
+    }
+}
+
+/// The same for completed work.
+pub(crate) fn deliver_work(mut work: Box<Work>, destinations: Destinations<'_>) -> Result<Reply, Failed> {
     let error = match work.error.take() {
         Some(error) => Some(error),
         None => work.finish_inputs(destinations).err(),
     };
-    let buffers = Work::give_back(work);
+    let buffers = work.give_back();
+    work.end();
     match error {
         None => Ok(Reply { anticipated: false, buffers }),
         Some(error) => Err(Failed { error, buffers: buffers.into_vec() }),

@@ -39,7 +39,7 @@ pub struct ReplyElement {
 #[derive(Debug, Default)]
 pub struct ReplyBuffer {
     /// The argument that the server set.
-    pub argument: Vec<u8>,
+    pub argument: SmallVec<[u8; 16]>,
     /// Bytes really passed.
     pub actual: usize,
     /// The elements, in the request's order.

@@ -1,7 +1,10 @@
 //! Work: a request's buffers under way, in the hands of the server, the reply or the client, one after the other.
+//!
+//! How: its memory changes hands, and stays with the thread that was the last to have it, for that thread's next request.
 
 mod buffer;
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -13,7 +16,7 @@ use crate::element::{From, To};
 use crate::exchange::Exchange;
 use crate::incoming::Access;
 use crate::lent::LentTransfer;
-use crate::limits::Admission;
+use crate::limits::{Admission, Pendings};
 use crate::reply::{ReplyBuffer, ReplyElement, Returned};
 use crate::request::{Elements, RequestBuffer};
 use crate::{Error, Failed, Fragment, In, Out, ServerHandle};
@@ -26,7 +29,12 @@ pub(crate) struct Work {
     pub(crate) buffers: SmallVec<[WorkBuffer; 1]>,
     pub(crate) error: Option<Error>,
     /// None of a request that was admitted in another process.
-    pub(crate) _admission: Option<Admission>,
+    admission: Option<Admission>,
+}
+
+thread_local! {
+    /// Work that is over, with nothing in it, for this thread's next request.
+    static SPARE: Cell<Option<Box<Work>>> = const { Cell::new(None) };
 }
 
 /// By which means a request's elements are passed.
@@ -46,16 +54,56 @@ impl Way<'_> {
 pub(crate) type Destinations<'i> = SmallVec<[&'i mut [u8]; 1]>;
 
 impl Work {
+    /// The work of a request without buffers yet.
+    #[inline]
+    fn new() -> Box<Self> {
+        let spare = SPARE.try_with(Cell::take).ok().flatten();
+        spare.unwrap_or_else(|| Box::new(Self { buffers: SmallVec::new(), error: None, admission: None }))
+    }
+
+    /// The work of a request that `admit` admits, or says why not.
+    #[inline]
+    pub(crate) fn admitted(
+        pendings: &Arc<Pendings>,
+        admit: impl FnOnce(&mut Admission) -> Result<(), Error>,
+    ) -> Result<Box<Self>, Error> {
+        let mut work = Self::new();
+        let admission = match &mut work.admission {
+            Some(admission) if admission.is_of(pendings) => admission,
+            other => other.insert(Admission::new(pendings)),
+        };
+        let admitted = admit(admission);
+        match admitted {
+            Ok(()) => Ok(work),
+            Err(error) => {
+                work.end();
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends the work: whatever is still in it is let go. Its memory is kept.
+    #[inline]
+    pub(crate) fn end(mut self: Box<Self>) {
+        self.buffers.iter_mut().flat_map(|buffer| &mut buffer.elements).for_each(WorkElement::end);
+        self.buffers.clear();
+        self.error = None;
+        if let Some(admission) = &mut self.admission {
+            admission.end();
+        }
+        // A thread that is about to end has no next request.
+        let _ = SPARE.try_with(|spare| spare.set(Some(self)));
+    }
+
     /// Runs the request-time operations of all elements. On failure everything is undone, and what was given by value
     /// comes back.
     pub(crate) fn begin<'i>(
+        mut work: Box<Self>,
         passing: &Passing,
         mut buffers: SmallVec<[RequestBuffer<'_, 'i>; 1]>,
-        admission: Admission,
         server: &ServerHandle,
     ) -> Result<(Box<Self>, Destinations<'i>), Failed> {
         let server = Way { passing, lending: Lending::by(server.lender()) };
-        let mut work = Box::new(Self { buffers: SmallVec::new(), error: None, _admission: Some(admission) });
         let mut destinations = Destinations::new();
         for buffer in &mut buffers {
             let direction = match buffer.elements {
@@ -77,14 +125,16 @@ impl Work {
             None => Ok((work, destinations)),
             Some(error) => {
                 work.finish_outputs(false);
-                Err(Failed { error, buffers: work.give_back().into_vec() })
+                let buffers = work.give_back().into_vec();
+                work.end();
+                Err(Failed { error, buffers })
             }
         }
     }
 
     /// The work of a request that came from another process, without buffers.
     pub(crate) fn received() -> Box<Self> {
-        Box::new(Self { buffers: SmallVec::new(), error: None, _admission: None })
+        Self::new()
     }
 
     /// Gives back what a request holds that is refused before any operation has run.
@@ -315,7 +365,7 @@ impl Work {
     }
 
     /// Turns completed work into what the client gets.
-    pub(crate) fn give_back(mut self: Box<Self>) -> SmallVec<[ReplyBuffer; 1]> {
+    pub(crate) fn give_back(&mut self) -> SmallVec<[ReplyBuffer; 1]> {
         let mut buffers = SmallVec::with_capacity(self.buffers.len());
         for buffer in &mut self.buffers {
             let mut elements = SmallVec::with_capacity(buffer.elements.len());
@@ -337,7 +387,7 @@ impl Work {
     }
 
     /// The receipts so far, for an anticipated reply.
-    pub(crate) fn interim(&self) -> SmallVec<[ReplyBuffer; 1]> {
+    pub(crate) fn interim(&self) -> Vec<ReplyBuffer> {
         let element =
             |element: &WorkElement| ReplyElement { receipt: element.receipt(), returned: Returned::Nothing };
         self.buffers

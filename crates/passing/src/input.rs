@@ -1,5 +1,7 @@
 //! Input: from a system buffer to a client's buffer, by tables 7.2 and 7.3 and §7.4.4.
 
+use std::cell::Cell;
+
 use genie_memory::{
     Direction, Error as MemoryError, Immigrating, InputPlan, LenderId, Migrant, Reference, Segments, Space,
     SystemBuffer, Wired,
@@ -44,7 +46,8 @@ enum Buffering {
 /// One element's input under way: owns all that the operations so far took.
 #[derive(Debug)]
 pub struct Input {
-    passing: Passing,
+    /// None when it is over.
+    passing: Option<Passing>,
     receipt: Receipt,
     lending: Lending,
     target: Target,
@@ -55,6 +58,11 @@ pub struct Input {
     wired: Option<Wired>,
     immigrating: Option<Immigrating>,
     migrant: Option<Migrant>,
+}
+
+thread_local! {
+    /// An input that is over, with nothing in it.
+    static SPARE: Cell<Option<Box<Input>>> = const { Cell::new(None) };
 }
 
 impl Target {
@@ -113,20 +121,8 @@ impl Passing {
         reason: Option<Reason>,
         lending: Lending,
     ) -> Result<Box<Input>> {
-        // Boxed from the start, as outputs are.
-        let mut input = Box::new(Input {
-            passing: self.clone(),
-            receipt: Receipt { effective, reason, ..Receipt::new(asked) },
-            lending,
-            target,
-            buffering: Buffering::Customized,
-            is_ready: false,
-            system: None,
-            reference: None,
-            wired: None,
-            immigrating: None,
-            migrant: None,
-        });
+        let receipt = Receipt { effective, reason, ..Receipt::new(asked) };
+        let mut input = Input::new(self, receipt, target, lending);
         for operation in tables::customized_input(effective).request {
             input.request(*operation)?;
         }
@@ -145,6 +141,41 @@ impl Passing {
 }
 
 impl Input {
+    /// Boxed from the start, as outputs are, and in memory that the last one has left, where there is such.
+    #[inline]
+    fn new(passing: &Passing, receipt: Receipt, target: Target, lending: Lending) -> Box<Self> {
+        let passing = Some(passing.clone());
+        match SPARE.try_with(Cell::take).ok().flatten() {
+            Some(mut spare) => {
+                (spare.passing, spare.receipt, spare.target, spare.lending) =
+                    (passing, receipt, target, lending);
+                spare
+            }
+            None => Box::new(Self {
+                passing,
+                receipt,
+                lending,
+                target,
+                buffering: Buffering::Customized,
+                is_ready: false,
+                system: None,
+                reference: None,
+                wired: None,
+                immigrating: None,
+                migrant: None,
+            }),
+        }
+    }
+
+    /// Lets go of what is left, as dropping it does, and keeps the memory for this thread's next input.
+    #[inline]
+    pub fn end(mut self: Box<Self>) {
+        self.cancel();
+        (self.migrant, self.passing, self.is_ready) = (None, None, false);
+        // A thread that is about to end has no next one.
+        let _ = SPARE.try_with(|spare| spare.set(Some(self)));
+    }
+
     /// What was done so far.
     pub fn receipt(&self) -> &Receipt {
         &self.receipt
@@ -270,8 +301,12 @@ impl Input {
         }
     }
 
+    fn passing(&self) -> &Passing {
+        self.passing.as_ref().expect("an input has its engine until it ends")
+    }
+
     fn space(&self) -> &Space {
-        self.passing.space()
+        self.passing().space()
     }
 
     fn request(&mut self, operation: Operation) -> Result<()> {

@@ -1,5 +1,7 @@
 //! Output: from a client's buffer to a system buffer, by table 7.1.
 
+use std::cell::Cell;
+
 use genie_memory::{
     Direction, Emigrating, Error as MemoryError, LenderId, Migrant, Reference, Segments, SystemBuffer, Wired,
     scatter,
@@ -29,6 +31,11 @@ pub struct Output {
     reference: Option<Reference>,
     wired: Option<Wired>,
     emigrating: Option<Emigrating>,
+}
+
+thread_local! {
+    /// An output that is over, with nothing in it.
+    static SPARE: Cell<Option<Box<Output>>> = const { Cell::new(None) };
 }
 
 impl Passing {
@@ -115,18 +122,35 @@ impl Passing {
 }
 
 impl Output {
-    /// Boxed from the start: it is as long as five cache lines, and changes hands often.
+    /// Boxed from the start: it is as long as five cache lines, and changes hands often. In memory that the last one has
+    /// left, where there is such.
     #[inline]
     fn new(asked: Scheme, effective: Scheme, len: usize, lending: Lending) -> Box<Self> {
-        Box::new(Self {
-            receipt: Receipt { effective, ..Receipt::new(asked) },
-            lending,
-            len,
-            copied: [None, None],
-            reference: None,
-            wired: None,
-            emigrating: None,
-        })
+        let receipt = Receipt { effective, ..Receipt::new(asked) };
+        match SPARE.try_with(Cell::take).ok().flatten() {
+            Some(mut spare) => {
+                (spare.receipt, spare.lending, spare.len) = (receipt, lending, len);
+                spare
+            }
+            None => Box::new(Self {
+                receipt,
+                lending,
+                len,
+                copied: [None, None],
+                reference: None,
+                wired: None,
+                emigrating: None,
+            }),
+        }
+    }
+
+    /// Lets go of what is left, as dropping it does, and keeps the memory for this thread's next output.
+    #[inline]
+    pub fn end(mut self: Box<Self>) {
+        self.copied = [None, None];
+        (self.reference, self.wired, self.emigrating) = (None, None, None);
+        // A thread that is about to end has no next one.
+        let _ = SPARE.try_with(|spare| spare.set(Some(self)));
     }
 
     /// The data, as the server sees it.

@@ -233,6 +233,8 @@ impl Customer {
             }
         };
         self.push(&mut books, kind);
+        drop(books);
+        work.end();
     }
 
     /// The server's anticipated reply.

@@ -5,7 +5,7 @@
 //! (table 7.2); opened *pooled*, it fills buffers of its own and overlays them (table 7.3), as a device does that
 //! receives before it is asked.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use genie_memory::{Data, Direction, Space};
@@ -44,7 +44,7 @@ static SERVICES: [Service; 7] = [
 #[derive(Debug, Default)]
 pub struct Memory {
     overlays: Option<Overlays>,
-    kept: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
+    kept: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
 }
 
 impl Memory {
@@ -63,7 +63,7 @@ impl Memory {
         Ok(Self { overlays: Some(overlays), kept: Mutex::default() })
     }
 
-    fn kept(&self) -> MutexGuard<'_, HashMap<Vec<u8>, Vec<u8>>> {
+    fn kept(&self) -> MutexGuard<'_, BTreeMap<Vec<u8>, Vec<u8>>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -192,7 +192,7 @@ fn sink(request: &mut Incoming) -> Result<(), ServerError> {
     Ok(())
 }
 
-fn find<'a>(kept: &'a HashMap<Vec<u8>, Vec<u8>>, name: &[u8]) -> Result<&'a [u8], ServerError> {
+fn find<'a>(kept: &'a BTreeMap<Vec<u8>, Vec<u8>>, name: &[u8]) -> Result<&'a [u8], ServerError> {
     let missing = || ServerError::new(format!("nothing is kept under {:?}", String::from_utf8_lossy(name)));
     kept.get(name).map(Vec::as_slice).ok_or_else(missing)
 }

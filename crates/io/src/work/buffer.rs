@@ -18,7 +18,7 @@ use crate::reply::{ReplyElement, Returned};
 pub(crate) struct WorkBuffer {
     pub(crate) direction: Direction,
     pub(crate) argument: SmallVec<[u8; 32]>,
-    pub(crate) reply_argument: Vec<u8>,
+    pub(crate) reply_argument: SmallVec<[u8; 16]>,
     pub(crate) room: usize,
     pub(crate) actual: usize,
     pub(crate) elements: SmallVec<[WorkElement; 1]>,
@@ -110,6 +110,18 @@ impl WorkElement {
         Ok(())
     }
 
+    /// Lets go of what is left. The memory of what passed the data is kept.
+    #[inline]
+    pub(super) fn end(&mut self) {
+        let over = Transfer::None(Receipt::new(Scheme::Fragment));
+        match std::mem::replace(&mut self.transfer, over) {
+            Transfer::Out(output) => output.end(),
+            Transfer::In(input) => input.end(),
+            Transfer::Lent(lent) => lent.end(),
+            Transfer::Passed(_) | Transfer::None(_) => {}
+        }
+    }
+
     /// What the client gets. What is still under way is undone before its buffer comes back.
     pub(super) fn give_back(&mut self) -> ReplyElement {
         let receipt = self.receipt();
@@ -131,7 +143,7 @@ impl WorkBuffer {
         Self {
             direction,
             argument: SmallVec::from_slice(argument),
-            reply_argument: Vec::new(),
+            reply_argument: SmallVec::new(),
             room,
             actual: 0,
             elements: SmallVec::new(),

@@ -65,11 +65,11 @@ impl Input {
             }
             (None, Some(bytes)) => {
                 let addr = bytes.as_ptr().addr();
-                (addr, self.passing.plan(addr, actual))
+                (addr, self.passing().plan(addr, actual))
             }
             (None, None) => return Ok(()),
         };
-        let space = self.passing.space().clone();
+        let space = self.passing().space().clone();
         let redelivered = match self.target {
             Target::Native { addr: asked, .. } => asked != addr,
             Target::Migrant { .. } => false,

@@ -79,7 +79,7 @@ impl Input {
                 let (len, kept) = (self.len(), self.receipt.effective == Scheme::Move);
                 let buffer = match kept {
                     true => self.space().aligned_buffer(0, len),
-                    false => self.passing.copy_buffer(self.lending, len),
+                    false => self.passing().copy_buffer(self.lending, len),
                 };
                 self.take(buffer?);
             }
@@ -98,13 +98,13 @@ impl Input {
     /// Allocates an aligned buffer where a swap is likely, else a cheaper one, to be copied from.
     fn allocate_aligned(&mut self) -> Result<()> {
         let Target::Native { addr, len } = self.target else { unreachable!("emulated copy is native") };
-        let buffer = if self.passing.plan(addr, len).swap.is_empty() {
+        let buffer = if self.passing().plan(addr, len).swap.is_empty() {
             // Short data is converted to copy here: what is left of the tables is copy's row.
             self.receipt.effective = Scheme::Copy;
             self.receipt.reason = Some(Reason::Short);
-            self.passing.copy_buffer(self.lending, len)
+            self.passing().copy_buffer(self.lending, len)
         } else {
-            self.passing.aligned_buffer(self.lending, addr, len)
+            self.passing().aligned_buffer(self.lending, addr, len)
         };
         self.take(buffer?);
         Ok(())
