@@ -9,21 +9,24 @@
 //! Source: thesis §3.3, §7.4.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::Ordering::Relaxed;
 
 use genie_sys::Access;
 
 use crate::granule::{GranuleRuns, push};
 use crate::region::Owned;
-use crate::space::{Core, Space};
-use crate::{Direction, Error, Mark, Reference, RegionId, Result, SystemBuffer, Wired};
+use crate::space::{Core, Space, State};
+use crate::{
+    Direction, Error, Immigrating, Mark, Reference, RegionId, Released, Result, SystemBuffer, Wired,
+};
 
 /// A migrant buffer in the client's hands: an immigrant region, or what part of it holds data.
 ///
 /// Shape: placed and laid out by the interface. Passing it on gives it up; dropping it deallocates it.
 pub struct Migrant {
-    owned: Option<Owned>,
+    pub(crate) owned: Option<Owned>,
     /// What it becomes when it is passed on or deallocated: emigrant or weak emigrant.
-    queue: Mark,
+    pub(crate) queue: Mark,
 }
 
 /// A migrant buffer that an output is taking away.
@@ -33,13 +36,6 @@ pub struct Emigrating {
     hidden: bool,
 }
 
-/// A cached or hidden region, or a new one, in which an input is pending.
-pub struct Immigrating {
-    owned: Option<Owned>,
-    queue: Mark,
-    len: usize,
-}
-
 impl Space {
     /// Allocates a migrant buffer of `len` bytes for strong (move) or weak (weak move) integrity: a cached region if one
     /// fits, else a new one. Bytes of a cached region are whatever they were.
@@ -47,6 +43,9 @@ impl Space {
     /// # Errors
     /// As [`Space::allocate`].
     pub fn allocate_migrant(&self, len: usize, strong: bool) -> Result<Migrant> {
+        if !strong && let Some(owned) = self.dequeue_cached(len, Mark::WeakEmigrant, Mark::Immigrant)? {
+            return Ok(Migrant { owned: Some(Owned { len, ..owned }), queue: Mark::WeakEmigrant });
+        }
         let immigrating = self.dequeue(len, strong)?;
         immigrating.reinstate()?;
         Ok(immigrating.arrive(len))
@@ -58,25 +57,43 @@ impl Space {
     /// # Errors
     /// As [`Space::allocate`].
     pub fn dequeue(&self, len: usize, strong: bool) -> Result<Immigrating> {
-        let core = self.core();
         let queue = if strong { Mark::Emigrant } else { Mark::WeakEmigrant };
-        if let Some(owned) = self.dequeue_cached(core, len, queue)? {
-            return Ok(Immigrating { owned: Some(owned), queue, len });
-        }
-        let owned = self.allocate_owned(0, len, Mark::Immigrating)?;
+        let owned = match self.dequeue_cached(len, queue, Mark::Immigrating)? {
+            Some(owned) => owned,
+            None => self.allocate_owned(0, len, Mark::Immigrating)?,
+        };
         Ok(Immigrating { owned: Some(owned), queue, len })
     }
 
-    fn dequeue_cached(&self, core: &Core, len: usize, queue: Mark) -> Result<Option<Owned>> {
-        let slots = core.granules(0, len);
-        let mut guard = core.lock();
-        let state = &mut *guard;
-        let Some(region) = state.queues.of(queue).take(slots) else { return Ok(None) };
-        state.mark(region, Mark::Immigrating)?;
-        let start = state.regions.get(region).map_or(0, |region| region.slots.start);
-        let addr = core.slot_addr(start);
-        drop(guard);
-        Ok(Some(Owned { space: self.clone(), region, addr, len: core.bytes(slots) }))
+    /// The same, and references the granules, for a server to fill.
+    ///
+    /// # Errors
+    /// As [`Space::allocate`] and [`Space::reference`].
+    ///
+    /// # Cost
+    /// Takes the space's lock once, where a cached region fits and nothing in the space is protected.
+    pub fn dequeue_referenced(&self, len: usize, strong: bool) -> Result<(Immigrating, Reference)> {
+        let core = self.core();
+        let queue = if strong { Mark::Emigrant } else { Mark::WeakEmigrant };
+        let mut state = core.lock();
+        // What is protected may have to be replaced first, for which the lock must be free.
+        if core.protected.load(Relaxed) == 0
+            && let Some((region, addr)) = state.dequeue(core, len, queue, Mark::Immigrating)?
+        {
+            let reference = self.reference_in(&mut state, region, (addr, len), Direction::In);
+            drop(state);
+            let owned = Owned { space: self.clone(), region, addr, len };
+            return Ok((Immigrating { owned: Some(owned), queue, len }, reference?));
+        }
+        drop(state);
+        let immigrating = self.dequeue(len, strong)?;
+        let reference = immigrating.reference()?;
+        Ok((immigrating, reference))
+    }
+
+    fn dequeue_cached(&self, len: usize, queue: Mark, next: Mark) -> Result<Option<Owned>> {
+        let found = self.core().lock().dequeue(self.core(), len, queue, next)?;
+        Ok(found.map(|(region, addr)| Owned { space: self.clone(), region, addr, len }))
     }
 
     /// Makes an immigrant region of a system buffer's granules (move): zero-completes them, fills a new region with
@@ -135,6 +152,22 @@ impl Migrant {
         core.lock().mark(owned.region, Mark::Emigrating)?;
         let queue = self.queue;
         Ok(Emigrating { owned: Some(owned), queue, hidden: false })
+    }
+
+    /// The same, and references the granules that hold the data. Takes the space's lock once.
+    ///
+    /// # Errors
+    /// As [`Space::reference`].
+    pub fn emigrate_referenced(mut self) -> Result<(Emigrating, Reference)> {
+        let owned = self.owned.take().expect("a migrant buffer owns its region");
+        let core = owned.space.core();
+        let mut state = core.lock();
+        state.mark(owned.region, Mark::Emigrating)?;
+        let place = (owned.addr, owned.len);
+        let reference = owned.space.reference_in(&mut state, owned.region, place, Direction::Out);
+        drop(state);
+        let queue = self.queue;
+        Ok((Emigrating { owned: Some(owned), queue, hidden: false }, reference?))
     }
 
     /// Narrows the buffer to its first `len` bytes.
@@ -239,6 +272,14 @@ impl Emigrating {
         enqueue(&owned, self.queue, self.hidden);
     }
 
+    /// The same, and unreferences the granules before. Takes the space's lock once for a region that is hidden or need not be.
+    pub fn enqueue_released(mut self, mut reference: Reference) -> Released {
+        let owned = self.owned.take().expect("taken only by value");
+        let mut released = Released::default();
+        enqueue_after(&owned, self.queue, self.hidden, |state| released = reference.release_in(state));
+        released
+    }
+
     /// Gives the buffer back to the client, because the output failed.
     ///
     /// # Errors
@@ -271,109 +312,41 @@ impl Drop for Emigrating {
     }
 }
 
-impl Immigrating {
-    /// References the granules, for a server to fill.
-    ///
-    /// # Errors
-    /// As [`Space::reference`].
-    pub fn reference(&self) -> Result<Reference> {
-        reference(self.inner(), self.len, Mark::Immigrating, Direction::In)
-    }
-
-    /// Wires the region.
-    ///
-    /// # Errors
-    /// The memory-lock limit is too low.
-    pub fn wire(&self) -> Result<Wired> {
-        self.inner().space.wire_region(self.inner().region)
-    }
-
-    /// Checks that the client has not removed the region meanwhile; if it has, its granules, which `reference` kept,
-    /// are mapped into a new region.
-    ///
-    /// # Errors
-    /// No addresses or mappings for the new region.
-    pub fn check(&mut self, reference: &Reference) -> Result<()> {
-        let owned = self.owned.as_mut().expect("taken only by value");
-        let core = owned.space.core();
-        let mut guard = core.lock();
-        let state = &mut *guard;
-        if state.regions.get(owned.region).is_some() {
-            return Ok(());
-        }
-        let runs = reference.runs();
-        reference.granule_numbers().for_each(|id| state.granules.adopt_deferred(id));
-        let region = state
-            .region_of(core, runs, Mark::Immigrating)
-            .inspect_err(|_| state.release(core, reference.granule_numbers()))?;
-        let start = state.regions.get(region).map_or(0, |region| region.slots.start);
-        drop(guard);
-        owned.addr = core.slot_addr(start);
-        owned.region = region;
-        Ok(())
-    }
-
-    /// Makes the region accessible again, if it was hidden.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn reinstate(&self) -> Result<u32> {
-        if self.queue == Mark::WeakEmigrant {
-            return Ok(0);
-        }
-        access(self.inner(), Access::ReadWrite)
-    }
-
-    /// Where the region's data will be.
-    pub fn addr(&self) -> usize {
-        self.inner().addr
-    }
-
-    /// Ends the input by marking the region immigrant: `len` bytes of it are the client's.
-    ///
-    /// # Panics
-    /// When the region is shorter.
-    pub fn arrive(mut self, len: usize) -> Migrant {
-        let mut owned = self.owned.take().expect("taken only by value");
-        assert!(len <= self.len, "{len} bytes arrived in a region for {}", self.len);
-        owned.len = len;
-        // The transition is always allowed; a region removed meanwhile was replaced by `check`.
-        let _ = owned.space.core().lock().mark(owned.region, Mark::Immigrant);
-        Migrant { owned: Some(owned), queue: self.queue }
-    }
-
-    fn inner(&self) -> &Owned {
-        self.owned.as_ref().expect("taken only by value")
-    }
-}
-
-impl std::fmt::Debug for Immigrating {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Immigrating({:?}, {} bytes)", self.inner().region, self.len)
-    }
-}
-
-impl Drop for Immigrating {
-    fn drop(&mut self) {
-        if let Some(owned) = self.owned.take() {
-            enqueue(&owned, self.queue, false);
-        }
-    }
-}
-
-fn reference(owned: &Owned, len: usize, mark: Mark, direction: Direction) -> Result<Reference> {
+pub(crate) fn reference(owned: &Owned, len: usize, mark: Mark, direction: Direction) -> Result<Reference> {
     owned.space.reference_if(owned.addr, len, direction, |region| region.mark == mark)
+}
+
+impl State {
+    /// Takes a region that holds `len` bytes out of its queue and marks it; returns it and its address.
+    fn dequeue(
+        &mut self,
+        core: &Core,
+        len: usize,
+        queue: Mark,
+        next: Mark,
+    ) -> Result<Option<(RegionId, usize)>> {
+        let Some(region) = self.queues.of(queue).take(core.granules(0, len)) else { return Ok(None) };
+        self.mark(region, next)?;
+        let start = self.regions.get(region).map_or(0, |region| region.slots.start);
+        Ok(Some((region, core.slot_addr(start))))
+    }
 }
 
 /// Marks a region and puts it into its queue; one that is to be hidden and cannot be is removed instead, and so is one
 /// with granules whose lender is gone.
-fn enqueue(owned: &Owned, queue: Mark, hidden: bool) {
+pub(crate) fn enqueue(owned: &Owned, queue: Mark, hidden: bool) {
+    enqueue_after(owned, queue, hidden, |_| {});
+}
+
+/// The same; `first` is done before under the same lock.
+fn enqueue_after(owned: &Owned, queue: Mark, hidden: bool, first: impl FnOnce(&mut State)) {
     let core = owned.space.core();
     // A weak migrant buffer that was hidden all the same is dequeued from where access is given back.
     let queue = if hidden { Mark::Emigrant } else { queue };
     let unhidden = queue == Mark::Emigrant && !hidden && access(owned, Access::None).is_err();
     let mut guard = core.lock();
     let state = &mut *guard;
+    first(state);
     if unhidden || state.holds_leftovers(owned.region) {
         let _ = state.remove_region(core, owned.region);
         return;
@@ -389,7 +362,7 @@ fn enqueue(owned: &Owned, queue: Mark, hidden: bool) {
 }
 
 /// Changes the access of a whole region; returns its granules.
-fn access(owned: &Owned, access: Access) -> Result<u32> {
+pub(crate) fn access(owned: &Owned, access: Access) -> Result<u32> {
     let core = owned.space.core();
     let state = core.lock();
     let Some(region) = state.regions.get(owned.region) else { return Ok(0) };

@@ -63,8 +63,7 @@ impl Space {
                 len: last.checked_sub(first).ok_or_else(foreign)? + 1,
             })?;
         }
-        let mut guard = core.lock();
-        let state = &mut *guard;
+        let mut state = core.lock();
         let index = state.slots.get(first).region.ok_or_else(foreign)?;
         let region = state.regions.id(index).ok_or_else(foreign)?;
         let found = state.regions.get(region).ok_or_else(foreign)?;
@@ -76,24 +75,32 @@ impl Space {
         }
         let faults = found.faults;
         let slots = Run { start: first, len: last - first + 1 };
-        let mut runs = GranuleRuns::new();
-        for granule in state.slots.run(slots).filter_map(|slot| slot.granule) {
-            state.granules.reference(granule, direction);
-            push(&mut runs, granule);
-        }
-        drop(guard);
+        let runs = state.reference(slots, direction);
+        drop(state);
         let offset = core.misalignment(addr);
-        Ok(Reference {
-            space: self.clone(),
-            direction,
-            region,
-            slots,
-            runs,
-            offset,
-            len,
-            faults,
-            released: false,
-        })
+        let space = self.clone();
+        Ok(Reference { space, direction, region, slots, runs, offset, len, faults, released: false })
+    }
+
+    /// References the granules that hold `len` bytes at `addr`, for whoever has the lock, and has the region in hand.
+    ///
+    /// # Errors
+    /// The region is gone.
+    pub(crate) fn reference_in(
+        &self,
+        state: &mut State,
+        region: RegionId,
+        (addr, len): (usize, usize),
+        direction: Direction,
+    ) -> Result<Reference> {
+        let core = self.core();
+        let foreign = || Error::Foreign { addr, len };
+        let faults = state.regions.get(region).ok_or_else(foreign)?.faults;
+        let (first, last) = slots_of(core, addr, len).ok_or_else(foreign)?;
+        let slots = Run { start: first, len: last - first + 1 };
+        let runs = state.reference(slots, direction);
+        let (space, offset) = (self.clone(), core.misalignment(addr));
+        Ok(Reference { space, direction, region, slots, runs, offset, len, faults, released: false })
     }
 
     /// Whether a store to any of the `len` bytes at `addr` would replace its granule, because an output by copy-on-write
@@ -144,9 +151,20 @@ impl Reference {
         if std::mem::replace(&mut self.released, true) {
             return Released::default();
         }
+        let mut state = self.space.core().lock();
+        self.uncount(&mut state)
+    }
+
+    /// Unreferences for whoever has the lock; what is left may be dropped when the lock is free again.
+    pub(crate) fn release_in(&mut self, state: &mut State) -> Released {
+        match std::mem::replace(&mut self.released, true) {
+            true => Released::default(),
+            false => self.uncount(state),
+        }
+    }
+
+    fn uncount(&self, state: &mut State) -> Released {
         let core = self.space.core();
-        let mut guard = core.lock();
-        let state = &mut *guard;
         let mut none_left = true;
         for id in self.granule_numbers() {
             none_left &= state.granules.unreference(id, self.direction);
@@ -210,6 +228,16 @@ pub(crate) fn segments(core: &Core, runs: impl Iterator<Item = Run>, offset: usi
 }
 
 impl State {
+    /// Counts an input or output in the granules that slots show.
+    fn reference(&mut self, slots: Run, direction: Direction) -> GranuleRuns {
+        let mut runs = GranuleRuns::new();
+        for granule in self.slots.run(slots).filter_map(|slot| slot.granule) {
+            self.granules.reference(granule, direction);
+            push(&mut runs, granule);
+        }
+        runs
+    }
+
     /// The slots of a region among `slots` that are protected although no output needs it, as one run from the first to
     /// the last; slots between them that still need protection cut it short.
     pub(crate) fn idle_protected(&self, slots: Run) -> Option<Run> {

@@ -19,6 +19,8 @@ on_each_kind!(
     output_by_copy_on_write_survives_the_regions_departure,
     a_system_buffer_becomes_a_region_with_nothing_else_in_it,
     a_part_of_a_migrant_buffer_can_arrive,
+    a_region_referenced_as_it_changes_hands_is_referenced_until_it_has,
+    a_region_that_is_taken_for_input_spares_an_output_pending_from_it,
 );
 
 fn addr_of(migrant: &Migrant) -> usize {
@@ -309,4 +311,42 @@ fn a_part_of_a_migrant_buffer_can_arrive(machine: Machine) {
     let mut emigrating = migrant.emigrate().unwrap();
     assert_eq!(gather(&emigrating.reference().unwrap().segments()).len(), granule);
     assert_eq!(emigrating.hide().unwrap(), 2, "a region is hidden whole");
+}
+
+fn a_region_referenced_as_it_changes_hands_is_referenced_until_it_has(machine: Machine) {
+    for strong in [true, false] {
+        let (space, granule) = (machine.space(4), machine.granule());
+        let migrant = filled(&space, granule + 1, strong, 6);
+        let addr = addr_of(&migrant);
+        let (emigrating, reference) = migrant.emigrate_referenced().unwrap();
+        assert_eq!((mark_at(&space, addr), checked(&space).references), (Some(Mark::Emigrating), 2));
+        same(&seen(&reference), &pattern(6, granule + 1), "the output");
+        assert_eq!(emigrating.enqueue_released(reference).faults, 0);
+        assert_eq!((checked(&space).references, checked(&space).queued), (0, 2));
+
+        let (immigrating, reference) = space.dequeue_referenced(granule + 1, strong).unwrap();
+        assert_eq!(immigrating.addr(), addr);
+        assert_eq!((mark_at(&space, addr), checked(&space).references), (Some(Mark::Immigrating), 2));
+        scatter(&reference.segments(), &vec![7; granule + 1]);
+        immigrating.reinstate().unwrap();
+        let (migrant, _) = immigrating.arrive_released(reference, 8).unwrap();
+        assert_eq!((&migrant[..], mark_at(&space, addr)), (&[7; 8][..], Some(Mark::Immigrant)));
+        assert_eq!((checked(&space).references, checked(&space).queued), (0, 0));
+    }
+}
+
+fn a_region_that_is_taken_for_input_spares_an_output_pending_from_it(machine: Machine) {
+    let (space, granule) = (machine.space(4), machine.granule());
+    let migrant = filled(&space, granule, false, 8);
+    let addr = addr_of(&migrant);
+    let output = output_of(&space, addr, granule);
+    drop(migrant);
+    let (immigrating, reference) = space.dequeue_referenced(granule, false).unwrap();
+    assert_eq!(immigrating.addr(), addr);
+    scatter(&reference.segments(), &vec![9; granule]);
+    same(&seen(&output), &pattern(8, granule), "the output");
+    let (migrant, _) = immigrating.arrive_released(reference, granule).unwrap();
+    assert!(migrant.iter().all(|byte| *byte == 9), "the input");
+    drop(output);
+    assert_eq!(checked(&space).references, 0);
 }

@@ -313,12 +313,8 @@ impl Input {
         match operation {
             Operation::ReferenceClientPages => self.reference()?,
             Operation::WireRegion => self.wire()?,
-            Operation::DequeueEmigrantRegion => {
-                self.immigrating = Some(self.space().dequeue(self.len(), true)?);
-            }
-            Operation::DequeueWeakEmigrantRegion => {
-                self.immigrating = Some(self.space().dequeue(self.len(), false)?);
-            }
+            Operation::DequeueEmigrantRegion => self.dequeue(true)?,
+            Operation::DequeueWeakEmigrantRegion => self.dequeue(false)?,
             // Dequeuing marks the region under the same lock, so that no other request finds it in the queue.
             Operation::MarkRegionImmigrating => {}
             other => unreachable!("{other:?} is no request-time operation of table 7.2"),
@@ -335,6 +331,8 @@ impl Input {
                 self.buffering = Buffering::Customized;
             }
             Operation::UnwireRegion => self.wired = None,
+            // Left to what marks the region, under the same lock.
+            Operation::CheckRegion | Operation::UnreferenceClientPages if self.is_cached() => {}
             Operation::UnreferenceClientPages => self.unreference(),
             Operation::CheckRegion => {
                 if let (Some(immigrating), Some(reference)) = (&mut self.immigrating, &self.reference) {
@@ -342,6 +340,7 @@ impl Input {
                 }
             }
             Operation::ReinstatePageAccesses => self.reinstate()?,
+            Operation::MarkRegionImmigrant if self.is_cached() => self.arrive(actual)?,
             Operation::MarkRegionImmigrant => {
                 self.migrant = self.immigrating.take().map(|immigrating| immigrating.arrive(actual));
             }
@@ -362,9 +361,32 @@ impl Input {
         Ok(())
     }
 
+    /// Dequeues a region. Its granules are referenced under the same lock.
+    fn dequeue(&mut self, strong: bool) -> Result<()> {
+        let (immigrating, reference) = self.space().dequeue_referenced(self.len(), strong)?;
+        (self.immigrating, self.reference) = (Some(immigrating), Some(reference));
+        Ok(())
+    }
+
+    /// Whether the server fills a region that was visible to the client all the time, so that nothing but the books has to
+    /// change when it has arrived.
+    fn is_cached(&self) -> bool {
+        let is_weak = matches!(self.receipt.effective, Scheme::WeakMove | Scheme::EmulatedWeakMove);
+        is_weak && matches!(self.buffering, Buffering::Customized)
+    }
+
+    fn arrive(&mut self, actual: usize) -> Result<()> {
+        if let (Some(immigrating), Some(reference)) = (self.immigrating.take(), self.reference.take()) {
+            let (migrant, released) = immigrating.arrive_released(reference, actual)?;
+            self.receipt.faults += released.faults;
+            self.migrant = Some(migrant);
+        }
+        Ok(())
+    }
+
     fn reference(&mut self) -> Result<()> {
-        let reference = match (&self.immigrating, self.target) {
-            (Some(immigrating), _) => immigrating.reference()?,
+        let reference = match (self.reference.take(), self.target) {
+            (Some(reference), _) => reference,
             (None, Target::Native { addr, len }) => self.space().reference(addr, len, Direction::In)?,
             (None, Target::Migrant { .. }) => unreachable!("a migrant target has a region"),
         };

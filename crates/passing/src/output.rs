@@ -113,7 +113,8 @@ impl Passing {
             return Err(Refused { error, migrant: Some(migrant) });
         }
         let mut output = Output::new(scheme, scheme, migrant.len(), lending);
-        output.emigrating = Some(migrant.emigrate().map_err(Error::from)?);
+        let (emigrating, reference) = migrant.emigrate_referenced().map_err(Error::from)?;
+        (output.emigrating, output.reference) = (Some(emigrating), Some(reference));
         match output.request(self, &[]) {
             Ok(()) => Ok(output),
             Err(error) => Err(Refused { error, migrant: output.fail() }),
@@ -268,7 +269,7 @@ impl Output {
             Operation::ReferenceClientPages => self.reference(passing, bytes)?,
             Operation::ReadOnlyClientPages => self.read_only(passing, bytes.len())?,
             Operation::WireRegion => self.wired = Some(self.wire(passing)?),
-            // The types below mark the region when they take the buffer, before it is referenced, so that no moment
+            // A migrant buffer's region was marked and referenced when it was taken, under one lock, so that no moment
             // exists in which a region is the client's and passed on.
             Operation::MarkRegionEmigrating => {}
             Operation::InvalidateClientPages => {
@@ -285,6 +286,8 @@ impl Output {
         match operation {
             Operation::DeallocateSystemBuffer => self.copied = [None, None],
             Operation::UnwireRegion => self.wired = None,
+            // Left to what enqueues the region, under the same lock.
+            Operation::UnreferenceClientPages if self.is_enqueued() => {}
             Operation::UnreferenceClientPages => {
                 self.unreference();
                 self.copied = [None, None];
@@ -295,8 +298,8 @@ impl Output {
                 }
             }
             Operation::MarkRegionEmigrantAndEnqueue | Operation::MarkRegionWeakEmigrantAndEnqueue => {
-                if let Some(emigrating) = self.emigrating.take() {
-                    emigrating.enqueue();
+                if let (Some(emigrating), Some(reference)) = (self.emigrating.take(), self.reference.take()) {
+                    self.receipt.faults += emigrating.enqueue_released(reference).faults;
                 }
             }
             other => unreachable!("{other:?} is no reply-time operation of table 7.1"),
@@ -305,13 +308,18 @@ impl Output {
     }
 
     fn reference(&mut self, passing: &Passing, bytes: &[u8]) -> Result<()> {
-        let reference = match &self.emigrating {
-            Some(emigrating) => emigrating.reference()?,
+        let reference = match self.reference.take() {
+            Some(reference) => reference,
             None => passing.space().reference(bytes.as_ptr().addr(), bytes.len(), Direction::Out)?,
         };
         self.receipt.referenced += reference.granules();
         self.reference = Some(reference);
         Ok(())
+    }
+
+    /// Whether the reply keeps the client's region for reuse.
+    fn is_enqueued(&self) -> bool {
+        self.emigrating.is_some() && self.receipt.effective != Scheme::Move
     }
 
     fn read_only(&mut self, passing: &Passing, len: usize) -> Result<()> {

@@ -1,0 +1,134 @@
+//! Immigrating regions: migrant buffers on their way to the client.
+//!
+//! How: an input dequeues a cached or hidden region and references it, the server fills it, and the reply makes it the
+//! client's. Where nothing but the books has to change, each of the two takes the space's lock once.
+//! Source: thesis §3.3, §7.4.2.
+
+use genie_sys::Access;
+
+use crate::migrant::{access, enqueue, reference};
+use crate::region::Owned;
+use crate::{Direction, Mark, Migrant, Reference, Released, Result, Wired};
+
+/// A cached or hidden region, or a new one, in which an input is pending.
+pub struct Immigrating {
+    pub(crate) owned: Option<Owned>,
+    pub(crate) queue: Mark,
+    pub(crate) len: usize,
+}
+
+impl Immigrating {
+    /// References the granules, for a server to fill.
+    ///
+    /// # Errors
+    /// As [`Space::reference`].
+    pub fn reference(&self) -> Result<Reference> {
+        reference(self.inner(), self.len, Mark::Immigrating, Direction::In)
+    }
+
+    /// Wires the region.
+    ///
+    /// # Errors
+    /// The memory-lock limit is too low.
+    pub fn wire(&self) -> Result<Wired> {
+        self.inner().space.wire_region(self.inner().region)
+    }
+
+    /// Checks that the client has not removed the region meanwhile; if it has, its granules, which `reference` kept,
+    /// are mapped into a new region.
+    ///
+    /// # Errors
+    /// No addresses or mappings for the new region.
+    pub fn check(&mut self, reference: &Reference) -> Result<()> {
+        let owned = self.owned.as_mut().expect("taken only by value");
+        let core = owned.space.core();
+        let mut guard = core.lock();
+        let state = &mut *guard;
+        if state.regions.get(owned.region).is_some() {
+            return Ok(());
+        }
+        let runs = reference.runs();
+        reference.granule_numbers().for_each(|id| state.granules.adopt_deferred(id));
+        let region = state
+            .region_of(core, runs, Mark::Immigrating)
+            .inspect_err(|_| state.release(core, reference.granule_numbers()))?;
+        let start = state.regions.get(region).map_or(0, |region| region.slots.start);
+        drop(guard);
+        owned.addr = core.slot_addr(start);
+        owned.region = region;
+        Ok(())
+    }
+
+    /// Makes the region accessible again, if it was hidden.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn reinstate(&self) -> Result<u32> {
+        if self.queue == Mark::WeakEmigrant {
+            return Ok(0);
+        }
+        access(self.inner(), Access::ReadWrite)
+    }
+
+    /// Where the region's data will be.
+    pub fn addr(&self) -> usize {
+        self.inner().addr
+    }
+
+    /// Ends the input by marking the region immigrant: `len` bytes of it are the client's.
+    ///
+    /// # Panics
+    /// When the region is shorter.
+    pub fn arrive(mut self, len: usize) -> Migrant {
+        let mut owned = self.owned.take().expect("taken only by value");
+        assert!(len <= self.len, "{len} bytes arrived in a region for {}", self.len);
+        owned.len = len;
+        // The transition is always allowed; a region removed meanwhile was replaced by `check`.
+        let _ = owned.space.core().lock().mark(owned.region, Mark::Immigrant);
+        Migrant { owned: Some(owned), queue: self.queue }
+    }
+
+    /// Ends the input as [`Immigrating::check`], the release of `reference` and [`Immigrating::arrive`] do, but takes the
+    /// space's lock once.
+    ///
+    /// # Errors
+    /// As [`Immigrating::check`].
+    ///
+    /// # Panics
+    /// As [`Immigrating::arrive`].
+    pub fn arrive_released(mut self, mut reference: Reference, len: usize) -> Result<(Migrant, Released)> {
+        assert!(len <= self.len, "{len} bytes arrived in a region for {}", self.len);
+        let owned = self.owned.as_mut().expect("taken only by value");
+        let mut state = owned.space.inner.core.lock();
+        if state.regions.get(owned.region).is_none() {
+            drop(state);
+            self.check(&reference)?;
+            let released = reference.release();
+            return Ok((self.arrive(len), released));
+        }
+        let released = reference.release_in(&mut state);
+        // The transition is always allowed.
+        let _ = state.mark(owned.region, Mark::Immigrant);
+        drop(state);
+        let owned = self.owned.take().map(|owned| Owned { len, ..owned });
+        Ok((Migrant { owned, queue: self.queue }, released))
+    }
+
+    fn inner(&self) -> &Owned {
+        self.owned.as_ref().expect("taken only by value")
+    }
+}
+
+impl std::fmt::Debug for Immigrating {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Immigrating({:?}, {} bytes)", self.inner().region, self.len)
+    }
+}
+
+impl Drop for Immigrating {
+    fn drop(&mut self) {
+        if let Some(owned) = self.owned.take() {
+            enqueue(&owned, self.queue, false);
+        }
+    }
+}
