@@ -4,6 +4,7 @@
 //! what a faster network, memory or CPU would change.
 
 pub mod breakdown;
+pub mod comparison;
 pub mod fit;
 pub mod measured;
 pub mod projection;

@@ -12,7 +12,7 @@ mod conclusion;
 mod estimates;
 mod machine;
 
-pub use machine::figures;
+pub use machine::{figures, granule};
 
 use crate::error::Result;
 use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};

@@ -100,7 +100,7 @@ pub fn figures(measurements: &Measurements) -> Option<Figures> {
 }
 
 /// The length of the granules that a run was made with.
-pub(super) fn granule(measurements: &Measurements) -> Option<u64> {
+pub fn granule(measurements: &Measurements) -> Option<u64> {
     medians(measurements, ID, "", GRANULE, Quantity::OperationTime).pop().map(|(length, _)| length)
 }
 
