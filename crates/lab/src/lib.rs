@@ -4,6 +4,7 @@
 
 pub mod amounts;
 pub mod circumstances;
+pub mod comparison;
 pub mod conclude;
 pub mod device;
 pub mod error;

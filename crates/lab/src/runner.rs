@@ -194,6 +194,11 @@ impl<'w> Work<'w> {
                 run.append(id, &Entry::Measured(result))?;
                 self.outcome.measured += 1;
             }
+            // Whoever interrupts from a terminal interrupts the parties, too: what fails then is to be measured again.
+            Err(_) if self.stop.load(Ordering::Relaxed) => {
+                *open = None;
+                self.outcome.interrupted = true;
+            }
             Err(error) => {
                 *open = None;
                 let failed = Failed { experiment: id.to_owned(), step: step.name.clone(), sitting, error };

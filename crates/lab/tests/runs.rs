@@ -116,6 +116,19 @@ fn a_run_that_is_told_to_stop_finishes_the_step_under_way() {
 }
 
 #[test]
+fn what_fails_after_an_interruption_is_measured_again_and_no_failure() {
+    let scratch = tempfile::tempdir().unwrap();
+    // The third step.
+    let fails = Some("unlimited, 16 KiB");
+    let latency = Latency(Behaviour { fails, ..Behaviour::default() });
+    let run = Folder::new(scratch.path()).begin(record(1)).unwrap();
+    let stop = AtomicBool::new(false);
+    let outcome = go_on(&run, &[&latency], &stop, &mut Stopper(&stop, 0)).unwrap();
+    assert_eq!((outcome.interrupted, outcome.measured, outcome.failed.len()), (true, 2, 0));
+    assert_eq!(journal_lines(&run).len(), 2);
+}
+
+#[test]
 fn a_step_that_fails_is_recorded_and_tried_again_on_resumption() {
     let scratch = tempfile::tempdir().unwrap();
     let fails = Some("unlimited, 16 KiB");

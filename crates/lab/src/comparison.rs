@@ -1,0 +1,142 @@
+//! Two runs side by side: their medians, and where these differ by more than noise explains.
+//!
+//! How: a point differs where the medians of the sittings of one run all lie beyond those of the other, and the medians of
+//! all samples are more than 10 % apart. Points that only one run has are left out.
+
+use serde::Serialize;
+
+use crate::measurement::{Measurements, Point, Quantity};
+use crate::runner::noise::TOLERATED;
+
+/// One point of both runs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Row {
+    /// The experiment.
+    pub experiment: String,
+    /// The figure.
+    pub setting: String,
+    /// What was measured.
+    pub quantity: Quantity,
+    /// The curve.
+    pub series: String,
+    /// Where on the axis.
+    pub x: u64,
+    /// The medians, in the quantity's unit: of the one run, of the other.
+    pub medians: [u64; 2],
+    /// The other one's median over the one's.
+    pub ratio: f64,
+    /// How far the sittings of each were apart: the greatest median over the least.
+    pub disagreements: [f64; 2],
+    /// Whether the medians differ by more than noise explains.
+    pub differs: bool,
+}
+
+impl Row {
+    /// Whether the medians are within 10 % of each other.
+    pub fn agrees(&self) -> bool {
+        self.ratio <= TOLERATED && self.ratio >= TOLERATED.recip()
+    }
+}
+
+/// The points that both runs have, in the order of the first.
+pub fn compare(runs: [&Measurements; 2]) -> Vec<Row> {
+    let mut curves: Vec<(&str, &str, Quantity, &str)> = Vec::new();
+    for step in &runs[0].steps {
+        for one in &step.measured {
+            let curve = (step.experiment.as_str(), one.setting.as_str(), one.quantity, one.series.as_str());
+            if !curves.contains(&curve) {
+                curves.push(curve);
+            }
+        }
+    }
+    let mut rows = Vec::new();
+    for (experiment, setting, quantity, series) in curves {
+        let [first, second] = runs.map(|run| run.points(experiment, setting, series, quantity));
+        for one in &first {
+            let Some(other) = second.iter().find(|other| other.x == one.x) else { continue };
+            let medians = [one.median(), other.median()];
+            let ratio = medians[1].max(1) as f64 / medians[0].max(1) as f64;
+            let mut row = Row {
+                experiment: experiment.to_owned(),
+                setting: setting.to_owned(),
+                quantity,
+                series: series.to_owned(),
+                x: one.x,
+                medians,
+                ratio,
+                disagreements: [one.disagreement(), other.disagreement()],
+                differs: false,
+            };
+            row.differs = !row.agrees() && apart(one, other);
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+/// Whether all sittings of the one lie beyond all of the other.
+fn apart(one: &Point, other: &Point) -> bool {
+    let least = |point: &Point| point.sittings.iter().min().copied().unwrap_or_default();
+    let greatest = |point: &Point| point.sittings.iter().max().copied().unwrap_or_default();
+    least(one) > greatest(other) || least(other) > greatest(one)
+}
+
+/// Experiments whose CPUs were placed otherwise in one run than in the other, which must not be compared.
+pub fn placed_otherwise(runs: [&Measurements; 2]) -> Vec<String> {
+    let mut ids: Vec<_> = runs[0].steps.iter().map(|step| step.experiment.clone()).collect();
+    ids.dedup();
+    ids.sort_unstable();
+    ids.dedup();
+    let both = |id: &str| runs.iter().all(|run| run.of(id).next().is_some());
+    ids.retain(|id| both(id) && runs[0].placement(id) != runs[1].placement(id));
+    ids
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measurement::{Measured, StepResult};
+    use crate::placement::Placement;
+
+    fn run(placement: Placement, sittings: &[u64]) -> Measurements {
+        let step = |(sitting, median): (usize, &u64)| StepResult {
+            experiment: "latency".to_owned(),
+            step: "64 B".to_owned(),
+            sitting,
+            placement: Some(placement),
+            steal: None,
+            measured: vec![Measured {
+                series: "copy".to_owned(),
+                setting: String::new(),
+                x: 64,
+                quantity: Quantity::Latency,
+                samples: vec![*median; 9],
+            }],
+        };
+        Measurements { steps: sittings.iter().enumerate().map(step).collect() }
+    }
+
+    fn differs(one: &[u64], other: &[u64]) -> bool {
+        let runs = [one, other].map(|sittings| run(Placement::Near, sittings));
+        let rows = compare(runs.each_ref());
+        assert_eq!(rows.len(), 1);
+        rows[0].differs
+    }
+
+    #[test]
+    fn what_noise_explains_is_no_difference() {
+        assert!(differs(&[1000, 1010, 1020], &[1200, 1210, 1220]));
+        assert!(!differs(&[1000, 1010, 1020], &[1060, 1070, 1080]), "6 % is tolerated");
+        assert!(
+            !differs(&[1000, 1010, 1500], &[1200, 1210, 1220]),
+            "a sitting of the one was slower than the other"
+        );
+    }
+
+    #[test]
+    fn runs_of_unlike_placement_are_named() {
+        let runs = [run(Placement::Near, &[1000]), run(Placement::Far, &[1000])];
+        assert_eq!(placed_otherwise(runs.each_ref()), ["latency"]);
+        assert_eq!(placed_otherwise([&runs[0], &runs[0]]), [] as [&str; 0]);
+    }
+}
