@@ -9,6 +9,7 @@ mod doctor;
 mod explain;
 mod failure;
 mod fetch;
+mod lab;
 mod output;
 mod party;
 mod serve;
@@ -46,6 +47,7 @@ enum Command {
     Party(party::Args),
     Calibrate(calibrate::Args),
     Explain(explain::Args),
+    Lab(lab::Args),
     Serve(serve::Args),
     Servers(servers::Args),
     Fetch(fetch::Args),
@@ -71,6 +73,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Party(args) => party::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Explain(args) => explain::run(&args),
+        Command::Lab(args) => lab::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Servers(args) => servers::run(&args),
         Command::Fetch(args) => fetch::run(&args),

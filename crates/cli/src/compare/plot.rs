@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use genie::Scheme;
 use genie::model::Semantics;
+use genie_lab::figure::{FONT, palette};
 use genie_lab::length;
 use genie_lab::samples::Spread;
 use kuva::backend::svg::SvgBackend;
@@ -26,7 +27,6 @@ use crate::failure::Failure;
 
 /// A panel's width and height.
 const PANEL: (f64, f64) = (520.0, 380.0);
-const FONT: &str = "DejaVu Sans, Liberation Sans, Arial, sans-serif";
 /// Small enough for one panel's width.
 const TITLE: u32 = 15;
 /// The pattern of a plain scheme's line in the legend, whose samples are short.
@@ -221,10 +221,10 @@ fn pattern(means: Means) -> &'static str {
 
 fn baseline_colour(means: Means) -> &'static str {
     match means.kind {
-        Kind::UnixStream => "#E69F00",
+        Kind::UnixStream => palette::ORANGE,
         Kind::Pipe => "#A6761D",
-        Kind::TcpLoopback => "#CC79A7",
-        Kind::ProcessVm => "#56B4E9",
+        Kind::TcpLoopback => palette::PURPLE,
+        Kind::ProcessVm => palette::SKY,
         Kind::SharedMemory | Kind::HandOver | Kind::Rotation => "#999999",
         Kind::SharedMemoryCopy => "#555555",
         Kind::IceoryxLoan => "#7B3FBF",
@@ -235,9 +235,9 @@ fn baseline_colour(means: Means) -> &'static str {
 
 fn colour(scheme: Scheme) -> &'static str {
     match scheme.semantics() {
-        Semantics::Copy => "#000000",
-        Semantics::Share => "#0072B2",
-        Semantics::Move => "#D55E00",
-        Semantics::WeakMove => "#009E73",
+        Semantics::Copy => palette::BLACK,
+        Semantics::Share => palette::BLUE,
+        Semantics::Move => palette::VERMILION,
+        Semantics::WeakMove => palette::GREEN,
     }
 }

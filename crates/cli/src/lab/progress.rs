@@ -1,0 +1,68 @@
+//! How a run goes on, on standard error: a bar with the time left for people, a line for each step otherwise.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use genie_lab::runner::{Doing, Watcher};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// Shows each step.
+#[derive(Debug)]
+pub(super) enum Progress {
+    /// To a person.
+    Bar(ProgressBar),
+    /// To a file or a program.
+    Lines,
+}
+
+impl Progress {
+    /// A bar if standard error is a terminal.
+    pub(super) fn new() -> Self {
+        if !std::io::stderr().is_terminal() {
+            return Self::Lines;
+        }
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{wide_msg}\n{wide_bar} {pos}/{len} steps, {prefix} left");
+        Self::Bar(style.map_or(bar.clone(), |style| bar.with_style(style)))
+    }
+
+    /// Says something between steps.
+    fn say(&self, line: &str) {
+        match self {
+            Self::Bar(bar) => bar.suspend(|| eprintln!("{line}")),
+            Self::Lines => eprintln!("{line}"),
+        }
+    }
+}
+
+impl Watcher for Progress {
+    fn begin(&mut self, doing: &Doing<'_>) {
+        let Doing { experiment, step, sitting, sittings, done, steps, left } = doing;
+        let what = format!("{experiment}: {step} (sitting {} of {sittings})", sitting + 1);
+        let left = HumanDuration(Duration::from_secs(left.as_secs())).to_string();
+        match self {
+            Self::Bar(bar) => {
+                bar.set_length(*steps as u64);
+                bar.set_position(*done as u64);
+                bar.set_prefix(left);
+                bar.set_message(what);
+                bar.tick();
+            }
+            Self::Lines => eprintln!("genie: {}/{steps} {what}, about {left} left", done + 1),
+        }
+    }
+
+    fn end(&mut self, doing: &Doing<'_>, failure: Option<&str>) {
+        if let Some(error) = failure {
+            self.say(&format!("genie: {}: {} failed: {error}", doing.experiment, doing.step));
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Self::Bar(bar) = self {
+            bar.finish_and_clear();
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! `genie lab run`: measures, concludes, reports.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use genie_lab::conclude::Found;
+use genie_lab::experiment::Options;
+use genie_lab::experiments::ALL;
+use genie_lab::findings::Conclusion;
+use genie_lab::interface::Granule;
+use genie_lab::runner::noise::Noise;
+use genie_lab::runner::{self, Outcome, plan};
+use genie_lab::store::{Failed, Record, Run};
+use serde::Serialize;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::progress::Progress;
+use super::{Place, report, tables};
+use crate::failure::Failure;
+use crate::output;
+
+/// How often each experiment is made: enough for their disagreement to show.
+const SITTINGS: usize = 3;
+/// The seed where none is given.
+const SEED: u64 = 1999;
+
+/// Run experiments, print what was found, and write a report.
+///
+/// Interrupt it once to have it finish the step under way and stop; go on later with --resume. What an experiment needs of
+/// others is measured first.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The experiments, by their ids, which `genie lab list` shows; or "all".
+    #[arg(value_name = "ID", required_unless_present = "resume")]
+    ids: Vec<String>,
+    /// Everything once and small, within a minute: to see that it works, not to conclude anything.
+    #[arg(long, conflicts_with = "resume")]
+    smoke: bool,
+    /// The granules to measure with.
+    #[arg(long, value_enum, default_value = "best", conflicts_with = "resume")]
+    granule: Granule,
+    /// How often to make each experiment, 3 by default and 1 for --smoke. Between sittings everything is opened anew, so
+    /// that their disagreement shows how far another run would differ.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=99), conflicts_with = "resume")]
+    sittings: Option<u16>,
+    /// Go on with a run that was interrupted, or whose steps failed, with its own options: the one of this name, or the
+    /// latest. Experiments named before are added to it.
+    #[arg(long, value_name = "RUN", num_args = 0..=1)]
+    resume: Option<Option<String>>,
+    /// Draws the order of turns and the data; equal seeds draw equally.
+    #[arg(long, value_name = "NUMBER", default_value_t = SEED, conflicts_with = "resume")]
+    seed: u64,
+    /// Print what was found as one JSON document instead of tables.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// What is printed as JSON.
+#[derive(Debug, Serialize)]
+struct Printed<'p> {
+    schema: u64,
+    run: String,
+    folder: String,
+    complete: bool,
+    experiments: Vec<One<'p>>,
+}
+
+/// One experiment of it.
+#[derive(Debug, Serialize)]
+struct One<'p> {
+    id: &'p str,
+    noise: &'p Noise,
+    failures: &'p [Failed],
+    conclusion: &'p Conclusion,
+}
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let (run, resumed) = open(args)?;
+    let experiments = plan::plan(ALL, &run.record.experiments)?;
+    let stop = stop_on_signals()?;
+    let verb = if resumed { "goes on" } else { "begins" };
+    eprintln!("genie: run {} {verb}, in {}", run.name(), run.folder().display());
+    let outcome = runner::go_on(&run, &experiments, &stop, &mut Progress::new())?;
+    let found = report::write(&run)?;
+    if args.json {
+        output::print_json(&printed(&run, &outcome, &found))?;
+    } else {
+        let coloured = output::is_coloured();
+        output::print(&found.iter().map(|one| tables::found(one, coloured)).collect::<String>())?;
+    }
+    report::announce(&run);
+    judge(&run, &outcome)
+}
+
+/// Begins a run, or opens the one to be resumed.
+fn open(args: &Args) -> Result<(Run, bool), Failure> {
+    let folder = args.place.folder();
+    let names = |ids: &[String]| -> Result<Vec<String>, Failure> {
+        let planned = plan::plan(ALL, ids).map_err(Failure::usage)?;
+        Ok(planned.iter().map(|experiment| experiment.declaration().id.to_owned()).collect())
+    };
+    if let Some(name) = &args.resume {
+        let mut run = folder.resume(name.as_deref())?;
+        let wanted = [run.record.experiments.as_slice(), &args.ids].concat();
+        run.add(names(&wanted)?)?;
+        return Ok((run, true));
+    }
+    let experiments = names(&args.ids)?;
+    let sittings = args.sittings.map_or(if args.smoke { 1 } else { SITTINGS }, usize::from);
+    let options = Options { smoke: args.smoke, granule: args.granule, seed: args.seed };
+    let command = std::env::args().skip(1).fold("genie".to_owned(), |line, word| line + " " + &word);
+    let record = Record::begin(command, experiments, options, sittings)?;
+    Ok((folder.begin(record)?, false))
+}
+
+/// Tells the run to stop at the first signal; a second one ends the process.
+fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
+    let fail = |error| Failure::could_not(format!("signals cannot be waited for: {error}"));
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(fail)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&stop);
+    let wait = move || {
+        let mut received = signals.forever();
+        if received.next().is_some() {
+            told.store(true, Ordering::Relaxed);
+            eprintln!("\ngenie: finishing the step under way; interrupt once more to stop at once");
+        }
+        if let Some(signal) = received.next() {
+            // Whoever asks twice wants it to end now; where even that fails, it ends by itself.
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+    };
+    std::thread::Builder::new().name("genie-signals".into()).spawn(wait).map_err(fail)?;
+    Ok(stop)
+}
+
+fn printed<'p>(run: &Run, outcome: &Outcome, found: &'p [Found]) -> Printed<'p> {
+    let one = |one: &'p Found| One {
+        id: one.declaration.id,
+        noise: &one.noise,
+        failures: &one.failures,
+        conclusion: &one.conclusion,
+    };
+    Printed {
+        schema: genie_lab::store::SCHEMA,
+        run: run.name(),
+        folder: run.folder().display().to_string(),
+        complete: outcome.measured == outcome.steps,
+        experiments: found.iter().map(one).collect(),
+    }
+}
+
+/// A run that was stopped, or of which steps failed, is a failure that says how to go on.
+fn judge(run: &Run, outcome: &Outcome) -> Result<(), Failure> {
+    let Outcome { measured, steps, failed, interrupted } = outcome;
+    let go_on = format!("genie lab run --resume {}", run.folder().display());
+    if *interrupted {
+        return Err(Failure::could_not(format!(
+            "interrupted when {measured} of {steps} steps were measured; go on with: {go_on}"
+        )));
+    }
+    match &failed[..] {
+        [] => Ok(()),
+        [first, ..] => Err(Failure::could_not(format!(
+            "{} of {steps} steps failed, the first of them {} of {}: {}; try them again with: {go_on}",
+            failed.len(),
+            first.step,
+            first.experiment,
+            first.error
+        ))),
+    }
+}
