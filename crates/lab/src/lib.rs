@@ -6,6 +6,7 @@ pub mod amounts;
 pub mod circumstances;
 pub mod comparison;
 pub mod conclude;
+pub mod checksum;
 pub mod device;
 pub mod error;
 pub mod experiment;
