@@ -23,6 +23,7 @@ pub mod parties;
 pub mod peer;
 pub mod placement;
 pub mod probe;
+pub mod protocol;
 pub mod random;
 pub mod report;
 pub mod runner;

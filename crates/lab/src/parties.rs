@@ -17,25 +17,28 @@ mod order;
 mod party;
 mod pattern;
 mod receiver;
+mod relay;
 mod seats;
+mod stage;
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use genie::{Pending, Scheme};
-use genie_sys::machine::{self, Pinned};
 use rustix::process::Pid;
 
 use crate::device::{PACE, Rate};
 use crate::error::{Error, Result};
 use crate::interface::Granule;
-use crate::peer::{Folder, Peer};
-use crate::probe;
+use crate::peer::Peer;
+use crate::protocol::Check;
 use client::Client;
 use clock::{CpuClock, now_ns};
-pub use order::Effect;
-use order::{Attending, Heard, Hosting, Order, Posting, Received};
+pub use order::{Effect, Route};
+use order::{Heard, Order, Posting, Received};
 pub use party::run;
 pub use seats::Seats;
+pub use stage::Stage;
 
 /// The hidden command that makes this program a party: it must call [`run`].
 pub const COMMAND: &str = "party";
@@ -49,8 +52,17 @@ pub struct Exchange {
     pub input: Scheme,
     /// How many bytes.
     pub len: usize,
+    /// How a protocol server in the clients' processes protects it, where there is one.
+    pub check: Check,
     /// What is measured.
     pub measure: Measure,
+}
+
+impl Exchange {
+    /// An operation of which the latency is measured, by one scheme at both ends.
+    pub fn of(scheme: Scheme, len: usize) -> Self {
+        Self { output: scheme, input: scheme, len, check: Check::None, measure: Measure::Latency }
+    }
 }
 
 /// What is measured of an operation.
@@ -84,10 +96,10 @@ pub struct Parties {
     client: Client,
     clock: CpuClock,
     receiver: Peer,
-    device: Peer,
-    seats: Seats,
+    relays: Vec<Peer>,
+    stage: Rc<Stage>,
+    route: Route,
     seed: u64,
-    _pinned: Pinned,
 }
 
 impl Parties {
@@ -96,33 +108,46 @@ impl Parties {
     /// # Errors
     /// A process that does not start, no memory.
     pub fn open(granule: Granule, longest: usize) -> Result<Self> {
-        let seats = Seats::among(probe::cpus()?)?;
-        let pinned = machine::pin_thread(seats.sender)?;
-        // It goes when all are connected: whoever is killed later leaves nothing behind.
-        let no_folder =
-            |error| Error::Peer(format!("a folder for the parties' names cannot be made: {error}"));
-        let folder = Folder::create().map_err(no_folder)?;
-        let path = folder.path().to_string_lossy().into_owned();
-        let device = Peer::start(COMMAND, Some(seats.device))?;
-        let hosting = Hosting { folder: path.clone(), longest, spin: seats.spin() };
-        device.order(&Order::Host(hosting), &[], "it opened the device")?;
-        let receiver = Peer::start(COMMAND, Some(seats.receiver))?;
-        let yields = seats.clients_share();
-        let attending = Attending { folder: path, granule, spin: seats.spin(), yields };
-        receiver.order(&Order::Attend(attending.clone()), &[], "it connected to the device")?;
-        let client = Client::open(&attending)?;
-        let clock = CpuClock::new();
-        Ok(Self { client, clock, receiver, device, seats, seed: 0, _pinned: pinned })
+        let stage = Stage::open(granule, longest)?;
+        let parties = Self::join(&stage, Route::Device)?;
+        stage.close();
+        Ok(parties)
     }
 
-    /// The processes of the device and the receiver.
-    pub fn processes(&self) -> [Pid; 2] {
-        [self.device.pid(), self.receiver.pid()]
+    /// Starts a sender and a receiver that meet at a device which others may use in turn.
+    ///
+    /// # Errors
+    /// A process that does not start, no memory.
+    pub fn join(stage: &Rc<Stage>, route: Route) -> Result<Self> {
+        let seats = stage.seats;
+        let (ours, our_relay) = stage.attending(route, seats.sender)?;
+        let (theirs, their_relay) = stage.attending(route, seats.receiver)?;
+        let receiver = Peer::start(COMMAND, Some(seats.receiver))?;
+        receiver.order(&Order::Attend(theirs), &[], "it connected to the device")?;
+        Ok(Self {
+            client: Client::open(&ours)?,
+            clock: CpuClock::new(),
+            receiver,
+            relays: our_relay.into_iter().chain(their_relay).collect(),
+            stage: Rc::clone(stage),
+            route,
+            seed: 0,
+        })
+    }
+
+    /// The other processes: the device, the receiver, and what is between them and the sender.
+    pub fn processes(&self) -> Vec<Pid> {
+        [self.stage.device(), &self.receiver].into_iter().chain(&self.relays).map(Peer::pid).collect()
+    }
+
+    /// What is between the clients and the device.
+    pub fn route(&self) -> Route {
+        self.route
     }
 
     /// Who is where.
     pub fn seats(&self) -> Seats {
-        self.seats
+        self.stage.seats
     }
 
     /// The size of the sender's granules.
@@ -130,13 +155,13 @@ impl Parties {
         self.client.genie().space().granule_kind().size()
     }
 
-    /// Has the device pass data at this rate.
+    /// Has the device pass data at this rate; only where there is nothing between it and its clients.
     ///
     /// # Errors
     /// The device has gone.
     pub fn set_rate(&self, rate: Rate) -> Result<()> {
         let bits = rate.bits().to_le_bytes();
-        let request = self.client.genie().request(self.client.device(), PACE).arguments().argument(&bits);
+        let request = self.client.genie().request(self.client.server(), PACE).arguments().argument(&bits);
         request.send().map_err(|failed| failed.error)?;
         Ok(())
     }
@@ -148,6 +173,7 @@ impl Parties {
     pub fn exchange(&mut self, exchange: &Exchange) -> Result<Exchanged> {
         self.seed += 1;
         let mut cpu = (exchange.measure == Measure::CpuTime).then_some(Duration::ZERO);
+        self.client.driver().set_check(exchange.check);
         let prepared = self.client.prepare(exchange.output, exchange.len, self.seed)?;
         self.post(exchange)?;
         let Self { client, clock, .. } = self;
@@ -184,6 +210,7 @@ impl Parties {
             len: exchange.len,
             seed: self.seed,
             cpu: exchange.measure == Measure::CpuTime,
+            check: exchange.check,
         };
         self.receiver.tell(&Order::Receive(posting), &[], "it was to post an input")?;
         match self.receiver.hear("it posted an input")? {
@@ -200,6 +227,10 @@ impl Parties {
     }
 
     fn take_reply(&mut self, pending: Pending<'_>, cpu: &mut Option<Duration>) -> Result<Effect> {
+        while self.route != Route::Device && !pending.is_replied() {
+            self.client.driver().drive();
+            std::thread::yield_now();
+        }
         let replied = self.clock.around(cpu, || pending.sync());
         match replied {
             Ok(mut reply) => {

@@ -16,7 +16,7 @@ use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};
 use crate::findings::{Conclusion, Figure, Scale, Table};
 use crate::length;
 use crate::measurement::{Measured, Measurements, Quantity};
-use crate::parties::{Exchange, Measure, Parties, Seats};
+use crate::parties::{Exchange, Parties, Seats};
 
 /// The experiment.
 #[derive(Debug)]
@@ -166,7 +166,8 @@ impl Sitting for Seated<'_> {
         self.parties.set_rate(spot.rate)?;
         let subject = |scheme: Scheme| Subject {
             series: scheme.name().to_owned(),
-            exchange: Exchange { output: scheme, input: scheme, len: spot.len, measure: Measure::Latency },
+            parties: 0,
+            exchange: Exchange::of(scheme, spot.len),
         };
         let turns = Turns {
             setting: spot.rate.name(),
@@ -175,7 +176,7 @@ impl Sitting for Seated<'_> {
             cpu_time: true,
             seed: self.options.seed ^ spot.len as u64,
         };
-        turns.take(&mut self.parties)
+        turns.take(std::slice::from_mut(&mut self.parties))
     }
 }
 

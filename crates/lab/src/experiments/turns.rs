@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::measurement::{Measured, Quantity};
-use crate::parties::{Exchange, Exchanged, Measure, Parties};
+use crate::parties::{Exchange, Exchanged, Measure, Parties, Route};
 use crate::random::Random;
 
 /// Rounds at the beginning that are not counted.
@@ -23,7 +23,9 @@ pub(super) const HAND_OVER_ALL: &str = "hand-over on one CPU";
 pub(super) struct Subject {
     /// The curve that it belongs to.
     pub(super) series: String,
-    /// What it does.
+    /// Which of the parties do it, by their place.
+    pub(super) parties: usize,
+    /// What they do.
     pub(super) exchange: Exchange,
 }
 
@@ -55,7 +57,7 @@ pub(super) fn estimate(len: usize, network: Duration) -> Duration {
 
 impl Turns {
     /// Measures. A subject that wires memory where that is forbidden is left out.
-    pub(super) fn take(&self, parties: &mut Parties) -> Result<Vec<Measured>> {
+    pub(super) fn take(&self, parties: &mut [Parties]) -> Result<Vec<Measured>> {
         let mut latencies: Vec<Option<Vec<u64>>> = vec![Some(Vec::new()); self.subjects.len()];
         let (mut cpu_times, mut hand_overs) = (vec![Vec::new(); self.subjects.len()], Vec::new());
         let mut order: Vec<usize> = (0..self.subjects.len()).collect();
@@ -65,7 +67,9 @@ impl Turns {
             let measures_cpu = self.cpu_time && round % CPU_TIME_EVERY == WARM_UP % CPU_TIME_EVERY;
             for &index in &order {
                 let Some(samples) = &mut latencies[index] else { continue };
-                let Some(done) = exchange(parties, &self.subjects[index].exchange, measures_cpu)? else {
+                let subject = &self.subjects[index];
+                let parties = &mut parties[subject.parties];
+                let Some(done) = exchange(parties, &subject.exchange, measures_cpu)? else {
                     latencies[index] = None;
                     continue;
                 };
@@ -80,7 +84,7 @@ impl Turns {
             }
         }
         let mut measured = self.measured(latencies, cpu_times);
-        measured.extend(self.hand_over(parties, hand_overs));
+        measured.extend(parties.first().and_then(|parties| self.hand_over(parties, hand_overs)));
         Ok(measured)
     }
 
@@ -108,7 +112,8 @@ impl Turns {
         let x = self.subjects.first().map_or(0, |subject| subject.exchange.len as u64);
         let (series, setting) = (series.to_owned(), self.setting.clone());
         let measured = Measured { series, setting, x, quantity: Quantity::Latency, samples };
-        (seats.clients_share() && !measured.samples.is_empty()).then_some(measured)
+        let is_plain = parties.route() == Route::Device && seats.clients_share();
+        (is_plain && !measured.samples.is_empty()).then_some(measured)
     }
 }
 

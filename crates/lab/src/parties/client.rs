@@ -1,4 +1,4 @@
-//! A client, sender or receiver: its interface, the device, and the memory whose data it passes.
+//! A client, sender or receiver: its interface, the way to the device, and the memory whose data it passes.
 //!
 //! How: under native schemes all data goes out of, or into, one buffer, so that schemes differ in nothing but what they do
 //! with it. Under migrant ones each output takes a buffer that was allocated for it, as it must, and what an input
@@ -9,10 +9,11 @@ use genie::model::{Allocation, Integrity};
 use genie::{Buffer, Failed, In, Interface, Migrant, Out, Pending, Reply, Scheme, ServerHandle};
 use genie_sys::machine;
 
-use super::order::{Attending, DEVICE};
+use super::order::{Attending, Route};
 use super::pattern;
 use crate::device::{DISCARD, RECEIVE, TRANSMIT, argument};
 use crate::error::Result;
+use crate::protocol::{Check, Protocol};
 
 /// The port that sender and receiver meet at.
 const PORT: u32 = 1;
@@ -22,8 +23,43 @@ const PORT: u32 = 1;
 pub(super) struct Client {
     // The buffers go before the interface.
     native: Option<Buffer>,
-    device: ServerHandle,
+    server: ServerHandle,
+    driver: Driver,
     genie: Interface,
+}
+
+/// Sees to it that what is between a client and the device gets on.
+#[derive(Debug, Clone)]
+pub(super) struct Driver {
+    /// In the client's process.
+    protocol: Option<Protocol>,
+    /// In another one, with the interface that reaches it.
+    relay: Option<(Interface, ServerHandle)>,
+}
+
+impl Driver {
+    /// Lets a protocol server in this process do what the device's replies have it do.
+    #[inline]
+    pub(super) fn drive(&self) {
+        if let Some(protocol) = &self.protocol {
+            protocol.drive();
+        }
+    }
+
+    /// Has a protocol server in this process protect datagrams like this.
+    pub(super) fn set_check(&self, check: Check) {
+        if let Some(protocol) = &self.protocol {
+            protocol.set_check(check);
+        }
+    }
+
+    /// Waits until a protocol server in another process has done what it was asked before: it takes requests in turn.
+    pub(super) fn settle(&self) -> Result<()> {
+        if let Some((genie, relay)) = &self.relay {
+            genie.request(relay, DISCARD).arguments().send().map_err(|failed| failed.error)?;
+        }
+        Ok(())
+    }
 }
 
 /// Data that is about to be sent.
@@ -42,16 +78,31 @@ impl Client {
         let _ = machine::raise_memory_lock_limit();
         let genie = attending.granule.open()?;
         let options = ConnectOptions { spin: Some(attending.spin), ..ConnectOptions::default() };
-        let device = genie.connect_with(&Directory::at(&attending.folder)?, DEVICE, &options)?;
-        Ok(Self { native: None, device, genie })
+        let directory = Directory::at(&attending.folder)?;
+        let connected = genie.connect_with(&directory, &attending.server, &options)?;
+        let (mut driver, mut server) = (Driver { protocol: None, relay: None }, connected.clone());
+        match attending.route {
+            Route::Device => {}
+            Route::InProcess => {
+                let protocol = Protocol::new(genie.clone(), connected, Check::None);
+                server = ServerHandle::new(protocol.clone());
+                driver.protocol = Some(protocol);
+            }
+            Route::Process(_) => driver.relay = Some((genie.clone(), connected)),
+        }
+        Ok(Self { native: None, server, driver, genie })
     }
 
     pub(super) fn genie(&self) -> &Interface {
         &self.genie
     }
 
-    pub(super) fn device(&self) -> &ServerHandle {
-        &self.device
+    pub(super) fn server(&self) -> &ServerHandle {
+        &self.server
+    }
+
+    pub(super) fn driver(&self) -> &Driver {
+        &self.driver
     }
 
     /// Stores the data of `seed` where a scheme sends it from.
@@ -71,7 +122,7 @@ impl Client {
         scheme: Scheme,
         prepared: Prepared,
     ) -> std::result::Result<Pending<'static>, Failed> {
-        let Self { native, device, genie } = self;
+        let Self { native, server, genie, .. } = self;
         let element = match (prepared, native) {
             (Prepared::Migrant(migrant), _) => Out::migrant(scheme, migrant),
             (Prepared::Native, Some(buffer)) if is_strong(scheme) => Out::borrowed(scheme, buffer),
@@ -81,7 +132,7 @@ impl Client {
                 None => Out::copy(&[]),
             },
         };
-        genie.request(device, TRANSMIT).out(element).argument(&argument(PORT)).submit()
+        genie.request(server, TRANSMIT).out(element).argument(&argument(PORT)).submit()
     }
 
     /// Requests an input, without waiting.
@@ -94,7 +145,7 @@ impl Client {
         if is_native {
             self.native(len)?;
         }
-        let Self { native, device, genie } = self;
+        let Self { native, server, genie, .. } = self;
         let element = match (is_native, is_strong(scheme)) {
             (false, _) => In::migrant(scheme, len),
             (true, true) => In::borrowed(scheme, native.as_deref_mut().unwrap_or_default()),
@@ -103,7 +154,7 @@ impl Client {
                 None => In::copy(&mut []),
             },
         };
-        Ok(genie.request(device, RECEIVE).input(element).argument(&argument(PORT)).submit())
+        Ok(genie.request(server, RECEIVE).input(element).argument(&argument(PORT)).submit())
     }
 
     /// Takes a shared buffer back.
@@ -122,7 +173,7 @@ impl Client {
         let found = pattern::mismatch(&migrant, seed);
         if scheme == Scheme::Move {
             // Deallocated, its region would be kept for emulated move, which it would make grow without end.
-            let removal = self.genie.request(&self.device, DISCARD).out(Out::moved(migrant));
+            let removal = self.genie.request(&self.server, DISCARD).out(Out::moved(migrant));
             removal.send().map_err(|failed| failed.error)?;
         }
         Ok(found)

@@ -6,6 +6,7 @@ use genie::Receipt;
 use serde::{Deserialize, Serialize};
 
 use crate::interface::Granule;
+use crate::protocol::Check;
 
 /// The name of the device in the folder of a run.
 pub(super) const DEVICE: &str = "loop";
@@ -17,8 +18,23 @@ pub(super) enum Order {
     Host(Hosting),
     /// Be the receiver.
     Attend(Attending),
+    /// Be a protocol server, until the sender goes. Nothing else is obeyed then.
+    Relay(Relaying),
     /// As the receiver, post an input, and tell what comes of it.
     Receive(Posting),
+}
+
+/// What is between a client and the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Route {
+    /// Nothing.
+    Device,
+    /// A protocol server in the client's process, as one in the kernel would be.
+    InProcess,
+    /// A protocol server in a process of its own, on its client's CPU, which sleeps while it has nothing to do; it
+    /// protects datagrams so.
+    Process(Check),
 }
 
 /// How the device is to be hosted.
@@ -43,6 +59,30 @@ pub(super) struct Attending {
     pub(super) spin: Duration,
     /// Whether it hands the CPU over between looks.
     pub(super) yields: bool,
+    /// What is between it and the device.
+    pub(super) route: Route,
+    /// The name of what it connects to.
+    pub(super) server: String,
+}
+
+impl Attending {
+    /// The same by way of a server on the client's own CPU, which needs that to reply: nobody spins.
+    pub(super) fn through(self, server: String) -> Self {
+        Self { server, yields: true, spin: Duration::ZERO, ..self }
+    }
+}
+
+/// How a protocol server is to serve.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Relaying {
+    /// Its name.
+    pub(super) name: String,
+    /// How it protects datagrams.
+    pub(super) check: Check,
+    /// The longest data.
+    pub(super) longest: usize,
+    /// How it is a client of the device.
+    pub(super) attending: Attending,
 }
 
 /// One input.
@@ -55,6 +95,8 @@ pub(super) struct Posting {
     pub(super) seed: u64,
     /// Whether CPU time is to be measured.
     pub(super) cpu: bool,
+    /// How a protocol server in the client's process is to protect the datagram.
+    pub(super) check: Check,
 }
 
 /// What the receiver says of an input.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use genie::{Pending, Scheme};
 
-use super::client::Client;
+use super::client::{Client, Driver};
 use super::clock::{CpuClock, now_ns};
 use super::order::{Attending, Effect, Heard, Posting, Received};
 use crate::error::{Error, Result};
@@ -45,10 +45,13 @@ impl Receiver {
         let scheme: Scheme = posting.scheme.parse().map_err(unknown)?;
         let mut cpu = posting.cpu.then_some(Duration::ZERO);
         let Self { client, clock, yields } = self;
+        let driver = client.driver().clone();
+        driver.set_check(posting.check);
         let posted = clock.around(&mut cpu, || client.post(scheme, posting.len))?;
         let pending = posted.map_err(|failed| Error::of_request(failed.error))?;
+        driver.settle()?;
         say(link, &Heard::Posted)?;
-        let resumed_ns = look_for(&pending, *yields);
+        let resumed_ns = look_for(&pending, &driver, *yields);
         if !pending.is_replied() {
             let aborted = pending.abort();
             self.client.take_back(aborted.err().and_then(|mut failed| failed.take_buffer()));
@@ -72,10 +75,11 @@ impl Receiver {
 }
 
 /// Looks until there is a reply, or patience is at its end; returns when the longest pause between two looks was over.
-fn look_for(pending: &Pending<'_>, yields: bool) -> u64 {
+fn look_for(pending: &Pending<'_>, driver: &Driver, yields: bool) -> u64 {
     let deadline = Instant::now() + PATIENCE;
     let (mut before, mut longest, mut resumed) = (now_ns(), 0, now_ns());
     while !pending.is_replied() && Instant::now() < deadline {
+        driver.drive();
         if yields {
             std::thread::yield_now()
         } else {

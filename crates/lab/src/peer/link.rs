@@ -106,6 +106,12 @@ impl Link {
     }
 }
 
+impl AsFd for Link {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
 fn descriptors_of(message: RecvAncillaryMessage<'_>) -> Vec<OwnedFd> {
     match message {
         RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),

@@ -4,10 +4,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use genie::Scheme;
+use genie_lab::checksum::Checksum;
 use genie_lab::device::Rate;
 use genie_lab::error::Error;
 use genie_lab::interface::Granule;
-use genie_lab::parties::{Exchange, Measure, Parties};
+use genie_lab::parties::{Exchange, Measure, Parties, Route, Stage};
+use genie_lab::protocol::Check;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// A word, a part of a granule, a whole one, some, and some and a part.
@@ -18,7 +20,7 @@ fn open() -> Parties {
 }
 
 fn alike(scheme: Scheme, len: usize) -> Exchange {
-    Exchange { output: scheme, input: scheme, len, measure: Measure::Latency }
+    Exchange::of(scheme, len)
 }
 
 /// Whether an exchange worked; false where memory may not be wired.
@@ -50,7 +52,7 @@ pub(crate) fn schemes_may_differ_at_the_two_ends() {
     let mut parties = open();
     for output in Scheme::ALL {
         for input in Scheme::ALL {
-            let exchange = Exchange { output, input, len: 9000, measure: Measure::Latency };
+            let exchange = Exchange { output, input, ..alike(output, 9000) };
             passes(&mut parties, &exchange);
         }
     }
@@ -78,6 +80,27 @@ pub(crate) fn the_rate_bounds_the_latency_from_below() {
     parties.set_rate(rate).expect("a rate");
     let exchanged = parties.exchange(&alike(Scheme::EmulatedCopy, 61_440)).expect("an exchange");
     assert!(exchanged.latency >= rate.time(61_440 - 4096), "{:?}", exchanged.latency);
+}
+
+pub(crate) fn protocol_servers_pass_every_byte_wherever_they_are() {
+    let checks = [Check::None, Check::Separate(Checksum::Internet), Check::Integrated(Checksum::Crc32c)];
+    for check in checks {
+        let stage = Stage::open(Granule::Base, 1 << 20).expect("a device");
+        let routes = [Route::InProcess, Route::Process(check)];
+        let mut parties = routes.map(|route| Parties::join(&stage, route).expect("the parties"));
+        stage.close();
+        for len in LENGTHS {
+            for scheme in [Scheme::Copy, Scheme::EmulatedCopy, Scheme::EmulatedShare] {
+                for turn in 0..6 {
+                    let parties = &mut parties[turn % 2];
+                    let exchanged = parties.exchange(&Exchange { check, ..alike(scheme, len) });
+                    exchanged.unwrap_or_else(|error| {
+                        panic!("{:?}, {check:?}, {len} bytes by {scheme}: {error}", parties.route())
+                    });
+                }
+            }
+        }
+    }
 }
 
 pub(crate) fn a_party_that_is_killed_is_an_error() {

@@ -37,6 +37,10 @@ fn trials() -> Vec<Trial> {
         trial("emulated_share_copies_nothing", exchanges::emulated_share_copies_nothing),
         trial("cpu_time_is_measured_where_asked_for", exchanges::cpu_time_is_measured_where_asked_for),
         trial("the_rate_bounds_the_latency_from_below", exchanges::the_rate_bounds_the_latency_from_below),
+        trial(
+            "protocol_servers_pass_every_byte_wherever_they_are",
+            exchanges::protocol_servers_pass_every_byte_wherever_they_are,
+        ),
         trial("a_party_that_is_killed_is_an_error", exchanges::a_party_that_is_killed_is_an_error),
         trial(
             "every_experiment_measures_all_its_steps_and_judges_all_its_claims",

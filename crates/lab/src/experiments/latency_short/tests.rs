@@ -49,15 +49,15 @@ fn a_run_like_the_papers_bears_all_claims_out() {
 }
 
 #[test]
-fn emulated_copy_that_does_not_copy_short_data_fails_both_claims_about_it() {
+fn emulated_copy_that_does_not_copy_short_data_fails_the_claims_about_it() {
     let measurements = made(|scheme, setting, x| match scheme {
-        Scheme::EmulatedCopy => 165.0,
+        Scheme::EmulatedCopy => 250.0,
         other => like_the_papers(other, setting, x),
     });
     let refuted: Vec<_> =
         verdicts(&measurements).into_iter().filter(|(_, verdict)| *verdict == Verdict::DoesNotHold).collect();
-    assert_eq!(refuted.len(), 2);
-    assert_eq!((refuted[0].0.as_str(), refuted[1].0.as_str()), ("copy-below-half", "never-worse"));
+    let refuted: Vec<_> = refuted.iter().map(|(claim, _)| claim.as_str()).collect();
+    assert_eq!(refuted, ["copy-below-half", "never-worse", "better-above-half"]);
 }
 
 #[test]

@@ -19,9 +19,10 @@ type Judgement = (bool, String);
 
 /// One for each claim, in their order.
 pub(super) fn all(readings: &[Reading<'_>; 2]) -> Vec<Finding> {
-    let judges: [fn(&Granules<'_>) -> Option<Judgement>; 5] = [
+    let judges: [fn(&Granules<'_>) -> Option<Judgement>; 6] = [
         |granules| granules.copies_below_half(),
         |granules| granules.is_never_worse(),
+        |granules| granules.is_better_above_half(),
         |granules| granules.share_is_lowest(),
         |granules| granules.move_is_highest(),
         |granules| granules.wiring_costs(),
@@ -71,20 +72,24 @@ impl Granules<'_> {
     }
 
     fn is_never_worse(&self) -> Option<Judgement> {
-        let all = self.factors("emulated copy", "copy", |_| true);
-        let above = self.factors("emulated copy", "copy", |x| x > self.half() && x <= 2 * self.half());
-        let worst = highest(&all)?;
-        let mut found = format!(
+        let worst = highest(&self.factors("emulated copy", "copy", |_| true))?;
+        let found = format!(
             "at worst ({}) emulated copy takes {} times as long as copy",
             length::format(worst.0 as usize),
             number(worst.1)
         );
-        let mut holds = worst.1 <= TOLERANCE;
-        if let Some((_, most)) = highest(&above) {
-            holds &= most < 1.0;
-            found += &format!(", above half a granule {} times at most", number(most));
-        }
-        Some((holds, found))
+        Some((worst.1 <= TOLERANCE, found))
+    }
+
+    fn is_better_above_half(&self) -> Option<Judgement> {
+        let above = self.factors("emulated copy", "copy", |x| x > self.half() && x <= 2 * self.half());
+        let (least, most) = (lowest(&above)?, highest(&above)?);
+        let found = format!(
+            "from half a granule to a whole one emulated copy takes {} to {} times as long as copy",
+            number(least.1),
+            number(most.1)
+        );
+        Some((most.1 < 1.0, found))
     }
 
     fn share_is_lowest(&self) -> Option<Judgement> {

@@ -1,0 +1,91 @@
+//! The stage on which parties meet: the device, their seats, and the folder with everybody's name.
+//!
+//! Why: what is compared must use the same device, or one that is not in use would take CPU time from the other.
+//! Invariants: once the stage is closed, the folder is gone, and an experiment that is killed leaves nothing behind.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use genie_sys::machine::{self, Pinned};
+
+use super::COMMAND;
+use super::order::{Attending, DEVICE, Hosting, Order, Relaying, Route};
+use super::seats::Seats;
+use crate::error::{Error, Result};
+use crate::interface::Granule;
+use crate::peer::{Folder, Peer};
+use crate::probe;
+
+/// A device for one or more senders and receivers, which use it in turn.
+#[derive(Debug)]
+pub struct Stage {
+    // Declared in the order in which they are to go.
+    device: Peer,
+    /// Until the stage is closed.
+    folder: RefCell<Option<Folder>>,
+    pub(super) seats: Seats,
+    granule: Granule,
+    longest: usize,
+    /// How many protocol servers there were.
+    relays: Cell<u32>,
+    _pinned: Pinned,
+}
+
+impl Stage {
+    /// Starts a device for data up to `longest`, and takes the sender's seat for this thread.
+    ///
+    /// # Errors
+    /// A process that does not start.
+    pub fn open(granule: Granule, longest: usize) -> Result<Rc<Self>> {
+        let seats = Seats::among(probe::cpus()?)?;
+        let pinned = machine::pin_thread(seats.sender)?;
+        let no_folder =
+            |error| Error::Peer(format!("a folder for the parties' names cannot be made: {error}"));
+        let folder = Folder::create().map_err(no_folder)?;
+        let device = Peer::start(COMMAND, Some(seats.device))?;
+        let path = folder.path().to_string_lossy().into_owned();
+        let hosting = Hosting { folder: path, longest, spin: seats.spin() };
+        device.order(&Order::Host(hosting), &[], "it opened the device")?;
+        let relays = Cell::new(0);
+        Ok(Rc::new(Self {
+            device,
+            folder: RefCell::new(Some(folder)),
+            seats,
+            granule,
+            longest,
+            relays,
+            _pinned: pinned,
+        }))
+    }
+
+    /// Lets nobody join any more.
+    pub fn close(&self) {
+        drop(self.folder.take());
+    }
+
+    pub(super) fn device(&self) -> &Peer {
+        &self.device
+    }
+
+    /// How a client on `cpu` is to connect, and the protocol server that was started for it.
+    pub(super) fn attending(&self, route: Route, cpu: usize) -> Result<(Attending, Option<Peer>)> {
+        let folder = self.folder.borrow();
+        let path = folder.as_ref().map(|folder| folder.path().to_string_lossy().into_owned());
+        let to_device = Attending {
+            folder: path.ok_or_else(|| Error::Peer("the stage is closed".to_owned()))?,
+            granule: self.granule,
+            spin: self.seats.spin(),
+            yields: self.seats.clients_share(),
+            route,
+            server: DEVICE.to_owned(),
+        };
+        let Route::Process(check) = route else { return Ok((to_device, None)) };
+        let number = self.relays.replace(self.relays.get() + 1);
+        let name = format!("protocol-{number}");
+        let relay = Peer::start(COMMAND, Some(cpu))?;
+        let relaying =
+            Relaying { name: name.clone(), check, longest: self.longest, attending: to_device.clone() };
+        relay.order(&Order::Relay(relaying), &[], "it opened a protocol server")?;
+        Ok((to_device.through(name), Some(relay)))
+    }
+}

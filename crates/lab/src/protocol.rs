@@ -1,0 +1,272 @@
+//! A datagram protocol server: puts a header before what is sent, takes it off what arrives, and subcontracts the device.
+//!
+//! Why: the papers compare protocol servers in the kernel with the same ones in processes of their own. This is one code for
+//! both: called in its client's process and thread (a kernel-level server), or over a channel (a user-level one).
+//! How: of an output, a request to the device is originated with a header and a fragment of the client's buffer; of an input,
+//! one with room for a header and a fragment. So the data is passed once, between client and device, and the server in
+//! the middle touches it only for a checksum. Requests of its own are pending until [`Protocol::drive`] finds them
+//! replied to: whoever calls that stands for the interrupt.
+//! With a checksum that is integrated with the copy, the server copies an output itself, and sums while it does; its client
+//! then passes by emulated share, and has its reply when the copy is made. An input's checksum is verified before the
+//! client is replied to, so that damaged data never reaches its buffer.
+//! Source: J. C. Brustoloni's thesis, §8.4, §9.1.
+
+mod header;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use genie::{
+    Buffer, Failed, In, Incoming, Interface, Out, Pending, Reply, RequestId, Scheme, Server, ServerError,
+    ServerHandle, Service, ServiceId,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::checksum::Checksum;
+use crate::device::{DISCARD, RECEIVE, TRANSMIT};
+use header::Header;
+
+/// How datagrams are protected against damage.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Check {
+    /// Not at all.
+    #[default]
+    None,
+    /// By a checksum that is computed in a pass of its own at either end.
+    Separate(Checksum),
+    /// By one that the sender's side computes while it copies the data; in a pass of its own at the other end.
+    Integrated(Checksum),
+}
+
+impl Check {
+    fn checksum(self) -> Option<Checksum> {
+        match self {
+            Self::None => None,
+            Self::Separate(kind) | Self::Integrated(kind) => Some(kind),
+        }
+    }
+}
+
+/// Services are numbered as the device's are, so that clients need not know which of the two they talk to.
+static UNTOUCHED: [Service; 3] = [
+    Service::new("send", false, false),
+    Service::new("receive", false, false),
+    Service::new("nothing", false, false),
+];
+static TOUCHED: [Service; 3] = [
+    Service::new("send", true, false),
+    Service::new("receive", false, true),
+    Service::new("nothing", false, false),
+];
+
+/// The server. Cloning makes another handle to the same one.
+#[derive(Debug, Clone)]
+pub struct Protocol(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    // Requests and buffers go before the interface.
+    flying: Mutex<Vec<Flying>>,
+    spare: Mutex<Vec<Buffer>>,
+    device: ServerHandle,
+    genie: Interface,
+    check: Mutex<Check>,
+}
+
+/// A request of its own that the device has.
+#[derive(Debug)]
+struct Flying {
+    pending: Pending<'static>,
+    /// The request that it was originated of, unless that has its reply.
+    original: Option<Incoming>,
+}
+
+impl Protocol {
+    /// A server that subcontracts `device` by requests of `genie`.
+    pub fn new(genie: Interface, device: ServerHandle, check: Check) -> Self {
+        Self(Arc::new(Inner {
+            flying: Mutex::default(),
+            spare: Mutex::default(),
+            device,
+            genie,
+            check: Mutex::new(check),
+        }))
+    }
+
+    /// Protects datagrams from now on like this.
+    pub fn set_check(&self, check: Check) {
+        *self.0.check.lock().unwrap_or_else(PoisonError::into_inner) = check;
+    }
+
+    /// Whether no request of its own is pending.
+    pub fn is_idle(&self) -> bool {
+        self.0.flying().is_empty()
+    }
+
+    /// Replies to what the device has replied to; returns how many that were.
+    pub fn drive(&self) -> usize {
+        // Nothing is replied under the lock, since a reply may make a client call again.
+        let over: Vec<_> = self.0.flying().extract_if(.., |one| one.pending.is_replied()).collect();
+        let count = over.len();
+        over.into_iter().for_each(|one| self.0.finish(one));
+        count
+    }
+}
+
+impl Inner {
+    fn flying(&self) -> MutexGuard<'_, Vec<Flying>> {
+        self.flying.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check(&self) -> Check {
+        *self.check.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn spare(&self) -> MutexGuard<'_, Vec<Buffer>> {
+        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn launch(&self, request: Incoming, originate: impl FnOnce(&Self, &mut Incoming) -> Started) {
+        let mut request = request;
+        match originate(self, &mut request) {
+            Ok(pending) => {
+                let is_copied = self.copies(&request);
+                let original = match is_copied {
+                    true => {
+                        request.reply(Ok(()));
+                        None
+                    }
+                    false => Some(request),
+                };
+                self.flying().push(Flying { pending, original });
+            }
+            Err(error) => request.reply(Err(error)),
+        }
+    }
+
+    /// Whether an output's data has been copied, so that its client need not wait.
+    fn copies(&self, request: &Incoming) -> bool {
+        request.service() == TRANSMIT && matches!(self.check(), Check::Integrated(_))
+    }
+
+    fn send(&self, request: &mut Incoming) -> Started {
+        let (len, port) = (request.len(0), request.argument(0).to_vec());
+        let (data, checksum) = match self.check() {
+            Check::None => (Out::fragment(request.fragment(0, 0..len)?), 0),
+            Check::Separate(kind) => {
+                let checksum = kind.of_data(&request.output(0)?);
+                (Out::fragment(request.fragment(0, 0..len)?), checksum)
+            }
+            Check::Integrated(kind) => {
+                let mut copy = self.buffer(len)?;
+                let checksum = kind.copy_data(&request.output(0)?, &mut copy);
+                (Out::owned(Scheme::EmulatedShare, copy), checksum)
+            }
+        };
+        let header = Header { len: len as u64, checksum }.encode();
+        let sending = self.genie.request(&self.device, TRANSMIT).out(Out::copy(&header)).and_out(data);
+        sending.argument(&port).submit().map_err(|failed| self.recover(failed))
+    }
+
+    fn receive(&self, request: &mut Incoming) -> Started {
+        let (len, port) = (request.len(0), request.argument(0).to_vec());
+        let header = In::owned(Scheme::EmulatedShare, self.buffer(header::LEN)?);
+        let data = In::fragment(request.fragment(0, 0..len)?);
+        let posting = self.genie.request(&self.device, RECEIVE).input(header).and_input(data);
+        posting.argument(&port).submit().map_err(|failed| self.recover(failed))
+    }
+
+    /// A buffer of the server's own.
+    fn buffer(&self, len: usize) -> Result<Buffer, ServerError> {
+        let mut spare = self.spare();
+        let found = spare.iter().position(|buffer| buffer.len() == len);
+        match found {
+            Some(index) => Ok(spare.swap_remove(index)),
+            None => Ok(self.genie.allocate(len)?),
+        }
+    }
+
+    /// Keeps a buffer for the next one; of those that are longer than headers, the last one only.
+    fn keep(&self, buffer: Buffer) {
+        let mut spare = self.spare();
+        spare.retain(|other| other.len() == header::LEN || other.len() == buffer.len());
+        spare.push(buffer);
+    }
+
+    fn recover(&self, mut failed: Failed) -> ServerError {
+        failed.take_buffer().into_iter().for_each(|buffer| self.keep(buffer));
+        failed.error.into()
+    }
+
+    fn finish(&self, flying: Flying) {
+        let result = flying.pending.sync().map_err(|failed| self.recover(failed));
+        let Some(mut original) = flying.original else {
+            // Its client has its reply already; a datagram that is lost is lost.
+            result
+                .into_iter()
+                .filter_map(|mut reply| reply.take_buffer())
+                .for_each(|buffer| self.keep(buffer));
+            return;
+        };
+        let result = result.and_then(|reply| match original.service() {
+            RECEIVE => self.arrived(&mut original, reply),
+            _ => Ok(()),
+        });
+        original.reply(result);
+    }
+
+    /// Takes the header off, and verifies what it protects.
+    fn arrived(&self, original: &mut Incoming, mut reply: Reply) -> Result<(), ServerError> {
+        let actual = reply.actual().saturating_sub(header::LEN);
+        let buffer = reply.take_buffer().ok_or_else(|| ServerError::new("the header was not returned"))?;
+        let header = Header::decode(&buffer);
+        self.keep(buffer);
+        let header = header.ok_or_else(|| ServerError::new("what arrived has no header"))?;
+        if header.len != actual as u64 {
+            let lens = format!("{actual} bytes arrived of a datagram of {}", header.len);
+            return Err(ServerError::new(lens));
+        }
+        if let Some(kind) = self.check().checksum() {
+            let found = kind.of_data(&original.ready(0)?.part(0..actual));
+            if found != header.checksum {
+                let name = kind.name();
+                return Err(ServerError::new(format!(
+                    "damaged: the {name} is {found:#x}, not {:#x}",
+                    header.checksum
+                )));
+            }
+        }
+        Ok(original.set_actual(0, actual)?)
+    }
+}
+
+/// A request of the server's own that was made, or why not.
+type Started = Result<Pending<'static>, ServerError>;
+
+impl Server for Protocol {
+    fn name(&self) -> &str {
+        "protocol"
+    }
+
+    fn services(&self) -> &[Service] {
+        if self.0.check() == Check::None { &UNTOUCHED } else { &TOUCHED }
+    }
+
+    fn request(&self, request: Incoming) {
+        match request.service() {
+            TRANSMIT => self.0.launch(request, Inner::send),
+            RECEIVE => self.0.launch(request, Inner::receive),
+            DISCARD => request.reply(Ok(())),
+            ServiceId(other) => {
+                request.reply(Err(ServerError::new(format!("the protocol server has no service {other}"))));
+            }
+        }
+    }
+
+    fn abort(&self, request: RequestId) {
+        // What it has originated was aborted first, and is over or given up.
+        let is_it = |one: &mut Flying| one.original.as_ref().is_some_and(|original| original.id() == request);
+        let gone: Vec<_> = self.0.flying().extract_if(.., is_it).collect();
+        drop(gone);
+    }
+}
