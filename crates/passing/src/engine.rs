@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use genie_memory::{Config, Protection, Space};
 
-use crate::{Costs, Reason, Scheme, Thresholds};
+use crate::{Costs, Reason, Recorder, Scheme, Thresholds};
 
 /// Passes data between one client's buffers and system buffers. Cloning makes another handle to the same engine.
 #[derive(Debug, Clone)]
@@ -21,6 +21,7 @@ struct Engine {
     space: Space,
     costs: Costs,
     thresholds: Thresholds,
+    recorder: Option<&'static Recorder>,
 }
 
 impl Passing {
@@ -29,7 +30,7 @@ impl Passing {
         let thresholds = Thresholds::derive(&costs, space.granule());
         space.set_replacement_cost(costs.replacement.at(space.granule()) as u64);
         space.set_recycling(costs.recycling());
-        Self(Arc::new(Engine { space, costs, thresholds }))
+        Self(Arc::new(Engine { space, costs, thresholds, recorder: None }))
     }
 
     /// Makes a space and passes data in it, with the costs measured on this machine: those stored, or, the first time,
@@ -50,6 +51,13 @@ impl Passing {
         self
     }
 
+    /// Has the time of each operation recorded: of transfers that this handle and its later clones begin.
+    #[must_use]
+    pub fn with_recorder(mut self, recorder: &'static Recorder) -> Self {
+        Arc::make_mut(&mut self.0).recorder = Some(recorder);
+        self
+    }
+
     /// The space.
     pub fn space(&self) -> &Space {
         &self.0.space
@@ -63,6 +71,11 @@ impl Passing {
     /// The thresholds in force.
     pub fn thresholds(&self) -> &Thresholds {
         &self.0.thresholds
+    }
+
+    /// Who records the times of operations, if anybody does.
+    pub fn recorder(&self) -> Option<&'static Recorder> {
+        self.0.recorder
     }
 
     /// What an output of native memory by `scheme` is converted to, and why, as far as it can be told without asking the

@@ -9,6 +9,7 @@ use genie_memory::{
 
 use crate::operation::Operation;
 use crate::outboard::Outboard;
+use crate::recorder::{Column, Moment, Watch};
 use crate::tables::{self, InputOperations};
 use crate::{Error, Lending, Overlay, Passing, Reason, Receipt, Result, Scheme};
 
@@ -123,9 +124,12 @@ impl Passing {
     ) -> Result<Box<Input>> {
         let receipt = Receipt { effective, reason, ..Receipt::new(asked) };
         let mut input = Input::new(self, receipt, target, lending);
+        let mut watch = Watch::start(self.recorder());
         for operation in tables::customized_input(effective).request {
             input.request(*operation)?;
+            watch.ran(*operation);
         }
+        watch.finish(|| input.column(Moment::Request, input.len()));
         Ok(input)
     }
 
@@ -219,7 +223,14 @@ impl Input {
     pub fn overlay(&mut self, overlay: Overlay) {
         assert!(!self.is_ready, "an input is either made ready or overlaid");
         self.is_ready = true;
+        let mut watch = Watch::start(self.passing().recorder());
+        if let Some(allocation) = overlay.allocation() {
+            watch.took(Operation::AllocateOverlayBuffer, allocation);
+        }
+        watch.skip();
         self.buffering = Buffering::Overlaid(overlay);
+        watch.ran(Operation::OverlayBuffer);
+        watch.finish(|| self.column(Moment::Ready, self.len()));
     }
 
     /// Links data in a device's own memory to the client's buffer, in place of host memory.
@@ -257,9 +268,14 @@ impl Input {
             self.customize(actual)?;
         }
         let mut bytes = bytes.map(|bytes| &mut bytes[..actual]);
+        // The scheme in effect may change on the way.
+        let scheme = self.receipt.effective;
+        let mut watch = Watch::start(self.passing().recorder());
         for operation in self.operations().reply {
             self.reply(*operation, actual, &mut bytes)?;
+            watch.ran(*operation);
         }
+        watch.finish(|| Column { scheme, ..self.column(Moment::Reply, actual) });
         Ok(self.migrant.take())
     }
 
@@ -299,6 +315,10 @@ impl Input {
             Buffering::Overlaid(_) => tables::overlaid_input(self.receipt.effective),
             Buffering::Outboard(_) => tables::outboard_input(self.receipt.effective),
         }
+    }
+
+    fn column(&self, moment: Moment, len: usize) -> Column {
+        Column { scheme: self.receipt.effective, direction: Direction::In, moment, len }
     }
 
     fn passing(&self) -> &Passing {

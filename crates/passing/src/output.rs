@@ -9,6 +9,7 @@ use genie_memory::{
 
 use crate::lending::needs_completion;
 use crate::operation::Operation;
+use crate::recorder::{Column, Moment, Recorder, Watch};
 use crate::{Error, Lending, Passing, Reason, Receipt, Refused, Result, Scheme, tables};
 
 /// Where an output's data is.
@@ -31,6 +32,7 @@ pub struct Output {
     reference: Option<Reference>,
     wired: Option<Wired>,
     emigrating: Option<Emigrating>,
+    recorder: Option<&'static Recorder>,
 }
 
 thread_local! {
@@ -94,9 +96,9 @@ impl Passing {
         reason: Option<Reason>,
         lending: Lending,
     ) -> Result<Box<Output>> {
-        let mut output = Output::new(asked, effective, bytes.len(), lending);
+        let mut output = Output::new(asked, effective, bytes.len(), lending, self.recorder());
         output.receipt.reason = reason;
-        output.request(self, bytes)?;
+        output.request(self, bytes, Watch::start(self.recorder()))?;
         Ok(output)
     }
 
@@ -112,10 +114,12 @@ impl Passing {
             let error = Error::Integrity { scheme, expected };
             return Err(Refused { error, migrant: Some(migrant) });
         }
-        let mut output = Output::new(scheme, scheme, migrant.len(), lending);
+        let mut output = Output::new(scheme, scheme, migrant.len(), lending, self.recorder());
+        let mut watch = Watch::start(self.recorder());
         let (emigrating, reference) = migrant.emigrate_referenced().map_err(Error::from)?;
+        watch.early(Operation::ReferenceClientPages);
         (output.emigrating, output.reference) = (Some(emigrating), Some(reference));
-        match output.request(self, &[]) {
+        match output.request(self, &[], watch) {
             Ok(()) => Ok(output),
             Err(error) => Err(Refused { error, migrant: output.fail() }),
         }
@@ -126,11 +130,17 @@ impl Output {
     /// Boxed from the start: it is as long as five cache lines, and changes hands often. In memory that the last one has
     /// left, where there is such.
     #[inline]
-    fn new(asked: Scheme, effective: Scheme, len: usize, lending: Lending) -> Box<Self> {
+    fn new(
+        asked: Scheme,
+        effective: Scheme,
+        len: usize,
+        lending: Lending,
+        recorder: Option<&'static Recorder>,
+    ) -> Box<Self> {
         let receipt = Receipt { effective, ..Receipt::new(asked) };
         match SPARE.try_with(Cell::take).ok().flatten() {
             Some(mut spare) => {
-                (spare.receipt, spare.lending, spare.len) = (receipt, lending, len);
+                (spare.receipt, spare.lending, spare.len, spare.recorder) = (receipt, lending, len, recorder);
                 spare
             }
             None => Box::new(Self {
@@ -141,6 +151,7 @@ impl Output {
                 reference: None,
                 wired: None,
                 emigrating: None,
+                recorder,
             }),
         }
     }
@@ -217,7 +228,13 @@ impl Output {
     /// # Errors
     /// A region could not be removed (too many mappings); its memory is free all the same.
     pub fn complete(&mut self) -> Result<()> {
-        tables::output(self.receipt.effective).reply.iter().try_for_each(|operation| self.reply(*operation))
+        let mut watch = Watch::start(self.recorder);
+        for operation in tables::output(self.receipt.effective).reply {
+            self.reply(*operation)?;
+            watch.ran(*operation);
+        }
+        watch.finish(|| self.column(Moment::Reply));
+        Ok(())
     }
 
     /// Undoes the output of a request that failed; a migrant buffer is the client's again.
@@ -229,14 +246,21 @@ impl Output {
         self.emigrating.take().and_then(|emigrating| emigrating.give_back().ok())
     }
 
-    fn request(&mut self, passing: &Passing, bytes: &[u8]) -> Result<()> {
+    fn column(&self, moment: Moment) -> Column {
+        Column { scheme: self.receipt.effective, direction: Direction::Out, moment, len: self.len }
+    }
+
+    fn request(&mut self, passing: &Passing, bytes: &[u8], mut watch: Watch) -> Result<()> {
         let cut = match self.receipt.effective {
             Scheme::EmulatedCopy => self.copy_edges(passing, bytes)?,
             _ => 0..bytes.len(),
         };
+        watch.skip();
         for operation in tables::output(self.receipt.effective).request {
             self.request_operation(passing, *operation, &bytes[cut.clone()])?;
+            watch.ran(*operation);
         }
+        watch.finish(|| self.column(Moment::Request));
         self.zero_around(self.lending.server);
         Ok(())
     }

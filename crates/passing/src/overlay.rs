@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use genie_memory::{Data, Segments, Space, SystemBuffer};
 
-use crate::Result;
+use crate::recorder::Watch;
+use crate::{Recorder, Result};
 
 /// A pool of overlay buffers.
 #[derive(Debug, Clone)]
@@ -19,6 +20,7 @@ pub struct Overlays {
     pool: Arc<Mutex<Vec<SystemBuffer>>>,
     offset: usize,
     len: usize,
+    recorder: Option<&'static Recorder>,
 }
 
 /// One overlay buffer; dropping it returns it to its pool.
@@ -26,6 +28,8 @@ pub struct Overlays {
 pub struct Overlay {
     pool: Overlays,
     buffer: Option<SystemBuffer>,
+    /// How long taking it from the pool took, where that is recorded.
+    allocation: Option<u64>,
 }
 
 /// How a client should lay out buffers, so that a server's data can be swapped in.
@@ -46,13 +50,21 @@ impl Overlays {
         let buffers: genie_memory::Result<_> =
             (0..count).map(|_| space.aligned_buffer(offset, len)).collect();
         let buffers = buffers?;
-        Ok(Self { pool: Arc::new(Mutex::new(buffers)), offset, len })
+        Ok(Self { pool: Arc::new(Mutex::new(buffers)), offset, len, recorder: None })
+    }
+
+    /// Has the time of each allocation recorded, with the input that the buffer is overlaid on.
+    #[must_use]
+    pub fn with_recorder(mut self, recorder: &'static Recorder) -> Self {
+        self.recorder = Some(recorder);
+        self
     }
 
     /// Takes the buffer that was returned last, if one is free.
     pub fn allocate(&self) -> Option<Overlay> {
+        let mut watch = Watch::start(self.recorder);
         let buffer = self.pool.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
-        Some(Overlay { pool: self.clone(), buffer: Some(buffer) })
+        Some(Overlay { pool: self.clone(), buffer: Some(buffer), allocation: watch.lap() })
     }
 
     /// The layout that lets clients receive without copying.
@@ -84,6 +96,11 @@ impl Overlay {
     /// Whether it holds no bytes.
     pub fn is_empty(&self) -> bool {
         self.pool.len == 0
+    }
+
+    /// How long taking it from its pool took, where that is recorded.
+    pub(crate) fn allocation(&self) -> Option<u64> {
+        self.allocation
     }
 
     /// Whether its pages can be passed to a client of `space`.

@@ -7,6 +7,7 @@ use genie_memory::{LenderId, SystemBuffer, part, transfer};
 use super::{Buffering, Input, Target};
 use crate::lending::needs_completion;
 use crate::operation::Operation;
+use crate::recorder::{Column, Moment, Watch};
 use crate::{Overlay, Reason, Result, Scheme};
 
 impl Input {
@@ -67,9 +68,14 @@ impl Input {
         if std::mem::replace(&mut self.is_ready, true) {
             return Ok(());
         }
+        // The scheme in effect may change on the way.
+        let scheme = self.receipt.effective;
+        let mut watch = Watch::start(self.passing().recorder());
         for operation in self.operations().ready {
             self.ready_operation(*operation)?;
+            watch.ran(*operation);
         }
+        watch.finish(|| Column { scheme, ..self.column(Moment::Ready, self.len()) });
         Ok(())
     }
 
