@@ -1,11 +1,13 @@
 //! The experiments, in the order in which they are run.
 
+mod checksum;
 mod cpu;
 mod latency;
 mod latency_short;
 pub mod model;
 pub mod projection;
 mod reading;
+mod servers;
 pub mod single_copy_tcp;
 #[cfg(test)]
 mod synthetic;
@@ -18,6 +20,8 @@ pub const ALL: &[&dyn Experiment] = &[
     &latency::Latency,
     &latency_short::LatencyShort,
     &cpu::Cpu,
+    &checksum::Checksum,
+    &servers::Servers,
     &model::Model,
     &projection::Projection,
     &single_copy_tcp::SingleCopyTcp,

@@ -3,10 +3,10 @@
 //! Why: what passing a byte costs depends on the machine, so the papers' figures are worth rerunning, not quoting.
 
 pub mod amounts;
+pub mod checksum;
 pub mod circumstances;
 pub mod comparison;
 pub mod conclude;
-pub mod checksum;
 pub mod device;
 pub mod error;
 pub mod experiment;

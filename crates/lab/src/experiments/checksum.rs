@@ -1,0 +1,227 @@
+//! `checksum`: end-to-end latency with and without a checksum, by copy and by emulated copy; and what checksums cost alone.
+//!
+//! How: protocol servers in the clients' processes compute the checksum at the sender's end and verify it at the
+//! receiver's, for real (see [`crate::protocol`]). Integrated with the copy, it is computed by a server that copies an
+//! output itself, in one pass. On input that would be wrong: damaged data would have reached the client's buffer by the time
+//! that the damage is found, which copy's meaning forbids (§8.4); so it is not done.
+//! Source: J. C. Brustoloni's thesis, §8.4, figure 8.6.
+
+mod bare;
+mod verdicts;
+
+use std::time::Duration;
+
+use genie::Scheme;
+
+use super::reading::{MISSING, Reading, headings, number, throughput};
+use super::turns::{Subject, Turns, estimate, rounds};
+use crate::checksum::Checksum as Kind;
+use crate::error::{Error, Result};
+use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};
+use crate::findings::{Conclusion, Scale, Table};
+use crate::length;
+use crate::measurement::{Measured, Measurements, Quantity};
+use crate::parties::{Exchange, Parties, Route, Stage};
+use crate::protocol::Check;
+
+/// The experiment.
+#[derive(Debug)]
+pub(super) struct Checksum;
+
+const ID: &str = "checksum";
+
+const LENGTHS: [usize; 8] = [64, 4 << 10, 16 << 10, 60 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
+const LENGTHS_SMOKE: [usize; 2] = [64, 60 << 10];
+const PAPER_LEN: u64 = 61_440;
+const LONGEST: u64 = 16 << 20;
+
+const SECONDS: f64 = 1.5;
+const ROUNDS_LEAST: usize = 10;
+const ROUNDS_SMOKE: usize = 3;
+
+static DECLARATION: Declaration = Declaration {
+    id: ID,
+    title: "End-to-end latency with and without checksums",
+    source: "J. C. Brustoloni, Effects of Data Passing Semantics and Operating System Structure on Network I/O \
+             Performance, §8.4, figure 8.6",
+    claims: &[
+        Claim {
+            id: "emulated-copy-with-checksum",
+            text: "Emulated copy with a checksum takes less time than copy without one: 206 against 135 Mbit/s for 60 KB.",
+            source: "§8.4, figure 8.6",
+        },
+        Claim {
+            id: "checksum-cheaper-after-copy",
+            text: "A checksum adds less time to copy (116 in place of 135 Mbit/s) than to emulated copy (206 in place of \
+                   338), since copying brings the data into the cache.",
+            source: "§8.4, figure 8.6",
+        },
+        Claim {
+            id: "integrated-in-between",
+            text: "A checksum that is integrated with the copy on output takes no less time than copy alone and no more than \
+                   copy and checksum one after the other.",
+            source: "§8.4",
+        },
+        Claim {
+            id: "below-the-integrated",
+            text: "Emulated copy with a checksum takes less time than copy with an integrated one, too.",
+            source: "§8.4",
+        },
+    ],
+    axes: &[
+        "data length, 64 B to 16 MiB",
+        "copy or emulated copy",
+        "checksum, separate or integrated with the copy",
+    ],
+    needs: &[],
+};
+
+/// What takes its turn: a curve's name, how the sender passes, how the receiver does, and the check.
+fn subjects() -> Vec<(String, Scheme, Scheme, Check)> {
+    let plain = [Scheme::Copy, Scheme::EmulatedCopy];
+    let mut all: Vec<_> =
+        plain.map(|scheme| (name(scheme.name(), Check::None), scheme, scheme, Check::None)).to_vec();
+    for kind in Kind::ALL {
+        let separate = Check::Separate(kind);
+        all.extend(plain.map(|scheme| (name(scheme.name(), separate), scheme, scheme, separate)));
+        // The server makes the copy, so that the client lets it see the data in place until it has.
+        let integrated = Check::Integrated(kind);
+        all.push((name("copy", integrated), Scheme::EmulatedShare, Scheme::Copy, integrated));
+    }
+    all
+}
+
+/// A curve's name.
+fn name(scheme: &str, check: Check) -> String {
+    match check {
+        Check::None => scheme.to_owned(),
+        Check::Separate(kind) => format!("{scheme} + {}", kind.name()),
+        Check::Integrated(kind) => format!("{scheme} with {}", kind.name()),
+    }
+}
+
+fn lengths(options: &Options) -> &'static [usize] {
+    if options.smoke { &LENGTHS_SMOKE } else { &LENGTHS }
+}
+
+fn count(options: &Options, len: usize) -> usize {
+    let full = rounds(SECONDS, subjects().len(), estimate(len, Duration::ZERO), ROUNDS_LEAST);
+    if options.smoke { ROUNDS_SMOKE } else { full }
+}
+
+/// The name of the step that measures what checksums cost alone.
+fn bare_name(len: usize) -> String {
+    format!("alone, {}", length::format(len))
+}
+
+impl Experiment for Checksum {
+    fn declaration(&self) -> &'static Declaration {
+        &DECLARATION
+    }
+
+    fn steps(&self, options: &Options) -> Vec<Step> {
+        let exchange = |len: &usize| {
+            let turns = (subjects().len() * (count(options, *len) + 2)) as f64;
+            Step { name: length::format(*len), seconds: estimate(*len, Duration::ZERO).as_secs_f64() * turns }
+        };
+        let bare = |len: &usize| Step { name: bare_name(*len), seconds: 0.3 };
+        lengths(options).iter().map(exchange).chain(lengths(options).iter().map(bare)).collect()
+    }
+
+    fn sit<'a>(&'a self, options: &'a Options) -> Result<Box<dyn Sitting + 'a>> {
+        let stage = Stage::open(options.granule, lengths(options).last().copied().unwrap_or(0))?;
+        let parties = Parties::join(&stage, Route::InProcess)?;
+        stage.close();
+        Ok(Box::new(Seated { options, parties }))
+    }
+
+    fn conclude(&self, _options: &Options, measurements: &Measurements) -> Result<Conclusion> {
+        let reading =
+            Reading { measurements, experiment: ID, setting: String::new(), quantity: Quantity::Latency };
+        let all: Vec<_> = subjects().into_iter().map(|(name, ..)| name).collect();
+        let names = || all.iter().map(String::as_str);
+        let title = "End-to-end latency with and without checksums";
+        let figure = reading.figure(ID, title, "end-to-end latency in µs", Scale::Logarithmic, names());
+        let lengths = reading.lengths(names());
+        let latencies = Table {
+            title: "End-to-end latency with and without checksums in µs (medians)".to_owned(),
+            columns: headings("scheme, checksum", &lengths),
+            rows: reading.rows(&lengths, names()),
+        };
+        Ok(Conclusion {
+            figures: figure.into_iter().chain(bare::figure(measurements)).collect(),
+            tables: vec![latencies, throughputs(&reading), bare::table(measurements)],
+            verdicts: verdicts::all(&reading),
+            notes: notes(),
+        })
+    }
+}
+
+fn notes() -> Vec<String> {
+    vec![
+        "\"+\" means that data is summed in a pass of its own at either end, \"with\" that the sender's end sums while it \
+         copies; the receiver's end always verifies in a pass of its own."
+            .to_owned(),
+        "The device here copies the data, too, which leaves it in a cache: the papers' adapter left it in memory. CRC32C is \
+         computed by the crate crc-fast. No crate has the Internet checksum at memory speed, so that those few lines are \
+         the lab's own. No crate integrates either with copying; that is done block by block, in the first-level cache."
+            .to_owned(),
+    ]
+}
+
+struct Seated<'a> {
+    options: &'a Options,
+    parties: Parties,
+}
+
+impl Sitting for Seated<'_> {
+    fn measure(&mut self, step: &Step) -> Result<Vec<Measured>> {
+        let lengths = || lengths(self.options).iter().copied();
+        if let Some(len) = lengths().find(|len| bare_name(*len) == step.name) {
+            return Ok(bare::measure(len, self.options));
+        }
+        let len = lengths().find(|len| length::format(*len) == step.name);
+        let len = len.ok_or_else(|| Error::NoSuchStep { experiment: ID, step: step.name.clone() })?;
+        let subject = |(series, output, input, check)| Subject {
+            series,
+            parties: 0,
+            exchange: Exchange { output, input, check, ..Exchange::of(output, len) },
+        };
+        let turns = Turns {
+            setting: String::new(),
+            subjects: subjects().into_iter().map(subject).collect(),
+            rounds: count(self.options, len),
+            cpu_time: false,
+            seed: self.options.seed ^ len as u64,
+        };
+        turns.take(std::slice::from_mut(&mut self.parties))
+    }
+}
+
+/// Equivalent throughput of single datagrams, beside the paper's.
+fn throughputs(reading: &Reading<'_>) -> Table {
+    let paper = |check: Check, scheme: Scheme| match (check, scheme) {
+        (Check::None, Scheme::Copy) => "135",
+        (Check::None, _) => "338",
+        (Check::Separate(Kind::Internet), Scheme::Copy) => "116",
+        (Check::Separate(Kind::Internet), _) => "206",
+        _ => MISSING,
+    };
+    let row = |(series, output, _, check): (String, Scheme, Scheme, Check)| {
+        let cell = |len: u64| {
+            let us = reading.at(&series, len);
+            us.map_or_else(|| MISSING.to_owned(), |us| number(throughput(len, us)))
+        };
+        vec![series.clone(), paper(check, output).to_owned(), cell(PAPER_LEN), cell(LONGEST)]
+    };
+    Table {
+        title: "Equivalent throughput of single datagrams in Mbit/s".to_owned(),
+        columns: ["scheme, checksum", "paper: 60 KB at 512 Mbit/s", "60 KiB", "16 MiB"]
+            .map(str::to_owned)
+            .to_vec(),
+        rows: subjects().into_iter().map(row).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

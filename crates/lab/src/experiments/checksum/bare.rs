@@ -1,0 +1,178 @@
+//! What checksums cost alone, beside plain copying.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use super::super::reading::{MISSING, Reading, headings, number};
+use super::{ID, Kind};
+use crate::experiment::Options;
+use crate::findings::{Axis, Curve, CurvePoint, Figure, Scale, Table};
+use crate::measurement::{Measured, Measurements, Quantity};
+use crate::random::Random;
+
+/// The setting that these are kept under.
+const SETTING: &str = "alone";
+/// A sample is of so many passes that it takes about as long.
+const SAMPLE: Duration = Duration::from_micros(50);
+const ROUNDS: usize = 40;
+const ROUNDS_SMOKE: usize = 3;
+
+/// What passes over the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    Copy,
+    Sum(Kind),
+    CopyThenSum(Kind),
+    CopyAndSum(Kind),
+}
+
+impl Pass {
+    fn all() -> Vec<Self> {
+        let of = |kind| [Self::Sum(kind), Self::CopyThenSum(kind), Self::CopyAndSum(kind)];
+        std::iter::once(Self::Copy).chain(Kind::ALL.into_iter().flat_map(of)).collect()
+    }
+
+    fn name(self) -> String {
+        match self {
+            Self::Copy => "memcpy".to_owned(),
+            Self::Sum(kind) => kind.name().to_owned(),
+            Self::CopyThenSum(kind) => format!("memcpy, then {}", kind.name()),
+            Self::CopyAndSum(kind) => format!("{} while copying", kind.name()),
+        }
+    }
+
+    fn run(self, from: &[u8], to: &mut [u8]) -> u32 {
+        match self {
+            Self::Copy => {
+                to.copy_from_slice(from);
+                0
+            }
+            Self::Sum(kind) => kind.of(from),
+            Self::CopyThenSum(kind) => {
+                to.copy_from_slice(from);
+                kind.of(black_box(to))
+            }
+            Self::CopyAndSum(kind) => kind.copy(from, to),
+        }
+    }
+}
+
+/// Nanoseconds for one pass.
+fn time(pass: Pass, count: u32, from: &[u8], to: &mut [u8]) -> u64 {
+    let begun = Instant::now();
+    for _ in 0..count {
+        black_box(pass.run(black_box(from), black_box(&mut *to)));
+    }
+    (begun.elapsed() / count).as_nanos() as u64
+}
+
+/// Measures all passes over `len` bytes in turns.
+pub(super) fn measure(len: usize, options: &Options) -> Vec<Measured> {
+    let (from, mut to) = (vec![0x5a; len], vec![0; len]);
+    let passes = Pass::all();
+    // How many passes make a sample: known after one, which warms up, too.
+    let counts: Vec<_> = passes
+        .iter()
+        .map(|pass| {
+            time(*pass, 1, &from, &mut to);
+            let once = time(*pass, 1, &from, &mut to).max(1);
+            (SAMPLE.as_nanos() as u64 / once).clamp(1, 1000) as u32
+        })
+        .collect();
+    let mut samples = vec![Vec::new(); passes.len()];
+    let mut order: Vec<usize> = (0..passes.len()).collect();
+    let mut random = Random::new(options.seed ^ len as u64);
+    for _ in 0..if options.smoke { ROUNDS_SMOKE } else { ROUNDS } {
+        random.shuffle(&mut order);
+        for &index in &order {
+            samples[index].push(time(passes[index], counts[index], &from, &mut to));
+        }
+    }
+    let measured = |(pass, samples): (&Pass, Vec<u64>)| Measured {
+        series: pass.name(),
+        setting: SETTING.to_owned(),
+        x: len as u64,
+        quantity: Quantity::OperationTime,
+        samples,
+    };
+    passes.iter().zip(samples).map(measured).collect()
+}
+
+fn reading(measurements: &Measurements) -> Reading<'_> {
+    Reading { measurements, experiment: ID, setting: SETTING.to_owned(), quantity: Quantity::OperationTime }
+}
+
+/// Bytes in so many microseconds, as GB/s.
+fn speed(bytes: u64, us: f64) -> f64 {
+    bytes as f64 / us.max(1e-3) / 1e3
+}
+
+/// Speeds by length.
+pub(super) fn figure(measurements: &Measurements) -> Option<Figure> {
+    let reading = reading(measurements);
+    let point = |(x, us)| CurvePoint { x: x as f64, y: speed(x, us), low: None, high: None };
+    let curve = |pass: Pass| Curve {
+        points: reading.medians(&pass.name()).into_iter().map(point).collect(),
+        name: pass.name(),
+        measured: true,
+    };
+    let curves: Vec<_> =
+        Pass::all().into_iter().map(curve).filter(|curve| !curve.points.is_empty()).collect();
+    let axis = |label: &str, scale| Axis { label: label.to_owned(), scale };
+    (!curves.is_empty()).then(|| Figure {
+        name: "checksum-speed".to_owned(),
+        title: "Speed of checksums and of copying alone".to_owned(),
+        x: axis("data length in bytes", Scale::Logarithmic),
+        y: axis("speed in GB/s", Scale::Linear),
+        curves,
+    })
+}
+
+/// Speeds by length.
+pub(super) fn table(measurements: &Measurements) -> Table {
+    let reading = reading(measurements);
+    let names: Vec<_> = Pass::all().into_iter().map(Pass::name).collect();
+    let lengths = reading.lengths(names.iter().map(String::as_str));
+    let row = |name: &String| {
+        let cell =
+            |x: &u64| reading.at(name, *x).map_or_else(|| MISSING.to_owned(), |us| number(speed(*x, us)));
+        std::iter::once(name.clone()).chain(lengths.iter().map(cell)).collect()
+    };
+    Table {
+        title: "Speed of checksums and of copying alone, in GB/s".to_owned(),
+        columns: headings("pass", &lengths),
+        rows: names.iter().map(row).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interface::Granule;
+
+    #[test]
+    fn passes_that_sum_agree_and_those_that_copy_copy() {
+        let from: Vec<u8> = (0..5000).map(|at| at as u8).collect();
+        for pass in Pass::all() {
+            let mut to = vec![0; from.len()];
+            let sum = pass.run(&from, &mut to);
+            match pass {
+                Pass::Copy => assert_eq!(sum, 0),
+                Pass::Sum(kind) | Pass::CopyThenSum(kind) | Pass::CopyAndSum(kind) => {
+                    assert_eq!(sum, kind.of(&from));
+                }
+            }
+            let copies = !matches!(pass, Pass::Sum(_));
+            assert_eq!(to == from, copies, "{pass:?}");
+        }
+    }
+
+    #[test]
+    fn every_pass_is_measured_and_has_a_row() {
+        let options = Options { smoke: true, granule: Granule::Best, seed: 1 };
+        let measured = measure(4096, &options);
+        assert_eq!(measured.len(), Pass::all().len());
+        assert!(measured.iter().all(|one| one.samples.len() == ROUNDS_SMOKE));
+        assert!((speed(16_000_000, 1000.0) - 16.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,64 @@
+//! What is concluded from measurements that are made up.
+
+use super::super::synthetic::{Made, run};
+use super::*;
+use crate::findings::Verdict;
+use crate::interface::Granule;
+
+const OPTIONS: Options = Options { smoke: false, granule: Granule::Best, seed: 1 };
+
+fn conclude(us: impl Fn(Scheme, Check) -> f64) -> Conclusion {
+    let all = subjects();
+    let points = all.iter().flat_map(|(series, _, input, check)| {
+        let us = us(*input, *check);
+        [PAPER_LEN, LONGEST].map(|x| Made {
+            setting: "",
+            series: series.as_str(),
+            x,
+            quantity: Quantity::Latency,
+            us: us * x as f64 / PAPER_LEN as f64,
+        })
+    });
+    Checksum.conclude(&OPTIONS, &run(ID, points)).unwrap()
+}
+
+fn verdicts(conclusion: &Conclusion) -> Vec<Verdict> {
+    conclusion.verdicts.iter().map(|finding| finding.verdict).collect()
+}
+
+#[test]
+fn the_papers_own_throughputs_bear_its_claims_out() {
+    let conclusion = conclude(|scheme, check| {
+        let mbit = match (scheme, check) {
+            (Scheme::Copy, Check::None) => 135.0,
+            (Scheme::Copy, Check::Separate(_)) => 116.0,
+            (Scheme::Copy, Check::Integrated(_)) => 125.0,
+            (_, Check::None) => 338.0,
+            _ => 206.0,
+        };
+        61_440.0 * 8.0 / mbit
+    });
+    assert_eq!(verdicts(&conclusion), [Verdict::Holds; 4], "{:?}", conclusion.verdicts);
+    assert_eq!(conclusion.tables[1].rows[0], ["copy", "135", "135", "135"].map(str::to_owned));
+    for table in &conclusion.tables {
+        assert!(table.rows.iter().all(|row| row.len() == table.columns.len()), "{}", table.title);
+    }
+}
+
+#[test]
+fn slow_checksums_refute_the_claims() {
+    let conclusion = conclude(|scheme, check| match (scheme, check) {
+        (_, Check::None) => 100.0,
+        (Scheme::Copy, Check::Separate(_)) => 600.0,
+        (Scheme::Copy, _) => 90.0,
+        _ => 500.0,
+    });
+    assert_eq!(verdicts(&conclusion), [Verdict::DoesNotHold; 4], "{:?}", conclusion.verdicts);
+}
+
+#[test]
+fn nothing_measured_is_nothing_concluded() {
+    let conclusion = Checksum.conclude(&OPTIONS, &Measurements::default()).unwrap();
+    assert_eq!(verdicts(&conclusion), [Verdict::CannotBeTested; 4]);
+    assert!(conclusion.figures.is_empty());
+}

@@ -1,0 +1,112 @@
+//! What the measurements say about the claims of `checksum`: at the longest length, with both checksums.
+
+use super::super::reading::{Reading, judged, number, untested};
+use super::{Check, DECLARATION, Kind, name};
+use crate::findings::Finding;
+use crate::length;
+
+/// Differences below that are none.
+const TOLERANCE: f64 = 1.05;
+
+/// All ways at the longest length, in microseconds.
+struct Longest {
+    len: u64,
+    copy: f64,
+    emulated: f64,
+    with: Vec<With>,
+}
+
+/// With one kind of checksum.
+struct With {
+    kind: Kind,
+    copy: f64,
+    emulated: f64,
+    integrated: f64,
+}
+
+/// One for each claim, in their order.
+pub(super) fn all(reading: &Reading<'_>) -> Vec<Finding> {
+    let Some(longest) = Longest::of(reading) else {
+        let why = "not everything that it compares was measured";
+        return DECLARATION.claims.iter().map(|claim| untested(claim.id, why)).collect();
+    };
+    vec![
+        longest.with_checksum(),
+        longest.cheaper_after_copy(),
+        longest.integrated_in_between(),
+        longest.below_the_integrated(),
+    ]
+}
+
+impl Longest {
+    fn of(reading: &Reading<'_>) -> Option<Self> {
+        let len = reading.lengths(["copy", "emulated copy"]).last().copied()?;
+        let at = |scheme, check| reading.at(&name(scheme, check), len);
+        let with = |kind| {
+            Some(With {
+                kind,
+                copy: at("copy", Check::Separate(kind))?,
+                emulated: at("emulated copy", Check::Separate(kind))?,
+                integrated: at("copy", Check::Integrated(kind))?,
+            })
+        };
+        let with: Option<Vec<_>> = Kind::ALL.into_iter().map(with).collect();
+        let (copy, emulated) = (at("copy", Check::None)?, at("emulated copy", Check::None)?);
+        Some(Self { len, copy, emulated, with: with? })
+    }
+
+    /// Judges each kind, and puts what was found into one sentence for each.
+    fn judge(&self, claim: &str, holds: impl Fn(&With) -> bool, found: impl Fn(&With) -> String) -> Finding {
+        let all: Vec<_> =
+            self.with.iter().map(|with| format!("{}: {}.", with.kind.name(), found(with))).collect();
+        let found = format!("{}. {}", length::format(self.len as usize), all.join(" "));
+        judged(claim, self.with.iter().all(holds), found)
+    }
+
+    fn with_checksum(&self) -> Finding {
+        let found = |with: &With| {
+            format!(
+                "emulated copy with it takes {} µs, copy without {} µs",
+                number(with.emulated),
+                number(self.copy)
+            )
+        };
+        self.judge("emulated-copy-with-checksum", |with| with.emulated < self.copy, found)
+    }
+
+    fn cheaper_after_copy(&self) -> Finding {
+        let added = |with: &With| (with.copy - self.copy, with.emulated - self.emulated);
+        let found = |with: &With| {
+            let (copy, emulated) = added(with);
+            format!("it adds {} µs to copy and {} µs to emulated copy", number(copy), number(emulated))
+        };
+        let holds = |with: &With| added(with).0 < added(with).1;
+        self.judge("checksum-cheaper-after-copy", holds, found)
+    }
+
+    fn integrated_in_between(&self) -> Finding {
+        let found = |with: &With| {
+            format!(
+                "copy takes {} µs, with it integrated {} µs, with it in a pass of its own {} µs",
+                number(self.copy),
+                number(with.integrated),
+                number(with.copy)
+            )
+        };
+        let holds = |with: &With| {
+            with.integrated * TOLERANCE >= self.copy && with.integrated <= with.copy * TOLERANCE
+        };
+        self.judge("integrated-in-between", holds, found)
+    }
+
+    fn below_the_integrated(&self) -> Finding {
+        let found = |with: &With| {
+            format!(
+                "emulated copy and checksum take {} µs, copy with it integrated {} µs",
+                number(with.emulated),
+                number(with.integrated)
+            )
+        };
+        self.judge("below-the-integrated", |with| with.emulated < with.integrated, found)
+    }
+}

@@ -1,0 +1,66 @@
+//! What is concluded from measurements that are made up.
+
+use super::super::synthetic::{Made, run};
+use super::*;
+use crate::findings::Verdict;
+use crate::interface::Granule;
+
+const OPTIONS: Options = Options { smoke: false, granule: Granule::Best, seed: 1 };
+
+/// A run in which latency is a line for each scheme, and user-level servers add some.
+fn made(line: impl Fn(Scheme) -> (f64, f64), more: impl Fn(u64) -> f64) -> Measurements {
+    let all = all_series();
+    let subjects = PLACES.iter().enumerate().flat_map(|(place, _)| SCHEMES.map(|scheme| (place, scheme)));
+    let points = subjects.zip(&all).flat_map(|((place, scheme), series)| {
+        let (fixed, slope) = line(scheme);
+        let more = &more;
+        LENGTHS.map(|len| Made {
+            setting: "",
+            series: series.as_str(),
+            x: len as u64,
+            quantity: Quantity::Latency,
+            us: fixed + slope * len as f64 / 1e6 + if place == 1 { more(len as u64) } else { 0.0 },
+        })
+    });
+    run(ID, points)
+}
+
+fn lines(scheme: Scheme) -> (f64, f64) {
+    if scheme == Scheme::Copy { (10.0, 300.0) } else { (10.0, 100.0) }
+}
+
+fn verdicts(measurements: &Measurements) -> Vec<Verdict> {
+    let conclusion = Servers.conclude(&OPTIONS, measurements).unwrap();
+    conclusion.verdicts.into_iter().map(|finding| finding.verdict).collect()
+}
+
+#[test]
+fn a_constant_overhead_bears_the_claims_out_and_gives_the_length_where_user_level_wins() {
+    let measurements = made(lines, |_| 20.0);
+    assert_eq!(
+        verdicts(&measurements),
+        [Verdict::Holds, Verdict::Holds, Verdict::Holds, Verdict::CannotBeTested]
+    );
+    let conclusion = Servers.conclude(&OPTIONS, &measurements).unwrap();
+    // 20 µs more are less than copying's 200 µs a megabyte from 100 KB on.
+    assert!(conclusion.verdicts[1].found.starts_with("From 256 KiB on"), "{}", conclusion.verdicts[1].found);
+    let names: Vec<_> = conclusion.figures.iter().map(|figure| figure.name.as_str()).collect();
+    assert_eq!(names, ["servers", "servers-short", "servers-overhead"]);
+    for table in &conclusion.tables {
+        assert!(table.rows.iter().all(|row| row.len() == table.columns.len()), "{}", table.title);
+    }
+    let line = conclusion.tables[1].rows[0].last().unwrap();
+    assert!(line.ends_with("+ 20.0"), "{line}");
+}
+
+#[test]
+fn an_overhead_that_grows_with_the_data_refutes_what_says_that_it_does_not() {
+    let found = verdicts(&made(lines, |len| 20.0 + len as f64 / 1e3));
+    assert_eq!(found[..2], [Verdict::DoesNotHold, Verdict::DoesNotHold]);
+}
+
+#[test]
+fn nothing_measured_is_nothing_concluded() {
+    let found = verdicts(&Measurements::default());
+    assert_eq!(found, [Verdict::CannotBeTested; 4]);
+}
