@@ -69,7 +69,8 @@ fn a_smoke_run_of_everything_is_kept_reported_and_like_itself() {
             assert!(run.join(&file).is_file(), "{file}");
         }
         for figure in one["conclusion"]["figures"].as_array().unwrap() {
-            let file = format!("{id}-{}.svg", figure["name"].as_str().unwrap());
+            let name = figure["name"].as_str().unwrap();
+            let file = if name.starts_with(id) { format!("{name}.svg") } else { format!("{id}-{name}.svg") };
             assert!(run.join(&file).is_file(), "{file}");
         }
     }

@@ -90,10 +90,7 @@ pub fn write(run: &Run, found: &[Found]) -> Result<()> {
         let steps: Vec<_> = measurements.of(id).cloned().collect();
         run.write(&format!("{id}.csv"), &csv::text(&steps))?;
         for figure in &one.conclusion.figures {
-            run.write(
-                &format!("{id}-{}.svg", figure.name),
-                &figure::draw(figure, figure::WIDE, Ink::Printed),
-            )?;
+            run.write(&figure::file(id, figure), &figure::draw(figure, figure::WIDE, Ink::Printed))?;
         }
         let document = Document {
             schema: SCHEMA,

@@ -40,6 +40,12 @@ pub const NARROW: Shape = Shape { width: 370, height: 330, legend: None, text: 1
 /// The typefaces of all drawings.
 pub const FONT: &str = "system-ui, Segoe UI, Roboto, DejaVu Sans, Liberation Sans, Arial, sans-serif";
 
+/// The name of a figure's file.
+pub fn file(experiment: &str, figure: &Figure) -> String {
+    let name = figure.name.as_str();
+    if name.starts_with(experiment) { format!("{name}.svg") } else { format!("{experiment}-{name}.svg") }
+}
+
 /// Draws a figure.
 pub fn draw(figure: &Figure, shape: Shape, ink: Ink) -> String {
     let axes = Axes::around(figure);

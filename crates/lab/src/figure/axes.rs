@@ -14,6 +14,10 @@ use crate::length;
 
 /// Nothing at or below this has a place on a logarithmic axis.
 const LEAST: f64 = 1e-6;
+/// How far whiskers may stretch the vertical axis beyond the medians, as a factor; longer ones are cut.
+const REACH: f64 = 1.6;
+/// Room at either end of an axis of lengths, in doublings.
+const BESIDE: f64 = 0.3;
 /// Letters that a label on the axis of lengths takes, with the space between two.
 const LETTERS: f64 = 9.0;
 
@@ -49,9 +53,18 @@ impl Axes {
     pub(super) fn around(figure: &Figure) -> Self {
         let (x, y) = (Division::of(&figure.x), Division::of(&figure.y));
         let points = || figure.curves.iter().flat_map(|curve| &curve.points);
-        let across = points().map(|point| place(x, point.x));
-        let up = points().flat_map(|point| [Some(point.y), point.low, point.high]).flatten();
-        Self { x, y, across: beside(x, range(across)), up: padded(y, range(up.map(|value| place(y, value)))) }
+        let across = range(points().map(|point| place(x, point.x)));
+        let medians = range(points().map(|point| place(y, point.y)));
+        let reach = (medians.0.min(medians.0 / REACH), medians.1.max(medians.1 * REACH));
+        let ends = points().flat_map(|point| [point.low, point.high]).flatten();
+        let reached = ends.map(|end| place(y, end).clamp(reach.0, reach.1));
+        let up = range([medians.0, medians.1].into_iter().chain(reached));
+        Self { x, y, across: beside(x, across), up: padded(y, up) }
+    }
+
+    /// Where the end of a whisker is, which a rare sample must not carry out of the drawing.
+    pub(super) fn end(&self, value: f64) -> f64 {
+        self.up(value).clamp(self.up.0, self.up.1)
     }
 
     /// Where a value is in the library's coordinates, across.
@@ -122,9 +135,9 @@ fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
 
 /// The range of the horizontal axis; a single value stands in the middle.
 fn beside(division: Division, (low, high): (f64, f64)) -> (f64, f64) {
+    let room = if low < high { BESIDE } else { 1.0 };
     match division {
-        Division::PowersOfTwo if low < high => (low.floor(), high.ceil()),
-        Division::PowersOfTwo => ((low.floor() - 1.0).max(0.0), high.ceil() + 1.0),
+        Division::PowersOfTwo => (low - room, high + room),
         _ => padded(division, (low, high)),
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn marks(
     for point in &curve.points {
         let x = computed.map_x(axes.across(point.x));
         if let (Some(low), Some(high)) = (point.low, point.high) {
-            let ends = [low, high].map(|end| computed.map_y(axes.up(end)));
+            let ends = [low, high].map(|end| computed.map_y(axes.end(end)));
             scene.add(whisker(x, ends, ink.hue(style.hue)));
         }
     }

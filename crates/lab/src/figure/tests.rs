@@ -108,3 +108,23 @@ fn a_figure_with_one_point_or_none_is_drawn_all_the_same() {
         assert!(draw(&figure(curves), NARROW, Ink::Printed).ends_with("</svg>"));
     }
 }
+
+#[test]
+fn a_rare_sample_stretches_the_axis_only_so_far() {
+    let mut rare = curve("copy", true, 90.0);
+    let height = |curve: &Curve| {
+        let svg = draw(&figure(vec![curve.clone()]), WIDE, Ink::Printed);
+        svg.matches(">1000</text>").count()
+    };
+    assert_eq!(height(&rare), 0);
+    rare.points[1].high = Some(50_000.0);
+    assert_eq!(height(&rare), 0, "the axis goes to where a twentieth of the samples are");
+}
+
+#[test]
+fn a_file_is_named_for_its_experiment_once() {
+    let mut one = figure(Vec::new());
+    assert_eq!(file("latency", &one), "latency-unlimited.svg");
+    one.name = "latency-unlimited".to_owned();
+    assert_eq!(file("latency", &one), "latency-unlimited.svg");
+}

@@ -146,7 +146,7 @@ impl Drawing {
             title: figure.title.clone(),
             wide: draw(figure::WIDE),
             narrow: draw(figure::NARROW),
-            file: format!("{id}-{}.svg", figure.name),
+            file: figure::file(id, figure),
             estimates: figure.curves.iter().any(|curve| !curve.measured),
             spread: figure.curves.iter().flat_map(|curve| &curve.points).any(|point| point.low.is_some()),
         }

@@ -31,7 +31,24 @@ fn want(known: &[&dyn Experiment], id: &str, wanted: &mut BTreeSet<&'static str>
     };
     let declaration = experiment.declaration();
     if wanted.insert(declaration.id) {
-        declaration.needs.iter().try_for_each(|need| want(known, need, wanted))?;
+        // What is needed and not known is missing when the experiment concludes, which then says so.
+        let is_known = |need: &&&str| known.iter().any(|other| other.declaration().id == **need);
+        declaration.needs.iter().filter(is_known).try_for_each(|need| want(known, need, wanted))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::experiments;
+
+    #[test]
+    fn what_an_experiment_needs_comes_before_it() {
+        let ids: Vec<_> = experiments::ALL.iter().map(|one| one.declaration().id).collect();
+        for (index, one) in experiments::ALL.iter().enumerate() {
+            for need in one.declaration().needs {
+                assert!(!ids[index..].contains(need), "{} needs {need}, which comes after it", ids[index]);
+            }
+        }
+    }
 }
