@@ -188,14 +188,15 @@ impl<'w> Work<'w> {
         let began = Instant::now();
         let outcome = measure(run, experiment, sitting, step, open);
         self.outlook.spent(step.seconds, began.elapsed());
-        self.watcher.end(&doing, outcome.as_ref().err().map(String::as_str));
+        let interrupted = outcome.is_err() && self.stop.load(Ordering::Relaxed);
+        self.watcher.end(&doing, outcome.as_ref().err().map(String::as_str).filter(|_| !interrupted));
         match outcome {
             Ok(result) => {
                 run.append(id, &Entry::Measured(result))?;
                 self.outcome.measured += 1;
             }
-            // Whoever interrupts from a terminal interrupts the parties, too: what fails then is to be measured again.
-            Err(_) if self.stop.load(Ordering::Relaxed) => {
+            // Whoever interrupts may have interrupted a party, too: what fails then is to be measured again.
+            Err(_) if interrupted => {
                 *open = None;
                 self.outcome.interrupted = true;
             }

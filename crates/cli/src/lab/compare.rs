@@ -5,6 +5,8 @@ use std::fmt::Write;
 use genie_lab::comparison::{self, Row};
 use genie_lab::findings::Table;
 use genie_lab::length;
+use genie_lab::measurement::Measurements;
+use genie_lab::model::comparison::{Scaling, scaling};
 use genie_lab::store::Run;
 use serde::Serialize;
 
@@ -14,7 +16,8 @@ use crate::output;
 
 /// Compare two runs: their medians side by side, and where they differ by more than noise explains.
 ///
-/// A point differs where all sittings of one run lie beyond all of the other, and the medians are more than 10 % apart.
+/// A point differs where all sittings of one run lie beyond all of the other, and the medians are more than 10 % apart. Where
+/// both runs measured primitives, their costs are compared by kind, beside what the machines' own figures let one expect.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The run to compare with: its name, or the path of its folder.
@@ -38,6 +41,8 @@ struct Printed {
     runs: [String; 2],
     placed_otherwise: Vec<String>,
     points: Vec<Row>,
+    scaling: Option<Table>,
+    notes: Vec<String>,
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
@@ -49,10 +54,17 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         return Err(Failure::could_not("the two runs have no point in common"));
     }
     let placed_otherwise = comparison::placed_otherwise(measurements.each_ref());
+    let scaling = scaled(&measurements);
     if args.json {
-        let schema = genie_lab::store::SCHEMA;
-        let runs = runs.each_ref().map(Run::name);
-        return output::print_json(&Printed { schema, runs, placed_otherwise, points: rows });
+        let (scaling, notes) = scaling.map(|scaling| (scaling.table, scaling.notes)).unzip();
+        return output::print_json(&Printed {
+            schema: genie_lab::store::SCHEMA,
+            runs: runs.each_ref().map(Run::name),
+            placed_otherwise,
+            points: rows,
+            scaling,
+            notes: notes.unwrap_or_default(),
+        });
     }
     let mut text = heading(&runs);
     for id in &placed_otherwise {
@@ -63,7 +75,17 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     }
     text += &side_by_side(&rows, args.differing);
     text += &summary(&rows);
+    if let Some(Scaling { table, notes }) = scaling {
+        let _ = write!(text, "\n{}\n{}", table.title, tables::numbers(&table));
+        notes.iter().for_each(|note| text += &format!("note: {note}\n"));
+    }
     output::print(&text)
+}
+
+/// How the costs of operations scale from the one machine to the other, where both runs have them.
+fn scaled([one, other]: &[Measurements; 2]) -> Option<Scaling> {
+    let has_costs = |run: &Measurements| run.of("primitives").next().is_some();
+    (has_costs(one) && has_costs(other)).then(|| scaling(one, other))
 }
 
 fn heading(runs: &[Run; 2]) -> String {

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -76,7 +76,8 @@ impl Peer {
         let (link, theirs) = Link::pair().map_err(cannot)?;
         let program = std::env::current_exe().map_err(cannot)?;
         let mut starting = Command::new(program);
-        starting.arg(command).stdin(Stdio::from(theirs)).stdout(Stdio::null());
+        // An interrupt from the terminal is for whoever measures, who may want to finish first.
+        starting.arg(command).stdin(Stdio::from(theirs)).stdout(Stdio::null()).process_group(0);
         if let Some(cpu) = cpu {
             starting.args(["--cpu", &cpu.to_string()]);
         }
