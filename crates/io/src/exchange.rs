@@ -6,7 +6,6 @@
 //! for its next one ([`Pair`]).
 //! Invariants: the phase leaves `Waiting` once, by a reply, by giving up, or by the client's departure.
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Waker;
@@ -17,6 +16,10 @@ use crate::interface::Outstanding;
 use crate::reply::ReplyBuffer;
 use crate::work::Work;
 use crate::{Error, RequestId, ServerHandle};
+
+mod pair;
+
+pub(crate) use pair::Pair;
 
 /// How far a request is.
 #[derive(Debug)]
@@ -71,6 +74,20 @@ struct State {
     contract: Weak<Contract>,
 }
 
+impl State {
+    fn new() -> Self {
+        Self {
+            phase: Phase::Waiting,
+            is_done: false,
+            sleepers: 0,
+            task: None,
+            listing: None,
+            aborting: None,
+            contract: Weak::new(),
+        }
+    }
+}
+
 /// A reply that a thread waits for.
 ///
 /// Where nobody else knows of the request, and that thread itself takes the reply off its channel, the work is left here,
@@ -80,45 +97,6 @@ pub(crate) struct Awaited<'a> {
     exchange: Option<&'a Exchange>,
     is_alone: bool,
     left: Option<(Box<Work>, Arc<Exchange>)>,
-}
-
-/// A client's and a server's hold on one new exchange.
-#[derive(Debug)]
-pub(crate) struct Pair {
-    pub(crate) client: Arc<Exchange>,
-    pub(crate) server: Arc<Exchange>,
-}
-
-thread_local! {
-    /// The exchange of this thread's last request, if nothing has become of it.
-    static SPARE: Cell<Option<Pair>> = const { Cell::new(None) };
-}
-
-impl Pair {
-    /// For a request that is about to be made.
-    #[inline]
-    pub(crate) fn new(id: RequestId) -> Self {
-        match SPARE.try_with(Cell::take).ok().flatten() {
-            Some(spare) => {
-                // Whoever is handed the exchange is handed this, too.
-                spare.client.id.store(id.0, Ordering::Relaxed);
-                spare
-            }
-            None => {
-                let client = Arc::new(Exchange::new(id));
-                Self { server: Arc::clone(&client), client }
-            }
-        }
-    }
-
-    /// Keeps it for this thread's next request, unless somebody else knows of it.
-    #[inline]
-    pub(crate) fn spare(self) {
-        if Arc::strong_count(&self.client) == 2 && Arc::weak_count(&self.client) == 0 {
-            // A thread that is about to end has no next request.
-            let _ = SPARE.try_with(|spare| spare.set(Some(self)));
-        }
-    }
 }
 
 impl<'a> Awaited<'a> {
@@ -185,18 +163,9 @@ impl<'a> Awaited<'a> {
 
 impl Exchange {
     pub(crate) fn new(id: RequestId) -> Self {
-        let state = State {
-            phase: Phase::Waiting,
-            is_done: false,
-            sleepers: 0,
-            task: None,
-            listing: None,
-            aborting: None,
-            contract: Weak::new(),
-        };
         Self {
             id: AtomicU64::new(id.0),
-            state: Mutex::new(state),
+            state: Mutex::new(State::new()),
             changed: Condvar::new(),
             is_replied: AtomicBool::new(false),
             is_aborting: AtomicBool::new(false),

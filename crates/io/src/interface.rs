@@ -244,7 +244,7 @@ impl Interface {
         self.0.outstanding.wait_for(server, self.0.next.load(Ordering::Relaxed), deadline)
     }
 
-    pub(crate) fn send(&self, request: Request<'_, '_, '_>) -> Result<Reply, Failed> {
+    pub(crate) fn send(&self, mut request: Request<'_, '_, '_>) -> Result<Reply, Failed> {
         let timeout = self.timeout(request.timeout);
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         let collect = || self.remotes().iter().map(|remote| remote.collect()).sum();
@@ -253,7 +253,7 @@ impl Interface {
         let bytes = request.bytes();
         let work = Work::admitted(&self.0.pendings, |admission| admission.admit(bytes, timeout, collect));
         let server = request.server;
-        let (exchange, destinations) = self.start(request, work, Patience::Until(deadline))?;
+        let (exchange, destinations) = self.start(&mut request, work, Patience::Until(deadline))?;
         if exchange.is_replied()
             && let Some(found) = exchange.take()
         {
@@ -261,7 +261,9 @@ impl Interface {
                 self.list(&exchange, server);
                 server.tend();
             }
-            return deliver(found, destinations);
+            let reply = deliver(found, destinations);
+            Pair::renew(exchange);
+            return reply;
         }
         self.list(&exchange, server);
         // Whoever may abort it knows it by a weak reference: the contract that it was originated by.
@@ -284,7 +286,7 @@ impl Interface {
         found.map_or_else(|| Err(Error::Aborted.into()), |found| deliver(found, destinations))
     }
 
-    pub(crate) fn submit<'i>(&self, request: Request<'_, '_, 'i>) -> Result<Pending<'i>, Failed> {
+    pub(crate) fn submit<'i>(&self, mut request: Request<'_, '_, 'i>) -> Result<Pending<'i>, Failed> {
         let timeout = self.timeout(request.timeout);
         let bytes = request.bytes();
         let work = match timeout.map(|_| self.0.timer.start()) {
@@ -292,7 +294,7 @@ impl Interface {
             _ => Work::admitted(&self.0.pendings, |admission| admission.try_admit(bytes)),
         };
         let server = request.server;
-        let (exchange, destinations) = self.start(request, work, Patience::None)?;
+        let (exchange, destinations) = self.start(&mut request, work, Patience::None)?;
         let listed = self.list(&exchange, server);
         let timeout = timeout.filter(|_| listed);
         if let Some(timeout) = timeout {
@@ -314,7 +316,7 @@ impl Interface {
     /// Runs the request-time operations and hands the request to its server.
     fn start<'i>(
         &self,
-        request: Request<'_, '_, 'i>,
+        request: &mut Request<'_, '_, 'i>,
         work: Result<Box<Work>, Error>,
         patience: Patience,
     ) -> Result<(Arc<Exchange>, Destinations<'i>), Failed> {
@@ -325,10 +327,10 @@ impl Interface {
         });
         let (access, work) = match access.and_then(|access| Ok((access, work?))) {
             Ok(both) => both,
-            Err(error) => return Err(Work::refuse(request.buffers, error)),
+            Err(error) => return Err(Work::refuse(&mut request.buffers, error)),
         };
         let id = RequestId(self.0.next.fetch_add(1, Ordering::Relaxed));
-        let (work, destinations) = Work::begin(work, &self.0.passing, request.buffers, request.server)?;
+        let (work, destinations) = Work::begin(work, &self.0.passing, &mut request.buffers, request.server)?;
         let Pair { client: exchange, server } = Pair::new(id);
         work.originate(&exchange, request.server);
         let mut incoming = Incoming::new(work, Origin::Here(server), request.service, access);

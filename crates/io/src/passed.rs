@@ -142,8 +142,8 @@ impl WorkBuffer {
             at += element.len();
             start == range.start && at == range.end && start < at
         })?;
-        let receipt = element.receipt();
-        element.transfer = match std::mem::replace(&mut element.transfer, Transfer::None(receipt)) {
+        let scheme = element.receipt().asked;
+        element.transfer = match std::mem::replace(&mut element.transfer, Transfer::None(scheme)) {
             Transfer::In(input) => Transfer::Passed(Arc::new(PassedInput::new(input, access))),
             other => other,
         };

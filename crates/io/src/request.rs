@@ -1,10 +1,9 @@
 //! Requests, as clients compose them.
 //!
+//! How: what composes one is always inlined: a request that is passed by way of memory is copied at each step.
 //! Source: thesis §7.1 (`io_request`), §7.3 (buffer headers).
 
 use std::time::Duration;
-
-use smallvec::SmallVec;
 
 use crate::{Failed, In, Interface, Out, Pending, Reply, ServerHandle, ServiceId};
 
@@ -19,7 +18,23 @@ pub struct Request<'r, 'o, 'i> {
     pub(crate) server: &'r ServerHandle,
     pub(crate) service: ServiceId,
     pub(crate) timeout: Option<Duration>,
-    pub(crate) buffers: SmallVec<[RequestBuffer<'o, 'i>; 1]>,
+    pub(crate) buffers: Buffers<'o, 'i>,
+}
+
+/// A request's buffers. The one under composition is a field of its own, and so is a buffer's first element: what is in a
+/// vector, be it a small one, has an address, and is copied from one to the next with each step.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers<'o, 'i> {
+    earlier: Vec<RequestBuffer<'o, 'i>>,
+    last: Option<RequestBuffer<'o, 'i>>,
+}
+
+impl<'o, 'i> Buffers<'o, 'i> {
+    /// All of them, in order.
+    #[inline]
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut RequestBuffer<'o, 'i>> {
+        self.earlier.iter_mut().chain(&mut self.last)
+    }
 }
 
 /// One buffer of a request.
@@ -32,38 +47,40 @@ pub(crate) struct RequestBuffer<'o, 'i> {
 
 #[derive(Debug)]
 pub(crate) enum Elements<'o, 'i> {
-    Out(SmallVec<[Out<'o>; 1]>),
-    In(SmallVec<[In<'i>; 1]>),
+    /// The first one, and the others.
+    Out(Option<Out<'o>>, Vec<Out<'o>>),
+    In(Option<In<'i>>, Vec<In<'i>>),
 }
 
 impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(interface: &'r Interface, server: &'r ServerHandle, service: ServiceId) -> Self {
-        Self { interface, server, service, timeout: None, buffers: SmallVec::new() }
+        Self { interface, server, service, timeout: None, buffers: Buffers::default() }
     }
 
     /// Limits the time for completing the request; when it is over, the request is aborted.
-    #[inline]
+    #[inline(always)]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
     /// Begins an output buffer with one element.
-    #[inline]
+    #[inline(always)]
     pub fn out(self, element: Out<'o>) -> Self {
-        self.buffer(Elements::Out(SmallVec::from_iter([element])))
+        self.buffer(Elements::Out(Some(element), Vec::new()))
     }
 
     /// Begins an input buffer with one element.
-    #[inline]
+    #[inline(always)]
     pub fn input(self, element: In<'i>) -> Self {
-        self.buffer(Elements::In(SmallVec::from_iter([element])))
+        self.buffer(Elements::In(Some(element), Vec::new()))
     }
 
     /// Begins an output buffer without elements, for arguments alone.
+    #[inline(always)]
     pub fn arguments(self) -> Self {
-        self.buffer(Elements::Out(SmallVec::new()))
+        self.buffer(Elements::Out(None, Vec::new()))
     }
 
     /// Adds an element to the last buffer, an output one.
@@ -71,8 +88,9 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     /// # Panics
     /// When there is no buffer yet, or the last one is for input.
     pub fn and_out(mut self, element: Out<'o>) -> Self {
-        match self.buffers.last_mut().map(|buffer| &mut buffer.elements) {
-            Some(Elements::Out(elements)) => elements.push(element),
+        match self.buffers.last.as_mut().map(|buffer| &mut buffer.elements) {
+            Some(Elements::Out(first @ None, _)) => *first = Some(element),
+            Some(Elements::Out(_, others)) => others.push(element),
             _ => panic!("and_out adds to an output buffer; begin one by out"),
         }
         self
@@ -83,8 +101,9 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     /// # Panics
     /// When there is no buffer yet, or the last one is for output.
     pub fn and_input(mut self, element: In<'i>) -> Self {
-        match self.buffers.last_mut().map(|buffer| &mut buffer.elements) {
-            Some(Elements::In(elements)) => elements.push(element),
+        match self.buffers.last.as_mut().map(|buffer| &mut buffer.elements) {
+            Some(Elements::In(first @ None, _)) => *first = Some(element),
+            Some(Elements::In(_, others)) => others.push(element),
             _ => panic!("and_input adds to an input buffer; begin one by input"),
         }
         self
@@ -94,9 +113,12 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     ///
     /// # Panics
     /// When there is no buffer yet.
-    #[inline]
+    #[inline(always)]
     pub fn argument(mut self, argument: &'o [u8]) -> Self {
-        self.last().argument = argument;
+        match &mut self.buffers.last {
+            Some(last) => last.argument = argument,
+            None => return self.without_buffer(),
+        }
         self
     }
 
@@ -104,9 +126,12 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     ///
     /// # Panics
     /// When there is no buffer yet.
-    #[inline]
+    #[inline(always)]
     pub fn room(mut self, len: usize) -> Self {
-        self.last().room = len;
+        match &mut self.buffers.last {
+            Some(last) => last.room = len,
+            None => return self.without_buffer(),
+        }
         self
     }
 
@@ -114,7 +139,7 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     ///
     /// # Errors
     /// See [`crate::Error`]; buffers that were given by value come back in [`Failed`].
-    #[inline]
+    #[inline(always)]
     pub fn send(self) -> Result<Reply, Failed> {
         let interface = self.interface;
         interface.send(self)
@@ -125,30 +150,48 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     ///
     /// # Errors
     /// As [`Request::send`], as far as they are known at once; [`crate::Error::Exhausted`] where `send` would wait.
-    #[inline]
+    #[inline(always)]
     pub fn submit(self) -> Result<Pending<'i>, Failed> {
         let interface = self.interface;
         interface.submit(self)
     }
 
-    #[inline]
+    #[inline(always)]
     fn buffer(mut self, elements: Elements<'o, 'i>) -> Self {
-        self.buffers.push(RequestBuffer { argument: &[], room: 0, elements });
+        let buffer = RequestBuffer { argument: &[], room: 0, elements };
+        if self.buffers.last.is_some() {
+            return self.further(buffer);
+        }
+        self.buffers.last = Some(buffer);
         self
     }
 
-    fn last(&mut self) -> &mut RequestBuffer<'o, 'i> {
-        self.buffers.last_mut().expect("begin a buffer before setting its arguments")
+    /// Begins a buffer after another one. Not inlined, and by value, as all that may panic is: what unwinding would have to
+    /// drop must have an address.
+    #[inline(never)]
+    fn further(mut self, buffer: RequestBuffer<'o, 'i>) -> Self {
+        self.buffers.earlier.extend(self.buffers.last.replace(buffer));
+        self
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn without_buffer(self) -> Self {
+        panic!("begin a buffer before setting its arguments")
     }
 
     /// Bytes in all buffers together.
+    #[inline]
     pub(crate) fn bytes(&self) -> usize {
-        self.buffers
-            .iter()
-            .map(|buffer| match &buffer.elements {
-                Elements::Out(elements) => elements.iter().map(Out::len).fold(0, usize::saturating_add),
-                Elements::In(elements) => elements.iter().map(In::len).fold(0, usize::saturating_add),
-            })
-            .fold(0, usize::saturating_add)
+        let buffers = self.buffers.earlier.iter().chain(&self.buffers.last);
+        let bytes = buffers.map(|buffer| match &buffer.elements {
+            Elements::Out(first, others) => {
+                first.iter().chain(others).map(Out::len).fold(0, usize::saturating_add)
+            }
+            Elements::In(first, others) => {
+                first.iter().chain(others).map(In::len).fold(0, usize::saturating_add)
+            }
+        });
+        bytes.fold(0, usize::saturating_add)
     }
 }

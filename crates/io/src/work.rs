@@ -5,10 +5,9 @@
 mod buffer;
 
 use std::cell::Cell;
-use std::ops::Range;
 use std::sync::Arc;
 
-use genie_memory::{Buffer, Direction, LenderId};
+use genie_memory::{Direction, LenderId};
 use genie_passing::{Lending, Passing, Reason, Receipt, Scheme, Source, Target};
 use smallvec::SmallVec;
 
@@ -18,9 +17,10 @@ use crate::incoming::Access;
 use crate::lent::LentTransfer;
 use crate::limits::{Admission, Pendings};
 use crate::reply::{ReplyBuffer, ReplyElement, Returned};
-use crate::request::{Elements, RequestBuffer};
+use crate::request::{Buffers, Elements, RequestBuffer};
 use crate::{Error, Failed, Fragment, In, Out, ServerHandle};
 
+use buffer::Kept;
 pub(crate) use buffer::{Transfer, WorkBuffer, WorkElement};
 
 /// All of a request's buffers, and its share of the limits.
@@ -100,24 +100,26 @@ impl Work {
     pub(crate) fn begin<'i>(
         mut work: Box<Self>,
         passing: &Passing,
-        mut buffers: SmallVec<[RequestBuffer<'_, 'i>; 1]>,
+        buffers: &mut Buffers<'_, 'i>,
         server: &ServerHandle,
     ) -> Result<(Box<Self>, Destinations<'i>), Failed> {
         let server = Way { passing, lending: Lending::by(server.lender()) };
         let mut destinations = Destinations::new();
-        for buffer in &mut buffers {
+        for buffer in buffers.iter_mut() {
             let direction = match buffer.elements {
-                Elements::Out(_) => Direction::Out,
-                Elements::In(_) => Direction::In,
+                Elements::Out(..) => Direction::Out,
+                Elements::In(..) => Direction::In,
             };
-            work.buffers.push(WorkBuffer::new(direction, buffer.argument, buffer.room));
+            work.add_buffer(direction, buffer.argument, buffer.room);
             // After a failure the remaining elements are only taken apart, so that what they own comes back, too.
             match &mut buffer.elements {
-                Elements::Out(elements) => {
-                    elements.drain(..).for_each(|element| work.add_out(&server, element))
+                Elements::Out(first, others) => {
+                    first.take().into_iter().for_each(|element| work.add_out(&server, element));
+                    others.drain(..).for_each(|element| work.add_out(&server, element));
                 }
-                Elements::In(elements) => {
-                    elements.drain(..).for_each(|element| destinations.extend(work.add_in(&server, element)))
+                Elements::In(first, others) => {
+                    destinations.extend(first.take().and_then(|element| work.add_in(&server, element)));
+                    destinations.extend(others.drain(..).filter_map(|element| work.add_in(&server, element)));
                 }
             }
         }
@@ -138,7 +140,7 @@ impl Work {
     }
 
     /// Gives back what a request holds that is refused before any operation has run.
-    pub(crate) fn refuse(buffers: SmallVec<[RequestBuffer<'_, '_>; 1]>, error: Error) -> Failed {
+    pub(crate) fn refuse(buffers: &mut Buffers<'_, '_>, error: Error) -> Failed {
         let returned = |scheme, returned| ReplyElement { receipt: Receipt::new(scheme), returned };
         let out = |element: Out<'_>| match element.from {
             From::Borrowed(_) | From::Fragment(_) => returned(element.scheme, Returned::Nothing),
@@ -149,23 +151,36 @@ impl Work {
             To::Borrowed(_) | To::Migrant(_) | To::Fragment(_) => returned(element.scheme, Returned::Nothing),
             To::Owned(buffer, _) => returned(element.scheme, Returned::Buffer(buffer)),
         };
-        let buffer = |buffer: RequestBuffer<'_, '_>| ReplyBuffer {
-            elements: match buffer.elements {
-                Elements::Out(elements) => elements.into_iter().map(out).collect(),
-                Elements::In(elements) => elements.into_iter().map(input).collect(),
+        let buffer = |buffer: &mut RequestBuffer<'_, '_>| ReplyBuffer {
+            elements: match &mut buffer.elements {
+                Elements::Out(first, others) => {
+                    first.take().into_iter().chain(others.drain(..)).map(out).collect()
+                }
+                Elements::In(first, others) => {
+                    first.take().into_iter().chain(others.drain(..)).map(input).collect()
+                }
             },
             ..ReplyBuffer::default()
         };
-        Failed { error, buffers: buffers.into_iter().map(buffer).collect() }
+        Failed { error, buffers: buffers.iter_mut().map(buffer).collect() }
     }
 
-    fn add(&mut self, scheme: Scheme, begun: Result<Transfer, Error>, held: Option<(Buffer, Range<usize>)>) {
+    /// Adds a buffer without elements.
+    #[inline]
+    pub(crate) fn add_buffer(&mut self, direction: Direction, argument: &[u8], room: usize) {
+        self.buffers.push(WorkBuffer::new(direction, room));
+        if let (false, Some(last)) = (argument.is_empty(), self.buffers.last_mut()) {
+            last.argument.extend_from_slice(argument);
+        }
+    }
+
+    fn add(&mut self, scheme: Scheme, begun: Result<Transfer, Error>, kept: Kept) {
         let transfer = begun.unwrap_or_else(|error| {
             self.error.get_or_insert(error);
-            Transfer::None(Receipt::new(scheme))
+            Transfer::None(scheme)
         });
         let buffer = self.buffers.last_mut().expect("an element is added to a buffer");
-        buffer.elements.push(WorkElement { transfer, held, returned: Returned::Nothing });
+        buffer.elements.push(WorkElement { transfer, kept });
     }
 
     fn add_out(&mut self, way: &Way<'_>, element: Out<'_>) {
@@ -174,18 +189,18 @@ impl Work {
         match element.from {
             From::Borrowed(bytes) => {
                 let transfer = self.begin_output(way, borrowable(scheme), Source::Native(bytes));
-                self.add(scheme, transfer.map(|transfer| note_borrowed(scheme, transfer)), None);
+                self.add(scheme, transfer.map(|transfer| note_borrowed(scheme, transfer)), Kept::Nothing);
             }
             From::Owned(buffer, range) => {
                 let transfer = self.begin_output(way, scheme, Source::Native(&buffer[range.clone()]));
-                self.add(scheme, transfer, Some((buffer, range)));
+                self.add(scheme, transfer, Kept::Buffer(buffer, range));
             }
             From::Migrant(migrant) => {
                 if self.error.is_some() {
                     return self.add_returned(scheme, migrant);
                 }
                 match way.passing.output_from(scheme, Source::Migrant(migrant), way.lending) {
-                    Ok(output) => self.add(scheme, Ok(Transfer::Out(output)), None),
+                    Ok(output) => self.add(scheme, Ok(Transfer::Out(output)), Kept::Nothing),
                     Err(refused) => {
                         self.error = Some(refused.error.into());
                         if let Some(migrant) = refused.migrant {
@@ -200,7 +215,7 @@ impl Work {
 
     fn add_fragment(&mut self, scheme: Scheme, fragment: Fragment) {
         let lent = LentTransfer::fragment(fragment, Receipt::new(scheme));
-        self.add(scheme, Ok(Transfer::Lent(lent)), None);
+        self.add(scheme, Ok(Transfer::Lent(lent)), Kept::Nothing);
     }
 
     fn begin_output(&self, way: &Way<'_>, scheme: Scheme, source: Source<'_>) -> Result<Transfer, Error> {
@@ -214,10 +229,10 @@ impl Work {
     }
 
     fn add_returned(&mut self, scheme: Scheme, migrant: genie_memory::Migrant) {
-        self.add(scheme, Ok(Transfer::None(Receipt::new(scheme))), None);
+        self.add(scheme, Ok(Transfer::None(scheme)), Kept::Nothing);
         let elements = self.buffers.last_mut().map(|buffer| &mut buffer.elements);
         if let Some(element) = elements.and_then(|elements| elements.last_mut()) {
-            element.returned = Returned::Migrant(migrant);
+            element.kept = Kept::Migrant(migrant);
         }
     }
 
@@ -235,17 +250,17 @@ impl Work {
         match element.to {
             To::Borrowed(bytes) => {
                 let transfer = begin(self, borrowable(scheme), native(bytes));
-                self.add(scheme, transfer.map(|transfer| note_borrowed(scheme, transfer)), None);
+                self.add(scheme, transfer.map(|transfer| note_borrowed(scheme, transfer)), Kept::Nothing);
                 Some(bytes)
             }
             To::Owned(buffer, range) => {
                 let transfer = begin(self, scheme, native(&buffer[range.clone()]));
-                self.add(scheme, transfer, Some((buffer, range)));
+                self.add(scheme, transfer, Kept::Buffer(buffer, range));
                 None
             }
             To::Migrant(len) => {
                 let transfer = begin(self, scheme, Target::Migrant { len });
-                self.add(scheme, transfer, None);
+                self.add(scheme, transfer, Kept::Nothing);
                 None
             }
             To::Fragment(fragment) => {
@@ -366,23 +381,18 @@ impl Work {
 
     /// Turns completed work into what the client gets.
     pub(crate) fn give_back(&mut self) -> SmallVec<[ReplyBuffer; 1]> {
-        let mut buffers = SmallVec::with_capacity(self.buffers.len());
-        for buffer in &mut self.buffers {
-            let mut elements = SmallVec::with_capacity(buffer.elements.len());
-            for element in &mut buffer.elements {
-                elements.push(element.give_back());
-            }
-            let argument = std::mem::take(&mut buffer.reply_argument);
-            buffers.push(ReplyBuffer { argument, actual: buffer.actual, elements });
+        // What is pushed is put together elsewhere first, and copied.
+        match self.buffers.as_mut_slice() {
+            [buffer] => SmallVec::from_buf([buffer.give_back()]),
+            buffers => buffers.iter_mut().map(WorkBuffer::give_back).collect(),
         }
-        buffers
     }
 
     /// Whether every output can be left with the server after the client has its reply: none is the client's to have
     /// back, and no input is awaited.
     pub(crate) fn may_be_anticipated(&self) -> bool {
         self.buffers.iter().all(|buffer| {
-            buffer.direction == Direction::Out && buffer.elements.iter().all(|element| element.held.is_none())
+            buffer.direction == Direction::Out && !buffer.elements.iter().any(WorkElement::holds_buffer)
         })
     }
 

@@ -125,7 +125,7 @@ impl Customer {
     fn found(&self, sight: &mut Sight, request: &Request<'_>, access: Access) -> Result<Box<Work>, Unfit> {
         let mut work = Work::received();
         for (index, buffer) in request.buffers().enumerate() {
-            work.buffers.push(WorkBuffer::new(buffer.direction, buffer.argument, buffer.room));
+            work.add_buffer(buffer.direction, buffer.argument, buffer.room);
             for element in buffer.elements() {
                 let lent = self.element(sight, &element, buffer.direction, access)?;
                 work.buffers[index].elements.push(WorkElement::lent(lent));

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use genie_memory::{Buffer, Direction, Segments};
+use genie_memory::{Buffer, Direction, Migrant, Segments};
 use genie_passing::{Input, Output, Receipt, Scheme};
 use smallvec::SmallVec;
 
@@ -11,7 +11,7 @@ use crate::Error;
 use crate::incoming::Origin;
 use crate::lent::{Lent, LentTransfer, Places};
 use crate::passed::PassedInput;
-use crate::reply::{ReplyElement, Returned};
+use crate::reply::{ReplyBuffer, ReplyElement, Returned};
 
 /// One of a request's buffers.
 #[derive(Debug)]
@@ -28,9 +28,17 @@ pub(crate) struct WorkBuffer {
 #[derive(Debug)]
 pub(crate) struct WorkElement {
     pub(crate) transfer: Transfer,
+    pub(super) kept: Kept,
+}
+
+/// What an element has of the client's.
+#[derive(Debug)]
+pub(super) enum Kept {
+    Nothing,
     /// The native buffer that was given by value, and the part that is passed.
-    pub(super) held: Option<(Buffer, Range<usize>)>,
-    pub(super) returned: Returned,
+    Buffer(Buffer, Range<usize>),
+    /// The migrant buffer that arrived, or that a failed output gives back.
+    Migrant(Migrant),
 }
 
 /// How an element's data is passed.
@@ -42,14 +50,14 @@ pub(crate) enum Transfer {
     Passed(Arc<PassedInput>),
     /// Data that was passed before, and is lent to this request's server.
     Lent(Box<LentTransfer>),
-    /// An element of a request that was refused.
-    None(Receipt),
+    /// An element of a request that was refused, or is over.
+    None(Scheme),
 }
 
 impl WorkElement {
     /// An element of data that was passed before.
     pub(crate) fn lent(lent: Box<LentTransfer>) -> Self {
-        Self { transfer: Transfer::Lent(lent), held: None, returned: Returned::Nothing }
+        Self { transfer: Transfer::Lent(lent), kept: Kept::Nothing }
     }
 
     pub(crate) fn receipt(&self) -> Receipt {
@@ -58,7 +66,7 @@ impl WorkElement {
             Transfer::In(input) => *input.receipt(),
             Transfer::Passed(input) => input.receipt().unwrap_or(Receipt::new(Scheme::Fragment)),
             Transfer::Lent(lent) => *lent.receipt(),
-            Transfer::None(receipt) => *receipt,
+            Transfer::None(scheme) => Receipt::new(*scheme),
         }
     }
 
@@ -72,9 +80,14 @@ impl WorkElement {
         }
     }
 
+    /// Whether it has a buffer that was given by value.
+    pub(super) fn holds_buffer(&self) -> bool {
+        matches!(self.kept, Kept::Buffer(..))
+    }
+
     /// Whether the client's memory is delivered to when the client takes the reply.
     pub(crate) fn is_borrowed_input(&self) -> bool {
-        self.held.is_none()
+        !self.holds_buffer()
             && match &self.transfer {
                 Transfer::In(input) => {
                     input.receipt().asked.allocation() == genie_passing::model::Allocation::Native
@@ -88,7 +101,9 @@ impl WorkElement {
         match &mut self.transfer {
             Transfer::Out(output) if succeeded => output.complete()?,
             Transfer::Out(output) => {
-                self.returned = output.fail().map_or(Returned::Nothing, Returned::Migrant);
+                if let Some(migrant) = output.fail() {
+                    self.kept = Kept::Migrant(migrant);
+                }
             }
             Transfer::In(_) | Transfer::Passed(_) | Transfer::Lent(_) | Transfer::None(_) => {}
         }
@@ -102,18 +117,20 @@ impl WorkElement {
             Transfer::Lent(lent) => return lent.bring(actual),
             Transfer::Out(_) | Transfer::Passed(_) | Transfer::None(_) => return Ok(()),
         };
-        let bytes = match &mut self.held {
-            Some((buffer, range)) => Some(&mut buffer[range.clone()]),
-            None => bytes,
+        let bytes = match &mut self.kept {
+            Kept::Buffer(buffer, range) => Some(&mut buffer[range.clone()]),
+            Kept::Nothing | Kept::Migrant(_) => bytes,
         };
-        self.returned = input.deliver(actual, bytes)?.map_or(Returned::Nothing, Returned::Migrant);
+        if let Some(migrant) = input.deliver(actual, bytes)? {
+            self.kept = Kept::Migrant(migrant);
+        }
         Ok(())
     }
 
     /// Lets go of what is left. The memory of what passed the data is kept.
     #[inline]
     pub(super) fn end(&mut self) {
-        let over = Transfer::None(Receipt::new(Scheme::Fragment));
+        let over = Transfer::None(Scheme::Fragment);
         match std::mem::replace(&mut self.transfer, over) {
             Transfer::Out(output) => output.end(),
             Transfer::In(input) => input.end(),
@@ -123,14 +140,16 @@ impl WorkElement {
     }
 
     /// What the client gets. What is still under way is undone before its buffer comes back.
+    #[inline]
     pub(super) fn give_back(&mut self) -> ReplyElement {
         let receipt = self.receipt();
         if let Transfer::In(input) = &mut self.transfer {
             input.cancel();
         }
-        let returned = match self.held.take() {
-            Some((buffer, _)) => Returned::Buffer(buffer),
-            None => std::mem::take(&mut self.returned),
+        let returned = match std::mem::replace(&mut self.kept, Kept::Nothing) {
+            Kept::Buffer(buffer, _) => Returned::Buffer(buffer),
+            Kept::Migrant(migrant) => Returned::Migrant(migrant),
+            Kept::Nothing => Returned::Nothing,
         };
         ReplyElement { receipt, returned }
     }
@@ -139,15 +158,25 @@ impl WorkElement {
 impl WorkBuffer {
     /// A buffer without elements yet.
     #[inline]
-    pub(crate) fn new(direction: Direction, argument: &[u8], room: usize) -> Self {
+    pub(crate) fn new(direction: Direction, room: usize) -> Self {
         Self {
             direction,
-            argument: SmallVec::from_slice(argument),
+            argument: SmallVec::new(),
             reply_argument: SmallVec::new(),
             room,
             actual: 0,
             elements: SmallVec::new(),
         }
+    }
+
+    /// What the client gets.
+    #[inline]
+    pub(super) fn give_back(&mut self) -> ReplyBuffer {
+        let elements = match self.elements.as_mut_slice() {
+            [element] => SmallVec::from_buf([element.give_back()]),
+            elements => elements.iter_mut().map(WorkElement::give_back).collect(),
+        };
+        ReplyBuffer { argument: std::mem::take(&mut self.reply_argument), actual: self.actual, elements }
     }
 
     /// Bytes in all elements together.

@@ -1,0 +1,66 @@
+//! Pairs: both holds on the exchange of a request that is about to be made, in memory that an earlier request has left.
+//!
+//! Why: making and giving up an exchange takes longer than passing it on.
+//! Invariants: whoever finds a spare pair holds the exchange alone, and nothing has become of it yet.
+//! Limits: one for each thread.
+
+use std::cell::Cell;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use super::{Exchange, State};
+use crate::RequestId;
+
+/// A client's and a server's hold on one new exchange.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    pub(crate) client: Arc<Exchange>,
+    pub(crate) server: Arc<Exchange>,
+}
+
+thread_local! {
+    /// The exchange of this thread's last request, if nothing has become of it.
+    static SPARE: Cell<Option<Pair>> = const { Cell::new(None) };
+}
+
+impl Pair {
+    /// For a request that is about to be made.
+    #[inline]
+    pub(crate) fn new(id: RequestId) -> Self {
+        match SPARE.try_with(Cell::take).ok().flatten() {
+            Some(spare) => {
+                // Whoever is handed the exchange is handed this, too.
+                spare.client.id.store(id.0, Ordering::Relaxed);
+                spare
+            }
+            None => {
+                let client = Arc::new(Exchange::new(id));
+                Self { server: Arc::clone(&client), client }
+            }
+        }
+    }
+
+    /// Keeps it for this thread's next request, unless somebody else knows of it: nothing has become of it.
+    #[inline]
+    pub(crate) fn spare(self) {
+        if Arc::strong_count(&self.client) == 2 && Arc::weak_count(&self.client) == 0 {
+            self.keep();
+        }
+    }
+
+    /// Keeps the exchange of a request that is over, unless somebody else knows of it.
+    #[inline]
+    pub(crate) fn renew(mut client: Arc<Exchange>) {
+        if let Some(exchange) = Arc::get_mut(&mut client) {
+            *exchange.state.get_mut().unwrap_or_else(PoisonError::into_inner) = State::new();
+            (exchange.is_replied, exchange.is_aborting) = Default::default();
+            Self { server: Arc::clone(&client), client }.keep();
+        }
+    }
+
+    #[inline]
+    fn keep(self) {
+        // A thread that is about to end has no next request.
+        let _ = SPARE.try_with(|spare| spare.set(Some(self)));
+    }
+}
