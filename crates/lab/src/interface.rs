@@ -2,6 +2,7 @@
 
 use genie::{Granularity, GranuleKind, Interface, Limits, Passing, Space};
 use genie_memory::Config;
+use genie_passing::Recorder;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
@@ -40,10 +41,19 @@ impl Granule {
     /// Opens an interface with such granules that lets one request be as large as the space. The first time on a
     /// machine, this measures costs for a fraction of a second.
     pub fn open(self) -> Result<Interface> {
+        self.open_with(|passing| passing)
+    }
+
+    /// The same, with an engine that has the times of operations recorded.
+    pub fn open_recorded(self, recorder: &'static Recorder) -> Result<Interface> {
+        self.open_with(|passing| passing.with_recorder(recorder))
+    }
+
+    fn open_with(self, adjust: impl FnOnce(Passing) -> Passing) -> Result<Interface> {
         let space = self.space()?;
         let costs = genie_passing::calibration::load_or_measure(&space)?;
         let limits = Limits { pending_bytes: usize::MAX, ..Limits::default() };
-        Ok(Interface::new(Passing::new(space, costs), limits))
+        Ok(Interface::new(adjust(Passing::new(space, costs)), limits))
     }
 }
 

@@ -18,6 +18,7 @@ pub mod length;
 pub mod machine;
 pub mod measurement;
 pub mod model;
+pub mod operations;
 pub mod papers;
 pub mod parties;
 pub mod peer;

@@ -30,6 +30,7 @@ use rustix::process::Pid;
 use crate::device::{PACE, Rate};
 use crate::error::{Error, Result};
 use crate::interface::Granule;
+use crate::operations::OperationTime;
 use crate::peer::Peer;
 use crate::protocol::Check;
 use client::Client;
@@ -72,6 +73,8 @@ pub enum Measure {
     Latency,
     /// The CPU time; the latency then contains what reading that clock takes.
     CpuTime,
+    /// How long each operation took; the latency then contains the taking of these times.
+    Operations,
 }
 
 /// How an operation went.
@@ -83,6 +86,8 @@ pub struct Exchanged {
     pub hand_over: Duration,
     /// What both clients' processors did for passing the data, where that was measured.
     pub cpu: Option<Duration>,
+    /// How long operations took at the sender and at the receiver, where that was measured.
+    pub operations: [Vec<OperationTime>; 2],
     /// What the sender's interface did.
     pub output: Effect,
     /// What the receiver's did.
@@ -176,6 +181,10 @@ impl Parties {
         self.client.driver().set_check(exchange.check);
         let prepared = self.client.prepare(exchange.output, exchange.len, self.seed)?;
         self.post(exchange)?;
+        let records = exchange.measure == Measure::Operations;
+        if records {
+            self.client.record();
+        }
         let Self { client, clock, .. } = self;
         let sent_ns = now_ns();
         let sent = clock.around(&mut cpu, || client.transmit(exchange.output, prepared));
@@ -190,6 +199,7 @@ impl Parties {
         };
         let received = self.received();
         let output = self.take_reply(pending, &mut cpu)?;
+        let operations = if records { self.client.recorded() } else { Vec::new() };
         let received = received?;
         if let Some(offset) = received.damaged_at {
             return Err(damaged(exchange, offset));
@@ -198,6 +208,7 @@ impl Parties {
             latency: Duration::from_nanos(received.delivered_ns.saturating_sub(sent_ns)),
             hand_over: Duration::from_nanos(received.resumed_ns.saturating_sub(waiting_ns)),
             cpu: cpu.zip(received.cpu).map(|(sender, receiver)| sender + receiver),
+            operations: [operations, received.operations],
             output,
             input: received.effect,
         })
@@ -211,6 +222,7 @@ impl Parties {
             seed: self.seed,
             cpu: exchange.measure == Measure::CpuTime,
             check: exchange.check,
+            operations: exchange.measure == Measure::Operations,
         };
         self.receiver.tell(&Order::Receive(posting), &[], "it was to post an input")?;
         match self.receiver.hear("it posted an input")? {

@@ -7,16 +7,21 @@
 use genie::channel::{ConnectOptions, Directory};
 use genie::model::{Allocation, Integrity};
 use genie::{Buffer, Failed, In, Interface, Migrant, Out, Pending, Reply, Scheme, ServerHandle};
+use genie_passing::Recorder;
 use genie_sys::machine;
 
 use super::order::{Attending, Route};
 use super::pattern;
 use crate::device::{DISCARD, RECEIVE, TRANSMIT, argument};
 use crate::error::Result;
+use crate::model::breakdown::Buffering;
+use crate::operations::{self, OperationTime};
 use crate::protocol::{Check, Protocol};
 
 /// The port that sender and receiver meet at.
 const PORT: u32 = 1;
+/// Room for the operations of one request, and of those that tidy up after it.
+const RECORDS: usize = 64;
 
 /// A client.
 #[derive(Debug)]
@@ -26,6 +31,7 @@ pub(super) struct Client {
     server: ServerHandle,
     driver: Driver,
     genie: Interface,
+    recorder: &'static Recorder,
 }
 
 /// Sees to it that what is between a client and the device gets on.
@@ -76,7 +82,9 @@ impl Client {
     pub(super) fn open(attending: &Attending) -> Result<Self> {
         // What cannot be raised shows when something cannot be wired.
         let _ = machine::raise_memory_lock_limit();
-        let genie = attending.granule.open()?;
+        let recorder = Recorder::new(RECORDS);
+        recorder.pause(true);
+        let genie = attending.granule.open_recorded(recorder)?;
         let options = ConnectOptions { spin: Some(attending.spin), ..ConnectOptions::default() };
         let directory = Directory::at(&attending.folder)?;
         let connected = genie.connect_with(&directory, &attending.server, &options)?;
@@ -90,7 +98,19 @@ impl Client {
             }
             Route::Process(_) => driver.relay = Some((genie.clone(), connected)),
         }
-        Ok(Self { native: None, server, driver, genie })
+        Ok(Self { native: None, server, driver, genie, recorder })
+    }
+
+    /// Has the times of operations recorded from now on.
+    pub(super) fn record(&self) {
+        drop(self.recorder.drain());
+        self.recorder.pause(false);
+    }
+
+    /// Ends the recording; returns what it has brought.
+    pub(super) fn recorded(&self) -> Vec<OperationTime> {
+        self.recorder.pause(true);
+        operations::times(&self.recorder.drain(), Buffering::EarlyDemultiplexed)
     }
 
     pub(super) fn genie(&self) -> &Interface {

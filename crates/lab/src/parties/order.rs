@@ -6,6 +6,7 @@ use genie::Receipt;
 use serde::{Deserialize, Serialize};
 
 use crate::interface::Granule;
+use crate::operations::OperationTime;
 use crate::protocol::Check;
 
 /// The name of the device in the folder of a run.
@@ -97,6 +98,8 @@ pub(super) struct Posting {
     pub(super) cpu: bool,
     /// How a protocol server in the client's process is to protect the datagram.
     pub(super) check: Check,
+    /// Whether the times of operations are.
+    pub(super) operations: bool,
 }
 
 /// What the receiver says of an input.
@@ -123,6 +126,8 @@ pub(super) struct Received {
     /// When it went on after the longest pause between two looks for its reply.
     pub(super) resumed_ns: u64,
     pub(super) cpu: Option<Duration>,
+    /// Empty where they were not asked for.
+    pub(super) operations: Vec<OperationTime>,
     pub(super) effect: Effect,
     /// The first offset at which the data is not what was sent.
     pub(super) damaged_at: Option<usize>,

@@ -47,6 +47,9 @@ impl Receiver {
         let Self { client, clock, yields } = self;
         let driver = client.driver().clone();
         driver.set_check(posting.check);
+        if posting.operations {
+            client.record();
+        }
         let posted = clock.around(&mut cpu, || client.post(scheme, posting.len))?;
         let pending = posted.map_err(|failed| Error::of_request(failed.error))?;
         driver.settle()?;
@@ -59,6 +62,7 @@ impl Receiver {
         }
         let replied = clock.around(&mut cpu, || pending.sync());
         let delivered_ns = now_ns();
+        let operations = if posting.operations { self.client.recorded() } else { Vec::new() };
         let mut reply = match replied {
             Ok(reply) => reply,
             Err(mut failed) => {
@@ -70,7 +74,7 @@ impl Receiver {
         let is_whole = reply.actual() == posting.len;
         let differs_at = self.client.judge(scheme, &mut reply, posting.seed)?;
         let damaged_at = if is_whole { differs_at } else { Some(reply.actual()) };
-        Ok(Received { delivered_ns, resumed_ns, cpu, effect, damaged_at })
+        Ok(Received { delivered_ns, resumed_ns, cpu, operations, effect, damaged_at })
     }
 }
 

@@ -8,10 +8,13 @@ use genie_lab::checksum::Checksum;
 use genie_lab::device::Rate;
 use genie_lab::error::Error;
 use genie_lab::interface::Granule;
-use genie_lab::parties::{Exchange, Measure, Parties, Route, Stage};
+use genie_lab::model::breakdown::{Buffering, receiver_rows, sender_rows};
+use genie_lab::parties::{Effect, Exchange, Measure, Parties, Route, Stage};
 use genie_lab::protocol::Check;
 use rustix::process::{Pid, Signal, kill_process};
 
+/// Whole granules, and more than any threshold.
+const LONG: usize = 1 << 20;
 /// A word, a part of a granule, a whole one, some, and some and a part.
 const LENGTHS: [usize; 5] = [8, 1000, 4096, 61_440, 100_001];
 
@@ -46,6 +49,37 @@ pub(crate) fn every_scheme_passes_every_byte() {
         }
     }
     assert!(passed >= 3 * LENGTHS.len() * 6, "six schemes wire nothing");
+}
+
+pub(crate) fn operations_are_timed_at_both_ends() {
+    let mut parties = open();
+    for scheme in Scheme::ALL {
+        let exchange = Exchange { measure: Measure::Operations, ..alike(scheme, LONG) };
+        let exchanged = match parties.exchange(&exchange) {
+            Ok(exchanged) => exchanged,
+            Err(Error::Unwired(reason)) => {
+                eprintln!("SKIP {exchange:?}: {reason}");
+                continue;
+            }
+            Err(error) => panic!("{exchange:?}: {error}"),
+        };
+        // Copying may pay more here.
+        let effective = |effect: &Effect| effect.effective.parse::<Scheme>().expect("a scheme");
+        let (sender, receiver) = (effective(&exchanged.output), effective(&exchanged.input));
+        let expected = [
+            (sender, sender_rows(sender)),
+            (receiver, receiver_rows(receiver, Buffering::EarlyDemultiplexed)),
+        ];
+        for (times, (scheme, rows)) in exchanged.operations.iter().zip(expected) {
+            assert!(times.iter().all(|time| time.len == LONG), "{times:?}");
+            for row in rows {
+                let times_of = times.iter().filter(|time| time.row == row && time.scheme == scheme.name());
+                assert_eq!(times_of.count(), 1, "{scheme}: {row}: {times:?}");
+            }
+        }
+    }
+    let exchanged = parties.exchange(&alike(Scheme::EmulatedShare, LONG)).expect("an exchange");
+    assert!(exchanged.operations.iter().all(Vec::is_empty), "they were not asked for");
 }
 
 pub(crate) fn schemes_may_differ_at_the_two_ends() {

@@ -35,6 +35,7 @@ fn trials() -> Vec<Trial> {
         trial("every_scheme_passes_every_byte", exchanges::every_scheme_passes_every_byte),
         trial("schemes_may_differ_at_the_two_ends", exchanges::schemes_may_differ_at_the_two_ends),
         trial("emulated_share_copies_nothing", exchanges::emulated_share_copies_nothing),
+        trial("operations_are_timed_at_both_ends", exchanges::operations_are_timed_at_both_ends),
         trial("cpu_time_is_measured_where_asked_for", exchanges::cpu_time_is_measured_where_asked_for),
         trial("the_rate_bounds_the_latency_from_below", exchanges::the_rate_bounds_the_latency_from_below),
         trial(
