@@ -5,6 +5,7 @@ mod cpu;
 mod latency;
 mod latency_short;
 pub mod model;
+mod primitives;
 pub mod projection;
 mod reading;
 mod servers;
@@ -22,6 +23,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &cpu::Cpu,
     &checksum::Checksum,
     &servers::Servers,
+    &primitives::Primitives,
     &model::Model,
     &projection::Projection,
     &single_copy_tcp::SingleCopyTcp,

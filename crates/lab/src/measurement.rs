@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::length;
 use crate::placement::Placement;
 use crate::samples::Samples;
 
@@ -22,6 +23,8 @@ pub enum Quantity {
     Instructions,
     /// Nanoseconds that one primitive operation took.
     OperationTime,
+    /// A number of bytes.
+    Bytes,
 }
 
 impl Quantity {
@@ -32,6 +35,7 @@ impl Quantity {
             Self::CpuTime => "cpu-time",
             Self::Instructions => "instructions",
             Self::OperationTime => "operation-time",
+            Self::Bytes => "bytes",
         }
     }
 
@@ -40,6 +44,7 @@ impl Quantity {
         let time = amount as f64;
         match self {
             Self::Instructions => format!("{amount} instructions"),
+            Self::Bytes => length::approximate(amount),
             _ if amount < 1_000 => format!("{amount} ns"),
             _ if amount < 1_000_000 => format!("{:.2} us", time / 1e3),
             _ => format!("{:.2} ms", time / 1e6),

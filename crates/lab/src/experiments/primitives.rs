@@ -1,0 +1,90 @@
+//! Experiment `primitives`: what each primitive operation costs, inside real requests, as a*B + b.
+//!
+//! How: each step is one length. The parties of `latency` exchange data by each scheme, with the times of operations
+//! recorded at both ends, and by emulated share without, for the base latency; then the pooled server of
+//! [`arrivals`](self) sends to an interface of its own, since overlay buffers and clients share a space.
+//! Shape: the series are the rows of the thesis's tables 8.2 and 12.1, and some that it doesn't have, of quantity
+//! `OperationTime`. A setting is a side, `sender` or `receiver`, and what else the time may depend on: the scheme, and the
+//! buffering where that is pooled: `sender, copy`; `receiver, share, pooled, unaligned`. Only times of operations that a
+//! scheme itself ran are kept, not those of what it was converted to. Series `emulated share` of quantity `Latency` is the
+//! end-to-end latency from which the base is derived; series `granule` of quantity `Bytes` is the size of the granules.
+//! Source: J. C. Brustoloni's thesis, §8.2.2, tables 8.2 to 8.5, 12.1. Differs: lines are laid through averages over
+//! schemes, which gives the same as averaging their lines.
+
+mod arrivals;
+mod conclusion;
+mod costs;
+mod pooled;
+mod sitting;
+mod verdicts;
+
+use crate::error::Result;
+use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};
+use crate::findings::Conclusion;
+use crate::length;
+use crate::measurement::Measurements;
+
+/// The experiment's name.
+pub(super) const ID: &str = "primitives";
+
+/// The experiment.
+#[derive(Debug)]
+pub(super) struct Primitives;
+
+static DECLARATION: Declaration = Declaration {
+    id: ID,
+    title: "What each primitive operation costs",
+    source: "J. C. Brustoloni, Effects of Data Passing Semantics and Operating System Structure on Network I/O \
+             Performance, section 8.2.2, tables 8.2 to 8.5, and table 12.1",
+    claims: &[
+        Claim {
+            id: "linear",
+            text: "The time of an operation is a line in the length, a factor for each byte and a fixed term, unless \
+                   it is constant or very short.",
+            source: "section 8.2.2",
+        },
+        Claim {
+            id: "copying-dominates",
+            text: "For each byte, copying costs several times what any operation on virtual memory does: 0.018 to 0.022 \
+                   us against 0.0001 to 0.0016 us on the Micron P166, eleven times as much or more.",
+            source: "table 8.2",
+        },
+        Claim {
+            id: "copyin-is-cheaper",
+            text: "Copying in costs less than copying out, since what the client has just stored is still in the cache: \
+                   0.0180 against 0.0220 us a byte on the Micron P166.",
+            source: "section 8.2.2, table 8.2",
+        },
+    ],
+    axes: &["data length in bytes", "operation", "scheme", "side: sender or receiver", "buffering"],
+    needs: &[],
+};
+
+/// The lengths of `latency`.
+const LENGTHS: [usize; 10] =
+    [64, 4 << 10, 16 << 10, 60 << 10, 256 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20, 16 << 20];
+const LENGTHS_SMOKE: [usize; 3] = [64, 2 << 20, 4 << 20];
+
+fn lengths(options: &Options) -> &'static [usize] {
+    if options.smoke { &LENGTHS_SMOKE } else { &LENGTHS }
+}
+
+impl Experiment for Primitives {
+    fn declaration(&self) -> &'static Declaration {
+        &DECLARATION
+    }
+
+    fn steps(&self, options: &Options) -> Vec<Step> {
+        let step =
+            |len: &usize| Step { name: length::format(*len), seconds: sitting::seconds(*len, options.smoke) };
+        lengths(options).iter().map(step).collect()
+    }
+
+    fn sit<'a>(&'a self, options: &'a Options) -> Result<Box<dyn Sitting + 'a>> {
+        Ok(Box::new(sitting::Operations::open(options)?))
+    }
+
+    fn conclude(&self, _options: &Options, measurements: &Measurements) -> Result<Conclusion> {
+        Ok(conclusion::conclude(&DECLARATION, measurements))
+    }
+}

@@ -1,0 +1,276 @@
+//! What the experiment concludes: its tables, its figure, and what could not be measured.
+//!
+//! Source: J. C. Brustoloni's thesis, tables 8.2 and 12.1.
+
+use std::fmt::Write;
+
+use genie_passing::operation::PRIMITIVES;
+
+use super::costs::{self, Row};
+use super::verdicts;
+use crate::amounts::{line, significant};
+use crate::experiment::Declaration;
+use crate::findings::{Axis, Conclusion, Curve, CurvePoint, Figure, Scale, Table};
+use crate::length;
+use crate::measurement::Measurements;
+use crate::model::breakdown::BASE;
+use crate::model::fit::Fit;
+use crate::papers::brustoloni::{self, Cost, Platform};
+
+/// Rows of table 8.2 whose work is mostly done by another one's operation, which one, and why.
+const WITH_OTHERS: [(&str, &str, &str); 3] = [
+    (
+        "Region mark out",
+        "Reference",
+        "a migrant buffer's region is marked under the lock under which it is referenced",
+    ),
+    (
+        "Region create",
+        "Region fill",
+        "addresses are taken for granules that exist: one call creates, fills and maps a region",
+    ),
+    ("Region map", "Region fill", "see Region create"),
+];
+
+/// Why the thesis's table has a row of which this one has no time.
+const NOT_RUN: &str =
+    "did not run: memory could not be wired or protected, or no length was a multiple of the granule";
+
+/// A row of table 12.1: its letter, its name, its line in microseconds, and what there is of it here.
+struct Part(&'static str, &'static str, &'static str, Here);
+
+enum Here {
+    /// A row.
+    Row(&'static str),
+    /// Nothing, for this reason.
+    Absent(&'static str),
+}
+
+const NO_IOLETS: &str = "there are no iolets yet";
+const NO_DEVICE: &str = "there is no such device: the loop device copies";
+const NOT_APART: &str = "contained in the base: not taken apart";
+
+const TABLE_12_1: [Part; 25] = [
+    Part("a", "Request enter", "11", Here::Absent(NOT_APART)),
+    Part("b", "Reply leave", "11", Here::Absent(NOT_APART)),
+    Part("c", "Iolet enter", "20", Here::Absent(NO_IOLETS)),
+    Part("d", "Iolet leave", "13", Here::Absent(NO_IOLETS)),
+    Part("e", "Iolet sequence", "3", Here::Absent(NO_IOLETS)),
+    Part("f", "Multiserver buffer turn-around", "1", Here::Absent(NO_IOLETS)),
+    Part("g", "Reschedule", "16", Here::Absent("Linux does that; see the hand-over in experiment latency")),
+    Part("h", "Reschedule and context switch", "28", Here::Absent("see g")),
+    Part("i", "Cyclone driver, input", "0.000156 B + 9", Here::Absent(NO_DEVICE)),
+    Part("j", "Cyclone board to host memory", "0.0211 B + 13", Here::Absent(NO_DEVICE)),
+    Part("k", "ATM driver, output", "0.000520 B + 30", Here::Absent(NO_DEVICE)),
+    Part("l", "Host memory to ATM network", "0.0590 B + 17", Here::Absent(NO_DEVICE)),
+    Part("m", "Cyclone board to ATM network", "0.0746 B + 23", Here::Absent(NO_DEVICE)),
+    Part("n", "System buffer allocate", "0.000162 B + 5", Here::Row("System buffer allocate")),
+    Part("o", "System buffer deallocate", "0.000125 B + 5", Here::Row("System buffer deallocate")),
+    Part("p", "Allocate and copyin", "0.0168 B - 5", Here::Row("Allocate and copyin")),
+    Part("q", "Copyout and deallocate", "0.0205 B + 15", Here::Row("Copyout and deallocate")),
+    Part("r", "Aligned buffer allocate", "0.000226 B + 4", Here::Row("Aligned buffer allocate")),
+    Part("s", "Swap and deallocate", "0.00222 B + 19", Here::Row("Swap and deallocate")),
+    Part("t", "Reference", "0.000424 B + 10", Here::Row("Reference")),
+    Part("u", "Unreference", "0.000111 B + 4", Here::Row("Unreference")),
+    Part("v", "Reference and read-only", "0.000808 B + 13", Here::Row("Reference and read-only")),
+    Part("w", "Outboard allocate", "0.0000868 B + 8", Here::Absent("there is no outboard memory")),
+    Part("x", "Outboard deallocate", "0.0000481 B + 8", Here::Absent("there is no outboard memory")),
+    Part("y", "Prepare descriptors", "4", Here::Absent(NOT_APART)),
+];
+
+/// Concludes from what was measured.
+pub(super) fn conclude(declaration: &Declaration, measurements: &Measurements) -> Conclusion {
+    let rows = costs::rows(measurements);
+    let granule = costs::granule(measurements).unwrap_or_default() as usize;
+    let mut notes = vec![
+        format!(
+            "Times were taken inside requests, at both ends, by a recorder that reads the clock before and after each \
+             operation and subtracts what that takes. Granules were of {}; lines are laid through lengths that are \
+             multiples of that, by ordinary least squares, through the means over all schemes, sides and kinds of \
+             buffering. With long data in the fit, fixed terms below a microsecond, or negative, say little.",
+            length::format(granule)
+        ),
+        "The base is the end-to-end latency of emulated share less referencing and unreferencing. It contains the copy \
+         that stands for the wire."
+            .to_owned(),
+    ];
+    notes.extend(cold(&rows));
+    notes.extend(absent(&rows));
+    Conclusion {
+        figures: vec![figure(&rows)],
+        tables: vec![table_8_2(&rows, measurements), table_12_1(&rows), others(&rows)],
+        verdicts: verdicts::verdicts(declaration, &rows),
+        notes,
+    }
+}
+
+fn find<'r>(rows: &'r [Row], name: &str) -> Option<&'r Row> {
+    rows.iter().find(|row| row.name == name)
+}
+
+/// Rows of table 8.2 that the thesis has without a factor: their work does not depend on the length.
+const CONSTANT: [&str; 4] = ["Region check", "Region mark in", "Overlay allocate", "Overlay"];
+
+/// Says how much longer operations take after long data though their work is the same.
+fn cold(rows: &[Row]) -> Option<String> {
+    let ratio = |name: &&str| {
+        let times = &find(rows, name)?.times;
+        let (first, last) = (times.first()?, times.last()?);
+        (first.mean > 0.0).then(|| format!("{name} {}", significant(last.mean / first.mean)))
+    };
+    let ratios: Vec<_> = CONSTANT.iter().filter_map(ratio).collect();
+    (!ratios.is_empty()).then(|| {
+        format!(
+            "Operations whose work does not depend on the length take longer after long data than after short data, by \
+             these factors: {}. Long data drives the books and the page tables out of the caches. That also bends the \
+             lines of the others.",
+            ratios.join(", ")
+        )
+    })
+}
+
+/// The rows of table 8.2 that have no time of their own, with the reason.
+fn absent(rows: &[Row]) -> Vec<String> {
+    let with_others =
+        WITH_OTHERS.iter().map(|(row, other, reason)| format!("{row}: done with {other}; {reason}."));
+    let joined = "What is done under one lock is counted once: checking and unreferencing the region of an input by a weak \
+                  move into a customized buffer as Region mark in, and unreferencing that of an output by emulated move or \
+                  a weak move as Region enqueue.";
+    let is_missing = |row: &&&str| find(rows, row).is_none();
+    let not_run = PRIMITIVES.iter().filter(is_missing).map(|row| format!("{row}: {NOT_RUN}."));
+    with_others.chain([joined.to_owned()]).chain(not_run).collect()
+}
+
+fn table_8_2(rows: &[Row], measurements: &Measurements) -> Table {
+    let papers = brustoloni::costs(Platform::P166);
+    let mut table = empty_table(
+        "Primitive operations in us, B bytes (the thesis: Micron P166 at 155 Mbit/s, table 8.2)",
+        "thesis",
+    );
+    for cost in &papers {
+        let mut cells = match find(rows, &cost.operation) {
+            Some(row) => cells(row),
+            None if cost.operation == BASE => base_cells(rows, measurements),
+            None => absent_cells(&cost.operation),
+        };
+        cells.push(printed(cost));
+        table.rows.push(cells);
+    }
+    table
+}
+
+fn empty_table(title: &str, last: &str) -> Table {
+    let columns = ["operation", "here", "R²", "shortest", "longest", last];
+    Table { title: title.to_owned(), columns: columns.map(str::to_owned).into(), rows: Vec::new() }
+}
+
+fn cells(row: &Row) -> Vec<String> {
+    let name = match WITH_OTHERS.iter().find(|(name, ..)| *name == row.name) {
+        Some((_, other, _)) => format!("{} (with {other})", row.name),
+        None => row.name.clone(),
+    };
+    let (fitted, r_squared) = fit_cells(row.fit);
+    let whole = || row.times.iter().filter(|time| time.is_whole);
+    let at = |time: Option<&costs::Time>| {
+        time.map_or_else(none, |time| {
+            format!("{} ({})", significant(time.mean), length::format(time.len as usize))
+        })
+    };
+    vec![name, fitted, r_squared, at(whole().next()), at(whole().next_back())]
+}
+
+fn base_cells(rows: &[Row], measurements: &Measurements) -> Vec<String> {
+    let latency = costs::latency(measurements);
+    let base = latency.and_then(|latency| costs::base(rows, latency)).map_or_else(none, line);
+    // R² is that of the latency's line.
+    vec![BASE.to_owned(), base, fit_cells(latency).1, none(), none()]
+}
+
+fn absent_cells(name: &str) -> Vec<String> {
+    vec![name.to_owned(), none(), none(), none(), none()]
+}
+
+fn fit_cells(fit: Option<Fit>) -> (String, String) {
+    let r_squared = |fit: &Fit| fit.r_squared.map_or_else(none, |r_squared| format!("{r_squared:.3}"));
+    (fit.map_or_else(none, |fit| line(fit.line)), fit.as_ref().map_or_else(none, r_squared))
+}
+
+fn none() -> String {
+    "–".to_owned()
+}
+
+fn printed(cost: &Cost) -> String {
+    let value = |number: crate::papers::Printed| number.like(number.value());
+    let fixed = value(cost.fixed);
+    match (cost.factor.map(value), fixed.strip_prefix('-')) {
+        (None, _) => fixed,
+        (Some(factor), Some(less)) => format!("{factor} B - {less}"),
+        (Some(factor), None) => format!("{factor} B + {fixed}"),
+    }
+}
+
+fn table_12_1(rows: &[Row]) -> Table {
+    let mut table = empty_table("Parts of transfers in us, B bytes (the thesis: table 12.1)", "thesis");
+    for Part(letter, name, thesis, here) in TABLE_12_1 {
+        let found = match here {
+            Here::Row(row) => find(rows, row).map(cells),
+            Here::Absent(reason) => {
+                Some(vec![String::new(), format!("absent: {reason}"), none(), none(), none()])
+            }
+        };
+        let mut cells = found.unwrap_or_else(|| absent_cells(name));
+        let mut label = letter.to_owned();
+        let _ = write!(label, "  {name}");
+        cells[0] = label;
+        cells.push(thesis.to_owned());
+        table.rows.push(cells);
+    }
+    table
+}
+
+/// What runs here and is in neither of these tables, since the thesis's latencies don't contain it.
+fn others(rows: &[Row]) -> Table {
+    let is_there = |row: &&Row| {
+        let is_part = |part: &Part| matches!(part.3, Here::Row(name) if name == row.name);
+        !PRIMITIVES.contains(&row.name.as_str()) && !TABLE_12_1.iter().any(is_part)
+    };
+    let mut table = empty_table("Other operations in us, B bytes: they overlap with the transfer", "thesis");
+    for row in rows.iter().filter(is_there) {
+        let mut cells = cells(row);
+        cells.push(none());
+        table.rows.push(cells);
+    }
+    table
+}
+
+fn figure(rows: &[Row]) -> Figure {
+    let axis = |label: &str| Axis { label: label.to_owned(), scale: Scale::Logarithmic };
+    let is_shown = |row: &&Row| {
+        let is_part = WITH_OTHERS.iter().any(|(name, ..)| *name == row.name);
+        PRIMITIVES.contains(&row.name.as_str()) && !is_part
+    };
+    Figure {
+        name: "primitives".to_owned(),
+        title: "Time of primitive operations by data length".to_owned(),
+        x: axis("data length in bytes"),
+        y: axis("time in us"),
+        curves: rows.iter().filter(is_shown).map(curve).filter(|curve| !curve.points.is_empty()).collect(),
+    }
+}
+
+fn curve(row: &Row) -> Curve {
+    let point = |time: &costs::Time| CurvePoint {
+        x: time.len as f64,
+        y: time.mean,
+        low: Some(time.low.max(SHORTEST)),
+        high: Some(time.high),
+    };
+    let points = row.times.iter().filter(|time| time.mean >= SHORTEST).map(point).collect();
+    Curve { name: row.name.clone(), points, measured: true }
+}
+
+/// The shortest time that a logarithmic axis shows, in microseconds.
+const SHORTEST: f64 = 0.001;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+//! The client of the pooled server: it receives the same data by each scheme.
+
+use std::sync::Arc;
+
+use genie::model::{Allocation, Integrity};
+use genie::{Buffer, In, Interface, Out, Reply, Scheme, ServerHandle, memory};
+use genie_passing::Recorder;
+
+use super::arrivals::{Arrivals, RECEIVE};
+use crate::error::{Error, Result};
+use crate::interface::Granule;
+use crate::model::breakdown::Buffering;
+use crate::operations::{self, OperationTime};
+
+/// How far from the beginning of a granule a buffer begins that is not aligned with those of the pool: on a cache line of
+/// its own, so that nothing but the offset is different.
+const OFFSET: usize = 128;
+
+/// The client and its server.
+pub(super) struct Pooled {
+    // The buffers and the server go before the interface.
+    aligned: Option<Buffer>,
+    unaligned: Option<Buffer>,
+    arrivals: ServerHandle,
+    /// Takes what is given away.
+    sink: ServerHandle,
+    genie: Interface,
+    recorder: &'static Recorder,
+    data: Arc<[u8]>,
+}
+
+impl Pooled {
+    /// Opens an interface, and in its space a server of which data of `len` bytes arrives.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(super) fn open(granule: Granule, recorder: &'static Recorder, len: usize) -> Result<Self> {
+        recorder.pause(true);
+        let genie = granule.open_recorded(recorder)?;
+        let data: Arc<[u8]> = (0..len).map(|index| (index % 251) as u8).collect();
+        let arrivals = ServerHandle::new(Arrivals::open(genie.space(), recorder, Arc::clone(&data))?);
+        let aligned = Some(genie.allocate(len)?);
+        let unaligned = Some(genie.allocate_at(OFFSET, len)?);
+        let sink = ServerHandle::new(memory::Memory::customized());
+        Ok(Self { aligned, unaligned, arrivals, sink, genie, recorder, data })
+    }
+
+    /// Receives the data once; returns how long the operations took. None are returned where data was copied though the
+    /// buffers are aligned: it was too short to be swapped.
+    ///
+    /// # Errors
+    /// The request failed, or the data is damaged.
+    pub(super) fn receive(&mut self, scheme: Scheme, buffering: Buffering) -> Result<Vec<OperationTime>> {
+        let is_aligned = buffering != Buffering::PooledUnaligned;
+        let mut held = if is_aligned { self.aligned.take() } else { self.unaligned.take() };
+        let result = self.request(scheme, &mut held);
+        let times = operations::times(&self.recorder.drain(), buffering);
+        let result = result.and_then(|mut reply| {
+            held = held.take().or_else(|| reply.take_buffer());
+            let effective = reply.receipt().effective;
+            self.judge(scheme, &mut reply, held.as_deref())?;
+            Ok(if is_aligned && effective != scheme { Vec::new() } else { times })
+        });
+        *(if is_aligned { &mut self.aligned } else { &mut self.unaligned }) = held;
+        match result {
+            Err(Error::Unwired(_)) => Ok(Vec::new()),
+            result => result,
+        }
+    }
+
+    fn request(&self, scheme: Scheme, held: &mut Option<Buffer>) -> Result<Reply> {
+        let is_strong = scheme.integrity() == Integrity::Strong;
+        let element = match (scheme.allocation(), held) {
+            (Allocation::Migrant, _) | (_, None) => In::migrant(scheme, self.data.len()),
+            (Allocation::Native, Some(buffer)) if is_strong => In::borrowed(scheme, buffer),
+            (Allocation::Native, held) => match held.take() {
+                Some(buffer) => In::owned(scheme, buffer),
+                None => In::migrant(scheme, self.data.len()),
+            },
+        };
+        self.recorder.pause(false);
+        let replied = self.genie.request(&self.arrivals, RECEIVE).input(element).send();
+        self.recorder.pause(true);
+        replied.map_err(|failed| Error::of_request(failed.error))
+    }
+
+    /// Compares what came, and gives a migrant buffer back.
+    fn judge(&self, scheme: Scheme, reply: &mut Reply, native: Option<&[u8]>) -> Result<()> {
+        let migrant = reply.take_migrant();
+        let bytes = migrant.as_deref().or(native).unwrap_or_default();
+        if *bytes != *self.data {
+            return Err(Error::Peer(format!(
+                "data that was received by {scheme} from a pooled server arrived damaged; this is an error of Genie's, \
+                 please report it"
+            )));
+        }
+        if let Some(migrant) = migrant.filter(|_| scheme == Scheme::Move) {
+            // Deallocated, its region would be kept for emulated move, which it would make grow without end.
+            let removal = self.genie.request(&self.sink, memory::NULL).out(Out::moved(migrant));
+            removal.send().map_err(|failed| failed.error)?;
+        }
+        Ok(())
+    }
+}

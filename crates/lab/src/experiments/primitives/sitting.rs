@@ -1,0 +1,160 @@
+//! A sitting: the parties, then a client of the pooled server, exchange data of one length after the other.
+
+use std::collections::BTreeMap;
+
+use genie::Scheme;
+use genie_passing::Recorder;
+
+use super::pooled::Pooled;
+use crate::device::Rate;
+use crate::error::{Error, Result};
+use crate::experiment::{Options, Sitting, Step};
+use crate::length;
+use crate::measurement::{Measured, Quantity};
+use crate::model::breakdown::Buffering;
+use crate::operations::OperationTime;
+use crate::parties::{Exchange, Exchanged, Measure, Parties};
+use crate::random::Random;
+
+/// How often each scheme passes data that is not long.
+const ROUNDS: usize = 100;
+const ROUNDS_LONG: usize = 40;
+const ROUNDS_SMOKE: usize = 3;
+/// Room for the operations of one request.
+const RECORDS: usize = 64;
+/// The first length that is long.
+const LONG: usize = 4 << 20;
+/// About how long one round of all schemes takes, and how much longer for each byte.
+const ROUND_SECONDS: f64 = 0.0008;
+const ROUND_SECONDS_A_BYTE: f64 = 3.7e-9;
+
+/// The schemes of which the client's memory must be laid out as the pooled buffers are, or data is copied.
+const NATIVE: [Scheme; 4] = [Scheme::Copy, Scheme::EmulatedCopy, Scheme::Share, Scheme::EmulatedShare];
+
+/// How many times each scheme passes data of this length, not counting the first, which warms up.
+fn rounds(len: usize, smoke: bool) -> usize {
+    match (smoke, len < LONG) {
+        (true, _) => ROUNDS_SMOKE,
+        (false, true) => ROUNDS,
+        (false, false) => ROUNDS_LONG,
+    }
+}
+
+/// About how long a step takes.
+pub(super) fn seconds(len: usize, smoke: bool) -> f64 {
+    (rounds(len, smoke) + 1) as f64 * (ROUND_SECONDS + ROUND_SECONDS_A_BYTE * len as f64)
+}
+
+/// The sitting.
+pub(super) struct Operations<'o> {
+    options: &'o Options,
+    parties: Parties,
+    random: Random,
+    /// Of the client of the pooled server.
+    recorder: &'static Recorder,
+}
+
+/// Samples so far, by setting, series and quantity.
+#[derive(Default)]
+struct Collected(BTreeMap<(String, String, Quantity), Vec<u64>>);
+
+impl<'o> Operations<'o> {
+    /// Starts the parties.
+    pub(super) fn open(options: &'o Options) -> Result<Self> {
+        let longest = super::lengths(options).iter().copied().max().unwrap_or_default();
+        let parties = Parties::open(options.granule, longest)?;
+        parties.set_rate(Rate::Unlimited)?;
+        let recorder = Recorder::new(RECORDS);
+        Ok(Self { options, parties, random: Random::new(options.seed), recorder })
+    }
+
+    /// Has the parties pass data once by each scheme, in any order.
+    fn demultiplexed(&mut self, len: usize, collected: &mut Collected) -> Result<()> {
+        let mut schemes = Scheme::ALL;
+        self.random.shuffle(&mut schemes);
+        for scheme in schemes {
+            if let Some(exchanged) = self.exchange(scheme, len, Measure::Operations)? {
+                for (side, times) in ["sender", "receiver"].into_iter().zip(&exchanged.operations) {
+                    collected.add_times(side, scheme, Buffering::EarlyDemultiplexed, times);
+                }
+            }
+        }
+        if let Some(exchanged) = self.exchange(Scheme::EmulatedShare, len, Measure::Latency)? {
+            let latency = exchanged.latency.as_nanos() as u64;
+            collected.add("", Scheme::EmulatedShare.name(), Quantity::Latency, latency);
+        }
+        Ok(())
+    }
+
+    /// Passes data; none where memory would have to be wired that may not be.
+    fn exchange(&mut self, scheme: Scheme, len: usize, measure: Measure) -> Result<Option<Exchanged>> {
+        match self.parties.exchange(&Exchange { measure, ..Exchange::of(scheme, len) }) {
+            Ok(exchanged) => Ok(Some(exchanged)),
+            Err(Error::Unwired(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Receives data of the pooled server once by each scheme, aligned and not, in any order.
+    fn pooled(&mut self, pooled: &mut Pooled, collected: &mut Collected) -> Result<()> {
+        let aligned = Scheme::ALL.map(|scheme| (scheme, Buffering::PooledAligned));
+        let unaligned = NATIVE.map(|scheme| (scheme, Buffering::PooledUnaligned));
+        let mut inputs: Vec<_> = aligned.into_iter().chain(unaligned).collect();
+        self.random.shuffle(&mut inputs);
+        for (scheme, buffering) in inputs {
+            let times = pooled.receive(scheme, buffering)?;
+            collected.add_times("receiver", scheme, buffering, &times);
+        }
+        Ok(())
+    }
+}
+
+impl Sitting for Operations<'_> {
+    fn measure(&mut self, step: &Step) -> Result<Vec<Measured>> {
+        let len = length::parse(&step.name).map_err(Error::Peer)?;
+        let mut collected = Collected::default();
+        let rounds = rounds(len, self.options.smoke);
+        for round in 0..=rounds {
+            let mut warming = Collected::default();
+            self.demultiplexed(len, if round == 0 { &mut warming } else { &mut collected })?;
+        }
+        let mut pooled = Pooled::open(self.options.granule, self.recorder, len)?;
+        for round in 0..=rounds {
+            let mut warming = Collected::default();
+            self.pooled(&mut pooled, if round == 0 { &mut warming } else { &mut collected })?;
+        }
+        let granule = self.parties.granule() as u64;
+        collected.add("", super::costs::GRANULE, Quantity::Bytes, granule);
+        Ok(collected.into_measured(len))
+    }
+}
+
+impl Collected {
+    fn add(&mut self, setting: &str, series: &str, quantity: Quantity, sample: u64) {
+        self.0.entry((setting.to_owned(), series.to_owned(), quantity)).or_default().push(sample);
+    }
+
+    /// Adds the times of what `scheme` itself did.
+    fn add_times(&mut self, side: &str, scheme: Scheme, buffering: Buffering, times: &[OperationTime]) {
+        let how = match buffering {
+            Buffering::EarlyDemultiplexed => "",
+            Buffering::PooledAligned => ", pooled",
+            Buffering::PooledUnaligned => ", pooled, unaligned",
+        };
+        let setting = format!("{side}, {scheme}{how}");
+        for time in times.iter().filter(|time| time.scheme == scheme.name()) {
+            self.add(&setting, &time.row, Quantity::OperationTime, time.nanoseconds);
+        }
+    }
+
+    fn into_measured(self, len: usize) -> Vec<Measured> {
+        let measured = |((setting, series, quantity), samples)| Measured {
+            series,
+            setting,
+            x: len as u64,
+            quantity,
+            samples,
+        };
+        self.0.into_iter().map(measured).collect()
+    }
+}
