@@ -8,6 +8,7 @@
 //! a line tells little of the short ones; estimates from the medians at the very length stand beside them.
 //! Source: Brustoloni, section 8.2.2, tables 8.1 to 8.9.
 
+mod circumstances;
 mod conclusion;
 mod estimates;
 mod machine;

@@ -26,6 +26,13 @@ pub enum Side {
     Receiver,
 }
 
+/// Operations that hold the data up, but are without a row in table 8.2; table 12.1 prices them.
+const UNPRICED: [(Side, &str); 3] = [
+    (Side::Sender, "System buffer allocate"),
+    (Side::Receiver, "System buffer deallocate"),
+    (Side::Receiver, "Aligned buffer deallocate"),
+];
+
 /// A median in microseconds at a length in bytes.
 pub type Median = (u64, f64);
 
@@ -104,6 +111,15 @@ impl<'m> Operations<'m> {
             here.map(|(_, cost)| *cost).ok_or(Unpriced(row))
         };
         Self::rows(scheme).into_iter().map(cost).sum()
+    }
+
+    /// What a scheme does at one length besides, of operations that table 8.2 does not price, as far as it was timed.
+    pub fn unpriced_at(&self, scheme: Scheme, length: u64) -> Vec<(&'static str, f64)> {
+        let cost = |(side, row): (Side, &'static str)| {
+            let medians = self.medians(side, scheme, row);
+            medians.iter().find(|(at, _)| *at == length).map(|(_, cost)| (row, *cost))
+        };
+        UNPRICED.into_iter().filter_map(cost).collect()
     }
 
     /// What a scheme adds to the base as a line, fitted over these lengths.

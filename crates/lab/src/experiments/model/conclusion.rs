@@ -10,14 +10,19 @@ use crate::model::measured::Operations;
 use crate::model::reproduced::{self, Reproduced, latencies, scalings};
 use crate::papers::Agreement;
 
-use super::estimates::{Estimate, Estimated, Estimates, estimate, furthest_from_its_line};
+use super::circumstances;
+use super::estimates::{Base, Estimate, Estimated, Estimates, furthest_from_its_line};
 use super::{LINES, SCALING, SUM, TOLERANCE};
 
 pub(super) fn conclude(measurements: &Measurements) -> Conclusion {
     let reproduced =
         [latencies::demultiplexed(), latencies::pooled(), scalings::costs_per_byte(), scalings::ratios()];
-    let mut conclusion = match estimate(measurements) {
-        Ok(estimates) => of_estimates(&estimates, &Operations::of(measurements)),
+    let mut conclusion = match circumstances::choose(measurements) {
+        Ok(chosen) => {
+            let mut conclusion = of_estimates(&chosen.estimates, &Operations::of(&chosen.measurements));
+            conclusion.notes.extend(chosen.note);
+            conclusion
+        }
         Err(reason) => Conclusion {
             verdicts: [SUM, LINES].map(|claim| cannot_be_tested(claim, &reason)).to_vec(),
             ..Conclusion::default()
@@ -61,7 +66,9 @@ fn of_estimates(estimates: &Estimates, operations: &Operations<'_>) -> Conclusio
          measured, and proves nothing."
             .to_owned(),
     );
-    notes.extend(estimates.schemes.iter().flat_map(|estimated| reasons(estimated, operations)));
+    notes.extend(
+        estimates.schemes.iter().flat_map(|estimated| reasons(&estimates.base, estimated, operations)),
+    );
     Conclusion {
         figures: vec![
             figure(estimates, "native", "schemes with native buffers", |scheme| !is_migrant(scheme)),
@@ -95,7 +102,7 @@ fn lines(estimates: &Estimates) -> Table {
 
 /// How far the estimates are off, at each length.
 fn errors(estimates: &Estimates) -> Table {
-    let lengths: Vec<u64> = estimates.base.iter().map(|(length, _)| *length).collect();
+    let lengths: Vec<u64> = estimates.base.medians.iter().map(|(length, _)| *length).collect();
     let shown = |estimate: &Estimate| {
         let line = estimate
             .line
@@ -146,44 +153,57 @@ fn verdict(
 }
 
 /// Why a scheme's estimates are off, where they are.
-fn reasons(estimated: &Estimated, operations: &Operations<'_>) -> Vec<String> {
+fn reasons(base: &Base, estimated: &Estimated, operations: &Operations<'_>) -> Vec<String> {
     let mut reasons = Vec::new();
     let worst = |error: &dyn Fn(&Estimate) -> f64| {
         let off = estimated.lengths.iter().filter(|estimate| error(estimate).abs() > TOLERANCE);
         off.max_by(|one, other| error(one).abs().total_cmp(&error(other).abs()))
     };
     if let Some(estimate) = worst(&|estimate| estimate.error(estimate.here)) {
-        reasons.push(not_in_the_sum(estimated.scheme, estimate));
+        reasons.push(not_in_the_sum(estimated.scheme, estimate, operations));
     }
     let by_line = |estimate: &Estimate| estimate.line.map_or(0.0, |line| estimate.error(line));
     if let Some(estimate) = worst(&by_line) {
-        reasons.extend(not_on_a_line(estimated, estimate, operations));
+        reasons.extend(not_on_a_line(base, estimated, estimate, operations));
     }
     reasons
 }
 
-fn not_in_the_sum(scheme: Scheme, estimate: &Estimate) -> String {
+fn not_in_the_sum(scheme: Scheme, estimate: &Estimate, operations: &Operations<'_>) -> String {
     let actual = estimate.actual.samples.median_us();
-    let (more, why) = if actual > estimate.here {
-        let why = "which are in neither the base nor the scheme's operations: other work of the scheme, or caches that it leaves \
-                   colder";
-        ("more", why)
+    let here = format!("{scheme} of {}", length::format(estimate.length as usize));
+    let (actual_us, off_us) = (significant(actual), significant((actual - estimate.here).abs()));
+    if actual < estimate.here {
+        return format!(
+            "{here}: measured {actual_us} µs, {off_us} µs less than the sum, so operations overlap that the model adds, or the copy \
+             that stands for the wire finds its data in a warmer cache than with emulated share."
+        );
+    }
+    let unpriced: Vec<String> = operations
+        .unpriced_at(scheme, estimate.length)
+        .into_iter()
+        .map(|(row, cost)| format!("{row} takes {} µs", significant(cost)))
+        .collect();
+    let unpriced = if unpriced.is_empty() {
+        String::new()
     } else {
-        ("less", "so operations overlap that the model adds, or caches are warmer than with emulated share")
+        format!(" Of operations that the thesis does not price there, {}.", unpriced.join(", "))
     };
     format!(
-        "{scheme} of {}: measured {} µs, {} µs {more} than the sum, {why}.",
-        length::format(estimate.length as usize),
-        significant(actual),
-        significant((actual - estimate.here).abs()),
+        "{here}: measured {actual_us} µs, {off_us} µs more than the sum.{unpriced} The rest is in the base: the copy that stands for the \
+         wire, which takes longer where a scheme's buffers are not in a cache, while a network's time depended on no cache."
     )
 }
 
-fn not_on_a_line(estimated: &Estimated, estimate: &Estimate, operations: &Operations<'_>) -> Option<String> {
-    let (row, above) = furthest_from_its_line(operations, estimated, estimate.length)?;
+fn not_on_a_line(
+    base: &Base,
+    estimated: &Estimated,
+    estimate: &Estimate,
+    operations: &Operations<'_>,
+) -> Option<String> {
+    let (row, above) = furthest_from_its_line(operations, base, estimated, estimate.length)?;
     Some(format!(
-        "{} of {}: by lines the estimate is {} µs, measured were {} µs. Of its operations {row} is least like a line: its line \
-         is {} µs {} its median there. Lines over such a range of lengths follow the longest ones.",
+        "{} of {}: by lines the estimate is {} µs, measured were {} µs. Of its parts {row} is least like a line: its line is {} µs {} its median there. Lines over such a range of lengths follow the longest ones.",
         estimated.scheme,
         length::format(estimate.length as usize),
         significant(estimate.line?),

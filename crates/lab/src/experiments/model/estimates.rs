@@ -51,8 +51,7 @@ pub(super) struct Estimated {
 pub(super) struct Estimates {
     pub(super) schemes: Vec<Estimated>,
     pub(super) missing: Vec<(Scheme, String)>,
-    /// Medians of the base.
-    pub(super) base: Vec<Median>,
+    pub(super) base: Base,
 }
 
 /// The latencies of a scheme at multiples of the granule.
@@ -87,12 +86,13 @@ pub(super) fn estimate(measurements: &Measurements) -> Result<Estimates, String>
             Err(reason) => missing.push((scheme, reason)),
         }
     }
-    Ok(Estimates { schemes, missing, base: base.medians })
+    Ok(Estimates { schemes, missing, base })
 }
 
 /// What no scheme changes.
-struct Base {
-    medians: Vec<Median>,
+#[derive(Debug, Clone)]
+pub(super) struct Base {
+    pub(super) medians: Vec<Median>,
     line: Option<Line>,
 }
 
@@ -156,19 +156,23 @@ fn one(
     Ok(Estimated { scheme, lengths, estimated, actual, is_base: scheme == Scheme::EmulatedShare })
 }
 
-/// The operation whose line is furthest from its median at a length, and by how many microseconds it is above.
+/// The base or the operation whose line is furthest from its median at a length, and by how many microseconds it is above.
 pub(super) fn furthest_from_its_line(
     operations: &Operations<'_>,
+    base: &Base,
     estimated: &Estimated,
     length: u64,
 ) -> Option<(&'static str, f64)> {
     let lengths: Vec<u64> = estimated.lengths.iter().map(|estimate| estimate.length).collect();
-    let off = |(side, row): (Side, &'static str)| {
-        let line = operations.line(side, estimated.scheme, row, &lengths).ok()?;
-        let medians = operations.medians(side, estimated.scheme, row);
+    let above = |row, line: Line, medians: &[Median]| {
         let (_, median) = medians.iter().find(|(at, _)| *at == length)?;
         Some((row, line.at(length as f64) - median))
     };
-    let rows = Operations::rows(estimated.scheme).into_iter().filter_map(off);
-    rows.max_by(|one, other| one.1.abs().total_cmp(&other.1.abs()))
+    let of_row = |(side, row): (Side, &'static str)| {
+        let line = operations.line(side, estimated.scheme, row, &lengths).ok()?;
+        above(row, line, &operations.medians(side, estimated.scheme, row))
+    };
+    let of_base = base.line.and_then(|line| above("the base", line, &base.medians));
+    let all = Operations::rows(estimated.scheme).into_iter().filter_map(of_row).chain(of_base);
+    all.max_by(|one, other| one.1.abs().total_cmp(&other.1.abs()))
 }

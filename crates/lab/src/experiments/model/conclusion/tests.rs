@@ -4,6 +4,7 @@ use crate::model::breakdown::{BASE, Buffering, Costs};
 use crate::model::fit::Line;
 use crate::papers::Rounding;
 use crate::papers::brustoloni::{self, Platform};
+use crate::placement::Placement;
 
 /// Multiples of the page size up to 60 KiB.
 fn lengths() -> impl Iterator<Item = u64> {
@@ -92,7 +93,7 @@ fn latencies_that_the_operations_do_not_explain_refute_the_model_and_are_named()
     let named = conclusion
         .notes
         .iter()
-        .any(|note| note.starts_with("copy of ") && note.contains("in neither the base"));
+        .any(|note| note.starts_with("copy of ") && note.contains("more than the sum"));
     assert!(named, "{:#?}", conclusion.notes);
 }
 
@@ -136,5 +137,35 @@ fn a_scheme_without_the_cost_of_an_operation_is_left_out_and_said_so() {
         .notes
         .iter()
         .any(|note| note.starts_with("No estimate for emulated copy") && note.contains("\"Swap\""));
+    assert!(named, "{:#?}", conclusion.notes);
+}
+
+#[test]
+fn steps_under_another_placement_of_the_cpus_are_left_out() {
+    let near = run(1.0);
+    let mut far = run(1.3);
+    far.steps.truncate(2);
+    let mut both = near.clone();
+    for step in &mut both.steps {
+        step.placement = Some(Placement::Near);
+    }
+    for step in &mut far.steps {
+        step.placement = Some(Placement::Far);
+        step.measured.retain(|one| one.x <= 8192);
+    }
+    both.steps.extend(far.steps.clone());
+    both.steps.extend(far.steps);
+    let conclusion = conclude(&both);
+    assert_eq!(verdicts(&conclusion)[..2], [Verdict::Holds; 2]);
+    assert!(conclusion.notes.iter().any(|note| note.ends_with("the same, near.")), "{:#?}", conclusion.notes);
+}
+
+#[test]
+fn what_the_thesis_does_not_price_is_named_where_the_sum_is_too_small() {
+    let mut run = run(1.3);
+    let at = |x| measured("sender, copy", "System buffer allocate", Quantity::OperationTime, (x, 1.5));
+    run.steps[0].measured.extend(lengths().map(at));
+    let conclusion = conclude(&run);
+    let named = conclusion.notes.iter().any(|note| note.contains("System buffer allocate takes 1.50 µs"));
     assert!(named, "{:#?}", conclusion.notes);
 }

@@ -1,0 +1,67 @@
+//! Which steps of a run go together: those that were measured while its CPUs were equally near each other.
+//!
+//! Why: the host of a virtual machine moves its CPUs, and copying between them costs several times as much when they are far
+//! apart. Costs taken under one placement say nothing of latencies under another.
+
+use genie_passing::Scheme;
+
+use crate::measurement::Measurements;
+use crate::placement::Placement;
+
+use super::estimates::{Estimates, estimate};
+
+/// The experiments whose steps must have one placement.
+const COMBINED: [&str; 2] = ["latency", "primitives"];
+
+/// The estimates under the placement that allows the most, with the measurements that they are from.
+pub(super) struct Chosen {
+    pub(super) measurements: Measurements,
+    pub(super) estimates: Estimates,
+    /// What was left out, for the reader.
+    pub(super) note: Option<String>,
+}
+
+/// Estimates under each placement that occurred, and keeps what covers the most lengths of the most schemes.
+pub(super) fn choose(measurements: &Measurements) -> Result<Chosen, String> {
+    let combined = || measurements.steps.iter().filter(|step| COMBINED.contains(&step.experiment.as_str()));
+    let mut placements: Vec<Option<Placement>> = Vec::new();
+    for step in combined() {
+        if !placements.contains(&step.placement) {
+            placements.push(step.placement);
+        }
+    }
+    let mut best: Option<Chosen> = None;
+    for placement in &placements {
+        let measurements = under(measurements, *placement);
+        let Ok(estimates) = estimate(&measurements) else { continue };
+        let note = (placements.len() > 1).then(|| left_out(*placement));
+        if best.as_ref().is_none_or(|best| covered(&best.estimates) < covered(&estimates)) {
+            best = Some(Chosen { measurements, estimates, note });
+        }
+    }
+    match best {
+        Some(best) => Ok(best),
+        // What is missing does not depend on the placement, then.
+        None => estimate(measurements).and_then(|_| Err("no placement has all that is needed".to_owned())),
+    }
+}
+
+fn under(measurements: &Measurements, placement: Option<Placement>) -> Measurements {
+    let goes = |experiment: &str, its: Option<Placement>| !COMBINED.contains(&experiment) || its == placement;
+    let steps = measurements.steps.iter().filter(|step| goes(&step.experiment, step.placement));
+    Measurements { steps: steps.cloned().collect() }
+}
+
+/// How many estimates there are.
+fn covered(estimates: &Estimates) -> usize {
+    let schemes = estimates.schemes.iter().filter(|estimated| estimated.scheme != Scheme::EmulatedShare);
+    schemes.map(|estimated| estimated.lengths.len()).sum()
+}
+
+fn left_out(placement: Option<Placement>) -> String {
+    let apart = placement.map_or("unknown", Placement::name);
+    format!(
+        "The host moved the CPUs during the run: estimates and latencies are of those steps alone during which the distance of the \
+         CPUs was the same, {apart}."
+    )
+}
