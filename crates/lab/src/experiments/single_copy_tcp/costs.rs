@@ -4,6 +4,7 @@ use std::hint::black_box;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
+use crate::checksum::Checksum;
 use crate::error::Result;
 use crate::experiment::{Options, Sitting, Step};
 use crate::experiments::single_copy_tcp::ID;
@@ -112,7 +113,7 @@ impl Sitting for Bench {
             self.time(OUT, PACKET, |packet, memory| memory.copy_from_slice(black_box(packet))),
             self.time(IN, PACKET, |packet, memory| packet.copy_from_slice(black_box(memory))),
             self.time(CHECKSUM, PACKET, |packet, _| {
-                black_box(internet_checksum::checksum(black_box(packet)));
+                black_box(Checksum::Internet.of(black_box(packet)));
             }),
         ];
         if let Some(socket) = self.socket.take() {
