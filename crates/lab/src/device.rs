@@ -9,7 +9,7 @@
 //! Invariants: a request that waits is let go when it is aborted, or when its client has died.
 //! Limits: 1024 requests wait; a datagram that is longer than the receiver's buffer is cut. The one wire is taken for a whole
 //! transfer at a time.
-//! Source: J. C. Brustoloni's thesis, §6.2.2 (early demultiplexing), §8.1.
+//! Source: J. C. Brustoloni's thesis, §6.4 (early demultiplexing), §8.1.
 
 mod ports;
 mod rate;
