@@ -38,7 +38,7 @@ fn overhead_constant(overheads: &[Overhead]) -> Option<Finding> {
     let gains = gains.filter(|gains| !gains.is_empty())?;
     let each = gains.iter().map(|(scheme, first, last, gain)| {
         format!(
-            "{scheme} {} µs at {} and {} µs at {}, {} of the time in process",
+            "{scheme} {} µs at {} and {} µs at {}, a gain of {} of the time in process",
             number(first.2),
             length::format(first.0 as usize),
             number(last.2),
@@ -46,8 +46,7 @@ fn overhead_constant(overheads: &[Overhead]) -> Option<Finding> {
             per_cent(*gain)
         )
     });
-    let found =
-        format!("Overheads: {}, which is what is gained with length.", each.collect::<Vec<_>>().join("; "));
+    let found = format!("Overheads: {}.", each.collect::<Vec<_>>().join("; "));
     Some(judged("overhead-constant", gains.iter().all(|gain| gain.3.abs() <= OF_DATA), found))
 }
 
