@@ -58,22 +58,31 @@ fn one(run: &Run, experiment: &dyn Experiment, measurements: &Measurements) -> R
     };
     Ok(Found {
         declaration,
-        conclusion: complete(declaration, conclusion, &untested),
+        conclusion: complete(declaration, conclusion, &untested, run.record.options.smoke),
         noise: noise::judge(declaration.id, measurements),
         failures: entries.into_iter().filter_map(failed).collect(),
         noisy_needs: Vec::new(),
     })
 }
 
-/// Puts the verdicts into the order of the claims, and one where none is.
-fn complete(declaration: &Declaration, mut conclusion: Conclusion, untested: &str) -> Conclusion {
+/// Puts the verdicts into the order of the claims, and one where none is. A smoke run has measured too little to judge.
+fn complete(
+    declaration: &Declaration,
+    mut conclusion: Conclusion,
+    untested_because: &str,
+    smoke: bool,
+) -> Conclusion {
     let verdict = |claim: &str| {
         let found = conclusion.verdicts.iter().find(|finding| finding.claim == claim);
-        found.cloned().unwrap_or_else(|| Finding {
-            claim: claim.to_owned(),
-            verdict: Verdict::CannotBeTested,
-            found: untested.to_owned(),
-        })
+        let untested =
+            |found: String| Finding { claim: claim.to_owned(), verdict: Verdict::CannotBeTested, found };
+        match found {
+            Some(finding) if smoke => {
+                untested(format!("A smoke run is too short to tell. {}", finding.found))
+            }
+            Some(finding) => finding.clone(),
+            None => untested(untested_because.to_owned()),
+        }
     };
     conclusion.verdicts = declaration.claims.iter().map(|claim| verdict(claim.id)).collect();
     conclusion

@@ -19,11 +19,12 @@ use crate::experiment::Experiment;
 /// All of them: what others need before those others.
 pub const ALL: &[&dyn Experiment] = &[
     &latency::Latency,
+    // Beside what is predicted from it.
+    &primitives::Primitives,
     &latency_short::LatencyShort,
     &cpu::Cpu,
     &checksum::Checksum,
     &servers::Servers,
-    &primitives::Primitives,
     &model::Model,
     &projection::Projection,
     &single_copy_tcp::SingleCopyTcp,
