@@ -24,8 +24,8 @@ use crate::store::{Entry, Failed, Run};
 use outlook::Outlook;
 use steal::CpuTimes;
 
-/// Round trips of a cache line that are tried: what else runs can only make one longer.
-const PROBES: usize = 3;
+/// How often the CPUs are seen far apart before that is believed.
+const PROBES: usize = 16;
 
 /// Who is told how a run goes on.
 pub trait Watcher {
@@ -237,8 +237,11 @@ fn measure<'e>(
     })
 }
 
-/// How near two of the CPUs are now. This thread stays free to run on all of them.
+/// How near two of the CPUs are now. What else runs can make them look far apart, and never near. This thread stays free to
+/// run on all of them.
 fn placement() -> Option<Placement> {
     let probe = Probe::pin().ok()?;
-    (0..PROBES).filter_map(|_| probe.round_trip()).min().map(Placement::of)
+    let mut seen = (0..PROBES).filter_map(|_| probe.round_trip()).map(Placement::of).peekable();
+    let first = seen.peek().copied()?;
+    Some(seen.find(|placement| *placement == Placement::Near).unwrap_or(first))
 }
