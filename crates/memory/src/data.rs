@@ -125,6 +125,18 @@ impl<'r> Data<'r> {
         Ok(done)
     }
 
+    /// Its pieces, in order: each in one run of addresses.
+    pub fn pieces(&self) -> impl Iterator<Item = Self> + '_ {
+        self.segments.iter().map(|segment| Self::of(std::iter::once(*segment).collect()))
+    }
+
+    /// Shows all bytes to `see`, in order, 64 at a time as little-endian words; the last ones of each piece are filled up with
+    /// zeros. For sums of all kinds: nothing is stored, and each byte is loaded once, as fast as the memory is.
+    #[inline]
+    pub fn lines(&self, mut see: impl FnMut([u64; 8])) {
+        self.segments.iter().for_each(|segment| segment.lines(&mut see));
+    }
+
     /// Where its pieces are: (address, length). For whoever wants to see how data was passed.
     pub fn places(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         self.segments.iter().map(|segment| (segment.addr(), segment.len()))

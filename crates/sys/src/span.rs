@@ -11,7 +11,7 @@ use rustix::process::Pid;
 
 use crate::{Errno, Error, Result, copying};
 
-/// What is summed at once. Sums that take turns word by word stay in memory, each waiting for its last store.
+/// What is looked at once. Sums that take turns word by word stay in memory, each waiting for its last store.
 type Line = [u64; 8];
 
 /// A run of bytes at an address, without any claim that they stand still.
@@ -125,17 +125,29 @@ impl Span {
     /// byte once and stores nothing. As fast as the memory is: whole cache lines are added to as many sums as they have words.
     pub fn sum(self) -> u64 {
         let mut sums: Line = [0; 8];
+        self.lines(|line| {
+            sums.iter_mut().zip(line).for_each(|(sum, word)| *sum = sum.wrapping_add(word));
+        });
+        sums.into_iter().fold(0, u64::wrapping_add)
+    }
+
+    /// Shows all bytes to `see`, in order, 64 at a time as little-endian words, the last ones filled up with zeros: loads
+    /// every byte once and stores nothing.
+    #[inline]
+    pub fn lines(self, mut see: impl FnMut(Line)) {
         let lines = self.len / size_of::<Line>();
         for line in 0..lines {
             // SAFETY: inside the span; unaligned loads are allowed for; the value may be stale or torn, never invalid.
             let words = unsafe { self.start.cast::<Line>().add(line).read_unaligned() };
-            sums.iter_mut().zip(words).for_each(|(sum, word)| *sum = sum.wrapping_add(u64::from_le(word)));
+            see(words.map(u64::from_le));
         }
-        let mut rest = [0; size_of::<Line>()];
-        let summed = lines * size_of::<Line>();
-        self.part(summed, self.len - summed).copy_to(&mut rest[..self.len - summed]);
-        let rest = rest.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
-        sums.into_iter().chain(rest).fold(0, u64::wrapping_add)
+        let seen = lines * size_of::<Line>();
+        if seen < self.len {
+            let mut rest = [0; size_of::<Line>()];
+            self.part(seen, self.len - seen).copy_to(&mut rest[..self.len - seen]);
+            let (words, _) = rest.as_chunks();
+            see(std::array::from_fn(|at| u64::from_le_bytes(words[at])));
+        }
     }
 
     /// Reads from `file` at `file_offset` into the span; returns the number of bytes read, 0 at the file's end.
