@@ -1,6 +1,7 @@
 //! Configurations: every kind of memory, protection and system buffer for which the promises are the same.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use genie_io::{Interface, Limits};
 use genie_memory::{Config, Faults, Granularity, GranuleKind, Protection, Space, Usage};
@@ -128,9 +129,16 @@ pub(crate) fn checked(space: &Space) -> Usage {
 }
 
 /// Verifies that nothing is held any more but `reserved` granules of servers' own buffers.
+///
+/// Whoever replies wakes the client first, and lets go of the server afterwards, which may be the last to know it.
 #[track_caller]
 pub(crate) fn assert_idle(interface: &Interface, reserved: usize) {
-    let usage = checked(interface.space());
+    let end = Instant::now() + Duration::from_secs(10);
+    let mut usage = checked(interface.space());
+    while usage.system as usize != reserved && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(1));
+        usage = checked(interface.space());
+    }
     assert_eq!(interface.pending_bytes(), 0, "no bytes are pending");
     assert_eq!(usage.references, 0, "nothing is referenced: {usage:?}");
     assert_eq!(usage.deferred, 0, "nothing waits for a reference: {usage:?}");
