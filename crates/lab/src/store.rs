@@ -53,7 +53,7 @@ pub fn read(path: &Path) -> Result<String> {
 /// Writes a value as an indented document.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {
     let text = serde_json::to_string_pretty(value).map_err(|error| Error::File {
         path: path.to_path_buf(),
