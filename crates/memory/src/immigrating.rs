@@ -21,7 +21,7 @@ impl Immigrating {
     /// References the granules, for a server to fill.
     ///
     /// # Errors
-    /// As [`Space::reference`].
+    /// As [`Space::reference`](crate::Space::reference).
     pub fn reference(&self) -> Result<Reference> {
         reference(self.inner(), self.len, Mark::Immigrating, Direction::In)
     }
