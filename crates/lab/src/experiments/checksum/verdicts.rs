@@ -1,4 +1,5 @@
-//! What the measurements say about the claims of `checksum`: at the longest length, with both checksums.
+//! What the measurements say about the claims of `checksum`: at the longest length. The papers' checksum is that of the
+//! Internet, which the verdicts are about; CRC32C stands beside it.
 
 use super::super::reading::{Reading, judged, number, untested};
 use super::{Check, DECLARATION, Kind, name};
@@ -55,12 +56,13 @@ impl Longest {
         Some(Self { len, copy, emulated, with: with? })
     }
 
-    /// Judges each kind, and puts what was found into one sentence for each.
+    /// Judges the Internet checksum, and puts what was found of each kind into one sentence.
     fn judge(&self, claim: &str, holds: impl Fn(&With) -> bool, found: impl Fn(&With) -> String) -> Finding {
         let all: Vec<_> =
             self.with.iter().map(|with| format!("{}: {}.", with.kind.name(), found(with))).collect();
         let found = format!("{}. {}", length::format(self.len as usize), all.join(" "));
-        judged(claim, self.with.iter().all(holds), found)
+        let internet = self.with.iter().find(|with| with.kind == Kind::Internet);
+        judged(claim, internet.is_some_and(holds), found)
     }
 
     fn with_checksum(&self) -> Finding {
