@@ -93,6 +93,9 @@ pub(crate) struct LentTransfer {
     supply: Option<Box<Supply>>,
 }
 
+/// Memory for more pieces than these is not kept.
+const MOST_KEPT: usize = 8;
+
 thread_local! {
     /// One that is over, with nothing in it.
     static SPARE: Cell<Option<Box<LentTransfer>>> = const { Cell::new(None) };
@@ -152,6 +155,10 @@ impl LentTransfer {
         self.origin = Whence::Client(Named::new());
         self.ready = 0;
         (self.private, self.supply) = (None, None);
+        if self.mapped.capacity().max(self.segments.capacity()) > MOST_KEPT {
+            // A peer could have had this thread hold as much as it likes.
+            return;
+        }
         // A thread that is about to end has no next one.
         let _ = SPARE.try_with(|spare| spare.set(Some(self)));
     }

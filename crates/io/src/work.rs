@@ -32,6 +32,9 @@ pub(crate) struct Work {
     admission: Option<Admission>,
 }
 
+/// Memory for more buffers than these is not kept.
+const MOST_KEPT: usize = 8;
+
 thread_local! {
     /// Work that is over, with nothing in it, for this thread's next request.
     static SPARE: Cell<Option<Box<Work>>> = const { Cell::new(None) };
@@ -90,6 +93,10 @@ impl Work {
         self.error = None;
         if let Some(admission) = &mut self.admission {
             admission.end();
+        }
+        if self.buffers.capacity() > MOST_KEPT {
+            // A peer could have had this thread hold as much as it likes.
+            return;
         }
         // A thread that is about to end has no next request.
         let _ = SPARE.try_with(|spare| spare.set(Some(self)));

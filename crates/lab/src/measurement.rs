@@ -127,6 +127,18 @@ impl Measurements {
         points.into_values().collect()
     }
 
+    /// The medians of one series, in microseconds, ascending: as [`Measurements::points`].
+    pub fn medians(
+        &self,
+        experiment: &str,
+        setting: &str,
+        series: &str,
+        quantity: Quantity,
+    ) -> Vec<(u64, f64)> {
+        let points = self.points(experiment, setting, series, quantity);
+        points.iter().map(|point| (point.x, point.samples.median_us())).collect()
+    }
+
     /// The placement that most steps of an experiment had.
     pub fn placement(&self, experiment: &str) -> Option<Placement> {
         crate::probe::majority(self.of(experiment).map(|step| step.placement))

@@ -15,7 +15,7 @@ use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};
 use crate::findings::{Axis, Conclusion, Curve, CurvePoint, Figure, Finding, Scale, Table, Verdict};
 use crate::length;
 use crate::measurement::{Measurements, Quantity};
-use crate::model::measured::{Operations, medians};
+use crate::model::measured::Operations;
 use crate::model::projection::{Cost, Speedup, advantage, break_even};
 use crate::model::reproduced::{self, projections};
 use crate::papers::Rounding;
@@ -126,7 +126,7 @@ impl Transfer {
     fn all(measurements: &Measurements) -> Vec<Self> {
         let operations = Operations::of(measurements);
         let times =
-            |scheme: Scheme| medians(measurements, LATENCY, UNLIMITED, scheme.name(), Quantity::CpuTime);
+            |scheme: Scheme| measurements.medians(LATENCY, UNLIMITED, scheme.name(), Quantity::CpuTime);
         let avoiding = times(Scheme::EmulatedCopy);
         let transfer = |(length, total): (u64, f64)| {
             let (_, avoided) = avoiding.iter().find(|(at, _)| *at == length)?;

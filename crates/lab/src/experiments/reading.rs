@@ -16,8 +16,7 @@ pub(super) struct Reading<'m> {
 impl Reading<'_> {
     /// A series: (x, median in microseconds), ascending.
     pub(super) fn medians(&self, series: &str) -> Vec<(u64, f64)> {
-        let points = self.measurements.points(self.experiment, &self.setting, series, self.quantity);
-        points.iter().map(|point| (point.x, point.samples.median_us())).collect()
+        self.measurements.medians(self.experiment, &self.setting, series, self.quantity)
     }
 
     /// A median, in microseconds.

@@ -15,7 +15,7 @@ use crate::findings::Table;
 use crate::length;
 use crate::measurement::{Measurements, Quantity};
 use crate::model::breakdown::Costs;
-use crate::model::measured::{Operations, line_through, medians};
+use crate::model::measured::{Operations, line_through};
 use crate::model::scaling::{Expected, Figures, Parameter, Ratios, actual_ratios, expected_ratio};
 
 /// How far the medians of two runs of one machine may be apart.
@@ -53,8 +53,7 @@ pub fn scaling(reference: &Measurements, other: &Measurements) -> Scaling {
 /// The costs that a run measured, with its base where that can be had.
 fn costs(measurements: &Measurements) -> Costs {
     let mut costs = Operations::of(measurements).costs();
-    let share =
-        medians(measurements, "latency", "unlimited", Scheme::EmulatedShare.name(), Quantity::Latency);
+    let share = measurements.medians("latency", "unlimited", Scheme::EmulatedShare.name(), Quantity::Latency);
     if let Some(fit) = line_through(&share) {
         // Without what referencing costs there is no base, and the table shows none.
         let _ = costs.set_base(fit.line);

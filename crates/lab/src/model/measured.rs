@@ -53,18 +53,6 @@ impl Side {
     }
 }
 
-/// Medians of a series, in microseconds.
-pub fn medians(
-    measurements: &Measurements,
-    experiment: &str,
-    setting: &str,
-    series: &str,
-    quantity: Quantity,
-) -> Vec<Median> {
-    let points = measurements.points(experiment, setting, series, quantity);
-    points.iter().map(|point| (point.x, point.samples.median_us())).collect()
-}
-
 /// Lays a line through medians.
 pub fn line_through(medians: &[Median]) -> Option<Fit> {
     let points: Vec<(f64, f64)> = medians.iter().map(|(length, cost)| (*length as f64, *cost)).collect();
@@ -87,7 +75,7 @@ impl<'m> Operations<'m> {
     pub fn medians(&self, side: Side, scheme: Scheme, row: &str) -> Vec<Median> {
         let of = |wanted: &str| {
             let setting = self.settings.iter().find(|setting| scheme_of(setting, side) == Some(wanted))?;
-            let medians = medians(self.measurements, EXPERIMENT, setting, row, Quantity::OperationTime);
+            let medians = self.measurements.medians(EXPERIMENT, setting, row, Quantity::OperationTime);
             (!medians.is_empty()).then_some(medians)
         };
         of(scheme.name()).or_else(|| of("")).unwrap_or_default()
@@ -162,7 +150,7 @@ impl<'m> Operations<'m> {
     }
 
     fn fitted(&self, setting: &str, row: &str) -> Option<Line> {
-        let medians = medians(self.measurements, EXPERIMENT, setting, row, Quantity::OperationTime);
+        let medians = self.measurements.medians(EXPERIMENT, setting, row, Quantity::OperationTime);
         line_through(&medians).map(|fit| fit.line)
     }
 }

@@ -8,7 +8,6 @@ use crate::error::Result;
 use crate::experiment::{Options, Sitting, Step};
 use crate::experiments::model::ID;
 use crate::measurement::{Measured, Measurements, Quantity};
-use crate::model::measured::medians;
 use crate::model::scaling::Figures;
 use crate::probe::Probe;
 use crate::yardsticks::{self, Copying};
@@ -87,7 +86,7 @@ impl Sitting for Machine {
 /// The figures of the machine that a run was made on: integer programs per microsecond, and rates in bytes per microsecond; none
 /// where the run did not measure them.
 pub fn figures(measurements: &Measurements) -> Option<Figures> {
-    let last = |series| medians(measurements, ID, "", series, Quantity::OperationTime).pop();
+    let last = |series| measurements.medians(ID, "", series, Quantity::OperationTime).pop();
     let rate =
         |series| last(series).filter(|(_, time)| *time > 0.0).map(|(length, time)| length as f64 / time);
     let (_, integer) = last(INTEGER).filter(|(_, time)| *time > 0.0)?;
@@ -101,7 +100,7 @@ pub fn figures(measurements: &Measurements) -> Option<Figures> {
 
 /// The length of the granules that a run was made with.
 pub fn granule(measurements: &Measurements) -> Option<u64> {
-    medians(measurements, ID, "", GRANULE, Quantity::OperationTime).pop().map(|(length, _)| length)
+    measurements.medians(ID, "", GRANULE, Quantity::OperationTime).pop().map(|(length, _)| length)
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@ use crate::error::Result;
 use crate::experiment::{Options, Sitting, Step};
 use crate::experiments::single_copy_tcp::ID;
 use crate::measurement::{Measured, Measurements, Quantity};
-use crate::model::measured::medians;
 use crate::model::single_copy::Costs;
 use crate::probe::Probe;
 
@@ -151,7 +150,7 @@ fn round(socket: &UdpSocket) -> std::io::Result<()> {
 /// The costs of this machine in microseconds; none where they were not measured, or there was no network.
 pub(super) fn costs(measurements: &Measurements, direction: Direction) -> Option<Costs> {
     let one = |series| {
-        let medians = medians(measurements, ID, "", series, Quantity::OperationTime);
+        let medians = measurements.medians(ID, "", series, Quantity::OperationTime);
         medians.last().map(|(_, time)| time / REPEATED as f64)
     };
     let byte = |series| one(series).map(|time| time / PACKET as f64);
