@@ -4,10 +4,11 @@
 //! reply takes effect when the last fragment has been let go, so that no subcontractor ever works in memory that its
 //! client has back. The graph's edges are kept where the requests meet: with the contractor's request, the requests
 //! originated of it.
-//! Invariants: eviction is in post-order: whatever a request originated is aborted before the request itself.
+//! Invariants: eviction is in post-order: whatever a request originated is aborted before the request itself. A request that
+//! is being aborted originates no more: nobody would abort that.
 //! Source: thesis §3.1.2, figure 3.1; §5.3.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use genie_memory::Direction;
@@ -25,14 +26,24 @@ pub(crate) struct Contract {
     origin: Origin,
     /// The contractor's reply, until the last fragment is let go.
     deposit: Mutex<Option<(Box<Work>, Option<Error>)>>,
-    /// The requests originated of this one.
-    originated: Mutex<Vec<(Weak<Exchange>, ServerHandle)>>,
+    originated: Mutex<Originated>,
+}
+
+/// The requests originated of one.
+#[derive(Debug, Default)]
+struct Originated {
+    requests: Vec<(Weak<Exchange>, ServerHandle)>,
+    /// Why there can be no more of them.
+    over: Option<Error>,
 }
 
 impl Contract {
     pub(crate) fn new(origin: Origin) -> Arc<Self> {
         let contract = Arc::new(Self { origin, deposit: Mutex::default(), originated: Mutex::default() });
-        contract.origin.contracted(&contract);
+        // Who aborted the request before this found no contract to end.
+        if contract.origin.contracted(&contract) {
+            contract.end(&Error::Aborted);
+        }
         contract
     }
 
@@ -41,22 +52,36 @@ impl Contract {
         *self.deposit.lock().unwrap_or_else(PoisonError::into_inner) = Some((work, error));
     }
 
-    /// Links a request to the one that originated it.
-    pub(crate) fn originate(&self, exchange: &Arc<Exchange>, server: &ServerHandle) {
-        let mut originated = self.originated.lock().unwrap_or_else(PoisonError::into_inner);
-        originated.retain(|(request, _)| request.strong_count() > 0);
-        originated.push((Arc::downgrade(exchange), server.clone()));
+    /// Links a request to the one that originated it, unless that is being aborted.
+    pub(crate) fn originate(&self, exchange: &Arc<Exchange>, server: &ServerHandle) -> Result<(), Error> {
+        let mut originated = self.originated();
+        if let Some(reason) = &originated.over {
+            return Err(reason.clone());
+        }
+        originated.requests.retain(|(request, _)| request.strong_count() > 0);
+        originated.requests.push((Arc::downgrade(exchange), server.clone()));
+        Ok(())
     }
 
     /// Aborts whatever this request originated, and before that whatever those originated. Each server has `grace` for
     /// letting its request go.
     pub(crate) fn evict(&self, reason: &Error, grace: Duration) {
-        let originated = std::mem::take(&mut *self.originated.lock().unwrap_or_else(PoisonError::into_inner));
-        for (request, server) in originated {
+        for (request, server) in self.end(reason) {
             if let Some(request) = request.upgrade() {
                 request.abort(&server, reason, grace);
             }
         }
+    }
+
+    /// Lets nothing more be originated; returns what has been.
+    fn end(&self, reason: &Error) -> Vec<(Weak<Exchange>, ServerHandle)> {
+        let mut originated = self.originated();
+        originated.over.get_or_insert_with(|| reason.clone());
+        std::mem::take(&mut originated.requests)
+    }
+
+    fn originated(&self) -> MutexGuard<'_, Originated> {
+        self.originated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -67,7 +67,7 @@ pub enum Error {
         /// The time allowed.
         timeout: Duration,
     },
-    /// The client or the server aborted the request.
+    /// The client or the server aborted the request, or one of which this passes a part on.
     #[error("the request was aborted")]
     Aborted,
     /// The server gave the request up without a reply.

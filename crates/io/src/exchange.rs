@@ -177,9 +177,11 @@ impl Exchange {
         RequestId(self.id.load(Ordering::Relaxed))
     }
 
-    /// The server has passed parts of the request on.
-    pub(crate) fn contracted(&self, contract: &Arc<Contract>) {
-        self.lock().contract = Arc::downgrade(contract);
+    /// The server has passed parts of the request on; returns whether it was asked to let the request go before.
+    pub(crate) fn contracted(&self, contract: &Arc<Contract>) -> bool {
+        let mut state = self.lock();
+        state.contract = Arc::downgrade(contract);
+        state.aborting.is_some()
     }
 
     /// Whether other requests may have been originated of this one.

@@ -68,8 +68,8 @@ impl Origin {
         }
     }
 
-    /// Notes that the request originates others.
-    pub(crate) fn contracted(&self, contract: &Arc<Contract>) {
+    /// Notes that the request may originate others; returns whether it is being aborted already.
+    pub(crate) fn contracted(&self, contract: &Arc<Contract>) -> bool {
         match self {
             Self::Here(exchange) => exchange.contracted(contract),
             Self::There(customer, slot) => customer.contracted(*slot, contract),

@@ -332,11 +332,15 @@ impl Interface {
         let id = RequestId(self.0.next.fetch_add(1, Ordering::Relaxed));
         let (work, destinations) = Work::begin(work, &self.0.passing, &mut request.buffers, request.server)?;
         let Pair { client: exchange, server } = Pair::new(id);
-        work.originate(&exchange, request.server);
+        let linked = work.originate(&exchange, request.server);
         let mut incoming = Incoming::new(work, Origin::Here(server), request.service, access);
-        let is_sent = match request.server.remote() {
-            Some(remote) => remote.request(incoming, patience),
-            None => {
+        let is_sent = match (linked, request.server.remote()) {
+            (Err(reason), _) => {
+                incoming.fail(reason);
+                false
+            }
+            (Ok(()), Some(remote)) => remote.request(incoming, patience),
+            (Ok(()), None) => {
                 if incoming.map_lent() {
                     request.server.request(incoming);
                     if exchange.is_aborting() {

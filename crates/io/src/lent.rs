@@ -240,10 +240,11 @@ impl LentTransfer {
         }
     }
 
-    /// Links the request that carries this to the one that it is a fragment of.
-    pub(crate) fn originate(&self, exchange: &Arc<Exchange>, server: &ServerHandle) {
-        if let Whence::Contract(contract, _) = &self.origin {
-            contract.originate(exchange, server);
+    /// Links the request that carries this to the one that it is a fragment of, unless that is being aborted.
+    pub(crate) fn originate(&self, exchange: &Arc<Exchange>, server: &ServerHandle) -> Result<(), Error> {
+        match &self.origin {
+            Whence::Contract(contract, _) => contract.originate(exchange, server),
+            Whence::Client(_) => Ok(()),
         }
     }
 

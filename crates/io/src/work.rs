@@ -277,13 +277,14 @@ impl Work {
         }
     }
 
-    /// Links the request to those of which parts are passed on in it.
-    pub(crate) fn originate(&self, exchange: &Arc<Exchange>, server: &ServerHandle) {
+    /// Links the request to those of which parts are passed on in it, unless one of those is being aborted.
+    pub(crate) fn originate(&self, exchange: &Arc<Exchange>, server: &ServerHandle) -> Result<(), Error> {
         for element in self.buffers.iter().flat_map(|buffer| &buffer.elements) {
             if let Transfer::Lent(lent) = &element.transfer {
-                lent.originate(exchange, server);
+                lent.originate(exchange, server)?;
             }
         }
+        Ok(())
     }
 
     /// Maps what was lent by other processes, as far as the service may touch it.

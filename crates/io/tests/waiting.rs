@@ -12,6 +12,8 @@ mod complaints;
 mod crowds;
 #[path = "waiting/descriptors.rs"]
 mod descriptors;
+#[path = "waiting/late.rs"]
+mod late;
 #[path = "waiting/room.rs"]
 mod room;
 #[path = "waiting/stage.rs"]

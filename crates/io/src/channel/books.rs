@@ -113,11 +113,11 @@ impl Books {
         }
     }
 
-    /// Notes that a request originates others.
-    pub(super) fn contracted(&mut self, slot: Slot, contract: &Arc<Contract>) {
-        if let Some(entry) = self.entries.get_mut(slot.index as usize) {
-            entry.contract = Arc::downgrade(contract);
-        }
+    /// Notes that a request may originate others; returns whether its client has asked for it to be aborted.
+    pub(super) fn contracted(&mut self, slot: Slot, contract: &Arc<Contract>) -> bool {
+        let Some(entry) = self.entries.get_mut(slot.index as usize) else { return true };
+        entry.contract = Arc::downgrade(contract);
+        entry.is_aborted
     }
 
     /// What a request has originated that is pending and is to be aborted; none if it was aborted before.

@@ -245,9 +245,10 @@ impl Customer {
         self.push(&mut books, Kind::Reply);
     }
 
-    /// Notes that a request originates others.
-    pub(crate) fn contracted(&self, slot: Slot, contract: &Arc<Contract>) {
-        self.books().contracted(slot, contract);
+    /// Notes that a request may originate others; returns whether it is being aborted already.
+    pub(crate) fn contracted(&self, slot: Slot, contract: &Arc<Contract>) -> bool {
+        // When the channel ends, all that is in the books then is aborted: this is, or sees that the channel has ended.
+        self.books().contracted(slot, contract) || self.is_gone()
     }
 
     /// What the requests are called within the server.

@@ -4,10 +4,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use genie_io::{Error, Failed, Incoming, Out, RequestId, Server, ServerError, ServerHandle, Service};
+use genie_io::{Error, Failed, Incoming, Limits, Out, RequestId, Server, ServerError, ServerHandle, Service};
 use genie_memory::GranuleKind;
 
-use super::stage::{ASK, FOR_EVER, Stage, assert_idle, interface};
+use super::stage::{ASK, FOR_EVER, Stage, assert_idle, interface, interface_with};
 
 const TIMEOUT: Duration = Duration::from_millis(20);
 
@@ -42,7 +42,8 @@ fn a_request_that_times_out_has_timed_out_whatever_its_server_says() {
     let stage = Stage::new();
     let server = Complaining::default();
     let _running = stage.serve("complaining", server.clone());
-    let interface = interface();
+    // On a busy machine the server may be slow to complain.
+    let interface = interface_with(Limits { abort_timeout: FOR_EVER, ..Limits::default() });
     for server in [ServerHandle::new(server), stage.connect(&interface, "complaining")] {
         let buffer = || interface.allocate(GranuleKind::Base.size()).unwrap();
         let request = || interface.request(&server, ASK).out(Out::share(buffer()));

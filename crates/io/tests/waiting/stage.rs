@@ -174,6 +174,11 @@ impl Keeper {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How many it has.
+    pub(crate) fn count(&self) -> usize {
+        self.kept().len()
+    }
+
     /// Waits until it has so many, and takes them out.
     pub(crate) fn take(&self, count: usize) -> Vec<Incoming> {
         let kept = self.kept();

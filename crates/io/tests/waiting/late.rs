@@ -1,0 +1,138 @@
+//! Late: servers that pass parts of a request on when they have been asked to let it go already. Nobody would abort what
+//! they ask for then, so it is refused.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use genie_io::{Error, Incoming, Interface, Limits, Out, Pending, RequestId, Server, ServerHandle, Service};
+
+use super::stage::{ASK, FOR_EVER, Keeper, Stage, assert_idle, interface, interface_with};
+
+/// A server that passes each request on as soon as it is asked to let that go, and no sooner.
+struct Late {
+    interface: Interface,
+    to: ServerHandle,
+    asked: Sender<()>,
+    was_asked: Mutex<Receiver<()>>,
+    news: Sender<News>,
+}
+
+/// What a late server does.
+#[derive(Debug, PartialEq)]
+enum News {
+    HasRequest,
+    PassedOn(Result<(), Error>),
+}
+
+static SERVICES: [Service; 1] = [Service::new("ask", false, false)];
+
+impl Late {
+    fn new(interface: &Interface, to: &ServerHandle) -> (Self, Receiver<News>) {
+        let ((asked, was_asked), (news, heard)) = (channel(), channel());
+        let (interface, to, was_asked) = (interface.clone(), to.clone(), Mutex::new(was_asked));
+        (Self { interface, to, asked, was_asked, news }, heard)
+    }
+
+    fn tell(&self, news: News) {
+        self.news.send(news).expect("the test listens");
+    }
+
+    fn pass_on(&self, mut request: Incoming) {
+        let fragment = request.fragment(0, 0..request.len(0)).expect("a part of the request");
+        let passed = self.interface.request(&self.to, ASK).out(Out::fragment(fragment)).send();
+        self.tell(News::PassedOn(passed.map(drop).map_err(|failed| failed.error)));
+    }
+}
+
+/// The server, with threads of its own.
+struct Threaded(Arc<Late>);
+
+impl Server for Threaded {
+    fn name(&self) -> &str {
+        "late"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        let late = Arc::clone(&self.0);
+        late.tell(News::HasRequest);
+        std::thread::spawn(move || {
+            let asked = late.was_asked.lock().expect("one request at a time").recv_timeout(FOR_EVER);
+            asked.expect("the request is aborted");
+            late.pass_on(request);
+        });
+    }
+
+    fn abort(&self, _request: RequestId) {
+        self.0.asked.send(()).expect("the server waits for it");
+    }
+}
+
+/// A client of a late server, and what waits for what that passes on.
+struct Scene {
+    stage: Stage,
+    client: Interface,
+    keeper: Keeper,
+    late: Threaded,
+    news: Receiver<News>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let keeper = Keeper::default();
+        let (late, news) = Late::new(&interface(), &ServerHandle::new(keeper.clone()));
+        let client = interface_with(Limits { abort_timeout: Duration::from_millis(1), ..Limits::default() });
+        Self { stage: Stage::new(), client, keeper, late: Threaded(Arc::new(late)), news }
+    }
+}
+
+/// Makes a request, which the server has then.
+fn ask<'i>(client: &'i Interface, server: &ServerHandle, news: &Receiver<News>) -> Pending<'i> {
+    let pending = client.request(server, ASK).out(Out::copy(b"too late")).submit().expect("a request");
+    assert_eq!(news.recv_timeout(FOR_EVER), Ok(News::HasRequest));
+    pending
+}
+
+/// Verifies that what was passed on too late was refused, and never came anywhere.
+#[track_caller]
+fn assert_refused(keeper: &Keeper, news: &Receiver<News>) {
+    assert_eq!(news.recv_timeout(FOR_EVER), Ok(News::PassedOn(Err(Error::Aborted))));
+    assert_eq!(keeper.count(), 0);
+}
+
+#[test]
+fn an_aborted_request_originates_no_more() {
+    let Scene { client, keeper, late, news, .. } = Scene::new();
+    let server = ServerHandle::new(late);
+    assert_eq!(ask(&client, &server, &news).abort().unwrap_err().error, Error::Aborted);
+    assert_refused(&keeper, &news);
+    assert!(client.flush(&server, FOR_EVER), "the request was let go");
+    assert_idle(&client);
+}
+
+#[test]
+fn an_aborted_request_from_another_process_originates_no_more() {
+    let Scene { stage, client, keeper, late, news } = Scene::new();
+    let _running = stage.serve("late", late);
+    let server = stage.connect(&client, "late");
+    assert_eq!(ask(&client, &server, &news).abort().unwrap_err().error, Error::Aborted);
+    assert_refused(&keeper, &news);
+    assert!(client.flush(&server, FOR_EVER), "the request was let go");
+    assert_idle(&client);
+}
+
+#[test]
+fn a_request_of_a_client_that_is_gone_originates_no_more() {
+    let Scene { stage, client, keeper, late, news } = Scene::new();
+    let _running = stage.serve("late", late);
+    let server = stage.connect(&client, "late");
+    let request = ask(&client, &server, &news);
+    drop(server);
+    drop(request);
+    drop(client);
+    assert_refused(&keeper, &news);
+}
