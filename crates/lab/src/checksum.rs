@@ -1,9 +1,9 @@
 //! Checksums over data that another process may change: the Internet checksum and CRC32C, alone or while copying.
 //!
-//! How: the Internet checksum is summed where the data is. CRC32C, whose crate wants bytes that stand still, reads data once,
-//! block by block, into a block that stays in the first-level cache. Where data is copied as well, each block is stored to
-//! its destination and summed there. So every byte is loaded from memory once and, where it is copied, stored once: the
-//! checksum is integrated with the copy in one pass.
+//! How: the Internet checksum is summed where the data is, and where that is copied, each line is stored as soon as it has
+//! been added. CRC32C, whose crate wants bytes that stand still, reads data once, block by block, into a block that stays in
+//! the first-level cache; where data is copied as well, each block is stored to its destination and summed there. So every
+//! byte is loaded from memory once and, where it is copied, stored once: the checksum is integrated with the copy in one pass.
 //! CRC32C is crc-fast's. No crate was found that has the Internet checksum at memory speed (etherparse and
 //! internet-checksum took about three times as long); that is the reason for `internet`. `genie lab run checksum` prints how
 //! fast it is.
@@ -18,6 +18,8 @@ use serde::{Deserialize, Serialize};
 const BLOCK: usize = 16 << 10;
 /// Sums at a time, each of words of its own, so that none waits for another.
 const LANES: usize = 8;
+/// Bytes of a line: a word for each sum.
+const LINE: usize = LANES * 8;
 
 /// A kind of checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -51,7 +53,7 @@ impl Checksum {
     /// The checksum of data.
     pub fn of_data(self, data: &Data<'_>) -> u32 {
         if self == Self::Internet {
-            return Sum::Internet(internet_of(data)).finish();
+            return Sum::Internet(internet_of_data(data)).finish();
         }
         let mut sum = Sum::new(self);
         let mut block = [0; BLOCK];
@@ -70,6 +72,9 @@ impl Checksum {
     /// When the lengths differ.
     pub fn copy_data(self, from: &Data<'_>, to: &mut [u8]) -> u32 {
         assert_eq!(from.len(), to.len(), "copying between unlike lengths");
+        if self == Self::Internet {
+            return Sum::Internet(internet_copying_data(from, to)).finish();
+        }
         let mut sum = Sum::new(self);
         let mut rest = to;
         for start in (0..from.len()).step_by(BLOCK) {
@@ -88,6 +93,9 @@ impl Checksum {
     /// When the lengths differ.
     pub fn copy(self, from: &[u8], to: &mut [u8]) -> u32 {
         assert_eq!(from.len(), to.len(), "copying between unlike lengths");
+        if self == Self::Internet {
+            return Sum::Internet(internet_copying(from, to)).finish();
+        }
         let mut sum = Sum::new(self);
         for (from, to) in from.chunks(BLOCK).zip(to.chunks_mut(BLOCK)) {
             to.copy_from_slice(from);
@@ -114,7 +122,7 @@ impl Sum {
 
     fn add(&mut self, bytes: &[u8]) {
         match self {
-            Self::Internet(sum) => *sum += u64::from(internet(bytes)),
+            Self::Internet(sum) => *sum += internet(bytes),
             Self::Crc32c(digest) => digest.update(bytes),
         }
     }
@@ -127,33 +135,96 @@ impl Sum {
     }
 }
 
-/// The ones' complement sum of the little-endian 16-bit words of `bytes`, the last one filled up with a zero.
+/// The ones' complement sum of the little-endian 16-bit words of `bytes`, the last one filled up with a zero; unfolded.
 ///
 /// Limits: exact for up to 32 GiB.
-fn internet(bytes: &[u8]) -> u16 {
-    let (lines, rest) = bytes.as_chunks::<{ LANES * 8 }>();
-    let mut sums = [0u64; LANES];
-    for line in lines {
-        let (words, _) = line.as_chunks::<8>();
-        add(&mut sums, std::array::from_fn(|at| u64::from_le_bytes(words[at])));
-    }
-    let pair = |pair: &[u8]| u64::from(u16::from_le_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
-    let last: u64 = rest.chunks(2).map(pair).sum();
-    fold(whole(sums) + last)
+fn internet(bytes: &[u8]) -> u64 {
+    let (lines, rest) = bytes.as_chunks();
+    let mut sums = [0; LANES];
+    lines.iter().for_each(|line| add(&mut sums, words(line)));
+    whole(sums) + last(rest)
 }
 
-/// The same sum of data, unfolded, read where it is.
-fn internet_of(data: &Data<'_>) -> u64 {
-    let (mut sum, mut offset) = (0, 0);
-    for piece in data.pieces() {
-        let mut sums = [0u64; LANES];
-        piece.lines(|line| add(&mut sums, line));
-        let here = fold(whole(sums));
-        // What begins in the middle of a word has its bytes the other way round.
-        sum += u64::from(if offset % 2 == 0 { here } else { here.swap_bytes() });
-        offset += piece.len();
+/// The same, while copying the bytes to as many others.
+fn internet_copying(from: &[u8], to: &mut [u8]) -> u64 {
+    let ((lines, rest), (places, end)) = (from.as_chunks(), to.as_chunks_mut());
+    let mut sums = [0; LANES];
+    for (line, place) in lines.iter().zip(places) {
+        let line = words(line);
+        *place = bytes(line);
+        add(&mut sums, line);
     }
-    sum
+    end.copy_from_slice(rest);
+    whole(sums) + last(rest)
+}
+
+/// The same sum of data, read where it is.
+fn internet_of_data(data: &Data<'_>) -> u64 {
+    let mut all = Pieces::default();
+    for piece in data.pieces() {
+        let mut sums = [0; LANES];
+        piece.lines(|line| add(&mut sums, line));
+        all.add(whole(sums), piece.len());
+    }
+    all.sum
+}
+
+/// The same, while copying the data to as many bytes.
+fn internet_copying_data(from: &Data<'_>, to: &mut [u8]) -> u64 {
+    let (mut all, mut rest) = (Pieces::default(), to);
+    for piece in from.pieces() {
+        let (here, later) = rest.split_at_mut(piece.len());
+        let (places, end) = here.as_chunks_mut();
+        let (mut places, mut sums) = (places.iter_mut(), [0; LANES]);
+        piece.lines(|line| {
+            match places.next() {
+                Some(place) => *place = bytes(line),
+                None => end.copy_from_slice(&bytes(line)[..end.len()]),
+            }
+            add(&mut sums, line);
+        });
+        all.add(whole(sums), piece.len());
+        rest = later;
+    }
+    all.sum
+}
+
+/// The sum of pieces, one after the other.
+#[derive(Default)]
+struct Pieces {
+    sum: u64,
+    len: usize,
+}
+
+impl Pieces {
+    fn add(&mut self, sum: u64, len: usize) {
+        let here = fold(sum);
+        // What begins in the middle of a word has its bytes the other way round.
+        self.sum += u64::from(if self.len.is_multiple_of(2) { here } else { here.swap_bytes() });
+        self.len += len;
+    }
+}
+
+/// A line's words.
+#[inline]
+fn words(line: &[u8; LINE]) -> [u64; LANES] {
+    let (words, _) = line.as_chunks();
+    std::array::from_fn(|at| u64::from_le_bytes(words[at]))
+}
+
+/// The line that has these words.
+#[inline]
+fn bytes(words: [u64; LANES]) -> [u8; LINE] {
+    let mut line = [0; LINE];
+    let (places, _) = line.as_chunks_mut();
+    places.iter_mut().zip(words).for_each(|(place, word)| *place = word.to_le_bytes());
+    line
+}
+
+/// The sum of what is left after the lines.
+fn last(rest: &[u8]) -> u64 {
+    let pair = |pair: &[u8]| u64::from(u16::from_le_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
+    rest.chunks(2).map(pair).sum()
 }
 
 /// Adds words to as many sums, in halves, so that nothing is carried out of them.
@@ -218,7 +289,8 @@ mod tests {
         assert_eq!(Checksum::Crc32c.of(b"123456789"), 0xe306_9283);
     }
 
-    /// Replies the checksums of its output, which lies in as many pieces as the client has elements.
+    /// Replies the checksums of its output, alone and while copying it. The output lies in as many pieces as the client has
+    /// elements.
     struct Summing;
 
     impl Server for Summing {
@@ -232,8 +304,14 @@ mod tests {
         }
 
         fn request(&self, mut request: Incoming) {
-            let sums =
-                request.output(0).map(|data| Checksum::ALL.map(|kind| kind.of_data(&data).to_le_bytes()));
+            let sums = request.output(0).map(|data| {
+                Checksum::ALL.map(|kind| {
+                    let mut copy = vec![0; data.len()];
+                    let sums = [kind.of_data(&data), kind.copy_data(&data, &mut copy)];
+                    assert_eq!(data.mismatch(&copy), None, "{kind:?}");
+                    sums.map(u32::to_le_bytes).concat()
+                })
+            });
             let replied = sums.and_then(|sums| request.set_argument(0, &sums.concat()));
             request.reply(replied.map_err(ServerError::from));
         }
@@ -249,8 +327,8 @@ mod tests {
         for (first, second) in [(1, 64), (63, 65), (4097, 8193), (30_001, 30_003)] {
             let [a, b, c] = [&bytes[..first], &bytes[first..first + second], &bytes[first + second..]];
             let request = genie.request(&server, ServiceId(0)).out(Out::copy(a)).and_out(Out::copy(b));
-            let reply = request.and_out(Out::copy(c)).room(8).send().expect("a reply");
-            let expected = Checksum::ALL.map(|kind| kind.of(&bytes)).map(u32::to_le_bytes).concat();
+            let reply = request.and_out(Out::copy(c)).room(16).send().expect("a reply");
+            let expected = Checksum::ALL.map(|kind| [kind.of(&bytes).to_le_bytes(); 2].concat()).concat();
             assert_eq!(
                 reply.buffers[0].argument[..],
                 expected[..],

@@ -164,7 +164,9 @@ fn notes() -> Vec<String> {
             .to_owned(),
         "The device here copies the data, too, which leaves it in a cache: the papers' adapter left it in memory. CRC32C is \
          computed by the crate crc-fast. No crate has the Internet checksum at memory speed, so that those few lines are \
-         the lab's own. No crate integrates either with copying; that is done block by block, in the first-level cache."
+         the lab's own. No crate integrates either with copying: here the Internet checksum is added up while each line is \
+         stored, CRC32C block by block, in the first-level cache. A line that another CPU has read is fetched before it is \
+         stored so, which a copying instruction avoids; up to some 64 KiB that may cost more than the second pass."
             .to_owned(),
     ]
 }
