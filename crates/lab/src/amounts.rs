@@ -12,10 +12,15 @@ pub fn significant(number: f64) -> String {
     format!("{number:.decimals$}")
 }
 
-/// Writes a cost in microseconds as a line over B bytes: `0.0220 B + 15.0`.
-pub fn line(cost: Line) -> String {
-    let sign = if cost.fixed < 0.0 { '-' } else { '+' };
-    format!("{} B {sign} {}", significant(cost.factor), significant(cost.fixed.abs()))
+/// Writes a cost that is a line, in microseconds, as a table's cells: what each byte costs in nanoseconds, where times are
+/// short enough to be read, and the fixed term in microseconds.
+pub fn line(cost: Line) -> [String; 2] {
+    [per_byte(cost), significant(cost.fixed)]
+}
+
+/// Writes what each byte costs, in nanoseconds, of a line in microseconds.
+pub fn per_byte(cost: Line) -> String {
+    significant(cost.factor * 1e3)
 }
 
 /// Writes a fraction as per cent, with its sign: `+3.1 %`.
@@ -43,8 +48,8 @@ mod tests {
 
     #[test]
     fn lines_and_shares_have_their_sign() {
-        assert_eq!(line(Line { factor: 0.044, fixed: -63.0 }), "0.0440 B - 63.0");
-        assert_eq!(line(Line { factor: 0.022, fixed: 15.0 }), "0.0220 B + 15.0");
+        assert_eq!(line(Line { factor: 0.044, fixed: -63.0 }), ["44.0", "-63.0"]);
+        assert_eq!(line(Line { factor: 0.000_022, fixed: 15.0 }), ["0.0220", "15.0"]);
         assert_eq!(signed_percent(0.0312), "+3.1 %");
     }
 }

@@ -39,14 +39,14 @@ impl Quantity {
         }
     }
 
-    /// Writes an amount of it for people, with its unit: `12.3 us`.
+    /// Writes an amount of it for people, with its unit: `12.30 µs`.
     pub fn amount(self, amount: u64) -> String {
         let time = amount as f64;
         match self {
             Self::Instructions => format!("{amount} instructions"),
             Self::Bytes => length::approximate(amount),
             _ if amount < 1_000 => format!("{amount} ns"),
-            _ if amount < 1_000_000 => format!("{:.2} us", time / 1e3),
+            _ if amount < 1_000_000 => format!("{:.2} µs", time / 1e3),
             _ => format!("{:.2} ms", time / 1e6),
         }
     }

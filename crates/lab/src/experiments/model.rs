@@ -41,21 +41,21 @@ static DECLARATION: Declaration = Declaration {
             text: "A latency is the sum of a base, which no scheme changes, and of those operations that hold the data up: the \
                    sender's at request time and the receiver's at reply time. Estimates were within a few per cent; here within 15 % \
                    of the median at every length, with the operations' medians at that length.",
-            source: "section 8.2.2, tables 8.6 and 8.7",
+            source: "§8.2.2, tables 8.6 and 8.7",
         },
         Claim {
             id: LINES,
             text: "A straight line for each operation, a factor for each byte and a fixed term, is enough for that: summed lines and \
                    the lines of measured latencies differed by a few per cent for multiples of the page size up to 60 KiB; here by at \
                    most 15 % at every length.",
-            source: "section 8.2.2, tables 8.2 to 8.7",
+            source: "§8.2.2, tables 8.2 to 8.7",
         },
         Claim {
             id: SCALING,
             text: "From one machine to another, copyout's cost scales as the copying rate of memory, copyin's between those of \
                    cache and memory, and all other operations' as the speed of integer programs: with a factor of 2.40 expected and 2.43 \
                    found for memory, and of more than 1.57 expected and 1.79 and 1.83 found for the CPU.",
-            source: "section 8.2.2, tables 8.8 and 8.9",
+            source: "§8.2.2, tables 8.8 and 8.9",
         },
     ],
     axes: &["data length in bytes, multiples of the granule", "scheme"],

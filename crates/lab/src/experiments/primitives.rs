@@ -35,25 +35,25 @@ static DECLARATION: Declaration = Declaration {
     id: ID,
     title: "What each primitive operation costs",
     source: "J. C. Brustoloni, Effects of Data Passing Semantics and Operating System Structure on Network I/O \
-             Performance, section 8.2.2, tables 8.2 to 8.5, and table 12.1",
+             Performance, §8.2.2, tables 8.2 to 8.5, and table 12.1",
     claims: &[
         Claim {
             id: "linear",
             text: "The time of an operation is a line in the length, a factor for each byte and a fixed term, unless \
                    it is constant or very short.",
-            source: "section 8.2.2",
+            source: "§8.2.2",
         },
         Claim {
             id: "copying-dominates",
-            text: "For each byte, copying costs several times what any operation on virtual memory does: 0.018 to 0.022 \
-                   us against 0.0001 to 0.0016 us on the Micron P166, eleven times as much or more.",
+            text: "For each byte, copying costs several times what any operation on virtual memory does: 18 to 22 ns \
+                   against 0.1 to 1.6 ns on the Micron P166, eleven times as much or more.",
             source: "table 8.2",
         },
         Claim {
             id: "copyin-is-cheaper",
             text: "Copying in costs less than copying out, since what the client has just stored is still in the cache: \
-                   0.0180 against 0.0220 us a byte on the Micron P166.",
-            source: "section 8.2.2, table 8.2",
+                   18.0 against 22.0 ns a byte on the Micron P166.",
+            source: "§8.2.2, table 8.2",
         },
     ],
     axes: &["data length in bytes", "operation", "scheme", "side: sender or receiver", "buffering"],

@@ -37,18 +37,18 @@ const OCTAVES: i32 = 6;
 static DECLARATION: Declaration = Declaration {
     id: ID,
     title: "The advantage of not copying on faster systems",
-    source: "M. N. Thadani and Y. A. Khalidi, An Efficient Zero-Copy I/O Framework for UNIX, SMLI TR-95-39, section 6.3, appendix A",
+    source: "M. N. Thadani and Y. A. Khalidi, An Efficient Zero-Copy I/O Framework for UNIX, SMLI TR-95-39, §6.3, appendix A",
     claims: &[
         Claim {
             id: "advantage",
             text: "On a system 4 times as fast in everything, not copying gives 50 % more throughput than a single copy, and still 16 % \
                    where copying becomes 10 times as fast.",
-            source: "section 6.3",
+            source: "§6.3",
         },
         Claim {
             id: "break-even",
             text: "Only where copying becomes 34 times as fast, and everything else 4 times, is nothing left of the advantage.",
-            source: "section 6.3",
+            source: "§6.3",
         },
     ],
     axes: &["how many times as fast copying becomes", "how many times as fast everything else becomes"],

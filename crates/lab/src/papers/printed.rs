@@ -51,6 +51,12 @@ impl Printed {
         }
     }
 
+    /// The same in a unit of a thousandth, with the same digits: 0.0598 us are 59.8 ns.
+    #[must_use]
+    pub fn in_thousandths(self) -> Self {
+        Self { value: self.value * 1e3, decimals: self.decimals.saturating_sub(3) }
+    }
+
     /// Another number, printed with as many decimals.
     pub fn like(self, number: f64) -> String {
         // A number that rounds to zero has no sign.
@@ -100,6 +106,13 @@ mod tests {
         assert!((printed("0.0180").at(Rounding::Up) - 0.01805).abs() < 1e-12);
         assert!((printed("0.018").at(Rounding::Down) - 0.0175).abs() < 1e-12);
         assert!((printed("-3").at(Rounding::Down) + 3.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_smaller_unit_keeps_the_digits() {
+        for (us, ns) in [("0.0598", "59.8"), ("0.000363", "0.363"), ("0.0180", "18.0"), ("0.02", "20")] {
+            assert_eq!(printed(us).in_thousandths().to_string(), ns);
+        }
     }
 
     #[test]

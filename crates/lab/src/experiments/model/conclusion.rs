@@ -89,13 +89,14 @@ fn is_migrant(scheme: Scheme) -> bool {
 
 /// Table 8.6 for this machine.
 fn lines(estimates: &Estimates) -> Table {
-    let shown = |line: Option<_>| line.map_or_else(|| "no line".to_owned(), amounts::line);
+    let shown = |line: Option<_>| line.map_or_else(|| ["no line", ""].map(str::to_owned), amounts::line);
     let row = |estimated: &Estimated| {
-        vec![estimated.scheme.to_string(), shown(estimated.estimated), shown(estimated.actual)]
+        let lines = [estimated.estimated, estimated.actual].into_iter().flat_map(shown);
+        std::iter::once(estimated.scheme.to_string()).chain(lines).collect()
     };
     Table {
-        title: "Latency in µs, for B bytes: lines fitted to the operations and summed, and fitted to what was measured".to_owned(),
-        columns: ["", "estimated", "actual"].map(str::to_owned).to_vec(),
+        title: "Lines of latency: estimated, fitted to the operations and summed; actual, fitted to what was measured".to_owned(),
+        columns: ["scheme", "estimated: ns/B", "and µs", "actual: ns/B", "and µs"].map(str::to_owned).to_vec(),
         rows: estimates.schemes.iter().map(row).collect(),
     }
 }

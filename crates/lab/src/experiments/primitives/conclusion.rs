@@ -2,14 +2,13 @@
 //!
 //! Source: J. C. Brustoloni's thesis, tables 8.2 and 12.1.
 
-use std::fmt::Write;
-
 use genie_passing::operation::PRIMITIVES;
 
 use super::costs::{self, Row};
 use super::verdicts;
 use crate::amounts::{line, significant};
 use crate::experiment::Declaration;
+use crate::experiments::reading::MISSING;
 use crate::findings::{Axis, Conclusion, Curve, CurvePoint, Figure, Scale, Table};
 use crate::length;
 use crate::measurement::Measurements;
@@ -36,8 +35,9 @@ const WITH_OTHERS: [(&str, &str, &str); 3] = [
 const NOT_RUN: &str =
     "did not run: memory could not be wired or protected, or no length was a multiple of the granule";
 
-/// A row of table 12.1: its letter, its name, its line in microseconds, and what there is of it here.
-struct Part(&'static str, &'static str, &'static str, Here);
+/// A row of table 12.1: its letter, its name, its line (nanoseconds for each byte, microseconds in all), and what there is of
+/// it here.
+struct Part(&'static str, &'static str, [&'static str; 2], Here);
 
 enum Here {
     /// A row.
@@ -51,31 +51,36 @@ const NO_DEVICE: &str = "there is no such device: the loop device copies";
 const NOT_APART: &str = "contained in the base: not taken apart";
 
 const TABLE_12_1: [Part; 25] = [
-    Part("a", "Request enter", "11", Here::Absent(NOT_APART)),
-    Part("b", "Reply leave", "11", Here::Absent(NOT_APART)),
-    Part("c", "Iolet enter", "20", Here::Absent(NO_IOLETS)),
-    Part("d", "Iolet leave", "13", Here::Absent(NO_IOLETS)),
-    Part("e", "Iolet sequence", "3", Here::Absent(NO_IOLETS)),
-    Part("f", "Multiserver buffer turn-around", "1", Here::Absent(NO_IOLETS)),
-    Part("g", "Reschedule", "16", Here::Absent("Linux does that; see the hand-over in experiment latency")),
-    Part("h", "Reschedule and context switch", "28", Here::Absent("see g")),
-    Part("i", "Cyclone driver, input", "0.000156 B + 9", Here::Absent(NO_DEVICE)),
-    Part("j", "Cyclone board to host memory", "0.0211 B + 13", Here::Absent(NO_DEVICE)),
-    Part("k", "ATM driver, output", "0.000520 B + 30", Here::Absent(NO_DEVICE)),
-    Part("l", "Host memory to ATM network", "0.0590 B + 17", Here::Absent(NO_DEVICE)),
-    Part("m", "Cyclone board to ATM network", "0.0746 B + 23", Here::Absent(NO_DEVICE)),
-    Part("n", "System buffer allocate", "0.000162 B + 5", Here::Row("System buffer allocate")),
-    Part("o", "System buffer deallocate", "0.000125 B + 5", Here::Row("System buffer deallocate")),
-    Part("p", "Allocate and copyin", "0.0168 B - 5", Here::Row("Allocate and copyin")),
-    Part("q", "Copyout and deallocate", "0.0205 B + 15", Here::Row("Copyout and deallocate")),
-    Part("r", "Aligned buffer allocate", "0.000226 B + 4", Here::Row("Aligned buffer allocate")),
-    Part("s", "Swap and deallocate", "0.00222 B + 19", Here::Row("Swap and deallocate")),
-    Part("t", "Reference", "0.000424 B + 10", Here::Row("Reference")),
-    Part("u", "Unreference", "0.000111 B + 4", Here::Row("Unreference")),
-    Part("v", "Reference and read-only", "0.000808 B + 13", Here::Row("Reference and read-only")),
-    Part("w", "Outboard allocate", "0.0000868 B + 8", Here::Absent("there is no outboard memory")),
-    Part("x", "Outboard deallocate", "0.0000481 B + 8", Here::Absent("there is no outboard memory")),
-    Part("y", "Prepare descriptors", "4", Here::Absent(NOT_APART)),
+    Part("a", "Request enter", [MISSING, "11"], Here::Absent(NOT_APART)),
+    Part("b", "Reply leave", [MISSING, "11"], Here::Absent(NOT_APART)),
+    Part("c", "Iolet enter", [MISSING, "20"], Here::Absent(NO_IOLETS)),
+    Part("d", "Iolet leave", [MISSING, "13"], Here::Absent(NO_IOLETS)),
+    Part("e", "Iolet sequence", [MISSING, "3"], Here::Absent(NO_IOLETS)),
+    Part("f", "Multiserver buffer turn-around", [MISSING, "1"], Here::Absent(NO_IOLETS)),
+    Part(
+        "g",
+        "Reschedule",
+        [MISSING, "16"],
+        Here::Absent("Linux does that; see the hand-over in experiment latency"),
+    ),
+    Part("h", "Reschedule and context switch", [MISSING, "28"], Here::Absent("see g")),
+    Part("i", "Cyclone driver, input", ["0.156", "9"], Here::Absent(NO_DEVICE)),
+    Part("j", "Cyclone board to host memory", ["21.1", "13"], Here::Absent(NO_DEVICE)),
+    Part("k", "ATM driver, output", ["0.520", "30"], Here::Absent(NO_DEVICE)),
+    Part("l", "Host memory to ATM network", ["59.0", "17"], Here::Absent(NO_DEVICE)),
+    Part("m", "Cyclone board to ATM network", ["74.6", "23"], Here::Absent(NO_DEVICE)),
+    Part("n", "System buffer allocate", ["0.162", "5"], Here::Row("System buffer allocate")),
+    Part("o", "System buffer deallocate", ["0.125", "5"], Here::Row("System buffer deallocate")),
+    Part("p", "Allocate and copyin", ["16.8", "-5"], Here::Row("Allocate and copyin")),
+    Part("q", "Copyout and deallocate", ["20.5", "15"], Here::Row("Copyout and deallocate")),
+    Part("r", "Aligned buffer allocate", ["0.226", "4"], Here::Row("Aligned buffer allocate")),
+    Part("s", "Swap and deallocate", ["2.22", "19"], Here::Row("Swap and deallocate")),
+    Part("t", "Reference", ["0.424", "10"], Here::Row("Reference")),
+    Part("u", "Unreference", ["0.111", "4"], Here::Row("Unreference")),
+    Part("v", "Reference and read-only", ["0.808", "13"], Here::Row("Reference and read-only")),
+    Part("w", "Outboard allocate", ["0.0868", "8"], Here::Absent("there is no outboard memory")),
+    Part("x", "Outboard deallocate", ["0.0481", "8"], Here::Absent("there is no outboard memory")),
+    Part("y", "Prepare descriptors", [MISSING, "4"], Here::Absent(NOT_APART)),
 ];
 
 /// Concludes from what was measured.
@@ -96,6 +101,7 @@ pub(super) fn conclude(declaration: &Declaration, measurements: &Measurements) -
     ];
     notes.extend(cold(&rows));
     notes.extend(absent(&rows));
+    notes.push(parts_absent());
     Conclusion {
         figures: vec![figure(&rows)],
         tables: vec![table_8_2(&rows, measurements), table_12_1(&rows), others(&rows)],
@@ -141,26 +147,41 @@ fn absent(rows: &[Row]) -> Vec<String> {
     with_others.chain([joined.to_owned()]).chain(not_run).collect()
 }
 
+/// The rows of table 12.1 that there is nothing of here, with the reasons.
+fn parts_absent() -> String {
+    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
+    for Part(letter, _, _, here) in &TABLE_12_1 {
+        let Here::Absent(reason) = here else { continue };
+        match reasons.iter_mut().find(|(known, _)| known == reason) {
+            Some((_, letters)) => letters.push(letter),
+            None => reasons.push((reason, vec![letter])),
+        }
+    }
+    let reasons: Vec<_> =
+        reasons.iter().map(|(reason, letters)| format!("{} ({reason})", letters.join(", "))).collect();
+    format!("Rows of table 12.1 that are absent: {}.", reasons.join("; "))
+}
+
 fn table_8_2(rows: &[Row], measurements: &Measurements) -> Table {
     let papers = brustoloni::costs(Platform::P166);
-    let mut table = empty_table(
-        "Primitive operations in us, B bytes (the thesis: Micron P166 at 155 Mbit/s, table 8.2)",
-        "thesis",
-    );
+    let mut table =
+        empty_table("Primitive operations, beside table 8.2 of the thesis (Micron P166 at 155 Mbit/s)");
     for cost in &papers {
         let mut cells = match find(rows, &cost.operation) {
             Some(row) => cells(row),
             None if cost.operation == BASE => base_cells(rows, measurements),
             None => absent_cells(&cost.operation),
         };
-        cells.push(printed(cost));
+        cells.extend(printed(cost));
         table.rows.push(cells);
     }
     table
 }
 
-fn empty_table(title: &str, last: &str) -> Table {
-    let columns = ["operation", "here", "R²", "shortest", "longest", last];
+/// For each byte and in all, here and in the thesis.
+fn empty_table(title: &str) -> Table {
+    let columns =
+        ["operation", "ns/B", "and µs", "R²", "shortest, µs", "longest, µs", "thesis: ns/B", "and µs"];
     Table { title: title.to_owned(), columns: columns.map(str::to_owned).into(), rows: Vec::new() }
 }
 
@@ -169,60 +190,56 @@ fn cells(row: &Row) -> Vec<String> {
         Some((_, other, _)) => format!("{} (with {other})", row.name),
         None => row.name.clone(),
     };
-    let (fitted, r_squared) = fit_cells(row.fit);
+    let [per_byte, fixed] = row.fit.map_or_else(nothing, |fit| line(fit.line));
     let whole = || row.times.iter().filter(|time| time.is_whole);
     let at = |time: Option<&costs::Time>| {
         time.map_or_else(none, |time| {
             format!("{} ({})", significant(time.mean), length::format(time.len as usize))
         })
     };
-    vec![name, fitted, r_squared, at(whole().next()), at(whole().next_back())]
+    vec![name, per_byte, fixed, r_squared(row.fit), at(whole().next()), at(whole().next_back())]
 }
 
 fn base_cells(rows: &[Row], measurements: &Measurements) -> Vec<String> {
     let latency = costs::latency(measurements);
-    let base = latency.and_then(|latency| costs::base(rows, latency)).map_or_else(none, line);
+    let base = latency.and_then(|latency| costs::base(rows, latency));
+    let [per_byte, fixed] = base.map_or_else(nothing, line);
     // R² is that of the latency's line.
-    vec![BASE.to_owned(), base, fit_cells(latency).1, none(), none()]
+    vec![BASE.to_owned(), per_byte, fixed, r_squared(latency), none(), none()]
 }
 
 fn absent_cells(name: &str) -> Vec<String> {
-    vec![name.to_owned(), none(), none(), none(), none()]
+    std::iter::once(name.to_owned()).chain(std::iter::repeat_with(none).take(5)).collect()
 }
 
-fn fit_cells(fit: Option<Fit>) -> (String, String) {
-    let r_squared = |fit: &Fit| fit.r_squared.map_or_else(none, |r_squared| format!("{r_squared:.3}"));
-    (fit.map_or_else(none, |fit| line(fit.line)), fit.as_ref().map_or_else(none, r_squared))
+fn r_squared(fit: Option<Fit>) -> String {
+    let r_squared = fit.and_then(|fit| fit.r_squared);
+    r_squared.map_or_else(none, |r_squared| format!("{r_squared:.3}"))
 }
 
 fn none() -> String {
-    "–".to_owned()
+    MISSING.to_owned()
 }
 
-fn printed(cost: &Cost) -> String {
-    let value = |number: crate::papers::Printed| number.like(number.value());
-    let fixed = value(cost.fixed);
-    match (cost.factor.map(value), fixed.strip_prefix('-')) {
-        (None, _) => fixed,
-        (Some(factor), Some(less)) => format!("{factor} B - {less}"),
-        (Some(factor), None) => format!("{factor} B + {fixed}"),
-    }
+fn nothing() -> [String; 2] {
+    [none(), none()]
+}
+
+fn printed(cost: &Cost) -> [String; 2] {
+    let factor = cost.factor.map_or_else(none, |factor| factor.in_thousandths().to_string());
+    [factor, cost.fixed.to_string()]
 }
 
 fn table_12_1(rows: &[Row]) -> Table {
-    let mut table = empty_table("Parts of transfers in us, B bytes (the thesis: table 12.1)", "thesis");
-    for Part(letter, name, thesis, here) in TABLE_12_1 {
+    let mut table = empty_table("Parts of transfers, beside table 12.1 of the thesis");
+    for Part(letter, name, thesis, here) in &TABLE_12_1 {
         let found = match here {
             Here::Row(row) => find(rows, row).map(cells),
-            Here::Absent(reason) => {
-                Some(vec![String::new(), format!("absent: {reason}"), none(), none(), none()])
-            }
+            Here::Absent(_) => None,
         };
         let mut cells = found.unwrap_or_else(|| absent_cells(name));
-        let mut label = letter.to_owned();
-        let _ = write!(label, "  {name}");
-        cells[0] = label;
-        cells.push(thesis.to_owned());
+        cells[0] = format!("{letter}  {name}");
+        cells.extend(thesis.map(str::to_owned));
         table.rows.push(cells);
     }
     table
@@ -234,10 +251,10 @@ fn others(rows: &[Row]) -> Table {
         let is_part = |part: &Part| matches!(part.3, Here::Row(name) if name == row.name);
         !PRIMITIVES.contains(&row.name.as_str()) && !TABLE_12_1.iter().any(is_part)
     };
-    let mut table = empty_table("Other operations in us, B bytes: they overlap with the transfer", "thesis");
+    let mut table = empty_table("Other operations: they overlap with the transfer");
     for row in rows.iter().filter(is_there) {
         let mut cells = cells(row);
-        cells.push(none());
+        cells.extend(nothing());
         table.rows.push(cells);
     }
     table
@@ -253,7 +270,7 @@ fn figure(rows: &[Row]) -> Figure {
         name: "primitives".to_owned(),
         title: "Time of primitive operations by data length".to_owned(),
         x: axis("data length in bytes"),
-        y: axis("time in us"),
+        y: axis("time in µs"),
         curves: rows.iter().filter(is_shown).map(curve).filter(|curve| !curve.points.is_empty()).collect(),
     }
 }

@@ -85,11 +85,11 @@ fn dominates(rows: &[Row]) -> (Verdict, String) {
     let least = copying.iter().copied().fold(f64::INFINITY, f64::min);
     let times = least / other;
     let found = format!(
-        "Copying in costs {} and copying out {} us a byte; the costliest other operation, {name}, {}: the cheaper \
+        "Copying in costs {} and copying out {} ns a byte; the costliest other operation, {name}, {}: the cheaper \
          copy costs {} times as much.",
-        significant(copying[0]),
-        significant(copying[1]),
-        significant(other),
+        significant(copying[0] * 1e3),
+        significant(copying[1] * 1e3),
+        significant(other * 1e3),
         significant(times),
     );
     (judged(other <= 0.0 || times >= SEVERAL), found)
@@ -100,6 +100,6 @@ fn cheaper(rows: &[Row]) -> (Verdict, String) {
     let (Some(copyin), Some(copyout)) = (copyin, copyout) else {
         return untested("copying was not measured at several multiples of the granule");
     };
-    let found = format!("{} us a byte in, {} out.", significant(copyin), significant(copyout));
+    let found = format!("{} ns a byte in, {} out.", significant(copyin * 1e3), significant(copyout * 1e3));
     (judged(copyin < copyout), found)
 }

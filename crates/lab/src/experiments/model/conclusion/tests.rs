@@ -69,7 +69,7 @@ fn on_a_machine_that_is_as_the_model_says_both_estimates_hold() {
     let lines = &conclusion.tables[0];
     assert_eq!(lines.rows.len(), 8);
     // Copy of table 8.2: 0.0598 + 0.0180 + 0.0220, and 130 - 3 + 15.
-    assert_eq!(lines.rows[0], ["copy", "0.0998 B + 142", "0.0998 B + 142"]);
+    assert_eq!(lines.rows[0], ["copy", "99.8", "142", "99.8", "142"]);
     assert_eq!(conclusion.figures.len(), 2);
     assert!(conclusion.figures.iter().all(|figure| figure.curves.len() == 8));
 }
