@@ -60,6 +60,21 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
+impl Table {
+    /// Whether a column holds numbers, which are set to the right: at least half of the cells that say something begin like
+    /// one.
+    pub fn holds_numbers(&self, column: usize) -> bool {
+        let says_something = |cell: &&String| !matches!(cell.as_str(), "" | "–");
+        let cells = || self.rows.iter().filter_map(|row| row.get(column)).filter(says_something);
+        let numbers = cells().filter(|cell| cell.starts_with(begins_number)).count();
+        numbers > 0 && numbers * 2 >= cells().count()
+    }
+}
+
+fn begins_number(letter: char) -> bool {
+    letter.is_ascii_digit() || "+-−±<>≤≥.".contains(letter)
+}
+
 /// How an axis is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -116,4 +131,18 @@ pub struct Figure {
     pub y: Axis,
     /// In any order; the legend lists them as they end, from top to bottom.
     pub curves: Vec<Curve>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_of_numbers_are_told_from_words() {
+        let rows = [["copy", "12.0", "–", "1.5 ~ 1.6", ""], ["share", "–", "word", "no line", "–"]];
+        let rows = rows.map(|row| row.map(str::to_owned).to_vec()).to_vec();
+        let table = Table { rows, ..Table::default() };
+        let held: Vec<_> = (0..6).map(|column| table.holds_numbers(column)).collect();
+        assert_eq!(held, [false, true, false, true, false, false]);
+    }
 }

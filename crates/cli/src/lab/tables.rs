@@ -7,9 +7,6 @@ use genie_lab::conclude::Found;
 use genie_lab::findings::{self, Verdict};
 use owo_colors::OwoColorize;
 
-/// Letters at the beginning of what is a number.
-const OF_NUMBERS: &str = "0123456789+-.<>";
-
 /// An experiment's tables, its verdicts, and what the reader must know besides.
 pub(super) fn found(found: &Found, coloured: bool) -> String {
     let declaration = found.declaration;
@@ -52,8 +49,7 @@ pub(super) fn numbers(table: &findings::Table) -> String {
         drawn.add_row(row);
     }
     for (index, column) in drawn.column_iter_mut().enumerate() {
-        let cells = || table.rows.iter().filter_map(|row| row.get(index)).filter(|cell| !cell.is_empty());
-        if cells().all(|cell| cell.starts_with(|letter| OF_NUMBERS.contains(letter))) {
+        if table.holds_numbers(index) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }

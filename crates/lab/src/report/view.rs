@@ -155,10 +155,9 @@ impl Drawing {
 
 impl View {
     fn of(table: &Table) -> Self {
-        let column = |(index, heading): (usize, &String)| {
-            let cells = || table.rows.iter().filter_map(|row| row.get(index));
-            let numbers = cells().filter(|cell| cell.starts_with(is_part_of_number)).count();
-            Column { heading: heading.clone(), number: numbers > 0 && numbers * 2 >= cells().count() }
+        let column = |(index, heading): (usize, &String)| Column {
+            heading: heading.clone(),
+            number: table.holds_numbers(index),
         };
         Self {
             title: table.title.clone(),
@@ -167,10 +166,6 @@ impl View {
             long: table.rows.len() > ROWS,
         }
     }
-}
-
-fn is_part_of_number(letter: char) -> bool {
-    letter.is_ascii_digit() || "+-−±<>≤≥.".contains(letter)
 }
 
 /// Facts about the machine, each with its name.
