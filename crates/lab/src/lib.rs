@@ -7,6 +7,7 @@ pub mod checksum;
 pub mod circumstances;
 pub mod comparison;
 pub mod conclude;
+pub mod counter;
 pub mod device;
 pub mod error;
 pub mod experiment;
