@@ -105,6 +105,8 @@ impl Counting {
 /// Counts an event in all threads of this process, from when it is opened until it is dropped.
 #[derive(Debug)]
 pub struct Counter {
+    event: Event,
+    modes: Modes,
     threads: Vec<perf_event::Counter>,
     /// What a pair of readings adds.
     cost: u64,
@@ -141,7 +143,7 @@ impl Counter {
     #[doc(alias = "perf_event_open")]
     pub fn open(event: Event, modes: Modes) -> Result<Self, Refusal> {
         let refused = |error| Refusal::new(event, modes, error);
-        let mut counter = Self { threads: Vec::new(), cost: 0 };
+        let mut counter = Self { event, modes, threads: Vec::new(), cost: 0 };
         for thread in threads().map_err(refused)? {
             match of_thread(event, modes, thread) {
                 Ok(one) => counter.threads.push(one),
@@ -154,13 +156,15 @@ impl Counter {
         Ok(counter)
     }
 
-    /// Does something, and tells how many events there were meanwhile in all threads; none where counters were absent.
-    pub fn around<T>(&mut self, work: impl FnOnce() -> T) -> (T, io::Result<Option<u64>>) {
+    /// Does something, and tells how many events there were meanwhile in all threads; none where counters were absent. What
+    /// is told is an error where the counters could not be read.
+    pub fn around<T>(&mut self, work: impl FnOnce() -> T) -> (T, Result<Option<u64>, Refusal>) {
         let before = self.read();
         let result = work();
         let after = self.read();
         let count = before.and_then(|before| Ok(after?.since(before)));
-        (result, count.map(|count| count.map(|count| count.saturating_sub(self.cost))))
+        let own = count.map(|count| count.map(|count| count.saturating_sub(self.cost)));
+        (result, own.map_err(|error| Refusal::new(self.event, self.modes, error)))
     }
 
     fn read(&mut self) -> io::Result<Reading> {

@@ -18,6 +18,9 @@ pub enum Error {
     /// Memory or costs could not be had.
     #[error(transparent)]
     Memory(#[from] genie_memory::Error),
+    /// What was to be counted cannot be.
+    #[error(transparent)]
+    Counter(#[from] crate::counter::Refusal),
     /// A request failed.
     #[error(transparent)]
     Request(#[from] genie::Error),

@@ -7,12 +7,15 @@
 //! no part of the latency (thesis §8.2.2), though their CPU time counts.
 //! CPU time, of sender and receiver around their requests and the taking of their replies, is measured in operations of
 //! its own, since reading that clock disturbs. It is I/O processing time without waiting (§8.1): the device's copying
-//! stands for the wire, and is not counted, nor is the looking for replies.
+//! stands for the wire, and is not counted, nor is the looking for replies. Instructions are counted around the same, in
+//! operations of their own as well: while a process has counters, each switch of its threads costs more (see
+//! [`crate::counter`]).
 //! Invariants: the other processes end with the sender, even one that is killed; they leave nothing behind.
 //! Source: J. C. Brustoloni's thesis, §8.1, §8.2.2.
 
 mod client;
 mod clock;
+mod meter;
 mod order;
 mod party;
 mod pattern;
@@ -26,7 +29,9 @@ use std::time::Duration;
 
 use genie::{Pending, Scheme};
 use rustix::process::Pid;
+use serde::{Deserialize, Serialize};
 
+use crate::counter::{Event, Modes};
 use crate::device::{PACE, Rate};
 use crate::error::{Error, Result};
 use crate::interface::Granule;
@@ -35,6 +40,7 @@ use crate::peer::Peer;
 use crate::protocol::Check;
 use client::Client;
 use clock::{CpuClock, now_ns};
+use meter::Meter;
 pub use order::{Effect, Route};
 use order::{Heard, Order, Posting, Received};
 pub use party::run;
@@ -67,12 +73,15 @@ impl Exchange {
 }
 
 /// What is measured of an operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Measure {
     /// The end-to-end latency.
     Latency,
     /// The CPU time; the latency then contains what reading that clock takes.
     CpuTime,
+    /// How often something happens, in these modes; the latency then contains what counting takes.
+    Count(Event, Modes),
     /// How long each operation took; the latency then contains the taking of these times.
     Operations,
 }
@@ -86,6 +95,8 @@ pub struct Exchanged {
     pub hand_over: Duration,
     /// What both clients' processors did for passing the data, where that was measured.
     pub cpu: Option<Duration>,
+    /// How often that happened in both clients' processes, where it was counted, and the counters were there all the while.
+    pub count: Option<u64>,
     /// How long operations took at the sender and at the receiver, where that was measured.
     pub operations: [Vec<OperationTime>; 2],
     /// What the sender's interface did.
@@ -174,10 +185,11 @@ impl Parties {
     /// Makes one operation.
     ///
     /// # Errors
-    /// [`Error::Unwired`] where a scheme wires memory and this process may not; the parties go on. Others end them.
+    /// [`Error::Unwired`] where a scheme wires memory and this process may not, [`Error::Counter`] where what is to be
+    /// counted cannot be; the parties go on. Others end them.
     pub fn exchange(&mut self, exchange: &Exchange) -> Result<Exchanged> {
         self.seed += 1;
-        let mut cpu = (exchange.measure == Measure::CpuTime).then_some(Duration::ZERO);
+        let mut meter = Meter::of(exchange.measure, self.clock)?;
         self.client.driver().set_check(exchange.check);
         let prepared = self.client.prepare(exchange.output, exchange.len, self.seed)?;
         self.post(exchange)?;
@@ -185,9 +197,9 @@ impl Parties {
         if records {
             self.client.record();
         }
-        let Self { client, clock, .. } = self;
+        let client = &mut self.client;
         let sent_ns = now_ns();
-        let sent = clock.around(&mut cpu, || client.transmit(exchange.output, prepared));
+        let sent = meter.around(|| client.transmit(exchange.output, prepared));
         let waiting_ns = now_ns();
         let pending = match sent {
             Ok(pending) => pending,
@@ -198,16 +210,18 @@ impl Parties {
             }
         };
         let received = self.received();
-        let output = self.take_reply(pending, &mut cpu)?;
+        let output = self.take_reply(pending, &mut meter)?;
         let operations = if records { self.client.recorded() } else { Vec::new() };
         let received = received?;
+        let metered = meter.finish()?.with(received.metered);
         if let Some(offset) = received.damaged_at {
             return Err(damaged(exchange, offset));
         }
         Ok(Exchanged {
             latency: Duration::from_nanos(received.delivered_ns.saturating_sub(sent_ns)),
             hand_over: Duration::from_nanos(received.resumed_ns.saturating_sub(waiting_ns)),
-            cpu: cpu.zip(received.cpu).map(|(sender, receiver)| sender + receiver),
+            cpu: metered.cpu,
+            count: metered.count,
             operations: [operations, received.operations],
             output,
             input: received.effect,
@@ -220,9 +234,8 @@ impl Parties {
             scheme: exchange.input.name().to_owned(),
             len: exchange.len,
             seed: self.seed,
-            cpu: exchange.measure == Measure::CpuTime,
+            measure: exchange.measure,
             check: exchange.check,
-            operations: exchange.measure == Measure::Operations,
         };
         self.receiver.tell(&Order::Receive(posting), &[], "it was to post an input")?;
         match self.receiver.hear("it posted an input")? {
@@ -238,12 +251,12 @@ impl Parties {
         }
     }
 
-    fn take_reply(&mut self, pending: Pending<'_>, cpu: &mut Option<Duration>) -> Result<Effect> {
+    fn take_reply(&mut self, pending: Pending<'_>, meter: &mut Meter) -> Result<Effect> {
         while self.route != Route::Device && !pending.is_replied() {
             self.client.driver().drive();
             std::thread::yield_now();
         }
-        let replied = self.clock.around(cpu, || pending.sync());
+        let replied = meter.around(|| pending.sync());
         match replied {
             Ok(mut reply) => {
                 self.client.take_back(reply.take_buffer());

@@ -16,7 +16,7 @@ pub(super) fn now_ns() -> u64 {
 }
 
 /// The CPU time of this process: of all its threads, so that what the fault thread does counts, too.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct CpuClock {
     /// What reading the clock adds between two readings.
     cost: Duration,
@@ -34,12 +34,8 @@ impl CpuClock {
         Self { cost: costs[READINGS / 2] }
     }
 
-    /// Does something, and adds its CPU time to `time`, if there is one: reading the clock disturbs what comes next.
-    pub(super) fn around<T>(&self, time: &mut Option<Duration>, work: impl FnOnce() -> T) -> T {
-        let Some(time) = time else { return work() };
-        let before = machine::process_cpu_time();
-        let result = work();
-        *time += machine::process_cpu_time().saturating_sub(before).saturating_sub(self.cost);
-        result
+    /// The CPU time since a reading, less what reading adds.
+    pub(super) fn since(self, before: Duration) -> Duration {
+        machine::process_cpu_time().saturating_sub(before).saturating_sub(self.cost)
     }
 }

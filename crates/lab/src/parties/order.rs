@@ -5,6 +5,8 @@ use std::time::Duration;
 use genie::Receipt;
 use serde::{Deserialize, Serialize};
 
+use super::Measure;
+use super::meter::Metered;
 use crate::interface::Granule;
 use crate::operations::OperationTime;
 use crate::protocol::Check;
@@ -94,12 +96,10 @@ pub(super) struct Posting {
     pub(super) len: usize,
     /// The data that is expected.
     pub(super) seed: u64,
-    /// Whether CPU time is to be measured.
-    pub(super) cpu: bool,
+    /// What is to be measured.
+    pub(super) measure: Measure,
     /// How a protocol server in the client's process is to protect the datagram.
     pub(super) check: Check,
-    /// Whether the times of operations are.
-    pub(super) operations: bool,
 }
 
 /// What the receiver says of an input.
@@ -125,7 +125,7 @@ pub(super) struct Received {
     pub(super) delivered_ns: u64,
     /// When it went on after the longest pause between two looks for its reply.
     pub(super) resumed_ns: u64,
-    pub(super) cpu: Option<Duration>,
+    pub(super) metered: Metered,
     /// Empty where they were not asked for.
     pub(super) operations: Vec<OperationTime>,
     pub(super) effect: Effect,

@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use genie::{Pending, Scheme};
 
+use super::Measure;
 use super::client::{Client, Driver};
 use super::clock::{CpuClock, now_ns};
+use super::meter::Meter;
 use super::order::{Attending, Effect, Heard, Posting, Received};
 use crate::error::{Error, Result};
 use crate::peer::{Link, say};
@@ -43,14 +45,15 @@ impl Receiver {
     fn input(&mut self, posting: &Posting, link: &Link) -> Result<Received> {
         let unknown = |error: genie_passing::scheme::UnknownScheme| Error::Peer(error.to_string());
         let scheme: Scheme = posting.scheme.parse().map_err(unknown)?;
-        let mut cpu = posting.cpu.then_some(Duration::ZERO);
-        let Self { client, clock, yields } = self;
+        let mut meter = Meter::of(posting.measure, self.clock)?;
+        let records = posting.measure == Measure::Operations;
+        let Self { client, yields, .. } = self;
         let driver = client.driver().clone();
         driver.set_check(posting.check);
-        if posting.operations {
+        if records {
             client.record();
         }
-        let posted = clock.around(&mut cpu, || client.post(scheme, posting.len))?;
+        let posted = meter.around(|| client.post(scheme, posting.len))?;
         let pending = posted.map_err(|failed| Error::of_request(failed.error))?;
         driver.settle()?;
         say(link, &Heard::Posted)?;
@@ -60,9 +63,9 @@ impl Receiver {
             self.client.take_back(aborted.err().and_then(|mut failed| failed.take_buffer()));
             return Err(Error::Peer(format!("nothing arrived within {PATIENCE:?}")));
         }
-        let replied = clock.around(&mut cpu, || pending.sync());
+        let replied = meter.around(|| pending.sync());
         let delivered_ns = now_ns();
-        let operations = if posting.operations { self.client.recorded() } else { Vec::new() };
+        let operations = if records { self.client.recorded() } else { Vec::new() };
         let mut reply = match replied {
             Ok(reply) => reply,
             Err(mut failed) => {
@@ -70,11 +73,12 @@ impl Receiver {
                 return Err(Error::of_request(failed.error));
             }
         };
+        let metered = meter.finish()?;
         let effect = Effect::of(reply.receipt());
         let is_whole = reply.actual() == posting.len;
         let differs_at = self.client.judge(scheme, &mut reply, posting.seed)?;
         let damaged_at = if is_whole { differs_at } else { Some(reply.actual()) };
-        Ok(Received { delivered_ns, resumed_ns, cpu, operations, effect, damaged_at })
+        Ok(Received { delivered_ns, resumed_ns, metered, operations, effect, damaged_at })
     }
 }
 

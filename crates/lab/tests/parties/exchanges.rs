@@ -5,12 +5,14 @@ use std::time::{Duration, Instant};
 
 use genie::Scheme;
 use genie_lab::checksum::Checksum;
+use genie_lab::counter::{Counting, Event, Modes};
 use genie_lab::device::Rate;
 use genie_lab::error::Error;
 use genie_lab::interface::Granule;
 use genie_lab::model::breakdown::{Buffering, receiver_rows, sender_rows};
 use genie_lab::parties::{Effect, Exchange, Measure, Parties, Route, Stage};
 use genie_lab::protocol::Check;
+use genie_lab::samples::Samples;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Whole granules, and more than any threshold.
@@ -106,6 +108,45 @@ pub(crate) fn cpu_time_is_measured_where_asked_for() {
     let timed = parties.exchange(&measured(Measure::CpuTime)).expect("an exchange");
     assert!(timed.cpu.expect("CPU time") > Duration::ZERO);
     assert!(parties.exchange(&measured(Measure::Latency)).expect("an exchange").cpu.is_none());
+}
+
+pub(crate) fn events_of_both_clients_are_counted_where_asked_for() {
+    let mut parties = open();
+    let counted =
+        |event, modes| Exchange { measure: Measure::Count(event, modes), ..alike(Scheme::Copy, LONG) };
+    let Counting { modes, lack } = Counting::of(Event::RunTime);
+    let Some(modes) = modes else {
+        eprintln!("SKIP events_of_both_clients_are_counted_where_asked_for: {}", lack.expect("a reason"));
+        return;
+    };
+    let timed = Exchange { measure: Measure::CpuTime, ..alike(Scheme::Copy, LONG) };
+    let (mut counts, mut times) = (Samples::new(), Samples::new());
+    for _ in 0..31 {
+        let exchanged = parties.exchange(&counted(Event::RunTime, modes)).expect("an exchange");
+        assert!(exchanged.cpu.is_none());
+        counts.add_number(exchanged.count.expect("the kernel counts this itself"));
+        times.add(parties.exchange(&timed).expect("an exchange").cpu.expect("CPU time"));
+    }
+    // Of one client alone it would be half as much.
+    let ratio = counts.median() as f64 / times.median() as f64;
+    assert!((0.7..1.8).contains(&ratio), "the same work takes {ratio} times the CPU time");
+    assert!(parties.exchange(&alike(Scheme::Copy, LONG)).expect("an exchange").count.is_none());
+}
+
+pub(crate) fn what_cannot_be_counted_is_refused_and_disturbs_nobody() {
+    let mut parties = open();
+    let exchange = Exchange {
+        measure: Measure::Count(Event::Instructions, Modes::User),
+        ..alike(Scheme::EmulatedCopy, LONG)
+    };
+    match parties.exchange(&exchange) {
+        Ok(exchanged) => assert!(exchanged.count.is_none_or(|count| count > 1000), "{exchanged:?}"),
+        Err(Error::Counter(refusal)) => {
+            assert_eq!(Some(refusal.to_string()), Counting::of(Event::Instructions).lack)
+        }
+        Err(error) => panic!("{error}"),
+    }
+    parties.exchange(&alike(Scheme::EmulatedCopy, LONG)).expect("an exchange");
 }
 
 pub(crate) fn the_rate_bounds_the_latency_from_below() {

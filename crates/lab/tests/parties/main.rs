@@ -37,6 +37,14 @@ fn trials() -> Vec<Trial> {
         trial("emulated_share_copies_nothing", exchanges::emulated_share_copies_nothing),
         trial("operations_are_timed_at_both_ends", exchanges::operations_are_timed_at_both_ends),
         trial("cpu_time_is_measured_where_asked_for", exchanges::cpu_time_is_measured_where_asked_for),
+        trial(
+            "events_of_both_clients_are_counted_where_asked_for",
+            exchanges::events_of_both_clients_are_counted_where_asked_for,
+        ),
+        trial(
+            "what_cannot_be_counted_is_refused_and_disturbs_nobody",
+            exchanges::what_cannot_be_counted_is_refused_and_disturbs_nobody,
+        ),
         trial("the_rate_bounds_the_latency_from_below", exchanges::the_rate_bounds_the_latency_from_below),
         trial(
             "protocol_servers_pass_every_byte_wherever_they_are",
