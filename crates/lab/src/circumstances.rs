@@ -1,4 +1,5 @@
-//! What about a machine can change from one run to the next: its clock's frequency, who governs it, its caches.
+//! What about a machine can change from one run to the next: its clock's frequency, who governs it, its caches, and what
+//! may be counted.
 //!
 //! Limits: a virtual machine mostly says none of this; what is not known is absent.
 
@@ -6,6 +7,8 @@ use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+
+use crate::counter::{Counting, Event};
 
 const CPU: &str = "/sys/devices/system/cpu/cpu0";
 
@@ -24,6 +27,8 @@ pub struct Circumstances {
     pub clock: Option<String>,
     /// Whether shared memory may have transparent huge pages: `advise`.
     pub transparent_huge_pages: Option<String>,
+    /// Whether instructions can be counted; none in runs of versions that did not try.
+    pub instructions: Option<Counting>,
 }
 
 impl Circumstances {
@@ -39,6 +44,7 @@ impl Circumstances {
             clock: text(Path::new("/sys/devices/system/clocksource/clocksource0/current_clocksource")),
             transparent_huge_pages: text(Path::new("/sys/kernel/mm/transparent_hugepage/shmem_enabled"))
                 .and_then(|modes| chosen(&modes)),
+            instructions: Some(Counting::of(Event::Instructions)),
         }
     }
 }

@@ -113,7 +113,7 @@ mod tests {
                 samples: vec![*median; 9],
             }],
         };
-        Measurements { steps: sittings.iter().enumerate().map(step).collect() }
+        Measurements { steps: sittings.iter().enumerate().map(step).collect(), ..Measurements::default() }
     }
 
     fn differs(one: &[u64], other: &[u64]) -> bool {

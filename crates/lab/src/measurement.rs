@@ -6,6 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::circumstances::Circumstances;
+use crate::counter::Modes;
 use crate::length;
 use crate::placement::Placement;
 use crate::samples::Samples;
@@ -19,8 +21,10 @@ pub enum Quantity {
     Latency,
     /// Nanoseconds of CPU time that passing the data took, without waiting.
     CpuTime,
-    /// Instructions that passing the data took, where the machine counts them.
+    /// Instructions that passing the data took, in user mode and in the kernel, where the machine counts them.
     Instructions,
+    /// The same in user mode alone, where the kernel's may not be counted.
+    UserInstructions,
     /// Nanoseconds that one primitive operation took.
     OperationTime,
     /// A number of bytes.
@@ -34,8 +38,25 @@ impl Quantity {
             Self::Latency => "latency",
             Self::CpuTime => "cpu-time",
             Self::Instructions => "instructions",
+            Self::UserInstructions => "user-instructions",
             Self::OperationTime => "operation-time",
             Self::Bytes => "bytes",
+        }
+    }
+
+    /// Instructions in these modes.
+    pub fn instructions(modes: Modes) -> Self {
+        match modes {
+            Modes::UserAndKernel => Self::Instructions,
+            Modes::User => Self::UserInstructions,
+        }
+    }
+
+    /// How many make one of the unit in which medians and curves are: a thousand nanoseconds make a microsecond.
+    pub fn per_unit(self) -> f64 {
+        match self {
+            Self::Latency | Self::CpuTime | Self::OperationTime => 1e3,
+            Self::Instructions | Self::UserInstructions | Self::Bytes => 1.0,
         }
     }
 
@@ -43,7 +64,7 @@ impl Quantity {
     pub fn amount(self, amount: u64) -> String {
         let time = amount as f64;
         match self {
-            Self::Instructions => format!("{amount} instructions"),
+            Self::Instructions | Self::UserInstructions => format!("{amount} instructions"),
             Self::Bytes => length::approximate(amount),
             _ if amount < 1_000 => format!("{amount} ns"),
             _ if amount < 1_000_000 => format!("{:.2} µs", time / 1e3),
@@ -84,11 +105,13 @@ pub struct StepResult {
     pub measured: Vec<Measured>,
 }
 
-/// All that a run has measured so far.
+/// All that a run has measured so far, and under which circumstances.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Measurements {
     /// In the order in which they were made.
     pub steps: Vec<StepResult>,
+    /// Those when it began.
+    pub circumstances: Circumstances,
 }
 
 /// What all sittings together say about one point.
@@ -127,7 +150,8 @@ impl Measurements {
         points.into_values().collect()
     }
 
-    /// The medians of one series, in microseconds, ascending: as [`Measurements::points`].
+    /// The medians of one series, in microseconds or, of what is no time, in its own unit, ascending: as
+    /// [`Measurements::points`].
     pub fn medians(
         &self,
         experiment: &str,
@@ -136,7 +160,7 @@ impl Measurements {
         quantity: Quantity,
     ) -> Vec<(u64, f64)> {
         let points = self.points(experiment, setting, series, quantity);
-        points.iter().map(|point| (point.x, point.samples.median_us())).collect()
+        points.iter().map(|point| (point.x, point.median() as f64 / quantity.per_unit())).collect()
     }
 
     /// The placement that most steps of an experiment had.
@@ -188,7 +212,12 @@ mod tests {
             step(1, Placement::Far, &[100, 100, 100]),
             step(2, Placement::Near, &[20, 21, 22]),
         ];
-        let points = Measurements { steps }.points("latency", "", "copy", Quantity::Latency);
+        let points = Measurements { steps, ..Measurements::default() }.points(
+            "latency",
+            "",
+            "copy",
+            Quantity::Latency,
+        );
         assert_eq!(points.len(), 1);
         assert_eq!((points[0].x, &points[0].sittings), (64, &vec![11, 21]));
         assert_eq!(points[0].samples.count(), 6);

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fixture::{Behaviour, Count, Latency, Model, complete, record};
+use genie_lab::circumstances::Circumstances;
 use genie_lab::conclude::{self, Found, conclude};
+use genie_lab::counter::{Counting, Event, Modes};
 use genie_lab::error::Error;
 use genie_lab::experiment::Experiment;
 use genie_lab::findings::Verdict;
@@ -210,6 +212,28 @@ fn the_document_says_what_was_measured_and_reads_back_as_it_was_written() {
     for file in ["latency-unlimited.svg", "latency-10-Gbit-s.svg", "model-estimates.svg", "model.json"] {
         assert!(run.path(file).is_file(), "{file}");
     }
+}
+
+#[test]
+fn why_instructions_were_not_counted_is_kept_and_a_run_that_did_not_try_reads_as_such() {
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = Folder::new(scratch.path());
+    let mut record = record(1);
+    let here = record.circumstances.instructions.clone().expect("a new run tries");
+    assert_eq!(here, Counting::of(Event::Instructions));
+    let lack = "nobody may".to_owned();
+    record.circumstances.instructions = Some(Counting { modes: Some(Modes::User), lack: Some(lack) });
+    let run = folder.begin(record.clone()).unwrap();
+    let name = run.name();
+    let mut stored: serde_json::Value = read_json(&run.path("run.json")).unwrap();
+    let expected = serde_json::json!({"modes": "user", "lack": "nobody may"});
+    assert_eq!(stored["circumstances"]["instructions"], expected);
+    drop(run);
+    let kept = || folder.open(Some(&name)).unwrap().measurements().unwrap().circumstances;
+    assert_eq!(kept(), record.circumstances);
+    stored["circumstances"].as_object_mut().unwrap().remove("instructions");
+    std::fs::write(scratch.path().join(&name).join("run.json"), stored.to_string()).unwrap();
+    assert_eq!(kept(), Circumstances { instructions: None, ..record.circumstances.clone() });
 }
 
 #[test]

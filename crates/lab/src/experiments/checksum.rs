@@ -193,7 +193,7 @@ impl Sitting for Seated<'_> {
             setting: String::new(),
             subjects: subjects().into_iter().map(subject).collect(),
             rounds: count(self.options, len),
-            cpu_time: false,
+            processing: false,
             seed: self.options.seed ^ len as u64,
         };
         turns.take(std::slice::from_mut(&mut self.parties))

@@ -2,9 +2,12 @@
 //!
 //! How: t_I/O is the CPU time of both clients' processes around request, posting and the taking of replies; the device's copy
 //! stands for the wire and is not counted, nor is waiting. A processor that does nothing else passes L / t_I/O, and a
-//! network no more than its rate: theta is the lesser of the two.
+//! network no more than its rate: theta is the lesser of the two. Beside it stands how many instructions that was, where the
+//! machine counts them.
 //! Source: J. C. Brustoloni's thesis, §8.1, §8.3, figure 8.5. Differs: that estimated t_I/O as latency less idle time,
 //! with the driver's work and interrupts in it.
+
+mod instructions;
 
 use super::latency::{self, LONGEST, PAPER_LEN, schemes};
 use super::reading::{MISSING, Reading, headings, judged, number, per_cent, throughput, untested};
@@ -90,24 +93,27 @@ impl Experiment for Cpu {
         let title = "I/O processing time of sender and receiver together";
         let figure = times.figure("cpu-time", title, "CPU time in µs", Scale::Logarithmic, schemes());
         Ok(Conclusion {
-            figures: figure.into_iter().chain(saturation(&times)).collect(),
-            tables: vec![table(&times, &lengths), beside_the_papers(&times), maxima(&times)],
+            figures: figure
+                .into_iter()
+                .chain(saturation(&times))
+                .chain(instructions::figures(measurements))
+                .collect(),
+            tables: [table(&times, &lengths), beside_the_papers(&times), maxima(&times)]
+                .into_iter()
+                .chain(instructions::tables(measurements))
+                .collect(),
             verdicts: verdicts(&times),
-            notes: notes(),
+            notes: notes(measurements),
         })
     }
 }
 
-fn notes() -> Vec<String> {
-    vec![
-        "CPU time is that of all threads of the two clients' processes, as the kernel counts it, less what reading the clock \
-         takes. It was measured without limit to the rate, in operations of their own. The looks for a reply that is not \
-         there yet are waiting, and are not in it."
-            .to_owned(),
-        "Instructions were not counted: that needs counters of the processor, which virtual machines such as those this \
-         was written on do not show."
-            .to_owned(),
-    ]
+fn notes(measurements: &Measurements) -> Vec<String> {
+    let of_cpu_time = "CPU time is that of all threads of the two clients' processes, as the kernel counts it, less what reading \
+                       the clock takes. It was measured without limit to the rate, in operations of their own. The looks for a \
+                       reply that is not there yet are waiting, and are not in it."
+        .to_owned();
+    std::iter::once(of_cpu_time).chain(instructions::notes(measurements)).collect()
 }
 
 /// The throughput at which the CPU saturates, by length, in Gbit/s.

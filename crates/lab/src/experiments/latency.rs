@@ -1,7 +1,7 @@
 //! `latency`: end-to-end latency by scheme and length, with early demultiplexing, at several rates of the network.
 //!
-//! How: a step is one rate and length; all schemes take turns in it, each at both ends. In every fourth round CPU time is
-//! measured in place of latency; [`super::cpu`] concludes from that.
+//! How: a step is one rate and length; all schemes take turns in it, each at both ends. In some rounds CPU time is
+//! measured in place of latency, and in some instructions are counted; [`super::cpu`] concludes from that.
 //! Source: J. C. Brustoloni's thesis, figure 8.1, §8.2.1.
 
 mod verdicts;
@@ -40,7 +40,7 @@ const LENGTHS_SMOKE: [usize; 2] = [64, 60 << 10];
 
 /// Seconds for one step, without limit and at a rate.
 const SECONDS: (f64, f64) = (2.0, 1.2);
-/// What each has at least: two samples of CPU time.
+/// What each has at least: two samples of CPU time, and one of instructions.
 const ROUNDS_LEAST: usize = 8;
 const ROUNDS_SMOKE: usize = 4;
 
@@ -173,7 +173,7 @@ impl Sitting for Seated<'_> {
             setting: spot.rate.name(),
             subjects: Scheme::ALL.into_iter().map(subject).collect(),
             rounds: spot.rounds(self.options),
-            cpu_time: true,
+            processing: true,
             seed: self.options.seed ^ spot.len as u64,
         };
         turns.take(std::slice::from_mut(&mut self.parties))

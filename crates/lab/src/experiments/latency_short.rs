@@ -219,7 +219,7 @@ impl Sitting for Seated<'_> {
             setting: spot.setting.name().to_owned(),
             subjects: Scheme::ALL.into_iter().map(subject).collect(),
             rounds: spot.rounds(self.options),
-            cpu_time: false,
+            processing: false,
             seed: self.options.seed ^ spot.len as u64,
         };
         turns.take(std::slice::from_mut(self.parties(spot.setting)?))

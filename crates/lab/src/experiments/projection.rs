@@ -283,7 +283,10 @@ mod tests {
             measured("sender", "Read only", Quantity::OperationTime, 1),
             measured("receiver", "Swap", Quantity::OperationTime, 1),
         ];
-        let run = Measurements { steps: vec![step("latency", latency), step("primitives", primitives)] };
+        let run = Measurements {
+            steps: vec![step("latency", latency), step("primitives", primitives)],
+            ..Measurements::default()
+        };
         let options = Options { smoke: true, granule: Granule::Base, seed: 1 };
         Projection.conclude(&options, &run).unwrap()
     }

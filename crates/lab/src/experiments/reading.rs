@@ -14,12 +14,12 @@ pub(super) struct Reading<'m> {
 }
 
 impl Reading<'_> {
-    /// A series: (x, median in microseconds), ascending.
+    /// A series: (x, median in microseconds or, of what is no time, in its own unit), ascending.
     pub(super) fn medians(&self, series: &str) -> Vec<(u64, f64)> {
         self.measurements.medians(self.experiment, &self.setting, series, self.quantity)
     }
 
-    /// A median, in microseconds.
+    /// A median, in the same unit.
     pub(super) fn at(&self, series: &str, x: u64) -> Option<f64> {
         self.medians(series).into_iter().find(|(at, _)| *at == x).map(|(_, median)| median)
     }
@@ -30,12 +30,12 @@ impl Reading<'_> {
         all.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
     }
 
-    /// A series as a curve, in microseconds, with its spread.
+    /// A series as a curve, in the same unit, with its spread.
     pub(super) fn curve(&self, series: &str) -> Curve {
         let points = self.measurements.points(self.experiment, &self.setting, series, self.quantity);
         let point = |point: &crate::measurement::Point| {
-            let spread = point.samples.spread();
-            CurvePoint { x: point.x as f64, y: spread.median, low: Some(spread.p5), high: Some(spread.p95) }
+            let at = |share| point.samples.quantile(share) as f64 / self.quantity.per_unit();
+            CurvePoint { x: point.x as f64, y: at(0.5), low: Some(at(0.05)), high: Some(at(0.95)) }
         };
         Curve { name: series.to_owned(), points: points.iter().map(point).collect(), measured: true }
     }

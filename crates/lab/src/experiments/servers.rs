@@ -178,7 +178,7 @@ impl Sitting for Seated<'_> {
             setting: String::new(),
             subjects: subjects.collect(),
             rounds: count(self.options, len),
-            cpu_time: false,
+            processing: false,
             seed: self.options.seed ^ len as u64,
         };
         turns.take(&mut self.parties)

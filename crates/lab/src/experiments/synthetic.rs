@@ -2,7 +2,7 @@
 
 use crate::measurement::{Measured, Measurements, Quantity, StepResult};
 
-/// One point: a setting, a series, x, and a median in microseconds.
+/// One point: a setting, a series, x, and a median, in microseconds or, of what is no time, in its own unit.
 pub(super) struct Made<'t> {
     pub(super) setting: &'t str,
     pub(super) series: &'t str,
@@ -18,7 +18,9 @@ pub(super) fn run<'t>(experiment: &str, points: impl IntoIterator<Item = Made<'t
         setting: made.setting.to_owned(),
         x: made.x,
         quantity: made.quantity,
-        samples: [0.98, 1.0, 1.02].map(|factor| (made.us * 1e3 * factor) as u64).to_vec(),
+        samples: [0.98, 1.0, 1.02]
+            .map(|factor| (made.us * made.quantity.per_unit() * factor) as u64)
+            .to_vec(),
     };
     let step = StepResult {
         experiment: experiment.to_owned(),
@@ -28,5 +30,5 @@ pub(super) fn run<'t>(experiment: &str, points: impl IntoIterator<Item = Made<'t
         steal: None,
         measured: points.into_iter().map(measured).collect(),
     };
-    Measurements { steps: vec![step] }
+    Measurements { steps: vec![step], ..Measurements::default() }
 }

@@ -1,9 +1,12 @@
 //! Taking turns: all subjects of a step, round by round, in an order drawn anew for each.
 //!
 //! Why: what drifts while a step is measured then drifts for all alike.
+//! How: most rounds measure latency. Where processing is asked for, a fourth measure CPU time instead, and an eighth count
+//! instructions, where this machine does: those hardly differ from one operation to the next, so that few will do.
 
 use std::time::Duration;
 
+use crate::counter::{Counting, Event, Modes};
 use crate::error::{Error, Result};
 use crate::measurement::{Measured, Quantity};
 use crate::parties::{Exchange, Exchanged, Measure, Parties, Route};
@@ -11,8 +14,10 @@ use crate::random::Random;
 
 /// Rounds at the beginning that are not counted.
 const WARM_UP: usize = 2;
-/// Among so many rounds, one measures CPU time, where that is measured at all.
+/// Among so many rounds that count, the first one measures CPU time, where that is measured at all.
 const CPU_TIME_EVERY: usize = 4;
+/// Among so many, one counts instructions, where they can be counted: this one, so that even a few rounds have one.
+const INSTRUCTIONS_EVERY: (usize, usize) = (8, 3);
 /// The series of the times in which clients that share a CPU hand it over.
 pub(super) const HAND_OVER: &str = "hand-over";
 /// The same where the device shares it, too.
@@ -38,10 +43,29 @@ pub(super) struct Turns {
     pub(super) subjects: Vec<Subject>,
     /// How often each has its turn.
     pub(super) rounds: usize,
-    /// Whether some of the rounds measure CPU time.
-    pub(super) cpu_time: bool,
+    /// Whether some of the rounds measure I/O processing: its CPU time, and its instructions.
+    pub(super) processing: bool,
     /// Orders the turns.
     pub(super) seed: u64,
+}
+
+/// The samples of one subject.
+#[derive(Debug, Clone, Default)]
+struct Taken {
+    latencies: Vec<u64>,
+    cpu_times: Vec<u64>,
+    instructions: Vec<u64>,
+}
+
+impl Taken {
+    /// Adds what was measured of an operation; nothing where that could not be.
+    fn add(&mut self, measure: Measure, done: &Exchanged) {
+        match measure {
+            Measure::CpuTime => self.cpu_times.extend(done.cpu.map(nanoseconds)),
+            Measure::Count(..) => self.instructions.extend(done.count),
+            Measure::Latency | Measure::Operations => self.latencies.push(nanoseconds(done.latency)),
+        }
+    }
 }
 
 /// As many rounds as fit into some seconds, when one operation takes so long; at least `least`.
@@ -58,51 +82,63 @@ pub(super) fn estimate(len: usize, network: Duration) -> Duration {
 impl Turns {
     /// Measures. A subject that wires memory where that is forbidden is left out.
     pub(super) fn take(&self, parties: &mut [Parties]) -> Result<Vec<Measured>> {
-        let mut latencies: Vec<Option<Vec<u64>>> = vec![Some(Vec::new()); self.subjects.len()];
-        let (mut cpu_times, mut hand_overs) = (vec![Vec::new(); self.subjects.len()], Vec::new());
+        let modes = if self.processing { Counting::of(Event::Instructions).modes } else { None };
+        let mut taken: Vec<Option<Taken>> = vec![Some(Taken::default()); self.subjects.len()];
+        let mut hand_overs = Vec::new();
         let mut order: Vec<usize> = (0..self.subjects.len()).collect();
         let mut random = Random::new(self.seed);
         for round in 0..WARM_UP + self.rounds {
             random.shuffle(&mut order);
-            let measures_cpu = self.cpu_time && round % CPU_TIME_EVERY == WARM_UP % CPU_TIME_EVERY;
+            let counts = round >= WARM_UP;
+            let measure = if counts { self.measure(round - WARM_UP, modes) } else { Measure::Latency };
             for &index in &order {
-                let Some(samples) = &mut latencies[index] else { continue };
+                let Some(samples) = &mut taken[index] else { continue };
                 let subject = &self.subjects[index];
                 let parties = &mut parties[subject.parties];
-                let Some(done) = exchange(parties, &subject.exchange, measures_cpu)? else {
-                    latencies[index] = None;
+                let Some(done) = exchange(parties, &Exchange { measure, ..subject.exchange })? else {
+                    taken[index] = None;
                     continue;
                 };
-                match done.cpu {
-                    _ if round < WARM_UP => {}
-                    Some(cpu) => cpu_times[index].push(nanoseconds(cpu)),
-                    None => {
-                        samples.push(nanoseconds(done.latency));
-                        hand_overs.push(nanoseconds(done.hand_over));
-                    }
+                if counts {
+                    samples.add(measure, &done);
+                }
+                if counts && measure == Measure::Latency {
+                    hand_overs.push(nanoseconds(done.hand_over));
                 }
             }
         }
-        let mut measured = self.measured(latencies, cpu_times);
+        let instructions = modes.map(Quantity::instructions);
+        let of = |(subject, taken): (&Subject, Option<Taken>)| {
+            self.measured(subject, taken.unwrap_or_default(), instructions)
+        };
+        let mut measured: Vec<_> = self.subjects.iter().zip(taken).flat_map(of).collect();
         measured.extend(parties.first().and_then(|parties| self.hand_over(parties, hand_overs)));
         Ok(measured)
     }
 
-    fn measured(&self, latencies: Vec<Option<Vec<u64>>>, cpu_times: Vec<Vec<u64>>) -> Vec<Measured> {
-        let samples = latencies.into_iter().zip(cpu_times);
-        let of = |(subject, (latencies, cpu_times)): (&Subject, (Option<Vec<u64>>, Vec<u64>))| {
-            let one = |quantity, samples: Vec<u64>| Measured {
-                series: subject.series.clone(),
-                setting: self.setting.clone(),
-                x: subject.exchange.len as u64,
-                quantity,
-                samples,
-            };
-            let both =
-                [one(Quantity::Latency, latencies.unwrap_or_default()), one(Quantity::CpuTime, cpu_times)];
-            both.into_iter().filter(|one| !one.samples.is_empty())
+    /// What a round measures, of those that count.
+    fn measure(&self, round: usize, modes: Option<Modes>) -> Measure {
+        if self.processing && round.is_multiple_of(CPU_TIME_EVERY) {
+            return Measure::CpuTime;
+        }
+        let (every, which) = INSTRUCTIONS_EVERY;
+        match modes {
+            Some(modes) if round % every == which => Measure::Count(Event::Instructions, modes),
+            _ => Measure::Latency,
+        }
+    }
+
+    fn measured(&self, subject: &Subject, taken: Taken, instructions: Option<Quantity>) -> Vec<Measured> {
+        let one = |(quantity, samples)| Measured {
+            series: subject.series.clone(),
+            setting: self.setting.clone(),
+            x: subject.exchange.len as u64,
+            quantity,
+            samples,
         };
-        self.subjects.iter().zip(samples).flat_map(of).collect()
+        let times = [(Quantity::Latency, taken.latencies), (Quantity::CpuTime, taken.cpu_times)];
+        let all = times.into_iter().chain(instructions.map(|quantity| (quantity, taken.instructions)));
+        all.filter(|(_, samples)| !samples.is_empty()).map(one).collect()
     }
 
     /// How long handing the CPU over took, where clients share it.
@@ -118,9 +154,8 @@ impl Turns {
 }
 
 /// Makes one operation; none where memory may not be wired.
-fn exchange(parties: &mut Parties, exchange: &Exchange, measures_cpu: bool) -> Result<Option<Exchanged>> {
-    let measure = if measures_cpu { Measure::CpuTime } else { Measure::Latency };
-    match parties.exchange(&Exchange { measure, ..*exchange }) {
+fn exchange(parties: &mut Parties, exchange: &Exchange) -> Result<Option<Exchanged>> {
+    match parties.exchange(exchange) {
         Ok(done) => Ok(Some(done)),
         Err(Error::Unwired(_)) => Ok(None),
         Err(error) => Err(error),
@@ -141,5 +176,27 @@ mod tests {
         assert_eq!(rounds(1.0, 8, ms, 6), 125);
         assert_eq!(rounds(1.0, 8, 100 * ms, 6), 6);
         assert_eq!(rounds(100.0, 8, ms, 6), 300);
+    }
+
+    fn measures(processing: bool, modes: Option<Modes>) -> Vec<Measure> {
+        let turns = Turns { setting: String::new(), subjects: Vec::new(), rounds: 0, processing, seed: 0 };
+        (0..16).map(|round| turns.measure(round, modes)).collect()
+    }
+
+    #[test]
+    fn most_rounds_measure_latency_and_even_a_few_measure_everything() {
+        let all = measures(true, Some(Modes::User));
+        let of = |measure| all.iter().filter(|one| **one == measure).count();
+        let instructions = Measure::Count(Event::Instructions, Modes::User);
+        assert_eq!((of(Measure::Latency), of(Measure::CpuTime), of(instructions)), (10, 4, 2));
+        assert!(all[..4].contains(&instructions) && all[..4].contains(&Measure::CpuTime));
+    }
+
+    #[test]
+    fn what_is_not_asked_for_or_cannot_be_counted_is_not_measured() {
+        let uncounted = measures(true, None);
+        assert_eq!(uncounted.iter().filter(|one| **one == Measure::Latency).count(), 12);
+        assert!(!uncounted.iter().any(|one| matches!(one, Measure::Count(..))));
+        assert!(measures(false, None).iter().all(|one| *one == Measure::Latency));
     }
 }

@@ -180,6 +180,7 @@ mod tests {
         let latency = vec![share(1000, 400 * memory + 220 * cpu), share(2000, 800 * memory + 420 * cpu)];
         Measurements {
             steps: vec![step("primitives", primitives), step("model", own), step("latency", latency)],
+            ..Measurements::default()
         }
     }
 

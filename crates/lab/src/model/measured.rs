@@ -185,7 +185,7 @@ mod tests {
             steal: None,
             measured,
         };
-        Measurements { steps: vec![step] }
+        Measurements { steps: vec![step], ..Measurements::default() }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use minijinja::Value;
 use serde::Serialize;
 
 use crate::conclude::Found;
+use crate::counter::Counting;
 use crate::figure::{self, Ink};
 use crate::findings::{Figure, Table, Verdict};
 use crate::length;
@@ -192,9 +193,16 @@ pub(super) fn machine(record: &Record) -> Vec<(&'static str, String)> {
             "Faults caught by",
             machine.userfaultfd().unwrap_or("nothing: stores into output are not caught").to_owned(),
         ),
+        ("Instructions", circumstances.instructions.as_ref().map_or_else(unknown, counted)),
         ("Clock", circumstances.clock.clone().unwrap_or_else(unknown)),
         ("Load at the beginning", format!("{:.2}", machine.load())),
     ]
+}
+
+fn counted(instructions: &Counting) -> String {
+    instructions
+        .modes
+        .map_or_else(|| "cannot be counted".to_owned(), |modes| format!("counted {}", modes.words()))
 }
 
 fn some(text: String) -> String {

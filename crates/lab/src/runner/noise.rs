@@ -88,7 +88,10 @@ fn points(experiment: &str, measurements: &Measurements) -> Vec<Named> {
 pub fn is_noisy(point: &Point, quantity: Quantity) -> bool {
     let least = point.sittings.iter().min().copied().unwrap_or_default();
     let greatest = point.sittings.iter().max().copied().unwrap_or_default();
-    let resolution = if quantity == Quantity::Instructions { 0 } else { RESOLUTION_NS };
+    let resolution = match quantity {
+        Quantity::Instructions | Quantity::UserInstructions => 0,
+        _ => RESOLUTION_NS,
+    };
     greatest - least > resolution && point.disagreement() > TOLERATED
 }
 

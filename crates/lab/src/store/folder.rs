@@ -167,7 +167,7 @@ impl Run {
         journal::read(&self.journal(experiment))
     }
 
-    /// All that was measured.
+    /// All that was measured, and under which circumstances.
     ///
     /// # Errors
     /// A damaged file.
@@ -180,7 +180,7 @@ impl Run {
                 Entry::Failed(_) => None,
             }));
         }
-        Ok(Measurements { steps })
+        Ok(Measurements { steps, circumstances: self.record.circumstances.clone() })
     }
 
     fn journal(&self, experiment: &str) -> PathBuf {

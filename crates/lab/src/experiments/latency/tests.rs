@@ -32,7 +32,7 @@ fn run(lines: impl Fn(Scheme) -> (f64, f64)) -> Measurements {
             measured: Scheme::ALL.into_iter().map(one).collect(),
         }
     };
-    Measurements { steps: Spot::all(&OPTIONS).into_iter().map(of).collect() }
+    Measurements { steps: Spot::all(&OPTIONS).into_iter().map(of).collect(), ..Measurements::default() }
 }
 
 fn verdicts(measurements: &Measurements) -> Vec<(String, Verdict)> {

@@ -49,7 +49,7 @@ pub(super) fn choose(measurements: &Measurements) -> Result<Chosen, String> {
 fn under(measurements: &Measurements, placement: Option<Placement>) -> Measurements {
     let goes = |experiment: &str, its: Option<Placement>| !COMBINED.contains(&experiment) || its == placement;
     let steps = measurements.steps.iter().filter(|step| goes(&step.experiment, step.placement));
-    Measurements { steps: steps.cloned().collect() }
+    Measurements { steps: steps.cloned().collect(), circumstances: measurements.circumstances.clone() }
 }
 
 /// How many estimates there are.

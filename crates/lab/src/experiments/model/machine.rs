@@ -122,7 +122,7 @@ mod tests {
             steal: None,
             measured,
         };
-        let run = Measurements { steps: vec![result] };
+        let run = Measurements { steps: vec![result], ..Measurements::default() };
         let figures = figures(&run).unwrap();
         assert!(figures.integer > 0.0 && figures.cache > 0.0 && figures.memory > 0.0, "{figures:?}");
         assert_eq!(granule(&run), Some(4096));

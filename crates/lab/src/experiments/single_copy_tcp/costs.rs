@@ -189,7 +189,7 @@ mod tests {
             steal: None,
             measured,
         };
-        let run = Measurements { steps: vec![result] };
+        let run = Measurements { steps: vec![result], ..Measurements::default() };
         let costs = costs(&run, Direction::Reception);
         assert_eq!(costs.is_some(), loopback().is_ok_and(|socket| round(&socket).is_ok()));
         if let Some(costs) = costs {

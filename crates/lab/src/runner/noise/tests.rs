@@ -23,7 +23,7 @@ fn run(random: &mut Random, between: f64, within: f64) -> Measurements {
             steps.push(step(sitting, measured));
         }
     }
-    Measurements { steps }
+    Measurements { steps, ..Measurements::default() }
 }
 
 fn step(sitting: usize, measured: Vec<Measured>) -> StepResult {
@@ -90,6 +90,7 @@ fn a_difference_within_the_clocks_resolution_is_no_noise() {
     };
     assert!(!is_noisy(&point([40, 60]), Quantity::OperationTime));
     assert!(is_noisy(&point([40, 60]), Quantity::Instructions));
+    assert!(is_noisy(&point([40, 60]), Quantity::UserInstructions));
     assert!(is_noisy(&point([400, 460]), Quantity::OperationTime));
 }
 

@@ -51,7 +51,7 @@ fn run(slower: f64) -> Measurements {
     let granule = measured("", "allocate a granule", Quantity::OperationTime, (4096, 1.0));
     let steps =
         vec![step("primitives", operations), step("latency", latencies), step("model", vec![granule])];
-    Measurements { steps }
+    Measurements { steps, ..Measurements::default() }
 }
 
 fn verdicts(conclusion: &Conclusion) -> Vec<Verdict> {
