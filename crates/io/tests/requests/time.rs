@@ -6,10 +6,12 @@ use genie_io::{Error, In, Limits, Out};
 
 use super::{client, finish, submit};
 use crate::support::holder::HOLD;
-use crate::support::transport::Transport;
+use crate::support::transport::{InProcess, Transport};
 
 const TIMEOUT: Duration = Duration::from_millis(20);
 const GRACE: Duration = Duration::from_millis(50);
+/// No wait of these tests takes as long, unless it never ends.
+const FOR_EVER: Duration = Duration::from_secs(60);
 
 fn limits() -> Limits {
     Limits { abort_timeout: GRACE, ..Limits::default() }
@@ -49,7 +51,7 @@ fn an_asynchronous_request_times_out_by_itself() {
     t.holder().set_obliging(true);
     let request = t.interface().request(t.holder().handle(), HOLD).timeout(TIMEOUT);
     let pending = request.out(Out::copy(b"late")).submit().expect("a request");
-    assert!(pending.wait(Duration::from_secs(10)), "nobody asks, and it ends");
+    assert!(pending.wait(FOR_EVER), "nobody asks, and it ends");
     assert_eq!(pending.sync().expect_err("no reply").error, Error::TimedOut { timeout: TIMEOUT });
     t.assert_idle();
 }
@@ -62,7 +64,7 @@ fn a_forgotten_request_times_out() {
     t.holder().set_obliging(true);
     let request = t.interface().request(t.holder().handle(), HOLD).timeout(TIMEOUT);
     drop(request.out(Out::copy(b"forgotten")).submit().expect("a request"));
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + FOR_EVER;
     while t.interface().pending_bytes() > 0 {
         assert!(Instant::now() < deadline, "the server was never asked to let go");
         std::thread::sleep(Duration::from_millis(1));
@@ -79,24 +81,28 @@ fn timeouts_hold_when_the_interface_has_been_dropped() {
     let id = pending.id();
     let (holder, interface_of_t) = t.into_parts();
     drop((interface, interface_of_t));
-    assert!(pending.wait(Duration::from_secs(5)), "the request has a timeout of {TIMEOUT:?}");
+    assert!(pending.wait(FOR_EVER), "the request has a timeout of {TIMEOUT:?}");
     assert_eq!(pending.sync().expect_err("no reply").error, Error::TimedOut { timeout: TIMEOUT });
     holder.reply(id);
 }
 
 #[test]
 fn requests_that_time_out_together_do_not_wait_for_one_another() {
-    let Some(t) = client("requests_that_time_out_together", limits()) else { return };
-    let began = Instant::now();
+    // Who waited for another one's time to let go would wait longer than this test does.
+    let limits = Limits { abort_timeout: 2 * FOR_EVER, ..Limits::default() };
+    let Some(t) = client("requests_that_time_out_together", limits) else { return };
     let request = || t.interface().request(t.holder().handle(), HOLD).timeout(TIMEOUT);
     let pendings: Vec<_> =
         (0..20).map(|_| request().out(Out::copy(b"late")).submit().expect("a request")).collect();
+    let deadline = Instant::now() + FOR_EVER;
+    while t.holder().aborted().len() < pendings.len() {
+        assert!(Instant::now() < deadline, "{} were to be let go", t.holder().aborted().len());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    t.holder().held().into_iter().for_each(|late| t.holder().drop_request(late));
     for pending in pendings {
         assert_eq!(pending.sync().expect_err("no reply").error, Error::TimedOut { timeout: TIMEOUT });
     }
-    let longest = TIMEOUT + 5 * GRACE;
-    assert!(began.elapsed() < longest, "{:?} for {TIMEOUT:?} and once {GRACE:?}", began.elapsed());
-    t.holder().held().into_iter().for_each(|late| t.holder().reply(late));
     t.assert_idle();
 }
 
@@ -117,12 +123,25 @@ fn the_interfaces_timeout_holds_for_every_request() {
 #[test]
 fn a_reply_in_time_is_a_reply() {
     let Some(t) = client("a_reply_in_time", limits()) else { return };
-    let request = t.interface().request(t.holder().handle(), HOLD).timeout(TIMEOUT);
-    let pending = request.out(Out::copy(b"in time")).submit().expect("a request");
-    t.holder().reply(pending.id());
-    std::thread::sleep(TIMEOUT * 2);
-    pending.sync().expect("the reply that came in time");
-    assert!(t.holder().aborted().is_empty());
+    // On a busy machine the reply may be late, which says nothing.
+    let is_in_time = (0..10).any(|doublings| is_replied_to_in_time(&t, TIMEOUT * (1 << doublings)));
+    assert!(is_in_time, "no reply came in time");
     finish(&t, submit(&t, b"and another"));
     t.assert_idle();
+}
+
+/// Whether a request was replied to before it timed out; if so, that is what it comes to, however late that is looked at.
+fn is_replied_to_in_time(t: &InProcess, timeout: Duration) -> bool {
+    let aborted = t.holder().aborted();
+    let began = Instant::now();
+    let request = t.interface().request(t.holder().handle(), HOLD).timeout(timeout);
+    let pending = request.out(Out::copy(b"in time")).submit().expect("a request");
+    t.holder().reply(pending.id());
+    if began.elapsed() >= timeout {
+        return false;
+    }
+    std::thread::sleep(timeout * 2);
+    pending.sync().expect("the reply that came in time");
+    assert_eq!(t.holder().aborted(), aborted);
+    true
 }
