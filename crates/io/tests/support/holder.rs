@@ -165,7 +165,7 @@ impl Holder {
     /// Waits for a request to arrive, from another thread.
     #[track_caller]
     pub(crate) fn arrival(&self) -> Name {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             if let Some(first) = self.held().first() {
                 return *first;

@@ -18,9 +18,18 @@ impl Log {
         Self { label: label.to_owned(), file: Mutex::new(file) }
     }
 
-    /// Adds the server's name.
-    pub(crate) fn note(&self) {
-        let line = format!("{}\n", self.label);
+    /// Adds that a request has come.
+    pub(crate) fn note_arrival(&self) {
+        self.note("asked");
+    }
+
+    /// Adds that it is to be let go.
+    pub(crate) fn note_abort(&self) {
+        self.note("aborted");
+    }
+
+    fn note(&self, event: &str) {
+        let line = format!("{} {event}\n", self.label);
         self.file.lock().expect("no panic before").write_all(line.as_bytes()).expect("room for the log");
     }
 }

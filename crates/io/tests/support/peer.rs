@@ -71,7 +71,7 @@ impl Peer {
 
     /// Connects to it.
     pub(crate) fn link(&self) -> Link {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             match UnixStream::connect(self.directory.join(CONTROL)) {
                 Ok(stream) => return Link { stream: Mutex::new(stream) },

@@ -89,7 +89,7 @@ impl Server for Relay {
     }
 
     fn abort(&self, request: RequestId) {
-        self.log.iter().for_each(Log::note);
+        self.log.iter().for_each(Log::note_abort);
         self.aborted.requests.lock().unwrap_or_else(PoisonError::into_inner).insert(request);
         self.aborted.changed.notify_all();
     }

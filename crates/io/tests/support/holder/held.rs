@@ -21,7 +21,7 @@ pub(crate) struct Held {
     /// All requests that ever came, in order.
     arrivals: Mutex<Vec<RequestId>>,
     arrived: Condvar,
-    /// Where aborts are noted.
+    /// Where arrivals and aborts are noted.
     log: Option<Log>,
 }
 
@@ -59,6 +59,7 @@ impl Server for Keeper {
         if incoming.service() == PASS {
             return incoming.reply(Ok(()));
         }
+        self.0.log.iter().for_each(Log::note_arrival);
         let id = incoming.id();
         let kept = Kept::Request { incoming, overlays: BTreeMap::new() };
         self.0.requests().insert(id, kept);
@@ -71,7 +72,7 @@ impl Server for Keeper {
         aborts.asked.push(request);
         let obliging = aborts.obliging;
         drop(aborts);
-        self.0.log.iter().for_each(Log::note);
+        self.0.log.iter().for_each(Log::note_abort);
         if obliging {
             let let_go = self.0.requests().remove(&request);
             drop(let_go);
@@ -114,7 +115,7 @@ impl Held {
 
     /// The request that arrived as number `number`, as soon as it does; none, when it does not for long.
     pub(crate) fn arrival(&self, number: usize) -> Option<RequestId> {
-        let patience = Duration::from_secs(10);
+        let patience = Duration::from_secs(60);
         let is_missing = |arrivals: &mut Vec<RequestId>| arrivals.len() <= number;
         let waited = self.arrived.wait_timeout_while(self.arrivals(), patience, is_missing);
         waited.unwrap_or_else(PoisonError::into_inner).0.get(number).copied()
