@@ -295,23 +295,32 @@ fn connects_in_silence(ground: &mut Ground) {
     // The first ones were sent away, and the last ones may still speak.
     ground.say(farewell(&silent[0]));
     let last = silent.pop().expect("the last one");
-    last.send(&Message::Query.encode().expect("a question"), &[]).expect("a guest");
-    ground.say(matches!(crate::client::heard(&last), Some((Message::Status(_), _))));
+    let is_asked = last.send(&Message::Query.encode().expect("a question"), &[]).is_ok();
+    ground.say(is_asked && matches!(crate::client::heard(&last), Some((Message::Status(_), _))));
     ground.stay();
 }
 
 #[test]
 fn silent_connections_keep_nobody_out() {
     let scene = Scene::open();
+    // On a busy machine silent guests may be late before anything was seen, which says nothing.
+    let is_seen = (0..5).any(|_| is_served_before_the_silent_are_late(&scene));
+    assert!(is_seen, "who comes is served only when silent guests are late");
+}
+
+/// Whether the scene went on in less time than that after which silent guests are sent away for being late.
+fn is_served_before_the_silent_are_late(scene: &Scene) -> bool {
+    let start = Instant::now();
     let mut attacker = attacker!(&scene.directory, connects_in_silence);
     attacker.says_that("silent");
-    let start = Instant::now();
     scene.goes_on();
-    // Waiting for silent guests to be late takes 5 seconds.
-    assert!(start.elapsed() < Duration::from_secs(4), "it took {:?}", start.elapsed());
     attacker.tell("speak");
-    attacker.says_that("too many connections are waiting; try again later");
-    attacker.says_that("true");
+    let said = [attacker.says(), attacker.says()];
+    let is_in_time = start.elapsed() < Duration::from_secs(5);
+    if is_in_time {
+        assert_eq!(said, ["too many connections are waiting; try again later", "true"]);
+    }
     attacker.kill();
     scene.is_unharmed();
+    is_in_time
 }

@@ -34,7 +34,7 @@ pub(crate) struct Scene {
 }
 
 /// What there is of this process.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 struct Footprint {
     descriptors: usize,
     /// Mappings of memory objects.
@@ -123,8 +123,8 @@ impl Scene {
         self.await_clients(1);
         let usage = self.interface.space().check().unwrap_or_else(|wrong| panic!("{wrong}"));
         assert_eq!((self.interface.pending_bytes(), usage.references), (0, 0), "{usage:?}");
-        eventually("as it was before", || match Footprint::now() {
-            now if now == self.before => Ok(()),
+        eventually("no more than before", || match Footprint::now() {
+            now if now.is_within(&self.before) => Ok(()),
             now => Err(format!("{now:#?}\nwas {:#?}", self.before)),
         });
         assert_eq!(self.files(), self.files, "files in the run-time directory");
@@ -169,12 +169,21 @@ impl Footprint {
             threads,
         }
     }
+
+    /// Whether there is no more than there was. There may be less: on a busy machine something of the scene before, or of
+    /// this one's first connections, may have been there still.
+    fn is_within(&self, before: &Self) -> bool {
+        self.descriptors <= before.descriptors
+            && self.objects <= before.objects
+            && self.arenas.len() <= before.arenas.len()
+            && self.threads.len() <= before.threads.len()
+    }
 }
 
 /// Waits until something is so.
 #[track_caller]
 pub(crate) fn eventually(what: &str, is_so: impl Fn() -> Result<(), String>) {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while let Err(instead) = is_so() {
         assert!(Instant::now() < deadline, "{what}, after a while: {instead}");
         std::thread::sleep(Duration::from_millis(5));
