@@ -150,10 +150,12 @@ fn an_object_of_another_size_is_refused() {
     assert!(matches!(create(odd), Err(Error::Layout { lines: 3, area: 0 })));
 }
 
-/// Uses both ends in every way, and begins anew with the next position whenever the peer broke one.
-fn use_while(scribbled: &AtomicBool, object: &Object) -> usize {
-    let mut broken = 0;
-    while scribbled.load(Ordering::Relaxed) {
+/// Uses both ends in every way, and begins anew with the next position whenever the peer broke one: for a while, and until
+/// that has happened `at_least` so often.
+fn use_until_broken(at_least: usize, object: &Object) {
+    let (begun, mut broken) = (Instant::now(), 0);
+    while broken < at_least || begun.elapsed() < Duration::from_millis(1500) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "the scribbler was noticed {broken} times only");
         let mut ends = Ends::attach(object, LAYOUT, Side::Client, bells()).unwrap();
         let mut record = Record::new();
         let result: Result<(), Broken> = (0..10_000).try_for_each(|turn| {
@@ -170,19 +172,17 @@ fn use_while(scribbled: &AtomicBool, object: &Object) -> usize {
         });
         broken += usize::from(result.is_err());
     }
-    broken
 }
 
 #[test]
 fn a_peer_that_scribbles_all_the_time_breaks_its_channel_and_nothing_else() {
     let object = create(LAYOUT).unwrap();
-    let scribbled = AtomicBool::new(true);
-    let broken = std::thread::scope(|scope| {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
         scope.spawn(|| {
             let scribbler = Scribbler::new(&object);
             let mut random = 0x9E37_79B9_7F4A_7C15u64;
-            let end = Instant::now() + Duration::from_millis(1500);
-            while Instant::now() < end {
+            while !is_over.load(Ordering::Relaxed) {
                 for _ in 0..1000 {
                     random ^= random << 13;
                     random ^= random >> 7;
@@ -190,11 +190,19 @@ fn a_peer_that_scribbles_all_the_time_breaks_its_channel_and_nothing_else() {
                     scribble(&scribbler, random);
                 }
             }
-            scribbled.store(false, Ordering::Relaxed);
         });
-        use_while(&scribbled, &object)
+        let _over = Finally(|| is_over.store(true, Ordering::Relaxed));
+        use_until_broken(11, &object);
     });
-    assert!(broken > 10, "the scribbler was noticed {broken} times only");
+}
+
+/// Something to be done in the end, also where a test fails, so that other threads end, too.
+struct Finally<F: Fn()>(F);
+
+impl<F: Fn()> Drop for Finally<F> {
+    fn drop(&mut self) {
+        self.0();
+    }
 }
 
 /// Stores a word somewhere: half of the time one that looks like a header or a head.
