@@ -17,6 +17,10 @@ use crate::{Error, Result};
 /// Round trips that are timed together, since one is shorter than the clock is exact.
 const BATCH: u32 = 100;
 
+/// Between two turns that nothing delays, a thread spins less often than this; then it lets others run, since the other one
+/// may wait for its own CPU until they have.
+const SPINS: u32 = 10_000;
+
 /// Each round adds two to the word, which must not wrap.
 const ROUNDS_MAX: u32 = 1_000_000_000;
 
@@ -31,7 +35,7 @@ struct Line(AtomicU32);
 /// EINVAL: the CPUs are one and the same, or not both this process's to use; no rounds, or more than a thousand million.
 ///
 /// # Cost
-/// Both CPUs spin meanwhile.
+/// Both CPUs spin meanwhile. Where other threads want them, it takes a slice of time now and then for a round trip.
 pub fn ping_pong(cpu_a: usize, cpu_b: usize, rounds: u32) -> Result<Duration> {
     let batches = rounds.div_ceil(BATCH);
     if cpu_a == cpu_b || rounds == 0 || rounds > ROUNDS_MAX {
@@ -76,8 +80,13 @@ fn take_turn(line: &Line, turn: u32) {
 }
 
 fn spin_until(line: &Line, turn: u32) {
+    let mut spins = 0;
     while line.0.load(Ordering::Acquire) != turn {
         std::hint::spin_loop();
+        spins += 1;
+        if spins % SPINS == 0 {
+            std::thread::yield_now();
+        }
     }
 }
 
