@@ -207,3 +207,22 @@ impl Server for Keeper {
         self.kept().retain(|kept| kept.id() != request);
     }
 }
+
+/// A keeper that keeps its requests also when they are aborted.
+pub(crate) struct Deaf(pub(crate) Keeper);
+
+impl Server for Deaf {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn services(&self) -> &[Service] {
+        self.0.services()
+    }
+
+    fn request(&self, request: Incoming) {
+        self.0.request(request);
+    }
+
+    fn abort(&self, _request: RequestId) {}
+}
