@@ -4,12 +4,11 @@
 //! is a fragment of. Here it only has an address to be found, and that only for a service that may touch it.
 //! Source: thesis §5.1 (selective mapping), §7.5.
 
-use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
 use genie_memory::{Extent, Extents, Mapped, Mirror, Segments, Span};
-use genie_passing::{Reason, Receipt};
+use genie_passing::{Reason, Receipt, Spare};
 use smallvec::SmallVec;
 
 use crate::channel::PrivateBuffer;
@@ -98,7 +97,7 @@ const MOST_KEPT: usize = 8;
 
 thread_local! {
     /// One that is over, with nothing in it.
-    static SPARE: Cell<Option<Box<LentTransfer>>> = const { Cell::new(None) };
+    static SPARE: Spare<Box<LentTransfer>> = const { Spare::none() };
 }
 
 /// Where lent data is from.
@@ -131,7 +130,7 @@ impl LentTransfer {
     /// Boxed from the start, as outputs and inputs are, and in memory that the last one has left.
     #[inline]
     fn from(origin: Whence, segments: Segments, len: usize, receipt: Receipt) -> Box<Self> {
-        match SPARE.try_with(Cell::take).ok().flatten() {
+        match Spare::take(&SPARE) {
             Some(mut spare) => {
                 (spare.origin, spare.segments, spare.len, spare.receipt) = (origin, segments, len, receipt);
                 spare
@@ -159,8 +158,7 @@ impl LentTransfer {
             // A peer could have had this thread hold as much as it likes.
             return;
         }
-        // A thread that is about to end has no next one.
-        let _ = SPARE.try_with(|spare| spare.set(Some(self)));
+        Spare::keep(&SPARE, self);
     }
 
     /// Adds where the next of the data is mapped.

@@ -4,11 +4,10 @@
 
 mod buffer;
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use genie_memory::{Direction, LenderId};
-use genie_passing::{Lending, Passing, Reason, Receipt, Scheme, Source, Target};
+use genie_passing::{Lending, Passing, Reason, Receipt, Scheme, Source, Spare, Target};
 use smallvec::SmallVec;
 
 use crate::element::{From, To};
@@ -37,7 +36,7 @@ const MOST_KEPT: usize = 8;
 
 thread_local! {
     /// Work that is over, with nothing in it, for this thread's next request.
-    static SPARE: Cell<Option<Box<Work>>> = const { Cell::new(None) };
+    static SPARE: Spare<Box<Work>> = const { Spare::none() };
 }
 
 /// By which means a request's elements are passed.
@@ -60,8 +59,8 @@ impl Work {
     /// The work of a request without buffers yet.
     #[inline]
     fn new() -> Box<Self> {
-        let spare = SPARE.try_with(Cell::take).ok().flatten();
-        spare.unwrap_or_else(|| Box::new(Self { buffers: SmallVec::new(), error: None, admission: None }))
+        Spare::take(&SPARE)
+            .unwrap_or_else(|| Box::new(Self { buffers: SmallVec::new(), error: None, admission: None }))
     }
 
     /// The work of a request that `admit` admits, or says why not.
@@ -98,8 +97,7 @@ impl Work {
             // A peer could have had this thread hold as much as it likes.
             return;
         }
-        // A thread that is about to end has no next request.
-        let _ = SPARE.try_with(|spare| spare.set(Some(self)));
+        Spare::keep(&SPARE, self);
     }
 
     /// Runs the request-time operations of all elements. On failure everything is undone, and what was given by value

@@ -1,7 +1,5 @@
 //! Input: from a system buffer to a client's buffer, by tables 7.2 and 7.3 and §7.4.4.
 
-use std::cell::Cell;
-
 use genie_memory::{
     Direction, Error as MemoryError, Immigrating, InputPlan, LenderId, Migrant, Reference, Segments, Space,
     SystemBuffer, Wired,
@@ -10,6 +8,7 @@ use genie_memory::{
 use crate::operation::Operation;
 use crate::outboard::Outboard;
 use crate::recorder::{Column, Moment, Watch};
+use crate::spare::Spare;
 use crate::tables::{self, InputOperations};
 use crate::{Error, Lending, Overlay, Passing, Reason, Receipt, Result, Scheme};
 
@@ -63,7 +62,7 @@ pub struct Input {
 
 thread_local! {
     /// An input that is over, with nothing in it.
-    static SPARE: Cell<Option<Box<Input>>> = const { Cell::new(None) };
+    static SPARE: Spare<Box<Input>> = const { Spare::none() };
 }
 
 impl Target {
@@ -149,7 +148,7 @@ impl Input {
     #[inline]
     fn new(passing: &Passing, receipt: Receipt, target: Target, lending: Lending) -> Box<Self> {
         let passing = Some(passing.clone());
-        match SPARE.try_with(Cell::take).ok().flatten() {
+        match Spare::take(&SPARE) {
             Some(mut spare) => {
                 (spare.passing, spare.receipt, spare.target, spare.lending) =
                     (passing, receipt, target, lending);
@@ -176,8 +175,7 @@ impl Input {
     pub fn end(mut self: Box<Self>) {
         self.cancel();
         (self.migrant, self.passing, self.is_ready) = (None, None, false);
-        // A thread that is about to end has no next one.
-        let _ = SPARE.try_with(|spare| spare.set(Some(self)));
+        Spare::keep(&SPARE, self);
     }
 
     /// What was done so far.

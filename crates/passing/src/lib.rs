@@ -21,6 +21,7 @@ mod overlay;
 mod receipt;
 mod recorder;
 pub mod scheme;
+mod spare;
 pub mod tables;
 mod threshold;
 
@@ -35,4 +36,6 @@ pub use overlay::{Overlay, Overlays, Preferred};
 pub use receipt::{Reason, Receipt};
 pub use recorder::{Column, Moment, Record, Recorder};
 pub use scheme::Scheme;
+#[doc(hidden)]
+pub use spare::Spare;
 pub use threshold::Thresholds;

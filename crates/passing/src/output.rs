@@ -1,7 +1,5 @@
 //! Output: from a client's buffer to a system buffer, by table 7.1.
 
-use std::cell::Cell;
-
 use genie_memory::{
     Direction, Emigrating, Error as MemoryError, LenderId, Migrant, Reference, Segments, SystemBuffer, Wired,
     scatter,
@@ -10,6 +8,7 @@ use genie_memory::{
 use crate::lending::needs_completion;
 use crate::operation::Operation;
 use crate::recorder::{Column, Moment, Recorder, Watch};
+use crate::spare::Spare;
 use crate::{Error, Lending, Passing, Reason, Receipt, Refused, Result, Scheme, tables};
 
 /// Where an output's data is.
@@ -37,7 +36,7 @@ pub struct Output {
 
 thread_local! {
     /// An output that is over, with nothing in it.
-    static SPARE: Cell<Option<Box<Output>>> = const { Cell::new(None) };
+    static SPARE: Spare<Box<Output>> = const { Spare::none() };
 }
 
 impl Passing {
@@ -138,7 +137,7 @@ impl Output {
         recorder: Option<&'static Recorder>,
     ) -> Box<Self> {
         let receipt = Receipt { effective, ..Receipt::new(asked) };
-        match SPARE.try_with(Cell::take).ok().flatten() {
+        match Spare::take(&SPARE) {
             Some(mut spare) => {
                 (spare.receipt, spare.lending, spare.len, spare.recorder) = (receipt, lending, len, recorder);
                 spare
@@ -161,8 +160,7 @@ impl Output {
     pub fn end(mut self: Box<Self>) {
         self.copied = [None, None];
         (self.reference, self.wired, self.emigrating) = (None, None, None);
-        // A thread that is about to end has no next one.
-        let _ = SPARE.try_with(|spare| spare.set(Some(self)));
+        Spare::keep(&SPARE, self);
     }
 
     /// The data, as the server sees it.

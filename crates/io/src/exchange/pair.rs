@@ -4,9 +4,10 @@
 //! Invariants: whoever finds a spare pair holds the exchange alone, and nothing has become of it yet.
 //! Limits: one for each thread.
 
-use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+
+use genie_passing::Spare;
 
 use super::{Exchange, State};
 use crate::RequestId;
@@ -20,14 +21,14 @@ pub(crate) struct Pair {
 
 thread_local! {
     /// The exchange of this thread's last request, if nothing has become of it.
-    static SPARE: Cell<Option<Pair>> = const { Cell::new(None) };
+    static SPARE: Spare<Pair> = const { Spare::none() };
 }
 
 impl Pair {
     /// For a request that is about to be made.
     #[inline]
     pub(crate) fn new(id: RequestId) -> Self {
-        match SPARE.try_with(Cell::take).ok().flatten() {
+        match Spare::take(&SPARE) {
             Some(spare) => {
                 // Whoever is handed the exchange is handed this, too.
                 spare.client.id.store(id.0, Ordering::Relaxed);
@@ -44,7 +45,7 @@ impl Pair {
     #[inline]
     pub(crate) fn spare(self) {
         if Arc::strong_count(&self.client) == 2 && Arc::weak_count(&self.client) == 0 {
-            self.keep();
+            Spare::keep(&SPARE, self);
         }
     }
 
@@ -54,13 +55,7 @@ impl Pair {
         if let Some(exchange) = Arc::get_mut(&mut client) {
             *exchange.state.get_mut().unwrap_or_else(PoisonError::into_inner) = State::new();
             (exchange.is_replied, exchange.is_aborting) = Default::default();
-            Self { server: Arc::clone(&client), client }.keep();
+            Spare::keep(&SPARE, Self { server: Arc::clone(&client), client });
         }
-    }
-
-    #[inline]
-    fn keep(self) {
-        // A thread that is about to end has no next request.
-        let _ = SPARE.try_with(|spare| spare.set(Some(self)));
     }
 }
