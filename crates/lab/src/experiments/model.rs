@@ -13,7 +13,7 @@ mod conclusion;
 mod estimates;
 mod machine;
 
-pub use machine::{figures, granule};
+pub use machine::figures;
 
 use crate::error::Result;
 use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};

@@ -10,12 +10,12 @@
 use genie_passing::Scheme;
 
 use crate::amounts::significant;
-use crate::experiments::model::{figures, granule};
+use crate::experiments::model::figures;
 use crate::findings::Table;
 use crate::length;
 use crate::measurement::{Measurements, Quantity};
 use crate::model::breakdown::Costs;
-use crate::model::measured::{Operations, line_through};
+use crate::model::measured::{Operations, granule, line_through};
 use crate::model::scaling::{Expected, Figures, Parameter, Ratios, actual_ratios, expected_ratio};
 
 /// How far the medians of two runs of one machine may be apart.
@@ -141,6 +141,7 @@ fn departure(row: &Row) -> Option<String> {
 mod tests {
     use super::*;
     use crate::measurement::{Measured, StepResult};
+    use crate::model::measured::GRANULE;
 
     /// A run whose copying is `memory` times as slow, and everything else `cpu` times, as on the machine of reference.
     fn run(memory: u64, cpu: u64, granule: u64) -> Measurements {
@@ -162,7 +163,7 @@ mod tests {
             measured,
         };
         let share = |x, sample| one("unlimited", "emulated share", Quantity::Latency, x, sample);
-        let mut primitives = Vec::new();
+        let mut primitives = vec![one("", GRANULE, Quantity::Bytes, 1000, granule)];
         for (side, row, times) in [
             ("sender", "Copyin", memory),
             ("receiver", "Copyout", memory),
@@ -175,7 +176,6 @@ mod tests {
             time("", "integer program", 0, 1000 * cpu),
             time("", "copy within the cache", 1000, 50 * memory),
             time("", "copy in memory", 1000, 100 * memory),
-            time("", "allocate a granule", granule, 1),
         ];
         let latency = vec![share(1000, 400 * memory + 220 * cpu), share(2000, 800 * memory + 420 * cpu)];
         Measurements {

@@ -17,6 +17,9 @@ use crate::model::fit::{Fit, Line, fit};
 /// The experiment that times operations.
 pub const EXPERIMENT: &str = "primitives";
 
+/// Its series that says how long the granules were.
+pub const GRANULE: &str = "granule";
+
 /// Who runs an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
@@ -53,6 +56,12 @@ impl Side {
     }
 }
 
+/// How long the granules were that a run timed operations with, in bytes.
+pub fn granule(measurements: &Measurements) -> Option<u64> {
+    let mut measured = measurements.of(EXPERIMENT).flat_map(|step| &step.measured);
+    measured.find(|one| one.quantity == Quantity::Bytes && one.series == GRANULE)?.samples.first().copied()
+}
+
 /// Lays a line through medians.
 pub fn line_through(medians: &[Median]) -> Option<Fit> {
     let points: Vec<(f64, f64)> = medians.iter().map(|(length, cost)| (*length as f64, *cost)).collect();
@@ -64,11 +73,6 @@ impl<'m> Operations<'m> {
     pub fn of(measurements: &'m Measurements) -> Self {
         let measured = measurements.of(EXPERIMENT).flat_map(|step| &step.measured);
         Self { measurements, settings: measured.map(|one| one.setting.as_str()).collect() }
-    }
-
-    /// Whether the run timed none.
-    pub fn is_empty(&self) -> bool {
-        self.settings.is_empty()
     }
 
     /// The medians of an operation under a scheme: its own, or else those that hold for any.

@@ -5,9 +5,7 @@ use genie_passing::Scheme;
 use crate::measurement::{Measurements, Point, Quantity};
 use crate::model::breakdown::Unpriced;
 use crate::model::fit::Line;
-use crate::model::measured::{Median, Operations, Side, line_through};
-
-use super::machine;
+use crate::model::measured::{Median, Operations, Side, granule, line_through};
 
 /// The experiment that measured latencies, and how fast its device was.
 const LATENCY: &str = "latency";
@@ -63,12 +61,9 @@ fn latencies(measurements: &Measurements, scheme: Scheme, granule: u64) -> Vec<P
 
 /// Estimates all schemes, or says what is missing for that.
 pub(super) fn estimate(measurements: &Measurements) -> Result<Estimates, String> {
-    let granule = machine::granule(measurements)
-        .ok_or("the step of this experiment that says how long granules are was not measured")?;
+    let granule = granule(measurements)
+        .ok_or("the costs of operations were not measured: run the experiment primitives")?;
     let operations = Operations::of(measurements);
-    if operations.is_empty() {
-        return Err("the costs of operations were not measured: run the experiment primitives".to_owned());
-    }
     let share = latencies(measurements, Scheme::EmulatedShare, granule);
     if share.is_empty() {
         return Err(

@@ -1,8 +1,6 @@
 //! The step of its own: the machine's figures, as in table 8.1.
 
-use std::time::{Duration, Instant};
-
-use genie::Interface;
+use std::time::Duration;
 
 use crate::error::Result;
 use crate::experiment::{Options, Sitting, Step};
@@ -15,8 +13,6 @@ use crate::yardsticks::{self, Copying};
 const INTEGER: &str = "integer program";
 const CACHED: &str = "copy within the cache";
 const UNCACHED: &str = "copy in memory";
-/// A buffer of one granule, so that what is stored says how long granules were.
-const GRANULE: &str = "allocate a granule";
 
 /// How much is copied when it only matters that it works.
 const UNCACHED_SMOKE: usize = 1 << 20;
@@ -26,46 +22,31 @@ pub(super) fn steps(options: &Options) -> Vec<Step> {
     vec![Step { name: "the machine's own figures".to_owned(), seconds }]
 }
 
-/// A sitting: this thread on one CPU, and an interface, to learn what granules it has.
+/// A sitting: this thread on one CPU.
 #[derive(Debug)]
 pub(super) struct Machine {
     rounds: usize,
     uncached: usize,
-    genie: Interface,
     _probe: Probe,
 }
 
 impl Machine {
     pub(super) fn open(options: &Options) -> Result<Self> {
         let (rounds, uncached) = if options.smoke { (2, UNCACHED_SMOKE) } else { (15, yardsticks::UNCACHED) };
-        Ok(Self { rounds, uncached, genie: options.granule.open()?, _probe: Probe::pin()? })
+        Ok(Self { rounds, uncached, _probe: Probe::pin()? })
     }
 
     /// Times something once to warm up, and then as often as it takes.
-    fn time(
-        &self,
-        series: &str,
-        length: usize,
-        mut once: impl FnMut() -> Result<Duration>,
-    ) -> Result<Measured> {
-        once()?;
-        let samples: Result<Vec<u64>> =
-            (0..self.rounds).map(|_| Ok(u64::try_from(once()?.as_nanos()).unwrap_or(u64::MAX))).collect();
-        Ok(Measured {
+    fn time(&self, series: &str, length: usize, mut once: impl FnMut() -> Duration) -> Measured {
+        once();
+        let samples = (0..self.rounds).map(|_| u64::try_from(once().as_nanos()).unwrap_or(u64::MAX));
+        Measured {
             series: series.to_owned(),
             setting: String::new(),
             x: length as u64,
             quantity: Quantity::OperationTime,
-            samples: samples?,
-        })
-    }
-
-    fn allocate(&self, length: usize) -> Result<Duration> {
-        let begin = Instant::now();
-        let buffer = self.genie.allocate(length)?;
-        let took = begin.elapsed();
-        drop(buffer);
-        Ok(took)
+            samples: samples.collect(),
+        }
     }
 }
 
@@ -73,12 +54,10 @@ impl Sitting for Machine {
     fn measure(&mut self, _step: &Step) -> Result<Vec<Measured>> {
         let mut cached = Copying::new(yardsticks::CACHED);
         let mut uncached = Copying::new(self.uncached);
-        let granule = self.genie.space().granule();
         Ok(vec![
-            self.time(INTEGER, 0, || Ok(yardsticks::integer_program()))?,
-            self.time(CACHED, yardsticks::CACHED, || Ok(cached.copy()))?,
-            self.time(UNCACHED, self.uncached, || Ok(uncached.copy()))?,
-            self.time(GRANULE, granule, || self.allocate(granule))?,
+            self.time(INTEGER, 0, yardsticks::integer_program),
+            self.time(CACHED, yardsticks::CACHED, || cached.copy()),
+            self.time(UNCACHED, self.uncached, || uncached.copy()),
         ])
     }
 }
@@ -96,11 +75,6 @@ pub fn figures(measurements: &Measurements) -> Option<Figures> {
         cache: rate(CACHED)?,
         memory: rate(UNCACHED)?,
     })
-}
-
-/// The length of the granules that a run was made with.
-pub fn granule(measurements: &Measurements) -> Option<u64> {
-    measurements.medians(ID, "", GRANULE, Quantity::OperationTime).pop().map(|(length, _)| length)
 }
 
 #[cfg(test)]
@@ -125,12 +99,10 @@ mod tests {
         let run = Measurements { steps: vec![result], ..Measurements::default() };
         let figures = figures(&run).unwrap();
         assert!(figures.integer > 0.0 && figures.cache > 0.0 && figures.memory > 0.0, "{figures:?}");
-        assert_eq!(granule(&run), Some(4096));
     }
 
     #[test]
     fn a_run_without_this_step_has_no_figures() {
         assert_eq!(figures(&Measurements::default()), None);
-        assert_eq!(granule(&Measurements::default()), None);
     }
 }

@@ -14,6 +14,7 @@ use crate::length;
 use crate::measurement::Measurements;
 use crate::model::breakdown::BASE;
 use crate::model::fit::Fit;
+use crate::model::measured::granule;
 use crate::papers::brustoloni::{self, Cost, Platform};
 
 /// Rows of table 8.2 whose work is mostly done by another one's operation, which one, and why.
@@ -86,7 +87,7 @@ const TABLE_12_1: [Part; 25] = [
 /// Concludes from what was measured.
 pub(super) fn conclude(declaration: &Declaration, measurements: &Measurements) -> Conclusion {
     let rows = costs::rows(measurements);
-    let granule = costs::granule(measurements).unwrap_or_default() as usize;
+    let granule = granule(measurements).unwrap_or_default() as usize;
     let mut notes = vec![
         format!(
             "Times were taken inside requests, at both ends, by a recorder that reads the clock before and after each \

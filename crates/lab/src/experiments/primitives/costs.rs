@@ -17,9 +17,8 @@ use super::ID;
 use crate::measurement::{Measurements, Point, Quantity};
 use crate::model::breakdown::{BASE, Costs};
 use crate::model::fit::{Fit, Line, fit};
+use crate::model::measured::granule;
 
-/// The series that says how large the granules were.
-pub(super) const GRANULE: &str = "granule";
 /// What takes no longer than this for any length, in nanoseconds, did nothing: it is what the clock leaves.
 const IDLE_NS_MAX: u64 = 20;
 
@@ -49,12 +48,6 @@ pub(super) struct Time {
     pub(super) high: f64,
     /// Whether the length is a multiple of the granule.
     pub(super) is_whole: bool,
-}
-
-/// The size of the granules.
-pub(super) fn granule(measurements: &Measurements) -> Option<u64> {
-    let mut measured = measurements.of(ID).flat_map(|step| &step.measured);
-    measured.find(|one| one.quantity == Quantity::Bytes && one.series == GRANULE)?.samples.first().copied()
 }
 
 /// All rows that were measured: those of table 8.2 in its order, then others by name.

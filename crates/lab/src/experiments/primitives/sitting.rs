@@ -12,6 +12,7 @@ use crate::experiment::{Options, Sitting, Step};
 use crate::length;
 use crate::measurement::{Measured, Quantity};
 use crate::model::breakdown::Buffering;
+use crate::model::measured::GRANULE;
 use crate::operations::OperationTime;
 use crate::parties::{Exchange, Exchanged, Measure, Parties};
 use crate::random::Random;
@@ -124,7 +125,7 @@ impl Sitting for Operations<'_> {
             self.pooled(&mut pooled, if round == 0 { &mut warming } else { &mut collected })?;
         }
         let granule = self.parties.granule() as u64;
-        collected.add("", super::costs::GRANULE, Quantity::Bytes, granule);
+        collected.add("", GRANULE, Quantity::Bytes, granule);
         Ok(collected.into_measured(len))
     }
 }

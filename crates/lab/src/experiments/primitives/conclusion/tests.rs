@@ -19,7 +19,7 @@ fn points<'t>(setting: &'t str, series: &'t str, factor: f64, fixed: f64) -> Vec
 fn measured<'t>(rows: impl IntoIterator<Item = Vec<Made<'t>>>) -> Measurements {
     let mut run = run(ID, rows.into_iter().flatten());
     let granule = Measured {
-        series: costs::GRANULE.to_owned(),
+        series: crate::model::measured::GRANULE.to_owned(),
         setting: String::new(),
         x: 64,
         quantity: Quantity::Bytes,
