@@ -95,23 +95,16 @@ pub fn placed_otherwise(runs: [&Measurements; 2]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::synthetic;
     use crate::measurement::{Measured, StepResult};
     use crate::placement::Placement;
 
     fn run(placement: Placement, sittings: &[u64]) -> Measurements {
-        let step = |(sitting, median): (usize, &u64)| StepResult {
-            experiment: "latency".to_owned(),
-            step: "64 B".to_owned(),
-            sitting,
-            placement: Some(placement),
-            steal: None,
-            measured: vec![Measured {
-                series: "copy".to_owned(),
-                setting: String::new(),
-                x: 64,
-                quantity: Quantity::Latency,
-                samples: vec![*median; 9],
-            }],
+        let step = |(sitting, median): (usize, &u64)| {
+            let (series, setting, samples) = ("copy".to_owned(), String::new(), vec![*median; 9]);
+            let measured = Measured { series, setting, x: 64, quantity: Quantity::Latency, samples };
+            let placement = Some(placement);
+            StepResult { sitting, placement, ..synthetic::step("latency", vec![measured]) }
         };
         Measurements { steps: sittings.iter().enumerate().map(step).collect(), ..Measurements::default() }
     }

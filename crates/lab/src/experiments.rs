@@ -11,7 +11,7 @@ mod reading;
 mod servers;
 pub mod single_copy_tcp;
 #[cfg(test)]
-mod synthetic;
+pub(crate) mod synthetic;
 mod turns;
 
 use crate::experiment::Experiment;

@@ -186,6 +186,7 @@ impl Point {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::synthetic;
 
     fn step(sitting: usize, placement: Placement, samples: &[u64]) -> StepResult {
         let measured = Measured {
@@ -195,14 +196,8 @@ mod tests {
             quantity: Quantity::Latency,
             samples: samples.to_vec(),
         };
-        StepResult {
-            experiment: "latency".to_owned(),
-            step: "64 B".to_owned(),
-            sitting,
-            placement: Some(placement),
-            steal: None,
-            measured: vec![measured],
-        }
+        let placement = Some(placement);
+        StepResult { sitting, placement, ..synthetic::step("latency", vec![measured]) }
     }
 
     #[test]

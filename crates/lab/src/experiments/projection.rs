@@ -246,54 +246,35 @@ fn figure(name: &str, title: &str, (avoiding, copying): (Cost, Cost)) -> Figure 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::synthetic::{Made, run};
     use crate::interface::Granule;
-    use crate::measurement::{Measured, StepResult};
 
-    fn measured(setting: &str, series: &str, quantity: Quantity, us: u64) -> Measured {
-        Measured {
-            series: series.to_owned(),
-            setting: setting.to_owned(),
-            x: 8192,
-            quantity,
-            samples: vec![us * 1000],
-        }
-    }
-
-    fn step(experiment: &str, measured: Vec<Measured>) -> StepResult {
-        StepResult {
-            experiment: experiment.to_owned(),
-            step: String::new(),
-            sitting: 0,
-            placement: None,
-            steal: None,
-            measured,
-        }
+    fn made<'t>(setting: &'t str, series: &'t str, quantity: Quantity, us: f64) -> Made<'t> {
+        Made { setting, series, x: 8192, quantity, us }
     }
 
     /// The paper's machine: 739 us by copy, of which 280 copy, and `avoiding` us without.
-    fn conclude(avoiding: u64) -> Conclusion {
-        let latency = vec![
-            measured(UNLIMITED, "copy", Quantity::CpuTime, 739),
-            measured(UNLIMITED, "emulated copy", Quantity::CpuTime, avoiding),
+    fn conclude(avoiding: f64) -> Conclusion {
+        let latency = [
+            made(UNLIMITED, "copy", Quantity::CpuTime, 739.0),
+            made(UNLIMITED, "emulated copy", Quantity::CpuTime, avoiding),
         ];
-        let primitives = vec![
-            measured("sender", "Copyin", Quantity::OperationTime, 100),
-            measured("receiver", "Copyout", Quantity::OperationTime, 180),
-            measured("sender", "Reference", Quantity::OperationTime, 1),
-            measured("sender", "Read only", Quantity::OperationTime, 1),
-            measured("receiver", "Swap", Quantity::OperationTime, 1),
+        let operation = |setting, series, us| made(setting, series, Quantity::OperationTime, us);
+        let primitives = [
+            operation("sender", "Copyin", 100.0),
+            operation("receiver", "Copyout", 180.0),
+            operation("sender", "Reference", 1.0),
+            operation("sender", "Read only", 1.0),
+            operation("receiver", "Swap", 1.0),
         ];
-        let run = Measurements {
-            steps: vec![step("latency", latency), step("primitives", primitives)],
-            ..Measurements::default()
-        };
+        let run = run("latency", latency).and(run("primitives", primitives));
         let options = Options { smoke: true, granule: Granule::Base, seed: 1 };
         Projection.conclude(&options, &run).unwrap()
     }
 
     #[test]
     fn on_the_papers_machine_both_claims_hold_with_the_papers_figures() {
-        let conclusion = conclude(492);
+        let conclusion = conclude(492.0);
         assert!(
             conclusion.verdicts.iter().all(|finding| finding.verdict == Verdict::Holds),
             "{conclusion:#?}"
@@ -305,7 +286,7 @@ mod tests {
 
     #[test]
     fn a_scheme_that_avoids_little_has_little_advantage() {
-        let conclusion = conclude(700);
+        let conclusion = conclude(700.0);
         assert!(
             conclusion.verdicts.iter().all(|finding| finding.verdict == Verdict::DoesNotHold),
             "{conclusion:#?}"
@@ -314,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_scheme_that_costs_less_than_all_but_copying_stays_ahead() {
-        let found = &conclude(400).verdicts[1];
+        let found = &conclude(400.0).verdicts[1];
         assert_eq!(found.verdict, Verdict::Holds);
         assert!(found.found.contains("however fast copying becomes"), "{found:?}");
     }

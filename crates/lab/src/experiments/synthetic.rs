@@ -1,34 +1,65 @@
 //! Measurements that are made up, for the tests of what is concluded.
 
 use crate::measurement::{Measured, Measurements, Quantity, StepResult};
+use crate::model::measured;
 
 /// One point: a setting, a series, x, and a median, in microseconds or, of what is no time, in its own unit.
-pub(super) struct Made<'t> {
-    pub(super) setting: &'t str,
-    pub(super) series: &'t str,
-    pub(super) x: u64,
-    pub(super) quantity: Quantity,
-    pub(super) us: f64,
+#[derive(Clone, Copy)]
+pub(crate) struct Made<'t> {
+    pub(crate) setting: &'t str,
+    pub(crate) series: &'t str,
+    pub(crate) x: u64,
+    pub(crate) quantity: Quantity,
+    pub(crate) us: f64,
+}
+
+impl Made<'_> {
+    fn measured(&self) -> Measured {
+        Measured {
+            series: self.series.to_owned(),
+            setting: self.setting.to_owned(),
+            x: self.x,
+            quantity: self.quantity,
+            samples: [0.98, 1.0, 1.02]
+                .map(|factor| (self.us * self.quantity.per_unit() * factor).round() as u64)
+                .to_vec(),
+        }
+    }
 }
 
 /// A run of one experiment with these points.
-pub(super) fn run<'t>(experiment: &str, points: impl IntoIterator<Item = Made<'t>>) -> Measurements {
-    let measured = |made: Made<'_>| Measured {
-        series: made.series.to_owned(),
-        setting: made.setting.to_owned(),
-        x: made.x,
-        quantity: made.quantity,
-        samples: [0.98, 1.0, 1.02]
-            .map(|factor| (made.us * made.quantity.per_unit() * factor) as u64)
-            .to_vec(),
-    };
-    let step = StepResult {
+pub(crate) fn run<'t>(experiment: &str, points: impl IntoIterator<Item = Made<'t>>) -> Measurements {
+    let measured = points.into_iter().map(|made| made.measured()).collect();
+    Measurements { steps: vec![step(experiment, measured)], ..Measurements::default() }
+}
+
+/// The only step of an experiment's first sitting.
+pub(crate) fn step(experiment: &str, measured: Vec<Measured>) -> StepResult {
+    StepResult {
         experiment: experiment.to_owned(),
         step: "all".to_owned(),
         sitting: 0,
         placement: None,
         steal: None,
-        measured: points.into_iter().map(measured).collect(),
-    };
-    Measurements { steps: vec![step], ..Measurements::default() }
+        measured,
+    }
+}
+
+/// What `primitives` stores of how long granules were, in bytes.
+pub(crate) fn granule(bytes: u64) -> Measured {
+    Measured {
+        series: measured::GRANULE.to_owned(),
+        setting: String::new(),
+        x: 64,
+        quantity: Quantity::Bytes,
+        samples: vec![bytes],
+    }
+}
+
+impl Measurements {
+    /// These, and another experiment's.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.steps.extend(other.steps);
+        self
+    }
 }

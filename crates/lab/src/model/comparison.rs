@@ -140,30 +140,20 @@ fn departure(row: &Row) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measurement::{Measured, StepResult};
-    use crate::model::measured::GRANULE;
+    use crate::experiments::synthetic::{self, Made};
 
     /// A run whose copying is `memory` times as slow, and everything else `cpu` times, as on the machine of reference.
     fn run(memory: u64, cpu: u64, granule: u64) -> Measurements {
-        let one = |setting: &str, series: &str, quantity, x: u64, sample: u64| Measured {
-            series: series.to_owned(),
-            setting: setting.to_owned(),
+        let made = |setting, series, quantity, x, ns: u64| Made {
+            setting,
+            series,
             x,
             quantity,
-            samples: vec![sample],
+            us: ns as f64 / 1e3,
         };
-        let time =
-            |setting: &str, series: &str, x, sample| one(setting, series, Quantity::OperationTime, x, sample);
-        let step = |experiment: &str, measured| StepResult {
-            experiment: experiment.to_owned(),
-            step: String::new(),
-            sitting: 0,
-            placement: None,
-            steal: None,
-            measured,
-        };
-        let share = |x, sample| one("unlimited", "emulated share", Quantity::Latency, x, sample);
-        let mut primitives = vec![one("", GRANULE, Quantity::Bytes, 1000, granule)];
+        let time = |setting, series, x, ns| made(setting, series, Quantity::OperationTime, x, ns);
+        let share = |x, ns| made("unlimited", "emulated share", Quantity::Latency, x, ns);
+        let mut primitives = Vec::new();
         for (side, row, times) in [
             ("sender", "Copyin", memory),
             ("receiver", "Copyout", memory),
@@ -172,16 +162,17 @@ mod tests {
         ] {
             primitives.extend([time(side, row, 1000, 110 * times), time(side, row, 2000, 210 * times)]);
         }
-        let own = vec![
+        let own = [
             time("", "integer program", 0, 1000 * cpu),
             time("", "copy within the cache", 1000, 50 * memory),
             time("", "copy in memory", 1000, 100 * memory),
         ];
-        let latency = vec![share(1000, 400 * memory + 220 * cpu), share(2000, 800 * memory + 420 * cpu)];
-        Measurements {
-            steps: vec![step("primitives", primitives), step("model", own), step("latency", latency)],
-            ..Measurements::default()
-        }
+        let latency = [share(1000, 400 * memory + 220 * cpu), share(2000, 800 * memory + 420 * cpu)];
+        let mut run = synthetic::run("primitives", primitives)
+            .and(synthetic::run("model", own))
+            .and(synthetic::run("latency", latency));
+        run.steps[0].measured.push(synthetic::granule(granule));
+        run
     }
 
     #[test]
@@ -199,7 +190,7 @@ mod tests {
     fn a_machine_that_is_not_as_its_figures_say_is_noted() {
         let (reference, mut other) = (run(1, 1, 4096), run(2, 3, 4096));
         let slow = other.steps[0].measured.iter_mut().filter(|one| one.series == "Copyout");
-        slow.for_each(|one| one.samples[0] *= 2);
+        slow.for_each(|one| one.samples.iter_mut().for_each(|sample| *sample *= 2));
         let notes = scaling(&reference, &other).notes;
         let expected = "The factor of copyout (memory) scaled by 2.00 times what was expected.";
         assert!(notes.iter().any(|note| note == expected), "{notes:#?}");

@@ -168,36 +168,20 @@ fn scheme_of(setting: &str, side: Side) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measurement::{Measured, StepResult};
+    use crate::experiments::synthetic::{self, Made};
 
-    fn operation(setting: &str, series: &str, x: u64, nanoseconds: u64) -> Measured {
-        Measured {
-            series: series.to_owned(),
-            setting: setting.to_owned(),
-            x,
-            quantity: Quantity::OperationTime,
-            samples: vec![nanoseconds],
-        }
-    }
-
-    fn run(measured: Vec<Measured>) -> Measurements {
-        let step = StepResult {
-            experiment: EXPERIMENT.to_owned(),
-            step: String::new(),
-            sitting: 0,
-            placement: None,
-            steal: None,
-            measured,
-        };
-        Measurements { steps: vec![step], ..Measurements::default() }
+    fn run<const N: usize>(operations: [(&str, &str, u64, f64); N]) -> Measurements {
+        let made =
+            |(setting, series, x, us)| Made { setting, series, x, quantity: Quantity::OperationTime, us };
+        synthetic::run(EXPERIMENT, operations.map(made))
     }
 
     #[test]
     fn a_schemes_own_costs_come_before_those_for_any() {
-        let run = run(vec![
-            operation("sender", "Reference", 1, 1000),
-            operation("sender, share", "Reference", 1, 2000),
-            operation("receiver", "Reference", 1, 1500),
+        let run = run([
+            ("sender", "Reference", 1, 1.0),
+            ("sender, share", "Reference", 1, 2.0),
+            ("receiver", "Reference", 1, 1.5),
         ]);
         let operations = Operations::of(&run);
         assert_eq!(operations.medians(Side::Sender, Scheme::Share, "Reference"), [(1, 2.0)]);
@@ -207,11 +191,11 @@ mod tests {
 
     #[test]
     fn what_copy_adds_is_copyin_at_the_sender_and_copyout_at_the_receiver() {
-        let run = run(vec![
-            operation("sender", "Copyin", 10, 1000),
-            operation("sender", "Copyin", 20, 2000),
-            operation("receiver", "Copyout", 10, 500),
-            operation("receiver", "Copyout", 20, 500),
+        let run = run([
+            ("sender", "Copyin", 10, 1.0),
+            ("sender", "Copyin", 20, 2.0),
+            ("receiver", "Copyout", 10, 0.5),
+            ("receiver", "Copyout", 20, 0.5),
         ]);
         let operations = Operations::of(&run);
         assert_eq!(operations.added_at(Scheme::Copy, 20), Ok(2.5));
@@ -223,11 +207,11 @@ mod tests {
 
     #[test]
     fn a_machines_costs_are_averaged_over_settings() {
-        let run = run(vec![
-            operation("sender, share", "Reference", 0, 1000),
-            operation("sender, share", "Reference", 10, 1000),
-            operation("sender, move", "Reference", 0, 500),
-            operation("sender, move", "Reference", 10, 1500),
+        let run = run([
+            ("sender, share", "Reference", 0, 1.0),
+            ("sender, share", "Reference", 10, 1.0),
+            ("sender, move", "Reference", 0, 0.5),
+            ("sender, move", "Reference", 10, 1.5),
         ]);
         let cost = Operations::of(&run).costs().get("Reference").unwrap();
         assert!((cost.factor - 0.05).abs() < 1e-9 && (cost.fixed - 0.75).abs() < 1e-9, "{cost:?}");

@@ -1,38 +1,26 @@
 //! What is concluded from measurements that are made up.
 
 use super::*;
+use crate::experiments::synthetic::{self, Made};
 use crate::findings::Verdict;
 use crate::interface::Granule;
-use crate::measurement::StepResult;
 
 const OPTIONS: Options = Options { smoke: false, granule: Granule::Best, seed: 1 };
 
 /// A run in which a scheme takes `fixed` and, for each MiB, `slope` microseconds, and the network its time.
 fn run(lines: impl Fn(Scheme) -> (f64, f64)) -> Measurements {
     let of = |spot: Spot| {
+        let setting = spot.rate.name();
         let one = |scheme: Scheme| {
             let (fixed, slope) = lines(scheme);
             let network = spot.rate.time(spot.len as u64).as_secs_f64() * 1e6;
             let us = fixed + slope * spot.len as f64 / f64::from(1 << 20) + network;
-            let samples = [0.98, 1.0, 1.02].map(|factor| (us * 1e3 * factor) as u64).to_vec();
-            Measured {
-                series: scheme.name().to_owned(),
-                setting: spot.rate.name(),
-                x: spot.len as u64,
-                quantity: Quantity::Latency,
-                samples,
-            }
+            let (series, x) = (scheme.name(), spot.len as u64);
+            Made { setting: &setting, series, x, quantity: Quantity::Latency, us }
         };
-        StepResult {
-            experiment: ID.to_owned(),
-            step: spot.name(),
-            sitting: 0,
-            placement: None,
-            steal: None,
-            measured: Scheme::ALL.into_iter().map(one).collect(),
-        }
+        synthetic::run(ID, Scheme::ALL.map(one))
     };
-    Measurements { steps: Spot::all(&OPTIONS).into_iter().map(of).collect(), ..Measurements::default() }
+    Spot::all(&OPTIONS).into_iter().map(of).fold(Measurements::default(), Measurements::and)
 }
 
 fn verdicts(measurements: &Measurements) -> Vec<(String, Verdict)> {

@@ -80,23 +80,15 @@ pub fn figures(measurements: &Measurements) -> Option<Figures> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::synthetic;
     use crate::interface::Granule;
-    use crate::measurement::StepResult;
 
     #[test]
     fn a_sitting_measures_every_figure_of_the_machine() {
         let options = Options { smoke: true, granule: Granule::Base, seed: 1 };
         let step = &steps(&options)[0];
         let measured = Machine::open(&options).unwrap().measure(step).unwrap();
-        let result = StepResult {
-            experiment: ID.to_owned(),
-            step: step.name.clone(),
-            sitting: 0,
-            placement: None,
-            steal: None,
-            measured,
-        };
-        let run = Measurements { steps: vec![result], ..Measurements::default() };
+        let run = Measurements { steps: vec![synthetic::step(ID, measured)], ..Measurements::default() };
         let figures = figures(&run).unwrap();
         assert!(figures.integer > 0.0 && figures.cache > 0.0 && figures.memory > 0.0, "{figures:?}");
     }

@@ -171,8 +171,8 @@ pub(super) fn costs(measurements: &Measurements, direction: Direction) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiments::synthetic;
     use crate::interface::Granule;
-    use crate::measurement::StepResult;
 
     #[test]
     fn a_sitting_measures_every_cost_there_is() {
@@ -181,15 +181,7 @@ mod tests {
         let mut bench = Bench::open(&options).unwrap();
         let measured = bench.measure(step).unwrap();
         assert!(measured.iter().all(|one| one.samples.len() == 5), "{measured:?}");
-        let result = StepResult {
-            experiment: ID.to_owned(),
-            step: step.name.clone(),
-            sitting: 0,
-            placement: None,
-            steal: None,
-            measured,
-        };
-        let run = Measurements { steps: vec![result], ..Measurements::default() };
+        let run = Measurements { steps: vec![synthetic::step(ID, measured)], ..Measurements::default() };
         let costs = costs(&run, Direction::Reception);
         assert_eq!(costs.is_some(), loopback().is_ok_and(|socket| round(&socket).is_ok()));
         if let Some(costs) = costs {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::experiments::synthetic;
 use crate::measurement::Measured;
 use crate::random::Random;
 
@@ -27,14 +28,7 @@ fn run(random: &mut Random, between: f64, within: f64) -> Measurements {
 }
 
 fn step(sitting: usize, measured: Vec<Measured>) -> StepResult {
-    StepResult {
-        experiment: "latency".to_owned(),
-        step: "a step".to_owned(),
-        sitting,
-        placement: Some(Placement::Near),
-        steal: None,
-        measured,
-    }
+    StepResult { sitting, placement: Some(Placement::Near), ..synthetic::step("latency", measured) }
 }
 
 fn medians(run: &Measurements) -> Vec<u64> {

@@ -1,8 +1,8 @@
 use super::*;
-use crate::measurement::{Measured, Quantity, StepResult};
+use crate::experiments::synthetic::{self, Made};
+use crate::measurement::Quantity;
 use crate::model::breakdown::{BASE, Buffering, Costs};
 use crate::model::fit::Line;
-use crate::model::measured::GRANULE;
 use crate::papers::Rounding;
 use crate::papers::brustoloni::{self, Platform};
 use crate::placement::Placement;
@@ -16,20 +16,8 @@ fn costs() -> Costs {
     Costs::of(&brustoloni::costs(Platform::P166), Rounding::Nearest)
 }
 
-fn measured(setting: &str, series: &str, quantity: Quantity, (x, us): (u64, f64)) -> Measured {
-    let samples = vec![(us * 1e3).max(0.0).round() as u64];
-    Measured { series: series.to_owned(), setting: setting.to_owned(), x, quantity, samples }
-}
-
-fn step(experiment: &str, measured: Vec<Measured>) -> StepResult {
-    StepResult {
-        experiment: experiment.to_owned(),
-        step: "all".to_owned(),
-        sitting: 0,
-        placement: None,
-        steal: None,
-        measured,
-    }
+fn made<'t>(setting: &'t str, series: &'t str, quantity: Quantity, (x, us): (u64, f64)) -> Made<'t> {
+    Made { setting, series, x, quantity, us }
 }
 
 /// A run on the paper's machine, whose latencies are `slower` times what the model says but for emulated share's.
@@ -38,7 +26,7 @@ fn run(slower: f64) -> Measurements {
     let mut operations = Vec::new();
     for (row, line) in costs.iter().filter(|(row, _)| *row != BASE) {
         for side in ["sender", "receiver"] {
-            let at = |x| measured(side, row, Quantity::OperationTime, (x, line.at(x as f64)));
+            let at = |x| made(side, row, Quantity::OperationTime, (x, line.at(x as f64)));
             operations.extend(lengths().map(at));
         }
     }
@@ -46,16 +34,12 @@ fn run(slower: f64) -> Measurements {
     for scheme in Scheme::ALL {
         let line: Line = costs.latency(scheme, scheme, Buffering::EarlyDemultiplexed).unwrap();
         let times = if scheme == Scheme::EmulatedShare { 1.0 } else { slower };
-        let at = |x| measured("unlimited", scheme.name(), Quantity::Latency, (x, line.at(x as f64) * times));
+        let at = |x| made("unlimited", scheme.name(), Quantity::Latency, (x, line.at(x as f64) * times));
         latencies.extend(lengths().chain([64]).map(at));
     }
-    let mut granule = measured("", GRANULE, Quantity::Bytes, (64, 0.0));
-    granule.samples = vec![4096];
-    operations.push(granule);
-    Measurements {
-        steps: vec![step("primitives", operations), step("latency", latencies)],
-        ..Measurements::default()
-    }
+    let mut run = synthetic::run("primitives", operations).and(synthetic::run("latency", latencies));
+    run.steps[0].measured.push(synthetic::granule(4096));
+    run
 }
 
 fn verdicts(conclusion: &Conclusion) -> Vec<Verdict> {
@@ -166,8 +150,9 @@ fn steps_under_another_placement_of_the_cpus_are_left_out() {
 #[test]
 fn what_the_thesis_does_not_price_is_named_where_the_sum_is_too_small() {
     let mut run = run(1.3);
-    let at = |x| measured("sender, copy", "System buffer allocate", Quantity::OperationTime, (x, 1.5));
-    run.steps[0].measured.extend(lengths().map(at));
+    let at = |x| made("sender, copy", "System buffer allocate", Quantity::OperationTime, (x, 1.5));
+    let allocating = synthetic::run("primitives", lengths().map(at));
+    run.steps.extend(allocating.steps);
     let conclusion = conclude(&run);
     let named = conclusion.notes.iter().any(|note| note.contains("System buffer allocate takes 1.50 µs"));
     assert!(named, "{:#?}", conclusion.notes);

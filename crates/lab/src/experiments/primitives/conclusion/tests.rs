@@ -1,9 +1,9 @@
 use super::*;
 use crate::experiment::Experiment;
 use crate::experiments::primitives::{ID, Primitives};
-use crate::experiments::synthetic::{Made, run};
+use crate::experiments::synthetic::{Made, granule, run};
 use crate::findings::Verdict;
-use crate::measurement::{Measured, Quantity};
+use crate::measurement::Quantity;
 
 const GRANULE: u64 = 4096;
 const LENGTHS: [u64; 5] = [64, GRANULE, 2 * GRANULE, 4 * GRANULE, 15 * GRANULE];
@@ -18,14 +18,7 @@ fn points<'t>(setting: &'t str, series: &'t str, factor: f64, fixed: f64) -> Vec
 /// A run with these points, which says how large the granules were.
 fn measured<'t>(rows: impl IntoIterator<Item = Vec<Made<'t>>>) -> Measurements {
     let mut run = run(ID, rows.into_iter().flatten());
-    let granule = Measured {
-        series: crate::model::measured::GRANULE.to_owned(),
-        setting: String::new(),
-        x: 64,
-        quantity: Quantity::Bytes,
-        samples: vec![GRANULE],
-    };
-    run.steps[0].measured.push(granule);
+    run.steps[0].measured.push(granule(GRANULE));
     run
 }
 
