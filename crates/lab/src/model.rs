@@ -9,6 +9,7 @@ pub mod fit;
 pub mod measured;
 pub mod projection;
 pub mod reproduced;
+pub mod rows;
 pub mod scaling;
 pub mod single_copy;
 pub mod throughput;

@@ -13,7 +13,6 @@
 
 mod arrivals;
 mod conclusion;
-mod costs;
 mod pooled;
 mod sitting;
 mod verdicts;

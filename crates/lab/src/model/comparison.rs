@@ -1,21 +1,19 @@
 //! Two runs as two machines: how costs scale from one to the other, beside what the machines' own figures let one expect.
 //!
-//! How: the costs of operations are `primitives`', the base is taken from `latency` at an unlimited rate, and the machines' figures
-//! were measured by `model`. What stands for the network there is a copy by the driver, so that the base's factor is
+//! How: the costs of operations are those lines that `primitives` shows, the base is taken from `latency` at an unlimited rate, and
+//! the machines' figures were measured by `model`. What stands for the network there is a copy by the driver, so that the base's factor is
 //! memory-dominated like copyout's, though it is shown in the network's row.
 //! Limits: two runs on one machine compare two states of it. With granules of different lengths, operations on virtual memory cost
 //! differently for each byte whatever the machines.
 //! Source: Brustoloni, section 8.2.2, table 8.9.
 
-use genie_passing::Scheme;
-
 use crate::amounts::significant;
 use crate::experiments::model::figures;
 use crate::findings::Table;
 use crate::length;
-use crate::measurement::{Measurements, Quantity};
-use crate::model::breakdown::Costs;
-use crate::model::measured::{Operations, granule, line_through};
+use crate::measurement::Measurements;
+use crate::model::measured::granule;
+use crate::model::rows::costs;
 use crate::model::scaling::{Expected, Figures, Parameter, Ratios, actual_ratios, expected_ratio};
 
 /// How far the medians of two runs of one machine may be apart.
@@ -48,17 +46,6 @@ pub fn scaling(reference: &Measurements, other: &Measurements) -> Scaling {
         actual: actual_ratios(parameter, &costs[0], &costs[1]),
     });
     Scaling { table: table(&rows), notes: notes(&rows, reference, other) }
-}
-
-/// The costs that a run measured, with its base where that can be had.
-fn costs(measurements: &Measurements) -> Costs {
-    let mut costs = Operations::of(measurements).costs();
-    let share = measurements.medians("latency", "unlimited", Scheme::EmulatedShare.name(), Quantity::Latency);
-    if let Some(fit) = line_through(&share) {
-        // Without what referencing costs there is no base, and the table shows none.
-        let _ = costs.set_base(fit.line);
-    }
-    costs
 }
 
 /// The model's expectation; of the base, that of memory, in which its network is.
@@ -141,6 +128,7 @@ fn departure(row: &Row) -> Option<String> {
 mod tests {
     use super::*;
     use crate::experiments::synthetic::{self, Made};
+    use crate::measurement::Quantity;
 
     /// A run whose copying is `memory` times as slow, and everything else `cpu` times, as on the machine of reference.
     fn run(memory: u64, cpu: u64, granule: u64) -> Measurements {
@@ -160,14 +148,16 @@ mod tests {
             ("sender", "Reference", cpu),
             ("receiver", "Unreference", cpu),
         ] {
-            primitives.extend([time(side, row, 1000, 110 * times), time(side, row, 2000, 210 * times)]);
+            primitives
+                .extend([time(side, row, granule, 110 * times), time(side, row, 2 * granule, 210 * times)]);
         }
         let own = [
             time("", "integer program", 0, 1000 * cpu),
             time("", "copy within the cache", 1000, 50 * memory),
             time("", "copy in memory", 1000, 100 * memory),
         ];
-        let latency = [share(1000, 400 * memory + 220 * cpu), share(2000, 800 * memory + 420 * cpu)];
+        let latency =
+            [share(granule, 400 * memory + 220 * cpu), share(2 * granule, 800 * memory + 420 * cpu)];
         let mut run = synthetic::run("primitives", primitives)
             .and(synthetic::run("model", own))
             .and(synthetic::run("latency", latency));

@@ -1,17 +1,16 @@
-//! The costs of one machine, from what a run measured of operations.
+//! What operations take under one scheme, from what a run measured of them.
 //!
 //! How: `primitives` has a series for each row of table 8.2, in settings that begin with the side, `sender` or `receiver`, and go
 //! on with the scheme where the cost was taken under one scheme alone. A scheme's estimate goes by its own costs where there
-//! are some. For a table of costs, lines are fitted to each setting and averaged, as the thesis did.
+//! are some, and one whose work another one does under its lock counts with the little that it takes. `rows` averages over schemes.
 //! Source: Brustoloni, section 8.2.2.
 
 use std::collections::BTreeSet;
 
 use genie_passing::Scheme;
-use genie_passing::operation::PRIMITIVES;
 
 use crate::measurement::{Measurements, Quantity};
-use crate::model::breakdown::{Buffering, Costs, Unpriced, receiver_rows, sender_rows};
+use crate::model::breakdown::{Buffering, Unpriced, receiver_rows, sender_rows};
 use crate::model::fit::{Fit, Line, fit};
 
 /// The experiment that times operations.
@@ -137,26 +136,6 @@ impl<'m> Operations<'m> {
         medians.retain(|(length, _)| lengths.contains(length));
         line_through(&medians).map(|fit| fit.line).ok_or(Unpriced(row))
     }
-
-    /// The costs of the machine, without a base: each row's line, averaged over the sides and schemes that it was timed under.
-    pub fn costs(&self) -> Costs {
-        let mut costs = Costs::new();
-        for row in PRIMITIVES {
-            let lines: Vec<Line> =
-                self.settings.iter().filter_map(|setting| self.fitted(setting, row)).collect();
-            if !lines.is_empty() {
-                let count = lines.len() as f64;
-                let sum: Line = lines.into_iter().sum();
-                costs.set(row, Line { factor: sum.factor / count, fixed: sum.fixed / count });
-            }
-        }
-        costs
-    }
-
-    fn fitted(&self, setting: &str, row: &str) -> Option<Line> {
-        let medians = self.measurements.medians(EXPERIMENT, setting, row, Quantity::OperationTime);
-        line_through(&medians).map(|fit| fit.line)
-    }
 }
 
 /// The scheme that a setting of a side is about, by name; empty if it is about any.
@@ -203,17 +182,5 @@ mod tests {
         assert_eq!(operations.added_at(Scheme::Share, 20), Err(Unpriced("Reference")));
         let line = operations.added_line(Scheme::Copy, &[10, 20]).unwrap();
         assert!((line.factor - 0.1).abs() < 1e-9 && (line.fixed - 0.5).abs() < 1e-9, "{line:?}");
-    }
-
-    #[test]
-    fn a_machines_costs_are_averaged_over_settings() {
-        let run = run([
-            ("sender, share", "Reference", 0, 1.0),
-            ("sender, share", "Reference", 10, 1.0),
-            ("sender, move", "Reference", 0, 0.5),
-            ("sender, move", "Reference", 10, 1.5),
-        ]);
-        let cost = Operations::of(&run).costs().get("Reference").unwrap();
-        assert!((cost.factor - 0.05).abs() < 1e-9 && (cost.fixed - 0.75).abs() < 1e-9, "{cost:?}");
     }
 }

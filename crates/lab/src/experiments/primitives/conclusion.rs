@@ -4,7 +4,6 @@
 
 use genie_passing::operation::PRIMITIVES;
 
-use super::costs::{self, Row};
 use super::verdicts;
 use crate::amounts::{line, significant};
 use crate::experiment::Declaration;
@@ -15,6 +14,7 @@ use crate::measurement::Measurements;
 use crate::model::breakdown::BASE;
 use crate::model::fit::Fit;
 use crate::model::measured::granule;
+use crate::model::rows::{self, Row, Time};
 use crate::papers::brustoloni::{self, Cost, Platform};
 
 /// Rows of table 8.2 whose work is mostly done by another one's operation, which one, and why.
@@ -86,7 +86,7 @@ const TABLE_12_1: [Part; 25] = [
 
 /// Concludes from what was measured.
 pub(super) fn conclude(declaration: &Declaration, measurements: &Measurements) -> Conclusion {
-    let rows = costs::rows(measurements);
+    let rows = rows::rows(measurements);
     let granule = granule(measurements).unwrap_or_default() as usize;
     let mut notes = vec![
         format!(
@@ -193,7 +193,7 @@ fn cells(row: &Row) -> Vec<String> {
     };
     let [per_byte, fixed] = row.fit.map_or_else(nothing, |fit| line(fit.line));
     let whole = || row.times.iter().filter(|time| time.is_whole);
-    let at = |time: Option<&costs::Time>| {
+    let at = |time: Option<&Time>| {
         time.map_or_else(none, |time| {
             format!("{} ({})", significant(time.mean), length::format(time.len as usize))
         })
@@ -202,8 +202,8 @@ fn cells(row: &Row) -> Vec<String> {
 }
 
 fn base_cells(rows: &[Row], measurements: &Measurements) -> Vec<String> {
-    let latency = costs::latency(measurements);
-    let base = latency.and_then(|latency| costs::base(rows, latency));
+    let latency = rows::latency(measurements);
+    let base = latency.and_then(|latency| rows::base(rows, latency));
     let [per_byte, fixed] = base.map_or_else(nothing, line);
     // R² is that of the latency's line.
     vec![BASE.to_owned(), per_byte, fixed, r_squared(latency), none(), none()]
@@ -277,7 +277,7 @@ fn figure(rows: &[Row]) -> Figure {
 }
 
 fn curve(row: &Row) -> Curve {
-    let point = |time: &costs::Time| CurvePoint {
+    let point = |time: &Time| CurvePoint {
         x: time.len as f64,
         y: time.mean,
         low: Some(time.low.max(SHORTEST)),

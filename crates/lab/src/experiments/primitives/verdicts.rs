@@ -2,10 +2,10 @@
 
 use genie_passing::operation::PRIMITIVES;
 
-use super::costs::Row;
 use crate::amounts::significant;
 use crate::experiment::Declaration;
 use crate::findings::{Finding, Verdict};
+use crate::model::rows::Row;
 
 /// The rows that copy.
 const COPYING: [&str; 2] = ["Copyin", "Copyout"];
