@@ -70,7 +70,8 @@ pub trait Experiment: Sync {
     /// The steps of each sitting, in order; none for a model, which concludes from what others measured.
     fn steps(&self, options: &Options) -> Vec<Step>;
 
-    /// Opens what a sitting needs.
+    /// Opens what a sitting needs. It is not told which one this is: all are made alike, turns in the same order, so that only
+    /// what the machine makes different differs between them.
     ///
     /// # Errors
     /// No memory, a process that does not start.

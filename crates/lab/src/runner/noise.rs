@@ -8,6 +8,8 @@
 //! 10 % between runs seldom comes without a range of more than 10 % in one of them. The test of this file tries it.
 //! Limits: what was different during a whole run (another placement of its memory by the host) shows in no range.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use crate::length;
@@ -50,11 +52,13 @@ pub fn judge(experiment: &str, measurements: &Measurements) -> Noise {
     let noisy: Vec<_> =
         several.iter().copied().filter(|named| is_noisy(&named.point, named.quantity)).collect();
     let steps: Vec<_> = measurements.of(experiment).collect();
+    let most = measurements.placement(experiment);
     let warnings = [
         disagreement(&noisy, points.len()),
         lonely(&points, &steps),
         stolen(&steps),
-        moved(&steps, measurements.placement(experiment)),
+        moved(&steps, most),
+        missing(&steps, most),
     ];
     Noise {
         points: points.len(),
@@ -141,6 +145,22 @@ fn moved(steps: &[&StepResult], most: Option<Placement>) -> Option<String> {
         format!(
             "The host moved the CPUs: {others} of {all} steps were measured while they were placed otherwise than in most, \
              and do not count."
+        )
+    })
+}
+
+/// Steps of which no sitting counts leave no point behind, and nothing else would say so.
+fn missing(steps: &[&StepResult], most: Option<Placement>) -> Option<String> {
+    let counts = |name: &str| steps.iter().any(|step| step.step == name && step.placement == most);
+    let names: BTreeSet<&str> = steps.iter().map(|step| step.step.as_str()).collect();
+    let missing: Vec<&str> = names.iter().copied().filter(|name| !counts(name)).collect();
+    (!missing.is_empty()).then(|| {
+        format!(
+            "Of {} of {} steps no sitting counts, so that their points are missing from figures and tables: {}. What was measured \
+             is among the raw measurements; another run, or one with more sittings, may have them.",
+            missing.len(),
+            names.len(),
+            missing.join("; "),
         )
     })
 }

@@ -101,6 +101,28 @@ fn stolen_time_and_moved_cpus_are_warned_of() {
 }
 
 #[test]
+fn steps_of_which_no_sitting_counts_are_named() {
+    let mut run = run(&mut Random::new(9), 0.0, 0.0);
+    for step in &mut run.steps {
+        step.step = format!("{} B", step.measured[0].x);
+        let is_far = step.measured[0].x == 7 || (step.measured[0].x == 8 && step.sitting == 0);
+        step.placement = Some(if is_far { Placement::Far } else { Placement::Near });
+    }
+    let missing = |run: &Measurements| {
+        let warnings = judge("latency", run).warnings;
+        warnings.into_iter().find(|warning| warning.contains("missing"))
+    };
+    let warning = missing(&run).unwrap();
+    assert!(
+        warning.starts_with("Of 1 of 40 steps no sitting counts") && warning.contains("tables: 7 B. "),
+        "{warning}"
+    );
+    assert_eq!(medians(&run).len(), 39);
+    run.steps.retain(|step| step.step != "7 B");
+    assert_eq!(missing(&run), None, "8 B has two sittings that count");
+}
+
+#[test]
 fn one_sitting_where_others_have_several_is_warned_of() {
     let mut quiet = run(&mut Random::new(8), 0.0, 0.0);
     quiet.steps.retain(|step| step.sitting == 0 || step.measured[0].x != 3);
