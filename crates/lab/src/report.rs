@@ -13,6 +13,7 @@ use minijinja::{Environment, Value};
 use crate::conclude::Found;
 use crate::error::Result;
 use crate::experiment::Experiment;
+use crate::figure::palette;
 use crate::store::{Entry, Record, Run};
 use view::{Section, Summary};
 
@@ -33,7 +34,7 @@ pub struct Progress {
 /// What the template is filled with.
 #[derive(serde::Serialize)]
 struct Page<'p> {
-    style: &'p str,
+    style: String,
     name: String,
     when: String,
     run: &'p Record,
@@ -49,7 +50,7 @@ struct Page<'p> {
 /// Damaged measurements.
 pub fn page(run: &Run, experiments: &[&dyn Experiment], found: &[Found]) -> Result<String> {
     let page = Page {
-        style: STYLE,
+        style: palette::variables() + STYLE,
         name: run.name(),
         when: run.record.when(),
         run: &run.record,

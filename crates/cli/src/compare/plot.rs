@@ -1,7 +1,7 @@
 //! The result as a drawing: latency and cycle against length, on logarithmic axes.
 //!
-//! How: four panels, out and in beside each other, latency above cycle. Colour tells the semantics (Okabe and Ito's
-//! colours, which colour-blind readers can tell apart), a dashed line the plain scheme and a solid one the emulated one.
+//! How: four panels, out and in beside each other, latency above cycle. Colour tells the semantics (in colours
+//! that colour-blind readers can tell apart), a dashed line the plain scheme and a solid one the emulated one.
 //! Baselines are thin: a colour for each kind, dotted where both sides poll and dashed and dotted where they sleep.
 //! The legend has the order in which the curves of the first panel end, from top to bottom, schemes before baselines.
 //! Limits: this file is the only one that knows the plotting library.
@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use genie::Scheme;
 use genie::model::Semantics;
-use genie_lab::figure::{FONT, palette};
+use genie_lab::figure::FONT;
+use genie_lab::figure::palette::{self, Hue};
 use genie_lab::length;
 use genie_lab::samples::Spread;
 use kuva::backend::svg::SvgBackend;
@@ -221,23 +222,23 @@ fn pattern(means: Means) -> &'static str {
 
 fn baseline_colour(means: Means) -> &'static str {
     match means.kind {
-        Kind::UnixStream => palette::ORANGE,
-        Kind::Pipe => "#A6761D",
-        Kind::TcpLoopback => palette::PURPLE,
-        Kind::ProcessVm => palette::SKY,
-        Kind::SharedMemory | Kind::HandOver | Kind::Rotation => "#999999",
-        Kind::SharedMemoryCopy => "#555555",
-        Kind::IceoryxLoan => "#7B3FBF",
-        Kind::IceoryxCopy => "#B39DDB",
-        Kind::ZeromqIpc => "#C9B400",
+        Kind::UnixStream => Hue::Amber.printed(),
+        Kind::Pipe => palette::OCHRE,
+        Kind::TcpLoopback => Hue::Purple.printed(),
+        Kind::ProcessVm => Hue::Sky.printed(),
+        Kind::SharedMemory | Kind::HandOver | Kind::Rotation => Hue::Grey.printed(),
+        Kind::SharedMemoryCopy => palette::SLATE,
+        Kind::IceoryxLoan => palette::VIOLET,
+        Kind::IceoryxCopy => palette::LAVENDER,
+        Kind::ZeromqIpc => palette::OLIVE,
     }
 }
 
 fn colour(scheme: Scheme) -> &'static str {
     match scheme.semantics() {
-        Semantics::Copy => palette::BLACK,
-        Semantics::Share => palette::BLUE,
-        Semantics::Move => palette::VERMILION,
-        Semantics::WeakMove => palette::GREEN,
+        Semantics::Copy => Hue::Black.printed(),
+        Semantics::Share => Hue::Blue.printed(),
+        Semantics::Move => Hue::Vermilion.printed(),
+        Semantics::WeakMove => Hue::Green.printed(),
     }
 }

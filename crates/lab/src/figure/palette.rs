@@ -1,32 +1,35 @@
-//! The colours of drawings: Okabe and Ito's, which colour-blind readers can tell apart.
+//! The colours of drawings: eight that stand out from what is behind them, and that colour-blind readers can tell apart.
 //!
 //! Why: a drawing in a page must follow the page's light or dark; one in a file of its own must be readable by whatever
 //! program opens it, and many of those know no variables.
+//! How: each hue has a colour for light grounds and one for dark ones, which no single set can serve: what stands out from
+//! both lies in a third of the range of lightness, too narrow for eight.
+//! Invariants: every colour has a contrast of 3 or more with its ground, as WCAG 2.2 asks of graphics (success criterion
+//! 1.4.11), and every two are apart for readers who lack any one kind of cones. The tests of this file reckon both.
 
-/// Black, in a drawing that is printed.
-pub const BLACK: &str = "#000000";
-/// Okabe and Ito's orange.
-pub const ORANGE: &str = "#E69F00";
-/// Their sky blue.
-pub const SKY: &str = "#56B4E9";
-/// Their bluish green.
-pub const GREEN: &str = "#009E73";
-/// Their blue.
-pub const BLUE: &str = "#0072B2";
-/// Their vermilion.
-pub const VERMILION: &str = "#D55E00";
-/// Their reddish purple.
-pub const PURPLE: &str = "#CC79A7";
-/// In place of their yellow, which is hard to see on white.
-pub const GREY: &str = "#808080";
+use std::fmt::Write;
+
+/// Behind a drawing that is printed.
+const WHITE: &str = "#ffffff";
+
+/// For drawings on white with more curves than hues, a light brown.
+pub const OCHRE: &str = "#a6761d";
+/// For the same, a bluish purple.
+pub const VIOLET: &str = "#7b3fbf";
+/// For the same, a light violet.
+pub const LAVENDER: &str = "#9575cd";
+/// For the same, a greenish yellow.
+pub const OLIVE: &str = "#8a7a00";
+/// For the same, a dark grey.
+pub const SLATE: &str = "#555555";
 
 /// What is drawn in a colour of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hue {
     /// That of text.
     Black,
-    /// Orange.
-    Orange,
+    /// Amber: brown on light grounds, yellow on dark ones.
+    Amber,
     /// Sky blue.
     Sky,
     /// Bluish green.
@@ -41,6 +44,25 @@ pub enum Hue {
     Grey,
 }
 
+/// A hue's colours, and the variable of a page that holds the one or the other.
+struct Colours {
+    light: &'static str,
+    dark: &'static str,
+    name: &'static str,
+    variable: &'static str,
+}
+
+impl Colours {
+    const fn new(
+        light: &'static str,
+        dark: &'static str,
+        name: &'static str,
+        variable: &'static str,
+    ) -> Self {
+        Self { light, dark, name, variable }
+    }
+}
+
 impl Hue {
     /// All of them, those first that differ most.
     pub const ALL: [Self; 8] = [
@@ -48,11 +70,41 @@ impl Hue {
         Self::Blue,
         Self::Vermilion,
         Self::Green,
-        Self::Orange,
+        Self::Amber,
         Self::Purple,
         Self::Sky,
         Self::Grey,
     ];
+
+    /// The colour on white.
+    pub const fn printed(self) -> &'static str {
+        self.colours().light
+    }
+
+    const fn colours(self) -> Colours {
+        match self {
+            Self::Black => Colours::new("#000000", "#e9e7e2", "--black", "var(--black)"),
+            Self::Amber => Colours::new("#6a3b01", "#ecc509", "--amber", "var(--amber)"),
+            Self::Sky => Colours::new("#148ae8", "#5ec2ff", "--sky", "var(--sky)"),
+            Self::Green => Colours::new("#167259", "#38b35f", "--green", "var(--green)"),
+            Self::Blue => Colours::new("#323a9b", "#5773e1", "--blue", "var(--blue)"),
+            Self::Vermilion => Colours::new("#e26706", "#c22a04", "--vermilion", "var(--vermilion)"),
+            Self::Purple => Colours::new("#a652a4", "#fe89b8", "--purple", "var(--purple)"),
+            Self::Grey => Colours::new("#909090", "#656565", "--grey", "var(--grey)"),
+        }
+    }
+}
+
+/// The style of a page that names all hues, by the reader's preference.
+pub fn variables() -> String {
+    let rule = |of: fn(Colours) -> &'static str| {
+        Hue::ALL.iter().fold(String::new(), |mut rule, hue| {
+            let _ = write!(rule, " {}: {};", hue.colours().name, of(hue.colours()));
+            rule
+        })
+    };
+    let (light, dark) = (rule(|colours| colours.light), rule(|colours| colours.dark));
+    format!(":root {{{light} }}\n@media (prefers-color-scheme: dark) {{ :root {{{dark} }} }}\n")
 }
 
 /// Which colours a drawing is made in.
@@ -67,17 +119,8 @@ pub enum Ink {
 impl Ink {
     /// The colour of a curve.
     pub fn hue(self, hue: Hue) -> &'static str {
-        let (printed, of_page) = match hue {
-            Hue::Black => (BLACK, "var(--ink)"),
-            Hue::Orange => (ORANGE, "var(--orange)"),
-            Hue::Sky => (SKY, "var(--sky)"),
-            Hue::Green => (GREEN, "var(--green)"),
-            Hue::Blue => (BLUE, "var(--blue)"),
-            Hue::Vermilion => (VERMILION, "var(--vermilion)"),
-            Hue::Purple => (PURPLE, "var(--purple)"),
-            Hue::Grey => (GREY, "var(--grey)"),
-        };
-        self.either(printed, of_page)
+        let Colours { light, variable, .. } = hue.colours();
+        self.either(light, variable)
     }
 
     /// The colour of letters.
@@ -97,13 +140,146 @@ impl Ink {
 
     /// The colour behind everything.
     pub fn ground(self) -> &'static str {
-        self.either("#ffffff", "var(--paper)")
+        self.either(WHITE, "var(--paper)")
     }
 
     fn either(self, printed: &'static str, of_page: &'static str) -> &'static str {
         match self {
             Self::Printed => printed,
             Self::OfPage => of_page,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What most readers need to see graphics.
+    const CONTRAST_MIN: f64 = 3.0;
+
+    /// What dichromats see of linear light: without long, middle and short cones. Source: G. M. Machado, M. M. Oliveira, L. A. F.
+    /// Fernandes, "A Physiologically-based Model for Simulation of Color Vision Deficiency", 2009, table 1, severity 1.
+    const SIGHTS: [(&str, [[f64; 3]; 3]); 4] = [
+        ("trichromats", [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
+        (
+            "protanopes",
+            [
+                [0.152286, 1.052583, -0.204868],
+                [0.114503, 0.786281, 0.099216],
+                [-0.003882, -0.048116, 1.051998],
+            ],
+        ),
+        (
+            "deuteranopes",
+            [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.01182, 0.04294, 0.968881]],
+        ),
+        (
+            "tritanopes",
+            [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
+        ),
+    ];
+    /// How far two colours are apart at least in Oklab, where black and white are 1 apart. Okabe and Ito's with a grey were at 0.03.
+    const APART: f64 = 0.1;
+
+    /// What a page has behind its figures, in light and in dark.
+    fn papers() -> [&'static str; 2] {
+        let style = include_str!("../report/report.css");
+        let mut papers = style.match_indices("--paper: ").map(|(at, name)| &style[at + name.len()..][..7]);
+        let both = [papers.next().unwrap(), papers.next().unwrap()];
+        assert_eq!(papers.next(), None);
+        both
+    }
+
+    /// How far two colours differ in lightness, from 1 to 21. Source: WCAG 2.2, "relative luminance", "contrast ratio".
+    fn contrast(one: &str, other: &str) -> f64 {
+        let luminance = |colour| {
+            let [red, green, blue] = light_of(colour);
+            0.2126 * red + 0.7152 * green + 0.0722 * blue
+        };
+        let [one, other] = [one, other].map(luminance);
+        (one.max(other) + 0.05) / (one.min(other) + 0.05)
+    }
+
+    /// How much red, green and blue light a screen gives for a colour `#rrggbb`, each from 0 to 1.
+    fn light_of(colour: &str) -> [f64; 3] {
+        [1, 3, 5].map(|at| {
+            let part = f64::from(u8::from_str_radix(&colour[at..at + 2], 16).unwrap()) / 255.0;
+            if part <= 0.04045 { part / 12.92 } else { ((part + 0.055) / 1.055).powf(2.4) }
+        })
+    }
+
+    #[test]
+    fn contrasts_are_those_of_the_guidelines() {
+        assert!((contrast("#000000", WHITE) - 21.0).abs() < 1e-9);
+        // The lightest grey that they let letters have on white, and the one after it.
+        assert!(contrast("#767676", WHITE) >= 4.5 && contrast(WHITE, "#777777") < 4.5);
+    }
+
+    #[test]
+    fn every_colour_stands_out_from_its_ground() {
+        let [light, dark] = papers();
+        for hue in Hue::ALL {
+            let colours = hue.colours();
+            for (colour, ground) in [(colours.light, WHITE), (colours.light, light), (colours.dark, dark)] {
+                let contrast = contrast(colour, ground);
+                assert!(contrast >= CONTRAST_MIN, "{hue:?}: {colour} on {ground} has {contrast:.2}");
+            }
+        }
+        for colour in [OCHRE, VIOLET, LAVENDER, OLIVE, SLATE] {
+            assert!(contrast(colour, WHITE) >= CONTRAST_MIN, "{colour}");
+        }
+    }
+
+    #[test]
+    fn readers_who_lack_a_kind_of_cones_can_tell_every_two_colours_apart() {
+        for of in [|hue: Hue| hue.colours().light, |hue: Hue| hue.colours().dark] {
+            for (readers, sight) in SIGHTS {
+                for (index, one) in Hue::ALL.into_iter().enumerate() {
+                    for other in Hue::ALL.into_iter().skip(index + 1) {
+                        let [a, b] = [of(one), of(other)].map(|colour| oklab(seen(sight, light_of(colour))));
+                        let apart = a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt();
+                        assert!(apart >= APART, "{readers} see {one:?} and {other:?} {apart:.3} apart");
+                    }
+                }
+            }
+        }
+    }
+
+    fn seen(sight: [[f64; 3]; 3], light: [f64; 3]) -> [f64; 3] {
+        sight
+            .map(|row| row.iter().zip(light).map(|(factor, part)| factor * part).sum::<f64>().clamp(0.0, 1.0))
+    }
+
+    /// Lightness and two differences of colour. Source: B. Ottosson, "A perceptual color space for image processing", 2020.
+    fn oklab(light: [f64; 3]) -> [f64; 3] {
+        let times = |rows: [[f64; 3]; 3], of: [f64; 3]| {
+            rows.map(|row| row.iter().zip(of).map(|(factor, part)| factor * part).sum::<f64>())
+        };
+        let cones = times(
+            [
+                [0.4122214708, 0.5363325363, 0.0514459929],
+                [0.2119034982, 0.6806995451, 0.1073969566],
+                [0.0883024619, 0.2817188376, 0.6299787005],
+            ],
+            light,
+        );
+        times(
+            [
+                [0.2104542553, 0.793617785, -0.0040720468],
+                [1.9779984951, -2.428592205, 0.4505937099],
+                [0.0259040371, 0.7827717662, -0.808675766],
+            ],
+            cones.map(f64::cbrt),
+        )
+    }
+
+    #[test]
+    fn a_page_has_a_variable_for_each_hue_in_light_and_in_dark() {
+        let style = variables();
+        for hue in Hue::ALL {
+            let name = Ink::OfPage.hue(hue).trim_start_matches("var(").trim_end_matches(')');
+            assert_eq!(style.matches(&format!(" {name}: #")).count(), 2, "{name} in {style}");
         }
     }
 }

@@ -41,7 +41,7 @@ const SCHEMES: [(&str, Hue, Mark, bool); 8] = [
     ("weak move", Hue::Purple, Mark::Diamond, false),
     ("share", Hue::Sky, Mark::Square, false),
     ("copy", Hue::Black, Mark::Circle, false),
-    ("move", Hue::Orange, Mark::Triangle, false),
+    ("move", Hue::Amber, Mark::Triangle, false),
 ];
 
 /// The looks of these curves, which all differ as long as looks last.
