@@ -6,6 +6,8 @@ use running::{assert_fails_in_one_line, genie, json, text};
 use serde_json::Value;
 
 mod running;
+#[path = "lab/signals.rs"]
+mod signals;
 
 /// What a `genie lab` command of wrong usage, or one that cannot be done, says.
 fn refused(args: &[&str], folder: &Path, status: i32) -> String {

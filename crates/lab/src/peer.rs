@@ -3,19 +3,25 @@
 //! Why: data that is passed between threads of one process says nothing about what it costs to pass it between two.
 //! How: [`Peer::start`] runs this program with a hidden command, whose standard input is a [`Link`]. Over it the process is
 //! given orders, and descriptors with them; it says when it is ready, or why it is not.
-//! Invariants: a peer ends with whoever started it, even one that is killed.
+//! Invariants: a peer ends with whoever started it, even one that is killed, and is stopped and goes on with it, from a
+//! terminal: it is of the same process group. What else a terminal says to that is for whoever started it, who may want to
+//! finish first.
 
 mod folder;
 mod link;
 mod process;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 pub use folder::Folder;
 pub use link::Link;
 pub use process::{Peer, Watch};
 
 use genie_sys::machine::{self, Pinned};
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::process::{Signal, getpgid, getppid, set_parent_process_death_signal, setpgid};
 use serde::{Deserialize, Serialize};
+use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::error::{Error, Result};
 
@@ -36,10 +42,22 @@ pub fn begin(cpu: Option<usize>) -> Result<(Link, Option<Pinned>)> {
     let link = Link::inherited().map_err(|_| Error::NoLink)?;
     let refused = |error: rustix::io::Errno| Error::Peer(format!("a peer process cannot begin: {error}"));
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(refused)?;
-    // A parent that was gone before this call is noticed by the link.
+    ignore_interruptions()?;
+    setpgid(None, Some(getpgid(getppid()).map_err(refused)?)).map_err(refused)?;
+    // A parent that was gone before these calls is noticed by the link.
     let pinned = cpu.map(machine::pin_thread).transpose()?;
     say(&link, &Said::Ready)?;
     Ok((link, pinned))
+}
+
+/// Has signals that ask for an end do nothing.
+fn ignore_interruptions() -> Result<()> {
+    for signal in [SIGINT, SIGTERM] {
+        let noted = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(signal, noted)
+            .map_err(|error| Error::Peer(format!("signals cannot be left to others: {error}")))?;
+    }
+    Ok(())
 }
 
 /// Sends whoever gave an order what there is to say.

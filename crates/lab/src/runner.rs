@@ -3,7 +3,9 @@
 //! Why: what takes a quarter of an hour gets interrupted, and what fails in one place should not take the rest with it.
 //! How: the first sittings of all experiments come first, then all second ones, and so on: what drifts in the course of a
 //! run then shows as disagreement between the sittings of each experiment, instead of being the same in all of them.
-//! A step that failed closes its sitting; the next step opens it anew.
+//! A step that failed closes its sitting; the next step opens it anew. So does one during which this process was stopped and
+//! went on, and it is measured again: a pause among its samples would count as what was measured, and parties that are still
+//! there may have given each other up.
 //! Invariants: a step is measured once, however often the run is interrupted; one that failed is tried again on resumption.
 
 pub mod noise;
@@ -12,6 +14,7 @@ pub mod plan;
 pub mod steal;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -54,6 +57,15 @@ pub struct Doing<'d> {
     pub left: Duration,
 }
 
+/// What comes from outside while a run is made, from whoever handles signals.
+#[derive(Debug, Default)]
+pub struct Interruptions {
+    /// Set to have the run end after the step under way.
+    pub stop: Arc<AtomicBool>,
+    /// Set when this process goes on after it was stopped, before it does anything else.
+    pub went_on: Arc<AtomicBool>,
+}
+
 /// How a run ended.
 #[derive(Debug, Default)]
 pub struct Outcome {
@@ -74,10 +86,10 @@ pub struct Outcome {
 pub fn go_on(
     run: &Run,
     experiments: &[&dyn Experiment],
-    stop: &AtomicBool,
+    interruptions: &Interruptions,
     watcher: &mut dyn Watcher,
 ) -> Result<Outcome> {
-    let mut work = Work::new(run, experiments, stop, watcher)?;
+    let mut work = Work::new(run, experiments, interruptions, watcher)?;
     for sitting in 0..run.record.sittings {
         for (index, experiment) in experiments.iter().enumerate() {
             work.sitting(*experiment, index, sitting)?;
@@ -89,7 +101,7 @@ pub fn go_on(
 /// A run under way.
 struct Work<'w> {
     run: &'w Run,
-    stop: &'w AtomicBool,
+    interruptions: &'w Interruptions,
     watcher: &'w mut dyn Watcher,
     /// The steps of each experiment.
     steps: Vec<Vec<Step>>,
@@ -103,7 +115,7 @@ impl<'w> Work<'w> {
     fn new(
         run: &'w Run,
         experiments: &[&dyn Experiment],
-        stop: &'w AtomicBool,
+        interruptions: &'w Interruptions,
         watcher: &'w mut dyn Watcher,
     ) -> Result<Self> {
         let options = &run.record.options;
@@ -116,7 +128,7 @@ impl<'w> Work<'w> {
         }
         let mut work = Self {
             run,
-            stop,
+            interruptions,
             watcher,
             steps,
             over,
@@ -147,6 +159,10 @@ impl<'w> Work<'w> {
         self.over.contains(&(experiment, sitting, step.name.clone()))
     }
 
+    fn is_stopping(&self) -> bool {
+        self.interruptions.stop.load(Ordering::Relaxed)
+    }
+
     /// Makes what one sitting of an experiment still lacks.
     fn sitting(&mut self, experiment: &dyn Experiment, index: usize, sitting: usize) -> Result<()> {
         let mut open: Option<Box<dyn Sitting + '_>> = None;
@@ -154,7 +170,7 @@ impl<'w> Work<'w> {
             if self.is_over(index, sitting, &step) {
                 continue;
             }
-            if self.stop.load(Ordering::Relaxed) {
+            if self.is_stopping() {
                 self.outcome.interrupted = true;
                 return Ok(());
             }
@@ -185,10 +201,18 @@ impl<'w> Work<'w> {
             left: self.outlook.left(),
         };
         self.watcher.begin(&doing);
-        let began = Instant::now();
-        let outcome = measure(run, experiment, sitting, step, open);
-        self.outlook.spent(step.seconds, began.elapsed());
-        let interrupted = outcome.is_err() && self.stop.load(Ordering::Relaxed);
+        let outcome = loop {
+            // What happened before concerns no sample.
+            self.interruptions.went_on.store(false, Ordering::Relaxed);
+            let began = Instant::now();
+            let outcome = measure(run, experiment, sitting, step, open);
+            if !self.interruptions.went_on.load(Ordering::Relaxed) {
+                self.outlook.spent(step.seconds, began.elapsed());
+                break outcome;
+            }
+            *open = None;
+        };
+        let interrupted = outcome.is_err() && self.is_stopping();
         self.watcher.end(&doing, outcome.as_ref().err().map(String::as_str).filter(|_| !interrupted));
         match outcome {
             Ok(result) => {

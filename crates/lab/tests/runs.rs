@@ -5,6 +5,7 @@ mod fixture;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use genie_lab::error::Error;
 use genie_lab::experiment::Experiment;
 use genie_lab::findings::Verdict;
 use genie_lab::report;
-use genie_lab::runner::{Doing, Watcher, go_on, plan};
+use genie_lab::runner::{Doing, Interruptions, Watcher, go_on, plan};
 use genie_lab::store::document::Document;
 use genie_lab::store::{Entry, Folder, Run, read, read_json};
 
@@ -96,10 +97,10 @@ fn sittings_of_all_experiments_take_turns() {
     assert!(count.left.last() < count.left.first());
 }
 
-/// Stops the run in its third step.
-struct Stopper<'s>(&'s AtomicBool, usize);
+/// Interrupts the run in its third step.
+struct InThird<'s>(&'s AtomicBool, usize);
 
-impl Watcher for Stopper<'_> {
+impl Watcher for InThird<'_> {
     fn begin(&mut self, _doing: &Doing<'_>) {
         self.1 += 1;
         self.0.store(self.1 == 3, Ordering::Relaxed);
@@ -113,8 +114,9 @@ fn a_run_that_is_told_to_stop_finishes_the_step_under_way() {
     let scratch = tempfile::tempdir().unwrap();
     let latency = Latency::default();
     let run = Folder::new(scratch.path()).begin(record(1)).unwrap();
-    let stop = AtomicBool::new(false);
-    let outcome = go_on(&run, &[&latency], &stop, &mut Stopper(&stop, 0)).unwrap();
+    let interruptions = Interruptions::default();
+    let mut third = InThird(&interruptions.stop, 0);
+    let outcome = go_on(&run, &[&latency], &interruptions, &mut third).unwrap();
     assert!(outcome.interrupted);
     assert_eq!((outcome.measured, outcome.steps, journal_lines(&run).len()), (3, STEPS, 3));
     let page = report::page(&run, &[&latency, &Model], &found(&run, &latency)).unwrap();
@@ -128,10 +130,30 @@ fn what_fails_after_an_interruption_is_measured_again_and_no_failure() {
     let fails = Some("unlimited, 16 KiB");
     let latency = Latency(Behaviour { fails, ..Behaviour::default() });
     let run = Folder::new(scratch.path()).begin(record(1)).unwrap();
-    let stop = AtomicBool::new(false);
-    let outcome = go_on(&run, &[&latency], &stop, &mut Stopper(&stop, 0)).unwrap();
+    let interruptions = Interruptions::default();
+    let mut third = InThird(&interruptions.stop, 0);
+    let outcome = go_on(&run, &[&latency], &interruptions, &mut third).unwrap();
     assert_eq!((outcome.interrupted, outcome.measured, outcome.failed.len()), (true, 2, 0));
     assert_eq!(journal_lines(&run).len(), 2);
+}
+
+#[test]
+fn a_step_during_which_the_process_was_stopped_is_measured_again_in_another_sitting() {
+    let scratch = tempfile::tempdir().unwrap();
+    let interruptions = Interruptions::default();
+    let step = "unlimited, 16 KiB";
+    let latency = Latency(Behaviour {
+        log: Some(scratch.path().join("log")),
+        stopped_in: Some((step, Arc::clone(&interruptions.went_on))),
+        ..Behaviour::default()
+    });
+    let run = Folder::new(scratch.path().join("results")).begin(record(1)).unwrap();
+    let mut count = Count::default();
+    let outcome = go_on(&run, &[&latency], &interruptions, &mut count).unwrap();
+    assert_eq!((outcome.measured, outcome.failed.len(), count.begun.len()), (STEPS, 0, STEPS));
+    assert_eq!((journal_lines(&run).len(), latency.0.sittings.load(Ordering::Relaxed)), (STEPS, 2));
+    let log = std::fs::read_to_string(scratch.path().join("log")).unwrap();
+    assert_eq!((log.lines().count(), log.lines().filter(|line| *line == step).count()), (STEPS + 1, 2));
 }
 
 #[test]
@@ -316,6 +338,6 @@ fn what_an_experiment_says_is_text_to_the_report() {
     let page = report::page(&run, &[&latency], &found).unwrap();
     assert!(!page.contains("<script") && page.contains("&lt;script&gt;alert(1)"));
     let mut silent = Count::default();
-    let outcome = go_on(&run, &[&Model], &AtomicBool::new(false), &mut silent).unwrap();
+    let outcome = go_on(&run, &[&Model], &Interruptions::default(), &mut silent).unwrap();
     assert_eq!((outcome.steps, silent.begun.len()), (0, 0));
 }

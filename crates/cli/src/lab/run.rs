@@ -1,7 +1,7 @@
 //! `genie lab run`: measures, concludes, reports.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use genie_lab::conclude::Found;
 use genie_lab::experiment::Options;
@@ -9,10 +9,10 @@ use genie_lab::experiments::ALL;
 use genie_lab::findings::Conclusion;
 use genie_lab::interface::Granule;
 use genie_lab::runner::noise::Noise;
-use genie_lab::runner::{self, Outcome, plan};
+use genie_lab::runner::{self, Interruptions, Outcome, plan};
 use genie_lab::store::{Failed, Record, Run};
 use serde::Serialize;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCONT, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::progress::Progress;
@@ -28,7 +28,7 @@ const SEED: u64 = 1999;
 /// Run experiments, print what was found, and write a report.
 ///
 /// Interrupt it once to have it finish the step under way and stop; go on later with --resume. What an experiment needs of
-/// others is measured first.
+/// others is measured first. The step during which it was stopped (Ctrl-Z) is measured again when it goes on.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The experiments, by their ids, which `genie lab list` shows; or "all".
@@ -80,10 +80,10 @@ struct One<'p> {
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let (run, resumed) = open(args)?;
     let experiments = plan::plan(ALL, &run.record.experiments)?;
-    let stop = stop_on_signals()?;
+    let interruptions = heed_signals()?;
     let verb = if resumed { "goes on" } else { "begins" };
     eprintln!("genie: run {} {verb}, in {}", run.name(), run.folder().display());
-    let outcome = runner::go_on(&run, &experiments, &stop, &mut Progress::new())?;
+    let outcome = runner::go_on(&run, &experiments, &interruptions, &mut Progress::new())?;
     let found = report::write(&run)?;
     if args.json {
         output::print_json(&printed(&run, &outcome, &found))?;
@@ -116,12 +116,15 @@ fn open(args: &Args) -> Result<(Run, bool), Failure> {
     Ok((folder.begin(record)?, false))
 }
 
-/// Tells the run to stop at the first signal; a second one ends the process.
-fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
+/// Tells the run to stop at the first signal that asks for that, whereas a second one ends the process; and when the process went
+/// on after it was stopped.
+fn heed_signals() -> Result<Interruptions, Failure> {
     let fail = |error| Failure::could_not(format!("signals cannot be waited for: {error}"));
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(fail)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&stop);
+    let interruptions = Interruptions::default();
+    // This runs in the first thread, which measures, before that goes on.
+    signal_hook::flag::register(SIGCONT, Arc::clone(&interruptions.went_on)).map_err(fail)?;
+    let told = Arc::clone(&interruptions.stop);
     let wait = move || {
         let mut received = signals.forever();
         if received.next().is_some() {
@@ -134,7 +137,7 @@ fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
         }
     };
     std::thread::Builder::new().name("genie-signals".into()).spawn(wait).map_err(fail)?;
-    Ok(stop)
+    Ok(interruptions)
 }
 
 fn printed<'p>(run: &Run, outcome: &Outcome, found: &'p [Found]) -> Printed<'p> {

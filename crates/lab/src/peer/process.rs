@@ -76,7 +76,7 @@ impl Peer {
         let (link, theirs) = Link::pair().map_err(cannot)?;
         let program = std::env::current_exe().map_err(cannot)?;
         let mut starting = Command::new(program);
-        // An interrupt from the terminal is for whoever measures, who may want to finish first.
+        // It joins this process's group when it is ready for what a terminal says to that.
         starting.arg(command).stdin(Stdio::from(theirs)).stdout(Stdio::null()).process_group(0);
         if let Some(cpu) = cpu {
             starting.args(["--cpu", &cpu.to_string()]);
