@@ -215,6 +215,8 @@ impl Exchange {
         };
         self.wake(state);
         drop(left);
+        // Not before the client can see the reply: a flush ends with this, and promises that. So the client may go on while this
+        // thread still holds the listing's handle of the server.
         if let Some(listing) = listing {
             listing.remove(self.id());
         }

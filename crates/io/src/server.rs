@@ -65,6 +65,10 @@ pub trait Server: Send + Sync + 'static {
 }
 
 /// A server, as its clients hold it, be it in this process or in another. Cloning makes another handle.
+///
+/// A server in this process is dropped with its last handle. Where a request outlived the call that made it, whoever replies holds
+/// one until just after the client has the reply: the server may then be dropped by that thread, and some moments after the client
+/// has dropped its handles. A server that joins threads of its own when it is dropped must not let these reply last.
 #[derive(Clone)]
 pub struct ServerHandle(Place);
 
