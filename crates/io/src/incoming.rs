@@ -1,19 +1,24 @@
 //! Requests, as servers see them.
 
+mod anticipated;
+mod origin;
+
 use std::ops::Range;
 use std::sync::Arc;
 
-use genie_memory::{Data, Direction, Extent};
+use genie_memory::{Data, Direction};
 use genie_passing::{Outboard, Overlay};
 use smallvec::SmallVec;
 
-use crate::channel::{Customer, Slot};
 use crate::contract::Contract;
-use crate::exchange::{Awaited, Exchange};
+use crate::exchange::Awaited;
 use crate::lent::{Lent, Places};
 use crate::passed::Supply;
 use crate::work::{Transfer, Work, WorkBuffer};
 use crate::{Error, Fragment, RequestId, ServerError, ServiceId, lent};
+
+pub use anticipated::Anticipated;
+pub(crate) use origin::Origin;
 
 /// A request in a server's hands, which owns its buffers until it replies.
 ///
@@ -29,64 +34,12 @@ pub struct Incoming {
     access: Access,
 }
 
-/// Who gets the reply.
-#[derive(Debug, Clone)]
-pub(crate) enum Origin {
-    /// A client in this process.
-    Here(Arc<Exchange>),
-    /// A client in another one.
-    There(Arc<Customer>, Slot),
-}
-
-impl Origin {
-    pub(crate) fn id(&self) -> RequestId {
-        match self {
-            Self::Here(exchange) => exchange.id(),
-            Self::There(customer, slot) => customer.id(*slot),
-        }
-    }
-
-    pub(crate) fn reply(&self, work: Box<Work>, error: Option<Error>) {
-        match self {
-            Self::Here(exchange) => exchange.reply(work, error),
-            Self::There(customer, slot) => customer.reply(*slot, work, error),
-        }
-    }
-
-    fn anticipate(&self, work: &Work) {
-        match self {
-            Self::Here(exchange) => exchange.anticipate(work.interim()),
-            Self::There(customer, slot) => customer.anticipate(*slot, work),
-        }
-    }
-
-    /// Where data is that a client in another process has named.
-    pub(crate) fn places(&self, named: &[(u16, Extent)]) -> Places {
-        match self {
-            Self::Here(_) => Places::new(),
-            Self::There(customer, _) => customer.places(named),
-        }
-    }
-
-    /// Notes that the request may originate others; returns whether it is being aborted already.
-    pub(crate) fn contracted(&self, contract: &Arc<Contract>) -> bool {
-        match self {
-            Self::Here(exchange) => exchange.contracted(contract),
-            Self::There(customer, slot) => customer.contracted(*slot, contract),
-        }
-    }
-}
-
 /// What a service's mapping flags allow.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Access {
     pub(crate) reads: bool,
     pub(crate) writes: bool,
 }
-
-/// A request whose client has its reply already, while the server goes on with the outputs; dropping it completes them.
-#[derive(Debug)]
-pub struct Anticipated(Incoming);
 
 impl Incoming {
     pub(crate) fn new(work: Box<Work>, origin: Origin, service: ServiceId, access: Access) -> Self {
@@ -347,7 +300,7 @@ impl Incoming {
             return Err(self);
         }
         self.origin().anticipate(self.work());
-        Ok(Anticipated(self))
+        Ok(Anticipated::of(self))
     }
 
     /// Replies with success, straight to the thread that takes the reply if it waits for this one.
@@ -434,26 +387,5 @@ fn missing(index: usize, direction: Direction) -> Error {
 impl Drop for Incoming {
     fn drop(&mut self) {
         self.finish(Some(Error::Dropped));
-    }
-}
-
-impl Anticipated {
-    /// The request's name.
-    pub fn id(&self) -> RequestId {
-        self.0.id()
-    }
-
-    /// The data of output buffer `index`.
-    ///
-    /// # Errors
-    /// As [`Incoming::output`].
-    pub fn output(&self, index: usize) -> Result<Data<'_>, Error> {
-        self.0.output(index)
-    }
-}
-
-impl Drop for Anticipated {
-    fn drop(&mut self) {
-        self.0.finish(None);
     }
 }

@@ -1,0 +1,60 @@
+//! Origins: who made a request, and so who gets the reply.
+
+use std::sync::Arc;
+
+use genie_memory::Extent;
+
+use crate::channel::{Customer, Slot};
+use crate::contract::Contract;
+use crate::exchange::Exchange;
+use crate::lent::Places;
+use crate::work::Work;
+use crate::{Error, RequestId};
+
+/// Who gets the reply.
+#[derive(Debug, Clone)]
+pub(crate) enum Origin {
+    /// A client in this process.
+    Here(Arc<Exchange>),
+    /// A client in another one.
+    There(Arc<Customer>, Slot),
+}
+
+impl Origin {
+    pub(crate) fn id(&self) -> RequestId {
+        match self {
+            Self::Here(exchange) => exchange.id(),
+            Self::There(customer, slot) => customer.id(*slot),
+        }
+    }
+
+    pub(crate) fn reply(&self, work: Box<Work>, error: Option<Error>) {
+        match self {
+            Self::Here(exchange) => exchange.reply(work, error),
+            Self::There(customer, slot) => customer.reply(*slot, work, error),
+        }
+    }
+
+    pub(super) fn anticipate(&self, work: &Work) {
+        match self {
+            Self::Here(exchange) => exchange.anticipate(work.interim()),
+            Self::There(customer, slot) => customer.anticipate(*slot, work),
+        }
+    }
+
+    /// Where data is that a client in another process has named.
+    pub(crate) fn places(&self, named: &[(u16, Extent)]) -> Places {
+        match self {
+            Self::Here(_) => Places::new(),
+            Self::There(customer, _) => customer.places(named),
+        }
+    }
+
+    /// Notes that the request may originate others; returns whether it is being aborted already.
+    pub(crate) fn contracted(&self, contract: &Arc<Contract>) -> bool {
+        match self {
+            Self::Here(exchange) => exchange.contracted(contract),
+            Self::There(customer, slot) => customer.contracted(*slot, contract),
+        }
+    }
+}
