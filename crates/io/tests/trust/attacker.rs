@@ -66,6 +66,30 @@ macro_rules! attacker {
     };
 }
 
+/// Opens a scene, with options of the server under attack if there are some, and starts an attacker that plays a role of the same
+/// module in it.
+#[macro_export]
+macro_rules! attack {
+    ($role:ident) => {
+        $crate::attack!($role, genie_io::channel::ServeOptions::default())
+    };
+    ($role:ident, $options:expr) => {{
+        let scene = $crate::scene::Scene::open_with($options);
+        let attacker = $crate::attacker!(&scene.directory, $role);
+        (scene, attacker)
+    }};
+}
+
+/// The same with an attacker that is a server, and listens.
+#[macro_export]
+macro_rules! hostile_server {
+    ($role:ident) => {{
+        let (scene, attacker) = $crate::attack!($role);
+        attacker.says_that("listening");
+        (scene, attacker)
+    }};
+}
+
 #[test]
 #[ignore = "it is the other process of tests that need one"]
 fn plays_a_role() {

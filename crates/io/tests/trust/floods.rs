@@ -12,9 +12,9 @@ use genie_sys::socket::Socket;
 
 use crate::attacker::Ground;
 use crate::client::{BASE, Raw, at, farewell, guest, hello, object};
-use crate::scene::{Scene, eventually};
+use crate::scene::eventually;
 use crate::shop::PASS_ON;
-use crate::{attacker, roles};
+use crate::{attack, roles};
 
 const PAGE: u64 = 4096;
 
@@ -38,13 +38,11 @@ fn reads_no_answers(ground: &mut Ground) {
 
 #[test]
 fn a_client_that_reads_no_answers_is_cut_off() {
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, reads_no_answers);
+    let (scene, attacker) = attack!(reads_no_answers);
     let why = attacker.says();
     assert!(why == "nothing" || why.contains("does not read"), "{why}");
     scene.goes_on();
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// Objects and arenas by the thousand.
@@ -74,8 +72,7 @@ fn announces_without_end(ground: &mut Ground) {
 
 #[test]
 fn announcements_are_counted() {
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, announces_without_end);
+    let (scene, attacker) = attack!(announces_without_end);
     let announced: usize = attacker.says().parse().expect("a number");
     let most = (16 << 10).min(genie_sys::machine::descriptors_max() / 2);
     // Half of what there is, or what fits the honest client's objects being there, too.
@@ -85,8 +82,7 @@ fn announcements_are_counted() {
     let why = attacker.says();
     assert!(why.contains("more than 128 arenas"), "{why}");
     scene.goes_on();
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// Limits beyond all bounds, again and again.
@@ -105,12 +101,10 @@ fn raises_limits(ground: &mut Ground) {
 
 #[test]
 fn limits_are_raised_to_the_hard_ones_and_no_further() {
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, raises_limits);
+    let (scene, attacker) = attack!(raises_limits);
     attacker.says_that("ok");
     attacker.says_that("place 4096 was not granted");
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// Withdrawals of what was never announced, which would make the count of objects lie.
@@ -124,13 +118,11 @@ fn withdraws_what_is_not(ground: &mut Ground) {
 
 #[test]
 fn what_was_not_announced_can_not_be_withdrawn() {
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, withdraws_what_is_not);
+    let (scene, attacker) = attack!(withdraws_what_is_not);
     for _ in 0..3 {
         assert!(attacker.says().contains("was not announced"));
     }
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// Messages that are too long, with too many descriptors, and of the wrong side.
@@ -160,15 +152,13 @@ fn sends_too_much(ground: &mut Ground) {
 
 #[test]
 fn messages_that_are_too_much_end_their_channel() {
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, sends_too_much);
+    let (scene, attacker) = attack!(sends_too_much);
     for what in ["long", "16 descriptors", "no head", "another side's", "another hello"] {
         let why = attacker.says();
         assert!(why != "nothing" && why != "over", "{what}: {why}");
     }
     attacker.says_that("over");
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// Requests without end in the places of replies that were not taken.
@@ -186,14 +176,12 @@ fn takes_no_replies(ground: &mut Ground) {
 
 #[test]
 fn a_client_that_takes_no_replies_is_cut_off() {
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, takes_no_replies);
+    let (scene, attacker) = attack!(takes_no_replies);
     let why = attacker.says();
     // It may find its place taken before.
     assert!(why.contains("it takes no replies"), "{why}");
     scene.goes_on();
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// The same requests aborted without end, each of which has originated something.
@@ -214,8 +202,7 @@ fn aborts_without_end(ground: &mut Ground) {
 
 #[test]
 fn each_request_is_aborted_once_and_few_threads_do_it() {
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, aborts_without_end);
+    let (scene, attacker) = attack!(aborts_without_end);
     let mut most = 0;
     let deadline = Instant::now() + Duration::from_secs(10);
     while scene.shop().aborts() < 100 {
@@ -273,8 +260,8 @@ fn greets_without_end(ground: &mut Ground) {
 
 #[test]
 fn hellos_without_end_leave_nothing_behind() {
-    let scene = Scene::open_with(ServeOptions { clients: 20, ..ServeOptions::default() });
-    let mut attacker = attacker!(&scene.directory, greets_without_end);
+    let options = ServeOptions { clients: 20, ..ServeOptions::default() };
+    let (scene, mut attacker) = attack!(greets_without_end, options);
     let taken: usize = attacker.says().parse().expect("a number");
     assert_eq!(taken, 19, "places but that of the honest client");
     let refused = attacker.says();
@@ -283,8 +270,7 @@ fn hellos_without_end_leave_nothing_behind() {
     attacker.tell("hang up");
     scene.await_clients(1);
     scene.goes_on();
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// More connections than there may be guests, of which none says anything.
@@ -302,16 +288,15 @@ fn connects_in_silence(ground: &mut Ground) {
 
 #[test]
 fn silent_connections_keep_nobody_out() {
-    let scene = Scene::open();
     // On a busy machine silent guests may be late before anything was seen, which says nothing.
-    let is_seen = (0..5).any(|_| is_served_before_the_silent_are_late(&scene));
+    let is_seen = (0..5).any(|_| is_served_before_the_silent_are_late());
     assert!(is_seen, "who comes is served only when silent guests are late");
 }
 
-/// Whether the scene went on in less time than that after which silent guests are sent away for being late.
-fn is_served_before_the_silent_are_late(scene: &Scene) -> bool {
+/// Whether a scene went on in less time than that after which silent guests are sent away for being late.
+fn is_served_before_the_silent_are_late() -> bool {
     let start = Instant::now();
-    let mut attacker = attacker!(&scene.directory, connects_in_silence);
+    let (scene, mut attacker) = attack!(connects_in_silence);
     attacker.says_that("silent");
     scene.goes_on();
     attacker.tell("speak");
@@ -320,7 +305,6 @@ fn is_served_before_the_silent_are_late(scene: &Scene) -> bool {
     if is_in_time {
         assert_eq!(said, ["too many connections are waiting; try again later", "true"]);
     }
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
     is_in_time
 }

@@ -21,7 +21,7 @@ use crate::server::{Hostile, NAME};
 use crate::shop::KEEP;
 use crate::support::bytes::{pattern, same};
 use crate::support::machine::{mappings_of, object_at, skip};
-use crate::{attacker, roles};
+use crate::{attack, attacker, hostile_server, roles};
 
 const PAGE: u64 = 4096;
 /// Set where a test may take all huge pages for a moment.
@@ -65,9 +65,7 @@ fn writes_to_output(ground: &mut Ground) {
 
 #[test]
 fn a_server_can_not_change_what_it_was_given_to_read() {
-    let scene = Scene::open();
-    let mut attacker = attacker!(&scene.directory, writes_to_output);
-    attacker.says_that("listening");
+    let (scene, mut attacker) = hostile_server!(writes_to_output);
     let handle = connect(scene.interface(), &scene.directory, NAME).expect("a connection");
     let bytes = pattern(1, 100_000);
     let mut buffer = scene.interface().allocate(bytes.len()).expect("memory");
@@ -80,8 +78,7 @@ fn a_server_can_not_change_what_it_was_given_to_read() {
     pending.sync().expect("a reply");
     same(&buffer, &bytes, "the output");
     drop((handle, buffer));
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// A server that tells which objects came to it.
@@ -102,9 +99,7 @@ fn names_what_it_gets(ground: &mut Ground) {
 
 #[test]
 fn a_server_gets_the_objects_that_requests_name_and_no_others() {
-    let scene = Scene::open();
-    let mut attacker = attacker!(&scene.directory, names_what_it_gets);
-    attacker.says_that("listening");
+    let (scene, mut attacker) = hostile_server!(names_what_it_gets);
     let interface = interface();
     let handle = connect(&interface, &scene.directory, NAME).expect("a connection");
     // More than an object's usual length, so that the two are in different ones.
@@ -124,8 +119,7 @@ fn a_server_gets_the_objects_that_requests_name_and_no_others() {
     attacker.tell("reply");
     pending.sync().expect("a reply");
     drop((handle, buffers, interface));
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// Descriptors that are no objects, or not as announced.
@@ -174,12 +168,10 @@ fn sends_what_is_no_object(ground: &mut Ground) {
 
 #[test]
 fn what_is_no_sealed_memory_object_is_refused() {
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, sends_what_is_no_object);
+    let (scene, attacker) = attack!(sends_what_is_no_object);
     attacker.says_that("all were refused");
     scene.goes_on();
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// Objects are sealed by their own interface, so that not even their owner shrinks them.
@@ -195,13 +187,11 @@ fn shrinks(ground: &mut Ground) {
 
 #[test]
 fn an_announced_object_can_not_shrink() {
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, shrinks);
+    let (scene, attacker) = attack!(shrinks);
     attacker.says_that("true");
     eventually("a request", || (scene.shop().kept_count() == 1).then_some(()).ok_or("none".to_owned()));
     assert_eq!(scene.shop().look(0), vec![0; 16 * PAGE as usize]);
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// An arena as long as half of all addresses.
@@ -220,14 +210,13 @@ fn takes_all_addresses(ground: &mut Ground) {
 
 #[test]
 fn a_client_can_not_take_all_addresses() {
-    let scene = Scene::open_with(ServeOptions { addresses: 1 << 40, ..ServeOptions::default() });
-    let attacker = attacker!(&scene.directory, takes_all_addresses);
+    let options = ServeOptions { addresses: 1 << 40, ..ServeOptions::default() };
+    let (scene, attacker) = attack!(takes_all_addresses, options);
     for _ in 0..2 {
         let refused = attacker.says();
         assert!(refused.contains("addresses that a peer may take"), "{refused}");
     }
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// A byte here and there of an object with nothing but holes.
@@ -248,8 +237,7 @@ fn has_a_vast_object(ground: &mut Ground) {
 
 #[test]
 fn a_byte_of_a_vast_object_does_not_have_all_of_it_mapped() {
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, has_a_vast_object);
+    let (scene, attacker) = attack!(has_a_vast_object);
     attacker.says_that("ok");
     attacker.says_that("ok");
     let inode = attacker.says();
@@ -259,8 +247,7 @@ fn a_byte_of_a_vast_object_does_not_have_all_of_it_mapped() {
         .filter(|mapping| mapping.object.as_ref().is_some_and(|o| o.ends_with(&format!(" {inode}"))));
     let lens: Vec<usize> = of_it.map(|mapping| mapping.end - mapping.start).collect();
     assert_eq!(lens, [64 << 20], "what is mapped of 512 GiB");
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// More of an object than may be mapped at once, piece by piece.
@@ -286,14 +273,13 @@ fn touches_more_than_allowed(ground: &mut Ground) {
 
 #[test]
 fn no_more_of_a_client_is_mapped_at_once_than_allowed() {
-    let scene = Scene::open_with(ServeOptions { mapped: 128 << 20, ..ServeOptions::default() });
-    let attacker = attacker!(&scene.directory, touches_more_than_allowed);
+    let options = ServeOptions { mapped: 128 << 20, ..ServeOptions::default() };
+    let (scene, attacker) = attack!(touches_more_than_allowed, options);
     for expected in ["refused", "dropped", "dropped", "ok", "refused"] {
         attacker.says_that(expected);
     }
     scene.goes_on();
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// An arena that goes while a request works in it, and one that comes, so that the server looks again.
@@ -325,15 +311,13 @@ fn withdraws_an_arena_in_use(ground: &mut Ground) {
 
 #[test]
 fn an_arena_withdrawn_in_the_middle_of_a_request_stays_until_the_request_is_over() {
-    let scene = Scene::open();
-    let mut attacker = attacker!(&scene.directory, withdraws_an_arena_in_use);
+    let (scene, mut attacker) = attack!(withdraws_an_arena_in_use);
     eventually("a request", || (scene.shop().kept_count() == 1).then_some(()).ok_or("none".to_owned()));
     attacker.tell("withdraw it");
     attacker.says_that("ok");
     // Without it, this would be the end of the process.
     assert_eq!(scene.shop().look(0), vec![7; 1 << 20]);
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// The same with an object, of a server that maps only for the time of a request.
@@ -349,14 +333,13 @@ fn withdraws_an_object_in_use(ground: &mut Ground) {
 
 #[test]
 fn an_object_withdrawn_in_the_middle_of_a_request_ends_the_channel_of_a_transient_mirror() {
-    let scene = Scene::open_with(ServeOptions { mapping: Mapping::Transient, ..ServeOptions::default() });
-    let mut attacker = attacker!(&scene.directory, withdraws_an_object_in_use);
+    let options = ServeOptions { mapping: Mapping::Transient, ..ServeOptions::default() };
+    let (scene, mut attacker) = attack!(withdraws_an_object_in_use, options);
     eventually("a request", || (scene.shop().kept_count() == 1).then_some(()).ok_or("none".to_owned()));
     attacker.tell("withdraw it");
     let refused = attacker.says();
     assert!(refused.contains("being served"), "{refused}");
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// Holes in a huge-paged object, whose pages then are not to be had again: a touch would be SIGBUS.
@@ -390,8 +373,7 @@ fn punches_holes(ground: &mut Ground) {
 #[test]
 fn a_hole_in_an_object_ends_its_channel_and_no_other() {
     const TEST: &str = "a_hole_in_an_object_ends_its_channel_and_no_other";
-    let scene = Scene::open();
-    let mut attacker = attacker!(&scene.directory, punches_holes);
+    let (scene, mut attacker) = attack!(punches_holes);
     match attacker.says() {
         said if said == "kept" => {}
         said => return skip(TEST, &said),
@@ -409,8 +391,7 @@ fn a_hole_in_an_object_ends_its_channel_and_no_other() {
     } else {
         skip(TEST, &format!("the kernel has other huge pages for the holes; {HOG}=1 has the test take them"));
     }
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// Files that must not be closed, as an object, as a lifeline, and with nonsense.
@@ -452,6 +433,5 @@ fn a_file_system_that_does_not_answer_holds_up_nobody() {
     }
     // Whoever has the file open ends with the file system only.
     file_system.kill();
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }

@@ -6,9 +6,9 @@ use genie_memory::Direction;
 
 use crate::attacker::Ground;
 use crate::client::{LEN, Raw, at, in_arena, object};
-use crate::scene::{Scene, eventually};
+use crate::scene::eventually;
 use crate::shop::KEEP;
-use crate::{attacker, roles};
+use crate::{attack, roles};
 
 const KEEP_IT: u16 = KEEP.0 as u16;
 
@@ -56,12 +56,10 @@ fn scribbles(ground: &mut Ground) {
 
 #[test]
 fn garbage_in_the_rings_memory_harms_nobody_else() {
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, scribbles);
+    let (scene, attacker) = attack!(scribbles);
     attacker.says_that("done");
     scene.goes_on();
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// Records that are well-formed as entries of a ring, and as nothing else.
@@ -94,13 +92,11 @@ fn sends_garbage(ground: &mut Ground) {
 
 #[test]
 fn records_that_mean_nothing_end_their_channel() {
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, sends_garbage);
+    let (scene, attacker) = attack!(sends_garbage);
     attacker.says_that("a client sends no replies");
     assert!(attacker.says().contains("end its channel"));
     scene.goes_on();
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// The same request once more, and a place that is taken.
@@ -128,14 +124,12 @@ fn repeats_itself(ground: &mut Ground) {
 
 #[test]
 fn a_request_that_is_replayed_ends_its_channel() {
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, repeats_itself);
+    let (scene, attacker) = attack!(repeats_itself);
     attacker.says_that("place 0 is taken by another request");
     attacker.says_that("place 0 is taken by another request");
     attacker.says_that("ok");
     assert_eq!(scene.shop().aborts(), 2, "what the two channels had pending");
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// Places, services, arenas and lengths that there are not.
@@ -197,11 +191,9 @@ fn names_what_it_has_not(ground: &mut Ground) {
 
 #[test]
 fn a_request_out_of_range_ends_its_channel() {
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, names_what_it_has_not);
+    let (scene, attacker) = attack!(names_what_it_has_not);
     attacker.says_that("refused");
     eventually("requests", || (scene.shop().kept_count() > 10).then_some(()).ok_or("few".to_owned()));
     scene.goes_on();
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }

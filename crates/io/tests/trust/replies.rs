@@ -8,10 +8,10 @@ use genie_io::{Error, In, Out};
 
 use crate::attacker::Ground;
 use crate::records::Random;
-use crate::scene::{Scene, connect};
+use crate::scene::connect;
 use crate::server::{Hostile, NAME};
 use crate::support::bytes::{pattern, same};
-use crate::{attacker, roles};
+use crate::{hostile_server, roles};
 
 roles! { replies_wrongly, replies_twice, scribbles }
 
@@ -51,16 +51,14 @@ fn replies_wrongly(ground: &mut Ground) {
         assert!(server.request(), "a request");
         let slot = server.slot;
         reply(&mut server, slot);
-        ground.say(if server.is_left() { "left" } else { "stayed" });
+        server.say_whether_left(ground);
     }
     ground.stay();
 }
 
 #[test]
 fn a_wrong_reply_ends_the_channel_and_the_request() {
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, replies_wrongly);
-    attacker.says_that("listening");
+    let (scene, attacker) = hostile_server!(replies_wrongly);
     for (number, (what, _)) in WRONG.iter().enumerate() {
         let handle = connect(scene.interface(), &scene.directory, NAME).expect("a connection");
         let mut buffer = scene.interface().allocate(10_000).expect("memory");
@@ -86,8 +84,7 @@ fn a_wrong_reply_ends_the_channel_and_the_request() {
         drop(handle);
         scene.goes_on();
     }
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// The same reply once more, when the place is vacant and when another request has it.
@@ -100,7 +97,7 @@ fn replies_twice(ground: &mut Ground) {
     assert!(server.request(), "another request");
     assert_eq!(server.slot.index, slot.index, "the place is used again");
     server.succeed(slot, &[]);
-    ground.say(if server.is_left() { "left" } else { "stayed" });
+    server.say_whether_left(ground);
     // An anticipated reply, and the request's end twice.
     server.welcome(|_| {});
     assert!(server.request(), "a request");
@@ -108,15 +105,13 @@ fn replies_twice(ground: &mut Ground) {
     server.reply(slot, Outcome::Ok { anticipated: true }, &[]);
     server.push_slot(Kind::Done, slot);
     server.push_slot(Kind::Done, slot);
-    ground.say(if server.is_left() { "left" } else { "stayed" });
+    server.say_whether_left(ground);
     ground.stay();
 }
 
 #[test]
 fn a_reply_that_is_replayed_does_not_hit_the_next_request() {
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, replies_twice);
-    attacker.says_that("listening");
+    let (scene, attacker) = hostile_server!(replies_twice);
     let connected = || connect(scene.interface(), &scene.directory, NAME).expect("a connection");
     let buffer = scene.interface().allocate(10_000).expect("memory");
     let handle = connected();
@@ -141,8 +136,7 @@ fn a_reply_that_is_replayed_does_not_hit_the_next_request() {
     attacker.says_that("left");
 
     drop((handle, buffer));
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// Anything anywhere in the rings' memory.
@@ -171,9 +165,7 @@ fn scribbles(ground: &mut Ground) {
 
 #[test]
 fn garbage_in_the_rings_memory_ends_the_channel_or_the_request() {
-    let scene = Scene::open();
-    let mut attacker = attacker!(&scene.directory, scribbles);
-    attacker.says_that("listening");
+    let (scene, mut attacker) = hostile_server!(scribbles);
     for seed in 0..12 {
         let handle = connect(scene.interface(), &scene.directory, NAME).expect("a connection");
         let buffer = scene.interface().allocate(10_000).expect("memory");
@@ -188,6 +180,5 @@ fn garbage_in_the_rings_memory_ends_the_channel_or_the_request() {
         drop(handle);
         scene.goes_on();
     }
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }

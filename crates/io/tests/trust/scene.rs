@@ -11,6 +11,7 @@ use genie_io::{In, Interface, Limits, Out, ServerHandle};
 use genie_memory::{Config, Granularity, GranuleKind, Space};
 use genie_passing::{Costs, Passing, Thresholds};
 
+use crate::attacker::Attacker;
 use crate::shop::Shop;
 use crate::support::bytes::pattern;
 
@@ -128,6 +129,13 @@ impl Scene {
             now => Err(format!("{now:#?}\nwas {:#?}", self.before)),
         });
         assert_eq!(self.files(), self.files, "files in the run-time directory");
+    }
+
+    /// The same once the attacker has been killed.
+    #[track_caller]
+    pub(crate) fn survives(&self, attacker: Attacker) {
+        attacker.kill();
+        self.is_unharmed();
     }
 
     #[track_caller]

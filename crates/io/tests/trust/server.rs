@@ -209,6 +209,11 @@ impl Hostile {
         false
     }
 
+    /// Tells the test whether it does.
+    pub(crate) fn say_whether_left(&mut self, ground: &Ground) {
+        ground.say(if self.is_left() { "left" } else { "stayed" });
+    }
+
     /// Lets the client's memory go.
     pub(crate) fn leave(&mut self) {
         (self.socket, self.lifeline, self.ends) = (None, None, None);

@@ -11,11 +11,11 @@ use genie_sys::socket::Socket;
 
 use crate::attacker::Ground;
 use crate::client::{Raw, at, guest, hello, object};
-use crate::scene::{Scene, connect, eventually, interface};
+use crate::scene::{connect, eventually, interface};
 use crate::server::{Hostile, NAME};
 use crate::shop::KEEP;
 use crate::support::bytes::{pattern, same};
-use crate::{attacker, roles};
+use crate::{attack, hostile_server, roles};
 
 const PAGE: u64 = 4096;
 
@@ -39,8 +39,7 @@ fn stops_as_a_client(ground: &mut Ground) {
 
 #[test]
 fn a_client_that_stops_holds_up_nobody_and_leaves_nothing_when_it_is_gone() {
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, stops_as_a_client);
+    let (scene, attacker) = attack!(stops_as_a_client);
     attacker.says_that("ready to stop");
     eventually("requests", || (scene.shop().kept_count() == 3).then_some(()).ok_or("few".to_owned()));
     attacker.stop();
@@ -64,14 +63,11 @@ fn listens_only(ground: &mut Ground) {
 
 #[test]
 fn a_server_that_stops_in_the_handshake_is_given_up() {
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, listens_only);
-    attacker.says_that("listening");
+    let (scene, attacker) = hostile_server!(listens_only);
     attacker.stop();
     let error = connect(scene.interface(), &scene.directory, NAME).expect_err("nobody answers").to_string();
     assert!(error.contains("did not answer"), "{error}");
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// A server that takes a request, or does not even acknowledge what it needs.
@@ -85,9 +81,7 @@ fn takes_a_request(ground: &mut Ground) {
 
 #[test]
 fn a_server_that_stops_with_a_request_holds_up_that_request_only() {
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, takes_a_request);
-    attacker.says_that("listening");
+    let (scene, attacker) = hostile_server!(takes_a_request);
     let interface = interface();
     let handle = connect(&interface, &scene.directory, NAME).expect("a connection");
     let mut buffer = interface.allocate(10_000).expect("memory");
@@ -108,8 +102,7 @@ fn a_server_that_stops_with_a_request_holds_up_that_request_only() {
     assert!(error.to_string().contains("does not answer"), "{error}");
     scene.goes_on();
     drop((handle, fresh, buffer, interface));
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// A server that writes a part of an input, and never says so.
@@ -126,9 +119,7 @@ fn replies_in_part(ground: &mut Ground) {
 
 #[test]
 fn a_server_that_stops_in_a_reply_loses_its_channel() {
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, replies_in_part);
-    attacker.says_that("listening");
+    let (scene, attacker) = hostile_server!(replies_in_part);
     let handle = connect(scene.interface(), &scene.directory, NAME).expect("a connection");
     let mut buffer = scene.interface().allocate(10_000).expect("memory");
     let bytes = pattern(2, buffer.len());
@@ -142,6 +133,5 @@ fn a_server_that_stops_in_a_reply_loses_its_channel() {
     same(&buffer, &bytes, "the input");
     scene.goes_on();
     drop((handle, buffer));
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }

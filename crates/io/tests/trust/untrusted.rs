@@ -17,7 +17,7 @@ use crate::scene::{HONEST, Scene, eventually, interface, store_and_fetch};
 use crate::server::{Hostile, NAME};
 use crate::shop::KEEP;
 use crate::support::machine::skip;
-use crate::{attacker, roles};
+use crate::{attack, attacker, hostile_server, roles};
 
 const KEEP_IT: u16 = KEEP.0 as u16;
 const MIB: u64 = 1 << 20;
@@ -51,9 +51,7 @@ fn counts_what_comes(ground: &mut Ground) {
 
 #[test]
 fn no_descriptor_leaves_a_client_that_shares_nothing() {
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, counts_what_comes);
-    attacker.says_that("listening");
+    let (scene, attacker) = hostile_server!(counts_what_comes);
     let interface = interface();
     let handle = interface.connect_with(&scene.directory, NAME, &silent()).expect("a connection");
     let buffer = interface.allocate(3 << 20).expect("memory");
@@ -62,37 +60,33 @@ fn no_descriptor_leaves_a_client_that_shares_nothing() {
     }
     attacker.says_that("0");
     drop((handle, buffer, interface));
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// A server that answers as if it had been asked to map, and one that lends what it is not to.
 fn maps_all_the_same(ground: &mut Ground) {
     let mut server = Hostile::listen(ground);
     server.welcome(|welcome| welcome.trust = Trust::Mapped);
-    ground.say(if server.is_left() { "left" } else { "stayed" });
+    server.say_whether_left(ground);
     server.accept();
     let mut welcome = crate::server::honest_welcome();
     (welcome.trust, welcome.pool.lens) = (Trust::Copied, vec![MIB]);
     let lent = Object::create(GranuleKind::Base, MIB as usize).expect("memory");
     server.send_welcome(welcome, &[lent.as_fd()]);
-    ground.say(if server.is_left() { "left" } else { "stayed" });
+    server.say_whether_left(ground);
     ground.stay();
 }
 
 #[test]
 fn a_client_that_shares_nothing_does_not_stay_with_a_server_that_maps() {
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, maps_all_the_same);
-    attacker.says_that("listening");
+    let (scene, attacker) = hostile_server!(maps_all_the_same);
     for _ in 0..2 {
         let refused = scene.interface().connect_with(&scene.directory, NAME, &silent());
         let error = refused.expect_err("a server that maps").to_string();
         assert!(error.contains("shares none"), "{error}");
         attacker.says_that("left");
     }
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// As much of the server's memory as it gets, which is its own share.
@@ -220,14 +214,12 @@ fn announces(ground: &mut Ground) {
 
 #[test]
 fn nothing_can_be_announced_where_nothing_is_mapped() {
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, announces);
+    let (scene, attacker) = attack!(announces);
     for _ in 0..2 {
         assert!(attacker.says().contains("nothing is mapped"));
     }
     attacker.says_that(&(2 << 20).to_string());
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// A client that dies with an input pending, while a child of its own keeps its connection open.
@@ -260,8 +252,7 @@ fn is_a_bystander(ground: &mut Ground) {
 #[test]
 fn nothing_is_written_to_a_process_that_has_a_dead_clients_number() {
     const TEST: &str = "nothing_is_written_to_a_process_that_has_a_dead_clients_number";
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, is_replaced);
+    let (scene, attacker) = attack!(is_replaced);
     let child = attacker.says();
     let number = attacker.pid();
     eventually("a request", || (scene.shop().kept_count() == 1).then_some(()).ok_or("none".to_owned()));

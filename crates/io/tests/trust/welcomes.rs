@@ -16,7 +16,7 @@ use crate::attacker::Ground;
 use crate::records::Random;
 use crate::scene::{Scene, connect, eventually};
 use crate::server::{Hostile, NAME, honest_welcome};
-use crate::{attacker, roles};
+use crate::{hostile_server, roles};
 
 roles! { welcomes_wrongly, is_absurd, lends_what_is_no_memory, talks, answers_what_nobody_asked }
 
@@ -36,7 +36,7 @@ fn welcomes_wrongly(ground: &mut Ground) {
     let mut server = Hostile::listen(ground);
     for (_, spoil) in WRONG {
         server.welcome(spoil);
-        ground.say(if server.is_left() { "left" } else { "stayed" });
+        server.say_whether_left(ground);
     }
     // No welcome at all.
     let mut random = Random::new(9);
@@ -61,9 +61,7 @@ fn welcomes_wrongly(ground: &mut Ground) {
 
 #[test]
 fn a_wrong_welcome_makes_no_channel() {
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, welcomes_wrongly);
-    attacker.says_that("listening");
+    let (scene, attacker) = hostile_server!(welcomes_wrongly);
     for round in 0..WRONG.len() + 8 {
         let what = WRONG.get(round).map_or("no welcome", |(what, _)| what);
         let refused = connect(scene.interface(), &scene.directory, NAME);
@@ -71,8 +69,7 @@ fn a_wrong_welcome_makes_no_channel() {
         attacker.says_that("left");
     }
     scene.goes_on();
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// Limits as large as can be said, at once and later.
@@ -92,9 +89,7 @@ fn is_absurd(ground: &mut Ground) {
 
 #[test]
 fn absurd_limits_are_cut() {
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, is_absurd);
-    attacker.says_that("listening");
+    let (scene, attacker) = hostile_server!(is_absurd);
     let handle = connect(scene.interface(), &scene.directory, NAME).expect("a connection");
     let buffer = scene.interface().allocate(10_000).expect("memory");
     for _ in 0..3 {
@@ -102,8 +97,7 @@ fn absurd_limits_are_cut() {
         request.send().expect("a reply");
     }
     drop((handle, buffer));
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// Pools of what is no memory, not sealed, or vast.
@@ -140,7 +134,7 @@ fn lends_what_is_no_memory(ground: &mut Ground) {
         };
         let descriptors: Vec<_> = pool.iter().map(|(_, object)| object.as_fd()).collect();
         server.send_welcome(welcome, &descriptors);
-        ground.say(if server.is_left() { "left" } else { "stayed" });
+        server.say_whether_left(ground);
     }
     ground.say("over");
     ground.stay();
@@ -148,9 +142,7 @@ fn lends_what_is_no_memory(ground: &mut Ground) {
 
 #[test]
 fn a_pool_that_is_no_memory_is_refused_and_nothing_of_it_stays() {
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, lends_what_is_no_memory);
-    attacker.says_that("listening");
+    let (scene, attacker) = hostile_server!(lends_what_is_no_memory);
     for round in 0.. {
         if round == 9 {
             attacker.says_that("over");
@@ -160,8 +152,7 @@ fn a_pool_that_is_no_memory_is_refused_and_nothing_of_it_stays() {
         assert!(refused.is_err(), "pool {round} was taken");
         attacker.says_that("left");
     }
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// Something on the control socket in the middle of a channel.
@@ -207,16 +198,14 @@ fn talks(ground: &mut Ground) {
         server.welcome(|_| {});
         assert!(server.request(), "a request");
         say(&server);
-        ground.say(if server.is_left() { "left" } else { "stayed" });
+        server.say_whether_left(ground);
     }
     ground.stay();
 }
 
 #[test]
 fn nonsense_on_the_control_socket_ends_the_channel_and_the_request() {
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, talks);
-    attacker.says_that("listening");
+    let (scene, attacker) = hostile_server!(talks);
     for (what, _) in TALK {
         let handle = connect(scene.interface(), &scene.directory, NAME).expect("a connection");
         let buffer = scene.interface().allocate(10_000).expect("memory");
@@ -227,8 +216,7 @@ fn nonsense_on_the_control_socket_ends_the_channel_and_the_request() {
         drop(handle);
         scene.goes_on();
     }
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 /// Answers without questions, by the thousand.
@@ -240,21 +228,19 @@ fn answers_what_nobody_asked(ground: &mut Ground) {
             break;
         }
     }
-    ground.say(if server.is_left() { "left" } else { "stayed" });
+    server.say_whether_left(ground);
     // A pool that nobody wanted.
     server.welcome(|_| {});
     let object = Object::create(GranuleKind::Base, 1 << 20).expect("memory");
     let pool = Message::Pool(PoolObjects { lens: vec![1 << 20] }).encode().expect("a message");
     let _ = server.socket().send(&pool, &[object.as_fd()]);
-    ground.say(if server.is_left() { "left" } else { "stayed" });
+    server.say_whether_left(ground);
     ground.stay();
 }
 
 #[test]
 fn answers_that_nobody_asked_for_end_the_channel() {
-    let scene = Scene::open();
-    let attacker = attacker!(&scene.directory, answers_what_nobody_asked);
-    attacker.says_that("listening");
+    let (scene, attacker) = hostile_server!(answers_what_nobody_asked);
     for _ in 0..2 {
         let handle = connect(scene.interface(), &scene.directory, NAME).expect("a connection");
         attacker.says_that("left");
@@ -265,8 +251,7 @@ fn answers_that_nobody_asked_for_end_the_channel() {
             error.contains("nobody had asked").then_some(()).ok_or(error)
         });
     }
-    attacker.kill();
-    scene.is_unharmed();
+    scene.survives(attacker);
 }
 
 #[test]
