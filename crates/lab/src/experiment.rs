@@ -9,7 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::findings::Conclusion;
 use crate::interface::Granule;
 use crate::measurement::{Measured, Measurements};
@@ -67,15 +67,21 @@ pub trait Experiment: Sync {
     /// What it says about itself.
     fn declaration(&self) -> &'static Declaration;
 
-    /// The steps of each sitting, in order; none for a model, which concludes from what others measured.
-    fn steps(&self, options: &Options) -> Vec<Step>;
+    /// The steps of each sitting, in order; none for what concludes from what others measured, as models do.
+    fn steps(&self, options: &Options) -> Vec<Step> {
+        let _ = options;
+        Vec::new()
+    }
 
     /// Opens what a sitting needs. It is not told which one this is: all are made alike, turns in the same order, so that only
     /// what the machine makes different differs between them.
     ///
     /// # Errors
-    /// No memory, a process that does not start.
-    fn sit<'a>(&'a self, options: &'a Options) -> Result<Box<dyn Sitting + 'a>>;
+    /// No memory, a process that does not start; that there are no steps.
+    fn sit<'a>(&'a self, options: &'a Options) -> Result<Box<dyn Sitting + 'a>> {
+        let _ = options;
+        Err(Error::NoSuchStep { experiment: self.declaration().id, step: "any".to_owned() })
+    }
 
     /// Concludes from all measurements of a run: its own and those of the experiments that it needs.
     ///

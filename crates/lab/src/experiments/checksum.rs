@@ -14,7 +14,7 @@ use std::time::Duration;
 use genie::Scheme;
 
 use super::reading::{MISSING, Reading, headings, number, throughput};
-use super::turns::{Subject, Turns, estimate, rounds};
+use super::turns::{Subject, Turns, estimate, rounds, seconds};
 use crate::checksum::Checksum as Kind;
 use crate::error::{Error, Result};
 use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};
@@ -121,8 +121,8 @@ impl Experiment for Checksum {
 
     fn steps(&self, options: &Options) -> Vec<Step> {
         let exchange = |len: &usize| {
-            let turns = (subjects().len() * (count(options, *len) + 2)) as f64;
-            Step { name: length::format(*len), seconds: estimate(*len, Duration::ZERO).as_secs_f64() * turns }
+            let seconds = seconds(count(options, *len), subjects().len(), estimate(*len, Duration::ZERO));
+            Step { name: length::format(*len), seconds }
         };
         let bare = |len: &usize| Step { name: bare_name(*len), seconds: 0.3 };
         lengths(options).iter().map(exchange).chain(lengths(options).iter().map(bare)).collect()

@@ -12,8 +12,8 @@ mod instructions;
 use super::latency::{self, LONGEST, PAPER_LEN, schemes};
 use super::reading::{MISSING, Reading, headings, judged, number, per_cent, throughput, untested};
 use crate::device::Rate;
-use crate::error::{Error, Result};
-use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};
+use crate::error::Result;
+use crate::experiment::{Claim, Declaration, Experiment, Options};
 use crate::findings::{Axis, Conclusion, Curve, CurvePoint, Figure, Finding, Scale, Table};
 use crate::length;
 use crate::measurement::{Measurements, Quantity};
@@ -76,14 +76,6 @@ const GAIN: (f64, f64) = (2.15, 0.9);
 impl Experiment for Cpu {
     fn declaration(&self) -> &'static Declaration {
         &DECLARATION
-    }
-
-    fn steps(&self, _options: &Options) -> Vec<Step> {
-        Vec::new()
-    }
-
-    fn sit<'a>(&'a self, _options: &'a Options) -> Result<Box<dyn Sitting + 'a>> {
-        Err(Error::NoSuchStep { experiment: ID, step: "any".to_owned() })
     }
 
     fn conclude(&self, _options: &Options, measurements: &Measurements) -> Result<Conclusion> {

@@ -9,7 +9,7 @@ mod verdicts;
 use genie::Scheme;
 
 use super::reading::{MISSING, Reading, headings, number, slug, throughput};
-use super::turns::{HAND_OVER, HAND_OVER_ALL, Subject, Turns, estimate, rounds};
+use super::turns::{HAND_OVER, HAND_OVER_ALL, Subject, Turns, estimate, rounds, seconds};
 use crate::device::Rate;
 use crate::error::{Error, Result};
 use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};
@@ -122,9 +122,8 @@ impl Spot {
     }
 
     fn step(self, options: &Options) -> Step {
-        let operation = estimate(self.len, self.rate.time(self.len as u64)).as_secs_f64();
-        let seconds = operation * (Scheme::ALL.len() * (self.rounds(options) + 2)) as f64;
-        Step { name: self.name(), seconds }
+        let operation = estimate(self.len, self.rate.time(self.len as u64));
+        Step { name: self.name(), seconds: seconds(self.rounds(options), Scheme::ALL.len(), operation) }
     }
 }
 

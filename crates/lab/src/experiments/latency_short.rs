@@ -11,7 +11,7 @@ use genie::Scheme;
 
 use super::latency::{schemes, seating};
 use super::reading::{Reading, headings};
-use super::turns::{Subject, Turns, estimate, rounds};
+use super::turns::{Subject, Turns, estimate, rounds, seconds};
 use crate::error::{Error, Result};
 use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};
 use crate::findings::{Conclusion, Figure, Scale, Table};
@@ -149,9 +149,8 @@ impl Spot {
     }
 
     fn step(self, options: &Options) -> Step {
-        let operation = estimate(self.len, std::time::Duration::ZERO).as_secs_f64();
-        let seconds = operation * (Scheme::ALL.len() * (self.rounds(options) + 2)) as f64;
-        Step { name: self.name(), seconds }
+        let operation = estimate(self.len, std::time::Duration::ZERO);
+        Step { name: self.name(), seconds: seconds(self.rounds(options), Scheme::ALL.len(), operation) }
     }
 }
 

@@ -11,7 +11,7 @@ use genie_passing::Scheme;
 
 use crate::amounts::significant;
 use crate::error::Result;
-use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};
+use crate::experiment::{Claim, Declaration, Experiment, Options};
 use crate::findings::{Axis, Conclusion, Curve, CurvePoint, Figure, Finding, Scale, Table, Verdict};
 use crate::length;
 use crate::measurement::{Measurements, Quantity};
@@ -59,26 +59,9 @@ static DECLARATION: Declaration = Declaration {
 #[derive(Debug)]
 pub struct Projection;
 
-/// It concludes from what others measured.
-struct Idle;
-
-impl Sitting for Idle {
-    fn measure(&mut self, _step: &Step) -> Result<Vec<crate::measurement::Measured>> {
-        Ok(Vec::new())
-    }
-}
-
 impl Experiment for Projection {
     fn declaration(&self) -> &'static Declaration {
         &DECLARATION
-    }
-
-    fn steps(&self, _options: &Options) -> Vec<Step> {
-        Vec::new()
-    }
-
-    fn sit<'a>(&'a self, _options: &'a Options) -> Result<Box<dyn Sitting + 'a>> {
-        Ok(Box::new(Idle))
     }
 
     fn conclude(&self, _options: &Options, measurements: &Measurements) -> Result<Conclusion> {

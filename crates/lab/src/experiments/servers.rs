@@ -13,7 +13,7 @@ use std::time::Duration;
 use genie::Scheme;
 
 use super::reading::{MISSING, Reading, headings, number, throughput};
-use super::turns::{Subject, Turns, estimate, rounds};
+use super::turns::{Subject, Turns, estimate, rounds, seconds};
 use crate::error::{Error, Result};
 use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};
 use crate::findings::{Axis, Conclusion, Curve, CurvePoint, Figure, Scale, Table};
@@ -122,9 +122,8 @@ impl Experiment for Servers {
 
     fn steps(&self, options: &Options) -> Vec<Step> {
         let step = |len: &usize| {
-            let subjects = (SCHEMES.len() * PLACES.len()) as f64;
-            let turns = (count(options, *len) + 2) as f64;
-            let seconds = estimate(*len, Duration::ZERO).as_secs_f64() * subjects * turns;
+            let subjects = SCHEMES.len() * PLACES.len();
+            let seconds = seconds(count(options, *len), subjects, estimate(*len, Duration::ZERO));
             Step { name: length::format(*len), seconds }
         };
         lengths(options).iter().map(step).collect()

@@ -74,6 +74,11 @@ pub(super) fn rounds(seconds: f64, subjects: usize, operation: Duration, least: 
     ((seconds / each) as usize).clamp(least, 300)
 }
 
+/// About how long so many rounds take.
+pub(super) fn seconds(rounds: usize, subjects: usize, operation: Duration) -> f64 {
+    operation.as_secs_f64() * (subjects * (WARM_UP + rounds)) as f64
+}
+
 /// About how long an operation takes, with storing and comparing its data and waiting for the network.
 pub(super) fn estimate(len: usize, network: Duration) -> Duration {
     Duration::from_nanos(80_000 + len as u64 / 2) + network

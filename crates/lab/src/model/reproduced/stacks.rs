@@ -35,14 +35,7 @@ pub fn costs(direction: &str, rounding: Rounding) -> Costs {
 pub fn transmission() -> Reproduced {
     let title = "Dalton and others, table 1: sending packets of 4 Kbyte, in µs, and throughput in Mbyte/s";
     let cells = |packet: &Packet| {
-        let time = |rounding| stack(packet).per_packet(&costs("transmission", rounding), PACKET);
-        vec![
-            data(packet),
-            cell(packet, "total", packet.total, time),
-            cell(packet, "throughput", packet.throughput, |rounding: Rounding| {
-                throughput(time(rounding.opposite()))
-            }),
-        ]
+        cells(packet, |rounding| stack(packet).per_packet(&costs("transmission", rounding), PACKET))
     };
     Reproduced { title, cells: rows("transmission").iter().flat_map(cells).collect() }
 }
@@ -53,16 +46,19 @@ pub fn reception() -> Reproduced {
     let title = "Dalton and others, table 2: receiving packets of 4 Kbyte, in µs, and throughput in Mbyte/s; totals from the \
                  table's own data column";
     let cells = |packet: &Packet| {
-        let time = |rounding| total(&costs("reception", Rounding::Nearest), packet.data.at(rounding));
-        vec![
-            data(packet),
-            cell(packet, "total", packet.total, time),
-            cell(packet, "throughput", packet.throughput, |rounding: Rounding| {
-                throughput(time(rounding.opposite()))
-            }),
-        ]
+        cells(packet, |rounding| total(&costs("reception", Rounding::Nearest), packet.data.at(rounding)))
     };
     Reproduced { title, cells: rows("reception").iter().flat_map(cells).collect() }
+}
+
+/// A packet's row, whose total takes this time.
+fn cells(packet: &Packet, time: impl Fn(Rounding) -> f64) -> [Cell; 3] {
+    let rate = |rounding: Rounding| throughput(time(rounding.opposite()));
+    [
+        data(packet),
+        cell(packet, "total", packet.total, &time),
+        cell(packet, "throughput", packet.throughput, rate),
+    ]
 }
 
 /// What moving data alone allows in transmission.
