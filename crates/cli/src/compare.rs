@@ -39,7 +39,7 @@ use crate::output;
 use baseline::Baselines;
 use bench::Bench;
 use data::Data;
-use document::{BaselineRow, Document, Gathering, Row};
+use document::{BaselineRow, Block, Document, Gathering, Row};
 use progress::Progress;
 use series::Series;
 use wiring::LeftOut;
@@ -109,11 +109,10 @@ fn measure(
                 .measure(args.rounds(len), probe, |rounds| progress.done(rounds))
                 .map_err(|failure| unmeasured(&what, failure))?;
             gathering.add(len, &measured);
-            let (placement, touch) = (measured.placement, args.touch.name());
-            let rows = measured.schemes.into_iter();
-            results.extend(rows.map(|one| Row::new(one, direction, len, touch, placement)));
-            let rows = measured.baselines.into_iter();
-            others.extend(rows.map(|one| BaselineRow::new(one, direction, len, touch, placement)));
+            let (touch, placement) = (args.touch.name(), measured.placement);
+            let block = Block { direction, length: len, touch, placement };
+            results.extend(measured.schemes.into_iter().map(|one| Row::new(one, block)));
+            others.extend(measured.baselines.into_iter().map(|one| BaselineRow::new(one, block)));
         }
     }
     drop(progress);

@@ -37,14 +37,14 @@ pub(super) struct Document {
 impl Document {
     /// The failure of the first row with wrong bytes.
     pub(super) fn wrong(&self) -> Option<Failure> {
-        let schemes = self.results.iter().map(|row| (row.scheme, row.direction, row.length, &row.wrong));
-        let others = self.baselines.iter().map(|row| (row.name, row.direction, row.length, &row.wrong));
+        let schemes = self.results.iter().map(|row| (row.scheme, &row.timed));
+        let others = self.baselines.iter().map(|row| (row.name, &row.timed));
         let flows = self.throughput.iter().find(|row| !row.verified);
         let flow =
             flows.map(|row| format!("wrong bytes by {} in flight at {}", row.by, length::format(row.length)));
-        let wrong = schemes.chain(others).find_map(|(name, direction, len, wrong)| {
+        let wrong = schemes.chain(others).find_map(|(name, Timed { direction, length, wrong, .. })| {
             let wrong = wrong.as_ref()?;
-            Some(format!("wrong bytes by {name} {direction} of {}: {wrong}", length::format(len)))
+            Some(format!("wrong bytes by {name} {direction} of {}: {wrong}", length::format(*length)))
         });
         wrong.or(flow).map(Failure::could_not)
     }
@@ -68,10 +68,9 @@ pub(super) struct Limits {
     pub(super) batches_dropped: usize,
 }
 
-/// One scheme at one length in one direction.
+/// What was measured of one means at one length in one direction.
 #[derive(Debug, Serialize)]
-pub(super) struct Row {
-    pub(super) scheme: &'static str,
+pub(super) struct Timed {
     pub(super) direction: &'static str,
     pub(super) server: &'static str,
     pub(super) length: usize,
@@ -82,38 +81,35 @@ pub(super) struct Row {
     pub(super) throughput_mb_s: f64,
     /// The client's CPU time in a cycle; the work of an in-process server is in it.
     pub(super) cpu_us: f64,
-    pub(super) receipt: Passed,
     pub(super) verified: bool,
     /// How the CPUs were placed.
     pub(super) placement: Option<&'static str>,
     /// How many latencies were measured.
     pub(super) samples: u64,
-    /// Whether the scheme has strong integrity.
-    #[serde(skip)]
-    pub(super) strong: bool,
     /// What was wrong with the data.
     #[serde(skip)]
     pub(super) wrong: Option<String>,
 }
 
-/// One baseline at one length in one direction; the direction `empty` is a round trip of 64 bytes without data, of
+/// One scheme.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    pub(super) scheme: &'static str,
+    #[serde(flatten)]
+    pub(super) timed: Timed,
+    pub(super) receipt: Passed,
+    /// Whether the scheme has strong integrity.
+    #[serde(skip)]
+    pub(super) strong: bool,
+}
+
+/// One baseline; the direction `empty` is a round trip of 64 bytes without data, of
 /// which those by the name of `genie` are requests without buffers.
 #[derive(Debug, Serialize)]
 pub(super) struct BaselineRow {
     pub(super) name: &'static str,
-    pub(super) direction: &'static str,
-    pub(super) server: &'static str,
-    pub(super) length: usize,
-    pub(super) touch: &'static str,
-    pub(super) latency_us: Spread,
-    pub(super) cycle_us: Spread,
-    pub(super) throughput_mb_s: f64,
-    pub(super) cpu_us: f64,
-    pub(super) verified: bool,
-    pub(super) placement: Option<&'static str>,
-    pub(super) samples: u64,
-    #[serde(skip)]
-    pub(super) wrong: Option<String>,
+    #[serde(flatten)]
+    pub(super) timed: Timed,
 }
 
 /// The direction of round trips without data.
@@ -135,61 +131,56 @@ pub(super) struct Passed {
     pub(super) effective: &'static str,
 }
 
+/// What was measured together.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Block {
+    pub(super) direction: Direction,
+    pub(super) length: usize,
+    /// Who touches the data.
+    pub(super) touch: &'static str,
+    pub(super) placement: Option<Placement>,
+}
+
+impl Timed {
+    fn new(times: Times, server: &'static str, block: Block) -> Self {
+        let Times { latency, cycle, cpu, wrong } = times;
+        let (samples, latency) = (latency.count(), latency.spread());
+        Self {
+            direction: name(block.direction),
+            server,
+            length: block.length,
+            touch: block.touch,
+            latency_us: latency,
+            cycle_us: cycle.spread(),
+            throughput_mb_s: throughput(block.length, latency),
+            cpu_us: rounded(cpu.median_us()),
+            verified: wrong.is_none(),
+            placement: block.placement.map(Placement::name),
+            samples,
+            wrong,
+        }
+    }
+
+    /// The length and the direction, which its block has in common.
+    pub(super) fn at(&self) -> (usize, &'static str) {
+        (self.length, self.direction)
+    }
+}
+
 impl Row {
-    pub(super) fn new(
-        measured: Measured,
-        direction: Direction,
-        length: usize,
-        touch: &'static str,
-        placement: Option<Placement>,
-    ) -> Self {
-        let times = measured.times;
-        let latency = times.latency.spread();
+    pub(super) fn new(measured: Measured, block: Block) -> Self {
         Self {
             scheme: measured.scheme.name(),
-            direction: name(direction),
-            server: measured.place.name(),
-            length,
-            touch,
-            latency_us: latency,
-            cycle_us: times.cycle.spread(),
-            throughput_mb_s: throughput(length, latency),
-            cpu_us: rounded(times.cpu.median_us()),
+            timed: Timed::new(measured.times, measured.place.name(), block),
             receipt: Passed::new(&measured.receipt, measured.faults.median()),
-            verified: times.wrong.is_none(),
-            placement: placement.map(Placement::name),
-            samples: times.latency.count(),
             strong: measured.scheme.integrity() == genie::model::Integrity::Strong,
-            wrong: times.wrong,
         }
     }
 }
 
 impl BaselineRow {
-    pub(super) fn new(
-        measured: Baseline,
-        direction: Direction,
-        length: usize,
-        touch: &'static str,
-        placement: Option<Placement>,
-    ) -> Self {
-        let Times { latency, cycle, cpu, wrong } = measured.times;
-        let (samples, latency) = (latency.count(), latency.spread());
-        Self {
-            name: measured.means.name(),
-            direction: name(direction),
-            server: "process",
-            length,
-            touch,
-            latency_us: latency,
-            cycle_us: cycle.spread(),
-            throughput_mb_s: throughput(length, latency),
-            cpu_us: rounded(cpu.median_us()),
-            verified: wrong.is_none(),
-            placement: placement.map(Placement::name),
-            samples,
-            wrong,
-        }
+    pub(super) fn new(measured: Baseline, block: Block) -> Self {
+        Self { name: measured.means.name(), timed: Timed::new(measured.times, "process", block) }
     }
 
     /// A round trip without data.
@@ -200,8 +191,7 @@ impl BaselineRow {
         placement: Option<Placement>,
     ) -> Self {
         let spread = times.spread();
-        Self {
-            name,
+        let timed = Timed {
             direction: EMPTY,
             server,
             length: MESSAGE,
@@ -214,7 +204,8 @@ impl BaselineRow {
             placement: placement.map(Placement::name),
             samples: times.count(),
             wrong: None,
-        }
+        };
+        Self { name, timed }
     }
 }
 

@@ -20,17 +20,16 @@ pub(super) struct Overhead {
 
 /// The differences, in the order of the rows; none where only one kind of server was measured.
 pub(super) fn of(rows: &[Row]) -> Vec<Overhead> {
-    let at = |place: Place| rows.iter().filter(move |row| row.server == place.name());
+    let at = |place: Place| rows.iter().filter(move |row| row.timed.server == place.name());
     at(Place::Process)
         .filter_map(|there| {
-            let here = at(Place::InProcess).find(|here| {
-                (here.scheme, here.direction, here.length) == (there.scheme, there.direction, there.length)
-            })?;
+            let here = at(Place::InProcess)
+                .find(|here| (here.scheme, here.timed.at()) == (there.scheme, there.timed.at()))?;
             Some(Overhead {
                 scheme: there.scheme,
-                direction: there.direction,
-                length: there.length,
-                latency_us: rounded(there.latency_us.median - here.latency_us.median),
+                direction: there.timed.direction,
+                length: there.timed.length,
+                latency_us: rounded(there.timed.latency_us.median - here.timed.latency_us.median),
             })
         })
         .collect()

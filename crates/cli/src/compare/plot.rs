@@ -14,7 +14,6 @@ use genie::model::Semantics;
 use genie_lab::figure::FONT;
 use genie_lab::figure::palette::{self, Hue};
 use genie_lab::length;
-use genie_lab::samples::Spread;
 use kuva::backend::svg::SvgBackend;
 use kuva::plot::{LegendEntry, LegendShape, LinePlot, LineStyle, ScatterPlot};
 use kuva::render::figure::Figure;
@@ -22,7 +21,7 @@ use kuva::render::layout::{Layout, TickFormat};
 use kuva::render::plots::Plot;
 
 use super::baseline::{Kind, Means, Waiting};
-use super::document::{BaselineRow, Document, Row};
+use super::document::{BaselineRow, Document, Row, Timed};
 use super::place::Place;
 use crate::failure::Failure;
 
@@ -50,7 +49,7 @@ pub(super) fn write(document: &Document, path: &Path) -> Result<(), Failure> {
 fn draw(document: &Document) -> String {
     let directions: Vec<_> = ["out", "in"]
         .into_iter()
-        .filter(|direction| document.results.iter().any(|row| row.direction == *direction))
+        .filter(|direction| document.results.iter().any(|row| row.timed.direction == *direction))
         .collect();
     let panels: Vec<_> = [Time::Latency, Time::Cycle]
         .into_iter()
@@ -79,10 +78,10 @@ enum Time {
 }
 
 impl Time {
-    fn of(self, latency: Spread, cycle: Spread) -> f64 {
+    fn of(self, timed: &Timed) -> f64 {
         let spread = match self {
-            Self::Latency => latency,
-            Self::Cycle => cycle,
+            Self::Latency => timed.latency_us,
+            Self::Cycle => timed.cycle_us,
         };
         spread.median.max(1e-3)
     }
@@ -106,13 +105,12 @@ struct Axes {
 
 impl Axes {
     fn around(document: &Document) -> Self {
-        let both = |latency, cycle| [Time::Latency, Time::Cycle].map(|time| time.of(latency, cycle));
-        let schemes = document.results.iter().flat_map(|row| both(row.latency_us, row.cycle_us));
-        let baselines = document.baselines.iter().flat_map(|row| both(row.latency_us, row.cycle_us));
-        let times = schemes.chain(baselines);
+        let schemes = document.results.iter().map(|row| &row.timed);
+        let all = schemes.chain(document.baselines.iter().map(|row| &row.timed));
+        let times = all.flat_map(|timed| [Time::Latency, Time::Cycle].map(|time| time.of(timed)));
         let (low, high) =
             times.fold((f64::MAX, 0.0_f64), |(low, high), time| (low.min(time), high.max(time)));
-        let lengths = document.results.iter().map(|row| (row.length as f64).log2());
+        let lengths = document.results.iter().map(|row| (row.timed.length as f64).log2());
         let (first, last) =
             lengths.fold((f64::MAX, 0.0_f64), |(first, last), len| (first.min(len), last.max(len)));
         let decades = |time: f64, up: f64| 10_f64.powf(time.log10().floor() + up);
@@ -169,15 +167,20 @@ fn curves(document: &Document, time: Time, direction: &str) -> Vec<Plot> {
 }
 
 fn points(rows: &[Row], scheme: Scheme, time: Time, direction: &str) -> Vec<(f64, f64)> {
-    let both = rows.iter().any(|row| row.server == Place::Process.name());
-    let drawn = |row: &&Row| !both || row.server == Place::Process.name();
-    let its = rows.iter().filter(|row| row.scheme == scheme.name() && row.direction == direction);
-    its.filter(drawn).map(|row| (power(row.length), time.of(row.latency_us, row.cycle_us))).collect()
+    let both = rows.iter().any(|row| row.timed.server == Place::Process.name());
+    let drawn = |row: &&Row| !both || row.timed.server == Place::Process.name();
+    let its = rows.iter().filter(|row| row.scheme == scheme.name()).filter(drawn);
+    curve(its.map(|row| &row.timed), time, direction)
 }
 
 fn baseline_points(rows: &[BaselineRow], means: Means, time: Time, direction: &str) -> Vec<(f64, f64)> {
-    let its = rows.iter().filter(|row| row.name == means.name() && row.direction == direction);
-    its.map(|row| (power(row.length), time.of(row.latency_us, row.cycle_us))).collect()
+    let its = rows.iter().filter(|row| row.name == means.name());
+    curve(its.map(|row| &row.timed), time, direction)
+}
+
+fn curve<'t>(all: impl Iterator<Item = &'t Timed>, time: Time, direction: &str) -> Vec<(f64, f64)> {
+    let its = all.filter(|timed| timed.direction == direction);
+    its.map(|timed| (power(timed.length), time.of(timed))).collect()
 }
 
 fn power(length: usize) -> f64 {
@@ -190,11 +193,11 @@ fn legend(document: &Document) -> Vec<LegendEntry> {
     let last = |points: Vec<(f64, f64)>| points.last().map(|(_, time)| *time);
     let schemes = Scheme::ALL.into_iter().filter_map(|scheme| {
         let dashes = (!scheme.is_emulated()).then_some(DASHES);
-        let end = last(points(&document.results, scheme, Time::Latency, first.direction))?;
+        let end = last(points(&document.results, scheme, Time::Latency, first.timed.direction))?;
         Some((end, entry(scheme.name(), colour(scheme), dashes)))
     });
     let baselines = Means::ALL.into_iter().filter_map(|means| {
-        let end = last(baseline_points(&document.baselines, means, Time::Latency, first.direction))?;
+        let end = last(baseline_points(&document.baselines, means, Time::Latency, first.timed.direction))?;
         Some((end, entry(means.name(), baseline_colour(means), Some(pattern(means)))))
     });
     let (mut schemes, mut baselines): (Vec<_>, Vec<_>) = (schemes.collect(), baselines.collect());
