@@ -15,7 +15,6 @@ mod overhead;
 mod peer;
 mod place;
 mod plot;
-mod progress;
 mod series;
 mod subject;
 mod table;
@@ -34,13 +33,13 @@ use genie_lab::machine::{Before, Machine};
 use genie_lab::probe::Probe;
 use genie_lab::{interface, length};
 
+use crate::bar::Bar;
 use crate::failure::Failure;
 use crate::output;
 use baseline::Baselines;
 use bench::Bench;
 use data::Data;
 use document::{BaselineRow, Block, Document, Gathering, Row};
-use progress::Progress;
 use series::Series;
 use wiring::LeftOut;
 
@@ -89,14 +88,14 @@ fn measure(
     probe: &Probe,
     before: Before,
 ) -> Result<Document, Failure> {
-    let progress =
-        Progress::new(lengths.iter().map(|len| args.rounds(*len).most * args.directions().len()).sum());
+    let rounds: usize = lengths.iter().map(|len| args.rounds(*len).most * args.directions().len()).sum();
+    let bar = Bar::new(rounds as u64, "{msg:14} {wide_bar} {percent:>3} %");
     let mut gathering = Gathering::default();
     let mut left_out = LeftOut::default();
     let (mut results, mut others) = (Vec::new(), Vec::new());
     for len in lengths.iter().copied() {
         for direction in args.directions().iter().copied() {
-            progress.begin(len, direction);
+            bar.say(format!("{:>8} {direction}", length::format(len)));
             let what = format!("{} {direction}", length::format(len));
             let unable = |error: Error| Failure::could_not(format!("{what} could not be measured: {error}"));
             let subjects = left_out.usable(bench, &args.schemes(), direction, len).map_err(unable)?;
@@ -106,7 +105,7 @@ fn measure(
             let mut series =
                 Series::new(bench, baselines.as_deref_mut(), subjects, args.touch).map_err(unable)?;
             let measured = series
-                .measure(args.rounds(len), probe, |rounds| progress.done(rounds))
+                .measure(args.rounds(len), probe, |rounds| bar.done(rounds))
                 .map_err(|failure| unmeasured(&what, failure))?;
             gathering.add(len, &measured);
             let (touch, placement) = (args.touch.name(), measured.placement);
@@ -115,7 +114,7 @@ fn measure(
             others.extend(measured.baselines.into_iter().map(|one| BaselineRow::new(one, block)));
         }
     }
-    drop(progress);
+    drop(bar);
     left_out.report(results.is_empty())?;
     others.extend(gathering.empty_rows());
     Ok(Document {

@@ -3,6 +3,7 @@
 //! Invariants: results go to standard output, everything else to standard error. A failure is one line there, and an exit
 //! status of 1 (could not) or 2 (wrongly called). A reader that closes the pipe early is no failure.
 
+mod bar;
 mod calibrate;
 mod compare;
 mod doctor;

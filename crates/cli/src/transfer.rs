@@ -13,7 +13,6 @@ mod download;
 mod jobs;
 mod part;
 mod place;
-mod progress;
 mod range;
 mod summary;
 mod tree;
@@ -26,6 +25,7 @@ use std::time::Instant;
 use genie::Scheme;
 use genie_lab::interface::Granule;
 
+use crate::bar::Bar;
 use crate::failure::Failure;
 use crate::output;
 use client::Client;
@@ -39,6 +39,11 @@ pub(crate) use upload::store;
 
 /// Enough to keep two CPUs busy while others wait for a disk.
 const JOBS: NonZeroUsize = NonZeroUsize::new(4).unwrap();
+
+/// Shows how many of so many bytes are done, by all jobs.
+fn bar(bytes: u64) -> Bar {
+    Bar::new(bytes, "{wide_bar} {bytes}/{total_bytes}  {bytes_per_sec}  {eta}")
+}
 
 /// The options of both commands.
 #[derive(Debug, clap::Args)]

@@ -10,10 +10,10 @@ use genie::file::{Attributes, Checksum, Kind};
 use super::carrier::{Carrier, Chunk};
 use super::client::Client;
 use super::part::Part;
-use super::progress::Progress;
 use super::summary::Outcome;
 use super::tree::{Tree, part_name, served};
 use super::{Bytes, Options, Remote, jobs};
+use crate::bar::Bar;
 use crate::failure::Failure;
 
 /// One file to be fetched.
@@ -58,10 +58,9 @@ pub(crate) fn fetch(
             return Err(Failure::could_not(format!("{from} is no regular file; only such are served")));
         }
     };
-    let progress =
-        Progress::new(downloads.iter().map(|download| download.bytes.end - download.bytes.start).sum());
+    let bar = super::bar(downloads.iter().map(|download| download.bytes.end - download.bytes.start).sum());
     let tally = jobs::share_out(client, options.scheme, options.jobs, &downloads, |carrier, download| {
-        download.run(carrier, options, &progress)
+        download.run(carrier, options, &bar)
     })?;
     Ok(Outcome { tally, left_out, source: from.to_string(), target: target.display().to_string() })
 }
@@ -121,7 +120,7 @@ impl Download {
         Ok(Self { source: from.path.clone(), attributes, bytes, target, part })
     }
 
-    fn run(&self, carrier: &mut Carrier<'_>, options: &Options, progress: &Progress) -> Result<(), Failure> {
+    fn run(&self, carrier: &mut Carrier<'_>, options: &Options, bar: &Bar) -> Result<(), Failure> {
         if self.target.is_dir() {
             let target = self.target.display();
             return Err(Failure::could_not(format!(
@@ -132,11 +131,11 @@ impl Download {
         let start = self.bytes.start;
         let (missing, kept) = self.missing(carrier, &part, options.resume)?;
         carrier.tally.kept += kept;
-        progress.done(usize::try_from(kept).unwrap_or(usize::MAX));
+        bar.done(usize::try_from(kept).unwrap_or(usize::MAX));
         let verify = !options.no_verify;
         carrier.fetch(&self.source, missing.into_iter().map(Ok), verify, |chunk, bytes| {
             part.write(chunk.offset - start, bytes)?;
-            progress.done(chunk.len);
+            bar.done(chunk.len);
             Ok(())
         })?;
         self.check_unchanged(carrier.client)?;

@@ -9,10 +9,10 @@ use genie::file::{Begin, Checksum, Checksummer, Commit, Kind, Token};
 
 use super::carrier::Carrier;
 use super::client::Client;
-use super::progress::Progress;
 use super::summary::Outcome;
 use super::tree::{Tree, served};
 use super::{Options, Remote, jobs};
+use crate::bar::Bar;
 use crate::failure::Failure;
 
 /// One file to be stored.
@@ -50,9 +50,9 @@ pub(crate) fn store(
         let source = source.display();
         return Err(Failure::could_not(format!("{source} is neither a regular file nor a directory")));
     };
-    let progress = Progress::new(uploads.iter().map(|upload| upload.size).sum());
+    let bar = super::bar(uploads.iter().map(|upload| upload.size).sum());
     let tally = jobs::share_out(client, options.scheme, options.jobs, &uploads, |carrier, upload| {
-        upload.run(carrier, durable, options, &progress)
+        upload.run(carrier, durable, options, &bar)
     })?;
     let target = Remote { server: to.server.clone(), path: target };
     Ok(Outcome { tally, left_out, source: source.display().to_string(), target: target.to_string() })
@@ -99,7 +99,7 @@ impl Upload {
         carrier: &mut Carrier<'_>,
         durable: bool,
         options: &Options,
-        progress: &Progress,
+        bar: &Bar,
     ) -> Result<(), Failure> {
         let file = File::open(&self.source).map_err(|error| unreadable(&self.source, &error))?;
         let (version, mode) = self.look(&file)?;
@@ -107,7 +107,7 @@ impl Upload {
         let begin = Begin { size: version.0, token: self.token(version), resume: options.resume };
         let (there, name) = client.begin(&self.target, &begin)?;
         let part = self.target.with_file_name(&name);
-        let stored = self.send(carrier, &file, &part, there, version.0, progress).and_then(|checksum| {
+        let stored = self.send(carrier, &file, &part, there, version.0, bar).and_then(|checksum| {
             if self.look(&file)?.0 != version {
                 let source = self.source.display();
                 return Err(Failure::could_not(format!(
@@ -132,14 +132,14 @@ impl Upload {
         part: &Path,
         there: u64,
         size: u64,
-        progress: &Progress,
+        bar: &Bar,
     ) -> Result<Checksum, Failure> {
         let client = carrier.client;
         let mut whole = Checksummer::default();
         carrier.store(part, carrier.chunks(0..size), |chunk, bytes| {
             file.read_exact_at(bytes, chunk.offset).map_err(|error| unreadable(&self.source, &error))?;
             whole.add(bytes);
-            progress.done(chunk.len);
+            bar.done(chunk.len);
             let len = chunk.len as u64;
             let is_there = chunk.offset + len <= there
                 && client.checksum(part, chunk.offset, len)? == Checksum::of(bytes);

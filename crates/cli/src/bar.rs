@@ -1,0 +1,36 @@
+//! A bar on standard error that shows how far work is, where a person looks at it.
+
+use std::io::IsTerminal;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// A bar; dropping it takes it away.
+#[derive(Debug)]
+pub(crate) struct Bar(ProgressBar);
+
+impl Bar {
+    /// Shows a bar of this look for so much work, if standard error is a terminal.
+    pub(crate) fn new(work: u64, look: &str) -> Self {
+        if !std::io::stderr().is_terminal() {
+            return Self(ProgressBar::hidden());
+        }
+        let bar = ProgressBar::with_draw_target(Some(work), ProgressDrawTarget::stderr());
+        Self(ProgressStyle::with_template(look).map_or(bar.clone(), |style| bar.with_style(style)))
+    }
+
+    /// Says what is done now.
+    pub(crate) fn say(&self, what: String) {
+        self.0.set_message(what);
+    }
+
+    /// Counts work that is done.
+    pub(crate) fn done(&self, work: usize) {
+        self.0.inc(work as u64);
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
