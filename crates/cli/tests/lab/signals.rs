@@ -13,6 +13,10 @@ use super::running::genie;
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// How long processes may take to stop that were told to.
+const STOPPING: Duration = Duration::from_secs(10);
+/// How many runs may be elsewhere than in the middle of a sitting when a signal comes, which says nothing.
+const TRIES: usize = 10;
 /// How long the run is stopped: longer than any of its operations takes.
 const PAUSE: Duration = Duration::from_secs(3);
 /// The sender, the device and the receiver.
@@ -26,7 +30,7 @@ struct Job {
 }
 
 impl Job {
-    /// Begins, and waits until it is in the middle of a sitting.
+    /// Begins, and waits until it is in the middle of a sitting, or over.
     fn begin() -> Self {
         let scratch = tempfile::tempdir().unwrap();
         let runs = scratch.path().join("runs");
@@ -36,8 +40,19 @@ impl Job {
         let said = |name: &str| Stdio::from(File::create(scratch.path().join(name)).unwrap());
         let child = command.stdout(said("stdout")).stderr(said("stderr")).spawn().unwrap();
         let mut job = Self { child, scratch };
-        job.wait("it measures", |job| !job.journal().is_empty() && job.states().len() == PARTIES);
+        job.comes_to(PATIENCE, |job| !job.journal().is_empty() && job.states().len() == PARTIES);
         job
+    }
+
+    /// One that was stopped in the middle of a sitting, with all its processes.
+    fn stopped() -> Self {
+        let stopped = |_| {
+            let mut job = Self::begin();
+            job.signal(Signal::TSTP);
+            let all_stop = job.comes_to(STOPPING, |job| job.states().iter().all(|state| state == "T"));
+            (all_stop && job.states().len() == PARTIES).then_some(job)
+        };
+        (0..TRIES).find_map(stopped).expect("a run that is stopped in the middle of a sitting")
     }
 
     fn group(&self) -> Pid {
@@ -74,24 +89,21 @@ impl Job {
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
-    fn wait(&mut self, until: &str, mut is_so: impl FnMut(&mut Self) -> bool) {
+    /// Waits until something is so; returns whether it was, before the run was over and in time.
+    fn comes_to(&mut self, patience: Duration, mut is_so: impl FnMut(&mut Self) -> bool) -> bool {
         let begun = Instant::now();
         while !is_so(self) {
-            let ended = self.child.try_wait().unwrap();
-            let late = begun.elapsed() > PATIENCE;
-            assert!(ended.is_none() && !late, "waiting until {until}: {ended:?}, {}", self.said("stderr"));
+            if self.child.try_wait().unwrap().is_some() || begun.elapsed() > patience {
+                return false;
+            }
             std::thread::sleep(Duration::from_millis(1));
         }
+        true
     }
 
     fn end(&mut self) -> ExitStatus {
-        let mut status = None;
-        let begun = Instant::now();
-        while status.is_none() && begun.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(5));
-            status = self.child.try_wait().unwrap();
-        }
-        status.expect("the run ends")
+        self.comes_to(PATIENCE, |_| false);
+        self.child.try_wait().unwrap().expect("the run ends")
     }
 }
 
@@ -105,9 +117,7 @@ impl Drop for Job {
 
 #[test]
 fn a_run_that_is_stopped_takes_its_parties_along_and_no_sample_holds_the_pause() {
-    let mut job = Job::begin();
-    job.signal(Signal::TSTP);
-    job.wait("all are stopped", |job| job.states().iter().all(|state| state == "T"));
+    let mut job = Job::stopped();
     let steps = job.journal().len();
     std::thread::sleep(PAUSE);
     assert_eq!((job.states().len(), job.journal().len()), (PARTIES, steps));
@@ -126,8 +136,12 @@ fn a_run_that_is_stopped_takes_its_parties_along_and_no_sample_holds_the_pause()
 
 #[test]
 fn an_interruption_by_the_terminal_lets_the_parties_finish_the_step_under_way() {
-    let mut job = Job::begin();
-    job.signal(Signal::INT);
+    let interrupted = |_| {
+        let mut job = Job::begin();
+        job.signal(Signal::INT);
+        (!job.end().success()).then_some(job)
+    };
+    let mut job = (0..TRIES).find_map(interrupted).expect("a run that is interrupted before it is over");
     assert_eq!(job.end().code(), Some(1));
     let error = job.said("stderr");
     assert!(error.contains("interrupted when ") && error.contains("genie lab run --resume"), "{error}");
