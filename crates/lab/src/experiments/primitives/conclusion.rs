@@ -165,8 +165,10 @@ fn parts_absent() -> String {
 
 fn table_8_2(rows: &[Row], measurements: &Measurements) -> Table {
     let papers = brustoloni::costs(Platform::P166);
-    let mut table =
-        empty_table("Primitive operations, beside table 8.2 of the thesis (Micron P166 at 155 Mbit/s)");
+    let mut table = empty_table(
+        "Primitive operations, beside table 8.2 of the thesis (Micron P166 at 155 Mbit/s)",
+        &COLUMNS,
+    );
     for cost in &papers {
         let mut cells = match find(rows, &cost.operation) {
             Some(row) => cells(row),
@@ -179,11 +181,15 @@ fn table_8_2(rows: &[Row], measurements: &Measurements) -> Table {
     table
 }
 
-/// For each byte and in all, here and in the thesis.
-fn empty_table(title: &str) -> Table {
-    let columns =
-        ["operation", "ns/B", "and µs", "R²", "shortest, µs", "longest, µs", "thesis: ns/B", "and µs"];
-    Table { title: title.to_owned(), columns: columns.map(str::to_owned).into(), rows: Vec::new() }
+/// For each byte and in all, here and, last, in the thesis.
+const COLUMNS: [&str; 8] =
+    ["operation", "ns/B", "and µs", "R²", "shortest, µs", "longest, µs", "thesis: ns/B", "and µs"];
+/// How many of them are of what is here.
+const HERE: usize = 6;
+
+fn empty_table(title: &str, columns: &[&str]) -> Table {
+    let columns = columns.iter().copied().map(str::to_owned).collect();
+    Table { title: title.to_owned(), columns, rows: Vec::new() }
 }
 
 fn cells(row: &Row) -> Vec<String> {
@@ -210,7 +216,7 @@ fn base_cells(rows: &[Row], measurements: &Measurements) -> Vec<String> {
 }
 
 fn absent_cells(name: &str) -> Vec<String> {
-    std::iter::once(name.to_owned()).chain(std::iter::repeat_with(none).take(5)).collect()
+    std::iter::once(name.to_owned()).chain(std::iter::repeat_with(none).take(HERE - 1)).collect()
 }
 
 fn r_squared(fit: Option<Fit>) -> String {
@@ -232,7 +238,7 @@ fn printed(cost: &Cost) -> [String; 2] {
 }
 
 fn table_12_1(rows: &[Row]) -> Table {
-    let mut table = empty_table("Parts of transfers, beside table 12.1 of the thesis");
+    let mut table = empty_table("Parts of transfers, beside table 12.1 of the thesis", &COLUMNS);
     for Part(letter, name, thesis, here) in &TABLE_12_1 {
         let found = match here {
             Here::Row(row) => find(rows, row).map(cells),
@@ -252,13 +258,8 @@ fn others(rows: &[Row]) -> Table {
         let is_part = |part: &Part| matches!(part.3, Here::Row(name) if name == row.name);
         !PRIMITIVES.contains(&row.name.as_str()) && !TABLE_12_1.iter().any(is_part)
     };
-    let mut table = empty_table("Other operations: they overlap with the transfer");
-    for row in rows.iter().filter(is_there) {
-        let mut cells = cells(row);
-        cells.extend(nothing());
-        table.rows.push(cells);
-    }
-    table
+    let table = empty_table("Other operations: they overlap with the transfer", &COLUMNS[..HERE]);
+    Table { rows: rows.iter().filter(is_there).map(cells).collect(), ..table }
 }
 
 fn figure(rows: &[Row]) -> Figure {
