@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use genie::Scheme;
 
-use super::reading::{MISSING, Reading, headings, number, throughput};
+use super::reading::{MISSING, Reading, headings, throughput};
 use super::turns::{Subject, Turns, estimate, rounds, seconds};
+use crate::amounts::significant;
 use crate::checksum::Checksum as Kind;
 use crate::error::{Error, Result};
 use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};
@@ -212,7 +213,7 @@ fn throughputs(reading: &Reading<'_>) -> Table {
     let row = |(series, output, _, check): (String, Scheme, Scheme, Check)| {
         let cell = |len: u64| {
             let us = reading.at(&series, len);
-            us.map_or_else(|| MISSING.to_owned(), |us| number(throughput(len, us)))
+            us.map_or_else(|| MISSING.to_owned(), |us| significant(throughput(len, us)))
         };
         vec![series.clone(), paper(check, output).to_owned(), cell(PAPER_LEN), cell(LONGEST)]
     };

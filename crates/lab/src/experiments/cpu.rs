@@ -10,7 +10,8 @@
 mod instructions;
 
 use super::latency::{self, LONGEST, PAPER_LEN, schemes};
-use super::reading::{MISSING, Reading, headings, judged, number, per_cent, throughput, untested};
+use super::reading::{MISSING, Reading, headings, judged, per_cent, throughput, untested};
+use crate::amounts::significant;
 use crate::device::Rate;
 use crate::error::Result;
 use crate::experiment::{Claim, Declaration, Experiment, Options};
@@ -177,7 +178,7 @@ fn longest(times: &Reading<'_>) -> Option<u64> {
 fn maxima(times: &Reading<'_>) -> Table {
     let len = longest(times).unwrap_or(LONGEST);
     let cell = |scheme: &str, rate: Rate| {
-        times.at(scheme, len).map_or_else(|| MISSING.to_owned(), |us| number(theta(rate, len, us)))
+        times.at(scheme, len).map_or_else(|| MISSING.to_owned(), |us| significant(theta(rate, len, us)))
     };
     let row = |scheme: &str| {
         let cells = Rate::ALL.into_iter().map(|rate| cell(scheme, rate));
@@ -217,23 +218,23 @@ fn copy_needs_a_multiple(len: u64, copy: f64, all: &[(&str, f64)]) -> Finding {
     let found = format!(
         "{} take {} µs of CPU time by copy, {} times as much as by the next one ({name}, {} µs).",
         length::format(len as usize),
-        number(copy),
-        number(copy / most),
-        number(most)
+        significant(copy),
+        significant(copy / most),
+        significant(most)
     );
     judged("copy-needs-a-multiple", copy >= MULTIPLE * most, found)
 }
 
 fn emulated_alike(len: u64, all: &[(&str, f64)]) -> Finding {
     let emulated: Vec<_> = all.iter().filter(|(one, _)| one.starts_with("emulated")).collect();
-    let each: Vec<_> = emulated.iter().map(|(one, us)| format!("{one} {} µs", number(*us))).collect();
+    let each: Vec<_> = emulated.iter().map(|(one, us)| format!("{one} {} µs", significant(*us))).collect();
     let (least, most) =
         emulated.iter().fold((f64::MAX, 0.0f64), |(least, most), (_, us)| (least.min(*us), most.max(*us)));
     let found = format!(
         "{}: {}, a factor of {}.",
         length::format(len as usize),
         each.join(", "),
-        number(most / least)
+        significant(most / least)
     );
     judged("emulated-alike", most / least <= ALIKE, found)
 }

@@ -8,8 +8,9 @@ mod verdicts;
 
 use genie::Scheme;
 
-use super::reading::{MISSING, Reading, headings, number, slug, throughput};
+use super::reading::{MISSING, Reading, headings, slug, throughput};
 use super::turns::{HAND_OVER, HAND_OVER_ALL, Subject, Turns, estimate, rounds, seconds};
+use crate::amounts::significant;
 use crate::device::Rate;
 use crate::error::{Error, Result};
 use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};
@@ -214,7 +215,7 @@ fn throughputs(readings: &[Reading<'_>]) -> Table {
         format!("{} at {}", length::format(*len as usize), reading.setting)
     };
     let cell = |scheme: &str, (reading, len): &(&Reading<'_>, u64)| {
-        reading.at(scheme, *len).map_or_else(|| MISSING.to_owned(), |us| number(throughput(*len, us)))
+        reading.at(scheme, *len).map_or_else(|| MISSING.to_owned(), |us| significant(throughput(*len, us)))
     };
     let row = |(scheme, paper): (&str, u32)| {
         let first = [scheme.to_owned(), paper.to_string()];
@@ -258,7 +259,7 @@ pub(super) fn seating(measurements: &Measurements, experiment: &str, setting: &s
     let Some((seats, (len, us))) = shared else { return vec![own.sentence().to_owned()] };
     let handed = format!(
         "Handing the CPU over, from the end of the sender's request until the receiver ran, took {} µs (median at {}).",
-        number(us),
+        significant(us),
         length::format(len as usize)
     );
     vec![seats.sentence().to_owned(), handed]

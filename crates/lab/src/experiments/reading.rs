@@ -1,5 +1,6 @@
 //! Reading measurements: medians, curves, and the words and numbers in which they are reported.
 
+use crate::amounts::significant;
 use crate::findings::{Axis, Curve, CurvePoint, Figure, Finding, Scale, Verdict};
 use crate::length;
 use crate::measurement::{Measurements, Quantity};
@@ -67,7 +68,7 @@ impl Reading<'_> {
         lengths: &[u64],
         series: impl IntoIterator<Item = &'s str>,
     ) -> Vec<Vec<String>> {
-        let cell = |one: &str, x: &u64| self.at(one, *x).map_or_else(|| MISSING.to_owned(), number);
+        let cell = |one: &str, x: &u64| self.at(one, *x).map_or_else(|| MISSING.to_owned(), significant);
         let row = |one: &str| {
             std::iter::once(one.to_owned()).chain(lengths.iter().map(|x| cell(one, x))).collect::<Vec<_>>()
         };
@@ -78,20 +79,10 @@ impl Reading<'_> {
 /// What stands where nothing was measured.
 pub(super) const MISSING: &str = "–";
 
-/// A number with three digits that mean something.
-pub(super) fn number(number: f64) -> String {
-    match number.abs() {
-        0.0 => "0".to_owned(),
-        size if size < 1.0 => format!("{number:.3}"),
-        size if size < 10.0 => format!("{number:.2}"),
-        size if size < 100.0 => format!("{number:.1}"),
-        _ => format!("{number:.0}"),
-    }
-}
-
 /// A share as per cent.
 pub(super) fn per_cent(share: f64) -> String {
-    format!("{:.0} %", share * 100.0)
+    // What rounds to zero has no sign: -0 and 0 make 0.
+    format!("{:.0} %", (share * 100.0).round() + 0.0)
 }
 
 /// Bytes in so many microseconds, as Mbit/s.
@@ -127,11 +118,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_three_digits_and_settings_make_file_names() {
-        let all: Vec<_> = [0.0, 0.1234, 1.234, 12.34, 123.4, 12345.0].into_iter().map(number).collect();
-        assert_eq!(all, ["0", "0.123", "1.23", "12.3", "123", "12345"]);
+    fn settings_make_file_names_and_shares_have_a_sign_where_they_are_not_zero() {
         assert_eq!(slug("10 Gbit/s"), "10-gbit-s");
-        assert_eq!(per_cent(0.604), "60 %");
+        assert_eq!([0.604, -0.003, -0.01].map(per_cent), ["60 %", "0 %", "-1 %"]);
     }
 
     #[test]

@@ -12,8 +12,9 @@ use std::time::Duration;
 
 use genie::Scheme;
 
-use super::reading::{MISSING, Reading, headings, number, throughput};
+use super::reading::{MISSING, Reading, headings, throughput};
 use super::turns::{Subject, Turns, estimate, rounds, seconds};
+use crate::amounts::significant;
 use crate::error::{Error, Result};
 use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};
 use crate::findings::{Axis, Conclusion, Curve, CurvePoint, Figure, Scale, Table};
@@ -267,11 +268,11 @@ fn overhead_table(overheads: &[Overhead]) -> Table {
         overheads.first().map_or_else(Vec::new, |one| one.points.iter().map(|one| one.0).collect());
     let row = |overhead: &Overhead| {
         let more = lengths.iter().map(|x| overhead.points.iter().find(|point| point.0 == *x));
-        let cells = more.map(|point| point.map_or_else(|| MISSING.to_owned(), |point| number(point.2)));
+        let cells = more.map(|point| point.map_or_else(|| MISSING.to_owned(), |point| significant(point.2)));
         let line = overhead.line();
         let line = line.map_or_else(
             || MISSING.to_owned(),
-            |(slope, fixed)| format!("{} x MiB + {}", number(slope), number(fixed)),
+            |(slope, fixed)| format!("{} x MiB + {}", significant(slope), significant(fixed)),
         );
         std::iter::once(overhead.scheme.to_owned()).chain(cells).chain([line]).collect()
     };
@@ -287,7 +288,7 @@ fn overhead_table(overheads: &[Overhead]) -> Table {
 fn throughputs(reading: &Reading<'_>) -> Table {
     let cell = |scheme: &str, place: &str, len: u64| {
         let us = reading.at(&series(scheme, place), len);
-        us.map_or_else(|| MISSING.to_owned(), |us| number(throughput(len, us)))
+        us.map_or_else(|| MISSING.to_owned(), |us| significant(throughput(len, us)))
     };
     let row = |(scheme, papers): (&str, [u32; 2])| {
         let here = [PAPER_LEN, LONGEST]
@@ -313,7 +314,8 @@ fn throughputs(reading: &Reading<'_>) -> Table {
 
 /// The overhead for the shortest data by emulated copy, beside the papers' processors.
 fn processors(overheads: &[Overhead]) -> Table {
-    let here = shortest(overheads, "emulated copy").map_or_else(|| MISSING.to_owned(), |(_, us)| number(us));
+    let here =
+        shortest(overheads, "emulated copy").map_or_else(|| MISSING.to_owned(), |(_, us)| significant(us));
     let papers = PAPER_OVERHEAD.map(|(name, us)| vec![name.to_owned(), us.to_string()]);
     Table {
         title: "Overhead of user-level servers by processor, emulated copy, shortest data".to_owned(),

@@ -3,8 +3,9 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use super::super::reading::{MISSING, Reading, headings, number};
+use super::super::reading::{MISSING, Reading, headings};
 use super::{ID, Kind};
+use crate::amounts::significant;
 use crate::experiment::Options;
 use crate::findings::{Axis, Curve, CurvePoint, Figure, Scale, Table};
 use crate::measurement::{Measured, Measurements, Quantity};
@@ -134,8 +135,9 @@ pub(super) fn table(measurements: &Measurements) -> Table {
     let names: Vec<_> = Pass::all().into_iter().map(Pass::name).collect();
     let lengths = reading.lengths(names.iter().map(String::as_str));
     let row = |name: &String| {
-        let cell =
-            |x: &u64| reading.at(name, *x).map_or_else(|| MISSING.to_owned(), |us| number(speed(*x, us)));
+        let cell = |x: &u64| {
+            reading.at(name, *x).map_or_else(|| MISSING.to_owned(), |us| significant(speed(*x, us)))
+        };
         std::iter::once(name.clone()).chain(lengths.iter().map(cell)).collect()
     };
     Table {

@@ -1,8 +1,9 @@
 //! What the measurements say about the claims of `checksum`: at the longest length. The papers' checksum is that of the
 //! Internet, which the verdicts are about; CRC32C stands beside it.
 
-use super::super::reading::{Reading, judged, number, untested};
+use super::super::reading::{Reading, judged, untested};
 use super::{Check, DECLARATION, Kind, name};
+use crate::amounts::significant;
 use crate::findings::Finding;
 use crate::length;
 
@@ -69,8 +70,8 @@ impl Longest {
         let found = |with: &With| {
             format!(
                 "emulated copy with it takes {} µs, copy without {} µs",
-                number(with.emulated),
-                number(self.copy)
+                significant(with.emulated),
+                significant(self.copy)
             )
         };
         self.judge("emulated-copy-with-checksum", |with| with.emulated < self.copy, found)
@@ -80,7 +81,11 @@ impl Longest {
         let added = |with: &With| (with.copy - self.copy, with.emulated - self.emulated);
         let found = |with: &With| {
             let (copy, emulated) = added(with);
-            format!("it adds {} µs to copy and {} µs to emulated copy", number(copy), number(emulated))
+            format!(
+                "it adds {} µs to copy and {} µs to emulated copy",
+                significant(copy),
+                significant(emulated)
+            )
         };
         let holds = |with: &With| added(with).0 < added(with).1;
         self.judge("checksum-cheaper-after-copy", holds, found)
@@ -90,9 +95,9 @@ impl Longest {
         let found = |with: &With| {
             format!(
                 "copy takes {} µs, with it integrated {} µs, with it in a pass of its own {} µs",
-                number(self.copy),
-                number(with.integrated),
-                number(with.copy)
+                significant(self.copy),
+                significant(with.integrated),
+                significant(with.copy)
             )
         };
         let holds = |with: &With| {
@@ -105,8 +110,8 @@ impl Longest {
         let found = |with: &With| {
             format!(
                 "emulated copy and checksum take {} µs, copy with it integrated {} µs",
-                number(with.emulated),
-                number(with.integrated)
+                significant(with.emulated),
+                significant(with.integrated)
             )
         };
         self.judge("below-the-integrated", |with| with.emulated < with.integrated, found)

@@ -3,8 +3,9 @@
 //! How: the papers compared lengths that are multiples of the granule. Here that is the longest one, 16 MiB, at no limit,
 //! unless a claim is about the network. Tolerances are named where they are used.
 
-use super::super::reading::{Reading, judged, number, per_cent, untested};
+use super::super::reading::{Reading, judged, per_cent, untested};
 use super::{DECLARATION, schemes};
+use crate::amounts::significant;
 use crate::experiment::Options;
 use crate::findings::Finding;
 use crate::length;
@@ -93,9 +94,9 @@ impl Longest {
         let found = format!(
             "{} take {} µs by copy, {} times as long as by the slowest other scheme ({name}, {} µs).",
             self.length(),
-            number(self.copy),
-            number(factor),
-            number(slowest)
+            significant(self.copy),
+            significant(factor),
+            significant(slowest)
         );
         judged("copy-apart", factor >= APART, found)
     }
@@ -105,9 +106,9 @@ impl Longest {
         let found = format!(
             "{} take {} µs by {quick} and {} µs by {slow}, a factor of {}.",
             self.length(),
-            number(least),
-            number(most),
-            number(most / least)
+            significant(least),
+            significant(most),
+            significant(most / least)
         );
         judged("others-close", most / least <= CLOSE, found)
     }
@@ -136,9 +137,9 @@ impl Longest {
         let found = format!(
             "{} take {} µs by emulated copy, {} µs by move and {} µs by share.",
             self.length(),
-            number(self.emulated_copy),
-            number(moved),
-            number(shared)
+            significant(self.emulated_copy),
+            significant(moved),
+            significant(shared)
         );
         let is_near = self.emulated_copy <= shared * TOLERANCE;
         judged(claim, self.emulated_copy < moved && is_near, found)
@@ -153,8 +154,8 @@ impl Longest {
         let found = format!(
             "{} take {} µs by emulated share; the quickest is {name} with {} µs.",
             self.length(),
-            number(shared),
-            number(least)
+            significant(shared),
+            significant(least)
         );
         judged(claim, shared <= least * TOLERANCE, found)
     }
@@ -173,7 +174,8 @@ fn network_levels(readings: &[Reading<'_>]) -> Finding {
     let spreads: Vec<_> = readings.iter().filter_map(spread).collect();
     let [(_, unlimited), paced @ ..] = &spreads[..] else { return untested(claim, "no rate was measured") };
     let Some((_, slowest)) = paced.first() else { return untested(claim, "no rate was measured") };
-    let all: Vec<_> = spreads.iter().map(|(rate, factor)| format!("{} ({rate})", number(*factor))).collect();
+    let all: Vec<_> =
+        spreads.iter().map(|(rate, factor)| format!("{} ({rate})", significant(*factor))).collect();
     let found = format!("Schemes other than copy differ at 60 KiB by factors of {}.", all.join(", "));
     judged(claim, slowest < unlimited, found)
 }

@@ -4,8 +4,9 @@
 //! if it holds with all.
 
 use super::super::latency::schemes;
-use super::super::reading::{Reading, judged, number, untested};
+use super::super::reading::{Reading, judged, untested};
 use super::{DECLARATION, Setting};
+use crate::amounts::significant;
 use crate::findings::Finding;
 use crate::length;
 
@@ -65,8 +66,8 @@ impl Granules<'_> {
         let found = format!(
             "up to {} emulated copy takes {} to {} times as long as copy",
             length::format(self.half() as usize),
-            number(least.1),
-            number(most.1)
+            significant(least.1),
+            significant(most.1)
         );
         Some((holds, found))
     }
@@ -76,7 +77,7 @@ impl Granules<'_> {
         let found = format!(
             "at worst ({}) emulated copy takes {} times as long as copy",
             length::format(worst.0 as usize),
-            number(worst.1)
+            significant(worst.1)
         );
         Some((worst.1 <= TOLERANCE, found))
     }
@@ -86,8 +87,8 @@ impl Granules<'_> {
         let (least, most) = (lowest(&above)?, highest(&above)?);
         let found = format!(
             "from half a granule to a whole one emulated copy takes {} to {} times as long as copy",
-            number(least.1),
-            number(most.1)
+            significant(least.1),
+            significant(most.1)
         );
         Some((most.1 < 1.0, found))
     }
@@ -101,10 +102,10 @@ impl Granules<'_> {
         let found = format!(
             "emulated share takes {} times as long as the quickest other one at worst ({}); emulated copy lags behind it \
              most at {}, by a factor of {}",
-            number(worst.1),
+            significant(worst.1),
             length::format(worst.0 as usize),
             length::format(lag.0 as usize),
-            number(lag.1)
+            significant(lag.1)
         );
         Some((worst.1 <= TOLERANCE, found))
     }
@@ -117,8 +118,8 @@ impl Granules<'_> {
         let found = format!(
             "up to half a granule move takes at least {} times as long as every other scheme, and at least {} times as \
              long as emulated move",
-            number(least.1),
-            number(hidden.1)
+            significant(least.1),
+            significant(hidden.1)
         );
         Some((least.1 >= APART && hidden.1 >= APART, found))
     }
@@ -129,8 +130,8 @@ impl Granules<'_> {
         let (share, weak_move) = (means[0]?, means[1]?);
         let found = format!(
             "share takes {} times as long as emulated share, weak move {} times as long as emulated weak move, on average",
-            number(share),
-            number(weak_move)
+            significant(share),
+            significant(weak_move)
         );
         Some((share > TOLERANCE && weak_move > TOLERANCE, found))
     }

@@ -1,7 +1,8 @@
 //! What the measurements say about the claims of `servers`.
 
-use super::super::reading::{Reading, judged, number, per_cent, untested};
+use super::super::reading::{Reading, judged, per_cent, untested};
 use super::{DECLARATION, LONGEST, Overhead, PLACES, series, shortest};
+use crate::amounts::significant;
 use crate::findings::Finding;
 use crate::length;
 
@@ -39,9 +40,9 @@ fn overhead_constant(overheads: &[Overhead]) -> Option<Finding> {
     let each = gains.iter().map(|(scheme, first, last, gain)| {
         format!(
             "{scheme} {} µs at {} and {} µs at {}, a gain of {} of the time in process",
-            number(first.2),
+            significant(first.2),
             length::format(first.0 as usize),
-            number(last.2),
+            significant(last.2),
             length::format(last.0 as usize),
             per_cent(*gain)
         )
@@ -66,15 +67,15 @@ fn user_level_beats_copy(reading: &Reading<'_>) -> Finding {
             "From {} on emulated copy through user-level servers takes less time than copy in process: {} against {} µs at \
              {}.",
             length::format(from as usize),
-            number(user),
-            number(copy),
+            significant(user),
+            significant(copy),
             length::format(longest as usize)
         ),
         None => format!(
             "At {} emulated copy through user-level servers takes {} µs, copy in process {} µs.",
             length::format(longest as usize),
-            number(user),
-            number(copy)
+            significant(user),
+            significant(copy)
         ),
     };
     judged(claim, from.is_some(), found)
@@ -91,8 +92,8 @@ fn emulated_alike(reading: &Reading<'_>, longest: u64) -> Option<Finding> {
     let found = format!(
         "At {} emulated copy takes {} times as long as emulated share in process, and {} times in processes of their own.",
         length::format(longest.min(LONGEST) as usize),
-        number(here),
-        number(there)
+        significant(here),
+        significant(there)
     );
     Some(judged("emulated-alike", here.max(there) <= ALIKE, found))
 }
@@ -102,7 +103,7 @@ fn scales_with_cpu(overheads: &[Overhead]) -> Option<Finding> {
     let found = format!(
         "One run is of one processor. Its overhead is {} µs for {} by emulated copy; run `genie lab run servers` on others, and \
          compare the runs.",
-        number(us),
+        significant(us),
         length::format(x as usize)
     );
     Some(untested("overhead-scales-with-cpu", found))
