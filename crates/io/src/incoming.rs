@@ -200,6 +200,8 @@ impl Incoming {
     /// then the server that gets them has it made ready, or puts a buffer of its own in its place, as if the client had asked
     /// that server (in the client's process; elsewhere such a buffer is copied).
     ///
+    /// Once this request is being aborted, requests with parts of it are refused, for the reason of the abort.
+    ///
     /// # Errors
     /// There is no such buffer, it is shorter, or there is no memory.
     pub fn fragment(&mut self, index: usize, range: Range<usize>) -> Result<Fragment, Error> {
