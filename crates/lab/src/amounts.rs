@@ -15,12 +15,7 @@ pub fn significant(number: f64) -> String {
 /// Writes a cost that is a line, in microseconds, as a table's cells: what each byte costs in nanoseconds, where times are
 /// short enough to be read, and the fixed term in microseconds.
 pub fn line(cost: Line) -> [String; 2] {
-    [per_byte(cost), significant(cost.fixed)]
-}
-
-/// Writes what each byte costs, in nanoseconds, of a line in microseconds.
-pub fn per_byte(cost: Line) -> String {
-    significant(cost.factor * 1e3)
+    [significant(cost.factor * 1e3), significant(cost.fixed)]
 }
 
 /// Writes a fraction as per cent, with its sign: `+3.1 %`.

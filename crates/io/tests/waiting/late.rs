@@ -104,25 +104,26 @@ fn assert_refused(keeper: &Keeper, news: &Receiver<News>) {
     assert_eq!(keeper.count(), 0);
 }
 
+/// Aborts a request, which the server passes on only then.
+#[track_caller]
+fn abort(client: &Interface, server: &ServerHandle, keeper: &Keeper, news: &Receiver<News>) {
+    assert_eq!(ask(client, server, news).abort().unwrap_err().error, Error::Aborted);
+    assert_refused(keeper, news);
+    assert!(client.flush(server, FOR_EVER), "the request was let go");
+    assert_idle(client);
+}
+
 #[test]
 fn an_aborted_request_originates_no_more() {
     let Scene { client, keeper, late, news, .. } = Scene::new();
-    let server = ServerHandle::new(late);
-    assert_eq!(ask(&client, &server, &news).abort().unwrap_err().error, Error::Aborted);
-    assert_refused(&keeper, &news);
-    assert!(client.flush(&server, FOR_EVER), "the request was let go");
-    assert_idle(&client);
+    abort(&client, &ServerHandle::new(late), &keeper, &news);
 }
 
 #[test]
 fn an_aborted_request_from_another_process_originates_no_more() {
     let Scene { stage, client, keeper, late, news } = Scene::new();
     let _running = stage.serve("late", late);
-    let server = stage.connect(&client, "late");
-    assert_eq!(ask(&client, &server, &news).abort().unwrap_err().error, Error::Aborted);
-    assert_refused(&keeper, &news);
-    assert!(client.flush(&server, FOR_EVER), "the request was let go");
-    assert_idle(&client);
+    abort(&client, &stage.connect(&client, "late"), &keeper, &news);
 }
 
 #[test]
