@@ -8,7 +8,7 @@
 //! is being aborted originates no more: nobody would abort that.
 //! Source: thesis §3.1.2, figure 3.1; §5.3.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use genie_memory::Direction;
@@ -17,6 +17,7 @@ use smallvec::SmallVec;
 use crate::exchange::Exchange;
 use crate::incoming::Origin;
 use crate::lent::Lent;
+use crate::primitive::{Mutex, MutexGuard};
 use crate::work::Work;
 use crate::{Error, RequestId, ServerHandle};
 

@@ -6,13 +6,13 @@
 //! for its next one ([`Pair`]).
 //! Invariants: the phase leaves `Waiting` once, by a reply, by giving up, or by the client's departure.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::contract::Contract;
 use crate::interface::Outstanding;
+use crate::primitive::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::reply::ReplyBuffer;
 use crate::work::Work;
 use crate::{Error, RequestId, ServerHandle};

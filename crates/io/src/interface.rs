@@ -8,8 +8,7 @@
 use std::collections::BTreeMap;
 use std::ops::BitAnd;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use genie_memory::{Buffer, Config, Migrant, Space};
@@ -23,6 +22,7 @@ use crate::exchange::{Awaited, Exchange, Found, Pair};
 use crate::incoming::Origin;
 use crate::limits::Pendings;
 use crate::pending::{deliver, deliver_work};
+use crate::primitive::{AtomicU64, Condvar, Mutex, Ordering};
 use crate::timer::Timer;
 use crate::work::{Destinations, Work};
 use crate::{Error, Failed, Incoming, Limits, Pending, Reply, Request, ServerHandle, Service, ServiceId};

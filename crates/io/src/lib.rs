@@ -18,6 +18,7 @@ mod lent;
 mod limits;
 mod passed;
 mod pending;
+mod primitive;
 mod reply;
 mod request;
 mod server;

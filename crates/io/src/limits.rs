@@ -6,11 +6,11 @@
 //! Limits: 2^44 - 1 bytes and 2^20 - 1 requests; higher limits are taken for these.
 //! Source: thesis §3.1.2, point 1.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::Error;
+use crate::primitive::{AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
 
 /// What an interface allows.
 #[derive(Debug, Clone, PartialEq, Eq)]

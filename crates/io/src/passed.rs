@@ -12,13 +12,14 @@
 //! Source: thesis §7.5.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use genie_memory::{Segments, part};
 use genie_passing::{Input, Outboard, Overlay, Receipt};
 
 use crate::Error;
 use crate::incoming::Access;
+use crate::primitive::{Mutex, MutexGuard};
 use crate::work::{Transfer, Work, WorkBuffer};
 
 /// Input data that a server has elsewhere than in the memory that it was lent.

@@ -6,17 +6,17 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread::JoinHandle;
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crate::exchange::Exchange;
+use crate::primitive::{Condvar, Mutex, MutexGuard, thread};
 use crate::{Error, ServerHandle};
 
 #[derive(Debug, Default)]
 pub(crate) struct Timer {
     shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<thread::JoinHandle<()>>>,
 }
 
 #[derive(Debug, Default)]
@@ -71,7 +71,7 @@ impl Timer {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_none() {
             let shared = Arc::clone(&self.shared);
-            let spawned = std::thread::Builder::new().name("genie-timer".into()).spawn(move || shared.run());
+            let spawned = thread::Builder::new().name("genie-timer".into()).spawn(move || shared.run());
             *thread = Some(spawned.map_err(|error| {
                 let errno = genie_sys::Errno::from_io_error(&error).unwrap_or(genie_sys::Errno::AGAIN);
                 genie_memory::Error::Kernel(genie_sys::Error::new("clone", "the timer thread", errno))
@@ -102,7 +102,7 @@ impl Drop for Timer {
         self.shared.changed.notify_one();
         // The thread may be the one that drops the interface, when the last request to time out held it.
         let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
+        if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
             // A panic of the thread has been reported by the panic hook.
             let _ = thread.join();
         }
@@ -155,7 +155,7 @@ impl Deadline {
             let (server, grace) = (self.server, self.grace);
             let evict = move || exchange.abort(&server, &reason, grace);
             // Where no thread can be had the request is let be: its client can abort it.
-            let _ = std::thread::Builder::new().name("genie-eviction".into()).spawn(evict);
+            let _ = thread::Builder::new().name("genie-eviction".into()).spawn(evict);
             return None;
         }
         let is_asked = exchange.ask_to_abort(&self.server, &reason, self.grace);

@@ -6,8 +6,7 @@
 //! client allows. To a server that maps what a client shares, one that shares nothing does not connect.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use genie_memory::{LenderId, Space};
@@ -27,6 +26,7 @@ use super::turn::Turn;
 use super::wire::control::{Hello, Limits, MAX_MESSAGE, Message, Party, Status, Trust, VERSION, Welcome};
 use super::wire::record::Body;
 use crate::Error;
+use crate::primitive::{AtomicBool, Mutex, thread};
 
 /// How a client wants to be connected.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,7 +116,7 @@ pub(crate) fn connect(
             let spin = options.spin.unwrap_or(spin);
             let remote = remote(space, lender, spin, welcome, (ends, watched), link);
             let (link, watched, space) = (Arc::clone(&remote.link), Arc::downgrade(&remote), space.clone());
-            std::thread::Builder::new()
+            thread::Builder::new()
                 .name("genie-link".into())
                 .spawn(move || link.watch(answered, &watched, &space, lender))
                 .map_err(|error| gone(error.to_string()))?;

@@ -8,8 +8,7 @@
 //! the table, sizes against the limits granted. What no honest client says ends the channel.
 //! Source: thesis §5.1, §7.2.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use genie_memory::{Direction, Extent, Mapping, Segments};
@@ -27,6 +26,7 @@ use super::wire::record::{
 use crate::contract::Contract;
 use crate::incoming::{Access, Origin};
 use crate::lent::{LentTransfer, Places};
+use crate::primitive::{AtomicBool, Mutex, MutexGuard, Ordering};
 use crate::work::{Work, WorkBuffer, WorkElement};
 use crate::{Error, Incoming, RequestId, ServiceId};
 

@@ -8,10 +8,11 @@
 //! Source: thesis §3.1.2 (eviction).
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use crate::contract::Contract;
+use crate::primitive::{Mutex, MutexGuard, thread};
 use crate::{Error, RequestId, Server};
 
 /// How many threads abort what requests have originated.
@@ -56,8 +57,7 @@ impl Evictions {
             return;
         }
         let evictions = Arc::clone(self);
-        let spawned =
-            std::thread::Builder::new().name("genie-eviction".into()).spawn(move || evictions.run());
+        let spawned = thread::Builder::new().name("genie-eviction".into()).spawn(move || evictions.run());
         match spawned {
             Ok(_) => state.threads += 1,
             // Without a thread the subcontracts run on; their own clients' timeouts end them.

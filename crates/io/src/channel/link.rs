@@ -8,9 +8,8 @@
 //! may still touch stays in quarantine until it is gone.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::sync::{Mutex, PoisonError, Weak};
+use std::sync::{PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use genie_memory::{LenderId, Space};
@@ -24,6 +23,7 @@ use super::strangers;
 use super::table::Continued;
 use super::wire::control::{Ending, Limits, MAX_MESSAGE, Message, Party, Reason};
 use crate::exchange::Awaited;
+use crate::primitive::{AtomicBool, Mutex, Ordering, thread};
 use crate::{Anticipated, Error, Incoming};
 
 /// How long a server may take to answer on the control socket.
@@ -313,7 +313,7 @@ impl Link {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return false;
             }
-            std::thread::sleep(LOOK);
+            thread::sleep(LOOK);
         }
         true
     }

@@ -6,11 +6,12 @@
 //! How: as long as there are any, a thread looks at the ring now and then. It never sleeps on the ring: that is for those
 //! who wait. It also sends what had to be said of them and found no room.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::remote::Remote;
+
+use crate::primitive::{Ordering, thread};
 
 /// The first pause between two looks; each is twice as long as the one before.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -24,7 +25,7 @@ impl Remote {
             return;
         }
         let remote = Arc::downgrade(self);
-        let tending = std::thread::Builder::new().name("genie-orphans".into()).spawn(move || tend(&remote));
+        let tending = thread::Builder::new().name("genie-orphans".into()).spawn(move || tend(&remote));
         if tending.is_err() {
             self.is_tended.store(false, Ordering::Release);
         }
@@ -56,7 +57,7 @@ fn tend(remote: &Weak<Remote>) {
             return;
         }
         drop(remote);
-        std::thread::sleep(pause);
+        thread::sleep(pause);
         pause = (pause * 2).min(LONGEST);
     }
 }

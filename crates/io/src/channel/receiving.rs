@@ -5,8 +5,7 @@
 //! Trust: a reply must name a request that is pending; lengths are checked against the request's. What no honest server
 //! says ends the channel.
 
-use std::sync::atomic::Ordering;
-use std::sync::{MutexGuard, TryLockError};
+use std::sync::TryLockError;
 use std::time::{Duration, Instant};
 
 use genie_ring::{Consumer, Mode, Record as Received};
@@ -15,6 +14,7 @@ use genie_sys::poll::Poller;
 use super::remote::Remote;
 use super::wire::record::{Outcome, Record, Reply};
 use crate::exchange::Awaited;
+use crate::primitive::{MutexGuard, Ordering};
 use crate::{Error, ServerError};
 
 /// The longest sleep without a look at whether the server is still there.

@@ -7,8 +7,7 @@
 //! Source: thesis §5.1, §7.1.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use genie_memory::{Direction, LenderId};
@@ -22,6 +21,7 @@ use super::table::Table;
 use super::turn::Turn;
 use super::wire::control::{Limits, Message};
 use super::wire::record::{Body, Kind, RequestWriter, Slot, encode_slot};
+use crate::primitive::{AtomicBool, Mutex, MutexGuard, Ordering, thread};
 use crate::work::Transfer;
 use crate::{Error, Incoming, RequestId, Service, ServiceId};
 
@@ -199,7 +199,7 @@ impl Remote {
             Patience::None => self.collect() > 0,
             Patience::Until(deadline) => {
                 if self.collect() == 0 {
-                    std::thread::sleep(Duration::from_micros(50));
+                    thread::sleep(Duration::from_micros(50));
                 }
                 !self.link.is_gone() && deadline.is_none_or(|deadline| Instant::now() < deadline)
             }
@@ -240,7 +240,7 @@ impl Remote {
             if Instant::now() >= deadline {
                 return false;
             }
-            std::thread::sleep(Duration::from_micros(50));
+            thread::sleep(Duration::from_micros(50));
         }
     }
 

@@ -3,9 +3,10 @@
 //! How: whoever wants to be told says so in one word, which is looked at after every turn; nothing else is done while
 //! nobody does.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
+
+use crate::primitive::{AtomicU32, Condvar, Mutex, Ordering};
 
 /// The longest sleep without a look at what is waited for.
 const LONGEST: Duration = Duration::from_millis(100);
