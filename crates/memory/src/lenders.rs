@@ -15,8 +15,8 @@
 
 use std::fmt;
 
-use genie_sys::Object;
-use genie_sys::guard::Guard;
+use genie_sys::guard::{Guard, Replaces};
+use genie_sys::{Arena, Object};
 
 use crate::space::{Core, Space, State};
 use crate::{Error, Result};
@@ -83,7 +83,9 @@ impl Space {
         let mut guard = core.lock();
         let state = &mut *guard;
         if state.guards.is_none() {
-            state.guards = Some([core.windows.guard()?, core.aliases().guard()?]);
+            // Both show the space's own memory, too.
+            let guard = |arena: &Arena| arena.guard(Replaces::Missing);
+            state.guards = Some([guard(&core.windows)?, guard(core.aliases())?]);
         }
         state.take_in(core, lender, object)
     }

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use genie_sys::arena::Access;
-use genie_sys::guard::Guard;
+use genie_sys::guard::{Guard, Replaces};
 use genie_sys::{Arena, GranuleKind, Object, Span};
 use smallvec::SmallVec;
 
@@ -116,7 +116,7 @@ impl Mirror {
             Some(arena) => Ok(arena),
             None => Arena::reserve(len),
         });
-        let guarded = reserved.and_then(|arena| Ok((arena.guard()?, arena)));
+        let guarded = reserved.and_then(|arena| Ok((arena.guard(Replaces::MissingAndDamaged)?, arena)));
         let (guard, arena) = guarded.inspect_err(|_| quota.release(len))?;
         Ok(Self(Arc::new(Inner {
             guard,
@@ -342,7 +342,8 @@ impl Mirror {
         Some((from, to, found.object.is_writable()))
     }
 
-    /// Whether memory that the peer had announced could not be had when it was touched: it punched a hole.
+    /// Whether memory that the peer had announced was lost when it was touched: the peer punched a hole, or the machine has
+    /// reported damage.
     pub fn is_broken(&self) -> bool {
         self.0.guard.is_broken()
     }

@@ -23,7 +23,7 @@ use std::sync::{Mutex, PoisonError, Weak};
 
 use rustix::io::Errno;
 
-use crate::guard::{Guard, Registration};
+use crate::guard::{Guard, Registration, Replaces};
 use crate::{Error, GranuleKind, Object, Result, Span};
 
 pub use private::{map_private, move_private, unmap_private};
@@ -293,19 +293,19 @@ impl Arena {
         unsafe { Span::new(self.pointer(offset).cast(), len) }
     }
 
-    /// Guards the arena: from now on, a touch of a page of it that has no memory reads zeros, and breaks the guard, instead
-    /// of killing the process. A second guard of the same arena is the same one.
+    /// Guards the arena: from now on, a touch of a page of it whose memory is lost as `replaces` says reads zeros, and breaks
+    /// the guard, instead of killing the process. A second guard of the same arena is the same one.
     ///
     /// The guard ends with the last of its handles, or with the arena.
     ///
     /// # Errors
     /// ENOSPC: too many arenas are guarded (see [`guard`](crate::guard)).
-    pub fn guard(&self) -> Result<Guard> {
+    pub fn guard(&self, replaces: Replaces) -> Result<Guard> {
         let mut held = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(registration) = held.upgrade() {
             return Ok(Guard::of(registration));
         }
-        let guard = Guard::of(Registration::new(self.base, self.len)?);
+        let guard = Guard::of(Registration::new(self.base, self.len, replaces)?);
         *held = guard.registration();
         Ok(guard)
     }

@@ -10,7 +10,8 @@
 //! How: the arena's addresses are entered in a table. The handler of SIGBUS, which may only do what is safe in the middle
 //! of anything, finds the address there, marks the entry broken, and maps a page of zeros in place of the missing one; the
 //! touch then goes on. Whoever used the memory looks at [`Guard::is_broken`] before it believes, or replies, anything.
-//! Every other SIGBUS goes to the handler that was there before.
+//! Every other SIGBUS goes to the handler that was there before. So does the report that a page was damaged (BUS_MCEERR_AR),
+//! unless all of the arena is a peer's: in memory of this process's own, zeros would be data that nobody wrote.
 //! Invariants: an entry names addresses of an arena that exists: the arena takes its entry away before its addresses.
 //! Trust: the memory's owner decides when the guard breaks. Calls of the kernel on the memory fail with EFAULT instead,
 //! and break no guard.
@@ -34,39 +35,69 @@ const RESERVED: usize = 1;
 
 static TABLE: [Entry; CAPACITY] = [const { Entry::new() }; CAPACITY];
 
+/// Which lost memory a guard replaces by zeros.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Replaces {
+    /// Memory that its owner has taken away. For arenas that show memory of this process's own as well.
+    Missing,
+    /// Also memory that the machine has reported as damaged. For arenas that show a peer's memory alone, whose user believes
+    /// nothing once the guard is broken.
+    MissingAndDamaged,
+}
+
+/// How memory was lost that somebody has touched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Loss {
+    /// It is not there (BUS_ADRERR).
+    Missing,
+    /// The machine cannot read it any more (BUS_MCEERR_AR).
+    Damaged,
+}
+
 /// The addresses of one guarded arena.
 ///
-/// `start` says whether `end` is valid; a reader that finds the same start before and after it has read the end has read
+/// `start` says whether the rest is valid; a reader that finds the same start before and after it has read the rest has read
 /// what belongs together.
 struct Entry {
     start: AtomicUsize,
     end: AtomicUsize,
+    replaces_damaged: AtomicBool,
     is_broken: AtomicBool,
 }
 
 impl Entry {
     const fn new() -> Self {
-        Self { start: AtomicUsize::new(FREE), end: AtomicUsize::new(0), is_broken: AtomicBool::new(false) }
+        Self {
+            start: AtomicUsize::new(FREE),
+            end: AtomicUsize::new(0),
+            replaces_damaged: AtomicBool::new(false),
+            is_broken: AtomicBool::new(false),
+        }
     }
 
     /// Takes the entry if it is nobody's.
-    fn claim(&self, start: usize, end: usize) -> bool {
+    fn claim(&self, start: usize, end: usize, replaces: Replaces) -> bool {
         // Acquire: pairs with the Release by which its last owner freed it. What follows is not seen before it.
         if self.start.compare_exchange(FREE, RESERVED, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return false;
         }
         self.is_broken.store(false, Ordering::Relaxed);
-        // Release: whoever reads this end reads RESERVED, or what came later, after it.
+        // Release: whoever reads one of these reads RESERVED, or what came later, after it.
+        self.replaces_damaged.store(replaces == Replaces::MissingAndDamaged, Ordering::Release);
         self.end.store(end, Ordering::Release);
         self.start.store(start, Ordering::Release);
         true
     }
 
-    /// Whether it guards `addr`. Only loads, for a signal handler.
-    fn holds(&self, addr: usize) -> bool {
+    /// Whether it guards `addr` against such a loss. Only loads, for a signal handler.
+    fn holds(&self, addr: usize, loss: Loss) -> bool {
         let start = self.start.load(Ordering::Acquire);
         let end = self.end.load(Ordering::Acquire);
-        start > RESERVED && (start..end).contains(&addr) && self.start.load(Ordering::Relaxed) == start
+        let replaces = loss == Loss::Missing || self.replaces_damaged.load(Ordering::Acquire);
+        start > RESERVED
+            && replaces
+            && (start..end).contains(&addr)
+            && self.start.load(Ordering::Relaxed) == start
     }
 }
 
@@ -78,9 +109,10 @@ pub(crate) struct Registration {
 
 impl Registration {
     /// Enters `len` bytes from `start` on, and installs the handler if this is the first entry.
-    pub(crate) fn new(start: usize, len: usize) -> Result<Arc<Self>> {
+    pub(crate) fn new(start: usize, len: usize, replaces: Replaces) -> Result<Arc<Self>> {
         handler::install()?;
-        let index = TABLE.iter().position(|entry| entry.claim(start, start + len)).ok_or_else(|| {
+        let free = TABLE.iter().position(|entry| entry.claim(start, start + len, replaces));
+        let index = free.ok_or_else(|| {
             Error::new("guard", format!("one arena more than {CAPACITY}"), Errno::NOSPC)
                 .with_remedy("serve fewer clients at once in one process")
         })?;
@@ -119,7 +151,7 @@ impl Guard {
         Arc::downgrade(&self.registration)
     }
 
-    /// Whether a page of the arena had no memory when it was touched. Then what was read of it since may be zeros, and what
+    /// Whether memory of the arena was lost when it was touched. Then what was read of it since may be zeros, and what
     /// was stored may be lost; it never heals.
     pub fn is_broken(&self) -> bool {
         // The flag is set before the zeros are mapped: whoever has read zeros finds it set.
@@ -128,9 +160,9 @@ impl Guard {
     }
 }
 
-/// Finds the entry that guards `addr` and marks it broken; none does: false. Safe in a signal handler.
-fn break_guard_of(addr: usize) -> bool {
-    let found = TABLE.iter().find(|entry| entry.holds(addr));
+/// Finds the entry that guards `addr` against such a loss and marks it broken; none does: false. Safe in a signal handler.
+fn break_guard_of(addr: usize, loss: Loss) -> bool {
+    let found = TABLE.iter().find(|entry| entry.holds(addr, loss));
     found.inspect(|entry| entry.is_broken.store(true, Ordering::Release)).is_some()
 }
 

@@ -13,7 +13,7 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 
-use crate::guard::Guard;
+use crate::guard::{Guard, Replaces};
 use crate::{Arena, Errno, Error, Result, Span};
 
 /// A part of a file, mapped.
@@ -35,7 +35,7 @@ impl View {
     #[doc(alias = "mmap")]
     pub fn open(file: impl AsFd, offset: u64, len: usize) -> Result<Self> {
         let arena = Arena::reserve(len)?;
-        let guard = arena.guard()?;
+        let guard = arena.guard(Replaces::MissingAndDamaged)?;
         let start = std::ptr::with_exposed_provenance_mut(arena.base());
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
         // SAFETY: the addresses are those of the arena, which is this view's alone and has no reference into it.

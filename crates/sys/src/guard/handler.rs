@@ -6,7 +6,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use super::break_guard_of;
+use super::{Loss, break_guard_of};
 use crate::{Errno, Error, GranuleKind, Result};
 
 /// What SIGBUS did before.
@@ -60,15 +60,28 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *
 
 /// Puts zeros where memory is missing, if that is in a guarded arena.
 fn is_repaired(info: &libc::siginfo_t) -> bool {
-    // Only these say that a touch failed, and where; other senders of the signal can put any number there.
-    if !matches!(info.si_code, libc::BUS_ADRERR | libc::BUS_MCEERR_AR) {
-        return false;
-    }
+    let Some(loss) = loss(info.si_code) else { return false };
     // SAFETY: with these codes the address is what the kernel filled in.
     let addr = unsafe { info.si_addr() } as usize;
     // Of a mapping of huge pages the kernel replaces no less than one of them: it says EINVAL to less.
-    break_guard_of(addr)
+    break_guard_of(addr, loss)
         && [GranuleKind::Base.size(), GranuleKind::Huge.size()].into_iter().any(|len| put_zeros(addr, len))
+}
+
+/// What a code of SIGBUS says of the memory that was touched. Others name no touch that failed, or no place: one who sends the
+/// signal can put any number there.
+fn loss(code: c_int) -> Option<Loss> {
+    match code {
+        libc::BUS_ADRERR => Some(Loss::Missing),
+        libc::BUS_MCEERR_AR => Some(Loss::Damaged),
+        _ => None,
+    }
+}
+
+/// Whether no touch brought the signal, so that it does not come again by itself: somebody sent it, or the machine has
+/// reported damage that nobody has touched yet.
+fn is_sent(code: c_int) -> bool {
+    code <= 0 || code == libc::BUS_MCEERR_AO
 }
 
 /// Maps zeros over the `len` bytes, a power of two, that hold `addr`.
@@ -96,7 +109,7 @@ fn put_zeros(addr: usize, len: usize) -> bool {
 unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: a handler that sigaction returned is called as its flags say; `info` is the kernel's.
     unsafe {
-        let is_sent = (*info).si_code <= 0;
+        let is_sent = is_sent((*info).si_code);
         match PREVIOUS.get() {
             Some(old) if old.sa_sigaction != libc::SIG_DFL && old.sa_sigaction != libc::SIG_IGN => {
                 if old.sa_flags & libc::SA_SIGINFO == 0 {
@@ -120,5 +133,26 @@ fn die(signal: c_int, is_sent: bool) {
         if is_sent {
             libc::raise(signal);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_codes_of_a_touch_that_failed_tell_of_a_loss() {
+        assert_eq!(loss(libc::BUS_ADRERR), Some(Loss::Missing));
+        assert_eq!(loss(libc::BUS_MCEERR_AR), Some(Loss::Damaged));
+        for other in [libc::BUS_MCEERR_AO, libc::BUS_ADRALN, libc::BUS_OBJERR, libc::SI_USER, libc::SI_QUEUE]
+        {
+            assert_eq!(loss(other), None, "code {other}");
+        }
+    }
+
+    #[test]
+    fn damage_that_nobody_has_touched_does_not_report_itself_again() {
+        assert!([libc::BUS_MCEERR_AO, libc::SI_USER, libc::SI_TKILL].into_iter().all(is_sent));
+        assert!(![libc::BUS_MCEERR_AR, libc::BUS_ADRERR, libc::BUS_ADRALN].into_iter().any(is_sent));
     }
 }

@@ -42,7 +42,7 @@ fn a_missing_granule_reads_as_zeros(kind: GranuleKind) {
     let size = kind.size();
     let (arena, _object) = half_gone(kind);
     let (whole, _whole_object) = half_gone(kind);
-    let (guard, other) = (arena.guard().unwrap(), whole.guard().unwrap());
+    let (guard, other) = (arena.guard(Replaces::Missing).unwrap(), whole.guard(Replaces::Missing).unwrap());
     assert_eq!(byte(&arena, 4 * MIB + size - 1), 7);
     assert!(!guard.is_broken(), "what is there can be touched");
     assert_eq!(byte(&arena, 4 * MIB + size + 100), 0);
@@ -73,7 +73,7 @@ fn a_missing_huge_granule_reads_as_zeros_and_breaks_its_own_guard_only() {
 fn a_store_to_a_missing_granule_is_lost_and_breaks_the_guard() {
     let _turn = turn();
     let (arena, _object) = half_gone(GranuleKind::Base);
-    let guard = arena.guard().unwrap();
+    let guard = arena.guard(Replaces::Missing).unwrap();
     fill(&arena, 4 * MIB + 4096, 1, 5);
     assert!(guard.is_broken());
     assert_eq!((byte(&arena, 4 * MIB + 4096), byte(&arena, 4 * MIB + 4097)), (5, 0));
@@ -85,7 +85,7 @@ fn a_long_copy_goes_on_where_memory_is_missing() {
     let _turn = turn();
     let size = GranuleKind::Base.size();
     let (from, _object) = half_gone(GranuleKind::Base);
-    let guard = from.guard().unwrap();
+    let guard = from.guard(Replaces::Missing).unwrap();
     let mut bytes = vec![1; 2 * size - 100];
     // SAFETY: mapped by the test, no references exist.
     unsafe { from.span(4 * MIB + 50, bytes.len()) }.copy_to(&mut bytes);
@@ -93,7 +93,7 @@ fn a_long_copy_goes_on_where_memory_is_missing() {
     let (there, missing) = bytes.split_at(size - 50);
     assert!(there.iter().all(|byte| *byte == 7) && missing.iter().all(|byte| *byte == 0));
     let (to, _object) = half_gone(GranuleKind::Base);
-    let guard = to.guard().unwrap();
+    let guard = to.guard(Replaces::Missing).unwrap();
     bytes.fill(5);
     // SAFETY: as above.
     unsafe { to.span(4 * MIB + 50, bytes.len()) }.copy_from(&bytes);
@@ -114,7 +114,7 @@ fn many_threads_may_touch_what_is_missing_at_once() {
     let arena = Arena::reserve(4 * MIB).unwrap();
     arena.map_for(0, &object, 0, pages * 4096, Access::Read).unwrap();
     rustix::fs::ftruncate(&object, 0).unwrap();
-    let guard = arena.guard().unwrap();
+    let guard = arena.guard(Replaces::Missing).unwrap();
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -131,7 +131,7 @@ fn many_threads_may_touch_what_is_missing_at_once() {
 fn errno_is_kept_across_a_repair() {
     let _turn = turn();
     let (arena, _object) = half_gone(GranuleKind::Base);
-    let _guard = arena.guard().unwrap();
+    let _guard = arena.guard(Replaces::Missing).unwrap();
     // SAFETY: the calling thread's errno.
     unsafe { *libc::__errno_location() = 77 };
     byte(&arena, 4 * MIB + 4096);
@@ -165,7 +165,7 @@ fn end_of_a_child_that_touches_missing_memory(prepare: impl FnOnce()) -> ExitOut
 fn a_bus_error_elsewhere_kills_as_ever() {
     let _turn = turn();
     let (arena, _object) = half_gone(GranuleKind::Base);
-    let guard = arena.guard().unwrap();
+    let guard = arena.guard(Replaces::Missing).unwrap();
     let outcome = end_of_a_child_that_touches_missing_memory(|| {});
     assert_eq!(outcome, ExitOutcome::Signal(libc::SIGBUS));
     assert!(!guard.is_broken());
@@ -175,7 +175,7 @@ fn a_bus_error_elsewhere_kills_as_ever() {
 fn a_bus_signal_that_somebody_sends_is_no_repair() {
     let _turn = turn();
     let arena = Arena::reserve(2 * MIB).unwrap();
-    let guard = arena.guard().unwrap();
+    let guard = arena.guard(Replaces::Missing).unwrap();
     // SAFETY: the child makes system calls only.
     let child = unsafe {
         fork_child(|| {
@@ -194,11 +194,11 @@ fn a_bus_signal_that_somebody_sends_is_no_repair() {
 fn a_guard_ends_with_its_arena_but_still_tells() {
     let _turn = turn();
     let (arena, _object) = half_gone(GranuleKind::Base);
-    let (base, guard) = (arena.base() + 4 * MIB + 4096, arena.guard().unwrap());
+    let (base, guard) = (arena.base() + 4 * MIB + 4096, arena.guard(Replaces::Missing).unwrap());
     byte(&arena, 4 * MIB + 4096);
-    assert!(TABLE.iter().any(|entry| entry.holds(base)));
+    assert!(TABLE.iter().any(|entry| entry.holds(base, Loss::Missing)));
     drop(arena);
-    assert!(!TABLE.iter().any(|entry| entry.holds(base)));
+    assert!(!TABLE.iter().any(|entry| entry.holds(base, Loss::Missing)));
     assert!(guard.is_broken());
 }
 
@@ -206,14 +206,14 @@ fn a_guard_ends_with_its_arena_but_still_tells() {
 fn an_arena_has_one_guard_that_ends_with_its_last_handle() {
     let _turn = turn();
     let arena = Arena::reserve(2 * MIB).unwrap();
-    let holders = || TABLE.iter().filter(|entry| entry.holds(arena.base())).count();
-    let (one, other) = (arena.guard().unwrap(), arena.guard().unwrap());
+    let holders = || TABLE.iter().filter(|entry| entry.holds(arena.base(), Loss::Missing)).count();
+    let (one, other) = (arena.guard(Replaces::Missing).unwrap(), arena.guard(Replaces::Missing).unwrap());
     assert_eq!(holders(), 1);
     drop(one);
     assert_eq!(holders(), 1);
     drop(other);
     assert_eq!(holders(), 0);
-    let _again = arena.guard().unwrap();
+    let _again = arena.guard(Replaces::Missing).unwrap();
     assert_eq!(holders(), 1);
 }
 
@@ -221,10 +221,22 @@ fn an_arena_has_one_guard_that_ends_with_its_last_handle() {
 fn a_full_table_is_told_and_freed_places_are_used_again() {
     let _turn = turn();
     let arenas: Vec<Arena> = (0..=CAPACITY).map(|_| Arena::reserve(2 * MIB).unwrap()).collect();
-    let mut guards: Vec<Guard> = arenas[1..].iter().map(|arena| arena.guard().unwrap()).collect();
-    let error = arenas[0].guard().unwrap_err();
+    let mut guards: Vec<Guard> =
+        arenas[1..].iter().map(|arena| arena.guard(Replaces::Missing).unwrap()).collect();
+    let error = arenas[0].guard(Replaces::Missing).unwrap_err();
     assert_eq!(error.errno, Errno::NOSPC);
     assert!(error.to_string().contains("1024"), "{error}");
     guards.pop();
-    assert!(!arenas[0].guard().unwrap().is_broken());
+    assert!(!arenas[0].guard(Replaces::Missing).unwrap().is_broken());
+}
+
+#[test]
+fn damage_is_replaced_only_where_all_memory_is_a_peers() {
+    let _turn = turn();
+    let [mixed, peers] = [(); 2].map(|()| Arena::reserve(2 * MIB).unwrap());
+    let (own, theirs) = (mixed.guard(Replaces::Missing), peers.guard(Replaces::MissingAndDamaged));
+    let (own, theirs) = (own.unwrap(), theirs.unwrap());
+    assert!(!break_guard_of(mixed.base(), Loss::Damaged) && !own.is_broken());
+    assert!(break_guard_of(peers.base(), Loss::Damaged) && theirs.is_broken());
+    assert!(break_guard_of(mixed.base(), Loss::Missing) && own.is_broken());
 }
