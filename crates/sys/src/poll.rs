@@ -108,11 +108,16 @@ impl AsFd for Poller {
 /// # Errors
 /// ENOMEM: the kernel has no memory to wait with.
 pub fn readable(descriptor: impl AsFd, timeout: Option<Duration>) -> Result<bool> {
+    poll_until(descriptor, PollFlags::IN, timeout)
+}
+
+/// Waits until `descriptor` is ready for `flags` or hung up, for at most `timeout`; tells whether it is.
+pub(crate) fn poll_until(descriptor: impl AsFd, flags: PollFlags, timeout: Option<Duration>) -> Result<bool> {
     let deadline = timeout.and_then(|time| Instant::now().checked_add(time));
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let left = left.and_then(|time| Timespec::try_from(time).ok());
-        let mut polled = [PollFd::new(&descriptor, PollFlags::IN)];
+        let mut polled = [PollFd::new(&descriptor, flags)];
         match rustix::event::poll(&mut polled, left.as_ref()) {
             Ok(count) => return Ok(count > 0),
             Err(Errno::INTR) => {}

@@ -18,16 +18,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::sockopt::{self, Timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
 };
-use rustix::time::Timespec;
 
-use crate::poll::readable;
+use crate::poll::{poll_until, readable};
 use crate::{Error, Result};
 
 pub use credentials::Peer;
@@ -285,15 +284,15 @@ impl Socket {
     /// Whether the connection has ended: nobody holds the other end, or a side has hung up. Messages that came before may
     /// be left to receive.
     pub fn is_hung_up(&self) -> bool {
-        let mut polled = [PollFd::new(&self.descriptor, PollFlags::RDHUP)];
-        loop {
-            match rustix::event::poll(&mut polled, Some(&Timespec::default())) {
-                Ok(count) => return count > 0,
-                Err(Errno::INTR) => {}
-                // No memory to tell with.
-                Err(_) => return false,
-            }
-        }
+        self.wait_for_hang_up(Some(Duration::ZERO))
+    }
+
+    /// Sleeps until the connection has ended, for at most `timeout`; returns whether it has.
+    ///
+    /// Without a timeout it returns false only where the kernel has no memory to wait with.
+    #[doc(alias = "POLLRDHUP")]
+    pub fn wait_for_hang_up(&self, timeout: Option<Duration>) -> bool {
+        poll_until(&self.descriptor, PollFlags::RDHUP, timeout).unwrap_or(false)
     }
 }
 

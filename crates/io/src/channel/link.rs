@@ -29,9 +29,6 @@ use crate::{Anticipated, Error, Incoming};
 /// How long a server may take to answer on the control socket.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long to wait between two looks at a lifeline.
-const LOOK: Duration = Duration::from_millis(5);
-
 /// A channel's control socket, on the client's side.
 #[derive(Debug)]
 pub(super) struct Link {
@@ -308,12 +305,12 @@ impl Link {
 
     /// Waits until nobody can touch the client's memory on the server's account any more; returns whether that is so.
     fn is_surely_gone(&self, timeout: Option<Duration>) -> bool {
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
-        while !self.lifeline.is_hung_up() {
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+        while !self.lifeline.wait_for_hang_up(timeout) {
+            if timeout.is_some() {
                 return false;
             }
-            thread::sleep(LOOK);
+            // The kernel has no memory to wait with.
+            thread::sleep(PATIENCE);
         }
         true
     }

@@ -1,5 +1,6 @@
 //! Attacks by silence: a peer that stops in the middle of something.
 
+use std::collections::BTreeSet;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use crate::{attack, hostile_server, roles};
 
 const PAGE: u64 = 4096;
 
-roles! { stops_as_a_client, listens_only, takes_a_request, replies_in_part }
+roles! { stops_as_a_client, listens_only, takes_a_request, replies_in_part, keeps_a_lifeline }
 
 /// A client with a guest that has said nothing, one that awaits its welcome, and requests under way.
 fn stops_as_a_client(ground: &mut Ground) {
@@ -134,4 +135,55 @@ fn a_server_that_stops_in_a_reply_loses_its_channel() {
     scene.goes_on();
     drop((handle, buffer));
     scene.survives(attacker);
+}
+
+/// A server that hangs up, and may still touch its client's memory.
+fn keeps_a_lifeline(ground: &mut Ground) {
+    let mut server = Hostile::listen(ground);
+    server.welcome(|_| {});
+    assert!(server.request(), "a request");
+    server.socket = None;
+    ground.say("hung up");
+    ground.stay();
+}
+
+/// The thread that waited for a lifeline's end looked 200 times a second, for as long as the server liked.
+#[test]
+fn waiting_for_a_server_that_keeps_the_lifeline_wakes_no_thread() {
+    let (scene, attacker) = hostile_server!(keeps_a_lifeline);
+    let before = links();
+    let handle = connect(scene.interface(), &scene.directory, NAME).expect("a connection");
+    let mut buffer = scene.interface().allocate(10_000).expect("memory");
+    let request = scene.interface().request(&handle, FETCH).input(In::emulated_copy(&mut buffer));
+    let pending = request.submit().expect("a request");
+    attacker.says_that("hung up");
+    let error = pending.sync().expect_err("it hung up").error;
+    assert!(matches!(error, Error::Gone { .. }), "{error}");
+    // The request was given up when the thread began to wait without a timeout.
+    let link = *links().difference(&before).next().expect("the thread of the channel's link");
+    eventually("a thread that sleeps", || {
+        let first = sleeps(link);
+        std::thread::sleep(Duration::from_millis(100));
+        (sleeps(link) == first).then_some(()).ok_or("it woke up".to_owned())
+    });
+    scene.goes_on();
+    drop((handle, buffer));
+    scene.survives(attacker);
+}
+
+/// The threads of links.
+fn links() -> BTreeSet<u32> {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("/proc is mounted");
+    let number = |task: std::fs::DirEntry| task.file_name().to_str()?.parse().ok();
+    let is_link = |task: &std::fs::DirEntry| {
+        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name == "genie-link\n")
+    };
+    tasks.filter_map(Result::ok).filter(is_link).filter_map(number).collect()
+}
+
+/// How often a thread of this process has gone to sleep.
+fn sleeps(thread: u32) -> String {
+    let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).expect("a thread");
+    let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches"));
+    line.expect("a count of switches").to_owned()
 }
