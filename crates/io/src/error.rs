@@ -73,6 +73,12 @@ pub enum Error {
     /// The server gave the request up without a reply.
     #[error("the server dropped the request without a reply")]
     Dropped,
+    /// The server's code panicked with the request in its hands.
+    #[error("the server panicked: {message}")]
+    Panicked {
+        /// What it said, which the panic hook has reported where the server runs.
+        message: String,
+    },
     /// The server replied with an error.
     #[error("the server failed: {0}")]
     Server(#[from] ServerError),

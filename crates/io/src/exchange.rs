@@ -203,7 +203,8 @@ impl Exchange {
         let left = match &state.phase {
             Phase::Waiting => {
                 // How a server lets go of what is aborted, and what it says to that, is its own affair.
-                let is_let_go = matches!(work.error, Some(Error::Dropped | Error::Server(_)));
+                let is_let_go =
+                    matches!(work.error, Some(Error::Dropped | Error::Panicked { .. } | Error::Server(_)));
                 if let Some(reason) = state.aborting.take().filter(|_| is_let_go) {
                     work.error = Some(reason);
                 }

@@ -15,7 +15,7 @@ use crate::exchange::Awaited;
 use crate::lent::{Lent, Places};
 use crate::passed::Supply;
 use crate::work::{Transfer, Work, WorkBuffer};
-use crate::{Error, Fragment, RequestId, ServerError, ServiceId, lent};
+use crate::{Error, Fragment, RequestId, ServerError, ServiceId, code, lent};
 
 pub use anticipated::Anticipated;
 pub(crate) use origin::Origin;
@@ -388,6 +388,10 @@ fn missing(index: usize, direction: Direction) -> Error {
 
 impl Drop for Incoming {
     fn drop(&mut self) {
+        if self.held.is_some() && std::thread::panicking() {
+            let (held, contract) = (self.held.take(), self.contract.take());
+            return code::end_unwound(Self { held, contract, ..*self });
+        }
         self.finish(Some(Error::Dropped));
     }
 }

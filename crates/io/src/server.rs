@@ -9,6 +9,7 @@ use genie_memory::LenderId;
 use genie_passing::Preferred;
 
 use crate::channel::{Patience, Remote};
+use crate::code::Code;
 use crate::incoming::Access;
 use crate::{Error, Incoming, RequestId};
 
@@ -42,6 +43,10 @@ impl Service {
 ///
 /// An in-process server's work is done in the client's thread, as a kernel-level server's is, unless it keeps the
 /// request and replies from a thread of its own.
+///
+/// A panic of the server's code ends the request that it had in its hands, with [`Error::Panicked`] and the panic's message for
+/// the client, in process as over a channel. The panic hook reports it, as any other; the server goes on with the next request,
+/// and finds its own locks poisoned as it left them. In a program whose panics abort (`panic = "abort"`), they still do.
 pub trait Server: Send + Sync + 'static {
     /// The server's name, for messages.
     fn name(&self) -> &str;
@@ -74,14 +79,14 @@ pub struct ServerHandle(Place);
 
 #[derive(Clone)]
 enum Place {
-    Here(Arc<dyn Server>),
+    Here(Code),
     There(Arc<Remote>),
 }
 
 impl ServerHandle {
     /// Makes a server reachable in this process.
     pub fn new(server: impl Server) -> Self {
-        Self(Place::Here(Arc::new(server)))
+        Self(Place::Here(Code::new(server)))
     }
 
     pub(crate) fn connected(remote: Arc<Remote>) -> Self {
@@ -180,7 +185,7 @@ impl ServerHandle {
 
     pub(crate) fn is(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
-            (Place::Here(here), Place::Here(other)) => Arc::ptr_eq(here, other),
+            (Place::Here(here), Place::Here(other)) => here.is(other),
             (Place::There(there), Place::There(other)) => Arc::ptr_eq(there, other),
             _ => false,
         }

@@ -8,6 +8,7 @@
 //! the table, sizes against the limits granted. What no honest client says ends the channel.
 //! Source: thesis §5.1, §7.2.
 
+use std::convert::identity;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ use crate::incoming::{Access, Origin};
 use crate::lent::{LentTransfer, Places};
 use crate::primitive::{AtomicBool, Mutex, MutexGuard, Ordering};
 use crate::work::{Work, WorkBuffer, WorkElement};
-use crate::{Error, Incoming, RequestId, ServiceId};
+use crate::{Error, Incoming, RequestId, ServiceId, code};
 
 /// One client's channel.
 #[derive(Debug)]
@@ -205,7 +206,8 @@ impl Customer {
         let mut error = error.or_else(|| work.check_inputs(&[]).err());
         // Of a client that is gone there is nothing to be written to.
         if error.is_none() && !self.is_gone() {
-            error = work.bring().err();
+            // What a server has elsewhere, in a device say, is brought by code of the server's.
+            error = code::call(|| work.bring()).and_then(identity).err();
         }
         if let (Some(private), None) = (&self.private, &error)
             && !self.is_gone()
@@ -345,6 +347,9 @@ enum Unfit {
 fn encode_error(body: &mut Body, slot: Slot, work: &Work, error: &Error) {
     match error {
         Error::Dropped => drop(ReplyWriter::begin(body, slot, Outcome::Dropped)),
+        Error::Panicked { message } => {
+            let _ = ReplyWriter::begin(body, slot, Outcome::Panicked { message });
+        }
         Error::Server(error) => {
             encode(body, slot, work, Outcome::Failed { code: error.code, message: &error.message });
         }

@@ -11,9 +11,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
+use crate::code::Code;
 use crate::contract::Contract;
 use crate::primitive::{Mutex, MutexGuard, thread};
-use crate::{Error, RequestId, Server};
+use crate::{Error, RequestId};
 
 /// How many threads abort what requests have originated.
 const THREADS: usize = 8;
@@ -23,7 +24,7 @@ pub(super) type Aborted = (RequestId, Weak<Contract>);
 
 /// A server's evictions.
 pub(super) struct Evictions {
-    server: Arc<dyn Server>,
+    server: Code,
     state: Mutex<State>,
 }
 
@@ -34,8 +35,8 @@ struct State {
 }
 
 impl Evictions {
-    pub(super) fn new(server: &Arc<dyn Server>) -> Arc<Self> {
-        Arc::new(Self { server: Arc::clone(server), state: Mutex::default() })
+    pub(super) fn new(server: &Code) -> Arc<Self> {
+        Arc::new(Self { server: server.clone(), state: Mutex::default() })
     }
 
     /// Aborts requests: what they have originated first, each of which may take as long as `grace`, then each itself.

@@ -21,6 +21,7 @@ use super::private;
 use super::serving::Serving;
 use super::wire::control::{ClientStatus, Limits, Offer, Status, Trust};
 use super::worker::Line;
+use crate::code::Code;
 use crate::{Error, Server, ServiceId};
 
 /// How many clients one thread attends to: as many words as the kernel lets it sleep on, but for its own.
@@ -103,7 +104,7 @@ impl Listener {
     /// The kernel refuses.
     pub fn serve(self, server: impl Server) -> Result<Serving, Error> {
         let threads = self.options.threads.clamp(1, 64);
-        let server: Arc<dyn Server> = Arc::new(server);
+        let server = Code::new(server);
         let shared = Shared {
             name: self.name,
             evictions: Evictions::new(&server),
@@ -146,7 +147,7 @@ impl PrivatePool {
 /// What the server's threads share.
 pub(super) struct Shared {
     pub(super) name: String,
-    pub(super) server: Arc<dyn Server>,
+    pub(super) server: Code,
     pub(super) evictions: Arc<Evictions>,
     pub(super) instance: u64,
     pub(super) started: Instant,

@@ -229,6 +229,7 @@ impl Remote {
                 request.reply(Err(ServerError { code, message: message.to_owned() }));
             }
             Outcome::Dropped => request.fail(Error::Dropped),
+            Outcome::Panicked { message } => request.fail(Error::Panicked { message: message.to_owned() }),
             Outcome::Refused(refusal) => request.fail(Error::Exhausted {
                 asked: refusal.asked as usize,
                 pending: refusal.pending as usize,

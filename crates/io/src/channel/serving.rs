@@ -138,7 +138,11 @@ fn start(shared: &Arc<Shared>, claim: Arc<Claim>, first: usize) -> Result<Runnin
 
 impl Running {
     fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
-        let spawned = std::thread::Builder::new().name(name.into()).spawn(run);
+        let stops = StopsOnPanic(self.stopper());
+        let spawned = std::thread::Builder::new().name(name.into()).spawn(move || {
+            let _stops = stops;
+            run();
+        });
         self.threads.push(spawned.map_err(|error| {
             let errno = genie_sys::Errno::from_io_error(&error).unwrap_or(genie_sys::Errno::AGAIN);
             genie_memory::Error::Kernel(genie_sys::Error::new("clone", "a thread of a server", errno))
@@ -181,11 +185,42 @@ impl Drop for Running {
     }
 }
 
+/// Stops the server when the thread that has it panics, which no server's code brings about: clients are better served by a
+/// hang-up than by a server that lacks a thread.
+struct StopsOnPanic(Stopper);
+
+impl Drop for StopsOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.stop();
+        }
+    }
+}
+
 impl Stopper {
     /// Stops the server: its clients see it hang up, and the name is free again.
     pub fn stop(&self) {
         self.0.has_stopped.store(true, Ordering::Release);
         self.0.attend();
         self.0.inboxes.iter().for_each(Inbox::notify);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::channel::directory::Directory;
+    use crate::channel::{Listener, ServeOptions};
+    use crate::servers::memory::Memory;
+
+    #[test]
+    fn a_server_that_loses_a_thread_stops() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Directory::at(folder.path()).unwrap();
+        let listener = Listener::claim_in(&directory, "one", ServeOptions::default()).unwrap();
+        let mut running = listener.serve(Memory::customized()).and_then(Serving::start).unwrap();
+        running.spawn("genie-test", || panic!("this panic is part of the test")).unwrap();
+        running.wait();
+        Listener::claim_in(&directory, "one", ServeOptions::default()).unwrap();
     }
 }

@@ -204,6 +204,7 @@ impl Raw {
                 Outcome::Ok { .. } => "ok".to_owned(),
                 Outcome::Failed { message, .. } => format!("failed: {message}"),
                 Outcome::Dropped => "dropped".to_owned(),
+                Outcome::Panicked { message } => format!("panicked: {message}"),
                 Outcome::Refused(_) => "refused".to_owned(),
             }),
             other => Some(format!("{other:?}")),

@@ -11,6 +11,7 @@ const OK: u8 = 0;
 const FAILED: u8 = 1;
 const DROPPED: u8 = 2;
 const REFUSED: u8 = 3;
+const PANICKED: u8 = 4;
 
 /// What came of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,6 +32,11 @@ pub enum Outcome<'a> {
     Dropped,
     /// It exceeded a limit and never reached the server's code.
     Refused(Refusal),
+    /// The server's code panicked.
+    Panicked {
+        /// What it said; cut like that of a failure.
+        message: &'a str,
+    },
 }
 
 /// Which limit a request exceeded.
@@ -81,6 +87,11 @@ impl<'b> ReplyWriter<'b> {
             Outcome::Failed { code, message } => {
                 let message = cut(message, MAX_SENTENCE);
                 body.part(&head(FAILED, false, code, message.len()));
+                body.append(message.as_bytes());
+            }
+            Outcome::Panicked { message } => {
+                let message = cut(message, MAX_SENTENCE);
+                body.part(&head(PANICKED, false, 0, message.len()));
                 body.append(message.as_bytes());
             }
             Outcome::Dropped => body.part(&head(DROPPED, false, 0, 0)),
@@ -173,6 +184,10 @@ impl<'a> Outcome<'a> {
             (FAILED, 0, _, _) => {
                 let message = cursor.text("a sentence about a failure", detail, MAX_SENTENCE)?;
                 Ok(Self::Failed { code, message })
+            }
+            (PANICKED, 0, 0, _) => {
+                let message = cursor.text("what a server said that panicked", detail, MAX_SENTENCE)?;
+                Ok(Self::Panicked { message })
             }
             (DROPPED, 0, 0, 0) => Ok(Self::Dropped),
             (REFUSED, 0, 1, 24) => Refusal::read(Limit::Bytes, cursor).map(Self::Refused),

@@ -224,7 +224,7 @@ fn a_reply_that_contradicts_itself_is_malformed() {
     let mut good = Body::new();
     ReplyWriter::begin(&mut good, SLOT, Outcome::Ok { anticipated: true });
     decode_reply(&good).unwrap();
-    for (at, byte) in [(8, 1), (8, 2), (8, 3), (8, 4), (9, 2), (10, 1), (12, 1), (16, 1)] {
+    for (at, byte) in [(8, 1), (8, 2), (8, 3), (8, 5), (9, 2), (10, 1), (12, 1), (16, 1)] {
         let mut body = good.to_vec();
         body[at] = byte;
         assert!(decode_reply(&body).is_err(), "byte {at} as {byte}");
@@ -283,7 +283,7 @@ fn buffers() -> impl Strategy<Value = ABuffer> {
 }
 
 fn outcomes() -> impl Strategy<Value = (u8, bool, i32, String, [u64; 3])> {
-    (0u8..5, any::<bool>(), any::<i32>(), any::<String>(), any::<[u64; 3]>())
+    (0u8..6, any::<bool>(), any::<i32>(), any::<String>(), any::<[u64; 3]>())
 }
 
 fn outcome(seed: &(u8, bool, i32, String, [u64; 3])) -> Outcome<'_> {
@@ -294,6 +294,7 @@ fn outcome(seed: &(u8, bool, i32, String, [u64; 3])) -> Outcome<'_> {
         1 => Outcome::Failed { code: *code, message },
         2 => Outcome::Dropped,
         3 => Outcome::Refused(Refusal { limit: Limit::Bytes, asked, pending, allowed }),
+        4 => Outcome::Panicked { message },
         _ => Outcome::Refused(Refusal { limit: Limit::Requests, asked, pending, allowed }),
     }
 }

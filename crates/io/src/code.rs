@@ -1,0 +1,133 @@
+//! A server's code, as Genie calls it: the one place that does, and that catches its panics.
+//!
+//! Why: a server's code runs in Genie's threads (workers, the control thread, timers, evictions) and in those of clients in the
+//! same process. A panic that unwound through them would end a thread on which other clients depend, or make a client pay for
+//! its server's mistake.
+//! How: a request that is dropped because a server's code unwinds is set aside until the panic's message is known, and then
+//! ends with it. The panic hook has reported the panic by then; nothing reports it again.
+//! Invariants: no panic of a server's code leaves a call of [`Code`]'s. A request that was set aside ends with the call in which
+//! it was.
+//! Limits: where panics abort the process (`panic = "abort"`), they do.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use genie_passing::Preferred;
+
+use crate::{Error, Incoming, RequestId, Server, Service, ServiceId};
+
+/// A server's code. Cloning makes another handle; the last one drops the server.
+#[derive(Clone)]
+pub(crate) struct Code {
+    /// There until this is dropped.
+    server: Option<Arc<dyn Server>>,
+}
+
+thread_local! {
+    static CALLS: Calls = const { Calls { depth: Cell::new(0), has_unwound: Cell::new(false) } };
+    /// Requests that were dropped by unwinding, in a call that is not over yet.
+    static UNWOUND: RefCell<Vec<Incoming>> = const { RefCell::new(Vec::new()) };
+}
+
+/// This thread's calls of servers' code.
+struct Calls {
+    /// How many there are, one inside the other.
+    depth: Cell<u32>,
+    /// Requests were set aside.
+    has_unwound: Cell<bool>,
+}
+
+impl Code {
+    pub(crate) fn new(server: impl Server) -> Self {
+        Self { server: Some(Arc::new(server)) }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        call(|| self.server().name()).unwrap_or("nameless")
+    }
+
+    pub(crate) fn services(&self) -> &[Service] {
+        call(|| self.server().services()).unwrap_or_default()
+    }
+
+    pub(crate) fn preferred(&self, service: ServiceId) -> Option<Preferred> {
+        call(|| self.server().preferred(service)).unwrap_or_default()
+    }
+
+    pub(crate) fn request(&self, request: Incoming) {
+        // What the panic was, the requests that it ended have been told.
+        let _ = call(|| self.server().request(request));
+    }
+
+    pub(crate) fn abort(&self, request: RequestId) {
+        // A request that the server still has stays with it.
+        let _ = call(|| self.server().abort(request));
+    }
+
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(self.shared(), other.shared())
+    }
+
+    fn server(&self) -> &dyn Server {
+        &**self.shared()
+    }
+
+    fn shared(&self) -> &Arc<dyn Server> {
+        self.server.as_ref().expect("a server is there until this is dropped")
+    }
+}
+
+impl Drop for Code {
+    fn drop(&mut self) {
+        let server = self.server.take();
+        let _ = call(|| drop(server));
+    }
+}
+
+/// Calls what belongs to a server: if it panics, requests that this drops end with the panic's message.
+///
+/// # Errors
+/// It panicked.
+pub(crate) fn call<T>(code: impl FnOnce() -> T) -> Result<T, Error> {
+    CALLS.with(|calls| calls.depth.set(calls.depth.get() + 1));
+    let called = catch_unwind(AssertUnwindSafe(code)).map_err(panicked);
+    let has_unwound = CALLS.with(|calls| {
+        calls.depth.set(calls.depth.get() - 1);
+        calls.has_unwound.replace(false)
+    });
+    if has_unwound {
+        // A server that catches its own panics gets here without an error.
+        let error = called.as_ref().err().cloned().unwrap_or_else(elsewhere);
+        UNWOUND.take().into_iter().for_each(|request| request.fail(error.clone()));
+    }
+    called
+}
+
+/// Ends a request that unwinding drops: with the call that panicked, once its message is known, or at once in a thread that
+/// Genie has not called the server in.
+#[cold]
+pub(crate) fn end_unwound(request: Incoming) {
+    if CALLS.with(|calls| calls.depth.get()) == 0 {
+        return request.fail(elsewhere());
+    }
+    CALLS.with(|calls| calls.has_unwound.set(true));
+    UNWOUND.with_borrow_mut(|unwound| unwound.push(request));
+}
+
+/// The error for a panic whose message is not known.
+fn elsewhere() -> Error {
+    Error::Panicked { message: "its standard error may say why".to_owned() }
+}
+
+#[cold]
+fn panicked(payload: Box<dyn Any + Send>) -> Error {
+    let message = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let message = message.or_else(|| payload.downcast_ref::<String>().cloned());
+    // What a server panics with may panic when it is dropped, and what that panics with, too.
+    if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(another);
+    }
+    message.map_or_else(elsewhere, |message| Error::Panicked { message })
+}
