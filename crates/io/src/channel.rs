@@ -29,6 +29,7 @@ mod link;
 mod listener;
 mod options;
 mod orphans;
+mod outbox;
 mod pool;
 mod private;
 mod receiving;

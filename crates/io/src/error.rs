@@ -114,6 +114,14 @@ pub enum Error {
         /// What happened.
         why: String,
     },
+    /// A server in another process has not answered in time; it may be stopped, and answer later.
+    #[error("server {server} has not answered within {timeout:?}; it may be stopped")]
+    Silent {
+        /// The server's name.
+        server: String,
+        /// How long it was waited for.
+        timeout: Duration,
+    },
     /// Data is in memory that the interface cannot name to another process: that of another interface, say.
     #[error(
         "{len} bytes at {addr:#x} are not in memory of this interface; pass them by copy, or by the interface that has them"

@@ -131,7 +131,7 @@ impl ServerHandle {
     /// grants, which may be less. A server in this process knows no limits but the interface's.
     ///
     /// # Errors
-    /// The server is gone.
+    /// The server is gone, or does not answer within 5 seconds; what it grants is valid as soon as it answers.
     pub fn adjust(&self, pending_bytes: usize, pending_requests: u32) -> Result<(usize, u32), Error> {
         match &self.0 {
             Place::Here(_) => Ok((usize::MAX, u32::MAX)),

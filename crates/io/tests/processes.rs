@@ -22,6 +22,8 @@ mod limits;
 mod mapping;
 #[path = "processes/orphans.rs"]
 mod orphans;
+#[path = "processes/pause.rs"]
+mod pause;
 
 use std::time::{Duration, Instant};
 

@@ -208,6 +208,15 @@ impl Socket {
         }
     }
 
+    /// Sleeps until there is room for a message, or the other side has hung up.
+    ///
+    /// # Errors
+    /// ENOMEM: the kernel has no memory to wait with.
+    #[doc(alias = "POLLOUT")]
+    pub fn wait_for_room(&self) -> Result<()> {
+        poll_until(&self.descriptor, PollFlags::OUT, None).map(drop)
+    }
+
     /// Waits for a message and receives it.
     ///
     /// # Errors

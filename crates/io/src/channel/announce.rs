@@ -1,9 +1,10 @@
 //! Announcements: what a client has told one server about its memory.
 //!
 //! How: a request names data by its place in an arena. Before the first request that names a memory object goes out, the
-//! object's descriptor does, over the control socket: read-only, unless the server is to write into it. What has been
-//! announced is remembered, so that later requests cost a look at a short list. An arena of somebody else's is withdrawn as
-//! soon as nothing here can name it any more: its owner, who may have gone, has its memory back no sooner.
+//! object's descriptor does, over the control socket: read-only, unless the server is to write into it. Nobody waits for the
+//! server meanwhile: the ring says which message the request rests on. What has been announced is remembered, so that later
+//! requests cost a look at a short list. An arena of somebody else's is withdrawn as soon as nothing here can name it any
+//! more: its owner, who may have gone, has its memory back no sooner.
 //! Invariants: an object that has been replaced by another at the same place is withdrawn before that one is announced.
 //! Source: thesis §5.1; DESIGN's channels.
 
@@ -34,12 +35,20 @@ pub(super) struct Announcements {
     version: u64,
     /// Arenas of others, parts of whose requests were passed on; numbered from 1. None holds its mirror.
     lent: Vec<Option<(WeakMirror, Arena)>>,
-    /// The number of the object announced last.
-    last: u64,
+    tally: Tally,
     /// The server, as the lender of its pool.
     lender: LenderId,
     /// Whether the server maps nothing, so that it is told nothing: the kernel copies.
     is_silent: bool,
+}
+
+/// What was said so far.
+#[derive(Debug, Default)]
+struct Tally {
+    /// The number of the object announced last.
+    object: u64,
+    /// The number of the last control message that a request may rest on.
+    message: u64,
 }
 
 /// The announced objects of one arena.
@@ -70,12 +79,9 @@ impl Tie for Withdrawal {}
 
 impl Drop for Withdrawal {
     fn drop(&mut self) {
-        let Some(link) = self.link.upgrade().filter(|link| !link.is_gone()) else { return };
-        let number = self.number;
-        // Whoever has dropped the mirror must not wait for a server's answer. Without a thread the server keeps the arena
-        // until the channel ends.
-        let withdraw = move || link.withdraw_arena(number);
-        let _ = std::thread::Builder::new().name("genie-withdrawal".into()).spawn(withdraw);
+        if let Some(link) = self.link.upgrade().filter(|link| !link.is_gone()) {
+            link.withdraw_arena(self.number);
+        }
     }
 }
 
@@ -99,10 +105,15 @@ impl Announcements {
             current: SmallVec::new(),
             version: 0,
             lent: Vec::new(),
-            last: 0,
+            tally: Tally::default(),
             lender,
             is_silent: trust == Trust::Copied,
         }
+    }
+
+    /// The number of the last control message that a request may rest on.
+    pub(super) fn said(&self) -> u64 {
+        self.tally.message
     }
 
     /// Names memory of the own space, announcing what the server does not know yet.
@@ -162,7 +173,7 @@ impl Announcements {
         self.current.iter().any(|known| known.0 <= offset && end <= known.1 && (known.2 || !writes))
     }
 
-    fn ensure_own(&mut self, link: &Link, offset: usize, len: usize, writes: bool) -> Result<(), Error> {
+    fn ensure_own(&mut self, link: &Arc<Link>, offset: usize, len: usize, writes: bool) -> Result<(), Error> {
         let (space, lender) = (&self.space, self.lender);
         // The server's own pool it may write, whichever way the first data in it goes.
         let is_lent = |at| space.object_at(at).is_some_and(|shared| shared.lender == Some(lender));
@@ -175,7 +186,7 @@ impl Announcements {
             Some(shared) => Ok(space.share(shared.id, writes)?),
             None => Err(Error::Elsewhere { addr: at, len }),
         };
-        self.own.ensure(link, OWN, (offset, len, writes), &mut self.last, find, share)?;
+        self.own.ensure(link, OWN, (offset, len, writes), &mut self.tally, find, share)?;
         if let Some(known) =
             self.own.objects.iter().find(|known| known.start <= offset && offset + len <= known.end)
         {
@@ -186,7 +197,7 @@ impl Announcements {
 
     fn ensure_lent(
         &mut self,
-        link: &Link,
+        link: &Arc<Link>,
         number: u16,
         mirror: &Mirror,
         (offset, len, writes): (usize, usize, bool),
@@ -200,7 +211,7 @@ impl Announcements {
             Some((id, ..)) => Ok(mirror.share(id, writes)?),
             None => Err(Error::Elsewhere { addr: at, len }),
         };
-        arena.ensure(link, number, (offset, len, writes), &mut self.last, find, share)
+        arena.ensure(link, number, (offset, len, writes), &mut self.tally, find, share)
     }
 
     /// The number of a lent arena on this channel.
@@ -216,10 +227,8 @@ impl Announcements {
         let index = self.lent.iter().position(Option::is_none).unwrap_or(self.lent.len());
         let number = u16::try_from(index + 1).map_err(|_| Error::Aborted)?;
         let (base, len) = (mirror.base() as u64, mirror.len() as u64);
-        link.ask(
-            &Message::Arena(ArenaPlace { number, granule: mirror.granules(), base, len }),
-            &[mirror.lifeline()?],
-        )?;
+        let place = ArenaPlace { number, granule: mirror.granules(), base, len };
+        self.tally.message = link.say(&Message::Arena(place), vec![mirror.lifeline()?])?;
         let announced = Some((mirror.downgrade(), Arena::default()));
         match self.lent.get_mut(index) {
             Some(vacant) => *vacant = announced,
@@ -234,10 +243,10 @@ impl Arena {
     /// Sees to it that the server knows the objects that hold `len` bytes from `offset` on, with the rights it needs.
     fn ensure(
         &mut self,
-        link: &Link,
+        link: &Arc<Link>,
         arena: u16,
         (offset, len, writes): (usize, usize, bool),
-        last: &mut u64,
+        tally: &mut Tally,
         find: impl Fn(usize) -> Option<Found>,
         share: impl Fn(usize, bool) -> Result<OwnedFd, Error>,
     ) -> Result<(), Error> {
@@ -248,7 +257,7 @@ impl Arena {
             let end = found.start + found.len;
             let is_known = |known: &Known| known.id == found.id && (known.writes || !writes);
             if !self.objects.iter().any(is_known) {
-                self.announce(link, arena, &found, writes, last, share(at, writes)?)?;
+                self.announce(link, arena, &found, writes, tally, share(at, writes)?)?;
             }
             at = end;
         }
@@ -257,28 +266,28 @@ impl Arena {
 
     fn announce(
         &mut self,
-        link: &Link,
+        link: &Arc<Link>,
         arena: u16,
         found: &Found,
         writes: bool,
-        last: &mut u64,
+        tally: &mut Tally,
         descriptor: OwnedFd,
     ) -> Result<(), Error> {
         let Found { id, start, len } = *found;
         let end = start + len;
         let is_replaced = |known: &Known| known.start < end && start < known.end;
         for known in self.objects.iter().filter(|known| is_replaced(known) && known.id != id) {
-            link.ask(&Message::Withdraw(known.number), &[])?;
+            tally.message = link.say(&Message::Withdraw(known.number), Vec::new())?;
         }
         let same = self.objects.iter().find(|known| known.id == id).map(|known| known.number);
         let number = same.unwrap_or_else(|| {
-            *last += 1;
-            *last
+            tally.object += 1;
+            tally.object
         });
         self.objects.retain(|known| !is_replaced(known));
         let (start64, len64) = (start as u64, len as u64);
         let place = ObjectPlace { arena, id: number, start: start64, len: len64, writable: writes };
-        link.ask(&Message::Object(place), &[descriptor])?;
+        tally.message = link.say(&Message::Object(place), vec![descriptor])?;
         self.objects.push(Known { id, number, start, end, writes });
         Ok(())
     }

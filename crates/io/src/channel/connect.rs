@@ -112,13 +112,13 @@ pub(crate) fn connect(
         .into_iter()
         .try_for_each(|object| Ok(space.lend(lender, object)?))
         .and_then(|()| Link::new(server.to_owned(), socket, lifeline, bytes))
-        .and_then(|(link, answered)| {
+        .and_then(|link| {
             let spin = options.spin.unwrap_or(spin);
             let remote = remote(space, lender, spin, welcome, (ends, watched), link);
             let (link, watched, space) = (Arc::clone(&remote.link), Arc::downgrade(&remote), space.clone());
             thread::Builder::new()
                 .name("genie-link".into())
-                .spawn(move || link.watch(answered, &watched, &space, lender))
+                .spawn(move || link.watch(&watched, &space, lender))
                 .map_err(|error| gone(error.to_string()))?;
             Ok(remote)
         });
@@ -189,6 +189,7 @@ fn remote(
             producer: ends.producer,
             table: Table::new(welcome.limits.pending_requests.min(1 << 16), limit),
             announcements,
+            told: 0,
             body: Body::new(),
             aborts: Vec::new(),
         }),

@@ -85,7 +85,7 @@ impl Conversation {
             (other, _) => return Err(malformed(format!("a {:?} came in the middle", other.kind()))),
         }
         self.objects = self.customer.arenas.objects_count();
-        self.say(&Message::Acknowledged)
+        Ok(())
     }
 
     /// Whether there is room for one more object.

@@ -27,7 +27,7 @@ use super::wire::record::{
 use crate::contract::Contract;
 use crate::incoming::{Access, Origin};
 use crate::lent::{LentTransfer, Places};
-use crate::primitive::{AtomicBool, Mutex, MutexGuard, Ordering};
+use crate::primitive::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::work::{Work, WorkBuffer, WorkElement};
 use crate::{Error, Incoming, RequestId, ServiceId, code};
 
@@ -46,6 +46,10 @@ pub(crate) struct Customer {
     /// Of a client that is not trusted, or does not trust: how its data is copied.
     private: Option<Private>,
     is_gone: AtomicBool,
+    /// How many control messages the server has acted upon.
+    heard: AtomicU64,
+    /// The worker waits for more of them.
+    is_held: AtomicBool,
     /// What ended the channel, if the client broke the rules.
     wrong: Mutex<Option<String>>,
 }
@@ -76,6 +80,8 @@ impl Customer {
             books: Mutex::new(Books::new(&terms.granted, terms.producer)),
             private: terms.private,
             is_gone: AtomicBool::new(false),
+            heard: AtomicU64::new(0),
+            is_held: AtomicBool::new(false),
             wrong: Mutex::default(),
         }
     }
@@ -304,6 +310,23 @@ impl Customer {
 
     pub(super) fn is_gone(&self) -> bool {
         self.is_gone.load(Ordering::Acquire)
+    }
+
+    /// The control thread has acted upon one more message; returns whether the worker is to be told.
+    pub(super) fn has_heard_one(&self) -> bool {
+        // All of these are in one order: either this sees that the worker waits, or the worker sees the count.
+        self.heard.fetch_add(1, Ordering::SeqCst);
+        self.is_held.swap(false, Ordering::SeqCst)
+    }
+
+    /// Whether the control thread has acted upon so many messages; if not, the worker is told of the next one.
+    pub(super) fn has_heard(&self, messages: u64) -> bool {
+        let has_heard = || self.heard.load(Ordering::SeqCst) >= messages;
+        if has_heard() {
+            return true;
+        }
+        self.is_held.store(true, Ordering::SeqCst);
+        has_heard()
     }
 
     /// What the client did that no honest one does.

@@ -7,9 +7,8 @@
 //! Source: thesis §3.1.2 (eviction). Differs: no kernel can unmap another process's pages, so memory that a silent server
 //! may still touch stays in quarantine until it is gone.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
-use std::sync::{PoisonError, Weak};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use genie_memory::{LenderId, Space};
@@ -18,15 +17,16 @@ use genie_sys::poll::Poller;
 use genie_sys::socket::Socket;
 
 use super::growth::Growth;
+use super::outbox::{Outbox, Put};
 use super::remote::Remote;
 use super::strangers;
 use super::table::Continued;
 use super::wire::control::{Ending, Limits, MAX_MESSAGE, Message, Party, Reason};
 use crate::exchange::Awaited;
-use crate::primitive::{AtomicBool, Mutex, Ordering, thread};
+use crate::primitive::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, thread};
 use crate::{Anticipated, Error, Incoming};
 
-/// How long a server may take to answer on the control socket.
+/// How long a server may take to welcome a client, and how long a client waits for other limits.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A channel's control socket, on the client's side.
@@ -34,16 +34,15 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) struct Link {
     server: String,
     socket: Socket,
+    outbox: Outbox,
     /// Hangs up when nobody holds the other end any more.
     lifeline: Socket,
     growth: Growth,
     is_gone: AtomicBool,
     reason: Mutex<Option<Error>>,
-    answers: Mutex<Receiver<()>>,
-    /// An answer is due.
-    is_asked: AtomicBool,
-    /// What the server granted last, until it is applied.
-    granted: Mutex<Option<Limits>>,
+    questions: Mutex<Questions>,
+    /// Signalled with each answer, and when the server is gone.
+    answered: Condvar,
     /// The server is gone, nothing is pending any more, and nothing will be.
     is_over: AtomicBool,
     /// Signalled to whoever waits by descriptor: others took replies, or nothing is pending any more.
@@ -55,56 +54,116 @@ pub(super) struct Link {
     withdrawn: Mutex<Vec<u16>>,
 }
 
+/// What the server was asked of its limits.
+#[derive(Debug, Default)]
+struct Questions {
+    /// A question has no answer yet. It is the only one, so that no answer can find the socket full.
+    is_open: bool,
+    /// How many answers there were.
+    answered: u64,
+}
+
 /// Requests whose memory the server may still touch.
 type Left = (Vec<Incoming>, Vec<Anticipated>);
 
 impl Link {
     /// `lent` is how many bytes the server's pool has.
-    pub(super) fn new(
-        server: String,
-        socket: Socket,
-        lifeline: Socket,
-        lent: usize,
-    ) -> Result<(Self, Sender<()>), Error> {
-        let (answered, answers) = std::sync::mpsc::channel();
-        let link = Self {
+    pub(super) fn new(server: String, socket: Socket, lifeline: Socket, lent: usize) -> Result<Self, Error> {
+        Ok(Self {
             server,
             socket,
+            outbox: Outbox::default(),
             lifeline,
             growth: Growth::new(lent),
             is_gone: AtomicBool::new(false),
             reason: Mutex::default(),
-            answers: Mutex::new(answers),
-            is_asked: AtomicBool::new(false),
-            granted: Mutex::default(),
+            questions: Mutex::default(),
+            answered: Condvar::new(),
             is_over: AtomicBool::new(false),
             news: Event::new()?,
             has_news: AtomicBool::new(false),
             left: Mutex::default(),
             withdrawn: Mutex::default(),
-        };
-        Ok((link, answered))
+        })
     }
 
-    /// Sends a message and waits until the server has done what it asks for.
-    pub(super) fn ask(&self, message: &Message, descriptors: &[OwnedFd]) -> Result<(), Error> {
-        let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        self.is_asked.store(true, Ordering::Release);
-        self.tell(message, descriptors)?;
-        match answers.recv_timeout(PATIENCE) {
-            Ok(()) => Ok(()),
-            Err(RecvTimeoutError::Timeout) => {
-                self.break_off("it does not answer on its control socket");
+    /// Says something to the server, behind what was said before, without waiting until the server reads it; returns the
+    /// message's number.
+    pub(super) fn say(self: &Arc<Self>, message: &Message, descriptors: Vec<OwnedFd>) -> Result<u64, Error> {
+        match self.outbox.put(&self.socket, message.encode()?, descriptors) {
+            Ok(Put { number, wants_sender }) => {
+                if wants_sender {
+                    self.start_sender();
+                }
+                Ok(number)
+            }
+            Err(error) => {
+                self.break_off(&error.to_string());
                 Err(self.error())
             }
-            Err(RecvTimeoutError::Disconnected) => Err(self.error()),
         }
     }
 
+    /// Starts the thread that sends what the server has no room for yet.
+    fn start_sender(self: &Arc<Self>) {
+        let link = Arc::clone(self);
+        let send = move || {
+            if let Err(error) = link.outbox.send_all(&link.socket) {
+                link.break_off(&error.to_string());
+            }
+        };
+        if thread::Builder::new().name("genie-outbox".into()).spawn(send).is_err() {
+            self.outbox.has_no_sender();
+        }
+    }
+
+    /// Whether the server has not read what was said to it for so long that requests had better wait.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.outbox.is_crowded()
+    }
+
+    /// Asks for other limits, and waits until the server has granted some.
+    ///
+    /// # Errors
+    /// The server is gone, or does not answer in time; then what it grants is valid as soon as it does.
+    pub(super) fn adjust(self: &Arc<Self>, wanted: Limits) -> Result<(), Error> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut questions = self.await_answer(self.questions(), deadline, |questions| !questions.is_open)?;
+        self.say(&Message::LimitsWanted(wanted), Vec::new())?;
+        questions.is_open = true;
+        let before = questions.answered;
+        self.await_answer(questions, deadline, |questions| questions.answered != before).map(drop)
+    }
+
+    /// Waits until the questions are as is wanted.
+    fn await_answer<'a>(
+        &'a self,
+        mut questions: MutexGuard<'a, Questions>,
+        deadline: Instant,
+        is_it: impl Fn(&Questions) -> bool,
+    ) -> Result<MutexGuard<'a, Questions>, Error> {
+        while !is_it(&questions) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if self.is_gone() {
+                return Err(self.error());
+            }
+            if left.is_zero() {
+                return Err(Error::Silent { server: self.server.clone(), timeout: PATIENCE });
+            }
+            let waited = self.answered.wait_timeout(questions, left);
+            questions = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        Ok(questions)
+    }
+
+    fn questions(&self) -> MutexGuard<'_, Questions> {
+        self.questions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Has the server forget an arena that nothing names any more.
-    pub(super) fn withdraw_arena(&self, number: u16) {
+    pub(super) fn withdraw_arena(self: &Arc<Self>, number: u16) {
         // With a channel that ends everything is withdrawn.
-        if self.ask(&Message::WithdrawArena(number), &[]).is_ok() {
+        if self.say(&Message::WithdrawArena(number), Vec::new()).is_ok() {
             self.withdrawn.lock().unwrap_or_else(PoisonError::into_inner).push(number);
         }
     }
@@ -114,21 +173,11 @@ impl Link {
         std::mem::take(&mut *self.withdrawn.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Sends a message.
-    pub(super) fn tell(&self, message: &Message, descriptors: &[OwnedFd]) -> Result<(), Error> {
-        let bytes = message.encode()?;
-        let descriptors: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
-        self.socket.send(&bytes, &descriptors).map_err(|error| {
-            self.break_off(&error.to_string());
-            self.error()
-        })
-    }
-
     /// Asks for more of the server's pool, in which `lacking` bytes were found not to be there; does not wait for it.
     pub(super) fn want_pool(&self, lacking: usize) {
         let Some(bytes) = self.growth.ask(lacking, Instant::now()) else { return };
         let wanted = Message::PoolWanted(bytes as u64).encode();
-        if !wanted.is_ok_and(|wanted| self.socket.try_send(&wanted, &[]).unwrap_or(false)) {
+        if !wanted.is_ok_and(|wanted| self.outbox.try_put(&self.socket, &wanted)) {
             self.growth.unasked(Instant::now());
         }
     }
@@ -157,11 +206,6 @@ impl Link {
             // What was not cleared is looked at once more.
             let _ = self.news.clear();
         }
-    }
-
-    /// Takes what the server granted last.
-    pub(super) fn granted(&self) -> Option<Limits> {
-        self.granted.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -209,7 +253,7 @@ impl Link {
         drop(all);
         let goodbye = Ending { reason: Reason::Closing, sentence: "the client is done".to_owned() };
         // A server that does not hear it will see the hang-up.
-        let _ = self.tell(&Message::Goodbye(goodbye), &[]);
+        let _ = Message::Goodbye(goodbye).encode().map(|bytes| self.outbox.try_put(&self.socket, &bytes));
         self.end(self.gone("the client let the channel go"));
         self.socket.hang_up();
         // The thread may stay for long; nobody looks any more.
@@ -229,17 +273,18 @@ impl Link {
     }
 
     /// Reads the socket until the server hangs up, then ends what is pending.
-    pub(super) fn watch(&self, answered: Sender<()>, remote: &Weak<Remote>, space: &Space, lender: LenderId) {
+    pub(super) fn watch(&self, remote: &Weak<Remote>, space: &Space, lender: LenderId) {
         let mut bytes = vec![0; MAX_MESSAGE];
         let why = loop {
-            match self.hear(&mut bytes, &answered, space, lender) {
+            match self.hear(&mut bytes, remote, space, lender) {
                 Ok(()) => {}
                 Err(why) => break why,
             }
         };
         self.end(self.gone(&why));
-        // Who waits for an answer holds what is needed here.
-        drop(answered);
+        // Taking the lock orders this after the look of a thread that is about to wait for an answer.
+        drop(self.questions());
+        self.answered.notify_all();
         self.socket.hang_up();
         let mut left = std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner));
         if let Some(remote) = remote.upgrade() {
@@ -275,7 +320,7 @@ impl Link {
     fn hear(
         &self,
         bytes: &mut [u8],
-        answered: &Sender<()>,
+        remote: &Weak<Remote>,
         space: &Space,
         lender: LenderId,
     ) -> Result<(), String> {
@@ -286,21 +331,27 @@ impl Link {
         let received = strangers::sift(received)?;
         let message = Message::decode(&bytes[..received.len], received.descriptors.len(), Party::Server);
         let message = message.map_err(|error| error.to_string())?;
-        let is_answer = matches!(message, Message::Acknowledged | Message::Limits(_));
-        if is_answer && !self.is_asked.swap(false, Ordering::AcqRel) {
-            return Err(format!("it sent a {:?} that nobody had asked for", message.kind()));
-        }
         match message {
-            Message::Acknowledged => answered.send(()).map_err(|error| error.to_string()),
             Message::Pool(_) => self.growth.take_in(received.descriptors, space, lender, Instant::now()),
+            Message::Limits(limits) => self.take_limits(limits, remote),
             Message::Goodbye(ending) => Err(ending.sentence),
-            Message::Limits(limits) => {
-                // Applied by whoever asked: a thread that waits for an answer may hold the lock that this takes.
-                *self.granted.lock().unwrap_or_else(PoisonError::into_inner) = Some(limits);
-                answered.send(()).map_err(|error| error.to_string())
-            }
             other => Err(format!("it sent a {:?} in the middle of a channel", other.kind())),
         }
+    }
+
+    /// Applies limits that the server has granted.
+    fn take_limits(&self, limits: Limits, remote: &Weak<Remote>) -> Result<(), String> {
+        if !self.questions().is_open {
+            return Err("it granted limits that nobody had asked for".to_owned());
+        }
+        if let Some(remote) = remote.upgrade() {
+            remote.grant(limits);
+        }
+        let mut questions = self.questions();
+        questions.is_open = false;
+        questions.answered += 1;
+        self.answered.notify_all();
+        Ok(())
     }
 
     /// Waits until nobody can touch the client's memory on the server's account any more; returns whether that is so.

@@ -188,7 +188,7 @@ impl Remote {
                 Ok(())
             }
             Record::Goodbye => Ok(()),
-            Record::Request(_) | Record::Abort(_) => {
+            Record::Request(_) | Record::Abort(_) | Record::Said(_) => {
                 Err("a server makes no requests of its clients".to_owned())
             }
         }

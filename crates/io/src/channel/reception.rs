@@ -290,6 +290,7 @@ impl Reception {
             consumer: ends.consumer,
             record: Record::new(),
             sight: Sight::default(),
+            awaited: 0,
         };
         shared.inboxes[inbox].leave(line);
         Ok((customer, inbox, trust, pool))
@@ -337,8 +338,10 @@ impl Reception {
             Ok(Some(_)) => return self.end(token, &Over::new(Reason::Closing, "the client hung up")),
             Err(error) => return self.end(token, &Over::new(Reason::Closing, error)),
         };
-        if let Err(over) = channel.act(&self.shared, bytes, received, announced) {
-            self.end(token, &over);
+        match channel.act(&self.shared, bytes, received, announced) {
+            Ok(()) if channel.customer.has_heard_one() => self.shared.inboxes[channel.inbox].notify(),
+            Ok(()) => {}
+            Err(over) => self.end(token, &over),
         }
     }
 
@@ -363,6 +366,13 @@ impl Reception {
         let goodbye = Ending { reason: over.reason, sentence: over.sentence.clone() };
         answer(&channel.socket, &Message::Goodbye(goodbye), &[]);
         channel.socket.hang_up();
+        // What the client has said since is taken off: else the kernel resets the connection, and the client never reads why it
+        // has ended. Nothing is added after the hang-up.
+        while let Ok(Some(received)) = channel.socket.try_receive(&mut [0; 1])
+            && received.len > 0
+        {
+            let _ = strangers::sift(received);
+        }
         self.leave(&channel.customer, channel.inbox);
     }
 

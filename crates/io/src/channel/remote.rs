@@ -19,8 +19,8 @@ use super::link::Link;
 use super::receiving::Receiving;
 use super::table::Table;
 use super::turn::Turn;
-use super::wire::control::{Limits, Message};
-use super::wire::record::{Body, Kind, RequestWriter, Slot, encode_slot};
+use super::wire::control::Limits;
+use super::wire::record::{Body, Kind, RequestWriter, Slot, encode_said, encode_slot};
 use crate::primitive::{AtomicBool, Mutex, MutexGuard, Ordering, thread};
 use crate::work::Transfer;
 use crate::{Error, Incoming, RequestId, Service, ServiceId};
@@ -51,6 +51,8 @@ pub(super) struct Sending {
     pub(super) producer: Producer,
     pub(super) table: Table,
     pub(super) announcements: Announcements,
+    /// The last control message of which the ring tells.
+    pub(super) told: u64,
     pub(super) body: Body,
     /// Requests to be let go for whose aborts the ring has had no room.
     pub(super) aborts: Vec<Slot>,
@@ -77,13 +79,14 @@ impl Remote {
     /// Asks the server to let more be pending, or less; returns (bytes, requests) that it grants.
     pub(crate) fn adjust(&self, bytes: usize, requests: u32) -> Result<(usize, u32), Error> {
         let wanted = Limits { pending_bytes: bytes as u64, pending_requests: requests };
-        self.link.ask(&Message::LimitsWanted(wanted), &[])?;
-        let mut sending = self.sending();
-        if let Some(granted) = self.link.granted() {
-            let bytes = usize::try_from(granted.pending_bytes).unwrap_or(usize::MAX);
-            sending.table.adjust(bytes, granted.pending_requests.min(1 << 16));
-        }
-        Ok(sending.table.limits())
+        self.link.adjust(wanted)?;
+        Ok(self.sending().table.limits())
+    }
+
+    /// Applies what the server grants.
+    pub(super) fn grant(&self, granted: Limits) {
+        let bytes = usize::try_from(granted.pending_bytes).unwrap_or(usize::MAX);
+        self.sending().table.adjust(bytes, granted.pending_requests.min(1 << 16));
     }
 
     /// Sends a request; until `patience` if the server's limits leave no room now, or not at all. Returns whether it was
@@ -130,24 +133,20 @@ impl Remote {
             Err(refused @ Error::TooLarge { .. }) => return Err((request, Refused::Error(refused))),
             Err(refused) => return Err((request, Refused::NoRoom(refused))),
         };
+        if self.link.is_crowded() {
+            return Err((request, Refused::NoRoom(sending.table.full(bytes))));
+        }
         let service = request.service().0 as u16;
         let encoded = self.encode(sending, &request, slot, service);
         if let Err(error) = encoded {
             return Err((request, Refused::Error(error)));
         }
-        match sending.producer.push(Kind::Request as u8, &sending.body) {
+        match sending.push_request() {
             Ok(()) => {
                 sending.table.put(slot, request, bytes);
                 Ok(())
             }
-            Err(PushError::Full) => {
-                let full = Error::Exhausted {
-                    asked: bytes,
-                    pending: sending.table.bytes(),
-                    limit: sending.table.limit(),
-                };
-                Err((request, Refused::NoRoom(full)))
-            }
+            Err(PushError::Full) => Err((request, Refused::NoRoom(sending.table.full(bytes)))),
             Err(PushError::TooLong { len, max }) => {
                 Err((request, Refused::Error(Error::TooManyParts { len, max })))
             }
@@ -250,6 +249,17 @@ impl Remote {
 }
 
 impl Sending {
+    /// Puts the request in `body` on the ring, behind a record that says which control messages it rests on, where there
+    /// are new ones.
+    fn push_request(&mut self) -> Result<(), PushError> {
+        let said = self.announcements.said();
+        if said != self.told {
+            self.producer.push(Kind::Said as u8, &encode_said(said))?;
+            self.told = said;
+        }
+        self.producer.push(Kind::Request as u8, &self.body)
+    }
+
     /// Asks the server to let a request go; returns whether there was room for that.
     fn abort(&mut self, slot: Slot) -> bool {
         encode_slot(&mut self.body, slot);

@@ -55,8 +55,14 @@ impl Table {
             Some(index) if self.bytes + bytes <= self.limit => {
                 Ok(Slot { index: *index, generation: self.entries[*index as usize].generation })
             }
-            _ => Err(Error::Exhausted { asked: bytes, pending: self.bytes, limit: self.limit }),
+            _ => Err(self.full(bytes)),
         }
+    }
+
+    /// Why there is no room for a request of so many bytes now.
+    #[cold]
+    pub(super) fn full(&self, bytes: usize) -> Error {
+        Error::Exhausted { asked: bytes, pending: self.bytes, limit: self.limit }
     }
 
     /// Takes the place that [`Table::vacant`] named last.
@@ -174,16 +180,6 @@ impl Table {
         }
         self.bytes = 0;
         (pending, anticipated)
-    }
-
-    /// Bytes in pending requests.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Bytes that may be.
-    pub(super) fn limit(&self) -> usize {
-        self.limit
     }
 
     fn leave(&mut self, slot: Slot, expected: impl Fn(&State) -> bool) -> Option<State> {

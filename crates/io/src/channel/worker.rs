@@ -2,6 +2,7 @@
 //!
 //! How: a worker looks at its clients' rings in turn; when none has had anything for a while it sleeps on all of them at
 //! once. What it takes it hands to the server's code, in this thread.
+//! A client's records that rest on control messages wait until the control thread has acted upon those, and nobody else's do.
 //! Trust: one client is served a bounded number of requests before the next one is looked at.
 
 use std::ops::{BitAnd, BitOr};
@@ -29,6 +30,8 @@ pub(super) struct Line {
     pub(super) consumer: Consumer,
     pub(super) record: Received,
     pub(super) sight: Sight,
+    /// The control message that the next record rests on; 0 where the control thread has acted upon all of them.
+    pub(super) awaited: u64,
 }
 
 /// What one thread attends to.
@@ -51,7 +54,7 @@ impl Worker {
         let spin = Spin::new(self.shared.options.spin);
         while !self.shared.has_stopped() {
             let is_idle = !self.turn(|_, _| {});
-            if is_idle && !spin.until(|| self.lines.iter().any(|line| line.consumer.is_ready())) {
+            if is_idle && !spin.until(|| self.lines.iter_mut().any(Line::is_ready)) {
                 self.sleep();
             }
         }
@@ -82,7 +85,9 @@ impl Worker {
     fn sleep(&mut self) {
         if self.arm(Mode::Futex) {
             let mut words = vec![(&self.shared.inboxes[self.index].changes, self.seen)];
-            words.extend(self.lines.iter().map(|line| line.consumer.word()));
+            // A line that is held is not armed: its word would not let this thread sleep.
+            let free = self.lines.iter().filter(|line| line.awaited == 0);
+            words.extend(free.map(|line| line.consumer.word()));
             // A failure is met by looking again.
             let _ = futex::wait_any(&words, Some(LONGEST_SLEEP));
         }
@@ -93,7 +98,7 @@ impl Worker {
     /// when there is a request already.
     pub(super) fn arm(&mut self, mode: Mode) -> bool {
         // Every one is armed, whatever the others say.
-        let is_armed = self.lines.iter_mut().map(|line| line.consumer.arm(mode)).fold(true, BitAnd::bitand);
+        let is_armed = self.lines.iter_mut().map(|line| line.arm(mode)).fold(true, BitAnd::bitand);
         self.flush();
         is_armed
     }
@@ -111,7 +116,7 @@ impl Worker {
 impl Line {
     /// Serves what is there, up to a turn; returns whether there was anything.
     fn serve(&mut self, shared: &Arc<Shared>) -> bool {
-        if self.customer.is_gone() {
+        if self.customer.is_gone() || self.is_held() {
             return false;
         }
         for served in 0..TURN {
@@ -127,8 +132,30 @@ impl Line {
                 self.end(shared, wrong);
                 return true;
             }
+            if self.is_held() {
+                return true;
+            }
         }
         true
+    }
+
+    /// Whether the next record rests on a control message that the control thread has not acted upon. The inbox changes when
+    /// it does.
+    fn is_held(&mut self) -> bool {
+        if self.awaited > 0 && self.customer.has_heard(self.awaited) {
+            self.awaited = 0;
+        }
+        self.awaited > 0
+    }
+
+    /// Whether there is a record to be served.
+    fn is_ready(&mut self) -> bool {
+        self.consumer.is_ready() && !self.is_held()
+    }
+
+    /// Has the next record ring the bell; returns false when there is one to be served.
+    fn arm(&mut self, mode: Mode) -> bool {
+        self.consumer.arm(mode) || self.is_held()
     }
 
     /// Acts upon a record; an error says what is wrong with it.
@@ -148,6 +175,8 @@ impl Line {
                 }
             }
             Record::Abort(slot) => self.evict(shared, slot),
+            // One number after the other: what rested on the last one is over.
+            Record::Said(messages) => self.awaited = messages,
             Record::Goodbye => {}
             Record::Reply(_) | Record::Done(_) => return Err("a client sends no replies".to_owned()),
         }

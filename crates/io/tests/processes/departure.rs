@@ -71,7 +71,6 @@ fn a_request_of_a_stopped_server_times_out_and_holds_its_memory_until_the_server
 ) {
     let limits = Limits { abort_timeout: Duration::from_millis(10), ..Limits::default() };
     let Some(stage) = Stage::open_with(test, kind, Place::Cached, limits) else { return };
-    // The server knows the memory, so that it does not have to be asked for it.
     let mut buffer = stage.buffer(1);
     let request = |timeout| {
         let request = stage.interface().request(stage.holder().handle(), HOLD);

@@ -101,8 +101,24 @@ impl Peer {
         self.child.lock().unwrap_or_else(PoisonError::into_inner).id()
     }
 
+    /// Stops it, and waits until each of its threads has stopped.
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
+        let tasks = format!("/proc/{}/task", self.pid());
+        let is_running = |task: fs::DirEntry| {
+            let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit(") ").next().is_some_and(|state| !state.starts_with('T'))
+        };
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while fs::read_dir(&tasks).expect("a process").filter_map(Result::ok).any(is_running) {
+            assert!(Instant::now() < deadline, "it does not stop");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Has it go on after [`Peer::stop`].
+    pub(crate) fn go_on(&self) {
+        self.signal(Signal::CONT);
     }
 
     /// Kills it, and waits until it is gone.

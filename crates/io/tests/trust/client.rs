@@ -123,13 +123,17 @@ impl Raw {
         self.socket.send(&message.encode().expect("a message"), descriptors).is_ok()
     }
 
-    /// Says something, and waits for the acknowledgement.
+    /// Says something, and waits until the server has acted upon it.
     pub(crate) fn ask(&self, message: &Message, descriptors: &[BorrowedFd<'_>]) -> Result<(), String> {
         if !self.tell(message, descriptors) {
             return Err(farewell(&self.socket));
         }
+        // What is answered comes after what is not.
+        if !matches!(message, Message::LimitsWanted(_)) {
+            self.tell(&Message::LimitsWanted(self.welcome.limits), &[]);
+        }
         match heard(&self.socket) {
-            Some((Message::Acknowledged | Message::Limits(_), _)) => Ok(()),
+            Some((Message::Limits(_), _)) => Ok(()),
             Some((Message::Goodbye(ending), _)) => Err(ending.sentence),
             other => Err(format!("{other:?}")),
         }

@@ -140,7 +140,7 @@ fn sends_too_much(ground: &mut Ground) {
     raw.socket.send(b"GENIEctl and what follows is no message", &[]).expect("a message");
     ground.say(raw.farewell());
     let raw = Raw::greet(ground);
-    raw.tell(&Message::Acknowledged, &[]);
+    raw.tell(&Message::Limits(raw.welcome.limits), &[]);
     ground.say(raw.farewell());
     let raw = Raw::greet(ground);
     let (_lifeline, held) = Socket::pair().expect("sockets");

@@ -125,11 +125,10 @@ impl Hostile {
         Some((message.expect("an honest message"), received.descriptors))
     }
 
-    /// Takes the announcement of an object, and acknowledges it; returns the descriptor and the object's length.
+    /// Takes the announcement of an object; returns the descriptor and the object's length.
     pub(crate) fn object(&mut self) -> (OwnedFd, usize) {
         match self.hear(PATIENCE) {
             Some((Message::Object(place), descriptors)) => {
-                self.say(&Message::Acknowledged);
                 (descriptors.into_iter().next().expect("an object"), place.len as usize)
             }
             other => panic!("no object: {other:?}"),
@@ -139,15 +138,12 @@ impl Hostile {
     /// The same for one that may have come.
     pub(crate) fn another_object(&mut self) -> Option<OwnedFd> {
         match self.hear(Duration::from_millis(50)) {
-            Some((Message::Object(_), descriptors)) => {
-                self.say(&Message::Acknowledged);
-                descriptors.into_iter().next()
-            }
+            Some((Message::Object(_), descriptors)) => descriptors.into_iter().next(),
             _ => None,
         }
     }
 
-    /// Waits for a request; whatever is announced meanwhile is acknowledged. False when the client is gone.
+    /// Waits for a request, whatever is announced meanwhile. False when the client is gone.
     pub(crate) fn request(&mut self) -> bool {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
@@ -163,9 +159,8 @@ impl Hostile {
             }
             match self.hear(Duration::from_millis(1)) {
                 Some((Message::Goodbye(_), _)) => return false,
-                Some(_) => self.say(&Message::Acknowledged),
                 None if self.socket().is_hung_up() => return false,
-                None => {}
+                _ => {}
             }
         }
         panic!("no request")

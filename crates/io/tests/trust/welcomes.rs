@@ -20,6 +20,9 @@ use crate::{hostile_server, roles};
 
 roles! { welcomes_wrongly, is_absurd, lends_what_is_no_memory, talks, answers_what_nobody_asked }
 
+/// What nobody has asked for.
+const LIMITS: Limits = Limits { pending_bytes: 1, pending_requests: 1 };
+
 /// A way to spoil a welcome.
 type Spoil = (&'static str, fn(&mut Welcome));
 
@@ -43,8 +46,7 @@ fn welcomes_wrongly(ground: &mut Ground) {
     for round in 0..8 {
         server.accept();
         match round {
-            0 => server.say(&Message::Acknowledged),
-            1 => server.say(&Message::Limits(Limits { pending_bytes: 1, pending_requests: 1 })),
+            0 | 1 => server.say(&Message::Limits(LIMITS)),
             2 => server.say(&Message::Refused(Ending { reason: Reason::Busy, sentence: "no".repeat(500) })),
             3 => drop(server.socket().send(&[0; 3], &[])),
             4 => drop(server.socket().send(&random.bytes(100_000), &[])),
@@ -180,7 +182,7 @@ const TALK: &[Talk] = &[
         }));
     }),
     ("many descriptors", |server| {
-        let bytes = Message::Acknowledged.encode().expect("a message");
+        let bytes = Message::Limits(LIMITS).encode().expect("a message");
         let device = std::fs::File::open("/dev/null").expect("a device");
         let _ = server.socket().send(&bytes, &[device.as_fd(); 16]);
     }),
@@ -224,7 +226,7 @@ fn answers_what_nobody_asked(ground: &mut Ground) {
     let mut server = Hostile::listen(ground);
     server.welcome(|_| {});
     for _ in 0..100_000 {
-        if server.socket().send(&Message::Acknowledged.encode().expect("a message"), &[]).is_err() {
+        if server.socket().send(&Message::Limits(LIMITS).encode().expect("a message"), &[]).is_err() {
             break;
         }
     }

@@ -74,8 +74,6 @@ pub enum Message {
     Object(ObjectPlace),
     /// The client will pass on data of this arena, too: that of a client of its own. Descriptor: that client's lifeline.
     Arena(ArenaPlace),
-    /// The server has done what the last object, arena or withdrawal asked for.
-    Acknowledged,
     /// No record after this message names data in the object with this number.
     Withdraw(u64),
     /// No record after this message names data in the arena with this number.
@@ -115,7 +113,6 @@ pub enum Kind {
     Query = 12,
     Status = 13,
     Goodbye = 14,
-    Acknowledged = 15,
 }
 
 /// Why a message was not accepted. In each case the peer is broken, hostile, or no peer at all: end the channel.
@@ -172,7 +169,7 @@ pub enum Error {
 }
 
 impl Kind {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 14] = [
         Self::Hello,
         Self::Welcome,
         Self::Refused,
@@ -187,7 +184,6 @@ impl Kind {
         Self::Query,
         Self::Status,
         Self::Goodbye,
-        Self::Acknowledged,
     ];
 
     /// Who may send it; `None` is both.
@@ -197,9 +193,7 @@ impl Kind {
                 Some(Party::Client)
             }
             Self::PoolWanted | Self::LimitsWanted | Self::Query => Some(Party::Client),
-            Self::Welcome | Self::Refused | Self::Pool | Self::Limits | Self::Status | Self::Acknowledged => {
-                Some(Party::Server)
-            }
+            Self::Welcome | Self::Refused | Self::Pool | Self::Limits | Self::Status => Some(Party::Server),
             Self::Goodbye => None,
         }
     }
@@ -242,7 +236,6 @@ impl Message {
             Self::Query => Kind::Query,
             Self::Status(_) => Kind::Status,
             Self::Goodbye(_) => Kind::Goodbye,
-            Self::Acknowledged => Kind::Acknowledged,
         }
     }
 
@@ -286,7 +279,7 @@ impl Message {
             Self::Pool(pool) => pool.write(bytes),
             Self::PoolWanted(wanted) => Wanted { bytes: (*wanted).into() }.write(bytes),
             Self::Limits(limits) | Self::LimitsWanted(limits) => limits.write(bytes),
-            Self::Query | Self::Acknowledged => Ok(()),
+            Self::Query => Ok(()),
             Self::Status(status) => status.write(bytes),
         }
     }
@@ -325,7 +318,6 @@ impl Message {
             Kind::Limits => Self::Limits(Part::read(cursor)?),
             Kind::LimitsWanted => Self::LimitsWanted(Part::read(cursor)?),
             Kind::Query => Self::Query,
-            Kind::Acknowledged => Self::Acknowledged,
             Kind::Status => Self::Status(Part::read(cursor)?),
             Kind::Goodbye => Self::Goodbye(Part::read(cursor)?),
         })

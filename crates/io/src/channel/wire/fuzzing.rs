@@ -1,7 +1,9 @@
 //! What fuzzers and random tests ask of the decoders: that they never panic, and that a thing has one encoding only.
 
 use super::control::{Message, Party};
-use super::record::{Body, Kind, Record, Reply, ReplyWriter, Request, RequestWriter, encode_slot};
+use super::record::{
+    Body, Kind, Record, Reply, ReplyWriter, Request, RequestWriter, encode_said, encode_slot,
+};
 use super::{TooLarge, control};
 
 /// Decodes a record whose kind is the first byte and whose body is the others, and encodes it again.
@@ -71,6 +73,11 @@ pub(super) fn encode(record: &Record<'_>, body: &mut Body) -> Result<Kind, TooLa
         Record::Goodbye => {
             body.clear();
             Ok(Kind::Goodbye)
+        }
+        Record::Said(messages) => {
+            body.clear();
+            body.append(&encode_said(*messages));
+            Ok(Kind::Said)
         }
     }
 }

@@ -21,7 +21,7 @@ pub use request::{Buffer, Buffers, Element, Elements, Request, RequestWriter};
 
 use super::Malformed;
 use super::cursor::Cursor;
-use layout::SlotPart;
+use layout::{SaidPart, SlotPart};
 
 /// The most buffers of a request.
 pub const MAX_BUFFERS: usize = 1024;
@@ -46,11 +46,13 @@ pub enum Kind {
     Done = 4,
     /// Either way: no record follows.
     Goodbye = 5,
+    /// To the server: what follows rests on the control messages up to this one.
+    Said = 6,
 }
 
 impl Kind {
     fn of(code: u8) -> Option<Self> {
-        [Self::Request, Self::Reply, Self::Abort, Self::Done, Self::Goodbye]
+        [Self::Request, Self::Reply, Self::Abort, Self::Done, Self::Goodbye, Self::Said]
             .into_iter()
             .find(|kind| *kind as u8 == code)
     }
@@ -79,6 +81,8 @@ pub enum Record<'a> {
     Done(Slot),
     /// No record follows.
     Goodbye,
+    /// The client has sent so many control messages since its hello; what follows rests on them.
+    Said(u64),
 }
 
 impl<'a> Record<'a> {
@@ -96,6 +100,7 @@ impl<'a> Record<'a> {
             Some(Kind::Abort) => decode_slot(body).map(Self::Abort),
             Some(Kind::Done) => decode_slot(body).map(Self::Done),
             Some(Kind::Goodbye) => Cursor::new(body).end().map(|()| Self::Goodbye),
+            Some(Kind::Said) => decode_said(body).map(Self::Said),
             None => Err(Malformed::new(0, format!("no record is of kind {kind}"))),
         }
     }
@@ -106,6 +111,18 @@ impl<'a> Record<'a> {
 pub fn encode_slot(body: &mut Body, slot: Slot) {
     body.clear();
     body.part(&SlotPart::from(slot));
+}
+
+/// The body of [`Kind::Said`].
+#[inline]
+pub fn encode_said(messages: u64) -> [u8; 8] {
+    zerocopy::transmute!(SaidPart { messages: messages.into() })
+}
+
+fn decode_said(body: &[u8]) -> Result<u64, Malformed> {
+    let mut cursor = Cursor::new(body);
+    let messages = cursor.fixed::<SaidPart>("a count of control messages")?.messages.get();
+    cursor.end().map(|()| messages)
 }
 
 fn decode_slot(body: &[u8]) -> Result<Slot, Malformed> {

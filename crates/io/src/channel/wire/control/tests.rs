@@ -173,7 +173,6 @@ fn messages() -> impl Strategy<Value = Message> {
         limits().prop_map(Message::Limits),
         limits().prop_map(Message::LimitsWanted),
         Just(Message::Query),
-        Just(Message::Acknowledged),
         statuses().prop_map(Message::Status),
         endings().prop_map(Message::Goodbye),
     ]

@@ -41,7 +41,7 @@ impl Body {
 
     /// Appends bytes.
     #[inline]
-    pub(super) fn append(&mut self, bytes: &[u8]) {
+    pub(in crate::channel::wire) fn append(&mut self, bytes: &[u8]) {
         let end = self.len + bytes.len();
         match self.short.get_mut(self.len..end) {
             Some(room) if self.long.is_empty() => {

@@ -14,6 +14,13 @@ pub(super) struct SlotPart {
     pub(super) generation: U32,
 }
 
+/// All of a record that tells of control messages.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(super) struct SaidPart {
+    pub(super) messages: U64,
+}
+
 /// The first part of a request.
 #[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]

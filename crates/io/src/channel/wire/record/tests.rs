@@ -2,7 +2,9 @@ use genie_memory::Direction;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::layout::{BufferHead, ElementHead, RefusalPart, ReplyBufferHead, ReplyHead, RequestHead};
+use super::layout::{
+    BufferHead, ElementHead, RefusalPart, ReplyBufferHead, ReplyHead, RequestHead, SaidPart,
+};
 use super::*;
 use crate::channel::wire::tests::assert_documented;
 use crate::channel::wire::{MAX_OFFSET, fuzzing};
@@ -43,6 +45,7 @@ fn one_output() -> Vec<u8> {
 fn the_documented_layouts_are_those_of_the_code() {
     assert_documented! {
         "Abort and done": SlotPart { index, generation }
+        "Said": SaidPart { messages }
         "Request: head": RequestHead { slot, service, buffers }
         "Request: buffer": BufferHead { argument, room, elements, direction, zero }
         "Request: element": ElementHead { segments, len }
@@ -246,6 +249,8 @@ fn unknown_kinds_and_bodies_where_none_belong_are_malformed() {
     }
     assert!(matches!(Record::decode(Kind::Goodbye as u8, &[]), Ok(Record::Goodbye)));
     assert!(Record::decode(Kind::Goodbye as u8, &[0]).is_err());
+    assert!(matches!(Record::decode(Kind::Said as u8, &encode_said(258)), Ok(Record::Said(258))));
+    assert!(Record::decode(Kind::Said as u8, &encode_said(258)[1..]).is_err());
     let mut body = Body::new();
     encode_slot(&mut body, SLOT);
     assert!(matches!(Record::decode(Kind::Abort as u8, &body), Ok(Record::Abort(SLOT))));
