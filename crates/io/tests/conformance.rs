@@ -7,6 +7,8 @@
 
 mod support;
 
+#[path = "conformance/empty.rs"]
+mod empty;
 #[path = "conformance/migrant.rs"]
 mod migrant;
 #[path = "conformance/outboard.rs"]
@@ -61,6 +63,7 @@ promise! {
     migrant::a_failed_input_brings_nothing as failed_migrant_input_brings_nothing,
     migrant::what_came_can_go as what_came_can_go,
     outboard::output_pending_hides_data_from_outboard_memory as output_hides_outboard_input,
+    empty::no_bytes_pass_by_every_scheme as no_bytes_pass_by_every_scheme,
 }
 
 promise_in_place! {

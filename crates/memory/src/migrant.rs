@@ -52,7 +52,7 @@ impl Space {
     }
 
     /// Dequeues an emigrant (`strong`) or weak emigrant region that holds `len` bytes, or allocates one, and marks it
-    /// immigrating.
+    /// immigrating. A region for no bytes has a granule all the same.
     ///
     /// # Errors
     /// As [`Space::allocate`].
@@ -60,7 +60,7 @@ impl Space {
         let queue = if strong { Mark::Emigrant } else { Mark::WeakEmigrant };
         let owned = match self.dequeue_cached(len, queue, Mark::Immigrating)? {
             Some(owned) => owned,
-            None => self.allocate_owned(0, len, Mark::Immigrating)?,
+            None => self.allocate_owned(0, len.max(1), Mark::Immigrating)?,
         };
         Ok(Immigrating { owned: Some(owned), queue, len })
     }
@@ -325,7 +325,7 @@ impl State {
         queue: Mark,
         next: Mark,
     ) -> Result<Option<(RegionId, usize)>> {
-        let Some(region) = self.queues.of(queue).take(core.granules(0, len)) else { return Ok(None) };
+        let Some(region) = self.queues.of(queue).take(core.granules(0, len.max(1))) else { return Ok(None) };
         self.mark(region, next)?;
         let start = self.regions.get(region).map_or(0, |region| region.slots.start);
         Ok(Some((region, core.slot_addr(start))))
