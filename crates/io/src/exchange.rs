@@ -11,9 +11,11 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::contract::Contract;
+use crate::deadline::deadline_after;
 use crate::interface::Outstanding;
 use crate::primitive::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::reply::ReplyBuffer;
+use crate::timer::Alarm;
 use crate::work::Work;
 use crate::{Error, RequestId, ServerHandle};
 
@@ -68,6 +70,8 @@ struct State {
     task: Option<Waker>,
     /// The interface's list of outstanding requests, if this one is in it.
     listing: Option<Arc<Outstanding>>,
+    /// The timer's, which ends with the request.
+    alarm: Option<Alarm>,
     /// Why the request is being aborted.
     aborting: Option<Error>,
     /// What the request's server has made of it.
@@ -82,6 +86,7 @@ impl State {
             sleepers: 0,
             task: None,
             listing: None,
+            alarm: None,
             aborting: None,
             contract: Weak::new(),
         }
@@ -226,14 +231,12 @@ impl Exchange {
     /// The server's anticipated reply; it keeps the work.
     pub(crate) fn anticipate(&self, buffers: Vec<ReplyBuffer>) {
         let mut state = self.lock();
-        match state.phase {
-            Phase::Waiting => {
-                state.phase = Phase::Anticipated(buffers);
-                self.wake(state);
-            }
-            Phase::Forgotten => state.phase = Phase::Over,
-            _ => {}
-        }
+        state.phase = match state.phase {
+            Phase::Waiting => Phase::Anticipated(buffers),
+            Phase::Forgotten => Phase::Over,
+            _ => return,
+        };
+        self.wake(state);
     }
 
     /// Lists the request as outstanding, unless the server has let it go already; returns whether it is listed.
@@ -247,7 +250,16 @@ impl Exchange {
         true
     }
 
-    /// Wakes whoever waits for the phase to change. A task is woken after the lock is let go: that may run it.
+    /// Sets an alarm, unless the request is over.
+    pub(crate) fn set_alarm(&self, set: impl FnOnce() -> Alarm) {
+        let mut state = self.lock();
+        if !state.is_done && matches!(state.phase, Phase::Waiting | Phase::Forgotten) {
+            state.alarm = Some(set());
+        }
+    }
+
+    /// The request is over: wakes whoever waits for the phase to change. A task is woken after the lock is let go: that may run
+    /// it.
     fn wake(&self, mut state: MutexGuard<'_, State>) {
         // Release pairs with the poller's Acquire, though whoever takes the reply takes the lock, too.
         self.is_replied.store(true, Ordering::Release);
@@ -255,8 +267,9 @@ impl Exchange {
         if state.sleepers > 0 {
             self.changed.notify_all();
         }
-        let task = state.task.take();
+        let (task, alarm) = (state.task.take(), state.alarm.take());
         drop(state);
+        drop(alarm);
         if let Some(task) = task {
             task.wake();
         }
@@ -344,7 +357,7 @@ impl Exchange {
     /// Aborts the request: asks the server to let it go, and gives up when it does not within `grace`.
     pub(crate) fn abort(&self, server: &ServerHandle, reason: &Error, grace: Duration) {
         let is_asked = self.ask_to_abort(server, reason, grace);
-        if is_asked && !self.wait(server, Some(Instant::now() + grace)) {
+        if is_asked && !self.wait(server, deadline_after(grace)) {
             self.give_up(reason);
             server.look();
         }

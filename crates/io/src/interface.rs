@@ -18,6 +18,7 @@ use smallvec::SmallVec;
 
 use crate::channel::directory::Directory;
 use crate::channel::{self, ConnectOptions, Patience, Remote};
+use crate::deadline::deadline_after;
 use crate::exchange::{Awaited, Exchange, Found, Pair};
 use crate::incoming::Origin;
 use crate::limits::Pendings;
@@ -237,7 +238,7 @@ impl Interface {
     /// Waits until the server has completed all of this interface's earlier requests to it, anticipated ones included
     /// (a flush). Returns whether it has, within `timeout`.
     pub fn flush(&self, server: &ServerHandle, timeout: Duration) -> bool {
-        let deadline = Instant::now() + timeout;
+        let deadline = deadline_after(timeout);
         if let Some(remote) = server.remote() {
             return remote.flush(RequestId(self.0.next.load(Ordering::Relaxed)), deadline);
         }
@@ -246,7 +247,7 @@ impl Interface {
 
     pub(crate) fn send(&self, mut request: Request<'_, '_, '_>) -> Result<Reply, Failed> {
         let timeout = self.timeout(request.timeout);
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let deadline = timeout.and_then(deadline_after);
         let collect = || self.remotes().iter().map(|remote| remote.collect()).sum();
         let collect: Option<&dyn Fn() -> usize> =
             if request.server.is_remote() { Some(&collect) } else { None };
@@ -384,12 +385,12 @@ impl Outstanding {
     }
 
     /// Waits until no request numbered below `before` is outstanding at `server`.
-    fn wait_for(&self, server: &ServerHandle, before: u64, deadline: Instant) -> bool {
+    fn wait_for(&self, server: &ServerHandle, before: u64, deadline: Option<Instant>) -> bool {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         self.flushers.fetch_add(1, Ordering::Relaxed);
         let mut is_flushed = true;
         while requests.range(..before).any(|(_, (_, at))| at.is(server)) {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 is_flushed = false;
                 break;

@@ -10,6 +10,7 @@
 pub mod channel;
 mod code;
 mod contract;
+mod deadline;
 mod element;
 mod error;
 mod exchange;

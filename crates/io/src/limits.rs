@@ -10,6 +10,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::Error;
+use crate::deadline::deadline_after;
 use crate::primitive::{AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
 
 /// What an interface allows.
@@ -136,7 +137,7 @@ impl Pendings {
             decided => return decided,
         };
         self.waiters.fetch_add(1, Ordering::SeqCst);
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        let deadline = timeout.and_then(deadline_after);
         let admitted = self.wait(bytes, deadline, collect);
         self.waiters.fetch_sub(1, Ordering::SeqCst);
         admitted.unwrap_or_else(|| Err(timeout.map_or(refused, |timeout| Error::TimedOut { timeout })))

@@ -4,10 +4,11 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
+use crate::deadline::deadline_after;
 use crate::exchange::{Exchange, Found};
 use crate::work::{Destinations, Work};
 use crate::{Error, Failed, Interface, Reply, RequestId, ServerHandle};
@@ -57,7 +58,7 @@ impl<'i> Pending<'i> {
 
     /// Waits for the reply, at most so long; returns whether it is there. The request goes on if it is not.
     pub fn wait(&self, timeout: Duration) -> bool {
-        self.exchange.wait(&self.server, Some(Instant::now() + timeout))
+        self.exchange.wait(&self.server, deadline_after(timeout))
     }
 
     /// Waits for the reply and takes it, delivering the inputs' data to the buffers of the request: `io_sync` with

@@ -2,16 +2,18 @@
 //!
 //! How: one thread for an interface, started with the first such request, sleeps until the earliest deadline. It asks the
 //! server to let the request go, and looks again when the server's time for that is over; it never waits for one
-//! request while others are due. A request that is replied to in time costs it nothing; its deadline passes unnoticed.
+//! request while others are due.
+//! Invariants: a request has its place in the queue by an [`Alarm`], which its exchange drops when the request is over; so the
+//! timer holds nothing for a request that is over.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use crate::deadline::deadline_after;
 use crate::exchange::Exchange;
 use crate::primitive::{Condvar, Mutex, MutexGuard, thread};
-use crate::{Error, ServerHandle};
+use crate::{Error, RequestId, ServerHandle};
 
 #[derive(Debug, Default)]
 pub(crate) struct Timer {
@@ -27,13 +29,15 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Queue {
-    deadlines: BinaryHeap<Reverse<Deadline>>,
+    deadlines: BTreeMap<Key, Deadline>,
     stopped: bool,
 }
 
+/// When a deadline is, and whose.
+type Key = (Instant, RequestId);
+
 #[derive(Debug)]
 struct Deadline {
-    at: Instant,
     exchange: Weak<Exchange>,
     server: ServerHandle,
     timeout: Duration,
@@ -42,23 +46,18 @@ struct Deadline {
     asked: bool,
 }
 
-impl PartialEq for Deadline {
-    fn eq(&self, other: &Self) -> bool {
-        self.at == other.at
-    }
+/// A request's place in the timer's queue; dropping it takes the request out.
+#[derive(Debug)]
+pub(crate) struct Alarm {
+    shared: Arc<Shared>,
+    key: Key,
 }
 
-impl Eq for Deadline {}
-
-impl PartialOrd for Deadline {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Deadline {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.at.cmp(&other.at)
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        let removed = self.shared.lock().deadlines.remove(&self.key);
+        // Without the lock: this may be the server's last handle.
+        drop(removed);
     }
 }
 
@@ -80,7 +79,7 @@ impl Timer {
         Ok(())
     }
 
-    /// Aborts the request unless it is replied to within `timeout`. The thread must have been started.
+    /// Aborts the request unless it is replied to within `timeout`, if that ever ends. The thread must have been started.
     pub(crate) fn watch(
         &self,
         exchange: &Arc<Exchange>,
@@ -88,11 +87,10 @@ impl Timer {
         timeout: Duration,
         grace: Duration,
     ) {
-        let at = Instant::now() + timeout;
-        let (exchange, server) = (Arc::downgrade(exchange), server.clone());
-        let deadline = Deadline { at, exchange, server, timeout, grace, asked: false };
-        self.shared.lock().deadlines.push(Reverse(deadline));
-        self.shared.changed.notify_one();
+        let Some(at) = deadline_after(timeout) else { return };
+        let server = server.clone();
+        let deadline = Deadline { exchange: Arc::downgrade(exchange), server, timeout, grace, asked: false };
+        self.shared.set(exchange, at, deadline);
     }
 }
 
@@ -114,20 +112,31 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&self) {
+    /// Has the thread look at a request at a time, unless the request is over before.
+    fn set(self: &Arc<Self>, exchange: &Exchange, at: Instant, deadline: Deadline) {
+        let key = (at, exchange.id());
+        exchange.set_alarm(|| {
+            let mut queue = self.lock();
+            queue.deadlines.insert(key, deadline);
+            if queue.deadlines.first_key_value().is_some_and(|(first, _)| *first == key) {
+                self.changed.notify_one();
+            }
+            Alarm { shared: Arc::clone(self), key }
+        });
+    }
+
+    fn run(self: &Arc<Self>) {
         let mut queue = self.lock();
         while !queue.stopped {
             let now = Instant::now();
-            let left = queue.deadlines.peek().map(|Reverse(first)| first.at.saturating_duration_since(now));
-            queue = match left {
+            let first = queue.deadlines.first_key_value();
+            queue = match first.map(|((at, _), _)| at.saturating_duration_since(now)) {
                 None => self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
                 Some(Duration::ZERO) => {
-                    let due = queue.deadlines.pop();
+                    let due = queue.deadlines.pop_first();
                     drop(queue);
-                    let again = due.and_then(|Reverse(due)| due.expire());
-                    let mut queue = self.lock();
-                    queue.deadlines.extend(again.map(Reverse));
-                    queue
+                    due.into_iter().for_each(|(_, due)| due.expire(self));
+                    self.lock()
                 }
                 Some(left) => {
                     self.changed.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0
@@ -138,9 +147,9 @@ impl Shared {
 }
 
 impl Deadline {
-    /// Asks the server, or gives up what it did not let go; returns when to look again.
-    fn expire(self) -> Option<Self> {
-        let exchange = self.exchange.upgrade()?;
+    /// Asks the server, and looks again later, or gives up what it did not let go.
+    fn expire(self, timer: &Arc<Shared>) {
+        let Some(exchange) = self.exchange.upgrade() else { return };
         let reason = Error::TimedOut { timeout: self.timeout };
         if self.asked {
             if let Some(remote) = self.server.remote() {
@@ -148,7 +157,7 @@ impl Deadline {
             }
             exchange.give_up(&reason);
             self.server.look();
-            return None;
+            return;
         }
         if exchange.is_contracted() {
             // Aborting what it originated takes time; others may be due meanwhile.
@@ -156,9 +165,11 @@ impl Deadline {
             let evict = move || exchange.abort(&server, &reason, grace);
             // Where no thread can be had the request is let be: its client can abort it.
             let _ = thread::Builder::new().name("genie-eviction".into()).spawn(evict);
-            return None;
+            return;
         }
         let is_asked = exchange.ask_to_abort(&self.server, &reason, self.grace);
-        is_asked.then(|| Self { at: Instant::now() + self.grace, asked: true, ..self })
+        if let Some(at) = deadline_after(self.grace).filter(|_| is_asked) {
+            timer.set(&exchange, at, Self { asked: true, ..self });
+        }
     }
 }

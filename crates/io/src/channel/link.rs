@@ -22,6 +22,7 @@ use super::remote::Remote;
 use super::strangers;
 use super::table::Continued;
 use super::wire::control::{Ending, Limits, MAX_MESSAGE, Message, Party, Reason};
+use crate::deadline::deadline_after;
 use crate::exchange::Awaited;
 use crate::primitive::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, thread};
 use crate::{Anticipated, Error, Incoming};
@@ -241,7 +242,7 @@ impl Link {
     /// Waits a moment for the link's thread to end what is pending.
     pub(super) fn settle(&self, awaited: &Awaited<'_>) {
         if self.is_gone() {
-            awaited.sleep(Some(Instant::now() + Duration::from_millis(20)));
+            awaited.sleep(deadline_after(Duration::from_millis(20)));
         }
     }
 

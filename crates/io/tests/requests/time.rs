@@ -1,8 +1,11 @@
 //! Timeouts of synchronous and asynchronous requests.
 
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use genie_io::{Error, In, Limits, Out};
+use genie_io::{
+    Error, In, Incoming, Limits, Out, Pending, RequestId, Server, ServerHandle, Service, ServiceId,
+};
 
 use super::{client, finish, submit};
 use crate::support::holder::HOLD;
@@ -144,4 +147,119 @@ fn is_replied_to_in_time(t: &InProcess, timeout: Duration) -> bool {
     pending.sync().expect("the reply that came in time");
     assert_eq!(t.holder().aborted(), aborted);
     true
+}
+
+/// A deadline was computed as the time of now plus the timeout, which panicked where the clock cannot count that far:
+/// `Duration::MAX` was no timeout for whoever waits as long as it takes.
+#[test]
+fn a_timeout_that_no_clock_reaches_never_ends() {
+    let limits = Limits { pending_requests: 2, abort_timeout: GRACE, ..Limits::default() };
+    let Some(t) = client("a_timeout_that_no_clock_reaches", limits) else { return };
+    for timeout in [Duration::MAX, Duration::MAX - Duration::from_nanos(1), Duration::from_secs(u64::MAX / 2)]
+    {
+        let request = || t.interface().request(t.holder().handle(), HOLD).out(Out::copy(b"patient"));
+        let first = request().timeout(timeout).submit().expect("a request");
+        let second = request().submit().expect("a request");
+        std::thread::scope(|threads| {
+            // This one waits for room first.
+            let third = threads.spawn(|| request().timeout(timeout).send());
+            let flush = threads.spawn(|| t.interface().flush(t.holder().server(), timeout));
+            for earlier in [&first, &second] {
+                t.holder().reply(earlier.id());
+                assert!(earlier.wait(timeout), "it has been replied to");
+            }
+            [first, second].into_iter().for_each(|pending| drop(pending.sync().expect("a reply")));
+            t.holder().reply(t.holder().arrival());
+            third.join().expect("no panic").expect("a reply");
+            assert!(flush.join().expect("no panic"), "all is completed");
+        });
+    }
+    t.assert_idle();
+}
+
+/// A limit on time that no clock reaches made every request panic, and as the time for letting a request go it ended the
+/// timer's thread: no later request of the interface timed out.
+#[test]
+fn limits_that_no_clock_reaches_let_requests_time_out() {
+    let endless = Limits { timeout: Some(Duration::MAX), abort_timeout: Duration::MAX, ..Limits::default() };
+    let Some(t) = client("limits_that_no_clock_reaches", endless) else { return };
+    let late = |timeout| {
+        let request = t.interface().request(t.holder().handle(), HOLD).timeout(timeout);
+        request.out(Out::copy(b"late")).submit().expect("a request")
+    };
+    let expect_late = |pending: Pending<'_>| {
+        let deadline = Instant::now() + FOR_EVER;
+        while !t.holder().aborted().iter().any(|aborted| *aborted == pending.id()) {
+            assert!(Instant::now() < deadline, "the server was never asked to let go");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        t.holder().drop_request(pending.id());
+        assert_eq!(pending.sync().expect_err("no reply").error, Error::TimedOut { timeout: TIMEOUT });
+    };
+    // The server does not let the first one go before the second is asked for.
+    let (first, second) = (late(TIMEOUT), late(TIMEOUT));
+    expect_late(second);
+    t.holder().drop_request(first.id());
+    assert_eq!(first.sync().expect_err("no reply").error, Error::TimedOut { timeout: TIMEOUT });
+    let in_time = late(Duration::MAX);
+    finish(&t, in_time);
+    t.assert_idle();
+}
+
+/// Keeps one request, and is known to be gone when nobody has a handle of it.
+struct Mortal {
+    kept: Arc<Mutex<Vec<Incoming>>>,
+    _life: Arc<()>,
+}
+
+static SERVICES: [Service; 1] = [Service::new("keep", false, false)];
+
+impl Server for Mortal {
+    fn name(&self) -> &str {
+        "mortal"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+    }
+
+    fn abort(&self, _request: RequestId) {}
+}
+
+/// The timer kept a handle of the server, and some memory, until the time allowed was over, however early the reply came: of a
+/// million requests with an hour each, for an hour.
+#[test]
+fn a_request_that_is_over_leaves_the_timer_at_once() {
+    let Some(t) = client("a_request_that_is_over_leaves_the_timer", limits()) else { return };
+    let (kept, life) = (Arc::default(), Arc::new(()));
+    let is_alive: Weak<()> = Arc::downgrade(&life);
+    let server = ServerHandle::new(Mortal { kept: Arc::clone(&kept), _life: life });
+    let submit = || {
+        let request = t.interface().request(&server, ServiceId(0)).timeout(60 * FOR_EVER);
+        request.out(Out::copy(b"quick")).submit().expect("a request")
+    };
+    let reply = || {
+        let replied: Vec<Incoming> = std::mem::take(&mut *kept.lock().expect("no panic before"));
+        replied.into_iter().for_each(|request| request.reply(Ok(())));
+    };
+    let awaited = submit();
+    reply();
+    awaited.sync().expect("a reply");
+    let given_up = submit();
+    assert_eq!(given_up.abort().expect_err("given up").error, Error::Aborted);
+    let anticipated = submit();
+    let last = kept.lock().expect("no panic before").pop().expect("a request");
+    let continued = last.anticipate().expect("nothing is awaited");
+    assert!(anticipated.sync().expect("a reply").anticipated);
+    drop(continued);
+    drop(submit());
+    // The reply comes when nobody waits for it any more.
+    reply();
+    drop(server);
+    assert!(is_alive.upgrade().is_none(), "somebody has a handle of the server");
+    t.assert_idle();
 }
