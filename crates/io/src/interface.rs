@@ -24,19 +24,12 @@ use crate::incoming::Origin;
 use crate::limits::Pendings;
 use crate::pending::{deliver, deliver_work};
 use crate::primitive::{AtomicU64, Condvar, Mutex, Ordering};
+use crate::request_id::RequestIds;
 use crate::timer::Timer;
 use crate::work::{Destinations, Work};
-use crate::{Error, Failed, Incoming, Limits, Pending, Reply, Request, ServerHandle, Service, ServiceId};
-
-/// Names a request within its interface.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct RequestId(pub(crate) u64);
-
-impl std::fmt::Display for RequestId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "request {}", self.0)
-    }
-}
+use crate::{
+    Error, Failed, Incoming, Limits, Pending, Reply, Request, RequestId, ServerHandle, Service, ServiceId,
+};
 
 /// A client's I/O interface. Cloning makes another handle to the same one.
 #[derive(Debug, Clone)]
@@ -47,7 +40,7 @@ struct Inner {
     passing: Passing,
     limits: Limits,
     pendings: Arc<Pendings>,
-    next: AtomicU64,
+    ids: RequestIds,
     outstanding: Arc<Outstanding>,
     timer: Timer,
     /// The servers in other processes that this interface was ever connected to.
@@ -59,7 +52,7 @@ struct Inner {
 /// The requests that outlived the call that made them and that a server still has a part of.
 #[derive(Debug, Default)]
 pub(crate) struct Outstanding {
-    requests: Mutex<BTreeMap<u64, (Arc<Exchange>, ServerHandle)>>,
+    requests: Mutex<BTreeMap<RequestId, (Arc<Exchange>, ServerHandle)>>,
     removed: Condvar,
     /// Threads that wait for requests to be removed; changed under the lock.
     flushers: AtomicU64,
@@ -81,7 +74,7 @@ impl Interface {
             passing,
             limits,
             pendings,
-            next: AtomicU64::new(1),
+            ids: RequestIds::new(),
             outstanding: Arc::default(),
             timer: Timer::default(),
             remotes: Mutex::default(),
@@ -240,9 +233,9 @@ impl Interface {
     pub fn flush(&self, server: &ServerHandle, timeout: Duration) -> bool {
         let deadline = deadline_after(timeout);
         if let Some(remote) = server.remote() {
-            return remote.flush(RequestId(self.0.next.load(Ordering::Relaxed)), deadline);
+            return remote.flush(self.0.ids.bound(), deadline);
         }
-        self.0.outstanding.wait_for(server, self.0.next.load(Ordering::Relaxed), deadline)
+        self.0.outstanding.wait_for(server, self.0.ids.bound(), deadline)
     }
 
     pub(crate) fn send(&self, mut request: Request<'_, '_, '_>) -> Result<Reply, Failed> {
@@ -330,7 +323,7 @@ impl Interface {
             Ok(both) => both,
             Err(error) => return Err(Work::refuse(&mut request.buffers, error)),
         };
-        let id = RequestId(self.0.next.fetch_add(1, Ordering::Relaxed));
+        let id = self.0.ids.take();
         let (work, destinations) = Work::begin(work, &self.0.passing, &mut request.buffers, request.server)?;
         let Pair { client: exchange, server } = Pair::new(id);
         let linked = work.originate(&exchange, request.server);
@@ -370,12 +363,12 @@ impl Interface {
 impl Outstanding {
     pub(crate) fn add(&self, exchange: &Arc<Exchange>, server: &ServerHandle) {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        requests.insert(exchange.id().0, (Arc::clone(exchange), server.clone()));
+        requests.insert(exchange.id(), (Arc::clone(exchange), server.clone()));
     }
 
     pub(crate) fn remove(&self, id: RequestId) {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        let removed = requests.remove(&id.0);
+        let removed = requests.remove(&id);
         // Notifying is a system call even when nobody sleeps.
         if self.flushers.load(Ordering::Relaxed) > 0 {
             self.removed.notify_all();
@@ -385,7 +378,7 @@ impl Outstanding {
     }
 
     /// Waits until no request numbered below `before` is outstanding at `server`.
-    fn wait_for(&self, server: &ServerHandle, before: u64, deadline: Option<Instant>) -> bool {
+    fn wait_for(&self, server: &ServerHandle, before: RequestId, deadline: Option<Instant>) -> bool {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         self.flushers.fetch_add(1, Ordering::Relaxed);
         let mut is_flushed = true;

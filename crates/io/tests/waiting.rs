@@ -12,6 +12,8 @@ mod complaints;
 mod crowds;
 #[path = "waiting/descriptors.rs"]
 mod descriptors;
+#[path = "waiting/interfaces.rs"]
+mod interfaces;
 #[path = "waiting/late.rs"]
 mod late;
 #[path = "waiting/room.rs"]

@@ -13,8 +13,11 @@ use std::time::Duration;
 
 use genie_ring::{Producer, PushError};
 
+use super::evictions::Aborted;
 use super::wire::record::{Body, Kind, Limit, Refusal, Slot};
+use crate::RequestId;
 use crate::contract::Contract;
+use crate::request_id::RequestIds;
 
 /// What a client may have pending.
 #[derive(Debug, Clone, Copy)]
@@ -28,6 +31,8 @@ pub(super) struct Granted {
 #[derive(Debug)]
 pub(super) struct Books {
     entries: Vec<Entry>,
+    /// Names the requests.
+    ids: RequestIds,
     /// Bytes that may be pending.
     limit: usize,
     bytes: usize,
@@ -42,12 +47,17 @@ pub(super) struct Books {
 #[derive(Debug, Clone)]
 struct Entry {
     generation: u32,
+    /// What the server knows the request by.
+    id: RequestId,
     bytes: usize,
     state: State,
     /// The client has asked for it to be aborted.
     is_aborted: bool,
     contract: Weak<Contract>,
 }
+
+/// The name of a request that was entered, or why it was not.
+pub(super) type Entered = Result<RequestId, Refusal>;
 
 /// How a place in the table is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,8 +68,9 @@ pub(super) enum State {
 }
 
 impl Entry {
-    const fn vacant() -> Self {
-        Self { generation: 0, bytes: 0, state: State::Vacant, is_aborted: false, contract: Weak::new() }
+    fn vacant() -> Self {
+        let (state, contract) = (State::Vacant, Weak::new());
+        Self { generation: 0, id: RequestId(0), bytes: 0, state, is_aborted: false, contract }
     }
 }
 
@@ -67,6 +78,7 @@ impl Books {
     pub(super) fn new(granted: &Granted, producer: Producer) -> Self {
         Self {
             entries: vec![Entry::vacant(); granted.requests as usize],
+            ids: RequestIds::new(),
             limit: granted.bytes,
             bytes: 0,
             requests: 0,
@@ -76,8 +88,8 @@ impl Books {
         }
     }
 
-    /// Enters a request into the table, unless it exceeds what was granted.
-    pub(super) fn enter(&mut self, slot: Slot, bytes: usize) -> Result<Option<Refusal>, String> {
+    /// Enters a request into the table, unless it exceeds what was granted; returns its name within the server.
+    pub(super) fn enter(&mut self, slot: Slot, bytes: usize) -> Result<Entered, String> {
         let entry = self.entries.get_mut(slot.index as usize);
         let entry = entry.ok_or_else(|| format!("place {} was not granted", slot.index))?;
         if entry.state != State::Vacant {
@@ -89,12 +101,13 @@ impl Books {
         entry.contract = Weak::new();
         if bytes > self.limit.saturating_sub(self.bytes) {
             let (asked, pending, allowed) = (bytes as u64, self.bytes as u64, self.limit as u64);
-            return Ok(Some(Refusal { limit: Limit::Bytes, asked, pending, allowed }));
+            return Ok(Err(Refusal { limit: Limit::Bytes, asked, pending, allowed }));
         }
         entry.state = State::Pending;
+        entry.id = self.ids.take();
         self.bytes += bytes;
         self.requests += 1;
-        Ok(None)
+        Ok(Ok(entry.id))
     }
 
     /// Takes a request off the table; returns how it was.
@@ -120,20 +133,18 @@ impl Books {
         entry.is_aborted
     }
 
-    /// What a request has originated that is pending and is to be aborted; none if it was aborted before.
-    pub(super) fn abort(&mut self, slot: Slot) -> Option<Weak<Contract>> {
+    /// The request to be aborted, and what it has originated; none if it was aborted before.
+    pub(super) fn abort(&mut self, slot: Slot) -> Option<Aborted> {
         let entry = self.entries.get_mut(slot.index as usize)?;
         let is_it = entry.generation == slot.generation && entry.state != State::Vacant;
         let is_first = is_it && !std::mem::replace(&mut entry.is_aborted, true);
-        is_first.then(|| entry.contract.clone())
+        is_first.then(|| (entry.id, entry.contract.clone()))
     }
 
     /// All requests that are pending, and what they have originated.
-    pub(super) fn all(&self) -> Vec<(Slot, Weak<Contract>)> {
-        let taken = (0..).zip(&self.entries).filter(|(_, entry)| entry.state != State::Vacant);
-        taken
-            .map(|(index, entry)| (Slot { index, generation: entry.generation }, entry.contract.clone()))
-            .collect()
+    pub(super) fn all(&self) -> Vec<Aborted> {
+        let taken = self.entries.iter().filter(|entry| entry.state != State::Vacant);
+        taken.map(|entry| (entry.id, entry.contract.clone())).collect()
     }
 
     /// Grants other limits; places are never taken away.

@@ -29,13 +29,11 @@ use crate::incoming::{Access, Origin};
 use crate::lent::{LentTransfer, Places};
 use crate::primitive::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::work::{Work, WorkBuffer, WorkElement};
-use crate::{Error, Incoming, RequestId, ServiceId, code};
+use crate::{Error, Incoming, ServiceId, code};
 
 /// One client's channel.
 #[derive(Debug)]
 pub(crate) struct Customer {
-    /// Tells the server's clients apart.
-    pub(super) number: u32,
     pub(super) name: String,
     pub(super) pid: u32,
     mapping: Mapping,
@@ -56,7 +54,6 @@ pub(crate) struct Customer {
 
 /// How a new channel is to be.
 pub(super) struct Terms {
-    pub(super) number: u32,
     pub(super) name: String,
     pub(super) pid: u32,
     pub(super) mapping: Mapping,
@@ -70,7 +67,6 @@ pub(super) struct Terms {
 impl Customer {
     pub(super) fn new(terms: Terms) -> Self {
         Self {
-            number: terms.number,
             name: terms.name,
             pid: terms.pid,
             mapping: terms.mapping,
@@ -97,10 +93,13 @@ impl Customer {
     ) -> Result<Option<Incoming>, String> {
         let bytes = request.bytes as usize;
         let entered = self.books().enter(request.slot, bytes)?;
-        if let Some(refusal) = entered {
-            self.refuse(request.slot, refusal);
-            return Ok(None);
-        }
+        let id = match entered {
+            Ok(id) => id,
+            Err(refusal) => {
+                self.refuse(request.slot, refusal);
+                return Ok(None);
+            }
+        };
         let service = usize::from(request.service);
         let access = *self.services.get(service).ok_or_else(|| format!("there is no service {service}"))?;
         let work = match self.work(sight, request, access) {
@@ -112,7 +111,7 @@ impl Customer {
                 return Ok(None);
             }
         };
-        let origin = Origin::There(Arc::clone(self), request.slot);
+        let origin = Origin::There(Arc::clone(self), request.slot, id);
         Ok(Some(Incoming::new(work, origin, ServiceId(service as u32), access)))
     }
 
@@ -259,24 +258,14 @@ impl Customer {
         self.books().contracted(slot, contract) || self.is_gone()
     }
 
-    /// What the requests are called within the server.
-    pub(crate) fn id(&self, slot: Slot) -> RequestId {
-        let generation = u64::from(slot.generation & 0xffff);
-        RequestId(
-            u64::from(self.number & 0xff_ffff) << 40 | generation << 24 | u64::from(slot.index & 0xff_ffff),
-        )
-    }
-
     /// The request to be aborted, unless it was before: its name, and what it has originated.
     pub(super) fn abort(&self, slot: Slot) -> Option<Aborted> {
-        let contract = self.books().abort(slot)?;
-        Some((self.id(slot), contract))
+        self.books().abort(slot)
     }
 
     /// All requests that are pending.
     pub(super) fn all(&self) -> Vec<Aborted> {
-        let pending = self.books().all();
-        pending.into_iter().map(|(slot, contract)| (self.id(slot), contract)).collect()
+        self.books().all()
     }
 
     /// How long the server may take to let a request go.

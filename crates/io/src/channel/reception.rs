@@ -252,7 +252,6 @@ impl Reception {
         let ends = Ends::attach(&rings, options.rings, Side::Server, Bells::end(own));
         let ends = ends.map_err(|error| Over::new(Reason::Exhausted, error))?;
         let terms = Terms {
-            number: (self.next & 0xff_ffff) as u32,
             name: hello.name.clone(),
             pid: peer.pid as u32,
             mapping: options.mapping,

@@ -17,28 +17,28 @@ pub(crate) enum Origin {
     /// A client in this process.
     Here(Arc<Exchange>),
     /// A client in another one.
-    There(Arc<Customer>, Slot),
+    There(Arc<Customer>, Slot, RequestId),
 }
 
 impl Origin {
     pub(crate) fn id(&self) -> RequestId {
         match self {
             Self::Here(exchange) => exchange.id(),
-            Self::There(customer, slot) => customer.id(*slot),
+            Self::There(_, _, id) => *id,
         }
     }
 
     pub(crate) fn reply(&self, work: Box<Work>, error: Option<Error>) {
         match self {
             Self::Here(exchange) => exchange.reply(work, error),
-            Self::There(customer, slot) => customer.reply(*slot, work, error),
+            Self::There(customer, slot, _) => customer.reply(*slot, work, error),
         }
     }
 
     pub(super) fn anticipate(&self, work: &Work) {
         match self {
             Self::Here(exchange) => exchange.anticipate(work.interim()),
-            Self::There(customer, slot) => customer.anticipate(*slot, work),
+            Self::There(customer, slot, _) => customer.anticipate(*slot, work),
         }
     }
 
@@ -46,7 +46,7 @@ impl Origin {
     pub(crate) fn places(&self, named: &[(u16, Extent)]) -> Places {
         match self {
             Self::Here(_) => Places::new(),
-            Self::There(customer, _) => customer.places(named),
+            Self::There(customer, ..) => customer.places(named),
         }
     }
 
@@ -54,7 +54,7 @@ impl Origin {
     pub(crate) fn contracted(&self, contract: &Arc<Contract>) -> bool {
         match self {
             Self::Here(exchange) => exchange.contracted(contract),
-            Self::There(customer, slot) => customer.contracted(*slot, contract),
+            Self::There(customer, slot, _) => customer.contracted(*slot, contract),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use genie_io::channel::ConnectOptions;
 use genie_io::servers::memory::{Memory, NULL};
-use genie_io::{Interface, Limits, RequestId, ServerHandle};
+use genie_io::{Interface, Limits, ServerHandle};
 use genie_memory::GranuleKind;
 use genie_passing::Thresholds;
 
@@ -152,7 +152,7 @@ impl Remote {
             Name::Arrival(number) => number,
             Name::Client(id) => {
                 let made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-                let number = number(id);
+                let number = id.number();
                 made.iter().rposition(|made| *made == number).expect("a request to the holder")
             }
         }
@@ -178,8 +178,8 @@ impl Control for Remote {
         let counted = self.interface.request(&self.counter, NULL).submit().expect("a request").id();
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         // If the last request expected was never made, its number is this one's.
-        made.retain(|made| *made != number(counted));
-        made.push(number(counted) + 1);
+        made.retain(|made| *made != counted.number());
+        made.push(counted.number() + 1);
     }
 
     fn held(&self) -> Vec<Name> {
@@ -202,10 +202,4 @@ impl Control for Remote {
             other => panic!("{other:?} answers no command"),
         }
     }
-}
-
-/// The number in a request's name, which only its text tells.
-fn number(id: RequestId) -> u64 {
-    let text = id.to_string();
-    text.rsplit(' ').next().and_then(|digits| digits.parse().ok()).expect("a name with a number")
 }

@@ -179,13 +179,22 @@ impl Keeper {
         self.kept().len()
     }
 
+    /// Waits until it has so many.
+    pub(crate) fn wait_for(&self, count: usize) {
+        let waited = self.0.1.wait_timeout_while(self.kept(), FOR_EVER, |kept| kept.len() < count);
+        let (kept, time) = waited.unwrap_or_else(PoisonError::into_inner);
+        assert!(!time.timed_out(), "{} of {count} requests have come", kept.len());
+    }
+
+    /// The names of the requests that it has, in the order in which they came.
+    pub(crate) fn names(&self) -> Vec<RequestId> {
+        self.kept().iter().map(Incoming::id).collect()
+    }
+
     /// Waits until it has so many, and takes them out.
     pub(crate) fn take(&self, count: usize) -> Vec<Incoming> {
-        let kept = self.kept();
-        let waited = self.0.1.wait_timeout_while(kept, FOR_EVER, |kept| kept.len() < count);
-        let (mut kept, time) = waited.unwrap_or_else(PoisonError::into_inner);
-        assert!(!time.timed_out(), "{} of {count} requests have come", kept.len());
-        kept.drain(..count).collect()
+        self.wait_for(count);
+        self.kept().drain(..count).collect()
     }
 }
 

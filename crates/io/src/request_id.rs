@@ -1,0 +1,105 @@
+//! Names of requests, unique in the process.
+//!
+//! Why: a server keeps what it has by name, and is asked by name to let a request go. Its requests are of several interfaces of
+//! this process, and of clients in others.
+//! How: each interface, and a server for each of its clients, takes numbers from a block of its own, in rising order; blocks are
+//! from one counter. So taking a number touches nothing that others touch.
+//! Limits: 2^39 blocks of 2^24 numbers.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Names a request: no other request of this process, made or served, ever has the same name. Of two requests of one interface,
+/// the later one has the greater name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RequestId(pub(crate) u64);
+
+impl RequestId {
+    /// The name as a number, for programs in other languages; never 0.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "request {}", self.0)
+    }
+}
+
+/// The bit of a number that says that its block is used up: as many numbers after each block are never given away.
+const SPENT: u64 = 1 << 24;
+
+/// The first number of the next block.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// Gives names, each greater than the one before.
+#[derive(Debug)]
+pub(crate) struct RequestIds {
+    next: AtomicU64,
+}
+
+impl RequestIds {
+    pub(crate) fn new() -> Self {
+        Self { next: AtomicU64::new(block()) }
+    }
+
+    /// The next name.
+    #[inline]
+    pub(crate) fn take(&self) -> RequestId {
+        loop {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            if number & SPENT == 0 {
+                return RequestId(number);
+            }
+            self.renew();
+        }
+    }
+
+    /// Greater than every name given so far, and no greater than any to come.
+    pub(crate) fn bound(&self) -> RequestId {
+        RequestId(self.next.load(Ordering::Relaxed))
+    }
+
+    /// Begins another block. Threads that find the old one used up at the same time may take more than one; the last one counts.
+    #[cold]
+    fn renew(&self) {
+        let spent = self.next.load(Ordering::Relaxed);
+        if spent & SPENT != 0 {
+            // Where this fails, somebody else has begun a block, or is about to.
+            let _ = self.next.compare_exchange(spent, block(), Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The first number of a block that nobody else has.
+fn block() -> u64 {
+    NEXT.fetch_add(2 * SPENT, Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn names_rise_and_are_nobody_elses_beyond_the_end_of_a_block() {
+        let (ids, others) = (RequestIds::new(), RequestIds::new());
+        let first = ids.take();
+        ids.next.fetch_add(SPENT - 10, Ordering::Relaxed);
+        let threads: Vec<Vec<_>> = std::thread::scope(|scope| {
+            let take = || (0..1000).map(|_| ids.take()).collect();
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(take)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let bound = ids.bound();
+        for names in &threads {
+            assert!(names.is_sorted() && names.iter().all(|name| first < *name && *name < bound));
+        }
+        let theirs = (0..1000).map(|_| others.take());
+        let all: HashSet<_> = threads.into_iter().flatten().chain(theirs).chain([first]).collect();
+        assert_eq!(all.len(), 5001);
+        assert!(all.iter().all(|name| name.number() & SPENT == 0 && name.number() > 0));
+    }
+}
