@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use genie_memory::{Buffer, Direction, LenderId, Migrant};
+use genie_memory::{Buffer, Direction, Migrant};
 use genie_passing::Scheme;
 
 use crate::{Fragment, ServerHandle};
@@ -17,7 +17,8 @@ use crate::{Fragment, ServerHandle};
 #[derive(Debug)]
 pub struct Out<'o> {
     pub(crate) scheme: Scheme,
-    pub(crate) lender: Option<LenderId>,
+    /// Boxed, as few elements have one.
+    pub(crate) lender: Option<Box<ServerHandle>>,
     pub(crate) from: From<'o>,
 }
 
@@ -34,7 +35,8 @@ pub(crate) enum From<'o> {
 #[derive(Debug)]
 pub struct In<'i> {
     pub(crate) scheme: Scheme,
-    pub(crate) lender: Option<LenderId>,
+    /// Boxed, as few elements have one.
+    pub(crate) lender: Option<Box<ServerHandle>>,
     pub(crate) to: To<'i>,
 }
 
@@ -133,10 +135,11 @@ impl<'o> Out<'o> {
     }
 
     /// Has the system buffer, if data passing needs one, lent by `lender`: of the servers that the data will reach, the one
-    /// that touches it. By default the request's server lends.
+    /// that touches it. By default the request's server lends. A request with a server that another interface was connected to
+    /// is refused.
     #[must_use]
     pub fn lent_by(mut self, lender: &ServerHandle) -> Self {
-        self.lender = Some(lender.lender());
+        self.lender = Some(Box::new(lender.clone()));
         self
     }
 
@@ -251,7 +254,7 @@ impl<'i> In<'i> {
     /// Has the system buffer, if data passing needs one, lent by `lender`; see [`Out::lent_by`].
     #[must_use]
     pub fn lent_by(mut self, lender: &ServerHandle) -> Self {
-        self.lender = Some(lender.lender());
+        self.lender = Some(Box::new(lender.clone()));
         self
     }
 

@@ -19,6 +19,14 @@ pub enum Error {
         /// How many services there are.
         count: usize,
     },
+    /// The server is in another process, and another interface was connected to it: it does not see this one's memory.
+    #[error(
+        "the handle of server {server} is of another interface; connect to the server by the one that makes the request"
+    )]
+    OtherInterface {
+        /// The server's name.
+        server: String,
+    },
     /// The request alone is larger than the limit on pending bytes.
     #[error(
         "a request of {asked} bytes exceeds the interface's limit of {limit} pending bytes; raise the limit or cut it"

@@ -319,6 +319,11 @@ impl Interface {
             let (server, service) = (request.server.name().to_owned(), request.service.0);
             Error::NoSuchService { server, service, count: services.len() }
         });
+        let foreign = || request.foreign_server(self.space()).map(|server| server.name().to_owned());
+        let access = access.and_then(|access| match foreign() {
+            Some(server) => Err(Error::OtherInterface { server }),
+            None => Ok(access),
+        });
         let (access, work) = match access.and_then(|access| Ok((access, work?))) {
             Ok(both) => both,
             Err(error) => return Err(Work::refuse(&mut request.buffers, error)),

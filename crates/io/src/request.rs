@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use genie_memory::Space;
+
 use crate::{Failed, In, Interface, Out, Pending, Reply, ServerHandle, ServiceId};
 
 /// A request under composition: a server, a service, a timeout, and buffers, each with arguments and elements.
@@ -50,6 +52,21 @@ pub(crate) enum Elements<'o, 'i> {
     /// The first one, and the others.
     Out(Option<Out<'o>>, Vec<Out<'o>>),
     In(Option<In<'i>>, Vec<In<'i>>),
+}
+
+impl Elements<'_, '_> {
+    /// The lender that an element names and that can't be served memory of this space.
+    fn foreign_lender(&self, space: &Space) -> Option<&ServerHandle> {
+        let is_foreign = |server: &&ServerHandle| !server.is_of(space);
+        match self {
+            Self::Out(first, others) => {
+                first.iter().chain(others).filter_map(|element| element.lender.as_deref()).find(is_foreign)
+            }
+            Self::In(first, others) => {
+                first.iter().chain(others).filter_map(|element| element.lender.as_deref()).find(is_foreign)
+            }
+        }
+    }
 }
 
 impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
@@ -178,6 +195,16 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     #[inline(never)]
     fn without_buffer(self) -> Self {
         panic!("begin a buffer before setting its arguments")
+    }
+
+    /// The server that the request, or an element of it, names and that can't be served memory of this space.
+    #[inline]
+    pub(crate) fn foreign_server(&self, space: &Space) -> Option<&ServerHandle> {
+        let mut buffers = self.buffers.earlier.iter().chain(&self.buffers.last);
+        let is_foreign = !self.server.is_of(space);
+        is_foreign
+            .then_some(self.server)
+            .or_else(|| buffers.find_map(|buffer| buffer.elements.foreign_lender(space)))
     }
 
     /// Bytes in all buffers together.

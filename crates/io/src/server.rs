@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use genie_memory::LenderId;
+use genie_memory::{LenderId, Space};
 use genie_passing::Preferred;
 
 use crate::channel::{Patience, Remote};
@@ -144,6 +144,12 @@ impl ServerHandle {
             Place::Here(_) => None,
             Place::There(remote) => Some(remote),
         }
+    }
+
+    /// Whether it can serve requests with memory of this space: a server in another process only those of the interface that
+    /// was connected to it.
+    pub(crate) fn is_of(&self, space: &Space) -> bool {
+        self.remote().is_none_or(|remote| remote.space.is(space))
     }
 
     /// Whose pool the system buffers for its requests are from, where nothing else is said.

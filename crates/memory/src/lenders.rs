@@ -14,6 +14,7 @@
 //! Source: thesis §5.2.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use genie_sys::guard::{Guard, Replaces};
 use genie_sys::{Arena, Object};
@@ -21,7 +22,7 @@ use genie_sys::{Arena, Object};
 use crate::space::{Core, Space, State};
 use crate::{Error, Result};
 
-/// Names a party that lends memory to a space; never reused within it.
+/// Names a party that lends memory to a space; no other lender of this process, to whatever space, has the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LenderId(pub(crate) u32);
 
@@ -45,6 +46,9 @@ impl fmt::Display for LenderId {
     }
 }
 
+/// The name of the next lender.
+static NEXT: AtomicU32 = AtomicU32::new(1);
+
 /// What a lender's pool has, in granules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PoolSize {
@@ -57,9 +61,8 @@ pub struct PoolSize {
 impl Space {
     /// Adds a lender, whose pool is empty.
     pub fn add_lender(&self) -> LenderId {
+        let lender = LenderId(NEXT.fetch_add(1, Ordering::Relaxed));
         let mut state = self.core().lock();
-        state.lenders += 1;
-        let lender = LenderId(state.lenders);
         state.granules.stocks.add(lender);
         state.pools.add(lender);
         lender

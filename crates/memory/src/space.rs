@@ -138,8 +138,6 @@ pub(crate) struct State {
     /// Granules of replacements that are being made.
     pub(crate) replacing: u32,
     pub(crate) objects: Objects,
-    /// How many lenders there have been.
-    pub(crate) lenders: u32,
     pub(crate) shortages: Shortages,
     /// Of windows and aliases, from the first loan on.
     pub(crate) guards: Option<[Guard; 2]>,
@@ -293,7 +291,6 @@ impl Core {
                 waiting: Vec::new(),
                 replacing: 0,
                 objects,
-                lenders: 0,
                 shortages: Shortages::default(),
                 guards: None,
             }),

@@ -183,6 +183,7 @@ fn remote(
         services,
         preferred,
         lender,
+        space: space.clone(),
         spin: Spin::new(spin),
         bell,
         sending: Mutex::new(Sending {

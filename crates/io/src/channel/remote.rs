@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use genie_memory::{Direction, LenderId};
+use genie_memory::{Direction, LenderId, Space};
 use genie_passing::Preferred;
 use genie_ring::{Producer, PushError, Spin};
 
@@ -32,6 +32,8 @@ pub(crate) struct Remote {
     pub(super) services: Vec<Service>,
     pub(super) preferred: Vec<Option<Preferred>>,
     pub(super) lender: LenderId,
+    /// The space that it lends to, whose memory its requests are made with.
+    pub(crate) space: Space,
     pub(super) spin: Spin,
     /// Rung by the server for whoever waits by descriptor.
     pub(super) bell: OwnedFd,

@@ -2,7 +2,7 @@
 //!
 //! Invariants: of a request that fails or is refused nothing is under way afterwards, and what it owned is given back.
 
-use genie_memory::{Direction, LenderId, Migrant};
+use genie_memory::{Direction, Migrant};
 use genie_passing::{Lending, Passing, Reason, Receipt, Scheme, Source, Target};
 
 use super::buffer::Kept;
@@ -20,8 +20,8 @@ struct Way<'a> {
 }
 
 impl Way<'_> {
-    fn lent_by(&self, lender: Option<LenderId>) -> Self {
-        let lender = lender.unwrap_or(self.lending.lender);
+    fn lent_by(&self, lender: Option<&ServerHandle>) -> Self {
+        let lender = lender.map_or(self.lending.lender, ServerHandle::lender);
         Self { passing: self.passing, lending: Lending { lender, ..self.lending } }
     }
 }
@@ -103,7 +103,7 @@ impl Work {
 
     fn add_out(&mut self, way: &Way<'_>, element: Out<'_>) {
         let scheme = element.scheme;
-        let way = &way.lent_by(element.lender);
+        let way = &way.lent_by(element.lender.as_deref());
         match element.from {
             From::Borrowed(bytes) => {
                 let transfer = self.begin_output(way, borrowable(scheme), Source::Native(bytes));
@@ -156,7 +156,7 @@ impl Work {
 
     fn add_in<'i>(&mut self, way: &Way<'_>, element: In<'i>) -> Option<&'i mut [u8]> {
         let scheme = element.scheme;
-        let way = &way.lent_by(element.lender);
+        let way = &way.lent_by(element.lender.as_deref());
         let begin = |work: &Self, scheme: Scheme, target: Target| match &work.error {
             Some(error) => Err(error.clone()),
             None => match way.passing.input_from(scheme, target, way.lending) {

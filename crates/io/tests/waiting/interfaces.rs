@@ -1,10 +1,13 @@
-//! Several interfaces at one server.
+//! Several interfaces at one server, and a handle in the wrong hands.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
-use genie_io::{Error, Out, ServerHandle};
+use genie_io::servers::memory::SINK;
+use genie_io::{Error, In, Out, ServerHandle};
+use genie_memory::Space;
 
-use super::stage::{ASK, Keeper, Stage, assert_idle, interface};
+use super::stage::{ASK, FOR_EVER, Keeper, Stage, assert_idle, interface, memory, options};
 
 /// Each interface numbered its requests from 1, and each channel's were named by its places: a server that keeps requests by
 /// name lost some, and was asked to let one client's go by the name of another's.
@@ -43,4 +46,53 @@ fn requests_of_several_clients_at_one_server_have_different_names() {
     }
     drop((handles, running));
     interfaces.iter().for_each(assert_idle);
+}
+
+/// The data was copied into the pool of whatever server the interface's own numbers named, and found to be of the wrong
+/// interface then. As a lender such a server was accepted without a word.
+#[test]
+fn a_handle_of_another_interface_is_refused_before_any_byte_moves() {
+    let stage = Stage::new();
+    let running =
+        ["first", "second"].map(|name| stage.bind(name, memory(), options()).start().expect("threads"));
+    let (one, other) = (interface(), interface());
+    let foreign = stage.connect(&one, "first");
+    let own = stage.connect(&other, "second");
+    let before = usage(other.space());
+    let bytes = vec![7; 100_000];
+    let mut into = vec![1; 100_000];
+    let shared = || other.allocate(5_000).expect("memory");
+    let wrong = Error::OtherInterface { server: "first".to_owned() };
+    let requests = [
+        other.request(&foreign, SINK).out(Out::copy(&bytes)),
+        other.request(&own, SINK).out(Out::copy(&bytes)).and_out(Out::copy(&bytes).lent_by(&foreign)),
+        other.request(&own, SINK).out(Out::copy(&bytes)).input(In::copy(&mut into).lent_by(&foreign)),
+        other.request(&foreign, SINK).out(Out::copy(&bytes)).and_out(Out::emulated_share(shared())),
+    ];
+    for (index, request) in requests.into_iter().enumerate() {
+        let mut failed = match index % 2 {
+            0 => request.send().expect_err("refused"),
+            _ => request.submit().map(drop).expect_err("refused"),
+        };
+        assert_eq!(failed.error, wrong, "request {index}");
+        assert_eq!(failed.take_buffer().is_some(), index == 3, "what was given by value comes back");
+    }
+    assert!(wrong.to_string().contains("server first is of another interface"), "{wrong}");
+    assert_eq!(usage(other.space()), before, "no pool was touched");
+    assert!(other.flush(&own, FOR_EVER) && one.flush(&foreign, Duration::ZERO));
+    // Where both belong it is as ever, and a server in this process is everybody's.
+    one.request(&foreign, SINK).out(Out::copy(&bytes).lent_by(&foreign)).send().expect("a reply");
+    let here = ServerHandle::new(memory());
+    for interface in [&one, &other] {
+        interface.request(&here, SINK).out(Out::copy(&bytes).lent_by(&here)).send().expect("a reply");
+    }
+    other.request(&own, SINK).out(Out::copy(&bytes).lent_by(&here)).send().expect("a reply");
+    drop((foreign, own, running));
+    [one, other].iter().for_each(assert_idle);
+}
+
+/// (granules kept for reuse, free, of system buffers).
+fn usage(space: &Space) -> (u32, u32, u32) {
+    let usage = space.check().unwrap_or_else(|wrong| panic!("{wrong}"));
+    (usage.pooled, usage.free, usage.system)
 }
