@@ -98,65 +98,53 @@ impl Remote {
             request.fail(error);
             return false;
         }
-        let mut request = request;
         loop {
             let mut sending = self.sending();
-            request = match self.put(&mut sending, request) {
-                Ok(()) => return true,
-                Err((request, Refused::Error(error))) => {
-                    drop(sending);
-                    request.fail(error);
-                    return false;
+            let refused = match self.push(&mut sending, &request) {
+                Ok((slot, bytes)) => {
+                    sending.table.put(slot, request, bytes);
+                    return true;
                 }
-                Err((request, Refused::NoRoom(error))) => {
-                    drop(sending);
-                    if !self.make_room(patience) {
-                        request.fail(error);
-                        return false;
-                    }
-                    request
-                }
+                Err(refused) => refused,
             };
+            drop(sending);
+            let error = match refused {
+                Refused::NoRoom(_) if self.make_room(patience) => continue,
+                Refused::NoRoom(error) | Refused::Error(error) => error,
+            };
+            request.fail(error);
+            return false;
         }
     }
 
-    /// Puts a request on the ring and into the table.
-    fn put(&self, sending: &mut Sending, request: Incoming) -> Result<(), (Incoming, Refused)> {
+    /// Puts a request on the ring; returns its place in the table, which the caller gives it, and how many bytes it has.
+    fn push(&self, sending: &mut Sending, request: &Incoming) -> Result<(Slot, usize), Refused> {
         if self.link.is_gone() {
-            return Err((request, Refused::Error(self.link.error())));
+            return Err(Refused::Error(self.link.error()));
         }
-        // Who aborted it while it waited for room found it nowhere.
+        // An abort that came while the request waited for room found it nowhere.
         if request.is_aborting() {
-            return Err((request, Refused::Error(Error::Dropped)));
+            return Err(Refused::Error(Error::Dropped));
         }
         let bytes = request.work().buffers.iter().map(|buffer| buffer.len()).sum();
-        let slot = match sending.table.vacant(bytes) {
-            Ok(slot) => slot,
-            Err(refused @ Error::TooLarge { .. }) => return Err((request, Refused::Error(refused))),
-            Err(refused) => return Err((request, Refused::NoRoom(refused))),
-        };
+        let slot = sending.table.vacant(bytes).map_err(|refused| match refused {
+            Error::TooLarge { .. } => Refused::Error(refused),
+            _ => Refused::NoRoom(refused),
+        })?;
         if self.link.is_crowded() {
-            return Err((request, Refused::NoRoom(sending.table.full(bytes))));
+            return Err(Refused::NoRoom(sending.table.full(bytes)));
         }
         let service = request.service().0 as u16;
-        let encoded = self.encode(sending, &request, slot, service);
-        if let Err(error) = encoded {
-            return Err((request, Refused::Error(error)));
-        }
-        match sending.push_request() {
-            Ok(()) => {
-                sending.table.put(slot, request, bytes);
-                Ok(())
-            }
-            Err(PushError::Full) => Err((request, Refused::NoRoom(sending.table.full(bytes)))),
-            Err(PushError::TooLong { len, max }) => {
-                Err((request, Refused::Error(Error::TooManyParts { len, max })))
-            }
-            Err(error) => {
+        self.encode(sending, request, slot, service).map_err(Refused::Error)?;
+        sending.push_request().map_err(|error| match error {
+            PushError::Full => Refused::NoRoom(sending.table.full(bytes)),
+            PushError::TooLong { len, max } => Refused::Error(Error::TooManyParts { len, max }),
+            error => {
                 self.link.break_off(&error.to_string());
-                Err((request, Refused::Error(self.link.error())))
+                Refused::Error(self.link.error())
             }
-        }
+        })?;
+        Ok((slot, bytes))
     }
 
     fn encode(
