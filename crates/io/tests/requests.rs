@@ -12,6 +12,8 @@ mod compose;
 mod failing;
 #[path = "requests/limits.rs"]
 mod limits;
+#[path = "requests/replacement.rs"]
+mod replacement;
 #[path = "requests/threads.rs"]
 mod threads;
 #[path = "requests/time.rs"]

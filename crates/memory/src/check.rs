@@ -71,6 +71,7 @@ impl Space {
         let found = state.found(&mut wrong);
         let usage = state.count(&found, &mut wrong);
         state.check_pools(&mut wrong);
+        state.check_promises(&mut wrong);
         state.check_loans(&mut wrong);
         if wrong.is_empty() { Ok(usage) } else { Err(CheckFailed(wrong)) }
     }
@@ -139,6 +140,22 @@ impl State {
         for (lender, stock) in self.granules.stocks.iter() {
             let size = sizes.get(&lender).copied().unwrap_or(0);
             differ(wrong, &format!("granules of the pool of {lender}"), size, stock.size);
+        }
+    }
+
+    /// Compares the count of promised replacements with the granules, and with those that are free.
+    fn check_promises(&self, wrong: &mut Vec<String>) {
+        let (mut promised, booked) = (0, self.granules.promised());
+        for (id, granule) in self.granules.iter().filter(|(_, granule)| granule.is_promised()) {
+            promised += 1;
+            if granule.outputs == 0 || !matches!(granule.place, Place::Region { .. }) {
+                wrong.push(format!("granule {id} needs no replacement: {granule:?}"));
+            }
+        }
+        differ(wrong, "granules with a promise", promised, booked);
+        let free = self.granules.stocks.own.free.total();
+        if free < booked {
+            wrong.push(format!("{free} granules are free, but {booked} are promised"));
         }
     }
 

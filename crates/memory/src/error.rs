@@ -49,6 +49,17 @@ pub enum Error {
         /// Why.
         reason: &'static str,
     },
+    /// There is too little free memory for replacing granules that are stored into while their output is pending.
+    #[error(
+        "{asked} bytes more must be free to replace granules that are stored into while their output is pending, and \
+         {free} are; free buffers or raise the space's limit"
+    )]
+    Irreplaceable {
+        /// Bytes that have to be free, in whole granules.
+        asked: usize,
+        /// Bytes free, in whole granules, that are not kept for other outputs.
+        free: usize,
+    },
     /// What a peer said of its memory is wrong, or a request of its names other memory.
     #[error("{len} bytes at {start:#x} of a peer's memory can't be used: {what}")]
     Announced {

@@ -7,11 +7,13 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use genie_sys::userfault::{StopSignal, Wait};
 
 use crate::Result;
 use crate::space::Core;
+use crate::tcow::RETRY;
 
 /// A running fault thread; it ends when this is dropped.
 pub(crate) struct Handler {
@@ -48,9 +50,16 @@ impl Drop for Handler {
 fn serve(core: &Core, stop: &StopSignal) {
     let Some(userfault) = &core.userfault else { return };
     let mut faults = Vec::with_capacity(16);
+    let mut tried = Instant::now();
     loop {
-        match userfault.wait(stop.as_fd(), &mut faults) {
+        let retry = core.has_waiters();
+        if retry && tried.elapsed() >= RETRY {
+            core.retry_waiters();
+            tried = Instant::now();
+        }
+        match userfault.wait(stop.as_fd(), retry.then_some(RETRY), &mut faults) {
             Ok(Wait::Faults) => faults.drain(..).for_each(|fault| core.store_faulted(fault.addr)),
+            Ok(Wait::TimedOut) => {}
             Ok(Wait::Stopped) => return,
             Err(error) => {
                 // Every later store into protected memory would hang for ever; better to die and say why.

@@ -2,7 +2,8 @@
 //!
 //! Invariants: a granule is in exactly one place; it is free only when nothing references it; one that was given up
 //! while referenced is *deferred* until the last reference goes (I/O-deferred deallocation). A granule in a region
-//! belongs to the space's own pool.
+//! belongs to the space's own pool. As many granules of the space's own are free as replacements are *promised*: a granule
+//! from which a protected output is pending is promised another one, into which its owner's store can go at once.
 //! Limits: granules of the space's own objects are numbered from 0 on, those of lent ones from a bound on, so that
 //! numbers of lent objects can be reused without cutting the others to pieces.
 //! Source: thesis §3.2.1 (page referencing), §3.2.2 (I/O-deferred page deallocation), §5.2 (pools of lenders).
@@ -47,16 +48,23 @@ pub(crate) struct Granule {
     pub(crate) pool: LenderId,
     /// Whether anybody may have stored into it since it was made.
     used: bool,
+    /// Whether a free granule is kept for replacing this one.
+    promised: bool,
 }
 
 impl Granule {
     fn free(pool: LenderId, used: bool) -> Self {
-        Self { inputs: 0, outputs: 0, place: Place::Free, pool, used }
+        Self { inputs: 0, outputs: 0, place: Place::Free, pool, used, promised: false }
     }
 
     /// Whether a pending request uses it.
     pub(crate) fn is_referenced(&self) -> bool {
         self.inputs > 0 || self.outputs > 0
+    }
+
+    /// Whether a free granule is kept for replacing it.
+    pub(crate) fn is_promised(&self) -> bool {
+        self.promised
     }
 }
 
@@ -68,6 +76,8 @@ pub(crate) struct Granules {
     pub(crate) stocks: Stocks,
     pub(crate) loans: Loans,
     deferred: u32,
+    /// How many granules are promised a replacement.
+    promised: u32,
 }
 
 impl Granules {
@@ -80,6 +90,7 @@ impl Granules {
             stocks: Stocks::default(),
             loans: Loans::new(own, lent),
             deferred: 0,
+            promised: 0,
         }
     }
 
@@ -135,10 +146,10 @@ impl Granules {
         count: u32,
         fit: impl Fn(Run) -> Option<u32>,
     ) -> Option<GranuleRuns> {
-        let free = &mut self.stocks.get_mut(lender).filter(|stock| !stock.quarantined)?.free;
-        if free.total() < count {
+        if self.available(lender) < count {
             return None;
         }
+        let free = &mut self.stocks.get_mut(lender).filter(|stock| !stock.quarantined)?.free;
         let mut runs = GranuleRuns::new();
         runs.extend(free.take_chosen(count, fit));
         let mut left = if runs.is_empty() { count } else { 0 };
@@ -155,8 +166,57 @@ impl Granules {
         Some(runs)
     }
 
+    /// How many granules of a pool are free, and promised to nobody.
+    pub(crate) fn available(&self, lender: LenderId) -> u32 {
+        let promised = if lender == LenderId::OWN { self.promised } else { 0 };
+        self.stocks.get(lender).map_or(0, |stock| stock.free.total().saturating_sub(promised))
+    }
+
+    /// How many replacements are promised.
+    pub(crate) fn promised(&self) -> u32 {
+        self.promised
+    }
+
+    /// Whether a store of its owner would have to replace a granule from which an output is about to be pending, and no
+    /// replacement is kept for that yet.
+    pub(crate) fn lacks_promise(&self, id: u32) -> bool {
+        let granule = self.get(id);
+        !granule.promised && matches!(granule.place, Place::Region { .. })
+    }
+
+    /// Promises a granule a replacement, for which one more must be [available](Granules::available).
+    pub(crate) fn promise(&mut self, id: u32) {
+        debug_assert!(self.available(LenderId::OWN) > 0, "a promise needs a free granule");
+        if !std::mem::replace(&mut self.get_mut(id).promised, true) {
+            self.promised += 1;
+        }
+    }
+
+    /// Ends the promise of a replacement, if there is one. Returns whether there was.
+    fn end_promise(&mut self, id: u32) -> bool {
+        let promised = std::mem::replace(&mut self.get_mut(id).promised, false);
+        self.promised -= u32::from(promised);
+        promised
+    }
+
+    /// Takes the granule that is kept for replacing `id`, if one is.
+    pub(crate) fn take_promised(&mut self, id: u32) -> Option<u32> {
+        self.end_promise(id).then(|| self.take(LenderId::OWN, 1, |_| None))?.map(|runs| runs[0].start)
+    }
+
+    /// Breaks as many promises as there are too few free granules for, after a lender has taken some along.
+    pub(crate) fn break_promises(&mut self) {
+        let broken = self.promised.saturating_sub(self.stocks.own.free.total());
+        let promised = self.iter().filter(|(_, granule)| granule.promised).map(|(id, _)| id);
+        let chosen: Vec<u32> = promised.take(broken as usize).collect();
+        for id in chosen {
+            self.end_promise(id);
+        }
+    }
+
     /// Moves a granule to a place that is neither the free list nor deferral.
     pub(crate) fn put(&mut self, id: u32, place: Place) {
+        self.end_promise(id);
         let granule = self.get_mut(id);
         debug_assert!(
             matches!(granule.place, Place::Region { .. } | Place::System),
@@ -192,6 +252,7 @@ impl Granules {
     pub(crate) fn release(&mut self, ids: impl IntoIterator<Item = u32>) {
         let (mut run, mut to) = (Run { start: 0, len: 0 }, Destination::Stock(LenderId::OWN));
         for id in ids {
+            self.end_promise(id);
             if self.get(id).is_referenced() {
                 self.get_mut(id).place = Place::Deferred;
                 self.deferred += 1;
@@ -300,6 +361,9 @@ impl Granules {
         let count = self.count(id, direction);
         *count = count.checked_sub(1).expect("a reference is counted before it is dropped");
         let none_left = *count == 0;
+        if none_left && direction == Direction::Out {
+            self.end_promise(id);
+        }
         let granule = self.get(id);
         if granule.place == Place::Deferred && !granule.is_referenced() {
             self.deferred -= 1;

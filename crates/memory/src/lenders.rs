@@ -126,6 +126,7 @@ impl Space {
         state.let_go(core, lender);
         if quarantine {
             state.granules.quarantine(lender);
+            state.keep_promises(core);
         } else {
             state.inherit(core, lender);
         }
@@ -161,5 +162,6 @@ impl State {
         self.granules.inherit(lender);
         self.pools.forget_if_empty(lender);
         self.end_loans(core);
+        self.keep_promises(core);
     }
 }

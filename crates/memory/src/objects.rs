@@ -171,10 +171,30 @@ impl State {
                 return Ok(runs);
             }
             if lender != LenderId::OWN {
-                let free = self.granules.stocks.get(lender).map_or(0, |stock| stock.free.total());
-                return Err(Error::Lender { asked: core.bytes(count), free: core.bytes(free) });
+                let free = core.bytes(self.granules.available(lender));
+                return Err(Error::Lender { asked: core.bytes(count), free });
             }
             self.grow(core, count)?;
+        }
+    }
+
+    /// Has `count` more granules of the space's own be free than are promised; in need of them the space grows, and what
+    /// is kept for reuse is given up.
+    pub(crate) fn make_available(&mut self, core: &Core, count: u32) -> Result<()> {
+        if self.granules.available(LenderId::OWN) >= count || self.grow(core, count).is_ok() {
+            return Ok(());
+        }
+        self.flush(core, LenderId::OWN);
+        if self.granules.available(LenderId::OWN) >= count { Ok(()) } else { self.grow(core, count) }
+    }
+
+    /// Has the promises of replacements be kept although a lender has taken granules along; those that cannot be are
+    /// broken, and stores wait instead.
+    pub(crate) fn keep_promises(&mut self, core: &Core) {
+        let short = self.granules.promised() > self.granules.stocks.own.free.total();
+        if short && self.grow(core, 0).is_err() {
+            self.flush(core, LenderId::OWN);
+            self.granules.break_promises();
         }
     }
 
@@ -186,13 +206,13 @@ impl State {
         }
     }
 
-    /// Adds an object that brings the free list to at least `count` granules.
+    /// Adds an object so that at least `count` granules are free beside those promised.
     fn grow(&mut self, core: &Core, count: u32) -> Result<()> {
         let own = &self.granules.stocks.own;
-        let missing = core.bytes(count - own.free.total());
+        let missing = core.bytes((count + self.granules.promised()).saturating_sub(own.free.total()));
         let room = core.limit().saturating_sub(core.bytes(self.granules.own())) & !(core.granule() - 1);
         if missing > room {
-            let used = core.bytes(own.size - own.free.total());
+            let used = core.bytes(own.size - self.granules.available(LenderId::OWN));
             return Err(Error::Limit { asked: core.bytes(count), used, limit: core.limit() });
         }
         let generous = OBJECT_LEN.max(missing).min(room);

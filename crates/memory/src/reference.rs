@@ -41,7 +41,8 @@ impl Space {
     /// References the granules that hold `len` bytes at `addr`, after checking that they are the client's.
     ///
     /// # Errors
-    /// [`Error::Foreign`] outside the space's regions, [`Error::Mark`] when the region has been passed on.
+    /// [`Error::Foreign`] outside the space's regions, [`Error::Mark`] when the region has been passed on. For input: there is
+    /// no memory or mapping for replacing granules from which an output is pending.
     pub fn reference(&self, addr: usize, len: usize, direction: Direction) -> Result<Reference> {
         self.reference_if(addr, len, direction, |region| region.mark.is_clients())
     }
@@ -202,10 +203,7 @@ impl Core {
         }
         for slot in slots.numbers() {
             while self.lock().pending_output(slot).is_some() {
-                if !self.replace(slot) {
-                    let (asked, limit) = (self.granule(), self.limit());
-                    return Err(Error::Limit { asked, used: limit, limit });
-                }
+                self.replace(slot)?;
             }
         }
         Ok(())

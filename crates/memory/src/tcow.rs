@@ -7,12 +7,17 @@
 //!
 //! The server keeps reading the old granule through its alias. Any other order loses updates. When no output is pending
 //! any more, the handler only gives the permission back.
+//! So that no store ever waits for memory, each granule is promised a free one before it is protected; an output for
+//! which that cannot be had is not protected, but copied.
 //! Invariants: a slot whose granule has a pending output made by [`Space::read_only`] is protected, or shows another
 //! granule by now.
-//! Limits: where no granule or mapping is left for a replacement, the storing thread waits for the output instead.
+//! Limits: no mapping can be promised, since the process makes others. At the limit of mappings (vm.max_map_count) the storing
+//! thread waits until the output has completed, or the handler, which tries again every [`RETRY`], gets one. So does one
+//! whose granule a lender has taken along that is gone, where the space cannot grow for it.
 //! Source: thesis §4.2, §4.3; §3.2.4 for inputs pending in place. Differs: write permission comes back as told in `reinstatement`.
 
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use crate::granule::Place;
 use crate::runs::Run;
@@ -20,13 +25,18 @@ use crate::slots::Slot;
 use crate::space::{Core, Protection, Space, State, count};
 use crate::{Direction, Error, LenderId, Reference, RegionId, Result, views};
 
+/// How long the fault handler waits before it tries again what a waiting store needs. What is missing is the process's or the
+/// machine's, so that nothing in the space can tell when it is there.
+pub(crate) const RETRY: Duration = Duration::from_millis(10);
+
 impl Space {
     /// Removes write permission from referenced granules, where it is not removed already; returns how many granules
     /// changed.
     ///
     /// # Errors
     /// [`Error::Unprotectable`], also while a server stores into the same granules in place, which no write protection
-    /// stops (input-disabled copy-on-write); or the kernel's reason. The output must then be copied.
+    /// stops (input-disabled copy-on-write); [`Error::Irreplaceable`]: the space has no free granule for each that may have to
+    /// be replaced; or the kernel's reason. The output must then be copied.
     pub fn read_only(&self, reference: &Reference) -> Result<u32> {
         Ok(self.protect_output(reference, None)?.unwrap_or_default())
     }
@@ -48,24 +58,45 @@ impl Space {
         }
         let mut guard = core.lock();
         let state = &mut *guard;
-        if reference.granule_numbers().any(|id| state.granules.get(id).inputs > 0) {
-            let reason = "an input is pending in place on the same granules";
-            return Err(Error::Unprotectable { reason });
+        let mut unpromised = 0;
+        for id in reference.granule_numbers() {
+            if state.granules.get(id).inputs > 0 {
+                let reason = "an input is pending in place on the same granules";
+                return Err(Error::Unprotectable { reason });
+            }
+            unpromised += u32::from(state.granules.lacks_promise(id));
         }
         // The granules of a region that is gone are shown by no window.
         let Some(region) = state.regions.get_mut(reference.region) else { return Ok(Some(0)) };
-        if let Some(saving) = saving {
-            if !region.credit.allows() {
-                return Ok(None);
-            }
-            region.credit.earn(saving);
+        if saving.is_some() && !region.credit.allows() {
+            return Ok(None);
         }
+        if unpromised > 0 {
+            state.promise(core, reference, unpromised)?;
+        }
+        let Some(region) = state.regions.get_mut(reference.region) else { return Ok(Some(0)) };
+        region.credit.earn(saving.unwrap_or(0));
         region.reinstatement.output();
         state.protect(core, reference.slots).map(Some)
     }
 }
 
 impl State {
+    /// Promises replacements to the granules of an output that have none yet, `count` of them. What cannot be protected after
+    /// all keeps them until the output ends.
+    fn promise(&mut self, core: &Core, output: &Reference, count: u32) -> Result<()> {
+        self.make_available(core, count).map_err(|_| {
+            let free = core.bytes(self.granules.available(LenderId::OWN));
+            Error::Irreplaceable { asked: core.bytes(count), free }
+        })?;
+        for id in output.granule_numbers() {
+            if self.granules.lacks_promise(id) {
+                self.granules.promise(id);
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn protect(&mut self, core: &Core, slots: Run) -> Result<u32> {
         let Some(first) = slots.numbers().find(|slot| !self.slots.get(*slot).protected) else { return Ok(0) };
         let run = Run { start: first, len: slots.end() - first };
@@ -157,7 +188,7 @@ impl Core {
         });
         if state.pending_output(slot).is_some() {
             drop(guard);
-            if !self.replace(slot) {
+            if self.replace(slot).is_err() {
                 self.wait_for_output(slot);
             }
             return;
@@ -169,18 +200,17 @@ impl Core {
     }
 
     /// Replaces the granule at `slot` by a copy of it, if it is still protected for a pending output, and wakes who
-    /// waits to store there; returns false, with nothing changed, when no granule or mapping is left for that.
+    /// waits to store there.
+    ///
+    /// # Errors
+    /// No granule or mapping is left for that: nothing has changed.
     ///
     /// The copying runs without the lock. From before it until after it the extra output reference keeps the granule
     /// from being reused and the slot from being unprotected, so that no store can come between the copy and its use.
-    pub(crate) fn replace(&self, slot: u32) -> bool {
-        let (granule, fresh) = match self.start_replacement(slot) {
-            Ok(Some(granules)) => granules,
-            Ok(None) => {
-                self.lock().let_store(self, slot);
-                return true;
-            }
-            Err(_) => return false,
+    pub(crate) fn replace(&self, slot: u32) -> Result<()> {
+        let Some((granule, fresh)) = self.start_replacement(slot)? else {
+            self.lock().let_store(self, slot);
+            return Ok(());
         };
         views::granule(self, fresh).copy_span(views::granule(self, granule));
         let mut guard = self.lock();
@@ -188,20 +218,22 @@ impl Core {
         state.replacing -= 1;
         // By now another thread may have swapped or removed the granule, or the outputs may have completed.
         let needed = state.pending_output(slot) == Some(granule) && state.granules.get(granule).outputs > 1;
-        let replaced = needed && state.map(self, slot, &[Run { start: fresh, len: 1 }]).is_ok();
-        if replaced {
+        let mapped = needed.then(|| state.map(self, slot, &[Run { start: fresh, len: 1 }])).transpose();
+        if let Ok(Some(())) = mapped {
             self.enter_replacement(state, slot, granule, fresh);
         } else {
             state.release(self, [fresh]);
+            if needed {
+                // The one that has just come back.
+                state.granules.promise(granule);
+            }
         }
         state.granules.unreference(granule, Direction::Out);
         state.end_loans(self);
         state.let_waiters_store(self);
-        if needed && !replaced {
-            return false;
-        }
+        mapped?;
         state.let_store(self, slot);
-        true
+        Ok(())
     }
 
     /// Takes a free granule for the replacement of the one at `slot`, and holds that: (old, free), or none when no output
@@ -209,10 +241,12 @@ impl Core {
     fn start_replacement(&self, slot: u32) -> Result<Option<(u32, u32)>> {
         let mut guard = self.lock();
         let state = &mut *guard;
-        if state.pending_output(slot).is_none() {
-            return Ok(None);
-        }
-        let fresh = state.take_granules(self, LenderId::OWN, 1)?[0].start;
+        let Some(granule) = state.pending_output(slot) else { return Ok(None) };
+        let fresh = match state.granules.take_promised(granule) {
+            Some(fresh) => fresh,
+            // No output by copy-on-write, or the promise was broken.
+            None => state.take_granules(self, LenderId::OWN, 1)?[0].start,
+        };
         // Taking one may have removed a cached region, this slot's among them.
         let Some(granule) = state.pending_output(slot) else {
             state.release(self, [fresh]);
@@ -243,6 +277,23 @@ impl Core {
         state.waiting.push(slot);
         // The output may have completed between the failure and now.
         state.let_waiters_store(self);
+    }
+
+    /// Whether a store waits for an output.
+    pub(crate) fn has_waiters(&self) -> bool {
+        !self.lock().waiting.is_empty()
+    }
+
+    /// Tries again to replace what stores wait for.
+    pub(crate) fn retry_waiters(&self) {
+        let waiting = std::mem::take(&mut self.lock().waiting);
+        for slot in waiting {
+            if self.replace(slot).is_err() {
+                self.lock().waiting.push(slot);
+            }
+        }
+        // An output may have completed between a failure and now.
+        self.lock().let_waiters_store(self);
     }
 }
 

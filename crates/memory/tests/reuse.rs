@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use genie_memory::{InputPlan, Passed, Space};
+use genie_memory::{Direction, InputPlan, Passed, Space};
 use machine::{Machine, StopOnDrop, checked, frame, gather, output, pattern, same, scatter, seen};
 
 on_each_kind!(
@@ -82,7 +82,8 @@ fn without_fresh_granules_a_system_buffer_is_left_empty(machine: Machine) {
     let granule = machine.granule();
     let mut buffer = space.allocate(2 * granule).unwrap();
     buffer.fill(1);
-    let reference = output(&space, &buffer);
+    // As shared data, for which no replacement is kept.
+    let reference = space.reference(buffer.addresses().start, 2 * granule, Direction::Out).unwrap();
     let mut system = space.aligned_buffer(0, 2 * granule).unwrap();
     system.segments().iter().for_each(|segment| segment.fill(2));
     let plan = InputPlan { swap: 0..2 };

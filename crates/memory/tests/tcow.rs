@@ -3,7 +3,6 @@
 mod machine;
 
 use std::io::{Read, Write};
-use std::time::{Duration, Instant};
 
 use genie_memory::{Direction, Error, Faults, Protection};
 use genie_sys::inspect;
@@ -20,11 +19,8 @@ on_each_kind!(
     an_output_without_stores_is_unprotected_when_it_completes,
     a_region_at_rest_stays_protected_until_a_store,
     write_permission_waits_for_the_last_output,
-    without_a_free_granule_a_store_waits_for_the_output,
-    a_waiting_store_goes_on_where_its_region_stays_protected,
     without_a_free_granule_one_cached_is_taken,
     an_input_in_place_leaves_pending_output_alone,
-    an_input_in_place_without_a_free_granule_is_refused,
     output_under_an_input_in_place_is_not_protected,
     output_of_a_removed_region_needs_no_protection,
     a_region_whose_faults_cost_too_much_is_copied,
@@ -221,48 +217,6 @@ fn write_permission_waits_for_the_last_output(machine: Machine) {
     checked(&space);
 }
 
-fn without_a_free_granule_a_store_waits_for_the_output(machine: Machine) {
-    wait_for_an_output(&machine, 0);
-}
-
-/// The sixteenth output in a row leaves the region protected, but not its waiting thread asleep.
-fn a_waiting_store_goes_on_where_its_region_stays_protected(machine: Machine) {
-    wait_for_an_output(&machine, 15);
-}
-
-/// After so many outputs of a buffer, stores into it while all granules are in use.
-fn wait_for_an_output(machine: &Machine, outputs_before: u32) {
-    let Some(space) = machine.protecting_space(2) else { return };
-    let mut buffer = space.allocate(2 * machine.granule()).unwrap();
-    buffer.fill(1);
-    (0..outputs_before).for_each(|_| drop(output(&space, &buffer)));
-    let reference = output(&space, &buffer);
-    std::thread::scope(|scope| {
-        let client = scope.spawn(|| buffer.fill(2));
-        while space.statistics().waits == 0 {
-            assert!(!client.is_finished(), "the store did not wait");
-            std::thread::yield_now();
-        }
-        std::thread::sleep(Duration::from_millis(20));
-        assert!(seen(&reference).iter().all(|byte| *byte == 1), "the output changed");
-        assert!(!client.is_finished(), "the store did not wait");
-        checked(&space);
-        drop(reference);
-        let end = Instant::now() + Duration::from_secs(10);
-        while !client.is_finished() {
-            if Instant::now() > end {
-                eprintln!("the store still waits, ten seconds after the output's end");
-                std::process::abort();
-            }
-            std::thread::yield_now();
-        }
-    });
-    assert!(buffer.iter().all(|byte| *byte == 2));
-    let statistics = space.statistics();
-    assert_eq!((statistics.waits, statistics.replacements), (1, 0), "{statistics:?}");
-    checked(&space);
-}
-
 fn without_a_free_granule_one_cached_is_taken(machine: Machine) {
     let Some(space) = machine.protecting_space(4) else { return };
     let granule = machine.granule();
@@ -294,18 +248,6 @@ fn an_input_in_place_leaves_pending_output_alone(machine: Machine) {
     drop((out, input));
     assert!(buffer.iter().enumerate().all(|(at, byte)| *byte == 1 + u8::from(fresh(&at))));
     checked(&space);
-}
-
-fn an_input_in_place_without_a_free_granule_is_refused(machine: Machine) {
-    let Some(space) = machine.protecting_space(2) else { return };
-    let buffer = space.allocate(2 * machine.granule()).unwrap();
-    let start = buffer.addresses().start;
-    let out = output(&space, &buffer);
-    let error = space.reference(start, buffer.len(), Direction::In).unwrap_err();
-    assert!(matches!(error, Error::Limit { .. }), "{error}");
-    assert_eq!(checked(&space).references, 2, "only those of the output");
-    drop(out);
-    assert_eq!(space.reference(start, buffer.len(), Direction::In).unwrap().granules(), 2);
 }
 
 /// The server's stores go through another address, where no protection stops them (thesis §3.2.4).

@@ -80,6 +80,7 @@ impl Passing {
         let reason = match begin(effective, reason) {
             Err(Error::Memory(MemoryError::Foreign { .. })) if effective != Scheme::Copy => Reason::Foreign,
             Err(Error::Unprofitable) => Reason::Faults,
+            Err(Error::Memory(MemoryError::Irreplaceable { .. })) => Reason::Irreplaceable,
             Err(Error::Memory(_)) if effective == Scheme::EmulatedCopy => Reason::Kernel,
             result => return result,
         };

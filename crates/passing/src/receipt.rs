@@ -26,6 +26,8 @@ pub enum Reason {
     Unprotectable,
     /// Faults in this region have lately cost more than copying.
     Faults,
+    /// Too little memory is free for replacing granules that the client stores into while the output is pending.
+    Irreplaceable,
     /// The kernel refused to protect or to map (too many mappings, no memory).
     Kernel,
     /// The client peeked at the data, or had it delivered to another buffer.
@@ -49,6 +51,7 @@ impl Reason {
             Self::Unaligned => "unaligned",
             Self::Unprotectable => "no write protection",
             Self::Faults => "faults cost more than copying",
+            Self::Irreplaceable => "no free memory for replacements",
             Self::Kernel => "refused by the kernel",
             Self::Redelivered => "delivered elsewhere",
             Self::Lent => "memory open to another process",

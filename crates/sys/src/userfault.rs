@@ -17,11 +17,13 @@
 mod calls;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use linux_raw_sys::general as kernel;
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::mm::UserfaultfdFlags;
+use rustix::time::Timespec;
 
 use crate::{Error, Result};
 use calls::{MESSAGE_SIZE, REGISTER, UNREGISTER, WAKE, WRITE_PROTECT, control, range};
@@ -69,6 +71,8 @@ pub enum Wait {
     Faults,
     /// The stop signal was raised, and no fault was pending.
     Stopped,
+    /// The time is up, and no fault was pending.
+    TimedOut,
 }
 
 /// A userfaultfd of this process, ready for write protection.
@@ -192,20 +196,27 @@ impl Userfault {
             .map_err(|errno| failed("UFFDIO_WAKE", addr, len, errno))
     }
 
-    /// Sleeps until there are faults or `stop` is readable; `faults` then holds the new faults only.
+    /// Sleeps until there are faults, `stop` is readable or `timeout` has passed; `faults` then holds the new faults only.
     ///
     /// Faults come first: under a stream of faults without a pause, `stop` is not looked at.
     ///
     /// # Errors
     /// A failed poll or read, with `faults` empty.
-    pub fn wait(&self, stop: BorrowedFd<'_>, faults: &mut Vec<Fault>) -> Result<Wait> {
+    pub fn wait(
+        &self,
+        stop: BorrowedFd<'_>,
+        timeout: Option<Duration>,
+        faults: &mut Vec<Fault>,
+    ) -> Result<Wait> {
+        let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
         loop {
             if self.take(faults)? > 0 {
                 return Ok(Wait::Faults);
             }
             let mut sources =
                 [PollFd::new(&self.fd, PollFlags::IN), PollFd::from_borrowed_fd(stop, PollFlags::IN)];
-            match rustix::event::poll(&mut sources, None) {
+            match rustix::event::poll(&mut sources, timeout.as_ref()) {
+                Ok(0) => return Ok(Wait::TimedOut),
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(Error::new("poll", "userfaultfd and its stop signal", errno)),
             }

@@ -50,7 +50,7 @@ fn next_faults(userfault: &Userfault) -> Vec<Fault> {
         }
     });
     let mut faults = Vec::new();
-    let outcome = userfault.wait(stop.as_fd(), &mut faults).unwrap();
+    let outcome = userfault.wait(stop.as_fd(), None, &mut faults).unwrap();
     drop(done);
     watch.join().unwrap();
     assert_eq!(outcome, Wait::Faults, "no fault came within 10 s");
@@ -218,14 +218,14 @@ fn a_raised_stop_signal_ends_the_wait_each_time() {
     let stop = StopSignal::new().unwrap();
     let mut faults = Vec::new();
     std::thread::scope(|scope| {
-        let waiter = scope.spawn(|| userfault.wait(stop.as_fd(), &mut faults).unwrap());
+        let waiter = scope.spawn(|| userfault.wait(stop.as_fd(), None, &mut faults).unwrap());
         std::thread::sleep(Duration::from_millis(20));
         assert!(!waiter.is_finished(), "it waits until the signal");
         stop.raise().unwrap();
         assert_eq!(waiter.join().unwrap(), Wait::Stopped);
     });
     stop.raise().unwrap();
-    assert_eq!(userfault.wait(stop.as_fd(), &mut faults).unwrap(), Wait::Stopped);
+    assert_eq!(userfault.wait(stop.as_fd(), None, &mut faults).unwrap(), Wait::Stopped);
 }
 
 #[test]
