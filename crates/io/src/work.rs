@@ -133,42 +133,45 @@ impl Work {
         }
     }
 
-    /// Runs the reply-time operations of all inputs, delivering to `destinations`: all or, where one lacks room, none.
-    pub(crate) fn finish_inputs(&mut self, destinations: Destinations<'_>) -> Result<(), Error> {
-        self.check_inputs(&destinations)?;
-        let mut destinations = destinations.into_iter();
-        for buffer in &mut self.buffers {
-            if buffer.direction == Direction::Out {
-                continue;
-            }
-            let mut left = buffer.actual;
-            for element in &mut buffer.elements {
-                let here = element.len().min(left);
-                left -= here;
-                let bytes = if element.is_borrowed_input() { destinations.next() } else { None };
-                element.finish_input(here, bytes)?;
-            }
+    /// Runs the reply-time operations of all inputs, delivering to `destinations`: all, or none where one cannot be delivered.
+    pub(crate) fn finish_inputs(&mut self, mut destinations: Destinations<'_>) -> Result<(), Error> {
+        if let Err(error) = self.prepare_inputs(&destinations) {
+            self.inputs().for_each(|(element, _)| element.forget_input());
+            return Err(error);
+        }
+        let mut destinations = destinations.iter_mut();
+        for (element, here) in self.inputs() {
+            let bytes = if element.is_borrowed_input() { destinations.next() } else { None };
+            element.finish_input(here, bytes.map(|bytes| &mut **bytes))?;
         }
         Ok(())
     }
 
-    /// Whether all inputs can be delivered: the server had memory for them, and the client has.
-    pub(crate) fn check_inputs(&self, destinations: &[&mut [u8]]) -> Result<(), Error> {
+    /// Does what can fail of that.
+    fn prepare_inputs(&mut self, destinations: &[&mut [u8]]) -> Result<(), Error> {
         let mut destinations = destinations.iter();
-        for buffer in self.buffers.iter().filter(|buffer| buffer.direction == Direction::In) {
+        self.inputs().try_for_each(|(element, here)| {
+            let bytes = if element.is_borrowed_input() { destinations.next() } else { None };
+            element.prepare_input(here, bytes.map(|bytes| &**bytes))
+        })
+    }
+
+    /// The elements of all inputs, and how many bytes of each were passed.
+    fn inputs(&mut self) -> impl Iterator<Item = (&mut WorkElement, usize)> {
+        let inputs = self.buffers.iter_mut().filter(|buffer| buffer.direction == Direction::In);
+        inputs.flat_map(|buffer| {
             let mut left = buffer.actual;
-            for element in &buffer.elements {
+            buffer.elements.iter_mut().map(move |element| {
                 let here = element.len().min(left);
                 left -= here;
-                let room = if element.is_borrowed_input() { destinations.next() } else { None };
-                match &element.transfer {
-                    Transfer::In(input) => input.check(here, room.map(|bytes| bytes.len()))?,
-                    Transfer::Lent(lent) => lent.check(here)?,
-                    Transfer::Out(_) | Transfer::Passed(_) | Transfer::None(_) => {}
-                }
-            }
-        }
-        Ok(())
+                (element, here)
+            })
+        })
+    }
+
+    /// Whether the server had memory for what it says it has passed.
+    pub(crate) fn check_inputs(&mut self) -> Result<(), Error> {
+        self.inputs().try_for_each(|(element, here)| element.check_input(here))
     }
 
     /// Brings inputs' data that a server has elsewhere to where it was lent memory, in another process.
@@ -176,36 +179,20 @@ impl Work {
     /// # Errors
     /// No memory.
     pub(crate) fn bring(&mut self) -> Result<(), Error> {
-        for buffer in self.buffers.iter_mut().filter(|buffer| buffer.direction == Direction::In) {
-            let mut left = buffer.actual;
-            for element in &mut buffer.elements {
-                let here = element.len().min(left);
-                left -= here;
-                if let Transfer::Lent(lent) = &mut element.transfer {
-                    lent.bring(here)?;
-                }
-            }
-        }
-        Ok(())
+        self.inputs().try_for_each(|(element, here)| match &mut element.transfer {
+            Transfer::Lent(lent) => lent.bring(here),
+            _ => Ok(()),
+        })
     }
 
     /// Copies the inputs' first bytes to `peeks`; returns how many went to each.
     pub(crate) fn peek(&mut self, peeks: &mut [&mut [u8]]) -> Result<Vec<usize>, Error> {
-        let mut peeks = peeks.iter_mut();
-        let mut copied = Vec::new();
-        for buffer in self.buffers.iter_mut().filter(|buffer| buffer.direction == Direction::In) {
-            let mut left = buffer.actual;
-            for element in &mut buffer.elements {
-                let here = element.len().min(left);
-                left -= here;
-                let is_borrowed = element.is_borrowed_input();
-                if let (true, Transfer::In(input)) = (is_borrowed, &mut element.transfer) {
-                    let Some(peek) = peeks.next() else { return Ok(copied) };
-                    copied.push(input.peek(here, peek)?);
-                }
-            }
-        }
-        Ok(copied)
+        let borrowed = self.inputs().filter(|(element, _)| element.is_borrowed_input());
+        let peeked = borrowed.zip(peeks).filter_map(|((element, here), peek)| match &mut element.transfer {
+            Transfer::In(input) => Some(input.peek(here, peek).map_err(Error::from)),
+            _ => None,
+        });
+        peeked.collect()
     }
 
     /// Turns completed work into what the client gets.

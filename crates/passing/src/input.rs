@@ -277,6 +277,25 @@ impl Input {
         Ok(self.migrant.take())
     }
 
+    /// Takes what a native scheme needs for delivering `actual` bytes to `bytes`, as [`Input::deliver`] would: that cannot fail
+    /// any more afterwards.
+    ///
+    /// # Errors
+    /// As [`Input::deliver`].
+    pub fn prepare(&mut self, actual: usize, bytes: Option<&[u8]>) -> Result<()> {
+        self.check(actual, bytes.map(<[u8]>::len))?;
+        match &self.buffering {
+            Buffering::Overlaid(overlay) if !overlay.is_of(self.space()) => {
+                self.customize(actual)?;
+            }
+            Buffering::Outboard(_) if self.receipt.effective == Scheme::EmulatedCopy => {
+                self.take_delivered(bytes.map(|bytes| &bytes[..actual]))?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// Whether `actual` bytes can be delivered: to `room` bytes, if other memory than a region is given, and from as much
     /// memory as the server ever had.
     ///
@@ -366,7 +385,7 @@ impl Input {
             Operation::CreateRegion | Operation::MapRegionAndMarkImmigrant => {}
             Operation::ZeroCompleteSystemPagesAndFillRegion
             | Operation::ZeroCompleteOverlayPagesFillRegionAndRefill => self.fill_region(actual)?,
-            Operation::ReferenceClientPages => self.reference_delivered(bytes)?,
+            Operation::ReferenceClientPages => self.reference_delivered(bytes.as_deref())?,
             Operation::DmaFromOutboard => {
                 let segments = self.segments();
                 self.transfer(&segments);

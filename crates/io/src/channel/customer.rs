@@ -208,7 +208,7 @@ impl Customer {
 
     /// The server's reply to a request.
     pub(crate) fn reply(&self, slot: Slot, mut work: Box<Work>, error: Option<Error>) {
-        let mut error = error.or_else(|| work.check_inputs(&[]).err());
+        let mut error = error.or_else(|| work.check_inputs().err());
         // Of a client that is gone there is nothing to be written to.
         if error.is_none() && !self.is_gone() {
             // What a server has elsewhere, in a device say, is brought by code of the server's.

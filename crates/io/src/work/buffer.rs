@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use genie_memory::{Buffer, Direction, Migrant, Segments};
+use genie_passing::model::Allocation;
 use genie_passing::{Input, Output, Receipt, Scheme};
 use smallvec::SmallVec;
 
@@ -89,9 +90,7 @@ impl WorkElement {
     pub(crate) fn is_borrowed_input(&self) -> bool {
         !self.holds_buffer()
             && match &self.transfer {
-                Transfer::In(input) => {
-                    input.receipt().asked.allocation() == genie_passing::model::Allocation::Native
-                }
+                Transfer::In(input) => !is_migrant(input),
                 _ => false,
             }
     }
@@ -110,21 +109,51 @@ impl WorkElement {
         Ok(())
     }
 
-    /// Runs the reply-time operations of an input of `actual` bytes, into the client's `bytes` if it lent any.
+    /// Whether `actual` bytes of an input can have been passed.
+    pub(super) fn check_input(&self, actual: usize) -> Result<(), Error> {
+        match &self.transfer {
+            Transfer::In(input) => Ok(input.check(actual, None)?),
+            Transfer::Lent(lent) => lent.check(actual),
+            Transfer::Out(_) | Transfer::Passed(_) | Transfer::None(_) => Ok(()),
+        }
+    }
+
+    /// Does what can fail of delivering an input of `actual` bytes, to the client's `bytes` if it lent any: after that, and
+    /// not before, its native buffers may be stored into. A migrant buffer arrives now.
+    pub(super) fn prepare_input(&mut self, actual: usize, bytes: Option<&[u8]>) -> Result<(), Error> {
+        match &mut self.transfer {
+            Transfer::In(input) if is_migrant(input) => {
+                self.kept = input.deliver(actual, None)?.map_or(Kept::Nothing, Kept::Migrant);
+            }
+            Transfer::In(input) => input.prepare(actual, bytes)?,
+            Transfer::Lent(lent) => {
+                lent.check(actual)?;
+                lent.bring(actual)?;
+            }
+            Transfer::Out(_) | Transfer::Passed(_) | Transfer::None(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Delivers to a native buffer what was prepared: the client's `bytes`, or a buffer given by value.
     pub(super) fn finish_input(&mut self, actual: usize, bytes: Option<&mut [u8]>) -> Result<(), Error> {
-        let input = match &mut self.transfer {
-            Transfer::In(input) => input,
-            Transfer::Lent(lent) => return lent.bring(actual),
-            Transfer::Out(_) | Transfer::Passed(_) | Transfer::None(_) => return Ok(()),
-        };
+        let Transfer::In(input) = &mut self.transfer else { return Ok(()) };
+        if is_migrant(input) {
+            return Ok(());
+        }
         let bytes = match &mut self.kept {
             Kept::Buffer(buffer, range) => Some(&mut buffer[range.clone()]),
             Kept::Nothing | Kept::Migrant(_) => bytes,
         };
-        if let Some(migrant) = input.deliver(actual, bytes)? {
-            self.kept = Kept::Migrant(migrant);
-        }
+        input.deliver(actual, bytes)?;
         Ok(())
+    }
+
+    /// Lets go of a migrant buffer that arrived for a request that fails after all.
+    pub(super) fn forget_input(&mut self) {
+        if matches!(self.kept, Kept::Migrant(_)) {
+            self.kept = Kept::Nothing;
+        }
     }
 
     /// Lets go of what is left. The memory of what passed the data is kept.
@@ -153,6 +182,10 @@ impl WorkElement {
         };
         ReplyElement { receipt, returned }
     }
+}
+
+fn is_migrant(input: &Input) -> bool {
+    input.receipt().asked.allocation() == Allocation::Migrant
 }
 
 impl WorkBuffer {

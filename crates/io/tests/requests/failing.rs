@@ -1,13 +1,13 @@
 //! Servers that panic or misbehave, clients that lose interest, and what comes back.
 
 use genie_io::{
-    Error, Failed, In, Incoming, Limits, Out, RequestId, Server, ServerHandle, Service, ServiceId,
+    Error, Failed, In, Incoming, Limits, Out, RequestId, Returned, Server, ServerHandle, Service, ServiceId,
 };
-use genie_passing::Scheme;
+use genie_passing::{Overlays, Scheme};
 
 use super::{client, finish, submit};
 use crate::support::bytes::same;
-use crate::support::holder::{Answer, Command, HOLD, UNMAPPED};
+use crate::support::holder::{Answer, Command, HOLD, Holder, UNMAPPED};
 use crate::support::setup::checked;
 use crate::support::transport::Transport;
 
@@ -239,4 +239,46 @@ fn a_reply_after_the_client_has_gone_is_nobodys() {
     drop(interface);
     assert!(holder.read(id).iter().all(|byte| *byte == 0), "its memory lives as long as the server needs it");
     holder.reply(id);
+}
+
+/// The inputs of a reply were delivered one after the other; where there was no memory for the second one, the client had an
+/// error, and the first one's data.
+#[test]
+fn inputs_are_delivered_all_or_none_when_memory_ends() {
+    let Some(t) = client("inputs_are_delivered_all_or_none", Limits::default()) else { return };
+    let granule = t.setup().granule();
+    // What the server fills is another space's, so that it is copied into memory of this one on the way.
+    let Some(elsewhere) = t.setup().space("inputs_are_delivered_all_or_none", 4 << 20) else { return };
+    let overlays = Overlays::reserve(&elsewhere, 0, 3 * granule, 8).expect("memory for the pool");
+    let holder = Holder::in_process(Some(overlays));
+    let either = [Scheme::Copy, Scheme::EmulatedCopy, Scheme::Move];
+    for schemes in either.into_iter().flat_map(|one| either.map(|other| [one, other])) {
+        let (mut first, mut second) = (vec![1; granule], vec![1; 3 * granule]);
+        let [one, other] = [(schemes[0], &mut first), (schemes[1], &mut second)].map(|(scheme, bytes)| {
+            if scheme == Scheme::Move { In::moved(bytes.len()) } else { In::borrowed(scheme, bytes) }
+        });
+        let request = t.interface().request(holder.handle(), HOLD);
+        let request = request.input(one).input(other);
+        let pending = request.submit().expect("a request");
+        for (buffer, len) in [(0, granule), (1, 3 * granule)] {
+            let write = Command::Write { buffer, offset: 0, bytes: vec![7; len] };
+            assert_eq!(holder.command(pending.id(), write), Answer::Done);
+            assert_eq!(
+                holder.command(pending.id(), Command::SetActual { buffer, actual: len }),
+                Answer::Done
+            );
+        }
+        holder.reply(pending.id());
+        // One granule is left, which the first input takes.
+        let mut taken: Vec<_> = std::iter::from_fn(|| t.interface().allocate(granule).ok()).collect();
+        taken.pop();
+        let failed = pending.sync().expect_err("no memory");
+        assert!(failed.error.to_string().contains("limit"), "{schemes:?}: {failed}");
+        let brought = failed.buffers.iter().flat_map(|buffer| &buffer.elements);
+        assert!(brought.into_iter().all(|element| matches!(element.returned, Returned::Nothing)));
+        assert!(first.iter().chain(&second).all(|byte| *byte == 1), "{schemes:?}: a buffer has changed");
+        drop(taken);
+    }
+    t.assert_idle();
+    elsewhere.check().unwrap_or_else(|wrong| panic!("{wrong}"));
 }

@@ -29,17 +29,28 @@ impl Input {
 
     /// References the client's granules, into which outboard data is about to be transferred. Other memory, to which the
     /// client had it redirected, gets a system buffer instead.
-    pub(super) fn reference_delivered(&mut self, bytes: &Option<&mut [u8]>) -> Result<()> {
-        let Some(bytes) = bytes.as_ref().filter(|bytes| !bytes.is_empty()) else { return Ok(()) };
+    pub(super) fn reference_delivered(&mut self, bytes: Option<&[u8]>) -> Result<()> {
+        self.take_delivered(bytes)?;
+        if let Some(reference) = &self.reference {
+            self.receipt.referenced += reference.granules();
+        }
+        if self.system.is_some() {
+            self.receipt.effective = Scheme::Copy;
+            self.receipt.reason = Some(Reason::Redelivered);
+        }
+        Ok(())
+    }
+
+    /// Takes that reference or that system buffer, unless it was taken before.
+    pub(super) fn take_delivered(&mut self, bytes: Option<&[u8]>) -> Result<()> {
+        let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) else { return Ok(()) };
+        if self.reference.is_some() || self.system.is_some() {
+            return Ok(());
+        }
         match self.space().reference(bytes.as_ptr().addr(), bytes.len(), Direction::In) {
-            Ok(reference) => {
-                self.receipt.referenced += reference.granules();
-                self.reference = Some(reference);
-            }
+            Ok(reference) => self.reference = Some(reference),
             Err(genie_memory::Error::Foreign { .. }) => {
                 self.system = Some(self.space().system_buffer(bytes.len())?);
-                self.receipt.effective = Scheme::Copy;
-                self.receipt.reason = Some(Reason::Redelivered);
             }
             Err(error) => return Err(error.into()),
         }
