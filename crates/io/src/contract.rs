@@ -12,6 +12,7 @@ use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use genie_memory::Direction;
+use genie_sys::fork::Maker;
 use smallvec::SmallVec;
 
 use crate::exchange::Exchange;
@@ -24,6 +25,7 @@ use crate::{Error, RequestId, ServerHandle};
 /// A request of which parts have been passed on.
 #[derive(Debug)]
 pub(crate) struct Contract {
+    maker: Maker,
     origin: Origin,
     /// The contractor's reply, until the last fragment is let go.
     deposit: Mutex<Option<(Box<Work>, Option<Error>)>>,
@@ -40,7 +42,12 @@ struct Originated {
 
 impl Contract {
     pub(crate) fn new(origin: Origin) -> Arc<Self> {
-        let contract = Arc::new(Self { origin, deposit: Mutex::default(), originated: Mutex::default() });
+        let contract = Arc::new(Self {
+            maker: Maker::this_process(),
+            origin,
+            deposit: Mutex::default(),
+            originated: Mutex::default(),
+        });
         // Who aborted the request before this found no contract to end.
         if contract.origin.contracted(&contract) {
             contract.end(&Error::Aborted);
@@ -89,6 +96,10 @@ impl Contract {
 impl Drop for Contract {
     fn drop(&mut self) {
         let deposit = self.deposit.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if !self.maker.is_this_process() {
+            // The reply is the parent's.
+            return std::mem::forget(deposit);
+        }
         if let Some((mut work, error)) = deposit {
             work.take_back();
             self.origin.reply(work, error);

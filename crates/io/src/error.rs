@@ -9,6 +9,9 @@ use crate::ReplyBuffer;
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
+    /// A child made by fork has the handle from its parent.
+    #[error("this handle belongs to the process that made it; open an interface of your own after fork")]
+    Inherited,
     /// The server has no such service.
     #[error("server {server} has no service number {service}; it has {count}")]
     NoSuchService {
@@ -163,7 +166,10 @@ pub enum Error {
 
 impl From<genie_memory::Error> for Error {
     fn from(error: genie_memory::Error) -> Self {
-        Self::Passing(error.into())
+        match error {
+            genie_memory::Error::Inherited => Self::Inherited,
+            error => Self::Passing(error.into()),
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use genie_memory::{Data, Direction};
 use genie_passing::{Outboard, Overlay};
+use genie_sys::fork::Maker;
 use smallvec::SmallVec;
 
 use crate::contract::Contract;
@@ -32,6 +33,7 @@ pub struct Incoming {
     contract: Option<Arc<Contract>>,
     service: ServiceId,
     access: Access,
+    maker: Maker,
 }
 
 /// What a service's mapping flags allow.
@@ -43,7 +45,8 @@ pub(crate) struct Access {
 
 impl Incoming {
     pub(crate) fn new(work: Box<Work>, origin: Origin, service: ServiceId, access: Access) -> Self {
-        Self { held: Some((work, origin)), contract: None, service, access }
+        let maker = Maker::this_process();
+        Self { held: Some((work, origin)), contract: None, service, access, maker }
     }
 
     /// The request's name, by which the client may abort it.
@@ -205,6 +208,9 @@ impl Incoming {
     /// # Errors
     /// There is no such buffer, it is shorter, or there is no memory.
     pub fn fragment(&mut self, index: usize, range: Range<usize>) -> Result<Fragment, Error> {
+        if self.is_inherited() {
+            return Err(Error::Inherited);
+        }
         let (direction, len) = (self.direction(index)?, self.len(index));
         if range.start > range.end || range.end > len {
             return Err(genie_passing::Error::TooLong { actual: range.end, len }.into());
@@ -298,7 +304,7 @@ impl Incoming {
     /// # Errors
     /// The request, when it cannot be anticipated.
     pub fn anticipate(self) -> Result<Anticipated, Self> {
-        if !self.work().may_be_anticipated() {
+        if !self.work().may_be_anticipated() || self.is_inherited() {
             return Err(self);
         }
         self.origin().anticipate(self.work());
@@ -340,6 +346,11 @@ impl Incoming {
         matches!(self.origin(), Origin::Here(exchange) if exchange.is_replied())
     }
 
+    /// Whether this process is a child, made by fork, of the one that serves the request.
+    fn is_inherited(&self) -> bool {
+        !self.maker.is_this_process()
+    }
+
     fn input_element(&mut self, index: usize, element: usize) -> Result<&mut Transfer, Error> {
         self.buffer(index, Direction::In)?;
         let element = self.work_mut().buffers[index].elements.get_mut(element);
@@ -371,6 +382,10 @@ impl Incoming {
     }
 
     fn finish(&mut self, error: Option<Error>) {
+        if self.is_inherited() {
+            // The reply, and all that it would free, is the parent's.
+            return std::mem::forget((self.held.take(), self.contract.take()));
+        }
         let Some((work, origin)) = self.held.take() else { return };
         match self.contract.take() {
             // The last one to let go of a fragment passes it on; that may be this very moment.

@@ -32,6 +32,11 @@ use crate::{
 };
 
 /// A client's I/O interface. Cloning makes another handle to the same one.
+///
+/// A child made by fork can't use its copies of an interface, nor of what was made with it: functions return
+/// [`Error::Inherited`], or do nothing, dropping them has no effect on the parent, and buffers hold zeros, which are the child's
+/// own. It opens an interface of its own and connects anew. This holds for children of the C library's `fork`: one that `vfork`
+/// or the system call itself has made is to exec or exit, and to use no handle.
 #[derive(Debug, Clone)]
 pub struct Interface(Arc<Inner>);
 
@@ -76,7 +81,7 @@ impl Interface {
             pendings,
             ids: RequestIds::new(),
             outstanding: Arc::default(),
-            timer: Timer::default(),
+            timer: Timer::new(),
             remotes: Mutex::default(),
             poller: OnceLock::new(),
         }))
@@ -109,6 +114,7 @@ impl Interface {
         server: &str,
         options: &ConnectOptions,
     ) -> Result<ServerHandle, Error> {
+        self.ensure_own()?;
         let spin = self.0.passing.costs().spin();
         let remote = channel::connect(self.space(), directory, server, spin, options)?;
         let mut remotes = self.0.remotes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -129,6 +135,7 @@ impl Interface {
     /// # Errors
     /// The limit on descriptors.
     pub fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
+        self.ensure_own()?;
         if let Some(poller) = self.0.poller.get() {
             return Ok(poller.as_fd());
         }
@@ -167,8 +174,24 @@ impl Interface {
     }
 
     fn remotes(&self) -> SmallVec<[Arc<Remote>; 4]> {
+        if self.space().is_inherited() {
+            return SmallVec::new();
+        }
         let remotes = self.0.remotes.lock().unwrap_or_else(PoisonError::into_inner);
         remotes.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Fails in a child made by fork that has this handle from its parent.
+    fn ensure_own(&self) -> Result<(), Error> {
+        if self.space().is_inherited() { Err(Error::Inherited) } else { Ok(()) }
+    }
+
+    /// The same for a request: the server's handle must be of this process, too.
+    fn ensure_request(&self, request: &mut Request<'_, '_, '_>) -> Result<(), Failed> {
+        if self.space().is_inherited() || request.server.is_inherited() {
+            return Err(Work::refuse(&mut request.buffers, Error::Inherited));
+        }
+        Ok(())
     }
 
     /// Allocates a native buffer; see [`Space::allocate`].
@@ -215,6 +238,7 @@ impl Interface {
     /// # Errors
     /// A hard limit is exceeded; nothing has changed.
     pub fn adjust(&self, pending_bytes: usize, pending_requests: usize) -> Result<(), Error> {
+        self.ensure_own()?;
         let limits = &self.0.limits;
         for (what, asked, hard) in [
             ("bytes", pending_bytes, limits.hard_bytes),
@@ -231,6 +255,9 @@ impl Interface {
     /// Waits until the server has completed all of this interface's earlier requests to it, anticipated ones included
     /// (a flush). Returns whether it has, within `timeout`.
     pub fn flush(&self, server: &ServerHandle, timeout: Duration) -> bool {
+        if self.space().is_inherited() || server.is_inherited() {
+            return false;
+        }
         let deadline = deadline_after(timeout);
         if let Some(remote) = server.remote() {
             return remote.flush(self.0.ids.bound(), deadline);
@@ -239,6 +266,7 @@ impl Interface {
     }
 
     pub(crate) fn send(&self, mut request: Request<'_, '_, '_>) -> Result<Reply, Failed> {
+        self.ensure_request(&mut request)?;
         let timeout = self.timeout(request.timeout);
         let deadline = timeout.and_then(deadline_after);
         let collect = || self.remotes().iter().map(|remote| remote.collect()).sum();
@@ -281,6 +309,7 @@ impl Interface {
     }
 
     pub(crate) fn submit<'i>(&self, mut request: Request<'_, '_, 'i>) -> Result<Pending<'i>, Failed> {
+        self.ensure_request(&mut request)?;
         let timeout = self.timeout(request.timeout);
         let bytes = request.bytes();
         let work = match timeout.map(|_| self.0.timer.start()) {

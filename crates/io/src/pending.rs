@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use genie_sys::fork::Maker;
 use smallvec::SmallVec;
 
 use crate::deadline::deadline_after;
@@ -22,6 +23,7 @@ pub struct Pending<'i> {
     server: ServerHandle,
     destinations: Destinations<'i>,
     abort_timeout: Duration,
+    maker: Maker,
     /// Of a request with a timeout: the interface, which watches it.
     _timed: Option<Interface>,
 }
@@ -34,7 +36,8 @@ impl<'i> Pending<'i> {
         abort_timeout: Duration,
         timed: Option<Interface>,
     ) -> Self {
-        Self { exchange, server, destinations, abort_timeout, _timed: timed }
+        let maker = Maker::this_process();
+        Self { exchange, server, destinations, abort_timeout, maker, _timed: timed }
     }
 
     /// The request's name.
@@ -42,8 +45,16 @@ impl<'i> Pending<'i> {
         self.exchange.id()
     }
 
+    /// Whether this process is a child, made by fork, of the one that made the request. Then there is an error to be taken.
+    fn is_inherited(&self) -> bool {
+        !self.maker.is_this_process()
+    }
+
     /// Whether the reply is there (a poll).
     pub fn is_replied(&self) -> bool {
+        if self.is_inherited() {
+            return true;
+        }
         if let (false, Some(remote)) = (self.exchange.is_replied(), self.server.remote()) {
             remote.collect();
         }
@@ -53,12 +64,16 @@ impl<'i> Pending<'i> {
     /// Whether the reply is there; if not, the task is woken when it is: for futures. Whoever takes the reply off its channel
     /// wakes it, so somebody must do so: see [`Interface::collect`]. The last task that asked is woken.
     pub fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
-        if self.exchange.poll(context.waker()) { Poll::Ready(()) } else { Poll::Pending }
+        if self.is_inherited() || self.exchange.poll(context.waker()) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
     }
 
     /// Waits for the reply, at most so long; returns whether it is there. The request goes on if it is not.
     pub fn wait(&self, timeout: Duration) -> bool {
-        self.exchange.wait(&self.server, deadline_after(timeout))
+        self.is_inherited() || self.exchange.wait(&self.server, deadline_after(timeout))
     }
 
     /// Waits for the reply and takes it, delivering the inputs' data to the buffers of the request: `io_sync` with
@@ -78,6 +93,9 @@ impl<'i> Pending<'i> {
     /// # Errors
     /// The request failed; take the reason by [`Pending::sync`], too.
     pub fn peek(&self, peeks: &mut [&mut [u8]]) -> Result<Vec<usize>, Error> {
+        if self.is_inherited() {
+            return Err(Error::Inherited);
+        }
         self.exchange.wait(&self.server, None);
         self.exchange.look(|work| work.peek(peeks)).unwrap_or(Err(Error::Aborted))
     }
@@ -105,11 +123,16 @@ impl<'i> Pending<'i> {
     /// # Errors
     /// [`Error::Aborted`], normally.
     pub fn abort(self) -> Result<Reply, Failed> {
-        self.exchange.abort(&self.server, &Error::Aborted, self.abort_timeout);
+        if !self.is_inherited() {
+            self.exchange.abort(&self.server, &Error::Aborted, self.abort_timeout);
+        }
         self.sync()
     }
 
     fn finish(&self, destinations: Destinations<'_>) -> Result<Reply, Failed> {
+        if self.is_inherited() {
+            return Err(Error::Inherited.into());
+        }
         self.exchange.wait(&self.server, None);
         match self.exchange.take() {
             Some(found) => deliver(found, destinations),
@@ -120,6 +143,10 @@ impl<'i> Pending<'i> {
 
 impl Drop for Pending<'_> {
     fn drop(&mut self) {
+        if self.is_inherited() {
+            // What it holds is the parent's, and its locks may be held by the parent's threads.
+            return std::mem::forget(Arc::clone(&self.exchange));
+        }
         if self.exchange.depart() {
             self.server.tend();
         }

@@ -131,12 +131,17 @@ impl ServerHandle {
     /// grants, which may be less. A server in this process knows no limits but the interface's.
     ///
     /// # Errors
-    /// The server is gone, or does not answer within 5 seconds; what it grants is valid as soon as it answers.
+    /// [`Error::Inherited`]; or the server is gone, or does not answer within 5 seconds; what it grants is valid as soon as it answers.
     pub fn adjust(&self, pending_bytes: usize, pending_requests: u32) -> Result<(usize, u32), Error> {
         match &self.0 {
             Place::Here(_) => Ok((usize::MAX, u32::MAX)),
             Place::There(remote) => remote.adjust(pending_bytes, pending_requests),
         }
+    }
+
+    /// Whether this process is a child, made by fork, of the one that has connected to the server.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.remote().is_some_and(|remote| remote.is_inherited())
     }
 
     pub(crate) fn remote(&self) -> Option<&Arc<Remote>> {

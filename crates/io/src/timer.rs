@@ -10,13 +10,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use genie_sys::fork::Maker;
+
 use crate::deadline::deadline_after;
 use crate::exchange::Exchange;
 use crate::primitive::{Condvar, Mutex, MutexGuard, thread};
 use crate::{Error, RequestId, ServerHandle};
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Timer {
+    maker: Maker,
     shared: Arc<Shared>,
     thread: Mutex<Option<thread::JoinHandle<()>>>,
 }
@@ -62,6 +65,10 @@ impl Drop for Alarm {
 }
 
 impl Timer {
+    pub(crate) fn new() -> Self {
+        Self { maker: Maker::this_process(), shared: Arc::default(), thread: Mutex::default() }
+    }
+
     /// Makes sure that the thread runs, before a request relies on it.
     ///
     /// # Errors
@@ -96,10 +103,14 @@ impl Timer {
 
 impl Drop for Timer {
     fn drop(&mut self) {
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if !self.maker.is_this_process() {
+            // The thread is the parent's alone, and may have had the lock.
+            return std::mem::forget(thread);
+        }
         self.shared.lock().stopped = true;
         self.shared.changed.notify_one();
         // The thread may be the one that drops the interface, when the last request to time out held it.
-        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
             // A panic of the thread has been reported by the panic hook.
             let _ = thread.join();

@@ -66,6 +66,7 @@ impl Space {
     /// # Cost
     /// Looks at every granule and slot under the lock; for tests.
     pub fn check(&self) -> Result<Usage, CheckFailed> {
+        self.core().ensure_own().map_err(|error| CheckFailed(vec![error.to_string()]))?;
         let state = self.core().lock();
         let mut wrong = Vec::new();
         let found = state.found(&mut wrong);

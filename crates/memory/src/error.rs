@@ -109,6 +109,9 @@ pub enum Error {
     /// A memory object is gone.
     #[error("the memory object is no longer this space's: its lender is gone")]
     NoObject,
+    /// A child made by fork has the handle from its parent.
+    #[error("this handle belongs to the process that made it; open an interface of your own after fork")]
+    Inherited,
     /// A length of zero.
     #[error("a buffer of no bytes was asked for")]
     Empty,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use genie_sys::fork::Maker;
 use genie_sys::userfault::{StopSignal, Wait};
 
 use crate::Result;
@@ -17,6 +18,7 @@ use crate::tcow::RETRY;
 
 /// A running fault thread; it ends when this is dropped.
 pub(crate) struct Handler {
+    maker: Maker,
     stop: Arc<StopSignal>,
     thread: Option<JoinHandle<()>>,
 }
@@ -32,12 +34,16 @@ impl Handler {
                 let errno = genie_sys::Errno::from_io_error(&error).unwrap_or(genie_sys::Errno::AGAIN);
                 genie_sys::Error::new("clone", "the fault thread", errno)
             })?;
-        Ok(Self { stop, thread: Some(thread) })
+        Ok(Self { maker: Maker::this_process(), stop, thread: Some(thread) })
     }
 }
 
 impl Drop for Handler {
     fn drop(&mut self) {
+        if !self.maker.is_this_process() {
+            // The signal is one with the parent's, and the thread is the parent's alone.
+            return std::mem::forget(self.thread.take());
+        }
         // Raising fails only for a descriptor that is closed; then the thread has ended.
         let _ = self.stop.raise();
         if let Some(thread) = self.thread.take() {

@@ -1,10 +1,10 @@
-//! Fork: a child inherits no region, unless it is given a physical copy.
+//! Fork: a child inherits no region, unless it is given a physical copy; where regions were, it has zeros.
 //!
 //! Why: objects are shared mappings; a child that inherited one would store into granules of its parent, output pending
 //! or not. So windows and aliases are not inherited (MADV_DONTFORK), and where a child must keep some memory, it is
-//! copied for it, as the thesis's input-disabled copy-on-write does.
-//! Limits: a fork by one thread while another one is just mapping may let one mapping through, since Linux has no flag
-//! that says both at once. A child must not use, nor drop, the space itself: the fault thread did not follow it.
+//! copied for it, as the thesis's input-disabled copy-on-write does. Elsewhere it finds zeros of its own, so that reading a
+//! buffer does not kill it; the space itself is of no use to it: see [`Space::is_inherited`](crate::Space::is_inherited).
+//! Limits: those of [`genie_sys::fork`]. A child that was not made by the C library's `fork` has nothing where regions were.
 //! Source: thesis §3.2.4.
 #![allow(
     unsafe_code,
@@ -44,7 +44,7 @@ impl Inheritance {
     /// fork and exec of a process with several threads.
     ///
     /// # Errors
-    /// The kernel's; buffers not yet taken over are inaccessible.
+    /// The kernel's; buffers not yet taken over are zeros.
     ///
     /// # Safety
     /// Only in a child of the process that prepared it, before any of the buffers is touched there, and never with a
@@ -55,8 +55,8 @@ impl Inheritance {
         let parts = ManuallyDrop::new(std::mem::take(&mut self.parts));
         for part in parts.iter() {
             let to = std::ptr::with_exposed_provenance_mut(part.to);
-            // SAFETY: in the child nothing is mapped at the buffers' addresses (MADV_DONTFORK), and `copy` is a mapping
-            // of its own, made by `Part::copy`.
+            // SAFETY: in the child nothing but zeros is mapped at the buffers' addresses (`genie_sys::fork`), to which the
+            // caller uses no reference, and `copy` is a mapping of its own, made by `Part::copy`.
             unsafe { genie_sys::arena::move_private(part.copy, part.len, to) }?;
         }
         Ok(())

@@ -42,6 +42,7 @@ impl Immigrating {
     pub fn check(&mut self, reference: &Reference) -> Result<()> {
         let owned = self.owned.as_mut().expect("taken only by value");
         let core = owned.space.core();
+        core.ensure_own()?;
         let mut guard = core.lock();
         let state = &mut *guard;
         if state.regions.get(owned.region).is_some() {

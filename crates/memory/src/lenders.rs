@@ -78,6 +78,7 @@ impl Space {
     /// lent, [`Error::NoLender`] when the lender was removed, or the kernel's reason.
     pub fn lend(&self, lender: LenderId, object: Object) -> Result<()> {
         let core = self.core();
+        core.ensure_own()?;
         if object.kind().size() != core.granule() {
             return Err(Error::Kind { lent: object.kind(), own: core.kind });
         }
@@ -100,6 +101,7 @@ impl Space {
 
     /// The size of a lender's pool; `None` when the lender was removed.
     pub fn pool_size(&self, lender: LenderId) -> Option<PoolSize> {
+        self.core().ensure_own().ok()?;
         let state = self.core().lock();
         let stock = state.granules.stocks.get(lender).filter(|stock| !stock.quarantined)?;
         Some(PoolSize { granules: stock.size, free: stock.free.total() })
@@ -118,6 +120,9 @@ impl Space {
     pub fn remove_lender(&self, lender: LenderId, quarantine: bool) {
         assert_ne!(lender, LenderId::OWN, "a space lends to itself as long as it lives");
         let core = self.core();
+        if !core.is_own() {
+            return;
+        }
         let mut state = core.lock();
         if !state.granules.stocks.is_live(lender) {
             return;

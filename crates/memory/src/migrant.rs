@@ -74,6 +74,7 @@ impl Space {
     /// Takes the space's lock once, where a cached region fits and nothing in the space is protected.
     pub fn dequeue_referenced(&self, len: usize, strong: bool) -> Result<(Immigrating, Reference)> {
         let core = self.core();
+        core.ensure_own()?;
         let queue = if strong { Mark::Emigrant } else { Mark::WeakEmigrant };
         let mut state = core.lock();
         // What is protected may have to be replaced first, for which the lock must be free.
@@ -92,6 +93,7 @@ impl Space {
     }
 
     fn dequeue_cached(&self, len: usize, queue: Mark, next: Mark) -> Result<Option<Owned>> {
+        self.core().ensure_own()?;
         let found = self.core().lock().dequeue(self.core(), len, queue, next)?;
         Ok(found.map(|(region, addr)| Owned { space: self.clone(), region, addr, len }))
     }
@@ -341,6 +343,9 @@ pub(crate) fn enqueue(owned: &Owned, queue: Mark, hidden: bool) {
 /// The same; `first` is done before under the same lock.
 fn enqueue_after(owned: &Owned, queue: Mark, hidden: bool, first: impl FnOnce(&mut State)) {
     let core = owned.space.core();
+    if !core.is_own() {
+        return;
+    }
     // A weak migrant buffer that was hidden all the same is dequeued from where access is given back.
     let queue = if hidden { Mark::Emigrant } else { queue };
     let unhidden = queue == Mark::Emigrant && !hidden && access(owned, Access::None).is_err();
@@ -364,6 +369,7 @@ fn enqueue_after(owned: &Owned, queue: Mark, hidden: bool, first: impl FnOnce(&m
 /// Changes the access of a whole region; returns its granules.
 pub(crate) fn access(owned: &Owned, access: Access) -> Result<u32> {
     let core = owned.space.core();
+    core.ensure_own()?;
     let state = core.lock();
     let Some(region) = state.regions.get(owned.region) else { return Ok(0) };
     core.windows.protect(core.bytes(region.slots.start), core.bytes(region.slots.len), access)?;

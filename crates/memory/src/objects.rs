@@ -132,6 +132,7 @@ impl Space {
     pub fn object_at(&self, offset: usize) -> Option<SharedObject> {
         let core = self.core();
         let granule = u32::try_from(offset / core.granule()).ok()?;
+        core.ensure_own().ok()?;
         let state = core.lock();
         let Entry { id, granules, lender, .. } = state.objects.get(granule)?;
         let (start, len) = (core.alias_offset(granules.start), core.bytes(granules.len));
@@ -143,11 +144,12 @@ impl Space {
     /// A peer with a writable one may store into every granule of the object, for as long as it likes.
     ///
     /// # Errors
-    /// [`Error::NoObject`] when the object is gone, or the kernel's reason.
+    /// [`Error::NoObject`] when the object is gone, [`Error::Inherited`], or the kernel's reason.
     ///
     /// # Cost
     /// A system call, under the lock; for each object and peer once.
     pub fn share(&self, id: ObjectId, writable: bool) -> Result<OwnedFd> {
+        self.core().ensure_own()?;
         let state = self.core().lock();
         let entry = state.objects.objects.values().find(|entry| entry.id == id).ok_or(Error::NoObject)?;
         Ok(if writable { entry.object.duplicate() } else { entry.object.read_only() }?)

@@ -56,6 +56,7 @@ impl Space {
         allowed: impl Fn(&crate::region::Region) -> bool,
     ) -> Result<Reference> {
         let core = self.core();
+        core.ensure_own()?;
         let foreign = || Error::Foreign { addr, len };
         let (first, last) = slots_of(core, addr, len).ok_or_else(foreign)?;
         if direction == Direction::In {
@@ -110,7 +111,7 @@ impl Space {
     /// Cost: a load where no granule of the space is protected; else the space's lock.
     pub fn has_protected_output(&self, addr: usize, len: usize) -> bool {
         let core = self.core();
-        if core.protected.load(Relaxed) == 0 {
+        if core.protected.load(Relaxed) == 0 || !core.is_own() {
             return false;
         }
         let Some((first, last)) = slots_of(core, addr, len) else { return false };
@@ -149,7 +150,7 @@ impl Reference {
     }
 
     fn unreference(&mut self) -> Released {
-        if std::mem::replace(&mut self.released, true) {
+        if std::mem::replace(&mut self.released, true) || self.space.is_inherited() {
             return Released::default();
         }
         let mut state = self.space.core().lock();

@@ -209,6 +209,7 @@ impl Space {
     pub(crate) fn allocate_owned(&self, offset: usize, len: usize, mark: Mark) -> Result<Owned> {
         let core = self.core();
         assert!(offset < core.granule(), "offset {offset} is not within a granule");
+        core.ensure_own()?;
         if len == 0 {
             return Err(Error::Empty);
         }
@@ -231,6 +232,7 @@ impl Space {
     pub fn region_at(&self, addr: usize, len: usize) -> Option<(RegionId, Mark)> {
         let core = self.core();
         let (first, last) = slots_of(core, addr, len)?;
+        core.ensure_own().ok()?;
         let state = core.lock();
         let index = state.slots.get(first).region?;
         let region = state.regions.id(index)?;
@@ -286,6 +288,9 @@ impl std::fmt::Debug for Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let core = self.0.space.core();
+        if !core.is_own() {
+            return;
+        }
         // When the kernel cannot unmap (too many mappings), the addresses stay reserved; the granules are free.
         let _ = core.lock().remove_region(core, self.0.region);
     }

@@ -8,6 +8,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use genie_sys::fork::Maker;
 use genie_sys::guard::Guard;
 use genie_sys::inspect;
 use genie_sys::userfault::{Rights, Userfault, Way};
@@ -145,6 +146,7 @@ pub(crate) struct State {
 
 /// What the space's handles, buffers and fault handler share.
 pub(crate) struct Core {
+    maker: Maker,
     pub(crate) kind: GranuleKind,
     /// The granule size as a power of two.
     shift: u32,
@@ -238,6 +240,12 @@ impl Space {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
+    /// Whether this process is a child, made by fork, of the one that has made the space. It can't use it, then, nor what is
+    /// from it: functions return [`Error::Inherited`] or nothing, and buffers hold zeros, which are the child's own.
+    pub fn is_inherited(&self) -> bool {
+        !self.core().is_own()
+    }
+
     pub(crate) fn core(&self) -> &Core {
         &self.inner.core
     }
@@ -269,6 +277,7 @@ impl Core {
         let slots = Slots::new((windows.len() / granule) as u32, Arc::clone(&protected));
         let objects = Objects::default();
         Ok(Self {
+            maker: Maker::this_process(),
             objects_version: objects.version(),
             kind,
             shift: granule.trailing_zeros(),
@@ -344,8 +353,23 @@ impl Core {
         if self.bytes(slots) >= PAGE_TABLE { (PAGE_TABLE >> self.shift) as u32 } else { 1 }
     }
 
+    /// Whether this process has made the space. In a child made by fork a thread that it does not have may hold the lock.
+    pub(crate) fn is_own(&self) -> bool {
+        self.maker.is_this_process()
+    }
+
+    /// # Errors
+    /// [`Error::Inherited`].
+    pub(crate) fn ensure_own(&self) -> Result<()> {
+        if self.is_own() { Ok(()) } else { Err(Error::Inherited) }
+    }
+
     /// Takes the lock. A panic of another holder is no reason to stop: the books are consistent between calls.
+    ///
+    /// # Panics
+    /// In a child made by fork: what can be asked of an inherited space looks at [`Core::is_own`] before.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        assert!(self.is_own(), "{}", Error::Inherited);
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

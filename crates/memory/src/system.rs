@@ -50,6 +50,7 @@ impl Space {
     /// [`Error::Limit`] and the kernel's reason for the space's own.
     pub fn system_buffer_from(&self, lender: LenderId, len: usize) -> Result<SystemBuffer> {
         let core = self.core();
+        core.ensure_own()?;
         let class = chunk_class(len).filter(|class| chunk_len(*class) < core.granule());
         let Some(class) = class else { return self.aligned_buffer_from(lender, 0, len) };
         let chunk = core.lock().take_chunk(core, lender, class);
@@ -72,6 +73,7 @@ impl Space {
     /// As [`Space::system_buffer_from`].
     pub fn aligned_buffer_from(&self, lender: LenderId, offset: usize, len: usize) -> Result<SystemBuffer> {
         let core = self.core();
+        core.ensure_own()?;
         let offset = core.misalignment(offset);
         let count = core.whole_granules(lender, offset, len)?;
         let whole = core.lock().take_whole(core, lender, count, len);
@@ -212,6 +214,7 @@ impl SystemBuffer {
     /// As [`Space::aligned_buffer_from`]; the buffer stays as it is.
     pub fn refill(&mut self, len: usize) -> Result<()> {
         let core = self.space.core();
+        core.ensure_own()?;
         let count = core.whole_granules(self.lender, self.offset, len)?;
         let mut guard = core.lock();
         let state = &mut *guard;
@@ -288,6 +291,9 @@ impl Core {
 impl Drop for SystemBuffer {
     fn drop(&mut self) {
         let core = self.space.core();
+        if !core.is_own() {
+            return;
+        }
         let backing = std::mem::replace(&mut self.backing, Backing::Whole(Whole::default()));
         core.lock().give(core, self.lender, backing);
     }

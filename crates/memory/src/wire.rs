@@ -32,6 +32,7 @@ impl Space {
         if core.kind == GranuleKind::Huge {
             return Ok(Wired { _held: None });
         }
+        core.ensure_own()?;
         let mut state = core.lock();
         let found = state.regions.get_mut(region).ok_or(Error::Foreign { addr: 0, len: 0 })?;
         if found.wirings == 0 {
@@ -45,6 +46,9 @@ impl Space {
 impl Drop for Held {
     fn drop(&mut self) {
         let core = self.space.core();
+        if !core.is_own() {
+            return;
+        }
         let mut state = core.lock();
         // A region that is gone was unwired when its window was unmapped.
         let Some(found) = state.regions.get_mut(self.region) else { return };

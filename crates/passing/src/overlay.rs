@@ -116,6 +116,10 @@ impl Overlay {
 impl Drop for Overlay {
     fn drop(&mut self) {
         let Some(mut buffer) = self.buffer.take() else { return };
+        // In a child made by fork, the pool's lock may be held by a thread of its parent's.
+        if buffer.space().is_inherited() {
+            return;
+        }
         // A buffer whose granules became a client's region is refilled; where there is no memory for that, the pool
         // shrinks by it.
         if buffer.is_empty() && self.pool.len > 0 && buffer.refill(self.pool.len).is_err() {

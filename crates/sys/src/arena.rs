@@ -10,7 +10,7 @@
 //! How: reserve = an inaccessible anonymous mapping; every later mapping is MAP_FIXED over a part of it, and a part
 //! that is given up becomes a reservation again.
 //! Invariants: each address of the arena is mapped at every moment, be it inaccessibly, until the arena is dropped.
-//! No mapping in an arena is inherited by fork (MADV_DONTFORK).
+//! No mapping in an arena is inherited by fork (MADV_DONTFORK): a child has zeros there (see [`fork`](crate::fork)).
 //! Limits: each change of (object, offset) along the addresses is a mapping of its own; the kernel's limit is
 //! vm.max_map_count, at which calls fail with ENOMEM and leave the old mapping intact.
 
@@ -23,6 +23,7 @@ use std::sync::{Mutex, PoisonError, Weak};
 
 use rustix::io::Errno;
 
+use crate::fork::Placed;
 use crate::guard::{Guard, Registration, Replaces};
 use crate::{Error, GranuleKind, Object, Result, Span};
 
@@ -67,6 +68,8 @@ pub struct Arena {
     base: usize,
     len: usize,
     reservation: (usize, usize),
+    /// Tells children made by fork where to map zeros.
+    placed: Placed,
     guard: Mutex<Weak<Registration>>,
 }
 
@@ -100,7 +103,8 @@ impl Arena {
 
     /// Takes what was reserved, (address, length), for an arena.
     fn of_reservation(base: usize, len: usize, reservation: (usize, usize)) -> Result<Self> {
-        let arena = Self { base, len, reservation, guard: Mutex::default() };
+        let placed = Placed::new(base, len);
+        let arena = Self { base, len, reservation, placed, guard: Mutex::default() };
         arena.dont_fork(0, len)?;
         Ok(arena)
     }
@@ -354,6 +358,10 @@ impl Arena {
 
 impl Drop for Arena {
     fn drop(&mut self) {
+        // A child keeps its zeros: what was made of the arena may be there longer than this copy of it.
+        if !self.placed.is_own() {
+            return;
+        }
         // Others may map at these addresses from here on.
         let guard = self.guard.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(registration) = guard.upgrade() {

@@ -10,6 +10,7 @@ mod error;
 
 pub mod arena;
 pub mod event;
+pub mod fork;
 pub mod futex;
 pub mod guard;
 pub mod inspect;

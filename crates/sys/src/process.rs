@@ -232,7 +232,8 @@ impl Drop for Child {
 /// # Safety
 /// Only the calling thread exists in the child, and locks stay as they were at the fork. Where this process has other
 /// threads, `child` must do only what is safe in a signal handler: loads, stores and plain system calls, no allocation,
-/// no lock, no panic. Memory that MADV_DONTFORK kept from the child must not be touched there.
+/// no lock, no panic. Memory that MADV_DONTFORK kept from the child must not be touched there, but for that of arenas, where
+/// the child has zeros (see [`fork`](crate::fork)).
 #[doc(alias = "fork")]
 pub unsafe fn fork_child(child: impl FnOnce() -> u8) -> Result<Child> {
     // SAFETY: the caller restricts what the child does until it exits, here, without returning.

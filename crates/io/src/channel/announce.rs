@@ -79,7 +79,8 @@ impl Tie for Withdrawal {}
 
 impl Drop for Withdrawal {
     fn drop(&mut self) {
-        if let Some(link) = self.link.upgrade().filter(|link| !link.is_gone()) {
+        let has_channel = |link: &Arc<Link>| !link.is_gone() && !link.is_inherited();
+        if let Some(link) = self.link.upgrade().filter(has_channel) {
             link.withdraw_arena(self.number);
         }
     }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use genie_memory::{LenderId, Space};
 use genie_sys::event::Event;
+use genie_sys::fork::Maker;
 use genie_sys::poll::Poller;
 use genie_sys::socket::Socket;
 
@@ -33,6 +34,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// A channel's control socket, on the client's side.
 #[derive(Debug)]
 pub(super) struct Link {
+    maker: Maker,
     server: String,
     socket: Socket,
     outbox: Outbox,
@@ -71,6 +73,7 @@ impl Link {
     /// `lent` is how many bytes the server's pool has.
     pub(super) fn new(server: String, socket: Socket, lifeline: Socket, lent: usize) -> Result<Self, Error> {
         Ok(Self {
+            maker: Maker::this_process(),
             server,
             socket,
             outbox: Outbox::default(),
@@ -159,6 +162,11 @@ impl Link {
 
     fn questions(&self) -> MutexGuard<'_, Questions> {
         self.questions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this process is a child, made by fork, of the one that has connected: the socket is its parent's.
+    pub(super) fn is_inherited(&self) -> bool {
+        !self.maker.is_this_process()
     }
 
     /// Has the server forget an arena that nothing names any more.

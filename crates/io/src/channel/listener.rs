@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use genie_memory::Space;
 use genie_sys::event::Event;
+use genie_sys::fork::Maker;
 
 use super::customer::Customer;
 use super::directory::{Claim, Directory};
@@ -106,6 +107,7 @@ impl Listener {
         let threads = self.options.threads.clamp(1, 64);
         let server = Code::new(server);
         let shared = Shared {
+            maker: Maker::this_process(),
             name: self.name,
             evictions: Evictions::new(&server),
             server,
@@ -146,6 +148,7 @@ impl PrivatePool {
 
 /// What the server's threads share.
 pub(super) struct Shared {
+    maker: Maker,
     pub(super) name: String,
     pub(super) server: Code,
     pub(super) evictions: Arc<Evictions>,
@@ -170,6 +173,11 @@ pub(super) struct Inbox {
 impl Shared {
     pub(super) fn has_stopped(&self) -> bool {
         self.has_stopped.load(Ordering::Acquire)
+    }
+
+    /// Whether this process is a child, made by fork, of the one that serves.
+    pub(super) fn is_inherited(&self) -> bool {
+        !self.maker.is_this_process()
     }
 
     /// Wakes the control thread.

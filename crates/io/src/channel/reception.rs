@@ -67,6 +67,9 @@ impl std::fmt::Debug for Reception {
 
 impl Drop for Reception {
     fn drop(&mut self) {
+        if self.is_inherited() {
+            return;
+        }
         let over = Over::new(Reason::Closing, "the server was stopped");
         for token in self.channels.keys().copied().collect::<Vec<_>>() {
             self.end(token, &over);
@@ -119,6 +122,11 @@ impl Reception {
         }
         (self.ready, self.bytes) = (ready, bytes);
         self.dismiss();
+    }
+
+    /// Whether this process is a child, made by fork, of the one that serves.
+    pub(super) fn is_inherited(&self) -> bool {
+        self.shared.is_inherited()
     }
 
     /// What becomes readable when somebody says something.

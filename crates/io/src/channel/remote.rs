@@ -80,9 +80,17 @@ impl Remote {
 
     /// Asks the server to let more be pending, or less; returns (bytes, requests) that it grants.
     pub(crate) fn adjust(&self, bytes: usize, requests: u32) -> Result<(usize, u32), Error> {
+        if self.is_inherited() {
+            return Err(Error::Inherited);
+        }
         let wanted = Limits { pending_bytes: bytes as u64, pending_requests: requests };
         self.link.adjust(wanted)?;
         Ok(self.sending().table.limits())
+    }
+
+    /// Whether this process is a child, made by fork, of the one that has connected.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.link.is_inherited()
     }
 
     /// Applies what the server grants.
@@ -285,6 +293,11 @@ fn prepare(request: &mut Incoming) -> Result<(), Error> {
 impl Drop for Remote {
     fn drop(&mut self) {
         let sending = self.sending.get_mut().unwrap_or_else(PoisonError::into_inner);
-        self.link.leave(sending.table.drain());
+        let left = sending.table.drain();
+        match self.link.is_inherited() {
+            // The channel, and what is pending, is the parent's.
+            true => std::mem::forget(left),
+            false => self.link.leave(left),
+        }
     }
 }

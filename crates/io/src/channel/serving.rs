@@ -89,6 +89,9 @@ impl Serving {
     /// The limit on descriptors.
     pub fn drive(self) -> Result<Driven, Error> {
         let Self { shared, claim } = self;
+        if shared.is_inherited() {
+            return Err(Error::Inherited);
+        }
         let reception = reception::Reception::new(&shared, &claim)?;
         let workers = (0..shared.inboxes.len()).map(|index| Worker::new(&shared, index)).collect();
         Ok(Driven { reception, workers, _claim: claim })
@@ -98,6 +101,9 @@ impl Serving {
 impl Driven {
     /// Serves what is there, without waiting; returns whether there was anything.
     pub fn turn(&mut self) -> bool {
+        if self.reception.is_inherited() {
+            return false;
+        }
         self.workers.iter_mut().for_each(Worker::disarm);
         self.reception.attend(Some(Duration::ZERO));
         let poller = self.reception.poller();
@@ -113,6 +119,9 @@ impl Driven {
 
     /// Prepares for waiting by the descriptor; returns false when there is something to serve already.
     pub fn arm(&mut self) -> bool {
+        if self.reception.is_inherited() {
+            return true;
+        }
         let armed = self.workers.iter_mut().map(|worker| worker.arm(genie_ring::Mode::Descriptor));
         armed.fold(true, BitAnd::bitand)
     }
@@ -125,6 +134,9 @@ impl Driven {
 
 /// Starts the control thread, and the workers from `first` on.
 fn start(shared: &Arc<Shared>, claim: Arc<Claim>, first: usize) -> Result<Running, Error> {
+    if shared.is_inherited() {
+        return Err(Error::Inherited);
+    }
     let mut running = Running { stopper: Stopper(Arc::clone(shared)), threads: Vec::new(), claim: None };
     let control = reception::Reception::new(shared, &claim)?;
     running.spawn("genie-control", move || control.run())?;
@@ -171,6 +183,10 @@ impl Running {
     }
 
     fn join(&mut self) {
+        if self.stopper.0.is_inherited() {
+            // The threads are the parent's alone.
+            return std::mem::forget(std::mem::take(&mut self.threads));
+        }
         for thread in self.threads.drain(..) {
             // A panic has been reported by the panic hook.
             let _ = thread.join();
@@ -200,6 +216,9 @@ impl Drop for StopsOnPanic {
 impl Stopper {
     /// Stops the server: its clients see it hang up, and the name is free again.
     pub fn stop(&self) {
+        if self.0.is_inherited() {
+            return;
+        }
         self.0.has_stopped.store(true, Ordering::Release);
         self.0.attend();
         self.0.inboxes.iter().for_each(Inbox::notify);

@@ -12,6 +12,7 @@ use std::sync::mpsc::{SendError, Sender};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use genie_sys::fork::Maker;
 use genie_sys::socket::Received;
 use rustix::net::{AddressFamily, sockopt};
 
@@ -42,11 +43,12 @@ fn is_harmless(descriptor: &OwnedFd) -> bool {
 
 /// Has a descriptor closed by a thread that may wait.
 fn dismiss(descriptor: OwnedFd) {
-    static CLOSER: Mutex<Option<Sender<OwnedFd>>> = Mutex::new(None);
+    static CLOSER: Mutex<Option<(Maker, Sender<OwnedFd>)>> = Mutex::new(None);
     let mut closer = CLOSER.lock().unwrap_or_else(PoisonError::into_inner);
     let unsent = match closer.as_ref() {
-        None => Err(SendError(descriptor)),
-        Some(closer) => closer.send(descriptor),
+        // A child made by fork does not have its parent's thread.
+        Some((maker, closer)) if maker.is_this_process() => closer.send(descriptor),
+        _ => Err(SendError(descriptor)),
     };
     let Err(SendError(descriptor)) = unsent else { return };
     let (sender, strangers) = std::sync::mpsc::channel();
@@ -57,7 +59,7 @@ fn dismiss(descriptor: OwnedFd) {
         Ok(_) => {
             // The thread waits for it.
             let _ = sender.send(descriptor);
-            *closer = Some(sender);
+            *closer = Some((Maker::this_process(), sender));
         }
         // Better open than waiting for.
         Err(_) => std::mem::forget(descriptor),

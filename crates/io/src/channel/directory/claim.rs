@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use genie_sys::Errno;
+use genie_sys::fork::Maker;
 use genie_sys::socket::{Listener, Socket};
 use rustix::fs::{FlockOperation, OFlags};
 
@@ -18,10 +19,11 @@ const PID_LEN_MAX: u64 = 16;
 /// A server's name, held by this process, and the socket that listens under it. Dropping it removes the socket and the lock
 /// file, unless someone has put others in their place.
 ///
-/// A child made by fork shares the lock until it execs or ends.
+/// A child made by fork shares the lock until it execs or ends, and leaves the files when it drops its copy.
 #[derive(Debug)]
 pub struct Claim {
     listener: Listener,
+    maker: Maker,
     path: PathBuf,
     socket: Identity,
     // Dropped last: whoever gets the lock after this must find the socket gone.
@@ -42,7 +44,8 @@ impl Claim {
         clear(name, &path)?;
         let listener = Listener::bind(&path)?;
         let socket = fs::symlink_metadata(&path).map_err(file_error(&path, "looked at"))?;
-        Ok(Self { listener, socket: Identity::of(&socket), path, _lock: lock })
+        let maker = Maker::this_process();
+        Ok(Self { listener, maker, socket: Identity::of(&socket), path, _lock: lock })
     }
 
     /// The socket, which accepts clients.
@@ -58,7 +61,9 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        remove(&self.path, self.socket);
+        if self.maker.is_this_process() {
+            remove(&self.path, self.socket);
+        }
     }
 }
 
@@ -93,6 +98,7 @@ fn clear(name: &str, path: &Path) -> Result<(), Error> {
 /// A locked lock file. Dropping it removes the file, and then unlocks it.
 #[derive(Debug)]
 struct Lock {
+    maker: Maker,
     path: PathBuf,
     file: File,
 }
@@ -115,7 +121,7 @@ impl Lock {
             }
             // Its last owner may have removed it between our opening and our locking it.
             if is_at(&file, &path)? {
-                let lock = Self { path, file };
+                let lock = Self { maker: Maker::this_process(), path, file };
                 lock.write_pid().map_err(file_error(&lock.path, "written"))?;
                 return Ok(lock);
             }
@@ -131,7 +137,9 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        if let Ok(metadata) = self.file.metadata() {
+        if self.maker.is_this_process()
+            && let Ok(metadata) = self.file.metadata()
+        {
             remove(&self.path, Identity::of(&metadata));
         }
     }

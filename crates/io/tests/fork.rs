@@ -1,0 +1,296 @@
+//! Fork: what a child does with its copies of handles neither harms its parent nor kills or hangs the child, and a child can
+//! have an interface of its own.
+//!
+//! How: each child ends with the number of the claim that was found wrong, or is killed when it takes too long. Values are
+//! dropped in the child by copies of their bytes, since the parent goes on with them.
+#![allow(
+    unsafe_code,
+    reason = "forks, and drops in the child what the parent goes on with: the two have different memory"
+)]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use genie_io::channel::directory::Directory;
+use genie_io::channel::{ConnectOptions, Listener, Running, ServeOptions};
+use genie_io::servers::memory::{FETCH, Memory, NULL, STORE};
+use genie_io::{Error, In, Incoming, Interface, Limits, Out, RequestId, Server, ServerHandle, Service};
+use genie_memory::{Config, Granularity, GranuleKind, Space};
+use genie_passing::{Costs, Passing, Thresholds};
+use genie_sys::process::{ExitOutcome, fork_child};
+
+/// No child takes as long, unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A memory server, in this process, and a client of it.
+struct Stage {
+    interface: Interface,
+    server: ServerHandle,
+    running: Running,
+    directory: Directory,
+    _scratch: tempfile::TempDir,
+}
+
+impl Stage {
+    fn open() -> Self {
+        Self::serve(Memory::customized())
+    }
+
+    fn serve(server: impl Server) -> Self {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let directory = Directory::at(scratch.path().join("run")).expect("a run-time directory");
+        let options = ServeOptions { pool: 2 << 20, private_pool: 0, ..ServeOptions::default() };
+        let serving = Listener::bind_in(&directory, "server", server, options).expect("a name");
+        let running = serving.start().expect("threads");
+        let interface = interface();
+        let server = connect(&interface, &directory).expect("a connection");
+        Self { interface, server, running, directory, _scratch: scratch }
+    }
+
+    /// Client and server go on over their channel, and new clients find the server.
+    #[track_caller]
+    fn is_unharmed(&self) {
+        store_and_fetch(&self.interface, &self.server).expect("the channel goes on");
+        let new = connect(&self.interface, &self.directory).expect("the server is found");
+        store_and_fetch(&self.interface, &new).expect("a new channel");
+        self.interface.space().check().unwrap_or_else(|wrong| panic!("{wrong}"));
+    }
+}
+
+fn interface() -> Interface {
+    let granularity = Granularity::Only(GranuleKind::Base);
+    let config = Config { granularity, limit: 32 << 20, ..Config::default() };
+    let space = Space::new(&config).expect("a space");
+    Interface::new(
+        Passing::new(space, Costs::default()).with_thresholds(Thresholds::ALWAYS),
+        Limits::default(),
+    )
+}
+
+fn connect(interface: &Interface, directory: &Directory) -> Result<ServerHandle, Error> {
+    interface.connect_with(directory, "server", &ConnectOptions::default())
+}
+
+fn store_and_fetch(interface: &Interface, server: &ServerHandle) -> Result<(), Error> {
+    let mut buffer = interface.allocate(20_000)?;
+    buffer.fill(7);
+    let store = interface.request(server, STORE).out(Out::emulated_copy(&buffer));
+    store.argument(b"name").send().map_err(|failed| failed.error)?;
+    buffer.fill(0);
+    let fetch = interface.request(server, FETCH).input(In::emulated_copy(&mut buffer));
+    fetch.argument(b"name").send().map_err(|failed| failed.error)?;
+    assert!(buffer.iter().all(|byte| *byte == 7), "what was stored is fetched");
+    Ok(())
+}
+
+/// Runs claims in a child, and fails with the number of the first that does not hold.
+#[track_caller]
+fn in_child(claims: impl FnOnce() -> Result<(), u8>) {
+    // SAFETY: the C library keeps its own locks in order, and the child takes none that another thread of this process's
+    // holds: that it does not is what these tests claim. What the library has in arenas the child has as zeros.
+    let child = unsafe { fork_child(|| claims().err().unwrap_or(0)) }.expect("a child");
+    let pid = child.pid();
+    let is_over = AtomicBool::new(false);
+    let outcome = std::thread::scope(|scope| {
+        let watch = scope.spawn(|| {
+            std::thread::park_timeout(PATIENCE);
+            if !is_over.load(Ordering::Acquire) {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+        });
+        let outcome = child.wait().expect("its end");
+        is_over.store(true, Ordering::Release);
+        watch.thread().unpark();
+        outcome
+    });
+    assert_eq!(outcome, ExitOutcome::Code(0), "the claim of this number does not hold, or the child hung");
+}
+
+/// Drops, in a child, what the parent goes on with.
+fn drop_copy<T>(of: &T) {
+    // SAFETY: the child has its own copy of all memory, and uses the value no more.
+    drop(unsafe { std::ptr::read(of) });
+}
+
+/// A child that dropped its copy of an interface said goodbye on the socket that it shared with its parent, and hung it up.
+#[test]
+fn a_child_drops_its_copies_and_its_parent_goes_on() {
+    let stage = Stage::open();
+    store_and_fetch(&stage.interface, &stage.server).expect("a reply");
+    let mut buffer = stage.interface.allocate(10_000).expect("memory");
+    buffer.fill(3);
+    let migrant = stage.interface.allocate_migrant(10_000, true).expect("memory");
+    let request = stage.interface.request(&stage.server, NULL).out(Out::emulated_copy(&buffer));
+    let pending = request.timeout(PATIENCE).submit().expect("a request");
+    in_child(|| {
+        drop_copy(&pending);
+        drop_copy(&buffer);
+        drop_copy(&migrant);
+        drop_copy(&stage.server);
+        drop_copy(&stage.interface);
+        Ok(())
+    });
+    pending.sync().expect("a reply");
+    assert!(buffer.iter().all(|byte| *byte == 3), "the parent's buffer");
+    drop((buffer, migrant));
+    stage.is_unharmed();
+}
+
+/// A child's copy of a server said goodbye to all clients, waited for threads that it did not have, and removed the name.
+#[test]
+fn a_childs_copy_of_a_server_harms_neither_its_clients_nor_its_name() {
+    let kept = Keeper::default();
+    let stage = Stage::serve(kept.clone());
+    let buffer = stage.interface.allocate(10_000).expect("memory");
+    let request = stage.interface.request(&stage.server, NULL).out(Out::emulated_copy(&buffer));
+    let pending = request.submit().expect("a request");
+    let incoming = kept.take();
+    in_child(|| {
+        drop_copy(&incoming);
+        stage.running.stopper().stop();
+        drop_copy(&stage.running);
+        Ok(())
+    });
+    assert!(!pending.wait(Duration::from_millis(50)), "the request was not replied to");
+    incoming.reply(Ok(()));
+    pending.sync().expect("a reply");
+    connect(&stage.interface, &stage.directory).expect("the server is found");
+}
+
+/// A child that read a buffer, or made a request, died by SIGSEGV, by safe code alone.
+#[test]
+fn a_childs_handles_refuse_and_its_buffers_are_zeros() {
+    let stage = Stage::open();
+    let mut buffer = stage.interface.allocate(10_000).expect("memory");
+    buffer.fill(3);
+    let bytes = [1; 100];
+    let pending = stage.interface.request(&stage.server, NULL).submit().expect("a request");
+    let refused = |number, result: Result<(), Error>| match result {
+        Err(Error::Inherited) => Ok(()),
+        _ => Err(number),
+    };
+    in_child(|| {
+        if buffer.iter().any(|byte| *byte != 0) {
+            return Err(1);
+        }
+        let Stage { interface, server, directory, .. } = &stage;
+        let request = || interface.request(server, NULL).out(Out::copy(&bytes));
+        refused(2, request().send().map(drop).map_err(|failed| failed.error))?;
+        refused(3, request().submit().map(drop).map_err(|failed| failed.error))?;
+        refused(4, connect(interface, directory).map(drop))?;
+        refused(5, interface.allocate(100).map(drop))?;
+        refused(6, interface.allocate_migrant(100, true).map(drop))?;
+        refused(7, interface.descriptor().map(drop))?;
+        refused(8, server.adjust(1, 1).map(drop))?;
+        if interface.flush(server, PATIENCE) || interface.collect() > 0 {
+            return Err(9);
+        }
+        // SAFETY: as in `drop_copy`; it is forgotten with the child.
+        let pending = unsafe { std::ptr::read(&raw const pending) };
+        if !pending.is_replied() || !pending.wait(PATIENCE) {
+            return Err(10);
+        }
+        refused(11, pending.sync().map(drop).map_err(|failed| failed.error))
+    });
+    pending.sync().expect("a reply");
+    assert!(buffer.iter().all(|byte| *byte == 3), "the parent's buffer");
+    drop(buffer);
+    stage.is_unharmed();
+}
+
+#[test]
+fn a_child_can_store_into_its_zeros_and_its_parent_does_not_see_it() {
+    let stage = Stage::open();
+    let mut buffer = stage.interface.allocate(10_000).expect("memory");
+    buffer.fill(3);
+    in_child(|| {
+        // SAFETY: as in `drop_copy`; it is forgotten with the child.
+        let mut copy = std::mem::ManuallyDrop::new(unsafe { std::ptr::read(&raw const buffer) });
+        copy.fill(4);
+        if copy.iter().all(|byte| *byte == 4) { Ok(()) } else { Err(1) }
+    });
+    assert!(buffer.iter().all(|byte| *byte == 3), "the parent's buffer");
+}
+
+#[test]
+fn a_child_opens_an_interface_of_its_own_and_connects() {
+    let stage = Stage::open();
+    store_and_fetch(&stage.interface, &stage.server).expect("a reply");
+    in_child(|| {
+        let interface = interface();
+        let server = connect(&interface, &stage.directory).map_err(|_| 1)?;
+        store_and_fetch(&interface, &server).map_err(|_| 2)?;
+        let refused = interface.request(&stage.server, NULL).send();
+        if !refused.is_err_and(|failed| matches!(failed.error, Error::Inherited)) {
+            return Err(3);
+        }
+        drop((server, interface));
+        Ok(())
+    });
+    stage.is_unharmed();
+}
+
+/// Threads of the parent's hold any of its locks when it forks.
+#[test]
+fn no_lock_that_a_thread_of_the_parent_holds_hangs_a_child() {
+    let stage = Stage::open();
+    let is_over = AtomicBool::new(false);
+    let buffer = stage.interface.allocate(10_000).expect("memory");
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    store_and_fetch(&stage.interface, &stage.server).expect("a reply");
+                }
+            });
+        }
+        for _ in 0..50 {
+            in_child(|| {
+                let request = stage.interface.request(&stage.server, NULL).out(Out::emulated_copy(&buffer));
+                let sent = request.send();
+                drop_copy(&buffer);
+                drop_copy(&stage.server);
+                drop_copy(&stage.interface);
+                if sent.is_err() { Ok(()) } else { Err(1) }
+            });
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    drop(buffer);
+    stage.is_unharmed();
+}
+
+/// A server that keeps its requests.
+#[derive(Clone, Default)]
+struct Keeper(Arc<Mutex<Vec<Incoming>>>);
+
+static SERVICES: [Service; 1] = [Service::new("keep", true, true)];
+
+impl Keeper {
+    /// Takes the next one out, when it is there.
+    fn take(&self) -> Incoming {
+        loop {
+            if let Some(kept) = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+                return kept;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Server for Keeper {
+    fn name(&self) -> &str {
+        "keeper"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+    }
+
+    fn abort(&self, _request: RequestId) {}
+}

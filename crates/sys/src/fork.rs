@@ -1,0 +1,168 @@
+//! Fork: which process has made a thing, and what a child sees where its parent has arenas.
+//!
+//! Why: a child has copies of its parent's handles, but neither its threads nor the memory in its arenas, and its parent's
+//! peers would take whatever the child says over an inherited socket for its parent's words. It has to tell inherited handles
+//! from its own without a system call for each use, and before it takes a lock that a thread of its parent's held. A touch of
+//! memory that it does not have would kill it.
+//! How: a handler that `fork` calls in the child counts one more generation, and maps zeros, memory of the child's own, over
+//! all arenas that it has inherited the addresses of.
+//! Limits: `fork` and whatever the C library makes of it call the handler. A child made by `vfork`, by `posix_spawn` or by the
+//! system call itself has none of this: it is to exec or exit, and to use no handle. Where zeros can't be mapped since
+//! addresses are limited (`ulimit -v`), a touch is SIGSEGV; where memory may not be overcommitted, only a store is.
+#![allow(
+    unsafe_code,
+    reason = "registers a handler with fork, which maps zeros only at addresses of arenas, whose memory the child does not have"
+)]
+
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+
+/// How many forks there were between the first process and this one, at least.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// The places of all arenas, a list that only grows.
+static PLACES: AtomicPtr<Place> = AtomicPtr::new(std::ptr::null_mut());
+
+/// A place's start when it is nobody's.
+const FREE: usize = 0;
+/// A place's start while it is being taken.
+const RESERVED: usize = 1;
+
+/// The process that has made a thing: this one, or one that this one was forked from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Maker(u32);
+
+impl Maker {
+    /// This process.
+    pub fn this_process() -> Self {
+        install();
+        Self(GENERATION.load(Ordering::Relaxed))
+    }
+
+    /// Whether it is this process. If not, this process has inherited a copy of the thing.
+    ///
+    /// Cost: a load.
+    #[inline]
+    pub fn is_this_process(self) -> bool {
+        GENERATION.load(Ordering::Relaxed) == self.0
+    }
+}
+
+/// Has `fork` call the handler. Calling it twice for one fork does no harm.
+fn install() {
+    static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
+    if IS_INSTALLED.load(Ordering::Acquire) {
+        return;
+    }
+    // SAFETY: the handler does only what is safe in a child of a process with several threads: loads, stores and mmap.
+    let result = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    // Where there is no memory for it, the next thing that is made tries again.
+    IS_INSTALLED.store(result == 0, Ordering::Release);
+}
+
+/// The addresses of one arena.
+struct Place {
+    start: AtomicUsize,
+    len: AtomicUsize,
+    next: AtomicPtr<Place>,
+}
+
+/// Keeps an arena's addresses in the list.
+#[derive(Debug)]
+pub(crate) struct Placed {
+    place: &'static Place,
+    maker: Maker,
+}
+
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Place({:#x})", self.start.load(Ordering::Relaxed))
+    }
+}
+
+impl Placed {
+    /// Enters `len` bytes from `start` on.
+    pub(crate) fn new(start: usize, len: usize) -> Self {
+        let maker = Maker::this_process();
+        let place = vacant().unwrap_or_else(add);
+        place.len.store(len, Ordering::Relaxed);
+        // Release: the handler, in a child of whatever thread, sees the length with the start.
+        place.start.store(start, Ordering::Release);
+        Self { place, maker }
+    }
+
+    /// Whether this process has reserved the addresses, and has not inherited them.
+    pub(crate) fn is_own(&self) -> bool {
+        self.maker.is_this_process()
+    }
+}
+
+impl Drop for Placed {
+    fn drop(&mut self) {
+        // In a child the place is another arena's by now.
+        if self.is_own() {
+            self.place.start.store(FREE, Ordering::Release);
+        }
+    }
+}
+
+/// All places that there are.
+fn places() -> impl Iterator<Item = &'static Place> {
+    let mut next = PLACES.load(Ordering::Acquire);
+    std::iter::from_fn(move || {
+        // SAFETY: what is in the list was leaked, and is shared.
+        let place = unsafe { next.as_ref() }?;
+        next = place.next.load(Ordering::Acquire);
+        Some(place)
+    })
+}
+
+/// A place that nobody has, taken.
+fn vacant() -> Option<&'static Place> {
+    let take = |place: &&'static Place| {
+        place.start.compare_exchange(FREE, RESERVED, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    };
+    places().find(take)
+}
+
+/// A new place, taken.
+fn add() -> &'static Place {
+    let place: &'static Place = Box::leak(Box::new(Place {
+        start: AtomicUsize::new(RESERVED),
+        len: AtomicUsize::new(0),
+        next: AtomicPtr::default(),
+    }));
+    let pointer = std::ptr::from_ref(place).cast_mut();
+    let mut first = PLACES.load(Ordering::Acquire);
+    loop {
+        place.next.store(first, Ordering::Release);
+        // Release: whoever finds it in the list finds it made.
+        match PLACES.compare_exchange(first, pointer, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return place,
+            Err(newer) => first = newer,
+        }
+    }
+}
+
+/// Called by fork in the child, whose only thread this is.
+extern "C" fn in_child() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+    for place in places() {
+        let start = place.start.load(Ordering::Acquire);
+        if start > RESERVED {
+            let len = place.len.load(Ordering::Relaxed);
+            let rights = [libc::PROT_READ | libc::PROT_WRITE, libc::PROT_READ];
+            rights.into_iter().find(|rights| map_zeros(start, len, *rights));
+        }
+        // The arena's other copy in this process is inert; the place is for arenas of the child's own.
+        place.start.store(FREE, Ordering::Relaxed);
+    }
+}
+
+/// Maps zeros over an arena that this process has inherited; returns whether that was possible.
+fn map_zeros(start: usize, len: usize, rights: i32) -> bool {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+    let start = std::ptr::with_exposed_provenance_mut(start);
+    // SAFETY: the addresses are an arena's, of which no memory is inherited (MADV_DONTFORK), and fork returns later: nothing
+    // else can have been mapped there.
+    unsafe { libc::mmap(start, len, rights, flags, -1, 0) != libc::MAP_FAILED }
+}
