@@ -11,7 +11,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use genie_sys::Object;
+use genie_sys::{Access, Object};
 
 use crate::granule::GranuleRuns;
 use crate::runs::Run;
@@ -252,11 +252,9 @@ impl State {
         let count = self.check_loan(core, lender, asked)?;
         let granules = self.granules.loans.take_numbers(count).ok_or_else(|| self.no_room(core, asked))?;
         let offset = core.alias_offset(granules.start);
-        if let Err(error) = core.aliases().map(offset, &object, 0, asked) {
-            // It may be mapped, though not populated. When the kernel cannot unmap it, the numbers stay taken.
-            if core.aliases().unmap(offset, asked).is_ok() {
-                self.granules.loans.give_numbers(granules);
-            }
+        // The lender may be punching holes into it at this moment.
+        if let Err(error) = core.aliases().map_for(offset, &object, 0, asked, Access::ReadWrite) {
+            self.granules.loans.give_numbers(granules);
             return Err(error.into());
         }
         self.granules.add_loan(lender, granules);
@@ -283,6 +281,10 @@ impl State {
 
     /// Maps runs of granules at consecutive slots from `slot` on, in place of what is there, populated and registered
     /// for faults. The books are the caller's.
+    ///
+    /// # Errors
+    /// The kernel's. Of several parts the first ones may be mapped. A part that was not is as it was, or inaccessible,
+    /// where a lender has taken its memory away.
     pub(crate) fn map(&self, core: &Core, slot: u32, runs: &[Run]) -> Result<()> {
         let mut at = slot;
         for (entry, part) in runs.iter().flat_map(|run| self.objects.entries(*run)) {

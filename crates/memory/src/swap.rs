@@ -25,6 +25,7 @@ use smallvec::SmallVec;
 use crate::granule::{GranuleRuns, Place};
 use crate::region::slots_of;
 use crate::runs::Run;
+use crate::slots::Slot;
 use crate::space::{Core, Space, State, count};
 use crate::system::{SystemBuffer, runs_of};
 use crate::{Error, Result, views};
@@ -264,6 +265,7 @@ impl State {
         for part in parts {
             let at = Run { start: slots.start + done, len: part.len };
             if self.map(core, at.start, &[part]).is_err() {
+                self.show_again(core, at);
                 break;
             }
             let range = done as usize..(done + part.len) as usize;
@@ -271,6 +273,19 @@ impl State {
             done += part.len;
         }
         done
+    }
+
+    /// Maps what the books say that slots show, since a mapping over them has failed and may have left nothing there. A slot
+    /// that no granule can be mapped at stays as it is.
+    fn show_again(&mut self, core: &Core, slots: Run) {
+        for slot in slots.numbers() {
+            let Slot { granule: Some(granule), protected, .. } = self.slots.get(slot) else { continue };
+            let mapped = self.map(core, slot, &[Run { start: granule, len: 1 }]);
+            if let (Ok(()), true, Some(userfault)) = (mapped, protected, &core.userfault) {
+                // Registered just now. The bytes are the caller's to deliver to, so that nobody stores there meanwhile.
+                let _ = userfault.protect(core.slot_addr(slot), core.granule());
+            }
+        }
     }
 
     fn enter_swap(&mut self, slots: Run, granules: &mut [u32]) {

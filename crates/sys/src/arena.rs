@@ -12,7 +12,9 @@
 //! Invariants: each address of the arena is mapped at every moment, be it inaccessibly, until the arena is dropped.
 //! No mapping in an arena is inherited by fork (MADV_DONTFORK): a child has zeros there (see [`fork`](crate::fork)).
 //! Limits: each change of (object, offset) along the addresses is a mapping of its own; the kernel's limit is
-//! vm.max_map_count, at which calls fail with ENOMEM and leave the old mapping intact.
+//! vm.max_map_count, at which calls fail with ENOMEM and leave the old mapping intact. Where a huge-paged object has lost
+//! pages to a hole that a peer punched, mmap over a range fails when it has unmapped the range; until the range is
+//! reserved again, a few instructions later, another thread's mmap may come into it.
 
 mod placement;
 mod private;
@@ -126,21 +128,37 @@ impl Arena {
     }
 
     /// Maps `len` bytes of `object` from `object_offset` on at `offset`, in place of what is there, with page tables
-    /// filled so that no touch faults.
+    /// filled, where there is memory, so that no touch faults.
     ///
     /// Cost: one or two system calls; for huge pages about a microsecond a granule, for 4 KiB pages a minor fault each.
     ///
     /// # Errors
-    /// Too many mappings or no memory; what was mapped there before still is.
+    /// Too many mappings or no memory. What was mapped there before still is, unless the object is of huge pages and a
+    /// peer has punched holes into it and taken the pages: the kernel then unmaps first, and the range is inaccessible.
     pub fn map(&self, offset: usize, object: &Object, object_offset: usize, len: usize) -> Result<()> {
-        self.map_for(offset, object, object_offset, len, Access::ReadWrite)
+        self.check_mapping(offset, object, object_offset, len);
+        let at = self.pointer(offset);
+        // SAFETY: the range lies inside this arena (checked above), whose addresses belong to it alone; what Rust
+        // references exist into it is the duty of the caller of `span`.
+        unsafe { map_object(at, libc::MAP_FIXED, object, object_offset, len, Access::ReadWrite) }
+            .inspect_err(|_| self.fill_hole(offset, len))?;
+        // What is mapped is in use from here on, so nothing may fail any more. Neither does, but for a system call filter:
+        // then children inherit the mapping, or touches fault.
+        let _ = self.dont_fork(offset, len);
+        if object.kind() == GranuleKind::Transparent {
+            let _ = self.populate_transparently(offset, len, Access::ReadWrite);
+        }
+        Ok(())
     }
 
-    /// As [`Arena::map`], with the access given. A descriptor that can only be read can be mapped for loads only. Granules
-    /// that the object's owner has never touched get memory now.
+    /// As [`Arena::map`], with the access given, and for objects of a peer's. A descriptor that can only be read can be mapped
+    /// for loads only. Granules that the object's owner has never touched get memory now.
+    ///
+    /// Cost: as [`Arena::map`], and two system calls more: the mapping is made elsewhere, and moved when nothing can fail.
     ///
     /// # Errors
-    /// As [`Arena::map`]; EACCES: the object's descriptor does not allow stores; EPERM: it is sealed against them.
+    /// Too many mappings or no memory; EACCES: the object's descriptor does not allow stores; EPERM: it is sealed against
+    /// them. What was mapped there before still is.
     pub fn map_for(
         &self,
         offset: usize,
@@ -149,38 +167,46 @@ impl Arena {
         len: usize,
         access: Access,
     ) -> Result<()> {
-        self.check(offset, len);
-        assert!(
-            object_offset.checked_add(len).is_some_and(|end| end <= object.len()),
-            "mapping beyond the object's end"
-        );
-        let transparent = object.kind() == GranuleKind::Transparent;
-        let populate = if transparent || access == Access::None { 0 } else { libc::MAP_POPULATE };
-        let at = self.pointer(offset);
-        // SAFETY: the range lies inside this arena (checked above), whose addresses belong to it alone; what Rust
-        // references exist into it is the duty of the caller of `span`.
-        let mapped = unsafe {
-            libc::mmap(
-                at,
-                len,
-                access.bits(),
-                libc::MAP_SHARED | libc::MAP_FIXED | populate,
-                object.as_fd().as_raw_fd(),
-                object_offset as i64,
-            )
-        };
-        if mapped == libc::MAP_FAILED {
-            let error = Error::new("mmap", format!("{len} bytes of an object"), last_errno());
-            return Err(match error.errno {
-                Errno::ACCESS | Errno::PERM => error.with_remedy("its owner allows loads only"),
-                _ => error.with_remedy("free memory or raise vm.max_map_count"),
-            });
+        self.check_mapping(offset, object, object_offset, len);
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+        let mapped = unsafe { map_object(std::ptr::null_mut(), 0, object, object_offset, len, access)? };
+        let prepared = advise(mapped, len, libc::MADV_DONTFORK, "madvise(MADV_DONTFORK)");
+        let moved = prepared.and_then(|()| self.move_here(mapped, offset, len));
+        if moved.is_err() {
+            // SAFETY: mapped above, and still there, known to nobody else.
+            unsafe { libc::munmap(mapped, len) };
+            return moved;
         }
-        self.dont_fork(offset, len)?;
-        if transparent {
-            self.populate_transparently(offset, len, access)?;
+        if object.kind() == GranuleKind::Transparent {
+            // As in `map`.
+            let _ = self.populate_transparently(offset, len, access);
         }
         Ok(())
+    }
+
+    /// Moves a mapping from outside the arena to `offset`, in place of what is there.
+    fn move_here(&self, mapped: *mut c_void, offset: usize, len: usize) -> Result<()> {
+        // SAFETY: the range lies inside this arena, as `map_for` has checked; the mapping is its caller's alone.
+        let moved = unsafe {
+            libc::mremap(mapped, len, len, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, self.pointer(offset))
+        };
+        if moved == libc::MAP_FAILED {
+            let error = Error::new("mremap", format!("{len} bytes of an object"), last_errno());
+            self.fill_hole(offset, len);
+            return Err(error.with_remedy("free memory or raise vm.max_map_count"));
+        }
+        Ok(())
+    }
+
+    /// Reserves the range again if the kernel has left a hole there. Another thread's mapping that has come into the hole
+    /// meanwhile is left alone.
+    fn fill_hole(&self, offset: usize, len: usize) {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+        // SAFETY: MAP_FIXED_NOREPLACE maps where nothing is mapped, or nowhere; the range is this arena's.
+        let mapped = unsafe { libc::mmap(self.pointer(offset), len, libc::PROT_NONE, flags, -1, 0) };
+        if mapped != libc::MAP_FAILED {
+            let _ = self.dont_fork(offset, len);
+        }
     }
 
     /// Gives the range back to the reservation: inaccessible and without memory.
@@ -203,7 +229,9 @@ impl Arena {
         if mapped == libc::MAP_FAILED {
             return Err(Error::new("mmap", format!("{len} bytes to be reserved again"), last_errno()));
         }
-        self.dont_fork(offset, len)
+        // The old mapping is gone; a child that inherits a reservation inherits nothing.
+        let _ = self.dont_fork(offset, len);
+        Ok(())
     }
 
     /// Exchanges the page tables, and with them the granules, of the ranges at `a` and `b`, through the range at
@@ -256,7 +284,7 @@ impl Arena {
         self.check(offset, len);
         // SAFETY: as in `map`; taking access away makes a stray touch fault, which is what is asked for.
         let result = unsafe { libc::mprotect(self.pointer(offset), len, access.bits()) };
-        self.done(result, "mprotect", len, None)
+        done(result, "mprotect", len, None)
     }
 
     /// Wires the range: its memory stays resident.
@@ -267,12 +295,7 @@ impl Arena {
         self.check(offset, len);
         // SAFETY: wiring changes no contents.
         let result = unsafe { libc::mlock(self.pointer(offset), len) };
-        self.done(
-            result,
-            "mlock",
-            len,
-            Some("raise the memory-lock limit: `ulimit -l unlimited`, or limits.conf"),
-        )
+        done(result, "mlock", len, Some("raise the memory-lock limit: `ulimit -l unlimited`, or limits.conf"))
     }
 
     /// Unwires the range.
@@ -283,7 +306,7 @@ impl Arena {
         self.check(offset, len);
         // SAFETY: unwiring changes no contents.
         let result = unsafe { libc::munlock(self.pointer(offset), len) };
-        self.done(result, "munlock", len, None)
+        done(result, "munlock", len, None)
     }
 
     /// The range as raw memory.
@@ -318,6 +341,14 @@ impl Arena {
         std::ptr::with_exposed_provenance_mut(self.base + offset)
     }
 
+    fn check_mapping(&self, offset: usize, object: &Object, object_offset: usize, len: usize) {
+        self.check(offset, len);
+        assert!(
+            object_offset.checked_add(len).is_some_and(|end| end <= object.len()),
+            "mapping beyond the object's end"
+        );
+    }
+
     fn check(&self, offset: usize, len: usize) {
         assert!(
             offset.checked_add(len).is_some_and(|end| end <= self.len),
@@ -343,17 +374,48 @@ impl Arena {
     }
 
     fn advise(&self, offset: usize, len: usize, advice: i32, call: &'static str) -> Result<()> {
-        // SAFETY: the advices used (DONTFORK, HUGEPAGE, POPULATE_READ and _WRITE) change no contents.
-        let result = unsafe { libc::madvise(self.pointer(offset), len, advice) };
-        self.done(result, call, len, None)
+        advise(self.pointer(offset), len, advice, call)
     }
+}
 
-    fn done(&self, result: i32, call: &'static str, len: usize, remedy: Option<&'static str>) -> Result<()> {
-        if result == 0 {
-            return Ok(());
-        }
-        Err(Error { remedy, ..Error::new(call, format!("{len} bytes"), last_errno()) })
+fn advise(at: *mut c_void, len: usize, advice: i32, call: &'static str) -> Result<()> {
+    // SAFETY: the advices used (DONTFORK, HUGEPAGE, POPULATE_READ and _WRITE) change no contents.
+    let result = unsafe { libc::madvise(at, len, advice) };
+    done(result, call, len, None)
+}
+
+fn done(result: i32, call: &'static str, len: usize, remedy: Option<&'static str>) -> Result<()> {
+    if result == 0 {
+        return Ok(());
     }
+    Err(Error { remedy, ..Error::new(call, format!("{len} bytes"), last_errno()) })
+}
+
+/// Maps a part of an object, page tables filled but for transparent huge pages, where that is done later.
+///
+/// # Safety
+/// With MAP_FIXED, the caller owns the addresses.
+unsafe fn map_object(
+    at: *mut c_void,
+    fixed: i32,
+    object: &Object,
+    object_offset: usize,
+    len: usize,
+    access: Access,
+) -> Result<*mut c_void> {
+    let later = object.kind() == GranuleKind::Transparent || access == Access::None;
+    let flags = libc::MAP_SHARED | fixed | if later { 0 } else { libc::MAP_POPULATE };
+    let descriptor = object.as_fd().as_raw_fd();
+    // SAFETY: the caller's promise; elsewhere the kernel chooses addresses where nothing is.
+    let mapped = unsafe { libc::mmap(at, len, access.bits(), flags, descriptor, object_offset as i64) };
+    if mapped == libc::MAP_FAILED {
+        let error = Error::new("mmap", format!("{len} bytes of an object"), last_errno());
+        return Err(match error.errno {
+            Errno::ACCESS | Errno::PERM => error.with_remedy("its owner allows loads only"),
+            _ => error.with_remedy("free memory or raise vm.max_map_count"),
+        });
+    }
+    Ok(mapped)
 }
 
 impl Drop for Arena {

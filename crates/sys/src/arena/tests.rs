@@ -113,6 +113,9 @@ fn exchange_of_a_split_range_is_done_whole_or_not_at_all() {
     }
 }
 
+/// An object of more huge pages than there are, none of which are set aside: as after a peer has punched holes and taken the
+/// pages. The kernel unmaps a range before it finds that it cannot map such an object over it; addresses of the arena were
+/// left unmapped, where the next mmap of any thread could fall, to be destroyed with the arena.
 #[test]
 fn a_failed_mapping_leaves_no_hole() {
     let pages = crate::inspect::huge_pages().unwrap();
@@ -120,16 +123,47 @@ fn a_failed_mapping_leaves_no_hole() {
         return crate::skip::skip("a_failed_mapping_leaves_no_hole", "no huge pages of 2 MiB");
     }
     let len = (pages.total + 8) * 2 * MIB;
+    let created = Object::create(GranuleKind::Huge, len);
+    assert_eq!(created.unwrap_err().errno, Errno::NOMEM, "huge pages are set aside when an object is made");
+    let object = Object::unsealed(GranuleKind::Huge, len);
     let arena = Arena::reserve(len).unwrap();
-    let failed = Object::create(GranuleKind::Huge, len).and_then(|object| arena.map(0, &object, 0, len));
-    assert_eq!(failed.unwrap_err().errno, Errno::NOMEM);
-    for offset in [0, len / 2, len - 1] {
-        let mapping = crate::inspect::mapping_at(arena.base() + offset).unwrap();
-        assert!(
-            mapping.is_some(),
-            "nothing is mapped at {offset:#x}: the next mmap of any thread may fall there"
-        );
+    for failed in [arena.map(0, &object, 0, len), arena.map_for(0, &object, 0, len, Access::Read)] {
+        assert_eq!(failed.unwrap_err().errno, Errno::NOMEM);
+        for offset in [0, len / 2, len - 1] {
+            let mapping = crate::inspect::mapping_at(arena.base() + offset).unwrap();
+            let mapping =
+                mapping.expect("nothing is mapped there: the next mmap of any thread may fall there");
+            assert_eq!(mapping.permissions, "---p");
+            assert!(mapping.has_flag("dc"), "no child inherits it");
+        }
     }
+}
+
+#[test]
+fn a_peers_object_that_cannot_be_mapped_leaves_what_was_there() {
+    let pages = crate::inspect::huge_pages().unwrap();
+    let len = (pages.total + 8) * 2 * MIB;
+    let (before, theirs) =
+        (Object::create(GranuleKind::Base, MIB).unwrap(), Object::unsealed(GranuleKind::Huge, len));
+    if pages.size_kib != 2048 {
+        return crate::skip::skip("a_peers_object_that_cannot_be_mapped", "no huge pages of 2 MiB");
+    }
+    let arena = Arena::reserve(len).unwrap();
+    arena.map(0, &before, 0, MIB).unwrap();
+    filled(&arena, 0, MIB, 7);
+    let failed = arena.map_for(0, &theirs, 0, len, Access::ReadWrite);
+    assert_eq!(failed.unwrap_err().errno, Errno::NOMEM);
+    assert_eq!((byte(&arena, 0), byte(&arena, MIB - 1)), (7, 7));
+}
+
+#[test]
+fn no_child_inherits_what_was_mapped_elsewhere_first() {
+    let object = Object::create(GranuleKind::Base, MIB).unwrap();
+    let arena = Arena::reserve(2 * MIB).unwrap();
+    arena.map_for(MIB, &object, 0, MIB, Access::ReadWrite).unwrap();
+    let mapping = crate::inspect::mapping_at(arena.base() + MIB).unwrap().unwrap();
+    assert_eq!((mapping.start, mapping.permissions.as_str()), (arena.base() + MIB, "rw-s"));
+    assert!(mapping.has_flag("dc"));
 }
 
 #[test]
@@ -137,4 +171,49 @@ fn a_failed_mapping_leaves_no_hole() {
 fn a_range_beyond_the_arena_is_refused() {
     let arena = Arena::reserve(2 * MIB).unwrap();
     let _ = arena.unmap(MIB, 2 * MIB);
+}
+
+/// Has every madvise of the calling thread fail from now on.
+fn refuse_advice() {
+    let step = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
+    let (load, equal, answer) =
+        (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, libc::BPF_JMP | libc::BPF_JEQ, libc::BPF_RET);
+    let mut steps = [
+        step(load as u16, 0, 0, 0),
+        step(equal as u16, libc::SYS_madvise as u32, 0, 1),
+        step(answer as u16, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, 0, 0),
+        step(answer as u16, libc::SECCOMP_RET_ALLOW, 0, 0),
+    ];
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    // SAFETY: the program is valid for the call.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program), 0);
+    }
+}
+
+/// Advice that was refused made a call fail whose mapping was in use already, while its caller went on as if what had been
+/// there before still were.
+#[test]
+fn a_call_that_fails_has_changed_nothing_and_one_that_has_mapped_succeeds() {
+    let [before, after] = [7, 8].map(|byte| {
+        let (arena, object) =
+            (Arena::reserve(2 * MIB).unwrap(), Object::create(GranuleKind::Base, MIB).unwrap());
+        arena.map(0, &object, 0, MIB).unwrap();
+        filled(&arena, 0, MIB, byte);
+        object
+    });
+    let arena = Arena::reserve(2 * MIB).unwrap();
+    // SAFETY: the child makes system calls, and looks at memory that it has mapped itself; the C library keeps the
+    // allocator's locks across a fork.
+    let child = unsafe {
+        crate::process::fork_child(|| {
+            refuse_advice();
+            let mapped = arena.map(0, &before, 0, MIB).is_ok() && byte(&arena, 0) == 7;
+            let kept = arena.map_for(0, &after, 0, MIB, Access::ReadWrite).is_err() && byte(&arena, 0) == 7;
+            let unmapped = arena.unmap(0, MIB).is_ok();
+            u8::from(mapped) + 2 * u8::from(kept) + 4 * u8::from(unmapped)
+        })
+    };
+    assert_eq!(child.unwrap().wait().unwrap(), crate::process::ExitOutcome::Code(7));
 }
