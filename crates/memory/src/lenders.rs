@@ -157,6 +157,7 @@ impl State {
         let is_lent = |id: u32| lent.iter().any(|run| run.numbers().contains(&id));
         for other in self.pools.lenders() {
             self.flush_pool(core, other, is_lent);
+            self.flush_shown(core, other, lender);
         }
         if self.is_queued(is_lent) {
             self.flush_queues(core);

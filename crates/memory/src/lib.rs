@@ -17,6 +17,7 @@
 //! Source: thesis chapters 3 and 4.
 
 mod check;
+mod chunks;
 mod credit;
 mod data;
 mod error;

@@ -1,8 +1,9 @@
 //! Pools: system buffers kept for reuse, one pool for each lender.
 //!
 //! How: a *whole* buffer consists of whole granules, so that its pages can be swapped into a client's buffer or become
-//! a region; a *chunk* is a part of a granule, for data that will be copied anyway. Both are kept for reuse when they
-//! are deallocated; which one is handed out next is told by [`Recycling`](crate::Recycling).
+//! a region; a *chunk* is a part of a granule, for data that will be copied anyway (`chunks`). Both are kept for reuse when
+//! they are deallocated; which one is handed out next is told by [`Recycling`](crate::Recycling). Chunks that a server is
+//! shown which is not the pool's lender are cut from granules of their own, in which that server finds nothing else.
 //! With small pages, whole buffers also have a window of their own, populated, whose page tables a swap exchanges with
 //! the client's.
 //! Invariants: a kept buffer's granules are referenced by nobody, and belong to its pool.
@@ -14,18 +15,14 @@ use std::collections::{BTreeMap, VecDeque};
 
 use genie_sys::GranuleKind;
 
+use crate::chunks::{Chunk, Chunks, chunk_len};
 use crate::granule::GranuleRuns;
 use crate::runs::Run;
 use crate::space::{Core, State};
-use crate::{Error, LenderId, Result};
+use crate::{Error, LenderId, Result, views};
 
 /// From this many granules on exchanging page tables beats mapping page by page.
 const WINDOWED: u32 = 16;
-/// The smallest chunk: 4 KiB.
-const SMALLEST_CHUNK: u32 = 12;
-/// Chunk sizes are powers of four times the smallest.
-const CHUNK_CLASSES: usize = 5;
-
 /// Whole granules, with the window at which they are mapped, if any.
 #[derive(Debug, Default)]
 pub(crate) struct Whole {
@@ -39,27 +36,13 @@ impl Whole {
     }
 }
 
-/// A part of a granule.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Chunk {
-    pub(crate) granule: u32,
-    pub(crate) offset: u32,
-    class: u8,
-}
-
-impl Chunk {
-    pub(crate) fn len(self) -> usize {
-        chunk_len(self.class as usize)
-    }
-}
-
 /// Buffers of one length.
 #[derive(Debug)]
-struct Shelf<T> {
+pub(crate) struct Shelf<T> {
     /// Those kept for reuse, the one freed last at the end.
-    kept: VecDeque<T>,
+    pub(crate) kept: VecDeque<T>,
     /// How many there are, be they in use or kept.
-    exist: u32,
+    pub(crate) exist: u32,
     /// How often not to ask for memory for one more, since there lately was none.
     short: u8,
 }
@@ -72,7 +55,7 @@ impl<T> Default for Shelf<T> {
 
 impl<T> Shelf<T> {
     /// Takes a buffer to use again; none when there is none, or while there are not yet as many as are used in turn.
-    fn take(&mut self, rotation: u16) -> Option<T> {
+    pub(crate) fn take(&mut self, rotation: u16) -> Option<T> {
         if rotation <= 1 {
             return self.kept.pop_back();
         }
@@ -84,7 +67,7 @@ impl<T> Shelf<T> {
     }
 
     /// Takes the buffer that has been free longest, because there is no memory for one more.
-    fn take_oldest(&mut self) -> Option<T> {
+    pub(crate) fn take_oldest(&mut self) -> Option<T> {
         self.short = u8::MAX;
         self.kept.pop_front()
     }
@@ -98,11 +81,10 @@ pub(crate) struct Pool {
     /// Granules in whole buffers, and of these, in kept ones.
     held: u32,
     kept: u32,
-    chunks: [Shelf<Chunk>; CHUNK_CLASSES],
-    /// Chunks that were never handed out, the lowest last.
-    fresh: [Vec<Chunk>; CHUNK_CLASSES],
-    /// Granules cut into chunks.
-    cut: Vec<u32>,
+    /// Chunks that the lender alone is shown.
+    chunks: Chunks,
+    /// Those that another server is shown, by that server's name as a lender.
+    shown: BTreeMap<LenderId, Chunks>,
 }
 
 impl Pool {
@@ -140,21 +122,9 @@ impl Pool {
         self.whole.get(&count).is_some_and(|shelf| !shelf.kept.is_empty())
     }
 
-    fn take_fresh(&mut self, class: usize) -> Option<Chunk> {
-        let chunk = self.fresh[class].pop()?;
-        self.chunks[class].exist += 1;
-        Some(chunk)
-    }
-
-    /// Cuts a granule into chunks.
-    fn cut(&mut self, granule: u32, len: usize, class: usize) {
-        self.cut.push(granule);
-        let offsets = (0..len).step_by(chunk_len(class)).rev();
-        self.fresh[class].extend(offsets.map(|offset| Chunk {
-            granule,
-            offset: offset as u32,
-            class: class as u8,
-        }));
+    /// The chunks of the pool of `lender`, this one, that `server` is shown.
+    fn chunks(&mut self, lender: LenderId, server: LenderId) -> &mut Chunks {
+        if server == lender { &mut self.chunks } else { self.shown.entry(server).or_default() }
     }
 
     /// Takes out the kept whole buffers of which a granule is among those asked for.
@@ -176,22 +146,22 @@ impl Pool {
 
     /// Takes out those of the granules asked for all of whose chunks are free; granules are `len` bytes long.
     fn take_uncut(&mut self, len: usize, of: impl Fn(u32) -> bool) -> Vec<u32> {
-        let mut free = BTreeMap::<u32, usize>::new();
-        let kept = self.chunks.iter().flat_map(|shelf| &shelf.kept);
-        for chunk in kept.chain(self.fresh.iter().flatten()).filter(|chunk| of(chunk.granule)) {
-            *free.entry(chunk.granule).or_default() += chunk.len();
-        }
-        free.retain(|_, bytes| *bytes == len);
-        for shelf in &mut self.chunks {
-            let before = shelf.kept.len();
-            shelf.kept.retain(|chunk| !free.contains_key(&chunk.granule));
-            shelf.exist -= (before - shelf.kept.len()) as u32;
-        }
-        for fresh in &mut self.fresh {
-            fresh.retain(|chunk| !free.contains_key(&chunk.granule));
-        }
-        self.cut.retain(|granule| !free.contains_key(granule));
-        free.into_keys().collect()
+        let mut uncut = self.chunks.take_uncut(len, &of);
+        self.shown.values_mut().for_each(|chunks| uncut.extend(chunks.take_uncut(len, &of)));
+        self.shown.retain(|_, chunks| !chunks.is_empty());
+        uncut
+    }
+
+    /// As [`Pool::take_uncut`], of all granules that `server` is shown.
+    fn take_shown(&mut self, len: usize, server: LenderId) -> Vec<u32> {
+        let Some(chunks) = self.shown.get_mut(&server) else { return Vec::new() };
+        let uncut = chunks.take_uncut(len, |_| true);
+        self.shown.retain(|_, chunks| !chunks.is_empty());
+        uncut
+    }
+
+    fn is_empty(&self) -> bool {
+        self.held == 0 && self.chunks.is_empty() && self.shown.is_empty()
     }
 
     /// Granules in whole buffers in use.
@@ -202,7 +172,8 @@ impl Pool {
     /// Granules in kept buffers, in ascending order of buffer length, and those cut into chunks.
     pub(crate) fn granules(&self) -> impl Iterator<Item = u32> + '_ {
         let whole = self.whole.values().flat_map(|shelf| &shelf.kept);
-        whole.flat_map(|whole| whole.granules.iter()).chain(&self.cut).copied()
+        let chunks = std::iter::once(&self.chunks).chain(self.shown.values());
+        whole.flat_map(|whole| whole.granules.iter()).chain(chunks.flat_map(Chunks::granules)).copied()
     }
 }
 
@@ -229,7 +200,7 @@ impl Pools {
 
     /// Forgets the pool of a lender that is gone when no buffer of it is left.
     pub(crate) fn forget_if_empty(&mut self, lender: LenderId) {
-        if self.lenders.get(&lender).is_some_and(|pool| pool.held == 0 && pool.cut.is_empty()) {
+        if self.lenders.get(&lender).is_some_and(Pool::is_empty) {
             self.lenders.remove(&lender);
         }
     }
@@ -345,38 +316,56 @@ impl State {
         self.release(core, whole.granules);
     }
 
-    /// Takes a chunk of a class.
-    pub(crate) fn take_chunk(&mut self, core: &Core, lender: LenderId, class: usize) -> Result<Chunk> {
+    /// Takes a chunk of a class, of a granule in which `server` is shown nothing of others.
+    pub(crate) fn take_chunk(
+        &mut self,
+        core: &Core,
+        lender: LenderId,
+        server: LenderId,
+        class: usize,
+    ) -> Result<Chunk> {
         self.require_pool(core, lender, 1)?;
         let rotation = self.recycling.rotation(chunk_len(class));
-        let pool = self.pools.of(lender);
-        if let Some(chunk) = pool.chunks[class].take(rotation).or_else(|| pool.take_fresh(class)) {
+        let chunks = self.pools.of(lender).chunks(lender, server);
+        if let Some(chunk) = chunks.take(class, rotation) {
             return Ok(chunk);
         }
-        let runs = if pool.chunks[class].kept.is_empty() {
-            self.take_granules(core, lender, 1)
-        } else {
+        let runs = if chunks.has_kept(class) {
             self.take_spare(core, lender, 1)
+        } else {
+            self.take_granules(core, lender, 1)
         };
-        let runs = match runs {
-            Ok(runs) => runs,
-            Err(error) => return self.pools.of(lender).chunks[class].take_oldest().ok_or(error),
+        // Taking one may have given up what was kept.
+        let granule = match runs {
+            Ok(runs) => runs[0].start,
+            Err(error) => {
+                let chunks = self.pools.of(lender).chunks(lender, server);
+                return chunks.take_oldest(class).ok_or(error);
+            }
         };
-        self.granules.use_up(runs[0].start);
-        let pool = self.pools.of(lender);
-        pool.cut(runs[0].start, core.granule(), class);
-        Ok(pool.take_fresh(class).expect("a granule holds at least one chunk"))
+        if !self.granules.use_up(granule) && server != lender {
+            views::granule(core, granule).fill(0);
+        }
+        let chunks = self.pools.of(lender).chunks(lender, server);
+        chunks.cut(granule, core.granule());
+        Ok(chunks.take_fresh(class).expect("a granule holds at least one chunk"))
     }
 
     /// Deallocates a chunk: keeps it for reuse, unless its granule is not to be used any more.
-    pub(crate) fn give_chunk(&mut self, core: &Core, lender: LenderId, chunk: Chunk) {
-        self.pools.of(lender).chunks[chunk.class as usize].kept.push_back(chunk);
-        if !self.granules.belongs(chunk.granule, lender) {
+    pub(crate) fn give_chunk(&mut self, core: &Core, lender: LenderId, server: LenderId, chunk: Chunk) {
+        self.pools.of(lender).chunks(lender, server).keep(chunk);
+        if !self.granules.belongs(chunk.granule, lender) || !self.granules.stocks.is_live(server) {
             self.flush_pool(core, lender, |id| id == chunk.granule);
             if !self.granules.stocks.is_live(lender) {
                 self.pools.forget_if_empty(lender);
             }
         }
+    }
+
+    /// Gives up what is kept of the chunks that a server was shown which is not their lender.
+    pub(crate) fn flush_shown(&mut self, core: &Core, lender: LenderId, server: LenderId) {
+        let uncut = self.pools.of(lender).take_shown(core.granule(), server);
+        self.release(core, uncut);
     }
 
     /// Gives back to the free list those of the granules asked for that are kept: whole buffers in which one of them is,
@@ -387,15 +376,6 @@ impl State {
         whole.into_iter().for_each(|whole| self.dissolve(core, whole));
         self.release(core, uncut);
     }
-}
-
-/// The class of the smallest chunk that holds `len` bytes.
-pub(crate) fn chunk_class(len: usize) -> Option<usize> {
-    (0..CHUNK_CLASSES).find(|class| len <= chunk_len(*class))
-}
-
-pub(crate) fn chunk_len(class: usize) -> usize {
-    1 << (SMALLEST_CHUNK as usize + 2 * class)
 }
 
 #[cfg(test)]

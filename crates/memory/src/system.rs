@@ -7,8 +7,9 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
+use crate::chunks::{Chunk, chunk_class, chunk_len};
 use crate::granule::{GranuleRuns, push};
-use crate::pool::{Chunk, Whole, chunk_class, chunk_len};
+use crate::pool::Whole;
 use crate::reference::segments;
 use crate::runs::Run;
 use crate::segments::Segments;
@@ -19,7 +20,8 @@ use crate::{Error, LenderId, Recycling, Result, views};
 #[derive(Debug)]
 enum Backing {
     Whole(Whole),
-    Chunk(Chunk),
+    /// With the server that is shown its granule.
+    Chunk(Chunk, LenderId),
 }
 
 /// Memory for `len` bytes that no client sees; dropping it deallocates it.
@@ -43,19 +45,36 @@ impl Space {
     /// As [`Space::system_buffer`], from a lender's pool.
     ///
     /// Shape: short data is in a part of a granule, beside other data; a party that sees the whole granule and should
-    /// not see other data is shown an [`Space::aligned_buffer_from`] that is zeroed around its data.
+    /// not see other data is shown a [`Space::system_buffer_shown`], or an aligned buffer that is zeroed around its data.
     ///
     /// # Errors
     /// [`Error::Lender`] when the lender's pool is exhausted, which [`Space::on_shortage`] tells of, or the lender gone;
     /// [`Error::Limit`] and the kernel's reason for the space's own.
     pub fn system_buffer_from(&self, lender: LenderId, len: usize) -> Result<SystemBuffer> {
+        self.system_buffer_shown(lender, lender, len)
+    }
+
+    /// As [`Space::system_buffer_from`], for `server` to be shown, named by the pool that it lends, which is not `lender`'s.
+    ///
+    /// Shape: short data is in a part of a granule that was zeroed, beside other data that the same server is shown. What the
+    /// part itself holds beside the data is of that server's earlier requests, until [`SystemBuffer::zero_around`].
+    ///
+    /// # Errors
+    /// As [`Space::system_buffer_from`].
+    pub fn system_buffer_shown(
+        &self,
+        lender: LenderId,
+        server: LenderId,
+        len: usize,
+    ) -> Result<SystemBuffer> {
         let core = self.core();
         core.ensure_own()?;
         let class = chunk_class(len).filter(|class| chunk_len(*class) < core.granule());
         let Some(class) = class else { return self.aligned_buffer_from(lender, 0, len) };
-        let chunk = core.lock().take_chunk(core, lender, class);
+        let chunk = core.lock().take_chunk(core, lender, server, class);
         let chunk = chunk.map_err(|error| core.tell_shortage(lender, error))?;
-        Ok(SystemBuffer { space: self.clone(), lender, backing: Backing::Chunk(chunk), offset: 0, len })
+        let backing = Backing::Chunk(chunk, server);
+        Ok(SystemBuffer { space: self.clone(), lender, backing, offset: 0, len })
     }
 
     /// Allocates a system buffer of whole granules whose data starts `offset` bytes into the first one, aligned with a
@@ -120,7 +139,7 @@ impl SystemBuffer {
             Backing::Whole(whole) => {
                 segments(core, runs_of(&whole.granules).into_iter(), self.offset, self.len)
             }
-            Backing::Chunk(chunk) => {
+            Backing::Chunk(chunk, _) => {
                 SmallVec::from_iter([views::alias(core, chunk.granule, chunk.offset as usize, self.len)])
             }
         }
@@ -130,7 +149,7 @@ impl SystemBuffer {
     pub(crate) fn granules_mut(&mut self) -> Option<(&mut [u32], &mut Option<Run>)> {
         match &mut self.backing {
             Backing::Whole(whole) => Some((&mut whole.granules, &mut whole.window)),
-            Backing::Chunk(_) => None,
+            Backing::Chunk(..) => None,
         }
     }
 
@@ -142,7 +161,7 @@ impl SystemBuffer {
     pub fn zero_around(&self, filled: Range<usize>) -> usize {
         match &self.backing {
             Backing::Whole(whole) => self.zero_granules_around(filled, whole.granules.len() as u32),
-            Backing::Chunk(chunk) => {
+            Backing::Chunk(chunk, _) => {
                 self.check_filled(&filled);
                 let all = views::alias(self.space.core(), chunk.granule, chunk.offset as usize, chunk.len());
                 zero_outside(all, filled)
@@ -270,7 +289,7 @@ impl State {
     fn give(&mut self, core: &Core, lender: LenderId, backing: Backing) {
         match backing {
             Backing::Whole(whole) => self.give_whole(core, lender, whole),
-            Backing::Chunk(chunk) => self.give_chunk(core, lender, chunk),
+            Backing::Chunk(chunk, server) => self.give_chunk(core, lender, server, chunk),
         }
     }
 }

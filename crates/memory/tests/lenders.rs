@@ -13,6 +13,7 @@ use machine::{Machine, checked, gather, is_accessible, output, pattern, same, sc
 
 on_each_kind!(
     what_a_lender_stores_is_in_its_system_buffer,
+    memory_that_a_server_was_shown_comes_back,
     a_swap_lets_both_sides_adopt_pages,
     a_swap_of_page_tables_lets_both_sides_adopt_pages,
     a_swap_under_output_keeps_the_pool_s_size,
@@ -71,6 +72,28 @@ fn pool(space: &Space, lender: LenderId) -> (u32, u32) {
 
 fn swap_all(granules: usize) -> InputPlan {
     InputPlan { swap: 0..granules as u32 }
+}
+
+/// Parts of the space's own granules, for data beyond what the server lends.
+fn memory_that_a_server_was_shown_comes_back(machine: Machine) {
+    let (space, granule) = (machine.space(4), machine.granule());
+    let shown = |server| space.system_buffer_shown(LenderId::OWN, server, 100).unwrap();
+    let all_is_free = || {
+        checked(&space);
+        space.allocate(4 * granule).is_ok()
+    };
+    let server = Lender::of(&space, &machine, 1).id;
+    let buffers = [shown(server), shown(server)];
+    assert!(buffers.iter().all(|buffer| buffer.lender() == LenderId::OWN));
+    assert!(!all_is_free());
+    drop(buffers);
+    assert!(all_is_free(), "what is kept for the server's next request is given up in need");
+    let [one, other] = [shown(server), shown(server)];
+    drop(one);
+    space.remove_lender(server, false);
+    assert!(!all_is_free());
+    drop(other);
+    assert!(all_is_free(), "what a server was shown that is gone");
 }
 
 fn what_a_lender_stores_is_in_its_system_buffer(machine: Machine) {

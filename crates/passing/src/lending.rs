@@ -5,9 +5,9 @@
 //! than copying the data.
 //! How: a buffer comes from its lender's pool and, when that is exhausted or gone, from the space's own. Data shorter
 //! than t_m that would need zero completion is put into the pool of the server that is to see it. A buffer for a server
-//! that did not lend it has granules to itself, and is zero-completed.
-//! Limits: data for the lender itself may share a granule with other data of the same client to the same lender; zero
-//! completion for a subcontractor leaves that.
+//! that did not lend it has granules to itself, or a part of a granule that only this server is shown, and is zero-completed.
+//! Limits: short data may share a granule with other data of the same client to the same server; zero completion for a
+//! subcontractor leaves that.
 //! Source: thesis §5.1, §5.2. Differs: the server is known when the buffer is allocated, so short data is put into the
 //! server's pool at once, where the thesis copies it there from other memory when the request is delivered.
 
@@ -55,11 +55,9 @@ impl Passing {
     /// A system buffer for data that will be copied.
     pub(crate) fn copy_buffer(&self, lending: Lending, len: usize) -> Result<SystemBuffer> {
         self.lent(lending, len, |lender| {
-            // A chunk would share its granule with other data, which zero completion could not touch.
-            if lending.shows(lender) {
-                return self.space().aligned_buffer_from(lender, 0, len);
-            }
-            self.space().system_buffer_from(lender, len)
+            // What the server is shown must not share a granule with data that it may not see.
+            let server = if lending.shows(lender) { lending.server } else { lender };
+            self.space().system_buffer_shown(lender, server, len)
         })
     }
 

@@ -212,7 +212,7 @@ impl Output {
     /// Zero-completes the system buffers that `server` did not lend: it is about to see them, as a subcontractor, say.
     /// For the server named at request time that has been done. In-place granules are the client's to show.
     ///
-    /// Short data may share a granule of the lender's pool with other data of the same client, which stays.
+    /// Short data may share a granule with other data of the same client to the same server, which stays.
     ///
     /// # Cost
     /// Stores zeros to the rest of at most two granules for each buffer, which the receipt counts.

@@ -82,7 +82,8 @@ pub struct Receipt {
     pub effective: Scheme,
     /// Bytes copied by the interface, in whatever direction.
     pub copied: usize,
-    /// Bytes zeroed before a granule changed its owner, or was shown to a server that did not lend it.
+    /// Bytes zeroed before a granule changed its owner, or was shown to a server that did not lend it. A granule whose parts
+    /// hold short data is zeroed once, when it is cut up, which no receipt counts.
     pub zeroed: usize,
     /// Granules referenced in place.
     pub referenced: u32,

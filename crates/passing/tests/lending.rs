@@ -13,6 +13,8 @@ use stage::{DIRT, Stage, pattern};
 on_both_kinds! {
     copied_output_lies_in_the_servers_pool,
     an_exhausted_pool_gives_way_to_own_memory_without_other_data,
+    short_data_takes_no_more_memory_than_its_length,
+    a_server_finds_nothing_of_anothers_beside_short_data,
     a_lender_that_is_gone_gives_way_to_own_memory,
     edges_of_emulated_copy_lie_in_the_servers_pool,
     memory_of_another_lender_is_zero_completed,
@@ -29,6 +31,8 @@ on_both_kinds! {
 
 /// So few bytes that they share a granule with others, were they allocated together.
 const SHORT: usize = 1000;
+/// The part of a granule that they get, or all of a small one.
+const PART: usize = 4096;
 
 fn copied_output_lies_in_the_servers_pool(stage: &Stage) {
     let server = stage.lender(4);
@@ -55,9 +59,43 @@ fn an_exhausted_pool_gives_way_to_own_memory_without_other_data(stage: &Stage) {
     let short = stage.passing.output_from(Scheme::Copy, Source::Native(&data[..SHORT]), server).unwrap();
     let seen = stage.seen(&short.segments());
     assert_eq!((seen.lender, &*seen.data), (None, &data[..SHORT]));
-    assert_eq!(seen.around.len(), stage.granule() - SHORT, "a granule to itself");
+    assert_eq!(seen.around.len(), stage.granule() - SHORT);
     assert!(seen.around.iter().all(|byte| *byte == 0), "what was there before is gone");
-    assert_eq!(short.receipt().zeroed, stage.granule() - SHORT);
+    assert_eq!(short.receipt().zeroed, PART - SHORT);
+}
+
+/// Of 2 MiB granules, data of 8 KiB took twice its length in the server's pool, and a whole granule beyond it.
+fn short_data_takes_no_more_memory_than_its_length(stage: &Stage) {
+    let server = stage.lender(2);
+    let (len, own) = (8 << 10, stage.space.limit());
+    let data = pattern(len);
+    let copy = || stage.passing.output_from(Scheme::Copy, Source::Native(&data), server);
+    let held: Vec<_> = std::iter::from_fn(|| copy().ok()).collect();
+    assert_eq!(held.len(), (2 * stage.granule() + own) / len);
+    assert!(held.iter().all(|output| stage.seen(&output.segments()).data == data));
+    drop(held);
+    stage.check();
+    drop(stage.space.allocate(own).expect("all of it comes back"));
+}
+
+fn a_server_finds_nothing_of_anothers_beside_short_data(stage: &Stage) {
+    let servers = [stage.lender(1), stage.lender(1)];
+    stage.soil(LenderId::OWN);
+    let _held = servers
+        .map(|server| stage.space.aligned_buffer_from(server, 0, stage.granule()).expect("all of its pool"));
+    let data = pattern(SHORT);
+    let outputs = [0, 1, 0, 1]
+        .map(|at| stage.passing.output_from(Scheme::Copy, Source::Native(&data), servers[at]).unwrap());
+    let granules = outputs.each_ref().map(|output| output.segments()[0].addr() / stage.granule());
+    assert!(granules[0] != granules[1] && granules[2] != granules[3] && granules[1] != granules[2]);
+    let shared = stage.granule() > PART;
+    assert_eq!((granules[0] == granules[2], granules[1] == granules[3]), (shared, shared));
+    for output in &outputs {
+        let seen = stage.seen(&output.segments());
+        assert!(seen.lender.is_none() && !seen.around.contains(&DIRT), "what was there before is gone");
+        let data_bytes = seen.around.iter().filter(|byte| **byte != 0).count();
+        assert_eq!(data_bytes, if shared { SHORT } else { 0 }, "the other data to the same server");
+    }
 }
 
 fn a_lender_that_is_gone_gives_way_to_own_memory(stage: &Stage) {
@@ -100,7 +138,7 @@ fn memory_of_another_lender_is_zero_completed(stage: &Stage) {
     let seen = stage.seen(&output.segments());
     assert_eq!((seen.lender, seen.data), (Some(other), data));
     assert!(seen.around.iter().all(|byte| *byte == 0));
-    assert_eq!(output.receipt().zeroed, seen.around.len());
+    assert_eq!(output.receipt().zeroed, PART - SHORT);
 }
 
 fn data_shorter_than_t_m_goes_through_the_servers_pool(stage: &Stage) {
@@ -253,7 +291,7 @@ fn outboard_data_survives_zero_completion(stage: &Stage) {
     input.outboard(Box::new(Device)).unwrap();
     input.deliver(SHORT, Some(&mut bytes)).unwrap();
     assert_eq!(bytes, pattern(SHORT));
-    assert_eq!(input.receipt().zeroed, stage.granule());
+    assert_eq!(input.receipt().zeroed, PART);
 }
 
 fn native(bytes: &[u8]) -> Target {
