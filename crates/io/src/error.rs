@@ -30,9 +30,9 @@ pub enum Error {
         /// The server's name.
         server: String,
     },
-    /// The request alone is larger than the limit on pending bytes.
+    /// The request alone is larger than the limit on pending bytes, the interface's or the one that the server granted.
     #[error(
-        "a request of {asked} bytes exceeds the interface's limit of {limit} pending bytes; raise the limit or cut it"
+        "a request of {asked} bytes exceeds the limit of {limit} pending bytes; raise the limit or cut it"
     )]
     TooLarge {
         /// Bytes in the request's buffers.
@@ -42,7 +42,7 @@ pub enum Error {
     },
     /// An asynchronous request would exceed the limit on pending bytes (buffer exhaustion).
     #[error(
-        "{asked} more bytes would exceed the interface's limit: {pending} of {limit} bytes are pending; wait for replies"
+        "{asked} more bytes would exceed the limit: {pending} of {limit} bytes are pending; wait for replies, or raise the limit"
     )]
     Exhausted {
         /// Bytes in the request's buffers.
@@ -52,7 +52,7 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
-    /// As many requests are pending as may be.
+    /// As many requests are pending as may be, by the interface's limit or the server's.
     #[error(
         "{pending} requests are pending, and no more than {limit} may be; wait for replies, or raise the limit"
     )]
@@ -61,6 +61,29 @@ pub enum Error {
         pending: usize,
         /// The limit.
         limit: usize,
+    },
+    /// The channel carries no more to the server now, though more may be pending: its ring is full, or the server has not taken what
+    /// it was told of memory.
+    #[error(
+        "the channel to the server is full with {pending} requests pending; wait for replies, or have it make larger rings"
+    )]
+    ChannelFull {
+        /// Requests pending there.
+        pending: usize,
+    },
+    /// The server, in another process, may map or copy no more of this client's memory.
+    #[error(
+        "the server has room for {limit} {unit} of this client, of which {used} are taken; {asked} more do not fit; wait for replies, or have the server allow more"
+    )]
+    NoRoom {
+        /// How much more the request needs.
+        asked: usize,
+        /// How much other requests have.
+        used: usize,
+        /// How much all may have.
+        limit: usize,
+        /// "bytes of data" or "pieces of data".
+        unit: &'static str,
     },
     /// A limit was to be raised beyond the hard one.
     #[error("{asked} pending {what} exceed the hard limit of {hard}")]
@@ -162,6 +185,22 @@ pub enum Error {
     /// Data passing failed.
     #[error(transparent)]
     Passing(#[from] genie_passing::Error),
+}
+
+impl Error {
+    /// Whether the request failed only since too much is under way: it may succeed when others are over.
+    pub fn is_congestion(&self) -> bool {
+        use genie_passing::Error::Memory;
+        let is_lender = matches!(self, Self::Passing(Memory(genie_memory::Error::Lender { .. })));
+        is_lender
+            || matches!(
+                self,
+                Self::Exhausted { .. }
+                    | Self::TooMany { .. }
+                    | Self::ChannelFull { .. }
+                    | Self::NoRoom { .. }
+            )
+    }
 }
 
 impl From<genie_memory::Error> for Error {

@@ -21,6 +21,12 @@ pub enum Error {
         /// The space's limit, in bytes.
         limit: usize,
     },
+    /// A peer's requests have as many pieces of its memory mapped in transient mirrors as they may.
+    #[error("{limit} pieces of a peer's memory are mapped, and no more may be; wait for its requests")]
+    Pieces {
+        /// How many may be.
+        limit: usize,
+    },
     /// The space's addresses are used up or too fragmented.
     #[error("no {asked} bytes of addresses in a row are free; free buffers or raise the space's limit")]
     Addresses {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use genie::file::{self, Checksum};
 use genie::model::{Allocation, Integrity};
-use genie::{Buffer, Error, Failed, In, Migrant, Out, Pending, Reply, Request, Scheme, ServiceId};
+use genie::{Buffer, Failed, In, Migrant, Out, Pending, Reply, Request, Scheme, ServiceId};
 
 use super::client::{Client, failure, read_checksum};
 use super::summary::Tally;
@@ -202,7 +202,7 @@ impl<'c> Carrier<'c> {
                 Err(failed) => failed,
             };
             let may_wait = !flights.is_empty() || begun.elapsed() < PATIENCE;
-            if !(is_congestion(&failed.error) && may_wait) {
+            if !(failed.error.is_congestion() && may_wait) {
                 return Err(failure(&failed));
             }
             load = Load::returned(&mut failed, chunk.len);
@@ -310,10 +310,4 @@ impl<'c> Carrier<'c> {
             self.idle.push(buffer);
         }
     }
-}
-
-/// Whether a request failed only because there is too much under way.
-fn is_congestion(error: &Error) -> bool {
-    use genie_passing::Error::Memory;
-    matches!(error, Error::Exhausted { .. } | Error::Passing(Memory(genie_memory::Error::Lender { .. })))
 }

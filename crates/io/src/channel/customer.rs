@@ -176,23 +176,19 @@ impl Customer {
     /// What an error says of a request: that there is no room for it here, or that it is wrong.
     fn unfit(&self, error: Error) -> Unfit {
         use genie_memory::Error as Memory;
-        let pending = self.arenas.mapped();
-        let (asked, pending, allowed) = match &error {
-            Error::Passing(genie_passing::Error::Memory(Memory::Limit { asked, used, limit })) => {
-                (*asked, *used, *limit)
-            }
-            Error::Passing(genie_passing::Error::Memory(Memory::Addresses { asked })) => {
-                (*asked, pending, pending)
-            }
-            Error::Passing(genie_passing::Error::Memory(Memory::Kernel(found)))
-                if found.errno == Errno::NOMEM =>
-            {
-                (0, pending, pending)
-            }
+        let Error::Passing(genie_passing::Error::Memory(found)) = &error else {
+            return Unfit::Wrong(error.to_string());
+        };
+        let mapped = self.arenas.mapped();
+        let (limit, asked, pending, allowed) = match found {
+            Memory::Limit { asked, used, limit } => (Limit::Data, *asked, *used, *limit),
+            Memory::Pieces { limit } => (Limit::Pieces, 1, *limit, *limit),
+            Memory::Addresses { asked } => (Limit::Data, *asked, mapped, mapped),
+            Memory::Kernel(found) if found.errno == Errno::NOMEM => (Limit::Data, 0, mapped, mapped),
             _ => return Unfit::Wrong(error.to_string()),
         };
-        let [asked, pending, allowed] = [asked, pending, allowed].map(|bytes| bytes as u64);
-        Unfit::Short(Refusal { limit: Limit::Bytes, asked, pending, allowed })
+        let [asked, pending, allowed] = [asked, pending, allowed].map(|count| count as u64);
+        Unfit::Short(Refusal { limit, asked, pending, allowed })
     }
 
     /// Where data is that the client has named, for another server to be lent it.

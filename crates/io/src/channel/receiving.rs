@@ -12,7 +12,7 @@ use genie_ring::{Consumer, Mode, Record as Received};
 use genie_sys::poll::Poller;
 
 use super::remote::Remote;
-use super::wire::record::{Outcome, Record, Reply};
+use super::wire::record::{Limit, Outcome, Record, Refusal, Reply};
 use crate::exchange::Awaited;
 use crate::primitive::{MutexGuard, Ordering};
 use crate::{Error, ServerError};
@@ -230,12 +230,20 @@ impl Remote {
             }
             Outcome::Dropped => request.fail(Error::Dropped),
             Outcome::Panicked { message } => request.fail(Error::Panicked { message: message.to_owned() }),
-            Outcome::Refused(refusal) => request.fail(Error::Exhausted {
-                asked: refusal.asked as usize,
-                pending: refusal.pending as usize,
-                limit: refusal.allowed as usize,
-            }),
+            Outcome::Refused(refusal) => request.fail(refused(refusal)),
         }
         Ok(())
+    }
+}
+
+/// The error for the limit that a server says was met.
+fn refused(refusal: Refusal) -> Error {
+    let [asked, used, limit] = [refusal.asked, refusal.pending, refusal.allowed]
+        .map(|count| usize::try_from(count).unwrap_or(usize::MAX));
+    match refusal.limit {
+        Limit::Bytes => Error::Exhausted { asked, pending: used, limit },
+        Limit::Requests => Error::TooMany { pending: used, limit },
+        Limit::Data => Error::NoRoom { asked, used, limit, unit: "bytes of data" },
+        Limit::Pieces => Error::NoRoom { asked, used, limit, unit: "pieces of data" },
     }
 }

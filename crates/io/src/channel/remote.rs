@@ -140,12 +140,12 @@ impl Remote {
             _ => Refused::NoRoom(refused),
         })?;
         if self.link.is_crowded() {
-            return Err(Refused::NoRoom(sending.table.full(bytes)));
+            return Err(Refused::NoRoom(sending.table.full()));
         }
         let service = request.service().0 as u16;
         self.encode(sending, request, slot, service).map_err(Refused::Error)?;
         sending.push_request().map_err(|error| match error {
-            PushError::Full => Refused::NoRoom(sending.table.full(bytes)),
+            PushError::Full => Refused::NoRoom(sending.table.full()),
             PushError::TooLong { len, max } => Refused::Error(Error::TooManyParts { len, max }),
             error => {
                 self.link.break_off(&error.to_string());

@@ -51,18 +51,19 @@ impl Table {
         if bytes > self.limit {
             return Err(Error::TooLarge { asked: bytes, limit: self.limit });
         }
-        match self.vacant.last() {
-            Some(index) if self.bytes + bytes <= self.limit => {
-                Ok(Slot { index: *index, generation: self.entries[*index as usize].generation })
-            }
-            _ => Err(self.full(bytes)),
+        let Some(index) = self.vacant.last() else {
+            return Err(Error::TooMany { pending: self.entries.len(), limit: self.entries.len() });
+        };
+        if self.bytes + bytes > self.limit {
+            return Err(Error::Exhausted { asked: bytes, pending: self.bytes, limit: self.limit });
         }
+        Ok(Slot { index: *index, generation: self.entries[*index as usize].generation })
     }
 
-    /// Why there is no room for a request of so many bytes now.
+    /// That the channel carries no more requests now, whatever the limits on what is pending say.
     #[cold]
-    pub(super) fn full(&self, bytes: usize) -> Error {
-        Error::Exhausted { asked: bytes, pending: self.bytes, limit: self.limit }
+    pub(super) fn full(&self) -> Error {
+        Error::ChannelFull { pending: self.entries.len() - self.vacant.len() }
     }
 
     /// Takes the place that [`Table::vacant`] named last.

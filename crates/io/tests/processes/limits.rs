@@ -65,7 +65,7 @@ fn requests_beyond_those_granted_wait_or_are_refused() {
     let Some(t) = tight("requests_beyond_those_granted", 1 << 30, 2) else { return };
     let [first, second] = [1, 2].map(|byte| t.submit(&[byte; 10]).expect("a request"));
     let refused = t.submit(&[3; 10]).expect_err("two are pending").error;
-    assert!(matches!(refused, Error::Exhausted { .. }), "{refused}");
+    assert_eq!(refused, Error::TooMany { pending: 2, limit: 2 });
     t.waits(&[4; 10], first);
     t.finish(1, second);
     assert_idle(&t.interface, 0);
@@ -104,7 +104,7 @@ fn waiting_for_room_ends_with_the_timeout() {
     let first = t.submit(&[1; 10]).expect("a request");
     let request = t.interface.request(&t.server, HOLD).timeout(Duration::from_millis(20));
     let error = request.out(Out::copy(&[2; 10])).send().expect_err("no room").error;
-    assert!(matches!(error, Error::TimedOut { .. } | Error::Exhausted { .. }), "{error}");
+    assert!(matches!(error, Error::TimedOut { .. } | Error::TooMany { .. }), "{error}");
     t.finish(0, first);
     assert_idle(&t.interface, 0);
 }

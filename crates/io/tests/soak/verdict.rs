@@ -77,7 +77,10 @@ impl Reason {
                 is_right(about.is_too_large);
                 Self::Refused
             }
-            Error::Exhausted { .. } | Error::TooMany { .. } => Self::Refused,
+            Error::Exhausted { .. }
+            | Error::TooMany { .. }
+            | Error::ChannelFull { .. }
+            | Error::NoRoom { .. } => Self::Refused,
             Error::Server(ServerError { code: ORDERED, .. }) => {
                 is_right(about.manner == Manner::Fail);
                 Self::Ordered

@@ -170,7 +170,7 @@ fn shortage(interface: &Interface, handle: &genie_io::ServerHandle) -> String {
             false => drop(last.abort()),
         }
     }
-    match errors.iter().all(|error| matches!(error, Error::Exhausted { .. })) {
+    match errors.iter().all(|error| matches!(error, Error::NoRoom { unit: "bytes of data", .. })) {
         true => "refused".to_owned(),
         false => format!("{errors:?}"),
     }

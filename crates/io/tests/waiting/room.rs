@@ -172,7 +172,7 @@ fn submit<'i>(interface: &'i Interface, server: &ServerHandle, count: usize) -> 
         match interface.request(server, ASK).submit() {
             Ok(request) => pending.push(request),
             Err(refused) => {
-                assert!(matches!(refused.error, Error::Exhausted { .. }), "{refused}");
+                assert!(matches!(refused.error, Error::ChannelFull { pending: 1.. }), "{refused}");
                 std::thread::sleep(Duration::from_micros(50));
             }
         }

@@ -62,7 +62,7 @@ impl Quota {
     }
 
     pub(super) fn run(&self) -> Result<()> {
-        take(&self.0.runs, 1).map_err(|_| Error::Limit { asked: 1, used: RUNS, limit: RUNS })
+        take(&self.0.runs, 1).map_err(|_| Error::Pieces { limit: RUNS })
     }
 
     pub(super) fn end_runs(&self, count: usize) {

@@ -46,6 +46,10 @@ pub enum Limit {
     Bytes = 1,
     /// The count of pending requests.
     Requests = 2,
+    /// Bytes of the client's data that the server has mapped, or copied.
+    Data = 3,
+    /// The count of pieces of the client's data that it has mapped for the time of requests.
+    Pieces = 4,
 }
 
 /// How a request exceeded a limit.
@@ -190,8 +194,7 @@ impl<'a> Outcome<'a> {
                 Ok(Self::Panicked { message })
             }
             (DROPPED, 0, 0, 0) => Ok(Self::Dropped),
-            (REFUSED, 0, 1, 24) => Refusal::read(Limit::Bytes, cursor).map(Self::Refused),
-            (REFUSED, 0, 2, 24) => Refusal::read(Limit::Requests, cursor).map(Self::Refused),
+            (REFUSED, 0, 1..=4, 24) => Refusal::read(code, cursor).map(Self::Refused),
             (status, anticipated, ..) => Err(Malformed::new(
                 0,
                 format!(
@@ -203,7 +206,14 @@ impl<'a> Outcome<'a> {
 }
 
 impl Refusal {
-    fn read(limit: Limit, cursor: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    /// `code` was checked.
+    fn read(code: i32, cursor: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        let limit = match code {
+            1 => Limit::Bytes,
+            2 => Limit::Requests,
+            3 => Limit::Data,
+            _ => Limit::Pieces,
+        };
         let part = cursor.fixed::<RefusalPart>("the detail of a refusal")?;
         Ok(Self { limit, asked: part.asked.get(), pending: part.pending.get(), allowed: part.allowed.get() })
     }
