@@ -36,6 +36,7 @@ mod receiving;
 mod reception;
 mod remote;
 mod serving;
+mod shares;
 mod strangers;
 mod table;
 mod turn;

@@ -13,6 +13,8 @@ mod support;
 mod attacker;
 #[path = "trust/client.rs"]
 mod client;
+#[path = "trust/descriptors.rs"]
+mod descriptors;
 #[path = "trust/floods.rs"]
 mod floods;
 #[path = "trust/fuse.rs"]

@@ -54,6 +54,11 @@ enum Loss {
     Damaged,
 }
 
+/// How many arenas are guarded.
+pub fn taken() -> usize {
+    TABLE.iter().filter(|entry| entry.start.load(Ordering::Relaxed) != FREE).count()
+}
+
 /// The addresses of one guarded arena.
 ///
 /// `start` says whether the rest is valid; a reader that finds the same start before and after it has read the rest has read

@@ -93,14 +93,16 @@ pub struct Received {
     /// How many bytes of the message are in the buffer; 0: the other side has hung up (or sent an empty message, which
     /// [`Socket::send`] does not).
     pub len: usize,
-    /// Bytes or descriptors were lost since there was no room for them.
+    /// Bytes or descriptors were lost since the message had more than a buffer, or [`MAX_DESCRIPTORS`], can hold.
     pub truncated: bool,
+    /// Descriptors were lost since this process may have no more of them.
+    pub is_short: bool,
     /// The descriptors attached, in order, as far as there was room. Closing one may wait: see the module's Trust.
     pub descriptors: Vec<OwnedFd>,
 }
 
 impl Received {
-    const HANG_UP: Self = Self { len: 0, truncated: false, descriptors: Vec::new() };
+    const HANG_UP: Self = Self { len: 0, truncated: false, is_short: false, descriptors: Vec::new() };
 }
 
 /// One end of a connection.
@@ -251,9 +253,13 @@ impl Socket {
             }
         };
         let descriptors = descriptors_of(&mut control);
-        let truncated = message.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC)
+        let is_cut = message.flags.contains(ReturnFlags::CTRUNC);
+        // The kernel fills the buffer before it cuts, unless it can make no more descriptors.
+        let is_short = is_cut && descriptors.len() < MAX_DESCRIPTORS;
+        let truncated = message.flags.contains(ReturnFlags::TRUNC)
+            || is_cut && !is_short
             || descriptors.len() > MAX_DESCRIPTORS;
-        Ok(Some(Received { len: message.bytes, truncated, descriptors }))
+        Ok(Some(Received { len: message.bytes, truncated, is_short, descriptors }))
     }
 
     /// Waits for a message, for at most `timeout`, and receives it.

@@ -12,7 +12,8 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use genie_memory::{Extent, Extents, Known, Mapping, Mirror, Quota};
 use genie_sys::{GranuleKind, Object};
 
-use super::wire::control::{ArenaPlace, ObjectPlace};
+use super::conversation::Over;
+use super::wire::control::{ArenaPlace, ObjectPlace, Reason};
 use crate::lent::{Lent, Places};
 
 /// How many arenas a client may have announced at once.
@@ -75,19 +76,26 @@ impl Arenas {
     }
 
     /// Enters an object that the client announced.
-    pub(super) fn announce(&self, place: &ObjectPlace, descriptor: OwnedFd) -> Result<(), String> {
-        let object = Object::accept(descriptor).map_err(|error| error.to_string())?;
+    pub(super) fn announce(&self, place: &ObjectPlace, descriptor: OwnedFd) -> Result<(), Over> {
+        let object = Object::accept(descriptor).map_err(|error| Over::of(Reason::Object, &error.into()))?;
         if object.len() as u64 != place.len || (place.writable && !object.is_writable()) {
-            return Err(format!("an object of {} bytes is not as announced: {place:?}", object.len()));
+            let sentence = format!("an object of {} bytes is not as announced: {place:?}", object.len());
+            return Err(Over::new(Reason::Object, sentence));
         }
         let mirrors = self.read();
-        let mirror = find(&mirrors, place.arena)?;
-        mirror.announce(place.id, place.start as usize, object).map_err(|error| error.to_string())
+        let mirror = find(&mirrors, place.arena).map_err(|wrong| Over::new(Reason::Object, wrong))?;
+        let announced = mirror.announce(place.id, place.start as usize, object);
+        announced.map_err(|error| Over::of(Reason::Object, &error))
     }
 
     /// How many objects there are; each is a descriptor, a mapping, or both.
     pub(super) fn objects_count(&self) -> usize {
         self.read().iter().flatten().map(Mirror::objects_count).sum()
+    }
+
+    /// How many arenas there are.
+    pub(super) fn count(&self) -> usize {
+        self.read().iter().flatten().count()
     }
 
     /// Forgets an object. `is_idle` tells whether nothing is pending, so that nobody works in what is unmapped.
@@ -114,20 +122,22 @@ impl Arenas {
     }
 
     /// Enters an arena that the client passes parts of on.
-    pub(super) fn add(&self, place: &ArenaPlace, lifeline: OwnedFd) -> Result<(), String> {
+    pub(super) fn add(&self, place: &ArenaPlace, lifeline: OwnedFd) -> Result<(), Over> {
         let mut mirrors = self.write();
         let number = usize::from(place.number);
         let is_next = number == mirrors.len();
         if !is_next && mirrors.get(number).is_none_or(Option::is_some) {
-            return Err(format!("arena {number} was announced, and arena {} is the last", mirrors.len() - 1));
+            let sentence =
+                format!("arena {number} was announced, and arena {} is the last", mirrors.len() - 1);
+            return Err(Over::new(Reason::Malformed, sentence));
         }
         if mirrors.iter().flatten().count() >= ARENAS {
-            return Err(format!("more than {ARENAS} arenas were announced"));
+            return Err(Over::new(Reason::Exhausted, format!("more than {ARENAS} arenas were announced")));
         }
         let (base, len) = (place.base as usize, place.len as usize);
         let granules: GranuleKind = place.granule;
         let mirror = Mirror::new(base, len, granules, self.mapping, lifeline, &self.quota);
-        let mirror = Some(mirror.map_err(|error| error.to_string())?);
+        let mirror = Some(mirror.map_err(|error| Over::of(Reason::Malformed, &error))?);
         match mirrors.get_mut(number) {
             Some(vacant) => *vacant = mirror,
             None => mirrors.push(mirror),

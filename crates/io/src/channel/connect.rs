@@ -20,7 +20,7 @@ use super::directory::Directory;
 use super::link::{Link, PATIENCE};
 use super::receiving::Receiving;
 use super::remote::{Remote, Sending};
-use super::strangers;
+use super::strangers::{self, Unusable};
 use super::table::Table;
 use super::turn::Turn;
 use super::wire::control::{Hello, Limits, MAX_MESSAGE, Message, Party, Status, Trust, VERSION, Welcome};
@@ -211,7 +211,14 @@ fn receive(socket: &Socket, server: &str) -> Result<(Message, Vec<OwnedFd>), Err
     if received.len == 0 {
         return Err(gone("it hung up during the handshake".to_owned()));
     }
-    let received = strangers::sift(received).map_err(gone)?;
+    let received = strangers::sift(received).map_err(|unusable| match unusable {
+        Unusable::Wrong(wrong) => gone(wrong.to_owned()),
+        Unusable::Short => {
+            let subject = format!("the descriptors that server {server} sent");
+            let error = genie_sys::Error::new("recvmsg", subject, genie_sys::Errno::MFILE);
+            error.with_remedy("raise this process's limit on open files: `ulimit -n`").into()
+        }
+    })?;
     let message = Message::decode(&bytes[..received.len], received.descriptors.len(), Party::Server);
     Ok((message.map_err(|error| gone(error.to_string()))?, received.descriptors))
 }

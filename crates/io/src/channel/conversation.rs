@@ -1,23 +1,22 @@
 //! A client's control socket: what it may say in the middle of a channel.
 //!
 //! Trust: a client that says something else, or does not read the answers, has no channel any more. Descriptors that it
-//! announces are kept open, so that they are counted: each client may take half of what all others leave.
-//! Limits: [`OBJECTS`] announced objects in all, or half of the descriptors that this process may have, if that is less.
+//! announces are kept open, so that they are counted.
+//! Limits: what a client may announce is its share ([`Shares`]).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use genie_sys::machine;
+use genie_memory::Error;
+use genie_sys::Errno;
 use genie_sys::socket::{Received, Socket};
 
 use super::customer::Customer;
 use super::listener::Shared;
 use super::pool::Pool;
-use super::strangers;
+use super::shares::Shares;
+use super::strangers::{self, Unusable};
 use super::wire::control::{Ending, Limits, Message, Party, PoolObjects, Reason, Trust};
-
-/// How many objects all clients may have announced: each is a mapping, of which a process has 65,530.
-const OBJECTS: usize = 16 << 10;
 
 /// A client's control socket.
 pub(super) struct Conversation {
@@ -29,6 +28,8 @@ pub(super) struct Conversation {
     pub(super) hard: (usize, u32),
     /// How many objects it has announced.
     pub(super) objects: usize,
+    /// How many arenas, besides its own.
+    pub(super) arenas: usize,
     pub(super) pool: Pool,
 }
 
@@ -42,19 +43,40 @@ impl Over {
     pub(super) fn new(reason: Reason, sentence: impl ToString) -> Self {
         Self { reason, sentence: sentence.to_string() }
     }
+
+    /// For an error that has this reason, unless the kernel has no more of something.
+    pub(super) fn of(reason: Reason, error: &Error) -> Self {
+        let is_short = match error {
+            Error::Kernel(error) => {
+                matches!(error.errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOSPC)
+            }
+            _ => false,
+        };
+        Self::new(if is_short { Reason::Exhausted } else { reason }, error)
+    }
+}
+
+impl From<Unusable> for Over {
+    fn from(unusable: Unusable) -> Self {
+        let reason = match unusable {
+            Unusable::Wrong(_) => Reason::Object,
+            Unusable::Short => Reason::Exhausted,
+        };
+        Self::new(reason, unusable)
+    }
 }
 
 impl Conversation {
-    /// Acts upon a message, when all clients together have announced so many objects.
+    /// Acts upon a message.
     pub(super) fn act(
         &mut self,
         shared: &Shared,
         bytes: &[u8],
         received: Received,
-        announced: usize,
+        shares: &Shares,
     ) -> Result<(), Over> {
         let malformed = |wrong: String| Over::new(Reason::Malformed, wrong);
-        let received = strangers::sift(received).map_err(|wrong| Over::new(Reason::Object, wrong))?;
+        let received = strangers::sift(received)?;
         let descriptors = received.descriptors;
         let message = Message::decode(&bytes[..received.len], descriptors.len(), Party::Client);
         let message = message.map_err(|error| malformed(error.to_string()))?;
@@ -68,11 +90,12 @@ impl Conversation {
         let arenas = &self.customer.arenas;
         match (message, descriptors.into_iter().next()) {
             (Message::Object(place), Some(object)) => {
-                self.make_room(announced)?;
-                arenas.announce(&place, object).map_err(|wrong| Over::new(Reason::Object, wrong))?;
+                shares.object(&object)?;
+                arenas.announce(&place, object)?;
             }
             (Message::Arena(place), Some(lifeline)) => {
-                arenas.add(&place, checked_lifeline(lifeline)?).map_err(malformed)?;
+                shares.arena(&lifeline)?;
+                arenas.add(&place, checked_lifeline(lifeline)?)?;
             }
             (Message::Withdraw(id), _) => arenas.withdraw(id, is_idle).map_err(malformed)?,
             (Message::WithdrawArena(number), _) => {
@@ -84,19 +107,9 @@ impl Conversation {
             (Message::Goodbye(_), _) => return Err(Over::new(Reason::Closing, "the client said goodbye")),
             (other, _) => return Err(malformed(format!("a {:?} came in the middle", other.kind()))),
         }
-        self.objects = self.customer.arenas.objects_count();
+        (self.objects, self.arenas) =
+            (self.customer.arenas.objects_count(), self.customer.arenas.count() - 1);
         Ok(())
-    }
-
-    /// Whether there is room for one more object.
-    fn make_room(&self, announced: usize) -> Result<(), Over> {
-        let most = OBJECTS.min(machine::descriptors_max() / 2);
-        if self.objects < most.saturating_sub(announced) {
-            return Ok(());
-        }
-        let sentence =
-            format!("{announced} objects are announced here, {} of them by this client", self.objects);
-        Err(Over::new(Reason::Exhausted, sentence))
     }
 
     /// Grants what a customer wants, up to the hard limits.

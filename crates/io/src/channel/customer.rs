@@ -36,6 +36,8 @@ use crate::{Error, Incoming, ServiceId, code};
 pub(crate) struct Customer {
     pub(super) name: String,
     pub(super) pid: u32,
+    /// The number of the client's user.
+    pub(super) user: u32,
     mapping: Mapping,
     abort_timeout: Duration,
     services: Vec<Access>,
@@ -56,6 +58,7 @@ pub(crate) struct Customer {
 pub(super) struct Terms {
     pub(super) name: String,
     pub(super) pid: u32,
+    pub(super) user: u32,
     pub(super) mapping: Mapping,
     pub(super) granted: Granted,
     pub(super) services: Vec<Access>,
@@ -69,6 +72,7 @@ impl Customer {
         Self {
             name: terms.name,
             pid: terms.pid,
+            user: terms.user,
             mapping: terms.mapping,
             abort_timeout: terms.granted.abort_timeout,
             services: terms.services,

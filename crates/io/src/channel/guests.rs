@@ -46,6 +46,11 @@ impl Guests {
         if self.guests.len() <= clients.max(FEWEST) {
             return None;
         }
+        self.first_to_go()
+    }
+
+    /// Who is to go first: of those of the user who has most, the one who has been silent longest.
+    pub(super) fn first_to_go(&self) -> Option<u64> {
         let mut users: HashMap<u32, usize> = HashMap::new();
         self.guests.values().for_each(|guest| *users.entry(guest.user).or_default() += 1);
         // Tokens are given in the order of coming.

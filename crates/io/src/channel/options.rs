@@ -38,7 +38,8 @@ pub struct ServeOptions {
     /// Bytes of each client's memory that may be mapped here at once; by default half of what the machine has, as much as
     /// an interface takes by default. A request that needs more is refused, unless nothing else is pending.
     pub mapped: usize,
-    /// How many clients there may be.
+    /// How many clients there may be. Those of one user have at most three quarters of what other users leave, unless it is the
+    /// user that the server acts as.
     pub clients: usize,
     /// How many threads take requests.
     pub threads: usize,

@@ -26,6 +26,7 @@ use super::guests::Guests;
 use super::listener::{Shared, WORKER_CLIENTS};
 use super::pool::Pool;
 use super::private::{self, Private};
+use super::shares::Shares;
 use super::strangers;
 use super::wire::control::{
     Ending, Hello, Limits, MAX_MESSAGE, Mapping, Message, Party, PoolObjects, Reason, Rings, Trust, VERSION,
@@ -135,12 +136,20 @@ impl Reception {
     }
 
     fn accept(&mut self, bytes: &mut [u8]) {
-        for _ in 0..ACCEPTED {
+        for accepted in 0..ACCEPTED {
             let socket = match self.claim.listener().accept() {
                 Ok(Some(socket)) => socket,
                 Ok(None) => return,
-                // Most likely there are no descriptors; whoever connects stays where he is, and is seen again at once.
-                Err(_) => return std::thread::sleep(PAUSE),
+                // Most likely there are no descriptors, and somebody waits for one: whoever has said nothing makes room. Where
+                // others were accepted just now, it may be that nobody waits any more.
+                Err(_) => match self.guests.first_to_go() {
+                    _ if accepted > 0 => return,
+                    Some(token) => {
+                        self.send_away(token, bytes);
+                        continue;
+                    }
+                    None => return std::thread::sleep(PAUSE),
+                },
             };
             if self.poller.add(&socket, self.next).is_err() {
                 refuse(
@@ -152,11 +161,16 @@ impl Reception {
             self.guests.add(self.next, socket);
             self.next += 1;
             while let Some(token) = self.guests.superfluous(self.shared.options.clients) {
-                // It may have spoken by now.
-                self.hear_guest(token, bytes);
-                self.forget_guest(token, "too many connections are waiting; try again later");
+                self.send_away(token, bytes);
             }
         }
+    }
+
+    /// Does without a guest that has said nothing.
+    fn send_away(&mut self, token: u64, bytes: &mut [u8]) {
+        // It may have spoken by now.
+        self.hear_guest(token, bytes);
+        self.forget_guest(token, "too many connections are waiting; try again later");
     }
 
     /// The first message of a connection.
@@ -171,7 +185,7 @@ impl Reception {
         let _ = self.poller.remove(&socket);
         let received = match strangers::sift(received) {
             Ok(received) => received,
-            Err(wrong) => return refuse(&socket, &Over::new(Reason::Object, wrong)),
+            Err(unusable) => return refuse(&socket, &unusable.into()),
         };
         let message = Message::decode(&bytes[..received.len], received.descriptors.len(), Party::Client);
         let greeted = match message {
@@ -191,7 +205,8 @@ impl Reception {
                 let hard =
                     (self.most(trust, self.shared.options.hard_bytes), self.shared.options.hard_requests);
                 if self.poller.add(&socket, token).is_ok() {
-                    let channel = Conversation { socket, customer, inbox, trust, hard, objects: 0, pool };
+                    let channel =
+                        Conversation { socket, customer, inbox, trust, hard, objects: 0, arenas: 0, pool };
                     self.channels.insert(token, channel);
                 } else {
                     self.leave(&customer, inbox);
@@ -233,6 +248,7 @@ impl Reception {
         })?;
         let exhausted = |error: Error| Over::new(Reason::Exhausted, error);
         let peer = socket.peer().map_err(|error| exhausted(error.into()))?;
+        Shares::of(&self.channels, None, peer.uid).client(socket, options.clients)?;
         let trust = shared.trust(hello.untrusted);
         if Pid::from_raw(peer.pid).is_none() {
             let sentence = "the client is in a process that this one can't see";
@@ -262,6 +278,7 @@ impl Reception {
         let terms = Terms {
             name: hello.name.clone(),
             pid: peer.pid as u32,
+            user: peer.uid,
             mapping: options.mapping,
             granted,
             services: shared.server.services().iter().map(crate::Service::access).collect(),
@@ -309,7 +326,7 @@ impl Reception {
         let quota = Quota::new(options.addresses, options.mapped);
         let (base, len) = (hello.alias_base as usize, hello.alias_len as usize);
         let own = Mirror::new(base, len, hello.granule, options.mapping, lifeline, &quota);
-        let own = own.map_err(|error| Over::new(Reason::Granule, error))?;
+        let own = own.map_err(|error| Over::of(Reason::Granule, &error))?;
         Ok(Arenas::new(own, options.mapping, quota))
     }
 
@@ -337,15 +354,16 @@ impl Reception {
 
     /// A message of a customer.
     fn hear(&mut self, token: u64, bytes: &mut [u8]) {
-        let announced = self.channels.values().map(|channel| channel.objects).sum();
-        let Some(channel) = self.channels.get_mut(&token) else { return };
+        let Some(channel) = self.channels.get(&token) else { return };
         let received = match channel.socket.try_receive(bytes) {
             Ok(None) => return,
             Ok(Some(received)) if received.len > 0 => received,
             Ok(Some(_)) => return self.end(token, &Over::new(Reason::Closing, "the client hung up")),
             Err(error) => return self.end(token, &Over::new(Reason::Closing, error)),
         };
-        match channel.act(&self.shared, bytes, received, announced) {
+        let shares = Shares::of(&self.channels, Some(token), channel.customer.user);
+        let Some(channel) = self.channels.get_mut(&token) else { return };
+        match channel.act(&self.shared, bytes, received, &shares) {
             Ok(()) if channel.customer.has_heard_one() => self.shared.inboxes[channel.inbox].notify(),
             Ok(()) => {}
             Err(over) => self.end(token, &over),

@@ -13,25 +13,60 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use genie_sys::fork::Maker;
+use genie_sys::machine;
 use genie_sys::socket::Received;
 use rustix::net::{AddressFamily, sockopt};
 
 /// How long the thread stays when there is nothing to close.
 const IDLE: Duration = Duration::from_secs(1);
 
+/// Why a message can't be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unusable {
+    /// Its sender is to blame.
+    Wrong(&'static str),
+    /// This process may have no more descriptors, so that some of the message's were lost.
+    Short,
+}
+
+impl std::fmt::Display for Unusable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Wrong(wrong) => f.write_str(wrong),
+            Self::Short => {
+                let most = machine::descriptors_max();
+                write!(
+                    f,
+                    "process {} has all of the {most} descriptors that it may have, and lost what was sent to it; ",
+                    std::process::id()
+                )?;
+                f.write_str("raise its limit on open files: `ulimit -n`")
+            }
+        }
+    }
+}
+
+impl From<Unusable> for String {
+    fn from(unusable: Unusable) -> Self {
+        unusable.to_string()
+    }
+}
+
 /// Gets a message back if there are no strangers with it, and all that was sent has come; else says what is wrong.
-pub(super) fn sift(received: Received) -> Result<Received, String> {
+pub(super) fn sift(received: Received) -> Result<Received, Unusable> {
     let wrong = if received.truncated {
-        "it sent more than a message can hold"
+        Unusable::Wrong("it sent more than a message can hold")
     } else if !received.descriptors.iter().all(is_harmless) {
-        "it sent a descriptor that is neither memory nor a socket"
+        Unusable::Wrong("it sent a descriptor that is neither memory nor a socket")
+    } else if received.is_short {
+        Unusable::Short
     } else {
         return Ok(received);
     };
     let (harmless, strange): (Vec<_>, Vec<_>) = received.descriptors.into_iter().partition(is_harmless);
     drop(harmless);
     strange.into_iter().for_each(dismiss);
-    Err(wrong.to_owned())
+    Err(wrong)
 }
 
 /// Whether closing it waits for nobody.

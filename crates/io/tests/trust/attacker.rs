@@ -14,7 +14,8 @@ use genie_io::channel::directory::Directory;
 use genie_sys::process::Pid;
 use rustix::process::{Signal, kill_process};
 
-use crate::{floods, fuse, memory, records, replies, silence, untrusted, welcomes};
+use crate::scene::HONEST;
+use crate::{descriptors, floods, fuse, memory, records, replies, silence, untrusted, welcomes};
 
 const ROLE: &str = "GENIE_TEST_ROLE";
 const RUN: &str = "GENIE_TEST_RUN";
@@ -36,6 +37,8 @@ pub(crate) struct Attacker {
 /// What an attacker knows of its test.
 pub(crate) struct Ground {
     pub(crate) directory: Directory,
+    /// The server that it attacks.
+    pub(crate) server: &'static str,
     lines: std::io::Lines<std::io::StdinLock<'static>>,
 }
 
@@ -43,7 +46,7 @@ pub(crate) struct Ground {
 fn role(name: &str) -> Role {
     let all = [floods::ROLES, fuse::ROLES, memory::ROLES, records::ROLES, replies::ROLES, silence::ROLES]
         .into_iter()
-        .chain([untrusted::ROLES, welcomes::ROLES]);
+        .chain([untrusted::ROLES, welcomes::ROLES, descriptors::ROLES]);
     let found = all.flatten().find(|(known, _)| *known == name);
     found.unwrap_or_else(|| panic!("no attacker plays {name}")).1
 }
@@ -97,7 +100,7 @@ fn plays_a_role() {
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).expect("a parent");
     let run = PathBuf::from(std::env::var_os(RUN).expect("a run-time directory"));
     let directory = Directory::at(run).expect("a run-time directory");
-    let mut ground = Ground { directory, lines: std::io::stdin().lines() };
+    let mut ground = Ground { directory, server: HONEST, lines: std::io::stdin().lines() };
     role(&name)(&mut ground);
 }
 

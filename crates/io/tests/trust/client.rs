@@ -15,7 +15,6 @@ use genie_sys::socket::Socket;
 use genie_sys::{GranuleKind, Object};
 
 use crate::attacker::Ground;
-use crate::scene::HONEST;
 
 /// Where its arena is said to be; nothing need be there.
 pub(crate) const BASE: u64 = 0x2000_0000_0000;
@@ -24,7 +23,7 @@ pub(crate) const LEN: u64 = 3 << 30;
 /// How long a victim may take to cut it off.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A channel to the honest server.
+/// A channel to the server under attack.
 pub(crate) struct Raw {
     pub(crate) socket: Socket,
     pub(crate) welcome: Welcome,
@@ -53,7 +52,7 @@ pub(crate) fn hello() -> Hello {
 
 /// Connects, and says nothing.
 pub(crate) fn guest(ground: &Ground) -> Socket {
-    let path = ground.directory.socket_path(HONEST).expect("a name");
+    let path = ground.directory.socket_path(ground.server).expect("a name");
     let deadline = Instant::now() + PATIENCE;
     loop {
         match Socket::connect(&path) {

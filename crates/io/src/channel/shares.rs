@@ -1,0 +1,131 @@
+//! Shares: how much one client, and one user, may take of what a server has little of.
+//!
+//! Why: announcing memory costs a client nothing, and its server a descriptor; an arena also takes one of the guards that a process
+//! has. One client, or one user with many, could take all, and nobody else would be served, or even told why.
+//! How: what clients have announced is counted. A client may take half of what all others leave, and the clients of one user three
+//! quarters of what other users leave. The user that the server acts as needs no such bound: he can end the server as he likes.
+//! Whatever is counted, the last descriptors and guards of the process are kept: the very last ones for connections that only
+//! ask how the server is, those before them for new clients.
+//! Limits: [`OBJECTS`] objects or half of the descriptors; a quarter of the descriptors, or half of the guards, for arenas.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, AsRawFd};
+
+use genie_sys::{guard, machine};
+
+use super::conversation::{Conversation, Over};
+use super::wire::control::Reason;
+
+/// How many objects all clients may have announced: each is a mapping, of which a process has 65,530.
+const OBJECTS: usize = 16 << 10;
+
+/// What some clients have.
+#[derive(Debug, Clone, Copy, Default)]
+struct Holdings {
+    clients: usize,
+    objects: usize,
+    arenas: usize,
+}
+
+/// What a client, its user and all clients have.
+#[derive(Debug)]
+pub(super) struct Shares {
+    client: Holdings,
+    user: Holdings,
+    all: Holdings,
+    uid: u32,
+}
+
+impl Shares {
+    /// Those of the client with this number, if it is one already, and of its user.
+    pub(super) fn of(channels: &HashMap<u64, Conversation>, client: Option<u64>, uid: u32) -> Self {
+        let none = Holdings::default();
+        let mut shares = Self { client: none, user: none, all: none, uid };
+        for (token, channel) in channels {
+            shares.all.add(channel);
+            if channel.customer.user == uid {
+                shares.user.add(channel);
+            }
+            if Some(*token) == client {
+                shares.client.add(channel);
+            }
+        }
+        shares
+    }
+
+    /// Whether there may be one more client of this user, who came by this connection.
+    pub(super) fn client(&self, connection: &impl AsFd, most: usize) -> Result<(), Over> {
+        // A client is not among those that it competes with.
+        self.user_share("clients", most, |holdings| holdings.clients)?;
+        spare_descriptors(connection, machine::descriptors_max() / 32)
+    }
+
+    /// Whether there is room for the object that a client announces.
+    pub(super) fn object(&self, descriptor: &impl AsFd) -> Result<(), Over> {
+        let most = OBJECTS.min(machine::descriptors_max() / 2);
+        self.client_share("objects", most, |holdings| holdings.objects)?;
+        self.user_share("objects", most, |holdings| holdings.objects)?;
+        spare_descriptors(descriptor, machine::descriptors_max() / 16)
+    }
+
+    /// Whether there is room for the arena that a client announces, by its lifeline.
+    pub(super) fn arena(&self, lifeline: &impl AsFd) -> Result<(), Over> {
+        let most = (guard::CAPACITY / 2).min(machine::descriptors_max() / 4);
+        self.client_share("arenas", most, |holdings| holdings.arenas)?;
+        self.user_share("arenas", most, |holdings| holdings.arenas)?;
+        let taken = guard::taken();
+        if taken >= guard::CAPACITY / 4 * 3 {
+            let sentence = format!(
+                "{taken} of the {} arenas that its process can guard are there, and the others are kept for new clients",
+                guard::CAPACITY
+            );
+            return Err(Over::new(Reason::Exhausted, sentence));
+        }
+        spare_descriptors(lifeline, machine::descriptors_max() / 16)
+    }
+
+    fn client_share(&self, what: &str, most: usize, of: impl Fn(&Holdings) -> usize) -> Result<(), Over> {
+        let (own, all) = (of(&self.client), of(&self.all));
+        if own < most.saturating_sub(all) {
+            return Ok(());
+        }
+        let sentence = format!("{all} {what} are announced here, {own} of them by this client");
+        Err(Over::new(Reason::Exhausted, sentence))
+    }
+
+    fn user_share(&self, what: &str, most: usize, of: impl Fn(&Holdings) -> usize) -> Result<(), Over> {
+        let (user, all) = (of(&self.user), of(&self.all));
+        if self.uid == machine::effective_uid() || user < most.saturating_sub(all).saturating_mul(3) {
+            return Ok(());
+        }
+        let sentence = format!(
+            "{all} {what} are here, {user} of them of user {}; others are to have some, too",
+            self.uid
+        );
+        Err(Over::new(Reason::Exhausted, sentence))
+    }
+}
+
+impl Holdings {
+    fn add(&mut self, channel: &Conversation) {
+        self.clients += 1;
+        self.objects += channel.objects;
+        self.arenas += channel.arenas;
+    }
+}
+
+/// Whether a descriptor is none of the last ones that the process may have. They are given from the lowest number on, so that a
+/// number says how many there are at least.
+fn spare_descriptors(descriptor: &impl AsFd, kept: usize) -> Result<(), Over> {
+    let number = descriptor.as_fd().as_raw_fd() as usize;
+    let most = machine::descriptors_max();
+    if number < most.saturating_sub(kept) {
+        return Ok(());
+    }
+    let sentence = format!(
+        "process {} has {number} of the {most} descriptors that it may have, and keeps the last ones for others; raise its limit on \
+         open files: `ulimit -n`",
+        std::process::id()
+    );
+    Err(Over::new(Reason::Exhausted, sentence))
+}

@@ -1,0 +1,260 @@
+//! Descriptors and guards: what one client or user takes of them, and who is blamed where there are none left.
+
+use std::fs::{File, Permissions};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::PermissionsExt;
+
+use genie_io::channel::directory::Directory;
+use genie_io::channel::wire::control::{ArenaPlace, Message};
+use genie_io::channel::{ConnectOptions, Listener, ServeOptions};
+use genie_io::servers::memory::{Memory, STORE};
+use genie_io::{Error, Out};
+use genie_sys::GranuleKind;
+use genie_sys::socket::Socket;
+use rustix::process::{Resource, Rlimit, Uid, getrlimit, setrlimit};
+
+use crate::attacker::Ground;
+use crate::client::{BASE, Raw, guest, heard, hello, object};
+use crate::scene::{HONEST, Scene, connect, interface, store_and_fetch};
+use crate::support::machine::skip;
+use crate::{attacker, roles};
+
+/// The server that has few descriptors.
+const SMALL: &str = "small";
+const PAGE: u64 = 4096;
+/// A user that is nobody's.
+const OTHER_USER: u32 = 65_534;
+
+roles! { serves_with_few, serves_with_a_thousand, connects_with_few, takes_all_arenas, takes_all_there_is }
+
+fn limit(most: usize) {
+    let most = Some(most as u64);
+    setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }).expect("a lower limit");
+}
+
+/// Serves, with as many descriptors left as the test says.
+fn serves_with_few(ground: &mut Ground) {
+    let options = ServeOptions { pool: 1 << 20, ..ServeOptions::default() };
+    let serving = Listener::bind_in(&ground.directory, SMALL, Memory::customized(), options).expect("a name");
+    let _running = serving.start().expect("threads");
+    limit(64);
+    ground.say("serving");
+    let mut taken = Vec::new();
+    loop {
+        let left: usize = ground.hear().parse().expect("a number");
+        taken.clear();
+        taken.extend(std::iter::from_fn(|| File::open("/dev/null").ok()));
+        taken.truncate(taken.len() - left);
+        ground.say("taken");
+    }
+}
+
+#[test]
+fn a_server_without_descriptors_blames_its_own_limit_and_ends_no_other_channel() {
+    let scene = Scene::open();
+    let mut server = attacker!(&scene.directory, serves_with_few);
+    server.says_that("serving");
+    let process = format!("process {}", server.pid());
+    let blames_itself = |error: &Error| {
+        let error = error.to_string();
+        assert!(error.contains("ulimit -n") && error.contains(&process), "{error}");
+    };
+    let (steady, growing) = (interface(), interface());
+    let kept = connect(&steady, &scene.directory, SMALL).expect("a connection");
+    store_and_fetch(&steady, &kept, 1);
+    let lost = connect(&growing, &scene.directory, SMALL).expect("a connection");
+    server.tell("1");
+    server.says_that("taken");
+    let refused = connect(&interface(), &scene.directory, SMALL).expect_err("no descriptor for a lifeline");
+    blames_itself(&refused);
+    server.tell("0");
+    server.says_that("taken");
+    let buffer = growing.allocate(300_000).expect("memory");
+    let request = growing.request(&lost, STORE).out(Out::emulated_copy(&buffer)).argument(b"name");
+    blames_itself(&request.send().expect_err("no descriptor for an object").error);
+    store_and_fetch(&steady, &kept, 2);
+    server.tell("20");
+    server.says_that("taken");
+    store_and_fetch(&growing, &connect(&growing, &scene.directory, SMALL).expect("a connection"), 3);
+    drop((kept, lost, buffer, steady, growing));
+    scene.survives(server);
+}
+
+/// Connects with fewer descriptors than a welcome brings, and with one more each time.
+fn connects_with_few(ground: &mut Ground) {
+    let interface = interface();
+    let lowest = File::open("/dev/null").expect("a file").as_raw_fd() as usize;
+    for more in 0..40 {
+        let maximum = getrlimit(Resource::Nofile).maximum;
+        let current = Some((lowest + more) as u64);
+        setrlimit(Resource::Nofile, Rlimit { current, maximum }).expect("a limit");
+        match interface.connect_with(&ground.directory, HONEST, &ConnectOptions::default()) {
+            Ok(_) => break,
+            Err(error) => ground.say(error),
+        }
+    }
+    ground.say("connected");
+    ground.stay();
+}
+
+/// A client with RLIMIT_NOFILE 64 was told that the server sent too much.
+#[test]
+fn a_client_without_descriptors_blames_its_own_limit() {
+    let scene = Scene::open();
+    let client = attacker!(&scene.directory, connects_with_few);
+    let mut refusals = 0;
+    loop {
+        let said = client.says();
+        if said == "connected" {
+            break;
+        }
+        refusals += 1;
+        assert!(said.contains("ulimit -n") && !said.contains("sent more"), "{said}");
+    }
+    assert!(refusals > 3, "{refusals} refusals");
+    scene.survives(client);
+}
+
+/// Serves as a process with the usual limit.
+fn serves_with_a_thousand(ground: &mut Ground) {
+    limit(1024);
+    let options = ServeOptions { pool: 1 << 20, ..ServeOptions::default() };
+    let serving = Listener::bind_in(&ground.directory, SMALL, Memory::customized(), options).expect("a name");
+    let _running = serving.start().expect("threads");
+    ground.say("serving");
+    ground.stay();
+}
+
+/// Holds as much as it gets of something, `most` for each of its connections: where a client is refused, which ends its channel,
+/// the next one takes less. Returns what it was refused for.
+fn hoard(
+    ground: &Ground,
+    held: &mut Vec<Raw>,
+    most: u64,
+    announce: impl Fn(&Raw, u64) -> Result<(), String>,
+) -> Vec<String> {
+    let (mut most, mut reasons) = (most, Vec::new());
+    while most > 0 {
+        let raw = match Raw::greet_as(ground, &hello()) {
+            Ok(raw) => raw,
+            Err(refused) => return [reasons, vec![refused]].concat(),
+        };
+        match (0..most).find_map(|number| announce(&raw, number).err().map(|why| (number, why))) {
+            None => held.push(raw),
+            Some((number, why)) => {
+                most = number;
+                reasons.push(why);
+            }
+        }
+    }
+    reasons
+}
+
+fn hoard_arenas(ground: &Ground, held: &mut Vec<Raw>) -> Vec<String> {
+    let (_lifeline, end) = Socket::pair().expect("sockets");
+    hoard(ground, held, 127, |raw, number| {
+        let (number, granule) = (number as u16 + 1, GranuleKind::Base);
+        let place = ArenaPlace { number, granule, base: BASE, len: 1 << 21 };
+        raw.ask(&Message::Arena(place), &[end.as_fd()])
+    })
+}
+
+/// Arenas by the thousand, with the server that the test names.
+fn takes_all_arenas(ground: &mut Ground) {
+    ground.server = if ground.hear() == SMALL { SMALL } else { HONEST };
+    let mut held = Vec::new();
+    let reasons = hoard_arenas(ground, &mut held);
+    ground.say(reasons.join("; "));
+    ground.stay();
+}
+
+/// Arenas, objects and connections, as another user.
+fn takes_all_there_is(ground: &mut Ground) {
+    ground.server = SMALL;
+    let other = Uid::from_raw(OTHER_USER);
+    if rustix::thread::set_thread_res_uid(None, other, None).is_err() {
+        ground.say("not permitted");
+        ground.stay();
+    }
+    let mut held = Vec::new();
+    let mut reasons = hoard_arenas(ground, &mut held);
+    let memory = object(PAGE as usize);
+    reasons.extend(hoard(ground, &mut held, 1000, |raw, number| {
+        raw.announce(number + 1, number * PAGE, PAGE, false, memory.as_fd())
+    }));
+    let silent: Vec<Socket> = (0..20).map(|_| guest(ground)).collect();
+    loop {
+        match Raw::greet_as(ground, &hello()) {
+            Ok(raw) => held.push(raw),
+            Err(refused) => break reasons.push(refused),
+        }
+    }
+    ground.say(reasons.join("; "));
+    ground.hear();
+    drop(silent);
+    ground.stay();
+}
+
+/// Whether a server that is asked how it is says so.
+#[track_caller]
+fn answers(directory: &Directory, server: &str) {
+    let socket = Socket::connect(&directory.socket_path(server).expect("a name")).expect("a connection");
+    socket.send(&Message::Query.encode().expect("a question"), &[]).expect("a question");
+    assert!(matches!(heard(&socket), Some((Message::Status(_), _))));
+}
+
+/// Others connect to a server, and are served.
+#[track_caller]
+fn serves_others(scene: &Scene, server: &str) {
+    for seed in 0..4 {
+        answers(&scene.directory, server);
+        let interface = interface();
+        let handle = connect(&interface, &scene.directory, server).expect("a connection");
+        store_and_fetch(&interface, &handle, seed);
+    }
+}
+
+/// 8 connections of 127 announced arenas each took all guards of a process, and 986 arenas all of its descriptors, so that the
+/// server did not even say how it was.
+#[test]
+fn clients_that_take_all_arenas_keep_nobody_out() {
+    let scene = Scene::open();
+    let small = attacker!(&scene.directory, serves_with_a_thousand);
+    small.says_that("serving");
+    for server in [SMALL, HONEST] {
+        let mut attacker = attacker!(&scene.directory, takes_all_arenas);
+        attacker.tell(server);
+        let reasons = attacker.says();
+        assert!(reasons.contains("arenas are announced here, 0 of them by this client"), "{reasons}");
+        serves_others(&scene, server);
+        attacker.kill();
+    }
+    small.kill();
+    scene.is_unharmed();
+}
+
+#[test]
+fn a_user_that_takes_all_there_is_keeps_no_other_one_out() {
+    let scene = Scene::open();
+    let small = attacker!(&scene.directory, serves_with_a_thousand);
+    small.says_that("serving");
+    // Any user may connect.
+    let socket = scene.directory.socket_path(SMALL).expect("a name");
+    let run = scene.directory.path();
+    for (path, mode) in [(run.parent().expect("a directory"), 0o755), (run, 0o755), (&socket, 0o777)] {
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).expect("a file of this user's");
+    }
+    let attacker = attacker!(&scene.directory, takes_all_there_is);
+    let reasons = attacker.says();
+    if reasons == "not permitted" {
+        skip("a_user_that_takes_all_there_is_keeps_no_other_one_out", "it can't act as another user");
+    } else {
+        for what in ["arenas", "objects", "clients"] {
+            assert!(reasons.contains(&format!("{what} are here,")), "{what}: {reasons}");
+        }
+        serves_others(&scene, SMALL);
+    }
+    attacker.kill();
+    small.kill();
+    scene.is_unharmed();
+}
