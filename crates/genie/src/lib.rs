@@ -45,10 +45,77 @@ pub mod channel {
 }
 
 pub use genie_memory::{
-    Buffer, Config, Data, Direction, Faults, Granularity, GranuleKind, Mark, Migrant, Protection, Segments,
-    Space, Span, Statistics, gather, scatter, transfer,
+    Buffer, Config, Data, DataMut, Direction, Faults, Granularity, GranuleKind, Mark, Migrant, Protection,
+    Space, Statistics,
 };
 pub use genie_passing::{Cost, Costs, Line, Passing, Preferred, Reason, Receipt, Scheme, Thresholds, model};
+
+/// What programs that use `genie` alone cannot write.
+///
+/// A span, which names raw memory, or copy from or to one:
+///
+/// ```compile_fail,E0432
+/// use genie::{Segments, Span, gather, scatter, transfer};
+/// ```
+///
+/// Use a reference's memory after it:
+///
+/// ```compile_fail,E0716
+/// # fn keep(genie: &genie::Interface, buffer: &genie::Buffer) {
+/// let (addr, len) = (buffer.addresses().start, buffer.len());
+/// let data = genie.space().reference(addr, len, genie::Direction::Out).unwrap().data();
+/// data.to_vec();
+/// # }
+/// ```
+///
+/// Store by way of a reference, or of where its memory is, into what somebody has borrowed:
+///
+/// ```compile_fail,E0133
+/// # fn store(genie: &genie::Interface, buffer: &genie::Buffer) {
+/// let (addr, len) = (buffer.addresses().start, buffer.len());
+/// let reference = genie.space().reference(addr, len, genie::Direction::In).unwrap();
+/// reference.data_mut().fill(0x99);
+/// # }
+/// ```
+///
+/// ```compile_fail,E0133
+/// # fn store(genie: &genie::Interface, buffer: &genie::Buffer) {
+/// let (addr, len) = (buffer.addresses().start, buffer.len());
+/// let reference = genie.space().reference(addr, len, genie::Direction::In).unwrap();
+/// reference.segments()[0].fill(0x99);
+/// # }
+/// ```
+///
+/// Have something delivered there:
+///
+/// ```compile_fail,E0596
+/// # fn deliver(genie: &genie::Interface, buffer: &genie::Buffer) {
+/// let mut system = genie.space().system_buffer(buffer.len()).unwrap();
+/// genie.space().deliver(&mut system, &mut buffer[..], &Default::default()).unwrap();
+/// # }
+/// ```
+///
+/// Have an input filled in place there:
+///
+/// ```compile_fail,E0133
+/// # use genie_passing::Target;
+/// # fn fill(genie: &genie::Interface, buffer: &genie::Buffer) {
+/// let target = Target::Native { addr: buffer.addresses().start, len: buffer.len() };
+/// let mut input = genie.passing().input(genie::Scheme::EmulatedShare, target).unwrap();
+/// input.ready().unwrap().fill(0x99);
+/// # }
+/// ```
+///
+/// Get a descriptor through which it could be written:
+///
+/// ```compile_fail,E0133
+/// # fn share(genie: &genie::Interface) {
+/// let object = genie.space().object_at(0).unwrap();
+/// genie.space().share_writable(object.id).unwrap();
+/// # }
+/// ```
+#[cfg(doctest)]
+struct SafeSurface;
 
 /// Compiles and runs the README's example.
 #[cfg(doctest)]

@@ -6,7 +6,7 @@ mod origin;
 use std::ops::Range;
 use std::sync::Arc;
 
-use genie_memory::{Data, Direction};
+use genie_memory::{Data, DataMut, Direction};
 use genie_passing::{Outboard, Overlay};
 use genie_sys::fork::Maker;
 use smallvec::SmallVec;
@@ -145,13 +145,23 @@ impl Incoming {
     /// }
     /// ```
     ///
+    /// It is not the server's to change:
+    ///
+    /// ```compile_fail,E0599
+    /// # use genie_io::{Error, Incoming};
+    /// fn serve(request: &Incoming) -> Result<(), Error> {
+    ///     request.output(0)?.fill(0x99);
+    ///     Ok(())
+    /// }
+    /// ```
+    ///
     /// # Errors
     /// There is no such output buffer, or the service's mapping flags do not allow reading.
     pub fn output(&self, index: usize) -> Result<Data<'_>, Error> {
         if !self.access.reads {
             return Err(Error::Unmapped { service: self.service.0, access: "read" });
         }
-        Ok(Data::of(self.buffer(index, Direction::Out)?.segments()))
+        Ok(self.buffer(index, Direction::Out)?.output())
     }
 
     /// Makes input buffer `index` ready and returns its memory, to be written. To be called when the data is about to
@@ -159,10 +169,10 @@ impl Incoming {
     ///
     /// # Errors
     /// There is no such input buffer, the service's mapping flags do not allow writing, or there is no memory.
-    pub fn ready(&mut self, index: usize) -> Result<Data<'_>, Error> {
+    pub fn ready(&mut self, index: usize) -> Result<DataMut<'_>, Error> {
         self.require_writes()?;
         self.make_ready(index)?;
-        Ok(Data::of(self.work().buffers[index].segments()))
+        Ok(self.work().buffers[index].input())
     }
 
     /// The memory of input buffer `index`, which has been made ready, beside that of other buffers; no bytes, where it has
@@ -170,9 +180,9 @@ impl Incoming {
     ///
     /// # Errors
     /// There is no such input buffer, or the service's mapping flags do not allow writing.
-    pub fn input(&self, index: usize) -> Result<Data<'_>, Error> {
+    pub fn input(&self, index: usize) -> Result<DataMut<'_>, Error> {
         self.require_writes()?;
-        Ok(Data::of(self.buffer(index, Direction::In)?.segments()))
+        Ok(self.buffer(index, Direction::In)?.input())
     }
 
     fn require_writes(&self) -> Result<(), Error> {
@@ -187,7 +197,7 @@ impl Incoming {
         for element in &mut self.work_mut().buffers[index].elements {
             match &mut element.transfer {
                 Transfer::In(input) => drop(input.ready()?),
-                Transfer::Passed(input) => drop(input.show()?),
+                Transfer::Passed(input) => input.show()?,
                 Transfer::Lent(lent) => lent.ready()?,
                 Transfer::Out(_) | Transfer::None(_) => {}
             }
@@ -258,7 +268,7 @@ impl Incoming {
     /// Links data in a device's own memory to element `element` of input buffer `index`, in place of making that ready.
     ///
     /// # Errors
-    /// There is no such input buffer or element, or no memory for a host buffer.
+    /// There is no such input buffer or element, no memory for a host buffer, or the device's transfer failed.
     ///
     /// # Panics
     /// When the element is ready already.

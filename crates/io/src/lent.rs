@@ -278,7 +278,7 @@ impl LentTransfer {
         Ok(())
     }
 
-    /// The data, as far as it is mapped.
+    /// Where the data is, as far as it is mapped.
     pub(crate) fn segments(&self) -> Segments {
         Segments::from_slice(&self.segments)
     }
@@ -294,7 +294,7 @@ impl LentTransfer {
     /// in a server's own buffers.
     ///
     /// # Errors
-    /// No memory.
+    /// No memory, or a device's transfer failed.
     pub(crate) fn bring(&mut self, actual: usize) -> Result<(), Error> {
         let Some(supply) = self.supply.take().map(|supply| *supply) else { return Ok(()) };
         let passed = self.passed().cloned();
@@ -308,19 +308,15 @@ impl LentTransfer {
                 }
             },
         };
+        let all = self.data_mut();
+        let into = all.part(0..actual.min(all.len()));
         match supply {
             Supply::Overlay(overlay) => {
-                let into = genie_memory::part(&self.segments, 0..actual);
-                self.receipt.copied += genie_memory::transfer(overlay.data().spans(), &into);
+                let copied = into.copy_data(&overlay.data());
+                self.receipt.copied += copied;
                 self.receipt.reason = Some(Reason::Overlaid);
             }
-            Supply::Outboard(mut outboard) => {
-                let mut at = 0;
-                for segment in genie_memory::part(&self.segments, 0..actual) {
-                    outboard.transfer(at, segment);
-                    at += segment.len();
-                }
-            }
+            Supply::Outboard(mut outboard) => outboard.fill(&into)?,
         }
         Ok(())
     }

@@ -27,6 +27,7 @@ mod request_id;
 mod server;
 pub mod servers;
 mod timer;
+mod views;
 mod work;
 
 pub use contract::Fragment;

@@ -83,11 +83,11 @@ impl PassedInput {
         Ok(segments)
     }
 
-    /// What the contractor sees: the buffer that a subcontractor put in place of memory, if that is long enough.
-    pub(crate) fn show(&self) -> Result<Segments, Error> {
-        let seen = self.seen();
-        let len: usize = seen.iter().map(|segment| segment.len()).sum();
-        if len == self.len { Ok(seen) } else { self.ready() }
+    /// Sees to it that there is something for the contractor to see: the buffer that a subcontractor put in place of memory, if
+    /// that is long enough.
+    pub(crate) fn show(&self) -> Result<(), Error> {
+        let len: usize = self.seen().iter().map(|segment| segment.len()).sum();
+        if len == self.len { Ok(()) } else { self.ready().map(drop) }
     }
 
     /// What of it is there.

@@ -75,6 +75,9 @@ promise_here! {
     outboard::data_comes_from_outboard_memory as outboard_input_arrives,
     outboard::no_more_than_said_comes_from_outboard_memory as outboard_input_may_be_short,
     outboard::a_failed_transfer_changes_nothing as failed_outboard_input_leaves_the_buffer,
+    outboard::a_transfer_that_breaks_off_changes_nothing as broken_outboard_transfers_leave_the_buffer,
+    outboard::of_several_inputs_none_is_delivered_when_one_breaks_off as outboard_inputs_are_delivered_together,
+    outboard::a_device_that_may_fail_has_its_data_swapped as fallible_outboard_input_is_swapped,
     outboard::data_from_outboard_memory_can_be_redirected as outboard_input_can_be_redirected,
     outboard::data_from_outboard_memory_can_be_peeked_at as outboard_input_can_be_peeked_at,
 }

@@ -12,9 +12,9 @@ use genie_io::channel::{ConnectOptions, Listener, Running, ServeOptions, Serving
 use genie_io::{
     Error, In, Incoming, Interface, Limits, Out, RequestId, Server, ServerHandle, Service, ServiceId,
 };
+use genie_memory::DataMut;
 use genie_memory::{Config, Granularity, GranuleKind, Space};
 use genie_passing::{Costs, Outboard, Passing, Preferred};
-use genie_sys::Span;
 
 /// Replies.
 const PASS: ServiceId = ServiceId(0);
@@ -70,7 +70,7 @@ impl Outboard for Device {
         100
     }
 
-    fn transfer(&mut self, _offset: usize, _into: Span) {
+    fn transfer(&mut self, _offset: usize, _into: DataMut<'_>) -> std::io::Result<()> {
         panic!("a device's panic is part of the test");
     }
 }

@@ -17,7 +17,7 @@ mod rate;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use genie::{Data, Incoming, RequestId, Server, ServerError, Service, ServiceId};
+use genie::{Data, DataMut, Incoming, RequestId, Server, ServerError, Service, ServiceId};
 
 use ports::{Met, Ports, Side};
 pub use rate::{Bucket, Rate};
@@ -111,7 +111,7 @@ impl Loop {
     }
 
     /// Copies chunk by chunk, each when it would have gone over the wire.
-    fn pace(&self, mut bucket: Bucket, chunk: usize, from: &Data<'_>, to: &Data<'_>) {
+    fn pace(&self, mut bucket: Bucket, chunk: usize, from: &Data<'_>, to: &DataMut<'_>) {
         let len = from.len();
         for start in (0..len).step_by(chunk) {
             let range = start..len.min(start.saturating_add(chunk));

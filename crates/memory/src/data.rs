@@ -2,28 +2,54 @@
 //!
 //! Why: segments are addresses, which a program may keep for longer than the memory is there or its own. What servers are
 //! shown therefore borrows the request or the buffer that it is of, and a server that keeps it too long does not compile.
-//! Trust: another party may change the bytes between any two looks; so they are copied, never borrowed.
+//! What is there to be read is [`Data`], what is there to be filled [`DataMut`]: a server that stores into a client's output
+//! does not compile either.
+//! Trust: another party may change the bytes between any two looks; so they are copied, never borrowed. Of threads that
+//! fill the same bytes at once, each byte has one's or another's.
 //! Source: thesis §7.2 (the buffers of incoming requests).
+#![allow(
+    unsafe_code,
+    reason = "loads and stores bytes that whoever made the data has promised to be there for its lifetime"
+)]
 
 use std::marker::PhantomData;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::os::fd::AsFd;
 
 use genie_sys::Span;
+use genie_sys::process::Pid;
 
-use crate::segments::{Segments, gather, part, scatter, transfer};
+use crate::segments::{Segments, part};
 
-/// Bytes in one or more pieces of memory, which stay there for `'r`.
-#[derive(Debug, Clone)]
+/// Bytes in one or more pieces of memory, which stay there for `'r`, to be read.
+///
+/// ```compile_fail,E0133
+/// # use genie_memory::{Data, Segments};
+/// let data = Data::new(Segments::new()); // whoever makes one vouches for the memory, which is unsafe
+/// ```
+///
+/// ```compile_fail,E0599
+/// # use genie_memory::Data;
+/// fn serve(output: Data<'_>) {
+///     output.fill(0x99); // what is there to be read cannot be filled
+/// }
+/// ```
+#[derive(Debug, Clone, Default)]
 pub struct Data<'r> {
     segments: Segments,
     lender: PhantomData<&'r ()>,
 }
 
+/// Bytes in one or more pieces of memory, which stay there for `'r`, to be filled. Reads as [`Data`].
+#[derive(Debug, Default)]
+pub struct DataMut<'r>(Data<'r>);
+
 impl<'r> Data<'r> {
-    /// Data in these segments. Whoever makes one sees to it that they stay for `'r`, and gives nobody a longer one.
-    #[doc(hidden)]
-    pub fn of(segments: Segments) -> Self {
+    /// Data in these segments.
+    ///
+    /// # Safety
+    /// For `'r`, the bytes stay mapped and readable.
+    pub unsafe fn new(segments: Segments) -> Self {
         Self { segments, lender: PhantomData }
     }
 
@@ -45,22 +71,24 @@ impl<'r> Data<'r> {
     pub fn part(&self, range: Range<usize>) -> Self {
         let len = self.len();
         assert!(range.start <= range.end && range.end <= len, "bytes {range:?} of {len}");
-        Self::of(part(&self.segments, range))
+        Self { segments: part(&self.segments, range), lender: PhantomData }
+    }
+
+    /// Adds `later` behind these bytes.
+    pub fn append(&mut self, later: Self) {
+        self.segments.extend_from_slice(&later.segments);
     }
 
     /// Copies the first bytes to `bytes`, as many as both have; returns how many.
     pub fn copy_to(&self, bytes: &mut [u8]) -> usize {
-        gather(&self.segments, bytes)
-    }
-
-    /// Copies the first of `bytes` here, as many as both have; returns how many.
-    pub fn copy_from(&self, bytes: &[u8]) -> usize {
-        scatter(bytes, &self.segments)
-    }
-
-    /// Copies the first bytes of `from` here, as many as both have; returns how many.
-    pub fn copy_data(&self, from: &Data<'_>) -> usize {
-        transfer(&from.segments, &self.segments)
+        let mut done = 0;
+        for segment in &self.segments {
+            let here = segment.len().min(bytes.len() - done);
+            // SAFETY: mapped for `'r`, as whoever made this has promised.
+            unsafe { segment.part(0, here).copy_to(&mut bytes[done..done + here]) };
+            done += here;
+        }
+        done
     }
 
     /// All bytes, in a vector.
@@ -75,7 +103,8 @@ impl<'r> Data<'r> {
         let mut rest = bytes;
         for segment in &self.segments {
             let (here, later) = rest.split_at(segment.len().min(rest.len()));
-            if let Some(at) = segment.part(0, here.len()).mismatch(here) {
+            // SAFETY: mapped for `'r`, as whoever made this has promised.
+            if let Some(at) = unsafe { segment.part(0, here.len()).mismatch(here) } {
                 return Some(bytes.len() - rest.len() + at);
             }
             if here.len() < segment.len() {
@@ -86,9 +115,134 @@ impl<'r> Data<'r> {
         (!rest.is_empty()).then_some(bytes.len() - rest.len())
     }
 
+    /// Writes all bytes to a file, from `offset` on; returns how many bytes were written.
+    ///
+    /// # Errors
+    /// The file's; some bytes may have been written.
+    #[doc(alias = "pwrite")]
+    pub fn write_file(&self, file: impl AsFd, offset: u64) -> genie_sys::Result<usize> {
+        // SAFETY: mapped for `'r`, as whoever made this has promised.
+        self.pass_each(|segment, at| unsafe { segment.write_file(&file, offset + at as u64) })
+    }
+
+    /// Copies all bytes into memory of process `pid`, from `addr` on; returns how many bytes went.
+    ///
+    /// # Errors
+    /// EFAULT: the memory there is not mapped, or not writable; some bytes may have gone. EPERM: no right to trace that process.
+    /// ESRCH: it has gone. EINVAL: it is this process.
+    #[doc(alias = "process_vm_writev")]
+    pub fn write_process(&self, pid: Pid, addr: usize) -> genie_sys::Result<usize> {
+        // SAFETY: mapped for `'r`, as whoever made this has promised.
+        self.pass_each(|segment, at| unsafe { segment.write_process(pid, addr + at) })
+    }
+
+    /// Its pieces, in order: each in one run of addresses.
+    pub fn pieces(&self) -> impl Iterator<Item = Self> + '_ {
+        let piece = |segment: &Span| Segments::from_slice(&[*segment]);
+        self.segments.iter().map(move |segment| Self { segments: piece(segment), lender: PhantomData })
+    }
+
+    /// Shows all bytes to `see`, in order, 64 at a time as little-endian words; the last ones of each piece are filled up with
+    /// zeros. For sums of all kinds: nothing is stored, and each byte is loaded once, as fast as the memory is.
+    #[inline]
+    pub fn lines(&self, mut see: impl FnMut([u64; 8])) {
+        // SAFETY: mapped for `'r`, as whoever made this has promised.
+        self.segments.iter().for_each(|segment| unsafe { segment.lines(&mut see) });
+    }
+
+    /// The wrapping sum of all bytes as little-endian 64-bit words, the last one of each piece filled up with zeros. Each byte
+    /// is loaded once, as fast as the memory is.
+    pub fn sum(&self) -> u64 {
+        // SAFETY: mapped for `'r`, as whoever made this has promised.
+        self.segments.iter().map(|segment| unsafe { segment.sum() }).fold(0, u64::wrapping_add)
+    }
+
+    /// Where its pieces are: (address, length). For whoever wants to see how data was passed.
+    pub fn places(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.segments.iter().map(|segment| (segment.addr(), segment.len()))
+    }
+
+    /// Calls `pass` for each piece, with the number of bytes before it, until one is not passed wholly; returns how many bytes
+    /// were.
+    fn pass_each(&self, pass: impl Fn(&Span, usize) -> genie_sys::Result<usize>) -> genie_sys::Result<usize> {
+        let mut done = 0;
+        for segment in &self.segments {
+            let here = pass(segment, done)?;
+            done += here;
+            if here < segment.len() {
+                break;
+            }
+        }
+        Ok(done)
+    }
+}
+
+impl<'r> DataMut<'r> {
+    /// Data in these segments.
+    ///
+    /// # Safety
+    /// For `'r`, the bytes stay mapped, readable and writable, and no Rust reference to any of them is used.
+    pub unsafe fn new(segments: Segments) -> Self {
+        // SAFETY: readable, by this function's contract.
+        Self(unsafe { Data::new(segments) })
+    }
+
+    /// The bytes in `range`.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    #[must_use]
+    pub fn part(&self, range: Range<usize>) -> Self {
+        Self(self.0.part(range))
+    }
+
+    /// Adds `later` behind these bytes.
+    pub fn append(&mut self, later: Self) {
+        self.0.append(later.0);
+    }
+
+    /// The same bytes, to be read.
+    pub fn into_data(self) -> Data<'r> {
+        self.0
+    }
+
+    /// Copies the first of `bytes` here, as many as both have; returns how many.
+    pub fn copy_from(&self, bytes: &[u8]) -> usize {
+        let mut done = 0;
+        for segment in &self.segments {
+            let here = segment.len().min(bytes.len() - done);
+            // SAFETY: writable for `'r`, and referenced by nobody, as whoever made this has promised.
+            unsafe { segment.part(0, here).copy_from(&bytes[done..done + here]) };
+            done += here;
+        }
+        done
+    }
+
+    /// Copies the first bytes of `from` here, as many as both have; returns how many. The two may overlap.
+    pub fn copy_data(&self, from: &Data<'_>) -> usize {
+        let mut done = 0;
+        let mut sources = from.segments.iter().copied();
+        let mut source = sources.next();
+        for target in &self.segments {
+            let mut target = *target;
+            while let (false, Some(here)) = (target.is_empty(), source) {
+                let len = here.len().min(target.len());
+                // SAFETY: the target is writable and referenced by nobody, and the source is mapped, as whoever made the two has
+                // promised.
+                unsafe { target.part(0, len).copy_span(here.part(0, len)) };
+                done += len;
+                target = target.part(len, target.len() - len);
+                let rest = here.part(len, here.len() - len);
+                source = if rest.is_empty() { sources.next() } else { Some(rest) };
+            }
+        }
+        done
+    }
+
     /// Stores `byte` into all bytes.
     pub fn fill(&self, byte: u8) {
-        self.segments.iter().for_each(|segment| segment.fill(byte));
+        // SAFETY: writable for `'r`, and referenced by nobody, as whoever made this has promised.
+        self.segments.iter().for_each(|segment| unsafe { segment.fill(byte) });
     }
 
     /// Reads from `offset` of a file on, until all bytes are filled or the file ends; returns how many bytes were read.
@@ -97,54 +251,29 @@ impl<'r> Data<'r> {
     /// The file's; some bytes may have been read.
     #[doc(alias = "pread")]
     pub fn read_file(&self, file: impl AsFd, offset: u64) -> genie_sys::Result<usize> {
-        let mut done = 0;
-        for segment in &self.segments {
-            let here = segment.read_file(&file, offset + done as u64)?;
-            done += here;
-            if here < segment.len() {
-                break;
-            }
-        }
-        Ok(done)
+        // SAFETY: writable for `'r`, and referenced by nobody, as whoever made this has promised.
+        self.pass_each(|segment, at| unsafe { segment.read_file(&file, offset + at as u64) })
     }
 
-    /// Writes all bytes to a file, from `offset` on; returns how many bytes were written.
+    /// Fills all bytes from memory of process `pid`, from `addr` on; returns how many bytes came, fewer than all where a later
+    /// page is not mapped there.
     ///
     /// # Errors
-    /// The file's; some bytes may have been written.
-    #[doc(alias = "pwrite")]
-    pub fn write_file(&self, file: impl AsFd, offset: u64) -> genie_sys::Result<usize> {
-        let mut done = 0;
-        for segment in &self.segments {
-            let here = segment.write_file(&file, offset + done as u64)?;
-            done += here;
-            if here < segment.len() {
-                break;
-            }
-        }
-        Ok(done)
-    }
-
-    /// Its pieces, in order: each in one run of addresses.
-    pub fn pieces(&self) -> impl Iterator<Item = Self> + '_ {
-        self.segments.iter().map(|segment| Self::of(std::iter::once(*segment).collect()))
-    }
-
-    /// Shows all bytes to `see`, in order, 64 at a time as little-endian words; the last ones of each piece are filled up with
-    /// zeros. For sums of all kinds: nothing is stored, and each byte is loaded once, as fast as the memory is.
-    #[inline]
-    pub fn lines(&self, mut see: impl FnMut([u64; 8])) {
-        self.segments.iter().for_each(|segment| segment.lines(&mut see));
-    }
-
-    /// Where its pieces are: (address, length). For whoever wants to see how data was passed.
-    pub fn places(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        self.segments.iter().map(|segment| (segment.addr(), segment.len()))
-    }
-
-    /// The pieces. Their addresses know no `'r`.
-    #[doc(hidden)]
-    pub fn spans(&self) -> &[Span] {
-        &self.segments
+    /// EFAULT: nothing is mapped at a piece's beginning. EPERM: no right to trace that process. ESRCH: it has gone.
+    #[doc(alias = "process_vm_readv")]
+    pub fn read_process(&self, pid: Pid, addr: usize) -> genie_sys::Result<usize> {
+        // SAFETY: writable for `'r`, and referenced by nobody, as whoever made this has promised.
+        self.pass_each(|segment, at| unsafe { segment.read_process(pid, addr + at) })
     }
 }
+
+impl<'r> Deref for DataMut<'r> {
+    type Target = Data<'r>;
+
+    fn deref(&self) -> &Data<'r> {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests;

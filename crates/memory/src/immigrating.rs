@@ -8,7 +8,7 @@ use genie_sys::Access;
 
 use crate::migrant::{access, enqueue, reference};
 use crate::region::Owned;
-use crate::{Direction, Mark, Migrant, Reference, Released, Result, Wired};
+use crate::{Direction, InputPlan, Mark, Migrant, Passed, Reference, Released, Result, SystemBuffer, Wired};
 
 /// A cached or hidden region, or a new one, in which an input is pending.
 pub struct Immigrating {
@@ -39,6 +39,9 @@ impl Immigrating {
     ///
     /// # Errors
     /// No addresses or mappings for the new region.
+    ///
+    /// # Panics
+    /// When the region was removed, and the reference is to another one.
     pub fn check(&mut self, reference: &Reference) -> Result<()> {
         let owned = self.owned.as_mut().expect("taken only by value");
         let core = owned.space.core();
@@ -48,6 +51,7 @@ impl Immigrating {
         if state.regions.get(owned.region).is_some() {
             return Ok(());
         }
+        assert_eq!(reference.region, owned.region, "a reference to another region was to be mapped");
         let runs = reference.runs();
         reference.granule_numbers().for_each(|id| state.granules.adopt_deferred(id));
         let region = state
@@ -74,6 +78,21 @@ impl Immigrating {
     /// Where the region's data will be.
     pub fn addr(&self) -> usize {
         self.inner().addr
+    }
+
+    /// Delivers the first `len` bytes of `system` to the region, which must be accessible, as [`Space::deliver`] does.
+    ///
+    /// # Errors
+    /// As [`Space::deliver`].
+    ///
+    /// # Panics
+    /// When the system buffer or the region is shorter, or of another space.
+    ///
+    /// [`Space::deliver`]: crate::Space::deliver
+    pub fn deliver(&mut self, system: &mut SystemBuffer, len: usize, plan: &InputPlan) -> Result<Passed> {
+        assert!(len <= self.len, "{len} bytes are delivered to a region for {}", self.len);
+        let owned = self.inner();
+        owned.space.deliver_at(system, owned.addr, len, plan)
     }
 
     /// Ends the input by marking the region immigrant: `len` bytes of it are the client's.

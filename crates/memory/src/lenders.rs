@@ -68,15 +68,8 @@ impl Space {
         lender
     }
 
-    /// Takes in an object that a lender lends: its granules join the lender's pool. Bytes are whatever they are.
-    ///
-    /// The memory does not count towards the space's limit. All of it is allocated now; other threads are kept from the
-    /// space only while it is mapped.
-    ///
-    /// # Errors
-    /// [`Error::Kind`] when the object's granules are not as long as the space's, [`Error::Room`] when no more can be
-    /// lent, [`Error::NoLender`] when the lender was removed, or the kernel's reason.
-    pub fn lend(&self, lender: LenderId, object: Object) -> Result<()> {
+    /// Does what [`Space::lend`] says.
+    pub(crate) fn take_in_lent(&self, lender: LenderId, object: Object) -> Result<()> {
         let core = self.core();
         core.ensure_own()?;
         if object.kind().size() != core.granule() {

@@ -50,7 +50,7 @@ mod views;
 mod wire;
 
 pub use check::{CheckFailed, Usage};
-pub use data::Data;
+pub use data::{Data, DataMut};
 pub use error::{Error, Result};
 pub use fork::Inheritance;
 pub use genie_sys::{GranuleKind, Span};
@@ -64,7 +64,7 @@ pub use objects::{ObjectId, SharedObject};
 pub use recycling::Recycling;
 pub use reference::{Reference, Released};
 pub use region::{Buffer, RegionId};
-pub use segments::{Segments, gather, part, scatter, transfer};
+pub use segments::{Segments, part};
 pub use space::{Config, Faults, Granularity, Protection, Space, Statistics};
 pub use swap::{InputPlan, Passed};
 pub use system::SystemBuffer;

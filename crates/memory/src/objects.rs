@@ -139,20 +139,27 @@ impl Space {
         Some(SharedObject { id: *id, start, len, lender: *lender })
     }
 
-    /// A descriptor of an object, for a peer: one that can be mapped for loads only, unless it is to be `writable`.
-    ///
-    /// A peer with a writable one may store into every granule of the object, for as long as it likes.
+    /// A descriptor of an object, for a peer: one that can be mapped for loads only.
     ///
     /// # Errors
     /// [`Error::NoObject`] when the object is gone, [`Error::Inherited`], or the kernel's reason.
     ///
     /// # Cost
     /// A system call, under the lock; for each object and peer once.
-    pub fn share(&self, id: ObjectId, writable: bool) -> Result<OwnedFd> {
+    pub fn share(&self, id: ObjectId) -> Result<OwnedFd> {
+        self.describe(id, Object::read_only)
+    }
+
+    /// A descriptor of an object, as `describe` makes it.
+    pub(crate) fn describe(
+        &self,
+        id: ObjectId,
+        describe: impl Fn(&Object) -> genie_sys::Result<OwnedFd>,
+    ) -> Result<OwnedFd> {
         self.core().ensure_own()?;
         let state = self.core().lock();
         let entry = state.objects.objects.values().find(|entry| entry.id == id).ok_or(Error::NoObject)?;
-        Ok(if writable { entry.object.duplicate() } else { entry.object.read_only() }?)
+        Ok(describe(&entry.object)?)
     }
 }
 

@@ -126,12 +126,17 @@ impl Reference {
         self.slots.len
     }
 
+    /// Whether it is to the `len` bytes at `addr`.
+    pub fn is_to(&self, addr: usize, len: usize) -> bool {
+        (self.space.core().slot_addr(self.slots.start) + self.offset, self.len) == (addr, len)
+    }
+
     /// The region that holds the data.
     pub fn region(&self) -> RegionId {
         self.region
     }
 
-    /// The data, through the server's own mapping.
+    /// Where the data is, in the server's own mapping.
     pub fn segments(&self) -> Segments {
         segments(self.space.core(), self.runs.iter().copied(), self.offset, self.len)
     }

@@ -1,4 +1,4 @@
-//! Segments: the runs of memory that hold some data, and copying from and to them.
+//! Segments: where some data is, as addresses that can be named by anybody and used by nobody (see [`Data`](crate::Data)).
 
 use std::ops::Range;
 
@@ -18,45 +18,4 @@ pub fn part(segments: &[Span], range: Range<usize>) -> Segments {
         segment.part(from - start, range.end.clamp(from, end) - from)
     };
     segments.iter().map(cut).filter(|segment| !segment.is_empty()).collect()
-}
-
-/// Copies the first bytes of `segments` to `bytes`, as many as both have; returns how many.
-pub fn gather(segments: &[Span], bytes: &mut [u8]) -> usize {
-    let mut done = 0;
-    for segment in segments {
-        let here = segment.len().min(bytes.len() - done);
-        segment.part(0, here).copy_to(&mut bytes[done..done + here]);
-        done += here;
-    }
-    done
-}
-
-/// Copies the first of `bytes` to `segments`, as many as both have; returns how many.
-pub fn scatter(bytes: &[u8], segments: &[Span]) -> usize {
-    let mut done = 0;
-    for segment in segments {
-        let here = segment.len().min(bytes.len() - done);
-        segment.part(0, here).copy_from(&bytes[done..done + here]);
-        done += here;
-    }
-    done
-}
-
-/// Copies the first bytes of `from` to `to`, as many as both have; returns how many.
-pub fn transfer(from: &[Span], to: &[Span]) -> usize {
-    let mut done = 0;
-    let mut sources = from.iter().copied();
-    let mut source = sources.next();
-    for target in to {
-        let mut target = *target;
-        while let (false, Some(here)) = (target.is_empty(), source) {
-            let len = here.len().min(target.len());
-            target.part(0, len).copy_span(here.part(0, len));
-            done += len;
-            target = target.part(len, target.len() - len);
-            let rest = here.part(len, here.len() - len);
-            source = if rest.is_empty() { sources.next() } else { Some(rest) };
-        }
-    }
-    done
 }

@@ -65,7 +65,7 @@ impl Delivery {
 }
 
 impl Space {
-    /// Delivers the first `len` bytes of `system` to the client's bytes at `addr`, which the caller owns or has lent.
+    /// Delivers the first bytes of `system` to the client's `bytes`, as many as there are of these.
     ///
     /// Granules that cannot be swapped after all (another alignment, too many mappings) are copied.
     /// Afterwards the system buffer holds the client's former granules instead, but for those from which an output is
@@ -73,12 +73,26 @@ impl Space {
     /// ([`SystemBuffer::refill`]). The lender's pool adopts them, and the space the lender's (thesis §5.2); nothing is
     /// swapped while the lender is in quarantine.
     ///
+    /// ```compile_fail,E0308
+    /// # use genie_memory::{Buffer, InputPlan, Space, SystemBuffer};
+    /// fn deliver(space: &Space, system: &mut SystemBuffer, buffer: &Buffer) {
+    ///     // Whoever has bytes stored into must have borrowed them mutably; an address does not do.
+    ///     space.deliver(system, buffer.addresses().start, &InputPlan::default()).unwrap();
+    /// }
+    /// ```
+    ///
     /// # Errors
-    /// [`Error::Foreign`] when the plan swaps and the bytes are not in a region: nothing has changed.
+    /// [`Error::Foreign`] when the bytes are not in a region: nothing has changed.
     ///
     /// # Panics
     /// When the system buffer holds fewer bytes, or is of another space.
-    pub fn deliver(
+    pub fn deliver(&self, system: &mut SystemBuffer, bytes: &mut [u8], plan: &InputPlan) -> Result<Passed> {
+        let addr = bytes.as_mut_ptr().expose_provenance();
+        self.deliver_at(system, addr, bytes.len(), plan)
+    }
+
+    /// The same to `len` bytes at `addr`, which the caller has borrowed mutably, or owns.
+    pub(crate) fn deliver_at(
         &self,
         system: &mut SystemBuffer,
         addr: usize,
@@ -125,20 +139,11 @@ fn copy_out(core: &Core, system: &SystemBuffer, delivery: &Delivery, swapped: Ru
         let start = core.slot_addr(swapped.start).saturating_sub(delivery.addr);
         (start, (core.slot_addr(swapped.end()) - delivery.addr).min(delivery.len))
     };
-    let mut copied = 0;
-    let mut at = 0;
-    for segment in system.segments() {
-        let end = (at + segment.len()).min(delivery.len);
-        for (start, stop) in [(at, end.min(from)), (at.max(to), end)] {
-            if start < stop {
-                let window = views::window(core, delivery.addr + start, stop - start);
-                window.copy_span(segment.part(start - at, stop - start));
-                copied += stop - start;
-            }
-        }
-        at += segment.len();
-        if at >= delivery.len {
-            break;
+    let (data, mut copied) = (system.data(), 0);
+    for range in [0..from.min(delivery.len), to..delivery.len] {
+        if !range.is_empty() {
+            let window = views::window(core, delivery.addr + range.start, range.len());
+            copied += window.copy_data(&data.part(range));
         }
     }
     copied
@@ -201,8 +206,8 @@ impl State {
             }
             guarded.push(slot);
             let (mine, theirs) = (views::granule(core, granules[index]), views::granule(core, client));
-            for (from, to) in [(0, offset), (offset + len, core.granule())] {
-                mine.part(from, to - from).copy_span(theirs.part(from, to - from));
+            for range in [0..offset, offset + len..core.granule()] {
+                mine.part(range.clone()).copy_data(&theirs.part(range));
             }
             copied += core.granule() - len;
         }

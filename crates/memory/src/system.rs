@@ -14,7 +14,7 @@ use crate::reference::segments;
 use crate::runs::Run;
 use crate::segments::Segments;
 use crate::space::{Core, Space, State};
-use crate::{Error, LenderId, Recycling, Result, views};
+use crate::{DataMut, Error, LenderId, Recycling, Result, views};
 
 /// What backs a system buffer.
 #[derive(Debug)]
@@ -132,7 +132,7 @@ impl SystemBuffer {
         matches!(self.backing, Backing::Whole(_)).then_some(self.offset)
     }
 
-    /// The data, through the server's mapping.
+    /// Where the data is, in the server's mapping.
     pub fn segments(&self) -> Segments {
         let core = self.space.core();
         match &self.backing {
@@ -163,8 +163,8 @@ impl SystemBuffer {
             Backing::Whole(whole) => self.zero_granules_around(filled, whole.granules.len() as u32),
             Backing::Chunk(chunk, _) => {
                 self.check_filled(&filled);
-                let all = views::alias(self.space.core(), chunk.granule, chunk.offset as usize, chunk.len());
-                zero_outside(all, filled)
+                let all = views::part(self.space.core(), chunk.granule, chunk.offset as usize, chunk.len());
+                zero_outside(&all, filled)
             }
         }
     }
@@ -182,7 +182,7 @@ impl SystemBuffer {
         granules
             .map(|(index, id)| {
                 zero_outside(
-                    views::granule(core, *id),
+                    &views::granule(core, *id),
                     within(filled.start, index)..within(filled.end, index),
                 )
             })
@@ -324,12 +324,12 @@ impl std::fmt::Debug for SystemBuffer {
     }
 }
 
-/// Zeroes the bytes of `span` outside `kept`; returns how many.
-fn zero_outside(span: genie_sys::Span, kept: Range<usize>) -> usize {
-    for (from, to) in [(0, kept.start), (kept.end, span.len())] {
-        span.part(from, to - from).fill(0);
+/// Zeroes the bytes outside `kept`; returns how many.
+fn zero_outside(data: &DataMut<'_>, kept: Range<usize>) -> usize {
+    for range in [0..kept.start, kept.end..data.len()] {
+        data.part(range).fill(0);
     }
-    span.len() - kept.len()
+    data.len() - kept.len()
 }
 
 /// A list of granules as runs.

@@ -212,7 +212,7 @@ impl Core {
             self.lock().let_store(self, slot);
             return Ok(());
         };
-        views::granule(self, fresh).copy_span(views::granule(self, granule));
+        views::granule(self, fresh).copy_data(&views::granule(self, granule));
         let mut guard = self.lock();
         let state = &mut *guard;
         state.replacing -= 1;

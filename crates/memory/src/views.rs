@@ -7,15 +7,21 @@
 //!   granules concerned are write-protected and copied along (`swap`).
 //!
 //! Servers load and store through aliases, which never move while a granule is in use; Rust references never point there.
+//! What they get of a reference, a system buffer or a mapping borrows that, so that it cannot be used for longer.
 #![allow(
     unsafe_code,
-    reason = "hands out references to regions and spans of granules, whose life the books guard"
+    reason = "hands out references to regions and data in granules, whose life the books guard"
 )]
 
-use genie_sys::Span;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+
+use genie_sys::{Arena, Object, Span, View};
 
 use crate::region::Owned;
-use crate::space::Core;
+use crate::segments::Segments;
+use crate::space::{Core, Space};
+use crate::{Data, DataMut, LenderId, Mapped, ObjectId, Reference, Result, SystemBuffer};
 
 /// The bytes of an owned region.
 pub(crate) fn bytes(owned: &Owned) -> &[u8] {
@@ -31,28 +37,115 @@ pub(crate) fn bytes_mut(owned: &mut Owned) -> &mut [u8] {
 }
 
 /// The alias of one granule.
-pub(crate) fn granule(core: &Core, id: u32) -> Span {
-    alias(core, id, 0, core.granule())
+pub(crate) fn granule(core: &Core, id: u32) -> DataMut<'_> {
+    part(core, id, 0, core.granule())
 }
 
 /// The alias of `len` bytes that start `offset` bytes into granule `id` and continue in the granules numbered next.
+///
+/// The caller has the granules in hand.
+pub(crate) fn part(core: &Core, id: u32, offset: usize, len: usize) -> DataMut<'_> {
+    // SAFETY: aliases of a granule stay mapped while it is in anybody's hands (`loan`), and no Rust reference points into the
+    // alias arena.
+    unsafe { DataMut::new(one(alias(core, id, offset, len))) }
+}
+
+/// Where the alias is of `len` bytes that start `offset` bytes into granule `id` and continue in the granules numbered next.
 pub(crate) fn alias(core: &Core, id: u32, offset: usize, len: usize) -> Span {
-    // SAFETY: aliases of a granule stay mapped while it is in anybody's hands (`loan`) and the space exists, which whoever
-    // holds a span sees to by holding a reference or a system buffer; no Rust reference points into the alias arena.
-    unsafe { core.aliases().span(core.alias_offset(id) + offset, len) }
+    core.aliases().span(core.alias_offset(id) + offset, len)
 }
 
 /// Client memory in a window, to be stored into as the client itself would: a protected granule faults and is replaced.
 ///
 /// The caller holds the bytes mutably borrowed, or owns them, and does not hold the space's lock.
-pub(crate) fn window(core: &Core, addr: usize, len: usize) -> Span {
-    // SAFETY: the caller has checked that the bytes are in a region, and may store into them.
-    unsafe { core.windows.span(addr - core.windows.base(), len) }
+pub(crate) fn window(core: &Core, addr: usize, len: usize) -> DataMut<'_> {
+    // SAFETY: the caller has checked that the bytes are in a region, which is mapped until its owner is dropped, and has the
+    // only reference to them, which it does not use meanwhile.
+    unsafe { DataMut::new(one(core.windows.span(addr - core.windows.base(), len))) }
 }
 
-/// Bytes of a mirrored arena that were mapped for a request.
-pub(crate) fn mirrored(arena: &genie_sys::Arena, offset: usize, len: usize) -> Span {
-    // SAFETY: the caller has mapped the bytes and keeps them mapped while a `Mapped` that holds the span exists; no Rust
-    // reference points into a mirrored arena, and touching what its owner has punched out is caught by the arena's guard.
-    unsafe { arena.span(offset, len) }
+/// Where bytes of a mirrored arena are that were mapped for a request.
+pub(crate) fn mirrored(arena: &Arena, offset: usize, len: usize) -> Span {
+    arena.span(offset, len)
+}
+
+fn one(span: Span) -> Segments {
+    Segments::from_slice(&[span])
+}
+
+impl Space {
+    /// Takes in an object that a lender lends: its granules join the lender's pool. Bytes are whatever they are.
+    ///
+    /// The memory does not count towards the space's limit. All of it is allocated now; other threads are kept from the
+    /// space only while it is mapped.
+    ///
+    /// # Errors
+    /// [`Error::Kind`] when the object's granules are not as long as the space's, [`Error::Room`] when no more can be
+    /// lent, [`Error::NoLender`] when the lender was removed, or the kernel's reason.
+    ///
+    /// # Safety
+    /// Nobody else in this process stores into the object: its granules may become those of buffers to which there are
+    /// references. What the lender stores, in another process, is up to it.
+    pub unsafe fn lend(&self, lender: LenderId, object: Object) -> Result<()> {
+        self.take_in_lent(lender, object)
+    }
+
+    /// A descriptor of an object, for a peer: one that can be mapped for stores, too.
+    ///
+    /// # Errors
+    /// As [`Space::share`].
+    ///
+    /// # Safety
+    /// Only other processes may use the descriptor, and what they store through it is up to them: whoever has one may store into
+    /// every granule of the object, for as long as it likes. In this process there may be references to those bytes.
+    pub unsafe fn share_writable(&self, id: ObjectId) -> Result<OwnedFd> {
+        self.describe(id, Object::duplicate)
+    }
+}
+
+impl Reference {
+    /// The data, through the server's own mapping, to be read.
+    pub fn data(&self) -> Data<'_> {
+        // SAFETY: a referenced granule is not freed, and its alias stays mapped, until the reference is released, by value.
+        unsafe { Data::new(self.segments()) }
+    }
+
+    /// The data, through the server's own mapping, to be filled.
+    ///
+    /// # Safety
+    /// While what is returned exists, no Rust reference to the client's bytes is used, and no output with strong integrity is
+    /// pending from them.
+    pub unsafe fn data_mut(&self) -> DataMut<'_> {
+        // SAFETY: mapped as in `data`; the rest is the caller's promise.
+        unsafe { DataMut::new(self.segments()) }
+    }
+}
+
+impl SystemBuffer {
+    /// The data, through the server's mapping.
+    pub fn data(&self) -> DataMut<'_> {
+        // SAFETY: a system buffer's granules are its own until it is dropped or borrowed mutably; their aliases stay mapped as
+        // long, and no Rust reference points into the alias arena. Granules that a delivery brings in from a client are none
+        // that an output is pending from (`renew_referenced`).
+        unsafe { DataMut::new(self.segments()) }
+    }
+}
+
+impl Mapped {
+    /// The data, as this process sees it, to be read.
+    pub fn data(&self) -> Data<'_> {
+        // SAFETY: what was mapped stays mapped until this is dropped; what its owner punches out is caught by the arena's guard.
+        unsafe { Data::new(self.segments().clone()) }
+    }
+}
+
+impl<'r> Data<'r> {
+    /// Bytes of a file, as it is mapped. Once they were looked at, [`View::is_broken`] tells whether they were there.
+    ///
+    /// # Panics
+    /// When they leave the view.
+    pub fn of_view(view: &'r View, range: Range<usize>) -> Self {
+        // SAFETY: a view stays mapped as long as it exists; where its file has become shorter, its guard maps zeros.
+        unsafe { Data::new(one(view.span(range.start, range.len()))) }
+    }
 }

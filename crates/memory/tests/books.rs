@@ -9,7 +9,7 @@ mod machine;
 use genie_memory::{
     Buffer, Direction, Error, GranuleKind, InputPlan, Migrant, Reference, Space, SystemBuffer, Usage, Wired,
 };
-use machine::{Machine, checked, frame, gather, output_of, pattern, same, scatter, seen};
+use machine::{Machine, checked, client, frame, output_of, pattern, same, scatter, seen, server};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -216,14 +216,14 @@ impl World {
             None => self.space.aligned_buffer(offset, range.len()).unwrap(),
         };
         let data = pattern(seed, range.len());
-        let mut whole = gather(&system.segments());
+        let mut whole = system.data().to_vec();
         whole[..data.len()].copy_from_slice(&data);
-        scatter(&system.segments(), &whole);
+        scatter(&system.data(), &whole);
         let granules = (addr % self.granule + range.len()).div_ceil(self.granule) as u32;
         let start = u32::from(plan.0) % (granules + 1);
         let swap = start..start + u32::from(plan.1) % (granules - start + 1);
         let planned = if aligned { swap.len() as u32 } else { 0 };
-        let passed = self.space.deliver(&mut system, addr, range.len(), &InputPlan { swap }).unwrap();
+        let passed = self.space.deliver(&mut system, client(addr, range.len()), &InputPlan { swap }).unwrap();
         assert_eq!(passed.swapped, planned);
         self.buffers[which].1[range].copy_from_slice(&data);
         if keep && !system.is_empty() {
@@ -243,7 +243,7 @@ impl World {
         assert!(matches!(self.space.read_only(&output), Err(Error::Unprotectable { .. })));
         if !fails {
             let data = pattern(seed, range.len());
-            scatter(&reference.segments(), &data);
+            scatter(&server(&reference), &data);
             model[range].copy_from_slice(&data);
         }
     }
@@ -283,7 +283,7 @@ impl World {
             return;
         }
         let data = pattern(seed, len);
-        scatter(&reference.segments(), &data);
+        scatter(&server(&reference), &data);
         immigrating.check(&reference).unwrap();
         drop(reference);
         immigrating.reinstate().unwrap();
@@ -293,7 +293,7 @@ impl World {
     fn fill_region(&mut self, offset: usize, len: usize, filled: u16, seed: u64) {
         let mut system = self.space.aligned_buffer(offset, len).unwrap();
         let mut data = pattern(seed, len);
-        scatter(&system.segments(), &data);
+        scatter(&system.data(), &data);
         data.truncate(usize::from(filled) * len / usize::from(u16::MAX));
         let (migrant, zeroed) = self.space.region_from(&mut system, data.len()).unwrap();
         let region = (offset + data.len()).next_multiple_of(self.granule).max(self.granule);

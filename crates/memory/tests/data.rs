@@ -2,7 +2,7 @@
 
 use std::io::{Read, Seek, Write};
 
-use genie_memory::{Config, Data, Faults, Granularity, GranuleKind, Space, SystemBuffer};
+use genie_memory::{Config, Faults, Granularity, GranuleKind, Space, SystemBuffer};
 
 const PAGE: usize = GranuleKind::Base.size();
 
@@ -30,7 +30,7 @@ fn bytes(len: usize) -> Vec<u8> {
 #[test]
 fn bytes_are_copied_across_pieces() {
     let (_space, buffer) = scattered();
-    let data = Data::of(buffer.segments());
+    let data = buffer.data();
     let len = 3 * PAGE - 200;
     assert_eq!((data.len(), data.is_empty(), data.places().count()), (len, false, 3));
     let expected = bytes(len);
@@ -43,7 +43,7 @@ fn bytes_are_copied_across_pieces() {
     let changed = [&expected[..3000], &[9; 2000], &expected[5000..]].concat();
     assert_eq!(data.to_vec(), changed);
     let (_other, other) = scattered();
-    let other = Data::of(other.segments());
+    let other = other.data();
     assert_eq!(other.part(0..100).copy_data(&data.part(2950..3100)), 100);
     assert_eq!(other.part(0..100).to_vec(), changed[2950..3050]);
     assert!(data.part(7..7).is_empty());
@@ -52,7 +52,7 @@ fn bytes_are_copied_across_pieces() {
 #[test]
 fn the_first_difference_is_found_wherever_it_is() {
     let (_space, buffer) = scattered();
-    let data = Data::of(buffer.segments());
+    let data = buffer.data();
     let expected = bytes(data.len());
     data.copy_from(&expected);
     assert_eq!(data.mismatch(&expected), None);
@@ -68,7 +68,7 @@ fn the_first_difference_is_found_wherever_it_is() {
 #[test]
 fn files_are_read_and_written_across_pieces() {
     let (_space, buffer) = scattered();
-    let data = Data::of(buffer.segments());
+    let data = buffer.data();
     let expected = bytes(data.len());
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(&[b"head", &expected[..]].concat()).unwrap();
@@ -88,5 +88,5 @@ fn files_are_read_and_written_across_pieces() {
 #[should_panic(expected = "bytes 0..12089 of 12088")]
 fn a_part_beyond_the_end_is_a_mistake() {
     let (_space, buffer) = scattered();
-    let _ = Data::of(buffer.segments()).part(0..3 * PAGE - 199);
+    let _ = buffer.data().part(0..3 * PAGE - 199);
 }

@@ -69,7 +69,7 @@ fn what_was_mapped_anew_is_not_inherited_either(machine: Machine) {
     let mut system = space.aligned_buffer(0, len).unwrap();
     for round in 0..2 {
         let plan = InputPlan { swap: 0..granules as u32 };
-        space.deliver(&mut system, addr, len, &plan).unwrap();
+        space.deliver(&mut system, &mut buffer, &plan).unwrap();
         assert_hidden_from_children(addr, "a swapped granule");
         assert_hidden_from_children(addr + len - 1, "a swapped granule");
         assert_eq!(space.statistics().swapped, (round + 1) * granules as u64);

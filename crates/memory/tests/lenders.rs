@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 
 use genie_memory::{Direction, Error, GranuleKind, InputPlan, LenderId, ObjectId, Passed, Space};
 use genie_sys::{Arena, Object, inspect};
-use machine::{Machine, checked, gather, is_accessible, output, pattern, same, scatter, seen};
+use machine::{Machine, checked, is_accessible, output, pattern, same, scatter, seen};
 
 on_each_kind!(
     what_a_lender_stores_is_in_its_system_buffer,
@@ -49,7 +49,7 @@ impl Lender {
         let arena = Arena::reserve(len).unwrap();
         let object = Object::create(machine.kind, len).unwrap();
         arena.map(0, &object, 0, len).unwrap();
-        space.lend(id, object).unwrap();
+        machine::lend(space, id, object).unwrap();
         let shared = (0..space.aliases_len())
             .step_by(machine.granule())
             .filter_map(|offset| space.object_at(offset))
@@ -135,16 +135,16 @@ fn adopt(machine: &Machine, granules: usize) {
     let addr = buffer.addresses().start;
     let mut system = space.aligned_buffer_from(lender.id, 0, len).unwrap();
     let data = pattern(1, len);
-    scatter(&system.segments(), &data);
+    scatter(&system.data(), &data);
     let (mine, theirs) = (machine.frame(addr), machine.frame(system.segments()[0].addr()));
     let lent = lender.addr(&space, system.segments()[0]);
-    let passed = space.deliver(&mut system, addr, len, &swap_all(granules)).unwrap();
+    let passed = space.deliver(&mut system, &mut buffer, &swap_all(granules)).unwrap();
     assert_eq!(passed, Passed { copied: 0, swapped: granules as u32 });
     same(&buffer, &data, "the input");
     assert_eq!(machine.frame(addr), theirs, "the client has the lender's page");
     assert_eq!(machine.frame(lent), theirs, "which the lender still sees");
     assert_eq!(machine.frame(system.segments()[0].addr()), mine, "the lender's pool has the client's page");
-    assert!(gather(&system.segments()).iter().all(|byte| *byte == 1));
+    assert!(system.data().to_vec().iter().all(|byte| *byte == 1));
     assert_eq!(pool(&space, lender.id), (granules as u32 + 1, 1));
     checked(&space);
     // What each side frees goes back to where it belongs now.
@@ -171,11 +171,11 @@ fn a_swap_under_output_keeps_the_pool_s_size(machine: Machine) {
     buffer.fill(1);
     let reference = output(&space, &buffer);
     let mut system = space.aligned_buffer_from(lender.id, 0, 2 * granule).unwrap();
-    scatter(&system.segments(), &pattern(1, 2 * granule));
+    scatter(&system.data(), &pattern(1, 2 * granule));
     // The pool has no other granules, so that it must adopt some of the space's own.
-    let passed = space.deliver(&mut system, buffer.addresses().start, 2 * granule, &swap_all(2)).unwrap();
+    let passed = space.deliver(&mut system, &mut buffer[..2 * granule], &swap_all(2)).unwrap();
     assert_eq!(passed.swapped, 2);
-    scatter(&system.segments(), &pattern(2, 2 * granule));
+    scatter(&system.data(), &pattern(2, 2 * granule));
     assert!(seen(&reference).iter().all(|byte| *byte == 1), "the output");
     same(&buffer, &pattern(1, 2 * granule), "the input");
     let usage = checked(&space);
@@ -231,21 +231,22 @@ fn memory_that_does_not_fit_is_refused(machine: Machine) {
     let object = |kind: GranuleKind, granules: usize| Object::create(kind, granules * kind.size());
     match object(other, 1) {
         Ok(object) => {
-            let refused = space.lend(lender, object).unwrap_err();
+            let refused = machine::lend(&space, lender, object).unwrap_err();
             assert_eq!(refused, Error::Kind { lent: other, own: machine.kind });
         }
         Err(error) => machine.skip(&format!("no object of {}: {error}", other.name())),
     }
-    let refused = space.lend(LenderId::OWN, object(machine.kind, 1).unwrap()).unwrap_err();
+    let refused = machine::lend(&space, LenderId::OWN, object(machine.kind, 1).unwrap()).unwrap_err();
     assert_eq!(refused, Error::NoLender { lender: LenderId::OWN });
     if machine.kind != GranuleKind::Huge {
         // Sparse: nothing of it is touched.
         let len = 2 << 30;
-        let refused = space.lend(lender, object(machine.kind, len / granule).unwrap()).unwrap_err();
+        let refused =
+            machine::lend(&space, lender, object(machine.kind, len / granule).unwrap()).unwrap_err();
         assert_eq!(refused, Error::Room { asked: len, free: 1 << 30 });
     }
     space.remove_lender(lender, false);
-    let refused = space.lend(lender, object(machine.kind, 1).unwrap()).unwrap_err();
+    let refused = machine::lend(&space, lender, object(machine.kind, 1).unwrap()).unwrap_err();
     assert_eq!(refused, Error::NoLender { lender });
     assert!(matches!(space.system_buffer_from(lender, 1), Err(Error::Lender { .. })));
     let usage = checked(&space);
@@ -260,7 +261,7 @@ fn a_moved_region_takes_its_granules_from_the_pool(machine: Machine) {
     let lender = Lender::of(&space, &machine, 3);
     let mut system = space.aligned_buffer_from(lender.id, 0, 2 * granule).unwrap();
     let data = pattern(1, granule + 9);
-    system.segments()[0].part(0, data.len()).copy_from(&data);
+    system.data().copy_from(&data);
     let (migrant, _) = space.region_from(&mut system, data.len()).unwrap();
     same(&migrant, &data, "the region");
     assert_eq!(pool(&space, lender.id), (1, 1));
@@ -288,7 +289,7 @@ fn a_lender_without_granules_in_use_goes_at_once(machine: Machine) {
     let usage = checked(&space);
     assert_eq!((usage.objects, usage.lent, usage.pooled, usage.free), (1, 0, 0, 4));
     assert_eq!((space.object_at(lender.start), space.pool_size(lender.id)), (None, None));
-    assert_eq!(space.share(lender.object, false).unwrap_err(), Error::NoObject);
+    assert_eq!(space.share(lender.object).unwrap_err(), Error::NoObject);
     // Places are used again, names never.
     let next = Lender::of(&space, &machine, 3);
     assert_eq!(next.start, lender.start);
@@ -303,8 +304,8 @@ fn a_lender_s_object_stays_as_long_as_a_client_holds_a_part(machine: Machine) {
     buffer.fill(7);
     let mut system = space.aligned_buffer_from(lender.id, 0, granule).unwrap();
     let data = pattern(1, granule);
-    scatter(&system.segments(), &data);
-    space.deliver(&mut system, buffer.addresses().start, granule, &swap_all(1)).unwrap();
+    scatter(&system.data(), &data);
+    space.deliver(&mut system, &mut buffer[..granule], &swap_all(1)).unwrap();
     drop(system);
     space.remove_lender(lender.id, false);
     same(&buffer, &data, "the client's buffer");
@@ -328,10 +329,10 @@ fn buffers_in_use_outlive_their_lender(machine: Machine) {
     let mut system = space.aligned_buffer_from(lender.id, 0, 2 * granule).unwrap();
     let other = space.aligned_buffer_from(lender.id, 0, granule).unwrap();
     let data = pattern(1, 2 * granule);
-    scatter(&system.segments(), &data);
+    scatter(&system.data(), &data);
     space.remove_lender(lender.id, false);
     assert_eq!(checked(&space).system, 3);
-    let passed = space.deliver(&mut system, buffer.addresses().start, data.len(), &swap_all(2)).unwrap();
+    let passed = space.deliver(&mut system, &mut buffer[..data.len()], &swap_all(2)).unwrap();
     assert_eq!(passed.swapped, 2);
     same(&buffer, &data, "the input");
     checked(&space);
@@ -350,10 +351,10 @@ fn chunks_in_use_outlive_their_lender(machine: Machine) {
     let space = machine.space(2);
     let lender = Lender::of(&space, &machine, 1);
     let chunk = space.system_buffer_from(lender.id, 100).unwrap();
-    scatter(&chunk.segments(), &[5; 100]);
+    scatter(&chunk.data(), &[5; 100]);
     space.remove_lender(lender.id, false);
     checked(&space);
-    assert!(gather(&chunk.segments()).iter().all(|byte| *byte == 5));
+    assert!(chunk.data().to_vec().iter().all(|byte| *byte == 5));
     drop(chunk);
     let usage = checked(&space);
     assert_eq!((usage.objects, usage.lent, usage.pooled), (1, 0, 0));
@@ -368,9 +369,9 @@ fn granules_of_a_lender_that_is_gone_do_not_wait_for_reuse(machine: Machine) {
     drop(migrant);
     let mut buffer = space.allocate(granule).unwrap();
     let mut lent = space.aligned_buffer_from(lender.id, 0, granule).unwrap();
-    space.deliver(&mut lent, buffer.addresses().start, granule, &swap_all(1)).unwrap();
+    space.deliver(&mut lent, &mut buffer[..granule], &swap_all(1)).unwrap();
     let mut own = space.aligned_buffer(0, granule).unwrap();
-    space.deliver(&mut own, buffer.addresses().start, granule, &swap_all(1)).unwrap();
+    space.deliver(&mut own, &mut buffer[..granule], &swap_all(1)).unwrap();
     buffer.fill(1);
     let mut system = space.aligned_buffer_from(lender.id, 0, granule).unwrap();
     let (held, _) = space.region_from(&mut system, granule).unwrap();
@@ -389,9 +390,9 @@ fn granules_of_a_lender_that_is_gone_do_not_wait_for_reuse(machine: Machine) {
 fn quarantined_granules_are_in_nobody_s_hands(machine: Machine) {
     let (space, granule) = (machine.space(3), machine.granule());
     let lender = Lender::of(&space, &machine, 4);
-    let buffer = space.allocate(granule).unwrap();
+    let mut buffer = space.allocate(granule).unwrap();
     let mut system = space.aligned_buffer_from(lender.id, 0, granule).unwrap();
-    space.deliver(&mut system, buffer.addresses().start, granule, &swap_all(1)).unwrap();
+    space.deliver(&mut system, &mut buffer[..granule], &swap_all(1)).unwrap();
     // One lent granule is the space's own, and free.
     drop(buffer);
     drop(space.system_buffer_from(lender.id, 1).unwrap());
@@ -416,12 +417,12 @@ fn quarantined_granules_are_in_nobody_s_hands(machine: Machine) {
 fn quarantined_data_is_copied(machine: Machine) {
     let (space, granule) = (machine.space(4), machine.granule());
     let lender = Lender::of(&space, &machine, 4);
-    let buffer = space.allocate(2 * granule).unwrap();
+    let mut buffer = space.allocate(2 * granule).unwrap();
     let mut system = space.aligned_buffer_from(lender.id, 0, 2 * granule).unwrap();
     let data = pattern(1, 2 * granule);
-    scatter(&system.segments(), &data);
+    scatter(&system.data(), &data);
     space.remove_lender(lender.id, true);
-    let passed = space.deliver(&mut system, buffer.addresses().start, data.len(), &swap_all(2)).unwrap();
+    let passed = space.deliver(&mut system, &mut buffer[..data.len()], &swap_all(2)).unwrap();
     assert_eq!(passed, Passed { copied: data.len(), swapped: 0 });
     same(&buffer, &data, "the input");
     let refused = space.region_from(&mut system, granule).unwrap_err();
@@ -439,11 +440,11 @@ fn memory_of_a_lender_that_is_gone_is_given_back(machine: Machine) {
     let lender = space.add_lender();
     let object = Object::create(machine.kind, 2 * len).unwrap();
     let inode = File::from(object.as_fd().try_clone_to_owned().unwrap()).metadata().unwrap().ino();
-    space.lend(lender, object).unwrap();
-    let buffer = space.allocate(len).unwrap();
+    machine::lend(&space, lender, object).unwrap();
+    let mut buffer = space.allocate(len).unwrap();
     for _ in 0..4 {
         let mut system = space.aligned_buffer_from(lender, 0, len).unwrap();
-        let passed = space.deliver(&mut system, buffer.addresses().start, len, &swap_all(granules)).unwrap();
+        let passed = space.deliver(&mut system, &mut buffer[..len], &swap_all(granules)).unwrap();
         assert_eq!(passed.swapped as usize, granules);
     }
     assert!(is_mapped(inode));
@@ -471,26 +472,26 @@ fn a_shared_descriptor_grants_what_it_should(machine: Machine) {
         let flags = flags.lines().find_map(|line| line.strip_prefix("flags:")).unwrap().trim();
         u32::from_str_radix(flags, 8).unwrap() & 3 == 2
     };
-    assert!(!writable(&space.share(object.id, false).unwrap()));
-    assert!(writable(&space.share(object.id, true).unwrap()));
+    assert!(!writable(&space.share(object.id).unwrap()));
+    assert!(writable(&machine::share_writable(&space, object.id).unwrap()));
 }
 
 /// A client's buffers live through thousands of connections, each of which swaps pages into them.
 fn thousands_of_lenders_leave_nothing_behind(machine: Machine) {
     let (space, granule, granules) =
         (machine.space(3 * machine.windowed()), machine.granule(), machine.windowed());
-    let buffers: Vec<_> = [granules, 1].map(|count| space.allocate(count * granule).unwrap()).into();
+    let mut buffers: Vec<_> = [granules, 1].map(|count| space.allocate(count * granule).unwrap()).into();
     let rounds = if machine.kind == GranuleKind::Huge { 200 } else { 3000 };
     let (mappings, descriptors) = (inspect::mapping_count().unwrap(), inspect::open_descriptors().unwrap());
     for round in 0..rounds {
         let lender = space.add_lender();
-        space.lend(lender, Object::create(machine.kind, (granules + 1) * granule).unwrap()).unwrap();
-        let buffer = &buffers[usize::from(round % 3 == 0)];
-        let (addr, len) = (buffer.addresses().start, buffer.len());
+        machine::lend(&space, lender, Object::create(machine.kind, (granules + 1) * granule).unwrap())
+            .unwrap();
+        let buffer = &mut buffers[usize::from(round % 3 == 0)];
+        let len = buffer.len();
         let mut system = space.aligned_buffer_from(lender, 0, len).unwrap();
-        let first = system.segments()[0].part(0, 1);
-        first.fill(round as u8);
-        let passed = space.deliver(&mut system, addr, len, &swap_all(len / granule)).unwrap();
+        system.data().part(0..1).fill(round as u8);
+        let passed = space.deliver(&mut system, &mut *buffer, &swap_all(len / granule)).unwrap();
         assert_eq!((passed.swapped as usize, buffer[0]), (len / granule, round as u8));
         drop(space.system_buffer_from(lender, 64).unwrap());
         if round % 5 == 0 {

@@ -180,7 +180,7 @@ impl World {
         let system = self.space.aligned_buffer_from(lender, 0, len);
         let system = system.or_else(|_| self.space.aligned_buffer(0, len)).ok()?;
         let data = pattern(seed, len);
-        scatter(&system.segments(), &data);
+        scatter(&system.data(), &data);
         keep(&mut self.systems, (system, data));
         Some(())
     }
@@ -191,14 +191,14 @@ impl World {
         let (buffer, model) = &mut self.buffers[to];
         let len = data.len().min(model.len());
         let plan = InputPlan { swap: 0..LONGEST as u32 };
-        let passed = self.space.deliver(&mut system, buffer.addresses().start, len, &plan).unwrap();
+        let passed = self.space.deliver(&mut system, &mut buffer[..len], &plan).unwrap();
         let granules = (len / self.kind.size()) as u32;
         let copied = self.quarantined.contains(&system.lender());
         assert_eq!(passed.swapped, if copied { 0 } else { granules });
         model[..len].copy_from_slice(&data[..len]);
         if keep_it && !system.is_empty() {
             let data = pattern(len as u64, data.len());
-            scatter(&system.segments(), &data);
+            scatter(&system.data(), &data);
             keep(&mut self.systems, (system, data));
         }
         Some(())
@@ -206,7 +206,7 @@ impl World {
 
     fn connect(&mut self, len: usize) {
         let lender = self.space.add_lender();
-        self.space.lend(lender, Object::create(self.kind, len).unwrap()).unwrap();
+        machine::lend(&self.space, lender, Object::create(self.kind, len).unwrap()).unwrap();
         self.lenders.push(lender);
         if self.lenders.len() > MOST {
             let oldest = self.lenders.remove(0);
@@ -236,7 +236,7 @@ impl World {
             same(migrant, model, "a moved buffer");
         }
         for (system, model) in &self.systems {
-            same(&machine::gather(&system.segments()), model, "a system buffer");
+            same(&system.data().to_vec(), model, "a system buffer");
         }
         checked(&self.space);
     }

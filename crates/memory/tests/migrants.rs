@@ -4,7 +4,7 @@ mod machine;
 
 use genie_memory::{Direction, Error, Mark, Migrant, Space};
 use genie_sys::process;
-use machine::{Machine, checked, frame, gather, is_accessible, output_of, pattern, same, scatter, seen};
+use machine::{Machine, checked, frame, is_accessible, output_of, pattern, same, scatter, seen, server};
 
 on_each_kind!(
     a_hidden_region_is_inaccessible_and_keeps_its_bytes,
@@ -221,7 +221,7 @@ fn an_input_fills_a_cached_region(machine: Machine) {
         let mut immigrating = space.dequeue(granule + 100, strong).unwrap();
         let reference = immigrating.reference().unwrap();
         let data = pattern(7, granule + 100);
-        scatter(&reference.segments(), &data);
+        scatter(&server(&reference), &data);
         immigrating.check(&reference).unwrap();
         drop(reference);
         immigrating.reinstate().unwrap();
@@ -243,7 +243,7 @@ fn output_by_copy_on_write_survives_the_regions_departure(machine: Machine) {
         drop(migrant);
         let immigrating = space.dequeue(len, strong).unwrap();
         let input = immigrating.reference().unwrap();
-        scatter(&input.segments(), &pattern(9, len));
+        scatter(&server(&input), &pattern(9, len));
         same(&seen(&reference), &pattern(8, len), "the output under an input");
         drop(input);
         immigrating.reinstate().unwrap();
@@ -273,11 +273,11 @@ fn a_system_buffer_becomes_a_region_with_nothing_else_in_it(machine: Machine) {
         let mut dirty = space.aligned_buffer(0, rounded).unwrap();
         std::mem::swap(&mut system, &mut dirty);
         drop(dirty);
-        system.segments().iter().for_each(|segment| segment.fill(0xdd));
+        system.data().fill(0xdd);
         drop(system);
         let mut system = space.aligned_buffer(offset, len).unwrap();
         let data = pattern(10, len);
-        scatter(&system.segments(), &data);
+        scatter(&system.data(), &data);
         let (migrant, zeroed) = space.region_from(&mut system, filled).unwrap();
         // The region consists of the granules that hold data, at least one; the buffer keeps the others.
         let kept = rounded;
@@ -296,8 +296,8 @@ fn a_system_buffer_becomes_a_region_with_nothing_else_in_it(machine: Machine) {
         assert_eq!(in_use, ((kept - rounded) / granule, rounded / granule));
         system.refill(len).unwrap();
         assert_eq!(checked(&space).system as usize, kept / granule);
-        scatter(&system.segments(), &data);
-        same(&gather(&system.segments()), &data, "the refilled buffer");
+        scatter(&system.data(), &data);
+        same(&system.data().to_vec(), &data, "the refilled buffer");
         same(&migrant, &data[..filled], "the migrant buffer after the refill");
         assert_eq!(mark_at(&space, start), Some(Mark::Immigrant));
     }
@@ -309,7 +309,7 @@ fn a_part_of_a_migrant_buffer_can_arrive(machine: Machine) {
     let migrant = immigrating.arrive(granule + 1).truncated(granule);
     assert_eq!(migrant.len(), granule);
     let mut emigrating = migrant.emigrate().unwrap();
-    assert_eq!(gather(&emigrating.reference().unwrap().segments()).len(), granule);
+    assert_eq!(emigrating.reference().unwrap().data().to_vec().len(), granule);
     assert_eq!(emigrating.hide().unwrap(), 2, "a region is hidden whole");
 }
 
@@ -327,7 +327,7 @@ fn a_region_referenced_as_it_changes_hands_is_referenced_until_it_has(machine: M
         let (immigrating, reference) = space.dequeue_referenced(granule + 1, strong).unwrap();
         assert_eq!(immigrating.addr(), addr);
         assert_eq!((mark_at(&space, addr), checked(&space).references), (Some(Mark::Immigrating), 2));
-        scatter(&reference.segments(), &vec![7; granule + 1]);
+        scatter(&server(&reference), &vec![7; granule + 1]);
         immigrating.reinstate().unwrap();
         let (migrant, _) = immigrating.arrive_released(reference, 8).unwrap();
         assert_eq!((&migrant[..], mark_at(&space, addr)), (&[7; 8][..], Some(Mark::Immigrant)));
@@ -343,7 +343,7 @@ fn a_region_that_is_taken_for_input_spares_an_output_pending_from_it(machine: Ma
     drop(migrant);
     let (immigrating, reference) = space.dequeue_referenced(granule, false).unwrap();
     assert_eq!(immigrating.addr(), addr);
-    scatter(&reference.segments(), &vec![9; granule]);
+    scatter(&server(&reference), &vec![9; granule]);
     same(&seen(&output), &pattern(8, granule), "the output");
     let (migrant, _) = immigrating.arrive_released(reference, granule).unwrap();
     assert!(migrant.iter().all(|byte| *byte == 9), "the input");

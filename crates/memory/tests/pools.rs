@@ -4,7 +4,7 @@ mod machine;
 
 use genie_memory::{LenderId, Recycling, Space, SystemBuffer};
 use genie_sys::{GranuleKind, Object};
-use machine::{Machine, checked, gather, pattern, same, scatter};
+use machine::{Machine, checked, pattern, same, scatter};
 
 on_each_kind!(
     the_buffer_freed_last_is_next,
@@ -110,7 +110,7 @@ fn turns_are_told_by_length(machine: Machine) {
 fn a_pool_of_a_lender_recycles_as_well(machine: Machine) {
     let (space, granule) = (machine.space(4), machine.granule());
     let lender = space.add_lender();
-    space.lend(lender, Object::create(machine.kind, 4 * granule).unwrap()).unwrap();
+    machine::lend(&space, lender, Object::create(machine.kind, 4 * granule).unwrap()).unwrap();
     in_turn(&space, 3);
     let turns = addresses(9, || space.aligned_buffer_from(lender, 0, granule).unwrap());
     repeats(&turns, 3);
@@ -148,18 +148,18 @@ fn nothing_but_the_data_is_left(machine: Machine) {
         [(0, 0..len), (30, 0..len), (30, 0..0), (30, 7..granule), (30, 2 * granule..len), (9, 5..6)]
     {
         let mut dirty = space.aligned_buffer(0, 3 * granule).unwrap();
-        dirty.segments().iter().for_each(|segment| segment.fill(0xdd));
+        dirty.data().fill(0xdd);
         drop(dirty);
         dirty = space.aligned_buffer(offset, len).unwrap();
         let data = pattern(1, len);
-        scatter(&dirty.segments(), &data);
+        scatter(&dirty.data(), &data);
         let zeroed = dirty.zero_around(filled.clone());
         assert_eq!(zeroed, 3 * granule - filled.len(), "{filled:?} at {offset}");
         let mut expected = vec![0; 3 * granule];
         expected[offset + filled.start..offset + filled.end].copy_from_slice(&data[filled]);
         drop(dirty);
         let all = space.aligned_buffer(0, 3 * granule).unwrap();
-        same(&gather(&all.segments()), &expected, "the granules");
+        same(&all.data().to_vec(), &expected, "the granules");
     }
     let buffer = space.aligned_buffer(0, 10).unwrap();
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| buffer.zero_around(0..11)));
@@ -174,12 +174,12 @@ fn a_chunk_is_zeroed_and_its_neighbours_are_not(machine: Machine) {
     }
     let space = machine.space(2);
     let chunks: Vec<_> = (0..3).map(|_| space.system_buffer(4096).unwrap()).collect();
-    chunks.iter().for_each(|chunk| chunk.segments()[0].fill(0xee));
+    chunks.iter().for_each(|chunk| chunk.data().fill(0xee));
     assert_eq!(chunks[1].zero_around(100..300), 4096 - 200);
     let mut expected = vec![0; 4096];
     expected[100..300].fill(0xee);
-    same(&gather(&chunks[1].segments()), &expected, "the chunk");
+    same(&chunks[1].data().to_vec(), &expected, "the chunk");
     for neighbour in [&chunks[0], &chunks[2]] {
-        assert!(gather(&neighbour.segments()).iter().all(|byte| *byte == 0xee), "a neighbour was zeroed");
+        assert!(neighbour.data().to_vec().iter().all(|byte| *byte == 0xee), "a neighbour was zeroed");
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use genie_memory::{Buffer, Direction, Error, InputPlan, LenderId, Reference, Space};
 use genie_sys::Object;
-use machine::{Machine, checked, output, output_of, same, seen};
+use machine::{Machine, checked, output, output_of, same, seen, server};
 
 on_each_kind!(
     every_granule_under_output_can_be_replaced_in_a_full_space,
@@ -115,11 +115,11 @@ fn promises_end_with_the_output_the_region_or_the_swap(machine: Machine) {
     drop(buffer);
     assert_eq!(free(&space), 6, "after the region, whose granules are the output's still");
     drop(reference);
-    let buffer = space.allocate(2 * granule).unwrap();
+    let mut buffer = space.allocate(2 * granule).unwrap();
     let mut system = space.aligned_buffer(0, 2 * granule).unwrap();
     let reference = output(&space, &buffer);
     assert_eq!(free(&space), 2, "before the swap");
-    space.deliver(&mut system, buffer.addresses().start, 2 * granule, &InputPlan { swap: 0..2 }).unwrap();
+    space.deliver(&mut system, &mut buffer, &InputPlan { swap: 0..2 }).unwrap();
     drop(system);
     assert_eq!(free(&space), 4, "after the swap");
     drop((reference, buffer));
@@ -147,7 +147,7 @@ fn an_input_in_place_takes_promised_granules(machine: Machine) {
     buffer.fill(1);
     let out = output(&space, &buffer);
     let input = space.reference(buffer.addresses().start, buffer.len(), Direction::In).unwrap();
-    input.segments().iter().for_each(|segment| segment.fill(2));
+    server(&input).fill(2);
     assert!(seen(&out).iter().all(|byte| *byte == 1) && buffer.iter().all(|byte| *byte == 2));
     checked(&space);
 }
@@ -166,15 +166,12 @@ impl Broken {
     fn make(machine: &Machine, outputs_before: u32) -> Option<Self> {
         let (space, granule) = (machine.protecting_space(4)?, machine.granule());
         let lender = space.add_lender();
-        space.lend(lender, Object::create(space.granule_kind(), 2 * granule).unwrap()).unwrap();
-        let client = space.allocate(2 * granule).unwrap();
+        machine::lend(&space, lender, Object::create(space.granule_kind(), 2 * granule).unwrap()).unwrap();
+        let mut client = space.allocate(2 * granule).unwrap();
         let mut buffer = space.allocate(2 * granule).unwrap();
         let mut system = space.aligned_buffer_from(lender, 0, 2 * granule).unwrap();
         let plan = InputPlan { swap: 0..2 };
-        assert_eq!(
-            space.deliver(&mut system, client.addresses().start, 2 * granule, &plan).unwrap().swapped,
-            2
-        );
+        assert_eq!(space.deliver(&mut system, &mut client, &plan).unwrap().swapped, 2);
         drop((system, client));
         buffer.fill(1);
         (0..outputs_before).for_each(|_| drop(output(&space, &buffer)));

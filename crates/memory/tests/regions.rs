@@ -5,7 +5,7 @@ mod machine;
 use std::panic::AssertUnwindSafe;
 
 use genie_memory::{Direction, Error, Mark, Space};
-use machine::{Machine, checked, gather, is_accessible, pattern, same, scatter, seen};
+use machine::{Machine, checked, is_accessible, pattern, same, scatter, seen};
 
 on_each_kind!(
     a_buffer_is_zero_whatever_its_granules_held,
@@ -249,10 +249,10 @@ fn a_system_buffer_holds_what_it_is_given(machine: Machine) {
     let mut buffers: Vec<_> = lengths.iter().map(|len| space.system_buffer(*len).unwrap()).collect();
     buffers.extend(lengths.iter().map(|len| space.aligned_buffer(33, *len).unwrap()));
     for (seed, buffer) in (0..).zip(&buffers) {
-        scatter(&buffer.segments(), &pattern(seed, buffer.len()));
+        scatter(&buffer.data(), &pattern(seed, buffer.len()));
     }
     for (seed, buffer) in (0..).zip(&buffers) {
-        same(&gather(&buffer.segments()), &pattern(seed, buffer.len()), "a system buffer");
+        same(&buffer.data().to_vec(), &pattern(seed, buffer.len()), "a system buffer");
     }
     checked(&space);
     drop(buffers);

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use genie_memory::{Direction, InputPlan, Passed, Space};
-use machine::{Machine, StopOnDrop, checked, frame, gather, output, pattern, same, scatter, seen};
+use machine::{Machine, StopOnDrop, checked, client, frame, output, pattern, same, scatter, seen};
 
 on_each_kind!(
     a_swap_leaves_pending_output_to_its_server,
@@ -29,9 +29,9 @@ fn a_swap_leaves_pending_output_to_its_server(machine: Machine) {
     let server = frame(reference.segments()[0].addr());
     let mut system = space.aligned_buffer(50, 2 * granule).unwrap();
     let data = pattern(2, 2 * granule);
-    scatter(&system.segments(), &data);
+    scatter(&system.data(), &data);
     let addr = buffer.addresses().start + 50;
-    let passed = space.deliver(&mut system, addr, data.len(), &InputPlan { swap: 0..3 }).unwrap();
+    let passed = space.deliver(&mut system, client(addr, data.len()), &InputPlan { swap: 0..3 }).unwrap();
     assert_eq!(passed, Passed { copied: granule, swapped: 3 });
     expected[50..50 + data.len()].copy_from_slice(&data);
     same(&seen(&reference), &before, "the output");
@@ -59,9 +59,9 @@ fn a_system_buffer_never_keeps_granules_under_output(machine: Machine) {
     let mut system = space.aligned_buffer(0, buffer.len()).unwrap();
     for round in 0..3 {
         let data = pattern(10 + round, buffer.len());
-        scatter(&system.segments(), &data);
+        scatter(&system.data(), &data);
         let plan = InputPlan { swap: 0..granules as u32 };
-        let passed = space.deliver(&mut system, buffer.addresses().start, data.len(), &plan).unwrap();
+        let passed = space.deliver(&mut system, &mut buffer[..data.len()], &plan).unwrap();
         assert_eq!(passed.swapped as usize, granules);
         same(&buffer, &data, &format!("input {round}"));
         assert_eq!(system.len(), data.len());
@@ -85,9 +85,9 @@ fn without_fresh_granules_a_system_buffer_is_left_empty(machine: Machine) {
     // As shared data, for which no replacement is kept.
     let reference = space.reference(buffer.addresses().start, 2 * granule, Direction::Out).unwrap();
     let mut system = space.aligned_buffer(0, 2 * granule).unwrap();
-    system.segments().iter().for_each(|segment| segment.fill(2));
+    system.data().fill(2);
     let plan = InputPlan { swap: 0..2 };
-    space.deliver(&mut system, buffer.addresses().start, 2 * granule, &plan).unwrap();
+    space.deliver(&mut system, &mut buffer[..2 * granule], &plan).unwrap();
     assert!(buffer.iter().all(|byte| *byte == 2));
     assert!(system.is_empty() && system.segments().is_empty(), "{system:?}");
     let usage = checked(&space);
@@ -96,7 +96,7 @@ fn without_fresh_granules_a_system_buffer_is_left_empty(machine: Machine) {
     assert!(seen(&reference).iter().all(|byte| *byte == 1));
     drop(reference);
     system.refill(2 * granule).unwrap();
-    assert_eq!(gather(&system.segments()).len(), 2 * granule);
+    assert_eq!(system.data().to_vec().len(), 2 * granule);
     checked(&space);
 }
 
@@ -108,9 +108,9 @@ fn a_copy_leaves_pending_output_to_its_server(machine: Machine) {
     buffer.copy_from_slice(&before);
     let reference = output(&space, &buffer);
     let mut system = space.system_buffer(100).unwrap();
-    scatter(&system.segments(), &[7; 100]);
+    scatter(&system.data(), &[7; 100]);
     let addr = buffer.addresses().start + granule - 50;
-    let passed = space.deliver(&mut system, addr, 100, &InputPlan::default()).unwrap();
+    let passed = space.deliver(&mut system, client(addr, 100), &InputPlan::default()).unwrap();
     assert_eq!(passed, Passed { copied: 100, swapped: 0 });
     same(&seen(&reference), &before, "the output");
     assert!(buffer[granule - 50..granule + 50].iter().all(|byte| *byte == 7));
@@ -128,7 +128,7 @@ fn stores_beside_a_buffer_survive_every_delivery(machine: Machine) {
     let whole = (buffer.addresses().start, buffer.len());
     let (before, rest) = buffer.split_at_mut(16);
     let (data, after) = rest.split_at_mut(2 * granule - 32);
-    let (stop, outputs, addr) = (AtomicBool::new(false), AtomicU64::new(0), data.as_ptr().addr());
+    let (stop, outputs) = (AtomicBool::new(false), AtomicU64::new(0));
     let deliveries = if granule > 4096 { 1500 } else { 6000 };
     let increments = std::thread::scope(|scope| {
         let client = scope.spawn(|| {
@@ -148,11 +148,9 @@ fn stores_beside_a_buffer_survive_every_delivery(machine: Machine) {
             round += 1;
             let mut system = space.aligned_buffer(16, data.len()).unwrap();
             let byte = round as u8;
-            let segments = system.segments();
-            let (first, last) = (segments[0], segments[segments.len() - 1]);
-            first.part(0, 1).fill(byte);
-            last.part(last.len() - 1, 1).fill(byte);
-            let passed = space.deliver(&mut system, addr, data.len(), &InputPlan { swap: 0..2 }).unwrap();
+            system.data().part(0..1).fill(byte);
+            system.data().part(data.len() - 1..data.len()).fill(byte);
+            let passed = space.deliver(&mut system, &mut *data, &InputPlan { swap: 0..2 }).unwrap();
             assert_eq!(passed.swapped, 2);
             assert_eq!(black_box(&*data)[0], byte);
             assert_eq!(black_box(&*data)[data.len() - 1], byte);
@@ -180,9 +178,8 @@ fn output_again_and_again(space: &Space, (addr, len): (usize, usize), stop: &Ato
     while !stop.load(Relaxed) {
         let reference = machine::output_of(space, addr, len);
         let edges = || {
-            let segments = reference.segments();
-            let (first, last) = (segments[0], segments[segments.len() - 1]);
-            [gather(&[first.part(0, 4096)]), gather(&[last.part(last.len() - 4096, 4096)])]
+            let data = reference.data();
+            [0..4096, len - 4096..len].map(|range| data.part(range).to_vec())
         };
         let once = edges();
         let output = count.fetch_add(1, Relaxed);

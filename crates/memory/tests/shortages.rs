@@ -16,7 +16,7 @@ on_each_kind!(
 
 fn lend(space: &Space, lender: LenderId, granules: usize) {
     let object = Object::create(space.granule_kind(), granules * space.granule()).unwrap();
-    space.lend(lender, object).unwrap();
+    machine::lend(space, lender, object).unwrap();
 }
 
 /// Has the shortages of a lender noted.

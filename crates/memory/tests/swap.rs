@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 
 use genie_memory::{Error, Faults, GranuleKind, InputPlan, Passed, Space, SystemBuffer};
 use genie_sys::inspect;
-use machine::{Machine, checked, frame, gather, output, output_of, pattern, same, scatter, seen};
+use machine::{Machine, checked, client, frame, output, output_of, pattern, same, scatter, seen};
 
 on_each_kind!(
     every_geometry_delivers_its_bytes_and_no_others,
@@ -27,10 +27,10 @@ on_each_kind!(
 
 /// Fills the first `data.len()` bytes of the system buffer and delivers them.
 fn deliver(space: &Space, system: &mut SystemBuffer, addr: usize, data: &[u8], plan: &InputPlan) -> Passed {
-    let mut whole = gather(&system.segments());
+    let mut whole = system.data().to_vec();
     whole[..data.len()].copy_from_slice(data);
-    scatter(&system.segments(), &whole);
-    let passed = space.deliver(system, addr, data.len(), plan).unwrap();
+    scatter(&system.data(), &whole);
+    let passed = space.deliver(system, client(addr, data.len()), plan).unwrap();
     checked(space);
     passed
 }
@@ -97,7 +97,7 @@ fn swapped_granules_bring_their_frames(machine: Machine) {
     if machine.frame(addr).is_none() {
         return;
     }
-    scatter(&system.segments(), &data);
+    scatter(&system.data(), &data);
     let client: Vec<_> = (0..3).map(|at| frame(addr + at * granule)).collect();
     let server: Vec<_> = frames_of(&system, granule);
     deliver(&space, &mut system, addr + 9, &data, &all_of(granule, 9, data.len()));
@@ -176,7 +176,7 @@ fn a_plan_beyond_the_data_is_cut(machine: Machine) {
     assert_eq!(passed.swapped, 2);
     same(&buffer[..granule + 5], &data, "the input");
     assert!(buffer[granule + 5..].iter().all(|byte| *byte == 1));
-    let passed = space.deliver(&mut system, buffer.addresses().start, 0, &InputPlan { swap: 0..3 }).unwrap();
+    let passed = space.deliver(&mut system, &mut buffer[..0], &InputPlan { swap: 0..3 }).unwrap();
     assert_eq!(passed, Passed::default());
 }
 
@@ -184,9 +184,9 @@ fn more_than_the_system_buffer_holds_is_refused(machine: Machine) {
     let space = machine.space(8);
     let mut buffer = space.allocate(2 * machine.granule()).unwrap();
     let mut system = space.aligned_buffer(0, 100).unwrap();
-    let addr = buffer.addresses().start;
     let plan = InputPlan::default();
-    let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| space.deliver(&mut system, addr, 101, &plan)));
+    let outcome =
+        std::panic::catch_unwind(AssertUnwindSafe(|| space.deliver(&mut system, &mut buffer[..101], &plan)));
     assert!(outcome.is_err(), "bytes that are not there were delivered");
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| space.region_from(&mut system, 101)));
     assert!(outcome.is_err(), "a migrant buffer of bytes that are not there was made");
@@ -201,13 +201,13 @@ fn bytes_in_two_regions_are_foreign(machine: Machine) {
     let addr = pair[0].addresses().start;
     assert_eq!(pair[1].addresses().start, addr + granule, "the regions are neighbours");
     let mut system = space.aligned_buffer(0, 2 * granule).unwrap();
-    system.segments().iter().for_each(|segment| segment.fill(1));
-    let error = space.deliver(&mut system, addr, 2 * granule, &InputPlan { swap: 0..2 }).unwrap_err();
+    system.data().fill(1);
+    let error = space.deliver(&mut system, client(addr, 2 * granule), &InputPlan { swap: 0..2 }).unwrap_err();
     assert_eq!(error, Error::Foreign { addr, len: 2 * granule });
     assert!(pair.iter().all(|buffer| buffer.iter().all(|byte| *byte == 0)), "something has changed");
     let mut local = [0u8; 10];
     let (addr, len) = (local.as_mut_ptr().addr(), local.len());
-    let error = space.deliver(&mut system, addr, len, &InputPlan::default()).unwrap_err();
+    let error = space.deliver(&mut system, &mut local, &InputPlan::default()).unwrap_err();
     assert_eq!(error, Error::Foreign { addr, len });
     checked(&space);
 }
@@ -238,7 +238,7 @@ fn a_swap_may_span_several_objects(machine: Machine) {
     assert_eq!(passed, Passed { copied: 0, swapped: (data.len() / granule) as u32 });
     same(&buffer, &data, "the input");
     assert!(
-        gather(&system.segments()).iter().all(|byte| *byte == 1),
+        system.data().to_vec().iter().all(|byte| *byte == 1),
         "the system buffer has the client's granules"
     );
 }
@@ -252,18 +252,17 @@ fn the_same_buffers_swap_again_and_again(machine: Machine) {
     let Some(space) = machine.protecting_space(3 * granules) else { return };
     let mut buffer = space.allocate(granules * granule).unwrap();
     buffer.fill(0xff);
-    let addr = buffer.addresses().start;
     let mut system = space.aligned_buffer(0, granules * granule).unwrap();
     let plan = all_of(granule, 0, granules * granule);
     assert_eq!(has_window(&system), machine.kind != GranuleKind::Huge);
     let mappings = inspect::mapping_count().unwrap();
     let rounds = if machine.kind == GranuleKind::Huge { 20 } else { 200 };
     for round in 0..rounds {
-        system.segments().iter().for_each(|segment| segment.fill(round));
-        let passed = space.deliver(&mut system, addr, granules * granule, &plan).unwrap();
+        system.data().fill(round);
+        let passed = space.deliver(&mut system, &mut buffer, &plan).unwrap();
         assert_eq!(passed, Passed { copied: 0, swapped: granules as u32 });
         assert!(buffer.iter().step_by(509).all(|byte| *byte == round), "round {round}");
-        let former = gather(&system.segments());
+        let former = system.data().to_vec();
         assert!(former.iter().step_by(509).all(|byte| *byte == round.wrapping_sub(1)), "round {round}");
         assert_eq!(has_window(&system), machine.kind != GranuleKind::Huge, "round {round}");
     }
@@ -329,11 +328,11 @@ fn scattered_granules_are_swapped_as_well(machine: Machine) {
 fn a_swapped_region_can_still_be_protected(machine: Machine) {
     let (granule, granules) = (machine.granule(), machine.windowed());
     let Some(space) = machine.protecting_space(3 * granules) else { return };
-    let buffer = space.allocate(granules * granule).unwrap();
+    let mut buffer = space.allocate(granules * granule).unwrap();
     let mut system = space.aligned_buffer(0, granules * granule).unwrap();
     let plan = all_of(granule, 0, granules * granule);
     for _ in 0..3 {
-        space.deliver(&mut system, buffer.addresses().start, granules * granule, &plan).unwrap();
+        space.deliver(&mut system, &mut buffer[..granules * granule], &plan).unwrap();
         drop(output(&space, &buffer));
     }
     let (mut migrant, _) = space.region_from(&mut system, granules * granule).unwrap();

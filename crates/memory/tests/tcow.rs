@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use genie_memory::{Direction, Error, Faults, Protection};
 use genie_sys::inspect;
 use genie_sys::userfault::Way;
-use machine::{Machine, checked, frame, output, output_of, pattern, same, seen};
+use machine::{Machine, checked, frame, output, output_of, pattern, same, seen, server};
 
 on_each_kind!(
     a_store_after_output_does_not_reach_the_server,
@@ -240,7 +240,7 @@ fn an_input_in_place_leaves_pending_output_alone(machine: Machine) {
     let start = buffer.addresses().start;
     let out = output(&space, &buffer);
     let input = space.reference(start + granule - 10, 20, Direction::In).unwrap();
-    input.segments().iter().for_each(|segment| segment.fill(2));
+    server(&input).fill(2);
     assert!(seen(&out).iter().all(|byte| *byte == 1), "the output changed");
     let fresh = |at: &usize| (granule - 10..granule + 10).contains(at);
     assert!(buffer.iter().enumerate().all(|(at, byte)| *byte == 1 + u8::from(fresh(&at))));

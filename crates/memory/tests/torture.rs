@@ -212,16 +212,9 @@ struct Snapshot {
 
 impl Snapshot {
     fn of(arena: &Arena, reference: &Reference) -> Self {
-        let segments = reference.segments();
+        let data = reference.data();
         let read = |offset: usize, bytes: &mut [u8]| {
-            let mut start = 0;
-            for segment in &segments {
-                if (start..start + segment.len()).contains(&offset) {
-                    return segment.part(offset - start, bytes.len()).copy_to(bytes);
-                }
-                start += segment.len();
-            }
-            panic!("offset {offset} is in no segment");
+            data.part(offset..offset + bytes.len()).copy_to(bytes);
         };
         let counter = |thread, counter| {
             let mut bytes = [0; 8];

@@ -33,6 +33,12 @@ pub enum Error {
         /// What it needs.
         expected: &'static str,
     },
+    /// A device could not transfer data from its own memory.
+    #[error("the device's transfer failed: {message}")]
+    Outboard {
+        /// What the device says.
+        message: String,
+    },
     /// The server replied with more data than the buffer holds.
     #[error("the server replied with {actual} bytes for a buffer of {len}")]
     TooLong {

@@ -1,8 +1,8 @@
 //! Input: from a system buffer to a client's buffer, by tables 7.2 and 7.3 and §7.4.4.
 
 use genie_memory::{
-    Direction, Error as MemoryError, Immigrating, InputPlan, LenderId, Migrant, Reference, Segments, Space,
-    SystemBuffer, Wired,
+    DataMut, Direction, Error as MemoryError, Immigrating, InputPlan, LenderId, Migrant, Reference, Segments,
+    Space, SystemBuffer, Wired,
 };
 
 use crate::operation::Operation;
@@ -34,7 +34,7 @@ pub enum Target {
 
 /// What the data comes in.
 #[derive(Debug)]
-enum Buffering {
+pub(crate) enum Buffering {
     /// A system buffer made for this request, or the client's own granules: table 7.2.
     Customized,
     /// A buffer of the device's or server's own: table 7.3.
@@ -51,10 +51,10 @@ pub struct Input {
     receipt: Receipt,
     lending: Lending,
     target: Target,
-    buffering: Buffering,
+    pub(crate) buffering: Buffering,
     is_ready: bool,
-    system: Option<SystemBuffer>,
-    reference: Option<Reference>,
+    pub(crate) system: Option<SystemBuffer>,
+    pub(crate) reference: Option<Reference>,
     wired: Option<Wired>,
     immigrating: Option<Immigrating>,
     migrant: Option<Migrant>,
@@ -80,27 +80,7 @@ impl Target {
 }
 
 impl Passing {
-    /// Runs the request-time operations of an input by `scheme` from a server in this process.
-    ///
-    /// # Errors
-    /// As [`Passing::input_from`].
-    pub fn input(&self, scheme: Scheme, target: Target) -> Result<Box<Input>> {
-        self.input_from(scheme, target, Lending::OWN)
-    }
-
-    /// Runs the request-time operations of an input by `scheme`, whose system buffer will be as `lending` says: by a
-    /// [`LenderId`] alone, the server's own. Move's is always the space's own memory, since the client keeps it, and
-    /// the lender would lose it for good.
-    ///
-    /// # Errors
-    /// No memory for a region, a region in other hands, too low a memory-lock limit.
-    pub fn input_from(
-        &self,
-        scheme: Scheme,
-        target: Target,
-        lending: impl Into<Lending>,
-    ) -> Result<Box<Input>> {
-        let lending = lending.into();
+    pub(crate) fn begin_input(&self, scheme: Scheme, target: Target, lending: Lending) -> Result<Box<Input>> {
         let (effective, reason) = match target {
             Target::Native { addr, .. } => self.convert_foreign(scheme, addr),
             Target::Migrant { .. } => (scheme, None),
@@ -209,9 +189,9 @@ impl Input {
     ///
     /// # Errors
     /// No memory.
-    pub fn ready(&mut self) -> Result<Segments> {
+    pub fn ready(&mut self) -> Result<DataMut<'_>> {
         self.run_ready()?;
-        Ok(self.segments())
+        Ok(self.data())
     }
 
     /// Overlays a buffer that holds the data already on the client's buffer, in place of a customized one.
@@ -234,14 +214,19 @@ impl Input {
     /// Links data in a device's own memory to the client's buffer, in place of host memory.
     ///
     /// # Errors
-    /// No memory for a host buffer.
+    /// No memory for a host buffer, or [`Error::Outboard`]: the input is as it was before, but for what weak integrity allows
+    /// to be stored into the client's buffer.
     ///
     /// # Panics
     /// When the buffer has been made ready before.
     pub fn outboard(&mut self, outboard: Box<dyn Outboard>) -> Result<()> {
         assert!(!self.is_ready, "an input is either made ready or linked to outboard memory");
         self.buffering = Buffering::Outboard(outboard);
-        self.run_ready()
+        let transferred = self.run_ready();
+        if transferred.is_err() {
+            (self.buffering, self.system, self.is_ready) = (Buffering::Customized, None, false);
+        }
+        transferred
     }
 
     /// Where the data is, or will be, in host memory.
@@ -259,12 +244,18 @@ impl Input {
     /// itself. A migrant scheme returns the buffer that arrived.
     ///
     /// # Errors
-    /// [`Error::TooLong`], or the kernel's reason; the client's buffer is untouched.
+    /// [`Error::TooLong`], [`Error::Outboard`], or the kernel's reason; the client's buffer is untouched, and the input is over.
     pub fn deliver(&mut self, actual: usize, bytes: Option<&mut [u8]>) -> Result<Option<Migrant>> {
-        self.check(actual, bytes.as_ref().map(|bytes| bytes.len()))?;
-        if matches!(&self.buffering, Buffering::Overlaid(overlay) if !overlay.is_of(self.space())) {
-            self.customize(actual)?;
+        let delivered = self.run_reply(actual, bytes);
+        match delivered {
+            Ok(_) => self.unreference(),
+            Err(_) => self.cancel(),
         }
+        delivered
+    }
+
+    fn run_reply(&mut self, actual: usize, bytes: Option<&mut [u8]>) -> Result<Option<Migrant>> {
+        self.prepare(actual, bytes.as_deref())?;
         let mut bytes = bytes.map(|bytes| &mut bytes[..actual]);
         // The scheme in effect may change on the way.
         let scheme = self.receipt.effective;
@@ -288,8 +279,10 @@ impl Input {
             Buffering::Overlaid(overlay) if !overlay.is_of(self.space()) => {
                 self.customize(actual)?;
             }
-            Buffering::Outboard(_) if self.receipt.effective == Scheme::EmulatedCopy => {
-                self.take_delivered(bytes.map(|bytes| &bytes[..actual]))?;
+            Buffering::Outboard(_) if self.receipt.effective == Scheme::EmulatedCopy && actual > 0 => {
+                if let Some(bytes) = bytes {
+                    self.take_delivered(&bytes[..actual])?;
+                }
             }
             _ => {}
         }
@@ -386,13 +379,11 @@ impl Input {
             Operation::ZeroCompleteSystemPagesAndFillRegion
             | Operation::ZeroCompleteOverlayPagesFillRegionAndRefill => self.fill_region(actual)?,
             Operation::ReferenceClientPages => self.reference_delivered(bytes.as_deref())?,
-            Operation::DmaFromOutboard => {
-                let segments = self.segments();
-                self.transfer(&segments);
-                if self.system.is_some() {
-                    self.copyout(bytes);
-                }
+            Operation::DmaFromOutboard if self.system.is_some() => {
+                self.swap(actual, bytes)?;
+                self.system = None;
             }
+            Operation::DmaFromOutboard => self.transfer()?,
             other => unreachable!("{other:?} is no reply-time operation of tables 7.2 and 7.3"),
         }
         Ok(())

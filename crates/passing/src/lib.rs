@@ -11,6 +11,7 @@ pub mod calibration;
 mod cost;
 mod engine;
 mod error;
+mod in_place;
 mod input;
 mod lending;
 pub mod model;

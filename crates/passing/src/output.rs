@@ -1,8 +1,8 @@
 //! Output: from a client's buffer to a system buffer, by table 7.1.
 
 use genie_memory::{
-    Direction, Emigrating, Error as MemoryError, LenderId, Migrant, Reference, Segments, SystemBuffer, Wired,
-    scatter,
+    Data, Direction, Emigrating, Error as MemoryError, LenderId, Migrant, Reference, Segments, SystemBuffer,
+    Wired,
 };
 
 use crate::lending::needs_completion;
@@ -165,6 +165,15 @@ impl Output {
     }
 
     /// The data, as the server sees it.
+    pub fn data(&self) -> Data<'_> {
+        let [head, tail] = &self.copied;
+        let mut data = head.as_ref().map(|head| head.data().into_data()).unwrap_or_default();
+        self.reference.iter().for_each(|reference| data.append(reference.data()));
+        tail.iter().for_each(|tail| data.append(tail.data().into_data()));
+        data
+    }
+
+    /// Where the data is.
     pub fn segments(&self) -> Segments {
         let [head, tail] = &self.copied;
         let mut segments = match (head, &self.reference) {
@@ -279,7 +288,7 @@ impl Output {
 
     fn copyin(&mut self, index: usize, bytes: &[u8]) {
         if let Some(system) = &self.copied[index] {
-            self.receipt.copied += scatter(bytes, &system.segments());
+            self.receipt.copied += system.data().copy_from(bytes);
         }
     }
 

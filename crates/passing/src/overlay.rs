@@ -9,7 +9,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use genie_memory::{Data, Segments, Space, SystemBuffer};
+use genie_memory::{DataMut, Segments, Space, SystemBuffer};
 
 use crate::recorder::Watch;
 use crate::{Recorder, Result};
@@ -80,8 +80,8 @@ impl Overlays {
 
 impl Overlay {
     /// The buffer's memory, for its owner to fill.
-    pub fn data(&self) -> Data<'_> {
-        Data::of(self.segments())
+    pub fn data(&self) -> DataMut<'_> {
+        self.buffer.as_ref().map(SystemBuffer::data).unwrap_or_default()
     }
 
     pub(crate) fn segments(&self) -> Segments {

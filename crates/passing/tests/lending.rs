@@ -5,10 +5,10 @@
 #[path = "lending/stage.rs"]
 mod stage;
 
-use genie_memory::LenderId;
+use genie_memory::{DataMut, LenderId};
 use genie_passing::{Lending, Outboard, Reason, Scheme, Source, Target, Thresholds};
 
-use stage::{DIRT, Stage, pattern};
+use stage::{DIRT, Stage, begin, pattern};
 
 on_both_kinds! {
     copied_output_lies_in_the_servers_pool,
@@ -153,7 +153,7 @@ fn data_shorter_than_t_m_goes_through_the_servers_pool(stage: &Stage) {
         assert_eq!(output.receipt().zeroed == 0, lender == server, "output of {len} bytes");
 
         let mut bytes = stage.space.allocate(len).unwrap();
-        let mut input = passing.input_from(Scheme::Copy, native(&bytes), lending).unwrap();
+        let mut input = begin(&passing, Scheme::Copy, native(&bytes), lending);
         input.ready().unwrap();
         assert_eq!(input.lender(), Some(lender), "input of {len} bytes");
         assert_eq!(input.receipt().zeroed == 0, lender == server, "input of {len} bytes");
@@ -196,10 +196,9 @@ fn copied_input_is_filled_in_the_servers_pool(stage: &Stage) {
         let mut bytes = vec![0; SHORT];
         let mut buffer = stage.space.allocate(SHORT).unwrap();
         for bytes in [&mut bytes[..], &mut buffer[..]] {
-            let mut input = passing.input_from(scheme, native(bytes), server).unwrap();
-            let segments = input.ready().unwrap();
-            assert_eq!((input.lender(), stage.seen(&segments).lender), (Some(server), Some(server)));
-            genie_memory::scatter(&data, &segments);
+            let mut input = begin(&passing, scheme, native(bytes), server);
+            input.ready().unwrap().copy_from(&data);
+            assert_eq!((input.lender(), stage.seen(&input.segments()).lender), (Some(server), Some(server)));
             input.deliver(SHORT, Some(bytes)).unwrap();
             assert_eq!((bytes, input.receipt().zeroed), (&mut data.clone()[..], 0));
         }
@@ -214,10 +213,9 @@ fn swapped_input_exchanges_granules_with_the_pool_and_keeps_its_size(stage: &Sta
     // The second time the pool is made of what were the client's granules, the third time of its own again.
     for round in 0..3 {
         buffer.fill(round);
-        let mut input = stage.passing.input_from(Scheme::EmulatedCopy, native(&buffer), server).unwrap();
-        let segments = input.ready().unwrap();
+        let mut input = begin(&stage.passing, Scheme::EmulatedCopy, native(&buffer), server);
+        input.ready().unwrap().copy_from(&data);
         assert_eq!(input.lender(), Some(server), "round {round}: the pool has four granules still");
-        genie_memory::scatter(&data, &segments);
         input.deliver(len, Some(&mut buffer)).unwrap();
         let receipt = *input.receipt();
         assert_eq!((receipt.swapped, receipt.copied, receipt.zeroed), (4, 0, 0), "round {round}");
@@ -234,8 +232,9 @@ fn input_from_own_memory_is_zeroed_before_the_server_fills_it(stage: &Stage) {
     let (granule, len) = (stage.granule(), stage.granule() + SHORT);
     let mut buffer = stage.space.allocate(len).unwrap();
     for scheme in [Scheme::Copy, Scheme::EmulatedCopy] {
-        let mut input = stage.passing.input_from(scheme, native(&buffer), lending).unwrap();
-        let seen = stage.seen(&input.ready().unwrap());
+        let mut input = begin(&stage.passing, scheme, native(&buffer), lending);
+        input.ready().unwrap();
+        let seen = stage.seen(&input.segments());
         assert_eq!((seen.lender, seen.data, seen.around), (None, vec![0; len], vec![0; granule - SHORT]));
         assert_eq!(input.receipt().zeroed, 2 * granule, "{scheme}");
         input.deliver(0, Some(&mut buffer)).unwrap();
@@ -247,11 +246,11 @@ fn moved_input_costs_the_lender_nothing(stage: &Stage) {
     stage.soil(LenderId::OWN);
     let len = 2 * stage.granule();
     let data = pattern(len);
-    let mut input = stage.passing.input_from(Scheme::Move, Target::Migrant { len }, server).unwrap();
-    let segments = input.ready().unwrap();
+    let mut input = begin(&stage.passing, Scheme::Move, Target::Migrant { len }, server);
+    input.ready().unwrap();
     assert_eq!(input.lender(), Some(LenderId::OWN));
-    assert_eq!(stage.seen(&segments).data, vec![0; len], "the server finds nothing of others");
-    genie_memory::scatter(&data, &segments);
+    assert_eq!(stage.seen(&input.segments()).data, vec![0; len], "the server finds nothing of others");
+    input.data().copy_from(&data);
     let migrant = input.deliver(len, None).unwrap().expect("a buffer arrives");
     assert!(migrant[..] == data[..], "the data");
     let output = stage.passing.output_from(Scheme::Copy, Source::Native(&data), server).unwrap();
@@ -261,7 +260,7 @@ fn moved_input_costs_the_lender_nothing(stage: &Stage) {
 fn data_in_place_has_no_lender(stage: &Stage) {
     let server = stage.lender(2);
     let buffer = stage.space.allocate(SHORT).unwrap();
-    let mut input = stage.passing.input_from(Scheme::EmulatedShare, native(&buffer), server).unwrap();
+    let mut input = begin(&stage.passing, Scheme::EmulatedShare, native(&buffer), server);
     input.ready().unwrap();
     assert_eq!((input.lender(), input.receipt().zeroed), (None, 0));
     let mut output =
@@ -279,15 +278,16 @@ impl Outboard for Device {
         SHORT
     }
 
-    fn transfer(&mut self, offset: usize, into: genie_memory::Span) {
-        into.copy_from(&pattern(SHORT)[offset..offset + into.len()]);
+    fn transfer(&mut self, offset: usize, into: DataMut<'_>) -> std::io::Result<()> {
+        into.copy_from(&pattern(SHORT)[offset..]);
+        Ok(())
     }
 }
 
 fn outboard_data_survives_zero_completion(stage: &Stage) {
     let lending = Lending { lender: LenderId::OWN, server: stage.lender(2) };
     let mut bytes = vec![0; SHORT];
-    let mut input = stage.passing.input_from(Scheme::Copy, native(&bytes), lending).unwrap();
+    let mut input = begin(&stage.passing, Scheme::Copy, native(&bytes), lending);
     input.outboard(Box::new(Device)).unwrap();
     input.deliver(SHORT, Some(&mut bytes)).unwrap();
     assert_eq!(bytes, pattern(SHORT));

@@ -86,6 +86,13 @@ fn output(passing: &Passing, scheme: Scheme) {
     output.complete().expect("a reply");
 }
 
+/// An input into memory that the test does not touch before it is delivered.
+#[allow(unsafe_code, reason = "vouches for that")]
+fn begin(passing: &Passing, scheme: Scheme, target: Target) -> Box<Input> {
+    // SAFETY: as said above.
+    unsafe { passing.input(scheme, target) }.expect("an input")
+}
+
 /// An input that `supply` gives memory to, and of which the first bytes come.
 fn input(passing: &Passing, scheme: Scheme, supply: impl Fn(&mut Input)) {
     let mut native = passing.space().allocate(LEN).expect("a buffer");
@@ -93,7 +100,7 @@ fn input(passing: &Passing, scheme: Scheme, supply: impl Fn(&mut Input)) {
         true => Target::Native { addr: native.as_ptr().addr(), len: LEN },
         false => Target::Migrant { len: LEN },
     };
-    let mut input = passing.input(scheme, target).expect("an input");
+    let mut input = begin(passing, scheme, target);
     supply(&mut input);
     let bytes = is_native(scheme).then_some(&mut native[..]);
     input.deliver(ACTUAL, bytes).expect("a reply");
@@ -167,7 +174,7 @@ fn a_column_that_fails_leaves_nothing() {
     let migrant = passing.space().allocate_migrant(LEN, true).expect("a buffer");
     let refused = passing.output(Scheme::WeakMove, Source::Migrant(migrant)).expect_err("it is strong");
     assert!(refused.migrant.is_some());
-    let mut input = passing.input(Scheme::Copy, Target::Native { addr: 0, len: LEN }).expect("an input");
+    let mut input = begin(&passing, Scheme::Copy, Target::Native { addr: 0, len: LEN });
     input.deliver(LEN, None).expect_err("the server never had memory");
     assert_eq!(recorded(recorder), []);
 }

@@ -83,9 +83,9 @@ mod mapped {
         /// The direction at `start` of an arena in which a whole object of this layout is mapped.
         fn within(arena: &Arc<Arena>, start: usize, layout: Layout) -> Self {
             let at = |offset, len| {
-                // SAFETY: the object stays mapped until the arena goes, which the direction owns a share of, and no
-                // reference exists there but those to atomics that a direction gives out.
-                let span = unsafe { arena.span(start + offset, len) };
+                // The object stays mapped until the arena goes, which the direction owns a share of, and no reference
+                // exists there but those to atomics that a direction gives out.
+                let span = arena.span(start + offset, len);
                 let pointer = std::ptr::with_exposed_provenance_mut::<u8>(span.addr());
                 NonNull::new(pointer).expect("no arena starts at address 0")
             };

@@ -10,7 +10,7 @@ use genie_ring::{
     wait_for_room,
 };
 use genie_sys::event::Event;
-use genie_sys::{Arena, Object, Span};
+use genie_sys::{Arena, Object};
 use proptest::prelude::*;
 
 const LAYOUT: Layout = Layout { lines: 16, area: 1024 };
@@ -94,13 +94,9 @@ impl Scribbler {
     }
 
     #[allow(unsafe_code, reason = "a hostile peer stores where it likes")]
-    fn span(&self, offset: usize, len: usize) -> Span {
-        // SAFETY: mapped for as long as the scribbler lives; the ends' memory is another mapping.
-        unsafe { self.arena.span(offset, len) }
-    }
-
     fn store(&self, offset: usize, word: u64) {
-        self.span(offset, 8).copy_from(&word.to_le_bytes());
+        // SAFETY: mapped for as long as the scribbler lives; the ends' memory is another mapping.
+        unsafe { self.arena.span(offset, 8).copy_from(&word.to_le_bytes()) };
     }
 }
 

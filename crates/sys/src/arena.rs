@@ -139,7 +139,7 @@ impl Arena {
         self.check_mapping(offset, object, object_offset, len);
         let at = self.pointer(offset);
         // SAFETY: the range lies inside this arena (checked above), whose addresses belong to it alone; what Rust
-        // references exist into it is the duty of the caller of `span`.
+        // references exist into it is the duty of whoever made them.
         unsafe { map_object(at, libc::MAP_FIXED, object, object_offset, len, Access::ReadWrite) }
             .inspect_err(|_| self.fill_hole(offset, len))?;
         // What is mapped is in use from here on, so nothing may fail any more. Neither does, but for a system call filter:
@@ -309,15 +309,11 @@ impl Arena {
         done(result, "munlock", len, None)
     }
 
-    /// The range as raw memory.
-    ///
-    /// # Safety
-    /// The range must stay mapped accessibly, and the arena must exist, while the span or a copy of it is used; and
-    /// whoever holds Rust references into the range must not be broken by what is done through the span.
-    pub unsafe fn span(&self, offset: usize, len: usize) -> Span {
+    /// The range as raw memory. Whoever loads or stores through it sees to it that the arena exists meanwhile and that the range
+    /// is mapped accessibly.
+    pub fn span(&self, offset: usize, len: usize) -> Span {
         self.check(offset, len);
-        // SAFETY: inside the arena; the rest is the caller's duty.
-        unsafe { Span::new(self.pointer(offset).cast(), len) }
+        Span::new(self.pointer(offset).cast(), len)
     }
 
     /// Guards the arena: from now on, a touch of a page of it whose memory is lost as `replaces` says reads zeros, and breaks
@@ -430,7 +426,7 @@ impl Drop for Arena {
             registration.retire();
         }
         let (start, len) = self.reservation;
-        // SAFETY: the arena owns the whole reservation; `span` obliges its callers not to outlive it.
+        // SAFETY: the arena owns the whole reservation; whoever uses a span of it is obliged not to outlive it.
         unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(start), len) };
     }
 }

@@ -29,7 +29,20 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     } else {
         // SAFETY: by this function's contract.
         unsafe { std::ptr::copy(from, to, len) }
+        settle(to);
     }
+}
+
+/// Keeps the compiler from loading from where bytes were copied from in place of the copy: by now, others may be there.
+#[inline(always)]
+fn settle(copied: *mut u8) {
+    #[cfg(not(miri))]
+    // SAFETY: no instruction; for all that the compiler knows, it has changed the bytes.
+    unsafe {
+        std::arch::asm!("/* {0} */", in(reg) copied, options(nostack, preserves_flags));
+    }
+    #[cfg(miri)]
+    let _ = copied;
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri), not(sanitized)))]

@@ -2,8 +2,19 @@
 //!
 //! Why: memory that another thread's mapping or another process can write is never a `&[u8]`: the compiler may assume
 //! that a shared slice does not change. A span is copied from and to, summed and compared, never borrowed.
-//! Trust: contents may change between any two loads; each method loads each byte once.
-#![allow(unsafe_code, reason = "dereferences addresses whose validity `Span::new`'s caller vouched for")]
+//! How: a span itself is inert, an address and a length. Whoever loads or stores through it calls an `unsafe fn`, and answers
+//! for one of two things:
+//!
+//! - to *load*: the bytes are mapped and readable during the call;
+//! - to *store*: they are mapped and writable during the call, and there is no Rust reference to any of them that is used
+//!   after it.
+//!
+//! Trust: contents may change between any two loads. Each method loads each byte once, and the compiler can neither repeat
+//! a load nor use one in place of a copy's bytes.
+#![allow(
+    unsafe_code,
+    reason = "loads from and stores to addresses whose validity each method's caller vouches for"
+)]
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -14,26 +25,67 @@ use crate::{Errno, Error, Result, copying};
 /// What is looked at once. Sums that take turns word by word stay in memory, each waiting for its last store.
 type Line = [u64; 8];
 
-/// A run of bytes at an address, without any claim that they stand still.
+/// Loads a line from any address, by loads that the compiler can neither repeat nor leave out.
+///
+/// Not by volatile words: those it never joins, which takes three times as long where the line is in a cache.
+///
+/// # Safety
+/// The line is mapped and readable.
+#[cfg(all(target_arch = "x86_64", not(miri), not(sanitized)))]
+#[inline(always)]
+unsafe fn load_once(at: *const u8) -> Line {
+    use std::arch::x86_64::__m128i;
+    let (a, b, c, d): (__m128i, __m128i, __m128i, __m128i);
+    // SAFETY: the instructions load the 64 bytes that the caller vouches for into registers, and do nothing else; any bytes
+    // are words.
+    unsafe {
+        std::arch::asm!(
+            "movdqu {a}, [{at}]",
+            "movdqu {b}, [{at} + 16]",
+            "movdqu {c}, [{at} + 32]",
+            "movdqu {d}, [{at} + 48]",
+            at = in(reg) at,
+            a = out(xmm_reg) a,
+            b = out(xmm_reg) b,
+            c = out(xmm_reg) c,
+            d = out(xmm_reg) d,
+            options(readonly, nostack, preserves_flags),
+        );
+        std::mem::transmute::<[__m128i; 4], Line>([a, b, c, d])
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(miri), not(sanitized))))]
+unsafe fn load_once(at: *const u8) -> Line {
+    #[derive(Clone, Copy)]
+    #[repr(C, packed)]
+    struct Unaligned(u64);
+    let words = at.cast::<Unaligned>();
+    // SAFETY: inside the line that the caller vouches for.
+    std::array::from_fn(|word| unsafe { words.add(word).read_volatile() }.0)
+}
+
+/// A run of bytes at an address, without any claim that they are there, or stand still.
+///
+/// ```compile_fail,E0133
+/// let mut byte = 1;
+/// let span = genie_sys::Span::new(&raw mut byte, 1);
+/// span.fill(2); // to store is unsafe
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     start: *mut u8,
     len: usize,
 }
 
-// SAFETY: a span is an address and a length; `Span::new` obliges its caller to keep the memory mapped for every use, on
-// whatever thread.
+// SAFETY: a span is an address and a length; what uses it as more is unsafe, on whatever thread.
 unsafe impl Send for Span {}
-// SAFETY: as for Send; methods take no exclusive access for granted.
+// SAFETY: as for Send.
 unsafe impl Sync for Span {}
 
 impl Span {
-    /// Takes `len` bytes at `start`.
-    ///
-    /// # Safety
-    /// The bytes must be mapped, readable and, for the methods that store, writable for as long as the span or a copy
-    /// of it is used, and no Rust reference may exist to bytes that are stored to through it.
-    pub const unsafe fn new(start: *mut u8, len: usize) -> Self {
+    /// Names `len` bytes at `start`.
+    pub const fn new(start: *mut u8, len: usize) -> Self {
         Self { start, len }
     }
 
@@ -63,17 +115,19 @@ impl Span {
             "part {offset}+{len} leaves a span of {} bytes",
             self.len
         );
-        // SAFETY: inside the span.
-        Self { start: unsafe { self.start.add(offset) }, len }
+        Self { start: self.start.wrapping_add(offset), len }
     }
 
     /// Copies all bytes out.
     ///
     /// # Panics
     /// When the lengths differ.
-    pub fn copy_to(self, bytes: &mut [u8]) {
+    ///
+    /// # Safety
+    /// To *load*, as the [module](self) says.
+    pub unsafe fn copy_to(self, bytes: &mut [u8]) {
         assert_eq!(self.len, bytes.len(), "copying between unlike lengths");
-        // SAFETY: valid for loads by `new`'s contract; a `&mut` slice overlaps no memory that a span may be made of.
+        // SAFETY: valid for loads by this function's contract; `copying::copy` minds no overlap.
         unsafe { copying::copy(self.start, bytes.as_mut_ptr(), self.len) }
     }
 
@@ -81,9 +135,12 @@ impl Span {
     ///
     /// # Panics
     /// When the lengths differ.
-    pub fn copy_from(self, bytes: &[u8]) {
+    ///
+    /// # Safety
+    /// To *store*, as the [module](self) says.
+    pub unsafe fn copy_from(self, bytes: &[u8]) {
         assert_eq!(self.len, bytes.len(), "copying between unlike lengths");
-        // SAFETY: valid for stores by `new`'s contract.
+        // SAFETY: valid for stores by this function's contract.
         unsafe { copying::copy(bytes.as_ptr(), self.start, self.len) }
     }
 
@@ -91,15 +148,21 @@ impl Span {
     ///
     /// # Panics
     /// When the lengths differ.
-    pub fn copy_span(self, from: Self) {
+    ///
+    /// # Safety
+    /// To *store*, and of `from` to *load*, as the [module](self) says.
+    pub unsafe fn copy_span(self, from: Self) {
         assert_eq!(self.len, from.len, "copying between unlike lengths");
-        // SAFETY: both are valid by `new`'s contract.
+        // SAFETY: both are valid by this function's contract.
         unsafe { copying::copy(from.start, self.start, self.len) }
     }
 
     /// Stores `byte` everywhere.
-    pub fn fill(self, byte: u8) {
-        // SAFETY: valid for stores by `new`'s contract.
+    ///
+    /// # Safety
+    /// To *store*, as the [module](self) says.
+    pub unsafe fn fill(self, byte: u8) {
+        // SAFETY: valid for stores by this function's contract.
         unsafe { std::ptr::write_bytes(self.start, byte, self.len) }
     }
 
@@ -107,13 +170,17 @@ impl Span {
     ///
     /// # Panics
     /// When the lengths differ.
-    pub fn mismatch(self, bytes: &[u8]) -> Option<usize> {
+    ///
+    /// # Safety
+    /// To *load*, as the [module](self) says.
+    pub unsafe fn mismatch(self, bytes: &[u8]) -> Option<usize> {
         assert_eq!(self.len, bytes.len(), "comparing unlike lengths");
         let mut chunk = [0; 4096];
         for (index, expected) in bytes.chunks(chunk.len()).enumerate() {
             let offset = index * chunk.len();
             let found = &mut chunk[..expected.len()];
-            self.part(offset, expected.len()).copy_to(found);
+            // SAFETY: a part of what this function's contract is about.
+            unsafe { self.part(offset, expected.len()).copy_to(found) };
             if found != expected {
                 return found.iter().zip(expected).position(|(f, e)| f != e).map(|at| offset + at);
             }
@@ -123,28 +190,35 @@ impl Span {
 
     /// The wrapping sum of the bytes as little-endian 64-bit words, the last one filled up with zeros: loads every
     /// byte once and stores nothing. As fast as the memory is: whole cache lines are added to as many sums as they have words.
-    pub fn sum(self) -> u64 {
+    ///
+    /// # Safety
+    /// To *load*, as the [module](self) says.
+    pub unsafe fn sum(self) -> u64 {
         let mut sums: Line = [0; 8];
-        self.lines(|line| {
-            sums.iter_mut().zip(line).for_each(|(sum, word)| *sum = sum.wrapping_add(word));
-        });
+        let add = |line| sums.iter_mut().zip(line).for_each(|(sum, word)| *sum = sum.wrapping_add(word));
+        // SAFETY: by this function's contract.
+        unsafe { self.lines(add) };
         sums.into_iter().fold(0, u64::wrapping_add)
     }
 
     /// Shows all bytes to `see`, in order, 64 at a time as little-endian words, the last ones filled up with zeros: loads
     /// every byte once and stores nothing.
+    ///
+    /// # Safety
+    /// To *load*, as the [module](self) says.
     #[inline]
-    pub fn lines(self, mut see: impl FnMut(Line)) {
+    pub unsafe fn lines(self, mut see: impl FnMut(Line)) {
         let lines = self.len / size_of::<Line>();
         for line in 0..lines {
-            // SAFETY: inside the span; unaligned loads are allowed for; the value may be stale or torn, never invalid.
-            let words = unsafe { self.start.cast::<Line>().add(line).read_unaligned() };
+            // SAFETY: inside the span; the value may be stale or torn, never invalid.
+            let words = unsafe { load_once(self.start.add(line * size_of::<Line>())) };
             see(words.map(u64::from_le));
         }
         let seen = lines * size_of::<Line>();
         if seen < self.len {
             let mut rest = [0; size_of::<Line>()];
-            self.part(seen, self.len - seen).copy_to(&mut rest[..self.len - seen]);
+            // SAFETY: a part of what this function's contract is about.
+            unsafe { self.part(seen, self.len - seen).copy_to(&mut rest[..self.len - seen]) };
             let (words, _) = rest.as_chunks();
             see(std::array::from_fn(|at| u64::from_le_bytes(words[at])));
         }
@@ -154,7 +228,10 @@ impl Span {
     ///
     /// # Errors
     /// The kernel's; bytes read before the error are in the span.
-    pub fn read_file(self, file: impl AsFd, file_offset: u64) -> Result<usize> {
+    ///
+    /// # Safety
+    /// To *store*, as the [module](self) says.
+    pub unsafe fn read_file(self, file: impl AsFd, file_offset: u64) -> Result<usize> {
         self.whole(|done| {
             // SAFETY: the kernel stores into bytes inside the span.
             unsafe {
@@ -174,7 +251,10 @@ impl Span {
     ///
     /// # Errors
     /// The kernel's; bytes written before the error are in the file.
-    pub fn write_file(self, file: impl AsFd, file_offset: u64) -> Result<usize> {
+    ///
+    /// # Safety
+    /// To *load*, as the [module](self) says.
+    pub unsafe fn write_file(self, file: impl AsFd, file_offset: u64) -> Result<usize> {
         self.whole(|done| {
             // SAFETY: the kernel loads from bytes inside the span.
             unsafe {
@@ -194,8 +274,11 @@ impl Span {
     ///
     /// # Errors
     /// EFAULT: not even the first page is mapped. EPERM: no right to trace that process. ESRCH: it has gone.
+    ///
+    /// # Safety
+    /// To *store*, as the [module](self) says.
     #[doc(alias = "process_vm_readv")]
-    pub fn read_process(self, pid: Pid, addr: usize) -> Result<usize> {
+    pub unsafe fn read_process(self, pid: Pid, addr: usize) -> Result<usize> {
         let (local, remote) = (self.vector(), vector(addr, self.len));
         // SAFETY: the kernel stores into bytes inside the span; it checks the other process's addresses.
         let moved = unsafe { libc::process_vm_readv(pid.as_raw_nonzero().get(), &local, 1, &remote, 1, 0) };
@@ -207,8 +290,11 @@ impl Span {
     /// # Errors
     /// As [`Span::read_process`]; EFAULT also where the memory is not writable. EINVAL for this process, whose memory
     /// belongs to its Rust values.
+    ///
+    /// # Safety
+    /// To *load*, as the [module](self) says.
     #[doc(alias = "process_vm_writev")]
-    pub fn write_process(self, pid: Pid, addr: usize) -> Result<usize> {
+    pub unsafe fn write_process(self, pid: Pid, addr: usize) -> Result<usize> {
         crate::process::refuse_own(pid, addr, self.len)?;
         let (local, remote) = (self.vector(), vector(addr, self.len));
         // SAFETY: the kernel loads from bytes inside the span, and stores into another process, as checked above.
@@ -253,8 +339,7 @@ mod tests {
     use super::*;
 
     fn over(bytes: &mut [u8]) -> Span {
-        // SAFETY: the tests use the vector only through the span while the span is in use.
-        unsafe { Span::new(bytes.as_mut_ptr(), bytes.len()) }
+        Span::new(bytes.as_mut_ptr(), bytes.len())
     }
 
     #[test]
@@ -266,7 +351,8 @@ mod tests {
                 full[..word.len()].copy_from_slice(word);
                 sum.wrapping_add(u64::from_le_bytes(full))
             });
-            assert_eq!(over(&mut bytes).sum(), expected, "at length {len}");
+            // SAFETY: the vector outlives its span.
+            assert_eq!(unsafe { over(&mut bytes).sum() }, expected, "at length {len}");
         }
     }
 
@@ -274,11 +360,28 @@ mod tests {
     fn mismatch_names_the_first_differing_offset() {
         let mut bytes = vec![5u8; 10_000];
         let mut expected = bytes.clone();
-        assert_eq!(over(&mut bytes).mismatch(&expected), None);
+        let mut mismatch = |expected: &[u8]| {
+            // SAFETY: the vector outlives its span.
+            unsafe { over(&mut bytes).mismatch(expected) }
+        };
+        assert_eq!(mismatch(&expected), None);
         expected[9_999] = 6;
-        assert_eq!(over(&mut bytes).mismatch(&expected), Some(9_999));
+        assert_eq!(mismatch(&expected), Some(9_999));
         expected[4_096] = 6;
-        assert_eq!(over(&mut bytes).mismatch(&expected), Some(4_096));
+        assert_eq!(mismatch(&expected), Some(4_096));
+    }
+
+    #[test]
+    fn bytes_of_one_span_are_copied_to_another_and_filled() {
+        let (mut from, mut to) = (vec![1u8; 100], vec![2u8; 60]);
+        let (source, target) = (over(&mut from), over(&mut to));
+        // SAFETY: the vectors outlive their spans, and nobody borrows them meanwhile.
+        unsafe {
+            source.part(40, 60).fill(3);
+            target.part(0, 20).copy_span(source.part(30, 20));
+            target.part(20, 4).copy_from(&[4; 4]);
+        }
+        assert_eq!(to, [&[1; 10][..], &[3; 10], &[4; 4], &[2; 36]].concat());
     }
 
     #[test]

@@ -6,10 +6,7 @@
 //! Trust: whoever may write to the file decides what is read, and whether the view breaks.
 //! Limits: as many views as arenas can be guarded. A view keeps its file's blocks on the disk, even when the file has no
 //! name any more.
-#![allow(
-    unsafe_code,
-    reason = "maps files into arenas of its own, and looks at them through spans that it checks"
-)]
+#![allow(unsafe_code, reason = "maps files into arenas of its own, which nobody else has addresses in")]
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -49,35 +46,38 @@ impl View {
         Ok(Self { arena, guard, len })
     }
 
-    /// Copies bytes from `offset` on, as many as `target` takes. Returns whether the view is intact; if not, some of them
-    /// may be zeros, and the view is of no more use.
+    /// The `len` bytes from `offset` on, to be loaded while the view exists. When they have been, [`View::is_broken`] tells
+    /// whether they can be believed.
     ///
     /// # Panics
     /// When the bytes leave the view.
-    #[must_use]
-    pub fn copy_to(&self, offset: usize, target: Span) -> bool {
+    pub fn span(&self, offset: usize, len: usize) -> Span {
         assert!(
-            offset.checked_add(target.len()).is_some_and(|end| end <= self.len),
-            "{} bytes at {offset} leave a view of {}",
-            target.len(),
+            offset.checked_add(len).is_some_and(|end| end <= self.len),
+            "{len} bytes at {offset} leave a view of {}",
             self.len
         );
-        // SAFETY: the bytes are mapped for loads as long as the view exists, or the guard maps zeros; nothing is stored.
-        target.copy_span(unsafe { self.arena.span(offset, target.len()) });
-        !self.guard.is_broken()
+        self.arena.span(offset, len)
+    }
+
+    /// Whether bytes were missing that somebody has loaded: those and later ones may be zeros, and the view is of no more use.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.guard.is_broken()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{GranuleKind, Object};
     use std::os::unix::fs::FileExt;
 
-    fn target(arena: &Arena, object: &Object, len: usize) -> Span {
-        arena.map(0, object, 0, object.len()).unwrap();
-        // SAFETY: the arena outlives the span in each test, and there are no references into it.
-        unsafe { arena.span(0, len) }
+    /// The bytes there; none if the view is broken.
+    fn read(view: &View, offset: usize, len: usize) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        // SAFETY: mapped, or caught by the guard, as long as the view exists.
+        unsafe { view.span(offset, len).copy_to(&mut bytes) };
+        (!view.is_broken()).then_some(bytes)
     }
 
     #[test]
@@ -85,26 +85,19 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.write_all_at(&[7; 10_000], 0).unwrap();
         let view = View::open(&file, 0, 1 << 20).unwrap();
-        let (arena, object) =
-            (Arena::reserve(1 << 20).unwrap(), Object::create(GranuleKind::Base, 1 << 16).unwrap());
-        let bytes = target(&arena, &object, 10_000);
-        assert!(view.copy_to(0, bytes));
-        assert_eq!(bytes.mismatch(&[7; 10_000]), None);
+        assert_eq!(read(&view, 0, 10_000), Some(vec![7; 10_000]));
         file.write_all_at(b"x", 9_999).unwrap();
-        assert!(view.copy_to(9_999, bytes.part(0, 1)));
-        assert_eq!(bytes.part(0, 1).mismatch(b"x"), None);
+        assert_eq!(read(&view, 9_999, 1), Some(b"x".to_vec()));
         file.set_len(4096).unwrap();
-        assert!(view.copy_to(0, bytes.part(0, 4096)), "what is left");
-        assert!(!view.copy_to(5_000, bytes.part(0, 1)), "what is gone");
+        assert!(read(&view, 0, 4096).is_some(), "what is left");
+        assert_eq!(read(&view, 5_000, 1), None, "what is gone");
     }
 
     #[test]
     #[should_panic(expected = "leave a view")]
     fn bytes_beyond_a_view_are_refused() {
         let file = tempfile::tempfile().unwrap();
-        let view = View::open(&file, 0, 4096).unwrap();
-        let (arena, object) =
-            (Arena::reserve(1 << 20).unwrap(), Object::create(GranuleKind::Base, 1 << 16).unwrap());
-        let _ = view.copy_to(4_000, target(&arena, &object, 97));
+        file.write_all_at(&[7; 4096], 0).unwrap();
+        let _ = View::open(&file, 0, 4096).unwrap().span(4_000, 97);
     }
 }

@@ -18,8 +18,8 @@ use smallvec::SmallVec;
 use super::link::Link;
 use super::wire::control::{ArenaPlace, Message, ObjectPlace, Trust};
 use super::wire::record::Segment;
-use crate::Error;
 use crate::lent::Lent;
+use crate::{Error, views};
 
 /// The arena that holds the aliases of the client's own space.
 const OWN: u16 = 0;
@@ -184,7 +184,7 @@ impl Announcements {
             Some(Found { id: shared.id.number(), start: shared.start, len: shared.len })
         };
         let share = |at: usize, writes| match space.object_at(at) {
-            Some(shared) => Ok(space.share(shared.id, writes)?),
+            Some(shared) => Ok(views::share(space, shared.id, writes)?),
             None => Err(Error::Elsewhere { addr: at, len }),
         };
         self.own.ensure(link, OWN, (offset, len, writes), &mut self.tally, find, share)?;

@@ -25,8 +25,8 @@ use super::table::Table;
 use super::turn::Turn;
 use super::wire::control::{Hello, Limits, MAX_MESSAGE, Message, Party, Status, Trust, VERSION, Welcome};
 use super::wire::record::Body;
-use crate::Error;
 use crate::primitive::{AtomicBool, Mutex, thread};
+use crate::{Error, views};
 
 /// How a client wants to be connected.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,7 +110,7 @@ pub(crate) fn connect(
     let is_mapped = welcome.trust == Trust::Mapped;
     let joined = lent
         .into_iter()
-        .try_for_each(|object| Ok(space.lend(lender, object)?))
+        .try_for_each(|object| Ok(views::lend(space, lender, object)?))
         .and_then(|()| Link::new(server.to_owned(), socket, lifeline, bytes))
         .and_then(|link| {
             let spin = options.spin.unwrap_or(spin);

@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 use genie_memory::{Error as MemoryError, LenderId, Space};
 use genie_sys::Object;
 
+use crate::views;
+
 /// How long to do without another answer after the first one that brought nothing.
 const SHORTEST: Duration = Duration::from_secs(1);
 /// The longest.
@@ -74,7 +76,7 @@ impl Growth {
             let object = Object::accept(descriptor).map_err(|error| error.to_string())?;
             let len = object.len();
             left = left.checked_sub(len).ok_or_else(|| format!("it lent more than {asked} bytes"))?;
-            match space.lend(lender, object) {
+            match views::lend(space, lender, object) {
                 Ok(()) => come += len,
                 Err(error @ MemoryError::Kind { .. }) => return Err(error.to_string()),
                 // There are no addresses or no pages for it here: what can't be used is as good as not lent.

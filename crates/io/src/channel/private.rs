@@ -14,7 +14,7 @@
 //! Limits: as many bytes for each client as the server lends to one.
 //! Source: thesis §5.2 (user-to-user copying).
 
-use genie_memory::{Config, Direction, Faults, Granularity, Space, SystemBuffer};
+use genie_memory::{Config, DataMut, Direction, Faults, Granularity, Space, SystemBuffer};
 use genie_passing::{Reason, Receipt};
 use genie_sys::GranuleKind;
 use genie_sys::process::Process;
@@ -63,7 +63,7 @@ impl Private {
         }
         // What an input's memory has held before was the same client's.
         if direction == Direction::Out {
-            each(&buffer, &places, len, |span, addr| span.read_process(self.client.pid(), addr))?;
+            each(&buffer, &places, len, |data, addr| data.read_process(self.client.pid(), addr))?;
             // After reading: a process that is there still was there all the time.
             self.check(len)?;
             receipt.copied += len;
@@ -84,11 +84,11 @@ impl Private {
                 if let Transfer::Lent(lent) = &element.transfer
                     && let Some(PrivateBuffer { buffer, places }) = lent.private()
                 {
-                    each(buffer, places, here, |span, addr| {
+                    each(buffer, places, here, |data, addr| {
                         if self.client.has_exited() {
                             Ok(0)
                         } else {
-                            span.write_process(self.client.pid(), addr)
+                            data.write_process(self.client.pid(), addr)
                         }
                     })?;
                 }
@@ -117,29 +117,23 @@ pub(super) fn space(limit: usize) -> Result<Space, Error> {
     Ok(Space::new(&config)?)
 }
 
-/// Calls `transfer` for each run of the first `len` bytes that is in one piece on both sides.
+/// Calls `transfer` for each of the places that the first `len` bytes belong to.
 fn each(
     buffer: &SystemBuffer,
     places: &[(usize, usize)],
     len: usize,
-    transfer: impl Fn(genie_memory::Span, usize) -> genie_sys::Result<usize>,
+    transfer: impl Fn(DataMut<'_>, usize) -> genie_sys::Result<usize>,
 ) -> Result<(), Error> {
-    let mut left = len;
-    let mut places = places.iter().copied();
-    let (mut addr, mut room) = (0, 0);
-    for segment in buffer.segments() {
-        let mut at = 0;
-        while at < segment.len() && left > 0 {
-            if room == 0 {
-                (addr, room) = places.next().ok_or(Error::Elsewhere { addr, len: left })?;
-                continue;
-            }
-            let here = (segment.len() - at).min(room).min(left);
-            if transfer(segment.part(at, here), addr)? != here {
-                return Err(Error::Elsewhere { addr, len: here });
-            }
-            (at, addr, room, left) = (at + here, addr + here, room - here, left - here);
+    let (data, mut done) = (buffer.data(), 0);
+    for (addr, room) in places.iter().copied() {
+        let here = room.min(len - done);
+        if here > 0 && transfer(data.part(done..done + here), addr)? != here {
+            return Err(Error::Elsewhere { addr, len: here });
         }
+        done += here;
     }
-    Ok(())
+    match done < len {
+        true => Err(Error::Elsewhere { addr: 0, len: len - done }),
+        false => Ok(()),
+    }
 }

@@ -32,7 +32,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use genie_memory::Span;
+use genie_memory::{Data, DataMut};
 
 use self::argument::Argument;
 use self::cache::{Block, Cache, Key};
@@ -213,18 +213,16 @@ impl File {
         let opened = self.root.reader(from.path)?;
         let len = request.len(0);
         let data = request.ready(0)?;
-        let segments = data.spans();
-        if let Some(actual) =
-            self.views.as_ref().and_then(|views| views.fetch(&opened, from.offset, segments))
-        {
+        if let Some(actual) = self.views.as_ref().and_then(|views| views.fetch(&opened, from.offset, &data)) {
             return Ok(request.set_actual(0, actual)?);
         }
         let cached = self.cache.suits(len) && opened.version.is_settled(SystemTime::now());
         let actual = if cached {
-            self.fetch_cached(&opened, from.offset, segments, len)
+            self.fetch_cached(&opened, from.offset, &data)
         } else {
             self.cache.count_bypass();
-            fetch_directly(&opened, from.offset, segments)
+            let possible = data.len().min(bytes_possible(from.offset));
+            data.part(0..possible).read_file(&opened.file, from.offset)
         };
         let actual = actual.map_err(|error| self.root.unreadable(from, &error))?;
         Ok(request.set_actual(0, actual)?)
@@ -235,17 +233,15 @@ impl File {
         &self,
         opened: &Opened,
         offset: u64,
-        segments: &[Span],
-        len: usize,
+        data: &DataMut<'_>,
     ) -> Result<usize, genie_sys::Error> {
-        let mut target = Target { segments, index: 0, offset: 0 };
-        let mut done = 0;
+        let (len, mut done) = (data.len(), 0);
         while done < len {
             let at = offset + done as u64;
             let block = self.block(opened, at / BLOCK as u64)?;
             let bytes = block.bytes.get((at % BLOCK as u64) as usize..).unwrap_or_default();
             let here = bytes.len().min(len - done);
-            target.put(&bytes[..here]);
+            data.part(done..done + here).copy_from(&bytes[..here]);
             done += here;
             if block.bytes.len() < BLOCK {
                 break;
@@ -278,59 +274,18 @@ impl File {
         to.check_end(len)?;
         let opened = self.root.writer(to.path)?;
         let storing = self.cache.store(opened.id, to.offset, len);
-        let stored = store_directly(&opened, to.offset, data.spans());
+        let stored = store_directly(&opened, to.offset, &data);
         drop(storing);
         stored.map_err(|error| self.root.unwritable(to, len, &error))
     }
 }
 
-/// Reads into the segments until they are full or the file ends; returns the number of bytes read.
-fn fetch_directly(opened: &Opened, offset: u64, segments: &[Span]) -> Result<usize, genie_sys::Error> {
-    let mut done = 0;
-    for segment in segments {
-        let at = offset + done as u64;
-        let here = segment.part(0, segment.len().min(bytes_possible(at))).read_file(&opened.file, at)?;
-        done += here;
-        if here < segment.len() {
-            break;
-        }
-    }
-    Ok(done)
-}
-
-fn store_directly(opened: &Opened, mut offset: u64, segments: &[Span]) -> Result<(), genie_sys::Error> {
-    for segment in segments {
-        let here = segment.write_file(&opened.file, offset)?;
-        if here < segment.len() {
-            let subject = format!("{} bytes at {offset}", segment.len());
-            return Err(genie_sys::Error::new("pwrite", subject, genie_sys::Errno::NOSPC));
-        }
-        offset += here as u64;
+fn store_directly(opened: &Opened, offset: u64, data: &Data<'_>) -> Result<(), genie_sys::Error> {
+    if data.write_file(&opened.file, offset)? < data.len() {
+        let subject = format!("{} bytes at {offset}", data.len());
+        return Err(genie_sys::Error::new("pwrite", subject, genie_sys::Errno::NOSPC));
     }
     Ok(())
-}
-
-/// Where in a request's buffer the next bytes go.
-struct Target<'s> {
-    segments: &'s [Span],
-    index: usize,
-    offset: usize,
-}
-
-impl Target<'_> {
-    /// Stores `bytes`, for which there must be room.
-    fn put(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            let segment = self.segments[self.index];
-            let (here, later) = bytes.split_at(bytes.len().min(segment.len() - self.offset));
-            segment.part(self.offset, here.len()).copy_from(here);
-            self.offset += here.len();
-            if self.offset == segment.len() {
-                (self.index, self.offset) = (self.index + 1, 0);
-            }
-            bytes = later;
-        }
-    }
 }
 
 impl Server for File {

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use genie_memory::{Data, Direction, Space};
+use genie_memory::{DataMut, Direction, Space};
 use genie_passing::{Overlay, Overlays, Preferred};
 
 use crate::{Error, Incoming, RequestId, Server, ServerError, Service, ServiceId};
@@ -16,7 +16,7 @@ use crate::{Error, Incoming, RequestId, Server, ServerError, Service, ServiceId}
 /// Replies at once and touches nothing. Input buffers are made ready and returned whole, with whatever is in them.
 pub const NULL: ServiceId = ServiceId(0);
 /// Reads every byte of output buffer 0; its reply argument is their sum as little-endian 64-bit words
-/// (see [`genie_memory::Span::sum`]), 8 bytes, where there is room.
+/// (see [`genie_memory::Data::sum`]), 8 bytes, where there is room.
 pub const SINK: ServiceId = ServiceId(1);
 /// Stores the first byte of buffer 0's argument (or zero) into every byte of input buffer 0.
 pub const SOURCE: ServiceId = ServiceId(2);
@@ -130,7 +130,7 @@ impl Memory {
         request: &mut Incoming,
         index: usize,
         available: usize,
-        write: impl Fn(&Incoming, &Data<'_>) -> Result<(), Error>,
+        write: impl Fn(&Incoming, &DataMut<'_>) -> Result<(), Error>,
     ) -> Result<(), ServerError> {
         let actual = request.len(index).min(available);
         if let Some(overlay) = self.overlay(request, index)? {
@@ -185,7 +185,7 @@ impl From<Error> for ServerError {
 }
 
 fn sink(request: &mut Incoming) -> Result<(), ServerError> {
-    let sum = request.output(0)?.spans().iter().fold(0u64, |sum, segment| sum.wrapping_add(segment.sum()));
+    let sum = request.output(0)?.sum();
     if request.room(0) >= 8 {
         request.set_argument(0, &sum.to_le_bytes())?;
     }

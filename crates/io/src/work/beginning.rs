@@ -11,7 +11,7 @@ use crate::element::{From, To};
 use crate::lent::LentTransfer;
 use crate::reply::{ReplyBuffer, ReplyElement, Returned};
 use crate::request::{Buffers, Elements, RequestBuffer};
-use crate::{Error, Failed, Fragment, In, Out, ServerHandle};
+use crate::{Error, Failed, Fragment, In, Out, ServerHandle, views};
 
 /// By which means a request's elements are passed.
 struct Way<'a> {
@@ -159,7 +159,7 @@ impl Work {
         let way = &way.lent_by(element.lender.as_deref());
         let begin = |work: &Self, scheme: Scheme, target: Target| match &work.error {
             Some(error) => Err(error.clone()),
-            None => match way.passing.input_from(scheme, target, way.lending) {
+            None => match views::begin_input(way.passing, scheme, target, way.lending) {
                 Ok(input) => Ok(Transfer::In(input)),
                 Err(error) => Err(error.into()),
             },

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use genie_memory::{Buffer, Direction, Migrant, Segments};
+use genie_memory::{Buffer, Data, DataMut, Direction, Migrant};
 use genie_passing::model::Allocation;
 use genie_passing::{Input, Output, Receipt, Scheme};
 use smallvec::SmallVec;
@@ -81,6 +81,23 @@ impl WorkElement {
         }
     }
 
+    fn output(&self) -> Data<'_> {
+        match &self.transfer {
+            Transfer::Out(output) => output.data(),
+            Transfer::Lent(lent) => lent.data(),
+            Transfer::In(_) | Transfer::Passed(_) | Transfer::None(_) => Data::default(),
+        }
+    }
+
+    fn input(&self) -> DataMut<'_> {
+        match &self.transfer {
+            Transfer::In(input) => input.data(),
+            Transfer::Passed(input) => input.data(),
+            Transfer::Lent(lent) => lent.data_mut(),
+            Transfer::Out(_) | Transfer::None(_) => DataMut::default(),
+        }
+    }
+
     /// Whether it has a buffer that was given by value.
     pub(super) fn holds_buffer(&self) -> bool {
         matches!(self.kept, Kept::Buffer(..))
@@ -125,7 +142,13 @@ impl WorkElement {
             Transfer::In(input) if is_migrant(input) => {
                 self.kept = input.deliver(actual, None)?.map_or(Kept::Nothing, Kept::Migrant);
             }
-            Transfer::In(input) => input.prepare(actual, bytes)?,
+            Transfer::In(input) => {
+                let bytes = match &self.kept {
+                    Kept::Buffer(buffer, range) => Some(&buffer[range.clone()]),
+                    Kept::Nothing | Kept::Migrant(_) => bytes,
+                };
+                input.prepare(actual, bytes)?;
+            }
             Transfer::Lent(lent) => {
                 lent.check(actual)?;
                 lent.bring(actual)?;
@@ -245,17 +268,17 @@ impl WorkBuffer {
         Ok(all)
     }
 
-    /// The data, element after element.
-    pub(crate) fn segments(&self) -> Segments {
-        let segments = |element: &WorkElement| match &element.transfer {
-            Transfer::Out(output) => output.segments(),
-            Transfer::In(input) => input.segments(),
-            Transfer::Passed(input) => input.seen(),
-            Transfer::Lent(lent) => lent.segments(),
-            Transfer::None(_) => Segments::new(),
-        };
-        let mut all = self.elements.first().map(segments).unwrap_or_default();
-        self.elements.iter().skip(1).for_each(|element| all.extend_from_slice(&segments(element)));
+    /// The data of an output buffer, element after element.
+    pub(crate) fn output(&self) -> Data<'_> {
+        let mut all = self.elements.first().map(WorkElement::output).unwrap_or_default();
+        self.elements.iter().skip(1).for_each(|element| all.append(element.output()));
+        all
+    }
+
+    /// The data of an input buffer, element after element.
+    pub(crate) fn input(&self) -> DataMut<'_> {
+        let mut all = self.elements.first().map(WorkElement::input).unwrap_or_default();
+        self.elements.iter().skip(1).for_each(|element| all.append(element.input()));
         all
     }
 }

@@ -2,13 +2,15 @@
 //!
 //! Source: thesis §7.4.4.
 
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use genie_io::{
-    Error, In, Incoming, Pending, RequestId, Server, ServerError, ServerHandle, Service, ServiceId,
+    Error, Failed, In, Incoming, Pending, Reply, RequestId, Server, ServerError, ServerHandle, Service,
+    ServiceId,
 };
-use genie_memory::Span;
+use genie_memory::DataMut;
 use genie_passing::model::Allocation;
 use genie_passing::{Outboard, Scheme};
 
@@ -23,6 +25,8 @@ struct Device {
     bytes: Vec<u8>,
     actual: usize,
     fails: bool,
+    /// The number of bytes after which each transfer ends with an error.
+    breaks_after: Option<usize>,
     counts: Arc<Counts>,
 }
 
@@ -36,6 +40,7 @@ struct Counts {
 #[derive(Debug)]
 struct DeviceBuffer {
     bytes: Vec<u8>,
+    breaks_after: Option<usize>,
     counts: Arc<Counts>,
 }
 
@@ -44,9 +49,19 @@ impl Outboard for DeviceBuffer {
         self.bytes.len()
     }
 
-    fn transfer(&mut self, offset: usize, into: Span) {
-        into.copy_from(&self.bytes[offset..offset + into.len()]);
-        self.counts.transferred.fetch_add(into.len(), Ordering::Relaxed);
+    fn may_fail(&self) -> bool {
+        self.breaks_after.is_some()
+    }
+
+    fn transfer(&mut self, offset: usize, into: DataMut<'_>) -> io::Result<()> {
+        let most = self.breaks_after.unwrap_or(usize::MAX);
+        let end = self.bytes.len().min(offset.saturating_add(most));
+        let stored = into.copy_from(&self.bytes[offset..end]);
+        self.counts.transferred.fetch_add(stored, Ordering::Relaxed);
+        match stored < into.len() {
+            true => Err(io::Error::other("a cable came off")),
+            false => Ok(()),
+        }
     }
 }
 
@@ -71,8 +86,17 @@ impl Server for Driver {
 
     fn request(&self, mut request: Incoming) {
         let device = self.0.lock().expect("no panic before");
-        let buffer = DeviceBuffer { bytes: device.bytes.clone(), counts: Arc::clone(&device.counts) };
-        let linked = request.outboard(0, 0, Box::new(buffer));
+        let each = device.bytes.len() / request.elements(0);
+        let last = request.elements(0) - 1;
+        let linked = device.bytes.chunks(each).enumerate().try_for_each(|(element, bytes)| {
+            let breaks_after = device.breaks_after.map(|most| if element < last { each } else { most });
+            let counts = Arc::clone(&device.counts);
+            request.outboard(
+                0,
+                element,
+                Box::new(DeviceBuffer { bytes: bytes.to_vec(), breaks_after, counts }),
+            )
+        });
         let said = linked.and_then(|()| request.set_actual(0, device.actual));
         let failure = device.fails.then(|| ServerError::new("the device failed"));
         drop(device);
@@ -88,8 +112,16 @@ impl Server for Driver {
 /// A driver whose device holds `bytes` and passes `actual` of them; and what it counts.
 fn driver(bytes: &[u8], actual: usize, fails: bool) -> (ServerHandle, Arc<Counts>) {
     let counts = Arc::new(Counts::default());
-    let device = Device { bytes: bytes.to_vec(), actual, fails, counts: Arc::clone(&counts) };
+    let device =
+        Device { bytes: bytes.to_vec(), actual, fails, counts: Arc::clone(&counts), ..Device::default() };
     (ServerHandle::new(Driver(Mutex::new(device))), counts)
+}
+
+/// A driver whose device transfers that many of `bytes`, and then fails if there are more.
+fn breaking_driver(bytes: &[u8], breaks_after: usize) -> ServerHandle {
+    let breaks_after = Some(breaks_after);
+    let device = Device { bytes: bytes.to_vec(), actual: bytes.len(), breaks_after, ..Device::default() };
+    ServerHandle::new(Driver(Mutex::new(device)))
 }
 
 /// Submits an input into borrowed bytes.
@@ -160,6 +192,60 @@ pub(crate) fn a_failed_transfer_changes_nothing(t: &dyn Transport) {
             assert_eq!(counts.transferred.load(Ordering::Relaxed), 0, "{scheme} waits for success");
         }
     }
+}
+
+pub(crate) fn a_transfer_that_breaks_off_changes_nothing(t: &dyn Transport) {
+    for scheme in strong_native() {
+        for slice in slices(t) {
+            let what = format!("{scheme} into {slice:?}");
+            let data = pattern(fresh_seed(), slice.len());
+            let driver = breaking_driver(&data, data.len() / 2);
+            let (mut buffer, before) = filled(t);
+            let mut heap = vec![7; data.len()];
+            let mut other = t.interface().allocate(data.len()).expect("a buffer");
+            broke_off(receive(t, &driver, scheme, &mut buffer[slice.clone()]).sync(), &what);
+            let pending = receive(t, &driver, scheme, &mut buffer[slice.clone()]);
+            broke_off(pending.redirect([&mut heap[..]]), &what);
+            let pending = receive(t, &driver, scheme, &mut buffer[slice.clone()]);
+            broke_off(pending.redirect([&mut other[..]]), &what);
+            let pending = receive(t, &driver, scheme, &mut buffer[slice.clone()]);
+            pending.peek(&mut [&mut vec![0; data.len()]]).expect_err("nothing to peek at");
+            broke_off(pending.sync(), &what);
+            same(&buffer, &before, &what);
+            assert!(heap.iter().all(|byte| *byte == 7), "{what}: the heap");
+            assert!(other.iter().all(|byte| *byte == 0), "{what}: another buffer");
+        }
+    }
+}
+
+/// Takes the error of a device whose cable came off.
+#[track_caller]
+fn broke_off(result: Result<Reply, Failed>, what: &str) {
+    let error = result.map(drop).expect_err("a part of the data is missing").error;
+    assert!(error.to_string().contains("a cable came off"), "{what}: {error}");
+}
+
+pub(crate) fn of_several_inputs_none_is_delivered_when_one_breaks_off(t: &dyn Transport) {
+    let half = buffer_len(t) / 2;
+    for scheme in strong_native() {
+        let data = pattern(fresh_seed(), 2 * half);
+        let driver = breaking_driver(&data, half - 1);
+        let (mut buffer, before) = filled(t);
+        let (one, two) = buffer.split_at_mut(half);
+        let request = t.interface().request(&driver, ServiceId(0)).input(In::borrowed(scheme, one));
+        broke_off(request.and_input(In::borrowed(scheme, two)).send(), scheme.name());
+        same(&buffer, &before, scheme);
+    }
+}
+
+pub(crate) fn a_device_that_may_fail_has_its_data_swapped(t: &dyn Transport) {
+    let (mut buffer, before) = filled(t);
+    let data = pattern(fresh_seed(), before.len());
+    let driver = breaking_driver(&data, data.len());
+    let reply = replied(receive(t, &driver, Scheme::EmulatedCopy, &mut buffer));
+    let granules = t.setup().granules() as u32;
+    assert_eq!((reply.receipt().copied, reply.receipt().swapped), (0, granules));
+    same(&buffer, &data, "the buffer");
 }
 
 pub(crate) fn data_from_outboard_memory_can_be_redirected(t: &dyn Transport) {

@@ -92,7 +92,7 @@ impl Mirror {
 }
 
 impl Mapped {
-    /// The data, as this process sees it.
+    /// Where the data is in this process.
     pub fn segments(&self) -> &Segments {
         &self.segments
     }

@@ -1,11 +1,17 @@
 //! What every test of this floor needs: a space per granule kind, patterns, page frames, and the SKIP line.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(
+    unsafe_code,
+    reason = "stands for the parties of which the types of the floors above keep each other away"
+)]
 
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use genie_memory::{
-    Buffer, Config, Direction, Faults, Granularity, GranuleKind, Protection, Reference, Space, Usage,
+    Buffer, Config, DataMut, Direction, Faults, Granularity, GranuleKind, LenderId, ObjectId, Protection,
+    Reference, Space, Usage,
 };
 use genie_sys::{Arena, Object, inspect, process};
 
@@ -156,28 +162,36 @@ pub(crate) fn output_of(space: &Space, addr: usize, len: usize) -> Reference {
 
 /// What the server sees of a reference.
 pub(crate) fn seen(reference: &Reference) -> Vec<u8> {
-    gather(&reference.segments())
+    reference.data().to_vec()
 }
 
-/// The bytes of segments.
-pub(crate) fn gather(segments: &[genie_memory::Span]) -> Vec<u8> {
-    let mut bytes = vec![0; segments.iter().map(|segment| segment.len()).sum()];
-    let mut at = 0;
-    for segment in segments {
-        segment.copy_to(&mut bytes[at..at + segment.len()]);
-        at += segment.len();
-    }
-    bytes
+/// What a server fills by way of a reference. No test looks at the client's bytes while it stores into them.
+pub(crate) fn server(reference: &Reference) -> DataMut<'_> {
+    // SAFETY: as said above; outputs that a test has pending from the bytes are what it is about.
+    unsafe { reference.data_mut() }
 }
 
-/// Stores `bytes` into segments.
-pub(crate) fn scatter(segments: &[genie_memory::Span], bytes: &[u8]) {
-    let mut at = 0;
-    for segment in segments {
-        segment.copy_from(&bytes[at..at + segment.len()]);
-        at += segment.len();
-    }
-    assert_eq!(at, bytes.len(), "the segments hold as many bytes");
+/// Client memory by its address: for tests that have a buffer in several hands, but store into it by one at a time.
+pub(crate) fn client<'b>(addr: usize, len: usize) -> &'b mut [u8] {
+    // SAFETY: the test owns the buffer that the bytes are in, and uses what is returned before it touches that again.
+    unsafe { std::slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(addr), len) }
+}
+
+/// Has a lender lend an object into which nobody stores but as the tests say.
+pub(crate) fn lend(space: &Space, lender: LenderId, object: Object) -> genie_memory::Result<()> {
+    // SAFETY: whoever keeps the object stores where a server would.
+    unsafe { space.lend(lender, object) }
+}
+
+/// A writable descriptor of an object, through which nobody stores.
+pub(crate) fn share_writable(space: &Space, id: ObjectId) -> genie_memory::Result<OwnedFd> {
+    // SAFETY: as said above.
+    unsafe { space.share_writable(id) }
+}
+
+/// Stores `bytes`, which fill `data`.
+pub(crate) fn scatter(data: &DataMut<'_>, bytes: &[u8]) {
+    assert_eq!(data.copy_from(bytes), bytes.len(), "there is room for all bytes");
 }
 
 /// `len` bytes that depend on `seed` and differ from one granule to the next.

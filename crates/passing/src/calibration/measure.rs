@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use genie_memory::{Buffer, Direction, InputPlan, Protection, Result, Space, gather, scatter};
+use genie_memory::{Buffer, Direction, InputPlan, Protection, Result, Space};
 use genie_sys::machine;
 
 use super::pair::Pair;
@@ -185,10 +185,10 @@ impl<'a> Bench<'a> {
         drop(space.system_buffer(len)?);
         let (system, allocate) = timed(|| space.system_buffer(len));
         let system = system?;
-        let segments = system.segments();
-        let (_, copyin) = timed(|| scatter(&self.buffer, &segments));
-        let (_, copyout) = timed(|| gather(&segments, &mut self.buffer));
-        let ((), zero) = timed(|| segments.iter().for_each(|segment| segment.fill(0)));
+        let data = system.data();
+        let (_, copyin) = timed(|| data.copy_from(&self.buffer));
+        let (_, copyout) = timed(|| data.copy_to(&mut self.buffer));
+        let ((), zero) = timed(|| data.fill(0));
         let ((), deallocate) = timed(|| drop(system));
         samples.add(Row::Zero, len, zero);
         samples.add(Row::Copyin, len, copyin);
@@ -258,8 +258,8 @@ impl<'a> Bench<'a> {
         let touch = self.touch();
         let (system, allocate) = timed(|| space.aligned_buffer(addr, len));
         let mut system = system?;
-        let (passed, swap) =
-            timed(|| space.deliver(&mut system, addr, len, &InputPlan { swap: 0..granules }));
+        let plan = InputPlan { swap: 0..granules };
+        let (passed, swap) = timed(|| space.deliver(&mut system, &mut self.buffer, &plan));
         passed?;
         let loads = self.touch();
         let ((), deallocate) = timed(|| drop(system));
@@ -276,7 +276,8 @@ impl<'a> Bench<'a> {
         let (space, len) = (self.space, self.len - 1);
         let addr = self.buffer.as_ptr().addr();
         let mut system = space.aligned_buffer(addr, len)?;
-        let (passed, time) = timed(|| space.deliver(&mut system, addr, len, &InputPlan { swap: 0..1 }));
+        let plan = InputPlan { swap: 0..1 };
+        let (passed, time) = timed(|| space.deliver(&mut system, &mut self.buffer[..len], &plan));
         passed?;
         samples.add(Row::Guard, space.granule(), (time - whole).max(1.0));
         Ok(())

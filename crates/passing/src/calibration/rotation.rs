@@ -11,7 +11,7 @@
 
 use std::time::{Duration, Instant};
 
-use genie_memory::{Config, Faults, Granularity, Recycling, Segments, Space, SystemBuffer, gather, scatter};
+use genie_memory::{Config, Data, DataMut, Faults, Granularity, Recycling, Space, SystemBuffer};
 
 use super::measure::{Effort, median};
 use super::pair::Pair;
@@ -44,14 +44,14 @@ pub(super) fn measure(space: &Space, pair: Option<Pair>, effort: Effort) -> [u16
 fn best(space: &Space, pair: Pair, len: usize, effort: Effort) -> u16 {
     let most = (MEMORY / len).min(COUNTS[COUNTS.len() - 1].into());
     let buffers: Vec<SystemBuffer> = (0..most).map_while(|_| space.system_buffer(len).ok()).collect();
-    let segments: Vec<Segments> = buffers.iter().map(SystemBuffer::segments).collect();
+    let data: Vec<DataMut<'_>> = buffers.iter().map(SystemBuffer::data).collect();
     let deadline = Instant::now() + effort.time_for_a_length();
-    let counts = COUNTS.into_iter().filter(|count| usize::from(*count) <= segments.len());
+    let counts = COUNTS.into_iter().filter(|count| usize::from(*count) <= data.len());
     let mut times: Vec<_> = counts.map(|count| (count, f64::INFINITY)).collect();
     for _ in 0..effort.rotations() {
         for (count, least) in &mut times {
             // Whatever else runs on the two CPUs makes a round slower, never faster.
-            let round = cycles(pair, &segments[..usize::from(*count)], len, deadline);
+            let round = cycles(pair, &data[..usize::from(*count)], len, deadline);
             *least = least.min(if round.is_empty() { f64::INFINITY } else { median(&round) });
         }
     }
@@ -66,14 +66,14 @@ fn choose(times: impl Iterator<Item = (u16, f64)>) -> u16 {
 }
 
 /// The times in nanoseconds in which single buffers are written and read, when all have been used before.
-fn cycles(pair: Pair, buffers: &[Segments], len: usize, deadline: Instant) -> Vec<f64> {
+fn cycles(pair: Pair, buffers: &[DataMut<'_>], len: usize, deadline: Instant) -> Vec<f64> {
     let count = buffers.len();
     let data = vec![1; len];
     let turns = count + (ENOUGH / len).clamp(4, 64).max(count);
     let mut times = pair.relay(
         (0..turns).map(|turn| turn % count).take_while(|_| Instant::now() < deadline),
         |buffer| {
-            scatter(&data, &buffers[buffer]);
+            buffers[buffer].copy_from(&data);
         },
         |buffer| read(&buffers[buffer]),
     );
@@ -82,13 +82,10 @@ fn cycles(pair: Pair, buffers: &[Segments], len: usize, deadline: Instant) -> Ve
 }
 
 /// Reads every byte into a corner of the cache, as a server does that looks at the data and keeps none.
-fn read(segments: &Segments) {
+fn read(data: &Data<'_>) {
     let mut corner = [0; 4096];
-    for segment in segments {
-        for at in (0..segment.len()).step_by(corner.len()) {
-            let len = corner.len().min(segment.len() - at);
-            gather(&[segment.part(at, len)], &mut corner);
-        }
+    for at in (0..data.len()).step_by(corner.len()) {
+        data.part(at..data.len().min(at + corner.len())).copy_to(&mut corner);
     }
     std::hint::black_box(&corner);
 }

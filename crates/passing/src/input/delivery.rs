@@ -3,9 +3,10 @@
 //! How: by copying it out, by swapping what is worth it, by making a region of it, or by having a device transfer it.
 //! Source: thesis §4.1, §7.4.2 to §7.4.4.
 
-use genie_memory::{Direction, InputPlan, Segments, SystemBuffer, gather};
+use genie_memory::{Direction, InputPlan, SystemBuffer};
 
 use super::{Buffering, Input, Target};
+use crate::in_place::host;
 use crate::{Reason, Result, Scheme};
 
 impl Input {
@@ -13,53 +14,69 @@ impl Input {
     /// device's own memory is transferred to a host buffer for it, and once more when it is delivered.
     ///
     /// # Errors
-    /// No memory for a host buffer.
+    /// No memory for a host buffer, or [`Error::Outboard`](crate::Error::Outboard).
     pub fn peek(&mut self, actual: usize, bytes: &mut [u8]) -> Result<usize> {
         let wanted = actual.min(bytes.len());
-        let host = match (&self.buffering, &self.system, &self.reference) {
-            (Buffering::Outboard(_), None, None) => Some(self.space().system_buffer(wanted)?),
-            _ => None,
-        };
-        let segments = host.as_ref().map_or_else(|| self.segments(), SystemBuffer::segments);
-        if host.is_some() {
-            self.transfer(&segments);
+        if let (Buffering::Outboard(outboard), None, None) =
+            (&mut self.buffering, &self.system, &self.reference)
+        {
+            let passing = self.passing.as_ref().expect("an input has its engine until it ends");
+            let host = passing.space().system_buffer(wanted)?;
+            outboard.fill(&host.data())?;
+            return Ok(host.data().copy_to(&mut bytes[..wanted]));
         }
-        Ok(gather(&segments, &mut bytes[..wanted]))
+        Ok(self.data().copy_to(&mut bytes[..wanted]))
     }
 
-    /// References the client's granules, into which outboard data is about to be transferred. Other memory, to which the
-    /// client had it redirected, gets a system buffer instead.
+    /// References the client's granules, into which outboard data is about to be transferred, unless it is staged.
     pub(super) fn reference_delivered(&mut self, bytes: Option<&[u8]>) -> Result<()> {
-        self.take_delivered(bytes)?;
+        match bytes.filter(|bytes| !bytes.is_empty()) {
+            Some(bytes) => self.take_delivered(bytes)?,
+            None => self.reference = None,
+        }
         if let Some(reference) = &self.reference {
             self.receipt.referenced += reference.granules();
-        }
-        if self.system.is_some() {
-            self.receipt.effective = Scheme::Copy;
-            self.receipt.reason = Some(Reason::Redelivered);
         }
         Ok(())
     }
 
-    /// Takes that reference or that system buffer, unless it was taken before.
-    pub(super) fn take_delivered(&mut self, bytes: Option<&[u8]>) -> Result<()> {
-        let Some(bytes) = bytes.filter(|bytes| !bytes.is_empty()) else { return Ok(()) };
-        if self.reference.is_some() || self.system.is_some() {
+    /// Takes that reference, or stages the data: has the device transfer it to a system buffer, from which it will be delivered
+    /// to `bytes`. That is done where the transfer can fail, so that it does before anything of the client's changes, and for
+    /// memory outside the space, to which the client had the data redirected. What was taken for the same bytes before is kept.
+    pub(super) fn take_delivered(&mut self, bytes: &[u8]) -> Result<()> {
+        let (addr, len) = (bytes.as_ptr().addr(), bytes.len());
+        let is_taken = self.reference.as_ref().is_some_and(|reference| reference.is_to(addr, len));
+        if is_taken || self.system.is_some() {
             return Ok(());
         }
-        match self.space().reference(bytes.as_ptr().addr(), bytes.len(), Direction::In) {
-            Ok(reference) => self.reference = Some(reference),
-            Err(genie_memory::Error::Foreign { .. }) => {
-                self.system = Some(self.space().system_buffer(bytes.len())?);
+        self.reference = None;
+        if !matches!(&self.buffering, Buffering::Outboard(outboard) if outboard.may_fail()) {
+            match self.space().reference(addr, len, Direction::In) {
+                Err(genie_memory::Error::Foreign { .. }) => {}
+                reference => {
+                    self.reference = Some(reference?);
+                    return Ok(());
+                }
             }
-            Err(error) => return Err(error.into()),
         }
+        self.stage(addr, len)
+    }
+
+    fn stage(&mut self, addr: usize, len: usize) -> Result<()> {
+        let Buffering::Outboard(outboard) = &mut self.buffering else { return Ok(()) };
+        let passing = self.passing.as_ref().expect("an input has its engine until it ends");
+        let system = match passing.plan(addr, len).swap.is_empty() {
+            true => passing.copy_buffer(self.lending, len)?,
+            false => passing.aligned_buffer(self.lending, addr, len)?,
+        };
+        outboard.fill(&system.data())?;
+        self.system = Some(system);
         Ok(())
     }
 
     pub(super) fn copyout(&mut self, bytes: &mut Option<&mut [u8]>) {
         if let Some(bytes) = bytes.take() {
-            self.receipt.copied += gather(&self.segments(), bytes);
+            self.receipt.copied += self.data().copy_to(bytes);
         }
     }
 
@@ -87,12 +104,23 @@ impl Input {
         };
         if redelivered && space.region_at(addr, actual).is_none() {
             self.receipt.reason = Some(Reason::Redelivered);
+            if matches!(self.buffering, Buffering::Outboard(_)) {
+                self.receipt.effective = Scheme::Copy;
+            }
             self.copyout(bytes);
             return Ok(());
         }
-        let Some(system) = self.source() else { return Ok(()) };
+        let system = match &mut self.buffering {
+            Buffering::Overlaid(overlay) => overlay.buffer_mut(),
+            Buffering::Customized | Buffering::Outboard(_) => self.system.as_mut(),
+        };
+        let Some(system) = system else { return Ok(()) };
         let aligned = system.alignment() == Some(addr & (granule - 1));
-        let passed = space.deliver(system, addr, actual, &plan)?;
+        let passed = match (&mut self.immigrating, bytes) {
+            (Some(immigrating), _) => immigrating.deliver(system, actual, &plan)?,
+            (None, Some(bytes)) => space.deliver(system, bytes, &plan)?,
+            (None, None) => return Ok(()),
+        };
         self.receipt.copied += passed.copied;
         self.receipt.swapped += passed.swapped;
         if passed.copied > 0 {
@@ -132,14 +160,11 @@ impl Input {
         Ok(())
     }
 
-    pub(super) fn transfer(&mut self, segments: &Segments) {
-        if let Buffering::Outboard(outboard) = &mut self.buffering {
-            let mut at = 0;
-            for segment in segments {
-                let here = segment.len().min(outboard.len().saturating_sub(at));
-                outboard.transfer(at, segment.part(0, here));
-                at += here;
-            }
+    /// Has a device transfer its data to the host memory that there is.
+    pub(super) fn transfer(&mut self) -> Result<()> {
+        match &mut self.buffering {
+            Buffering::Outboard(outboard) => outboard.fill(&host(&self.system, &self.reference)),
+            Buffering::Customized | Buffering::Overlaid(_) => Ok(()),
         }
     }
 }

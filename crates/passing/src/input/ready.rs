@@ -2,7 +2,7 @@
 //!
 //! Source: thesis §4.1, §5.2, §7.4.2.
 
-use genie_memory::{LenderId, SystemBuffer, part, transfer};
+use genie_memory::{LenderId, SystemBuffer};
 
 use super::{Buffering, Input, Target};
 use crate::lending::needs_completion;
@@ -28,7 +28,7 @@ impl Input {
     /// they are. Returns the overlay buffer, which somebody may still look at.
     ///
     /// # Errors
-    /// No memory: the data is where it was.
+    /// No memory, or [`Error::Outboard`](crate::Error::Outboard): the data is where it was.
     pub fn customize(&mut self, actual: usize) -> Result<Option<Overlay>> {
         let is_elsewhere = match self.buffering {
             Buffering::Customized => false,
@@ -45,23 +45,23 @@ impl Input {
             (self.buffering, self.is_ready) = (supply, true);
             return Err(error);
         }
-        let into = part(&self.segments(), 0..actual);
-        Ok(match supply {
+        let into = self.data().part(0..actual.min(self.len()));
+        match supply {
             Buffering::Overlaid(overlay) => {
-                self.receipt.copied += transfer(&overlay.segments(), &into);
+                self.receipt.copied += into.copy_data(&overlay.data());
                 self.receipt.reason = Some(Reason::Overlaid);
-                Some(overlay)
+                Ok(Some(overlay))
             }
             Buffering::Outboard(mut outboard) => {
-                let mut at = 0;
-                for segment in into {
-                    outboard.transfer(at, segment);
-                    at += segment.len();
+                if let Err(error) = outboard.fill(&into) {
+                    self.system = None;
+                    (self.buffering, self.is_ready) = (Buffering::Outboard(outboard), true);
+                    return Err(error);
                 }
-                None
+                Ok(None)
             }
-            Buffering::Customized => None,
-        })
+            Buffering::Customized => Ok(None),
+        }
     }
 
     pub(super) fn run_ready(&mut self) -> Result<()> {
@@ -90,10 +90,7 @@ impl Input {
                 self.take(buffer?);
             }
             Operation::AllocateAlignedBuffer => self.allocate_aligned()?,
-            Operation::DmaFromOutboard => {
-                let segments = self.segments();
-                self.transfer(&segments);
-            }
+            Operation::DmaFromOutboard => self.transfer()?,
             // The outboard buffer is deallocated by dropping it, when the transfer no longer can be repeated.
             Operation::DeallocateOutboardBuffer => {}
             other => unreachable!("{other:?} is no ready-time operation of table 7.2"),

@@ -1,11 +1,15 @@
 //! A space with lenders, and a look at its memory through another mapping.
+#![allow(
+    unsafe_code,
+    reason = "stands for the floor above, whose types keep clients and lenders from what is not theirs"
+)]
 
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 
 use genie_memory::{Config, Faults, Granularity, GranuleKind, LenderId, Protection, Space, Span};
-use genie_passing::{Costs, Passing, Thresholds};
+use genie_passing::{Costs, Input, Lending, Passing, Scheme, Target, Thresholds};
 use genie_sys::{Object, inspect};
 
 /// What memory holds that was somebody else's before.
@@ -96,18 +100,19 @@ impl Stage {
         let lender = self.space.add_lender();
         let kind = self.space.granule_kind();
         let object = Object::create(kind, granules * kind.size()).expect("memory for an object");
-        self.space.lend(lender, object).expect("room for a lent object");
+        // SAFETY: nobody else has the object.
+        unsafe { self.space.lend(lender, object) }.expect("room for a lent object");
         lender
     }
 
     /// Leaves data of somebody else in two free granules of a pool.
     pub(crate) fn soil(&self, lender: LenderId) {
         let buffer = self.space.aligned_buffer_from(lender, 0, 2 * self.granule()).expect("two granules");
-        buffer.segments().iter().for_each(|segment| segment.fill(DIRT));
+        buffer.data().fill(DIRT);
         drop(buffer);
         let each = [(); 2].map(|()| self.space.aligned_buffer_from(lender, 0, self.granule()));
         for buffer in each {
-            buffer.expect("a granule").segments().iter().for_each(|segment| segment.fill(DIRT));
+            buffer.expect("a granule").data().fill(DIRT);
         }
     }
 
@@ -119,7 +124,7 @@ impl Stage {
             let start = segment.addr() - self.space.aliases_base();
             let end = start + segment.len();
             let object = self.space.object_at(start).expect("an object");
-            let file = File::from(self.space.share(object.id, false).expect("a descriptor"));
+            let file = File::from(self.space.share(object.id).expect("a descriptor"));
             let first = start & !(granule - 1);
             let mut bytes = vec![0; end.next_multiple_of(granule) - first];
             file.read_exact_at(&mut bytes, (first - object.start) as u64).expect("readable memory");
@@ -135,6 +140,17 @@ impl Stage {
     pub(crate) fn check(&self) {
         self.space.check().expect("the books agree");
     }
+}
+
+/// An input into memory that the test does not touch before it is delivered.
+pub(crate) fn begin(
+    passing: &Passing,
+    scheme: Scheme,
+    target: Target,
+    lending: impl Into<Lending>,
+) -> Box<Input> {
+    // SAFETY: as said above.
+    unsafe { passing.input_from(scheme, target, lending) }.expect("an input")
 }
 
 /// Bytes that are all different from zero and from dirt, and mostly from their neighbours.

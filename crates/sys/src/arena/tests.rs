@@ -4,13 +4,13 @@ const MIB: usize = 1 << 20;
 
 fn filled(arena: &Arena, offset: usize, len: usize, byte: u8) {
     // SAFETY: mapped by the test, no references exist.
-    unsafe { arena.span(offset, len) }.fill(byte);
+    unsafe { arena.span(offset, len).fill(byte) };
 }
 
 fn byte(arena: &Arena, offset: usize) -> u8 {
     let mut byte = [0];
     // SAFETY: mapped by the test, no references exist.
-    unsafe { arena.span(offset, 1) }.copy_to(&mut byte);
+    unsafe { arena.span(offset, 1).copy_to(&mut byte) };
     byte[0]
 }
 

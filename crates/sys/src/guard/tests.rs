@@ -16,14 +16,14 @@ fn turn() -> std::sync::MutexGuard<'static, ()> {
 fn byte(arena: &Arena, offset: usize) -> u8 {
     let mut byte = [0];
     // SAFETY: mapped by the test, no references exist.
-    unsafe { arena.span(offset, 1) }.copy_to(&mut byte);
+    unsafe { arena.span(offset, 1).copy_to(&mut byte) };
     // The load is made, whoever looks at the byte.
     std::hint::black_box(byte[0])
 }
 
 fn fill(arena: &Arena, offset: usize, len: usize, byte: u8) {
     // SAFETY: mapped by the test, no references exist.
-    unsafe { arena.span(offset, len) }.fill(byte);
+    unsafe { arena.span(offset, len).fill(byte) };
 }
 
 /// Two granules full of sevens, the second of which is then taken away.
@@ -88,7 +88,7 @@ fn a_long_copy_goes_on_where_memory_is_missing() {
     let guard = from.guard(Replaces::Missing).unwrap();
     let mut bytes = vec![1; 2 * size - 100];
     // SAFETY: mapped by the test, no references exist.
-    unsafe { from.span(4 * MIB + 50, bytes.len()) }.copy_to(&mut bytes);
+    unsafe { from.span(4 * MIB + 50, bytes.len()).copy_to(&mut bytes) };
     assert!(guard.is_broken());
     let (there, missing) = bytes.split_at(size - 50);
     assert!(there.iter().all(|byte| *byte == 7) && missing.iter().all(|byte| *byte == 0));
@@ -96,7 +96,7 @@ fn a_long_copy_goes_on_where_memory_is_missing() {
     let guard = to.guard(Replaces::Missing).unwrap();
     bytes.fill(5);
     // SAFETY: as above.
-    unsafe { to.span(4 * MIB + 50, bytes.len()) }.copy_from(&bytes);
+    unsafe { to.span(4 * MIB + 50, bytes.len()).copy_from(&bytes) };
     assert!(guard.is_broken());
     assert_eq!(
         [49, 50, size - 1].map(|at| byte(&to, 4 * MIB + at)),

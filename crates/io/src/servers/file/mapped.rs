@@ -11,7 +11,8 @@
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use genie_sys::{Span, View};
+use genie_memory::{Data, DataMut};
+use genie_sys::View;
 use lru::LruCache;
 
 use super::cache::Key;
@@ -33,37 +34,28 @@ impl Default for Views {
 }
 
 impl Views {
-    /// Fills the segments as far as the file goes and returns the number of bytes; `None` where mappings are of no help.
-    pub(super) fn fetch(&self, opened: &Opened, offset: u64, segments: &[Span]) -> Option<usize> {
-        let mut left = usize::try_from(opened.version.bytes_from(offset)).unwrap_or(usize::MAX);
+    /// Fills `data` as far as the file goes and returns the number of bytes; `None` where mappings are of no help.
+    pub(super) fn fetch(&self, opened: &Opened, offset: u64, data: &DataMut<'_>) -> Option<usize> {
         if opened.version.size == 0 {
             // Files that hide their size, as those of procfs do, have more than they tell.
             return None;
         }
-        let mut at = offset;
-        for segment in segments {
-            let here = segment.part(0, segment.len().min(left));
-            self.copy(opened, at, here)?;
-            at += here.len() as u64;
-            left -= here.len();
-        }
-        Some((at - offset) as usize)
-    }
-
-    fn copy(&self, opened: &Opened, mut at: u64, target: Span) -> Option<()> {
-        let mut done = 0;
-        while done < target.len() {
+        let left = usize::try_from(opened.version.bytes_from(offset)).unwrap_or(usize::MAX);
+        let (len, mut done) = (data.len().min(left), 0);
+        while done < len {
+            let at = offset + done as u64;
             let key = Key { file: opened.id, index: at / WINDOW as u64 };
             let from = (at % WINDOW as u64) as usize;
-            let here = (WINDOW - from).min(target.len() - done);
+            let here = (WINDOW - from).min(len - done);
             let view = self.view(opened, key)?;
-            if !view.copy_to(from, target.part(done, here)) {
+            data.part(done..done + here).copy_data(&Data::of_view(&view, from..from + here));
+            if view.is_broken() {
                 self.forget(key);
                 return None;
             }
-            (done, at) = (done + here, at + here as u64);
+            done += here;
         }
-        Some(())
+        Some(done)
     }
 
     fn view(&self, opened: &Opened, key: Key) -> Option<Arc<View>> {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use genie_io::{Anticipated, Error, Incoming, RequestId, Server, ServerError, Service, ServiceId};
-use genie_memory::{Data, Direction, Span};
+use genie_memory::{Data, DataMut, Direction};
 use genie_passing::{Outboard, Overlay, Overlays, Preferred};
 
 use super::{Answer, Command, Control, Name, PASS};
@@ -245,8 +245,13 @@ impl Outboard for Device {
         self.0.len()
     }
 
-    fn transfer(&mut self, offset: usize, into: Span) {
-        into.copy_from(&self.0[offset..offset + into.len()]);
+    fn may_fail(&self) -> bool {
+        false
+    }
+
+    fn transfer(&mut self, offset: usize, into: DataMut<'_>) -> std::io::Result<()> {
+        into.copy_from(&self.0[offset..]);
+        Ok(())
     }
 }
 
@@ -256,7 +261,7 @@ fn input<'r>(
     incoming: &'r mut Incoming,
     overlays: &'r mut BTreeMap<usize, Overlay>,
     buffer: usize,
-) -> Result<Data<'r>, Error> {
+) -> Result<DataMut<'r>, Error> {
     if !overlays.contains_key(&buffer) && !overlaid(pool, incoming, buffer) {
         return incoming.ready(buffer);
     }

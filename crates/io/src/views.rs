@@ -1,0 +1,71 @@
+//! Views: the one file of this floor that vouches for memory.
+//!
+//! Why it is sound: where a request's data is, is kept beside what holds it there, until the request is over; what a server is
+//! shown of it borrows the request. Nobody in this process has a reference to the bytes meanwhile: those of a client here are in
+//! aliases, or in buffers that it gave by value; those of a client elsewhere, in its mirror.
+#![allow(
+    unsafe_code,
+    reason = "shows servers the memory that requests hold, and shares memory with other processes"
+)]
+
+use std::os::fd::OwnedFd;
+
+use genie_memory::{Data, DataMut, LenderId, ObjectId, Space};
+use genie_passing::{Input, Lending, Passing, Scheme, Target};
+use genie_sys::Object;
+
+use crate::lent::LentTransfer;
+use crate::passed::PassedInput;
+
+/// Begins an input into memory that the caller borrows mutably, unless it is passed by share; then the caller keeps the buffer
+/// that it is of beside the input (`Kept::Buffer`), and gives that back when the input is over.
+pub(crate) fn begin_input(
+    passing: &Passing,
+    scheme: Scheme,
+    target: Target,
+    lending: Lending,
+) -> Result<Box<Input>, genie_passing::Error> {
+    // SAFETY: a buffer that is kept beside the input is referenced by nobody but for its delivery.
+    unsafe { passing.input_from(scheme, target, lending) }
+}
+
+impl LentTransfer {
+    /// The data, as far as it is mapped, to be read.
+    pub(crate) fn data(&self) -> Data<'_> {
+        // SAFETY: this holds a mapping, a private buffer or the contract that the data is of; or else it is of a mirror that keeps
+        // it mapped while the client's requests are pending.
+        unsafe { Data::new(self.segments()) }
+    }
+
+    /// The data of an input, as far as it is mapped, to be filled.
+    pub(crate) fn data_mut(&self) -> DataMut<'_> {
+        // SAFETY: mapped as in `data`, and for stores, since it is an input's. In this process there are references neither to
+        // what another one lends, nor to a contractor's input, nor to a private buffer.
+        unsafe { DataMut::new(self.segments()) }
+    }
+}
+
+impl PassedInput {
+    /// What of it is there, to be seen by the contractor.
+    pub(crate) fn data(&self) -> DataMut<'_> {
+        // SAFETY: the input, and each buffer that was ever in place of its memory, stay until the contractor's reply takes effect,
+        // and what the contractor is shown borrows its request.
+        unsafe { DataMut::new(self.seen()) }
+    }
+}
+
+/// Takes an object in that a server in another process lends.
+pub(crate) fn lend(space: &Space, lender: LenderId, object: Object) -> genie_memory::Result<()> {
+    // SAFETY: whoever lends it stores into it where a request of this space says so; the descriptor came over a socket, and
+    // nobody here has another use for it.
+    unsafe { space.lend(lender, object) }
+}
+
+/// A descriptor of one of a space's objects, for a server in another process; read-only unless it `writes`.
+pub(crate) fn share(space: &Space, id: ObjectId, writes: bool) -> genie_memory::Result<OwnedFd> {
+    match writes {
+        // SAFETY: the descriptor is sent over a socket and closed.
+        true => unsafe { space.share_writable(id) },
+        false => space.share(id),
+    }
+}

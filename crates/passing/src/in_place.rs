@@ -1,0 +1,68 @@
+//! In place: inputs for which a server fills the client's own granules, and what any server fills.
+//!
+//! Why it is sound: the granules are referenced, and so stay where they are. Those of a migrant region belong to the input until
+//! it arrives. Those of a native buffer are the input's by the promise of whoever began it; those that a device transfers to
+//! are in the bytes that are lent mutably for the time of the delivery.
+#![allow(unsafe_code, reason = "hands out client memory to be filled, by the promises that the header names")]
+
+use genie_memory::{DataMut, Reference, SystemBuffer};
+
+use crate::input::Buffering;
+use crate::{Input, Lending, Passing, Result, Scheme, Target};
+
+impl Passing {
+    /// Runs the request-time operations of an input by `scheme` from a server in this process.
+    ///
+    /// # Errors
+    /// As [`Passing::input_from`].
+    ///
+    /// # Safety
+    /// As [`Passing::input_from`].
+    pub unsafe fn input(&self, scheme: Scheme, target: Target) -> Result<Box<Input>> {
+        self.begin_input(scheme, target, Lending::OWN)
+    }
+
+    /// Runs the request-time operations of an input by `scheme`, whose system buffer will be as `lending` says: by a
+    /// [`LenderId`](genie_memory::LenderId) alone, the server's own. Move's is always the space's own memory, since the client
+    /// keeps it, and the lender would lose it for good.
+    ///
+    /// # Errors
+    /// No memory for a region, a region in other hands, too low a memory-lock limit.
+    ///
+    /// # Safety
+    /// By share and emulated share, no Rust reference to the bytes of a [`Target::Native`] is used until the input has been
+    /// delivered, cancelled or dropped, but for the one given to [`Input::deliver`]. By the other schemes the target's address
+    /// only says where the data will probably be delivered, and anything goes.
+    pub unsafe fn input_from(
+        &self,
+        scheme: Scheme,
+        target: Target,
+        lending: impl Into<Lending>,
+    ) -> Result<Box<Input>> {
+        self.begin_input(scheme, target, lending.into())
+    }
+}
+
+impl Input {
+    /// The data, or where it will be, in host memory, for the server to fill.
+    pub fn data(&self) -> DataMut<'_> {
+        match &self.buffering {
+            Buffering::Overlaid(overlay) => overlay.data(),
+            // The granules that a device is about to fill are the client's until then.
+            Buffering::Outboard(_) if self.receipt().effective == Scheme::EmulatedCopy => {
+                host(&self.system, &None)
+            }
+            Buffering::Customized | Buffering::Outboard(_) => host(&self.system, &self.reference),
+        }
+    }
+}
+
+/// A system buffer's memory, or, where there is none, that of the client's own granules.
+pub(crate) fn host<'i>(system: &'i Option<SystemBuffer>, reference: &'i Option<Reference>) -> DataMut<'i> {
+    match (system, reference) {
+        (Some(system), _) => system.data(),
+        // SAFETY: see the module's header.
+        (None, Some(reference)) => unsafe { reference.data_mut() },
+        (None, None) => DataMut::default(),
+    }
+}
