@@ -316,18 +316,14 @@ impl Exchange {
         !matches!(state.phase, Phase::Waiting)
     }
 
-    /// Takes the reply, if it is there.
-    pub(crate) fn take(&self) -> Option<Found> {
-        let mut state = self.lock();
-        if matches!(state.phase, Phase::Waiting) {
-            return None;
-        }
-        Some(match std::mem::replace(&mut state.phase, Phase::Over) {
+    /// Takes the reply, or the reason why there is none.
+    pub(crate) fn take(&self) -> Found {
+        match std::mem::replace(&mut self.lock().phase, Phase::Over) {
             Phase::Replied(work) => Found::Work(work),
             Phase::Anticipated(buffers) => Found::Anticipated(buffers),
             Phase::GivenUp(error) => Found::Error(error),
             Phase::Waiting | Phase::Forgotten | Phase::Over => Found::Error(Box::new(Error::Aborted)),
-        })
+        }
     }
 
     /// Looks at a reply that is there, without taking it.

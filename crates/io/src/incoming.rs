@@ -9,13 +9,11 @@ use std::sync::Arc;
 use genie_memory::{Data, DataMut, Direction};
 use genie_passing::{Outboard, Overlay};
 use genie_sys::fork::Maker;
-use smallvec::SmallVec;
 
 use crate::contract::Contract;
-use crate::exchange::Awaited;
 use crate::lent::{Lent, Places};
 use crate::passed::Supply;
-use crate::work::{Transfer, Work, WorkBuffer};
+use crate::work::{Transfer, Work, WorkBuffer, WorkElement};
 use crate::{Error, Fragment, RequestId, ServerError, ServiceId, code, lent};
 
 pub use anticipated::Anticipated;
@@ -91,14 +89,8 @@ impl Incoming {
     /// # Errors
     /// The client gave too little room, or has no such buffer.
     pub fn set_argument(&mut self, index: usize, argument: &[u8]) -> Result<(), Error> {
-        let Some(buffer) = self.work_mut().buffers.get_mut(index) else {
-            return Err(missing(index, Direction::In));
-        };
-        if argument.len() > buffer.room {
-            return Err(Error::Argument { len: argument.len(), room: buffer.room });
-        }
-        buffer.reply_argument = SmallVec::from_slice(argument);
-        Ok(())
+        let buffer = self.work_mut().buffers.get_mut(index);
+        buffer.ok_or_else(|| missing(index, Direction::In))?.set_argument(argument)
     }
 
     /// The number of data bytes that buffer `index` holds or has room for.
@@ -192,17 +184,9 @@ impl Incoming {
         }
     }
 
-    pub(crate) fn make_ready(&mut self, index: usize) -> Result<(), Error> {
+    fn make_ready(&mut self, index: usize) -> Result<(), Error> {
         self.buffer(index, Direction::In)?;
-        for element in &mut self.work_mut().buffers[index].elements {
-            match &mut element.transfer {
-                Transfer::In(input) => drop(input.ready()?),
-                Transfer::Passed(input) => input.show()?,
-                Transfer::Lent(lent) => lent.ready()?,
-                Transfer::Out(_) | Transfer::None(_) => {}
-            }
-        }
-        Ok(())
+        self.work_mut().buffers[index].elements.iter_mut().try_for_each(WorkElement::make_ready)
     }
 
     /// Bytes `range` of buffer `index`, to be passed on in a request of this server's own: fragment subcontracting. The
@@ -292,13 +276,8 @@ impl Incoming {
     /// # Errors
     /// There is no such buffer, or it is shorter.
     pub fn set_actual(&mut self, index: usize, actual: usize) -> Result<(), Error> {
-        let len = self.len(index);
-        if actual > len {
-            return Err(genie_passing::Error::TooLong { actual, len }.into());
-        }
         let buffer = self.work_mut().buffers.get_mut(index);
-        buffer.ok_or_else(|| missing(index, Direction::In))?.actual = actual;
-        Ok(())
+        buffer.ok_or_else(|| missing(index, Direction::In))?.set_actual(actual)
     }
 
     /// Replies. After a success the outputs' buffers are the client's again, or passed on, and the inputs' data is
@@ -321,39 +300,9 @@ impl Incoming {
         Ok(Anticipated::of(self))
     }
 
-    /// Replies with success, straight to the thread that takes the reply if it waits for this one.
-    pub(crate) fn reply_to(mut self, awaited: &mut Awaited<'_>) {
-        match self.held.take() {
-            Some((work, Origin::Here(exchange))) if self.contract.is_none() && awaited.takes(&exchange) => {
-                awaited.leave(work, exchange);
-            }
-            held => {
-                self.held = held;
-                self.finish(None);
-            }
-        }
-    }
-
     /// Ends the request for a reason of the interface's own.
     pub(crate) fn fail(mut self, error: Error) {
         self.finish(Some(error));
-    }
-
-    /// Ends the client's waiting, while the server may still have the memory.
-    pub(crate) fn give_up(&self, error: &Error) {
-        if let Origin::Here(exchange) = self.origin() {
-            exchange.give_up(error);
-        }
-    }
-
-    /// Whether the client has had the request aborted before its server got it.
-    pub(crate) fn is_aborting(&self) -> bool {
-        matches!(self.origin(), Origin::Here(exchange) if exchange.is_aborting())
-    }
-
-    /// Whether the client does not wait any more.
-    pub(crate) fn is_orphan(&self) -> bool {
-        matches!(self.origin(), Origin::Here(exchange) if exchange.is_replied())
     }
 
     /// Whether this process is a child, made by fork, of the one that serves the request.

@@ -20,16 +20,13 @@ use crate::channel::directory::Directory;
 use crate::channel::{self, ConnectOptions, Patience, Remote};
 use crate::deadline::deadline_after;
 use crate::exchange::{Awaited, Exchange, Found, Pair};
-use crate::incoming::Origin;
 use crate::limits::Pendings;
-use crate::pending::{deliver, deliver_work};
+use crate::pending::deliver;
 use crate::primitive::{AtomicU64, Condvar, Mutex, Ordering};
 use crate::request_id::RequestIds;
 use crate::timer::Timer;
 use crate::work::{Destinations, Work};
-use crate::{
-    Error, Failed, Incoming, Limits, Pending, Reply, Request, RequestId, ServerHandle, Service, ServiceId,
-};
+use crate::{Error, Failed, Limits, Pending, Reply, Request, RequestId, ServerHandle, Service, ServiceId};
 
 /// A client's I/O interface. Cloning makes another handle to the same one.
 ///
@@ -276,36 +273,38 @@ impl Interface {
         let work = Work::admitted(&self.0.pendings, |admission| admission.admit(bytes, timeout, collect));
         let server = request.server;
         let (exchange, destinations) = self.start(&mut request, work, Patience::Until(deadline))?;
-        if exchange.is_replied()
-            && let Some(found) = exchange.take()
-        {
-            if matches!(found, Found::Anticipated(_)) {
-                self.list(&exchange, server);
-                server.tend();
-            }
-            let reply = deliver(found, destinations);
-            Pair::renew(exchange);
-            return reply;
+        let left = if exchange.is_replied() { None } else { self.wait(&exchange, server, deadline, timeout) };
+        let (found, held) = match left {
+            Some((work, held)) => (Found::Work(work), Some(held)),
+            None => (exchange.take(), None),
+        };
+        if matches!(found, Found::Anticipated(_)) {
+            self.list(&exchange, server);
+            server.tend();
         }
-        self.list(&exchange, server);
+        let reply = deliver(found, destinations);
+        Pair::keep(exchange, held);
+        reply
+    }
+
+    /// Waits for a reply, or aborts the request when its time is over. Returns the work, where only this thread knows of it.
+    fn wait(
+        &self,
+        exchange: &Arc<Exchange>,
+        server: &ServerHandle,
+        deadline: Option<Instant>,
+        timeout: Option<Duration>,
+    ) -> Option<(Box<Work>, Arc<Exchange>)> {
+        self.list(exchange, server);
         // Whoever may abort it knows it by a weak reference: the contract that it was originated by.
-        let mut awaited = match Arc::weak_count(&exchange) {
-            0 => Awaited::alone(&exchange),
-            _ => Awaited::by_many(&exchange),
+        let mut awaited = match Arc::weak_count(exchange) {
+            0 => Awaited::alone(exchange),
+            _ => Awaited::by_many(exchange),
         };
         if let (false, Some(timeout)) = (awaited.wait(server, deadline), timeout) {
             exchange.abort(server, &Error::TimedOut { timeout }, self.0.limits.abort_timeout);
         }
-        if let Some((work, left)) = awaited.into_left() {
-            let reply = deliver_work(work, destinations);
-            Pair { client: exchange, server: left }.spare();
-            return reply;
-        }
-        let found = exchange.take();
-        if matches!(found, Some(Found::Anticipated(_))) {
-            server.tend();
-        }
-        found.map_or_else(|| Err(Error::Aborted.into()), |found| deliver(found, destinations))
+        awaited.into_left()
     }
 
     pub(crate) fn submit<'i>(&self, mut request: Request<'_, '_, 'i>) -> Result<Pending<'i>, Failed> {
@@ -360,30 +359,21 @@ impl Interface {
         let id = self.0.ids.take();
         let (work, destinations) = Work::begin(work, &self.0.passing, &mut request.buffers, request.server)?;
         let Pair { client: exchange, server } = Pair::new(id);
-        let linked = work.originate(&exchange, request.server);
-        let mut incoming = Incoming::new(work, Origin::Here(server), request.service, access);
-        let is_sent = match (linked, request.server.remote()) {
-            (Err(reason), _) => {
-                incoming.fail(reason);
+        let is_sent = match work.originate(&exchange, request.server) {
+            Ok(()) => request.server.request(work, server, (request.service, access), patience),
+            Err(reason) => {
+                server.reply(work, Some(reason));
                 false
             }
-            (Ok(()), Some(remote)) => remote.request(incoming, patience),
-            (Ok(()), None) => {
-                if incoming.map_lent() {
-                    request.server.request(incoming);
-                    if exchange.is_aborting() {
-                        // That may have come before the request did.
-                        request.server.abort(id);
-                    }
-                }
-                true
-            }
         };
-        if !is_sent {
-            let failed = exchange.take().map(|found| deliver(found, destinations));
-            return Err(failed.and_then(Result::err).unwrap_or_else(|| Error::Aborted.into()));
+        if is_sent {
+            if exchange.is_aborting() && !exchange.is_replied() {
+                // That may have come before the server had the request.
+                request.server.abort(id);
+            }
+            return Ok((exchange, destinations));
         }
-        Ok((exchange, destinations))
+        Err(deliver(exchange.take(), destinations).err().unwrap_or_else(|| Error::Aborted.into()))
     }
 
     fn timeout(&self, asked: Option<Duration>) -> Option<Duration> {

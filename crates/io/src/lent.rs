@@ -246,6 +246,14 @@ impl LentTransfer {
         }
     }
 
+    /// Where the data of a fragment is.
+    pub(crate) fn fragment_places(&self) -> &[Lent] {
+        match &self.origin {
+            Whence::Contract(_, places) => places,
+            Whence::Client(_) => &[],
+        }
+    }
+
     /// Where the data is, for another server to be lent it.
     pub(crate) fn places(&self, origin: &Origin) -> Places {
         match &self.origin {

@@ -18,6 +18,7 @@ mod incoming;
 mod interface;
 mod lent;
 mod limits;
+mod outgoing;
 mod passed;
 mod pending;
 mod primitive;

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::deadline::deadline_after;
 use crate::exchange::{Exchange, Found};
-use crate::work::{Destinations, Work};
+use crate::work::Destinations;
 use crate::{Error, Failed, Interface, Reply, RequestId, ServerHandle};
 
 /// A request that was submitted: the interim reply. It holds the client's input buffers borrowed; data is delivered to
@@ -134,10 +134,7 @@ impl<'i> Pending<'i> {
             return Err(Error::Inherited.into());
         }
         self.exchange.wait(&self.server, None);
-        match self.exchange.take() {
-            Some(found) => deliver(found, destinations),
-            None => Err(Error::Aborted.into()),
-        }
+        deliver(self.exchange.take(), destinations)
     }
 }
 
@@ -155,15 +152,13 @@ impl Drop for Pending<'_> {
 
 /// Runs the reply-time operations of the inputs and turns what was found into a reply.
 pub(crate) fn deliver(found: Found, destinations: Destinations<'_>) -> Result<Reply, Failed> {
-    match found {
-        Found::Work(work) => deliver_work(work, destinations),
-        Found::Anticipated(buffers) => Ok(Reply { anticipated: true, buffers: SmallVec::from_vec(buffers) }),
-        Found::Error(error) => Err((*error).into()),
-    }
-}
-
-/// The same for completed work.
-pub(crate) fn deliver_work(mut work: Box<Work>, destinations: Destinations<'_>) -> Result<Reply, Failed> {
+    let mut work = match found {
+        Found::Work(work) => work,
+        Found::Anticipated(buffers) => {
+            return Ok(Reply { anticipated: true, buffers: SmallVec::from_vec(buffers) });
+        }
+        Found::Error(error) => return Err((*error).into()),
+    };
     let error = match work.error.take() {
         Some(error) => Some(error),
         None => work.finish_inputs(destinations).err(),

@@ -10,7 +10,10 @@ use genie_passing::Preferred;
 
 use crate::channel::{Patience, Remote};
 use crate::code::Code;
-use crate::incoming::Access;
+use crate::exchange::Exchange;
+use crate::incoming::{Access, Origin};
+use crate::outgoing::Outgoing;
+use crate::work::Work;
 use crate::{Error, Incoming, RequestId};
 
 /// The number of one of a server's services.
@@ -162,12 +165,23 @@ impl ServerHandle {
         self.remote().map_or(LenderId::OWN, |remote| remote.lender())
     }
 
-    pub(crate) fn request(&self, request: Incoming) {
+    /// Hands a request over; waits for room at a server in another process as long as `patience`. Returns whether the server
+    /// has it, or has had it; if not, it has failed.
+    pub(crate) fn request(
+        &self,
+        work: Box<Work>,
+        exchange: Arc<Exchange>,
+        (service, access): (ServiceId, Access),
+        patience: Patience,
+    ) -> bool {
         match &self.0 {
-            Place::Here(server) => server.request(request),
-            Place::There(remote) => {
-                // If it was not sent, it has failed, which its client is told.
-                remote.request(request, Patience::None);
+            Place::There(remote) => remote.request(Outgoing::new(work, exchange, service), patience),
+            Place::Here(server) => {
+                let mut request = Incoming::new(work, Origin::Here(exchange), service, access);
+                if request.map_lent() {
+                    server.request(request);
+                }
+                true
             }
         }
     }

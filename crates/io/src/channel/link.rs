@@ -21,12 +21,12 @@ use super::growth::Growth;
 use super::outbox::{Outbox, Put};
 use super::remote::Remote;
 use super::strangers;
-use super::table::Continued;
 use super::wire::control::{Ending, Limits, MAX_MESSAGE, Message, Party, Reason};
+use crate::Error;
 use crate::deadline::deadline_after;
 use crate::exchange::Awaited;
+use crate::outgoing::Outgoing;
 use crate::primitive::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, thread};
-use crate::{Anticipated, Error, Incoming};
 
 /// How long a server may take to welcome a client, and how long a client waits for other limits.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -52,7 +52,7 @@ pub(super) struct Link {
     news: Event,
     has_news: AtomicBool,
     /// What was pending when the client itself let the channel go.
-    left: Mutex<Left>,
+    left: Mutex<Vec<Outgoing>>,
     /// Arenas that the server has forgotten.
     withdrawn: Mutex<Vec<u16>>,
 }
@@ -65,9 +65,6 @@ struct Questions {
     /// How many answers there were.
     answered: u64,
 }
-
-/// Requests whose memory the server may still touch.
-type Left = (Vec<Incoming>, Vec<Anticipated>);
 
 impl Link {
     /// `lent` is how many bytes the server's pool has.
@@ -255,11 +252,8 @@ impl Link {
     }
 
     /// The client lets the channel go, with what is pending at the server.
-    pub(super) fn leave(&self, left: Left) {
-        let mut all = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        all.0.extend(left.0);
-        all.1.extend(left.1);
-        drop(all);
+    pub(super) fn leave(&self, left: Vec<Outgoing>) {
+        self.left().extend(left);
         let goodbye = Ending { reason: Reason::Closing, sentence: "the client is done".to_owned() };
         // A server that does not hear it will see the hang-up.
         let _ = Message::Goodbye(goodbye).encode().map(|bytes| self.outbox.try_put(&self.socket, &bytes));
@@ -270,15 +264,13 @@ impl Link {
     }
 
     /// Keeps what had its reply just when the server went, which may still touch the memory.
-    pub(super) fn keep(&self, continued: Continued) {
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        match continued {
-            Ok(anticipated) => left.1.push(anticipated),
-            Err(request) => {
-                request.give_up(&self.error());
-                left.0.push(request);
-            }
-        }
+    pub(super) fn keep(&self, request: Outgoing) {
+        request.give_up(&self.error());
+        self.left().push(request);
+    }
+
+    fn left(&self) -> MutexGuard<'_, Vec<Outgoing>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads the socket until the server hangs up, then ends what is pending.
@@ -295,7 +287,7 @@ impl Link {
         drop(self.questions());
         self.answered.notify_all();
         self.socket.hang_up();
-        let mut left = std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut left = std::mem::take(&mut *self.left());
         if let Some(remote) = remote.upgrade() {
             // Replies that were on their way count.
             remote.collect();
@@ -303,15 +295,13 @@ impl Link {
             remote.pass();
         }
         let error = self.error();
-        let is_idle = left.0.is_empty() && left.1.is_empty();
-        if is_idle || !self.is_surely_gone(Some(PATIENCE / 50)) {
-            left.0.iter().for_each(|request| request.give_up(&error));
+        if left.is_empty() || !self.is_surely_gone(Some(PATIENCE / 50)) {
+            left.iter().for_each(|request| request.give_up(&error));
             self.announce_end(remote);
             self.is_surely_gone(None);
         }
-        let kept = std::mem::take(&mut *self.left.lock().unwrap_or_else(PoisonError::into_inner));
-        left.0.into_iter().chain(kept.0).for_each(|request| request.fail(error.clone()));
-        drop((left.1, kept.1));
+        left.append(&mut self.left());
+        left.into_iter().for_each(|request| request.fail(error.clone()));
         self.announce_end(remote);
         space.remove_lender(lender, false);
     }

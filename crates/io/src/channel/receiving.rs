@@ -180,11 +180,8 @@ impl Remote {
         match Record::decode(record.kind(), record.payload()).map_err(|malformed| malformed.to_string())? {
             Record::Reply(reply) => self.replied(&reply, awaited),
             Record::Done(slot) => {
-                let done = self.sending().table.take_anticipated(slot);
-                match done.ok_or_else(|| format!("{slot:?} is done, which was not anticipated"))? {
-                    Ok(anticipated) => drop(anticipated),
-                    Err(request) => request.reply(Ok(())),
-                }
+                let done = self.sending().table.take_continued(slot);
+                done.ok_or_else(|| format!("{slot:?} is done, which was not anticipated"))?.succeed();
                 Ok(())
             }
             Record::Goodbye => Ok(()),
@@ -207,26 +204,22 @@ impl Remote {
         for (index, buffer) in reply.buffers().enumerate() {
             let told = usize::try_from(buffer.actual)
                 .map_err(|_| Error::Aborted)
-                .and_then(|actual| request.set_actual(index, actual))
-                .and_then(|()| match buffer.argument {
-                    [] => Ok(()),
-                    argument => request.set_argument(index, argument),
-                });
+                .and_then(|actual| request.note(index, actual, buffer.argument));
             if let Err(error) = told {
                 request.fail(error.clone());
                 return Err(format!("a reply does not fit its request: {error}"));
             }
         }
         match reply.outcome {
-            Outcome::Ok { anticipated: false } => request.reply_to(awaited),
+            Outcome::Ok { anticipated: false } => request.succeed_for(awaited),
             Outcome::Ok { anticipated: true } => {
                 // Whether buffers are to come back with the reply the server does not know.
-                let anticipated = request.anticipate();
-                let left = self.sending().table.put_anticipated(reply.slot, anticipated);
-                left.into_iter().for_each(|continued| self.link.keep(continued));
+                request.anticipate();
+                let left = self.sending().table.put_continued(reply.slot, request);
+                left.into_iter().for_each(|request| self.link.keep(request));
             }
             Outcome::Failed { code, message } => {
-                request.reply(Err(ServerError { code, message: message.to_owned() }));
+                request.fail(Error::Server(ServerError { code, message: message.to_owned() }));
             }
             Outcome::Dropped => request.fail(Error::Dropped),
             Outcome::Panicked { message } => request.fail(Error::Panicked { message: message.to_owned() }),

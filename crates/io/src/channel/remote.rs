@@ -21,9 +21,10 @@ use super::table::Table;
 use super::turn::Turn;
 use super::wire::control::Limits;
 use super::wire::record::{Body, Kind, RequestWriter, Slot, encode_said, encode_slot};
+use crate::outgoing::Outgoing;
 use crate::primitive::{AtomicBool, Mutex, MutexGuard, Ordering, thread};
 use crate::work::Transfer;
-use crate::{Error, Incoming, RequestId, Service, ServiceId};
+use crate::{Error, RequestId, Service, ServiceId};
 
 /// The client's end of a channel.
 #[derive(Debug)]
@@ -101,8 +102,8 @@ impl Remote {
 
     /// Sends a request; until `patience` if the server's limits leave no room now, or not at all. Returns whether it was
     /// sent; if not, it has failed.
-    pub(crate) fn request(&self, mut request: Incoming, patience: Patience) -> bool {
-        if let Err(error) = prepare(&mut request) {
+    pub(crate) fn request(&self, mut request: Outgoing, patience: Patience) -> bool {
+        if let Err(error) = request.make_ready() {
             request.fail(error);
             return false;
         }
@@ -126,7 +127,7 @@ impl Remote {
     }
 
     /// Puts a request on the ring; returns its place in the table, which the caller gives it, and how many bytes it has.
-    fn push(&self, sending: &mut Sending, request: &Incoming) -> Result<(Slot, usize), Refused> {
+    fn push(&self, sending: &mut Sending, request: &Outgoing) -> Result<(Slot, usize), Refused> {
         if self.link.is_gone() {
             return Err(Refused::Error(self.link.error()));
         }
@@ -142,7 +143,7 @@ impl Remote {
         if self.link.is_crowded() {
             return Err(Refused::NoRoom(sending.table.full()));
         }
-        let service = request.service().0 as u16;
+        let service = request.service.0 as u16;
         self.encode(sending, request, slot, service).map_err(Refused::Error)?;
         sending.push_request().map_err(|error| match error {
             PushError::Full => Refused::NoRoom(sending.table.full()),
@@ -158,7 +159,7 @@ impl Remote {
     fn encode(
         &self,
         sending: &mut Sending,
-        request: &Incoming,
+        request: &Outgoing,
         slot: Slot,
         service: u16,
     ) -> Result<(), Error> {
@@ -178,7 +179,7 @@ impl Remote {
                         announcements.own(&self.link, &input.segments(), writes, &mut segments)?;
                     }
                     Transfer::Lent(lent) => {
-                        for place in &lent.places(request.origin()) {
+                        for place in lent.fragment_places() {
                             announcements.lent(&self.link, place, writes, &mut segments)?;
                         }
                     }
@@ -278,16 +279,6 @@ pub(crate) enum Patience {
 enum Refused {
     NoRoom(Error),
     Error(Error),
-}
-
-/// Makes the inputs ready: over a channel, their memory goes along with the request.
-fn prepare(request: &mut Incoming) -> Result<(), Error> {
-    for index in 0..request.buffers() {
-        if request.direction(index)? == Direction::In {
-            request.make_ready(index)?;
-        }
-    }
-    Ok(())
 }
 
 impl Drop for Remote {

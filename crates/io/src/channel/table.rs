@@ -1,7 +1,8 @@
 //! The client's table of the requests that are pending at one server.
 
 use super::wire::record::Slot;
-use crate::{Anticipated, Error, Incoming, RequestId};
+use crate::outgoing::Outgoing;
+use crate::{Error, RequestId};
 
 /// Requests by their places.
 #[derive(Debug)]
@@ -19,19 +20,15 @@ struct Entry {
     state: State,
 }
 
-/// What a server goes on with after its reply: as an error what its client is to have back, and so waits for.
-pub(super) type Continued = Result<Anticipated, Incoming>;
-
 #[derive(Debug)]
 enum State {
     Vacant,
-    Pending(Incoming),
-    /// Vacant soon, or anticipated.
+    Pending(Outgoing),
+    /// Vacant soon, or continued.
     Kept,
-    /// Replied to, but the server goes on with the outputs.
-    Anticipated(Anticipated),
-    /// The same, but its client is to have its buffers back with the reply, and so waits until the server is done.
-    Deferred(Incoming),
+    /// Replied to, but the server goes on with the outputs. The client has its reply, unless it is to have its buffers back
+    /// with that: then it waits until the server is done.
+    Continued(Outgoing),
 }
 
 impl Table {
@@ -67,7 +64,7 @@ impl Table {
     }
 
     /// Takes the place that [`Table::vacant`] named last.
-    pub(super) fn put(&mut self, slot: Slot, request: Incoming, bytes: usize) {
+    pub(super) fn put(&mut self, slot: Slot, request: Outgoing, bytes: usize) {
         debug_assert_eq!(self.vacant.last(), Some(&slot.index));
         self.vacant.pop();
         self.bytes += bytes;
@@ -77,15 +74,15 @@ impl Table {
     }
 
     /// Takes a pending request out.
-    pub(super) fn take(&mut self, slot: Slot) -> Option<Incoming> {
+    pub(super) fn take(&mut self, slot: Slot) -> Option<Outgoing> {
         match self.leave(slot, |state| matches!(state, State::Pending(_)))? {
             State::Pending(request) => Some(request),
             _ => None,
         }
     }
 
-    /// Takes a pending request out and keeps its place, for [`Table::put_anticipated`].
-    pub(super) fn take_and_keep(&mut self, slot: Slot) -> Option<Incoming> {
+    /// Takes a pending request out and keeps its place, for [`Table::put_continued`].
+    pub(super) fn take_and_keep(&mut self, slot: Slot) -> Option<Outgoing> {
         let entry = self.entries.get_mut(slot.index as usize)?;
         if entry.generation != slot.generation || !matches!(entry.state, State::Pending(_)) {
             return None;
@@ -96,22 +93,20 @@ impl Table {
         }
     }
 
-    /// Keeps what the server goes on with, at the place that was kept: as an error what has to wait until it is done. Gives
-    /// it back where the table was emptied meanwhile.
-    pub(super) fn put_anticipated(&mut self, slot: Slot, anticipated: Continued) -> Option<Continued> {
+    /// Keeps what the server goes on with, at the place that was kept. Gives it back where the table was emptied meanwhile.
+    pub(super) fn put_continued(&mut self, slot: Slot, request: Outgoing) -> Option<Outgoing> {
         let entry = &mut self.entries[slot.index as usize];
         if !matches!(entry.state, State::Kept) {
-            return Some(anticipated);
+            return Some(request);
         }
-        entry.state = anticipated.map_or_else(State::Deferred, State::Anticipated);
+        entry.state = State::Continued(request);
         None
     }
 
     /// Takes out what the server has gone on with.
-    pub(super) fn take_anticipated(&mut self, slot: Slot) -> Option<Continued> {
-        match self.leave(slot, |state| matches!(state, State::Anticipated(_) | State::Deferred(_)))? {
-            State::Anticipated(anticipated) => Some(Ok(anticipated)),
-            State::Deferred(request) => Some(Err(request)),
+    pub(super) fn take_continued(&mut self, slot: Slot) -> Option<Outgoing> {
+        match self.leave(slot, |state| matches!(state, State::Continued(_)))? {
+            State::Continued(request) => Some(request),
             _ => None,
         }
     }
@@ -134,7 +129,7 @@ impl Table {
     /// Where the request of this name is pending.
     pub(super) fn find(&self, request: RequestId) -> Option<Slot> {
         let is_it = |entry: &Entry| match &entry.state {
-            State::Pending(pending) | State::Deferred(pending) => pending.id() == request,
+            State::Pending(pending) | State::Continued(pending) => pending.id() == request,
             _ => false,
         };
         let index = self.entries.iter().position(is_it)?;
@@ -151,8 +146,7 @@ impl Table {
     /// Whether the server still has a part of a request older than `before`.
     pub(super) fn has_older(&self, before: RequestId) -> bool {
         self.entries.iter().any(|entry| match &entry.state {
-            State::Pending(request) | State::Deferred(request) => request.id() < before,
-            State::Anticipated(request) => request.id() < before,
+            State::Pending(request) | State::Continued(request) => request.id() < before,
             State::Kept => true,
             State::Vacant => false,
         })
@@ -161,26 +155,25 @@ impl Table {
     /// Whether there are requests for whose replies nobody waits.
     pub(super) fn has_orphans(&self) -> bool {
         self.entries.iter().any(|entry| match &entry.state {
-            State::Pending(request) | State::Deferred(request) => request.is_orphan(),
-            State::Anticipated(_) | State::Kept => true,
+            State::Pending(request) | State::Continued(request) => request.is_orphan(),
+            State::Kept => true,
             State::Vacant => false,
         })
     }
 
     /// Takes everything out.
-    pub(super) fn drain(&mut self) -> (Vec<Incoming>, Vec<Anticipated>) {
-        let (mut pending, mut anticipated) = (Vec::new(), Vec::new());
+    pub(super) fn drain(&mut self) -> Vec<Outgoing> {
+        let mut all = Vec::new();
         for (index, entry) in (0..).zip(&mut self.entries) {
             match std::mem::replace(&mut entry.state, State::Vacant) {
                 State::Vacant => continue,
                 State::Kept => {}
-                State::Pending(request) | State::Deferred(request) => pending.push(request),
-                State::Anticipated(left) => anticipated.push(left),
+                State::Pending(request) | State::Continued(request) => all.push(request),
             }
             self.vacant.push(index);
         }
         self.bytes = 0;
-        (pending, anticipated)
+        all
     }
 
     fn leave(&mut self, slot: Slot, expected: impl Fn(&State) -> bool) -> Option<State> {

@@ -41,18 +41,15 @@ impl Pair {
         }
     }
 
-    /// Keeps it for this thread's next request, unless somebody else knows of it: nothing has become of it.
+    /// Keeps the exchange of a request that is over for this thread's next one, unless somebody else knows of it. Where the
+    /// server's hold has come back with the work, nothing has become of it.
     #[inline]
-    pub(crate) fn spare(self) {
-        if Arc::strong_count(&self.client) == 2 && Arc::weak_count(&self.client) == 0 {
-            Spare::keep(&SPARE, self);
-        }
-    }
-
-    /// Keeps the exchange of a request that is over, unless somebody else knows of it.
-    #[inline]
-    pub(crate) fn renew(mut client: Arc<Exchange>) {
-        if let Some(exchange) = Arc::get_mut(&mut client) {
+    pub(crate) fn keep(mut client: Arc<Exchange>, server: Option<Arc<Exchange>>) {
+        if let Some(server) = server {
+            if Arc::strong_count(&client) == 2 && Arc::weak_count(&client) == 0 {
+                Spare::keep(&SPARE, Self { client, server });
+            }
+        } else if let Some(exchange) = Arc::get_mut(&mut client) {
             *exchange.state.get_mut().unwrap_or_else(PoisonError::into_inner) = State::new();
             (exchange.is_replied, exchange.is_aborting) = Default::default();
             Spare::keep(&SPARE, Self { server: Arc::clone(&client), client });

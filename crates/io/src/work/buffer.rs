@@ -112,6 +112,17 @@ impl WorkElement {
             }
     }
 
+    /// Makes an input ready.
+    pub(crate) fn make_ready(&mut self) -> Result<(), Error> {
+        match &mut self.transfer {
+            Transfer::In(input) => drop(input.ready()?),
+            Transfer::Passed(input) => input.show()?,
+            Transfer::Lent(lent) => lent.ready()?,
+            Transfer::Out(_) | Transfer::None(_) => {}
+        }
+        Ok(())
+    }
+
     /// Runs the reply-time operations of an output.
     pub(super) fn finish_output(&mut self, succeeded: bool) -> Result<(), Error> {
         match &mut self.transfer {
@@ -233,6 +244,25 @@ impl WorkBuffer {
             elements => elements.iter_mut().map(WorkElement::give_back).collect(),
         };
         ReplyBuffer { argument: std::mem::take(&mut self.reply_argument), actual: self.actual, elements }
+    }
+
+    /// Notes how many bytes were really passed.
+    pub(crate) fn set_actual(&mut self, actual: usize) -> Result<(), Error> {
+        let len = self.len();
+        if actual > len {
+            return Err(genie_passing::Error::TooLong { actual, len }.into());
+        }
+        self.actual = actual;
+        Ok(())
+    }
+
+    /// Sets the argument that goes back to the client.
+    pub(crate) fn set_argument(&mut self, argument: &[u8]) -> Result<(), Error> {
+        if argument.len() > self.room {
+            return Err(Error::Argument { len: argument.len(), room: self.room });
+        }
+        self.reply_argument = SmallVec::from_slice(argument);
+        Ok(())
     }
 
     /// Bytes in all elements together.

@@ -1,0 +1,123 @@
+//! Requests on their way to a server in another process, as the client's end of the channel keeps them.
+//!
+//! Why: what the client's side does with a request is little, and not what a server does: names its data, waits, and hands on
+//! what the server replied.
+//! Invariants: it has its work until it is over; dropping it ends it.
+
+use std::sync::Arc;
+
+use genie_memory::Direction;
+
+use crate::exchange::{Awaited, Exchange};
+use crate::work::{Work, WorkElement};
+use crate::{Error, RequestId, ServiceId};
+
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    /// None when it is over.
+    held: Option<(Box<Work>, Arc<Exchange>)>,
+    pub(crate) service: ServiceId,
+    /// The client has its reply, and the server goes on with the outputs.
+    is_anticipated: bool,
+}
+
+impl Outgoing {
+    pub(crate) fn new(work: Box<Work>, exchange: Arc<Exchange>, service: ServiceId) -> Self {
+        Self { held: Some((work, exchange)), service, is_anticipated: false }
+    }
+
+    pub(crate) fn id(&self) -> RequestId {
+        self.exchange().id()
+    }
+
+    pub(crate) fn work(&self) -> &Work {
+        &self.held().0
+    }
+
+    fn exchange(&self) -> &Exchange {
+        &self.held().1
+    }
+
+    fn held(&self) -> &(Box<Work>, Arc<Exchange>) {
+        self.held.as_ref().expect("a request has its work until it is over")
+    }
+
+    fn work_mut(&mut self) -> &mut Work {
+        &mut self.held.as_mut().expect("a request has its work until it is over").0
+    }
+
+    /// Makes the inputs ready: their memory goes along with the request.
+    pub(crate) fn make_ready(&mut self) -> Result<(), Error> {
+        let buffers = self.work_mut().buffers.iter_mut();
+        let inputs = buffers.filter(|buffer| buffer.direction == Direction::In);
+        inputs.flat_map(|buffer| &mut buffer.elements).try_for_each(WorkElement::make_ready)
+    }
+
+    /// Notes what the server says of buffer `index`.
+    ///
+    /// # Errors
+    /// It does not fit the request.
+    pub(crate) fn note(&mut self, index: usize, actual: usize, argument: &[u8]) -> Result<(), Error> {
+        let direction = Direction::In;
+        let buffer =
+            self.work_mut().buffers.get_mut(index).ok_or(Error::NoSuchBuffer { index, direction })?;
+        buffer.set_actual(actual)?;
+        if argument.is_empty() { Ok(()) } else { buffer.set_argument(argument) }
+    }
+
+    /// Whether the client has had it aborted before its server got it.
+    pub(crate) fn is_aborting(&self) -> bool {
+        self.exchange().is_aborting()
+    }
+
+    /// Whether the client does not wait any more.
+    pub(crate) fn is_orphan(&self) -> bool {
+        self.exchange().is_replied()
+    }
+
+    /// Ends the client's waiting, while the server may still have the memory.
+    pub(crate) fn give_up(&self, error: &Error) {
+        self.exchange().give_up(error);
+    }
+
+    /// Gives the client its reply before the server is done, unless it is to have its buffers back with that.
+    pub(crate) fn anticipate(&mut self) {
+        let (work, exchange) = self.held();
+        if work.may_be_anticipated() {
+            exchange.anticipate(work.interim());
+            self.is_anticipated = true;
+        }
+    }
+
+    /// The server is done.
+    pub(crate) fn succeed(mut self) {
+        self.finish(None);
+    }
+
+    /// The same; gives the reply straight to the thread that takes it off the channel, if that waits for this one.
+    pub(crate) fn succeed_for(mut self, awaited: &mut Awaited<'_>) {
+        if awaited.takes(self.exchange())
+            && let Some((work, exchange)) = self.held.take()
+        {
+            awaited.leave(work, exchange);
+        }
+        self.finish(None);
+    }
+
+    /// There will be no reply, or none of success. Whoever has an anticipated one keeps it.
+    pub(crate) fn fail(mut self, error: Error) {
+        self.finish(Some(error));
+    }
+
+    fn finish(&mut self, error: Option<Error>) {
+        if let Some((work, exchange)) = self.held.take() {
+            exchange.reply(work, error.filter(|_| !self.is_anticipated));
+        }
+    }
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        self.finish(Some(Error::Dropped));
+    }
+}
