@@ -63,9 +63,13 @@ fn is_repaired(info: &libc::siginfo_t) -> bool {
     let Some(loss) = loss(info.si_code) else { return false };
     // SAFETY: with these codes the address is what the kernel filled in.
     let addr = unsafe { info.si_addr() } as usize;
-    // Of a mapping of huge pages the kernel replaces no less than one of them: it says EINVAL to less.
     break_guard_of(addr, loss)
-        && [GranuleKind::Base.size(), GranuleKind::Huge.size()].into_iter().any(|len| put_zeros(addr, len))
+        && match put_zeros(addr, GranuleKind::Base.size()) {
+            // Of a mapping of huge pages the kernel replaces no less than one of them. For any other reason, small pages
+            // around the missing one must stay what they are.
+            Err(libc::EINVAL) => put_zeros(addr, GranuleKind::Huge.size()).is_ok(),
+            result => result.is_ok(),
+        }
 }
 
 /// What a code of SIGBUS says of the memory that was touched. Others name no touch that failed, or no place: one who sends the
@@ -84,22 +88,22 @@ fn is_sent(code: c_int) -> bool {
     code <= 0 || code == libc::BUS_MCEERR_AO
 }
 
-/// Maps zeros over the `len` bytes, a power of two, that hold `addr`.
-fn put_zeros(addr: usize, len: usize) -> bool {
+/// Maps zeros over the `len` bytes, a power of two, that hold `addr`; or says the kernel's error number.
+fn put_zeros(addr: usize, len: usize) -> std::result::Result<(), c_int> {
     let start = std::ptr::with_exposed_provenance_mut(addr & !(len - 1));
     let rights = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
     // SAFETY: the address is in an arena, whose bounds are multiples of the largest `len`, so that the range is, too; the
-    // arena's addresses are its own, and exist, since somebody touches them.
+    // arena's addresses are its own, and exist, since somebody touches them. The error number is the calling thread's.
     unsafe {
         let mapped = libc::mmap(start, len, rights, flags, -1, 0);
         if mapped == libc::MAP_FAILED {
-            return false;
+            return Err(*libc::__errno_location());
         }
         // As all of an arena; it cannot fail where a mapping could be made.
         libc::madvise(mapped, len, libc::MADV_DONTFORK);
     }
-    true
+    Ok(())
 }
 
 /// Does what would have been done without this handler.

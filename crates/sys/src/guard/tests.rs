@@ -240,3 +240,28 @@ fn damage_is_replaced_only_where_all_memory_is_a_peers() {
     assert!(break_guard_of(peers.base(), Loss::Damaged) && theirs.is_broken());
     assert!(break_guard_of(mixed.base(), Loss::Missing) && own.is_broken());
 }
+
+/// Where zeros could not be mapped over one small page, they were mapped over the 2 MiB around it, which were there.
+#[test]
+fn at_the_limit_of_mappings_what_is_there_is_not_replaced() {
+    let _turn = turn();
+    let (arena, scraps) = (Arena::reserve(2 * MIB).unwrap(), inspect::max_map_count().unwrap());
+    let scraps = Arena::reserve(2 * scraps * 4096).unwrap();
+    let object = Object::unsealed(GranuleKind::Base, 2 * MIB);
+    rustix::io::pwrite(&object, &[7; MIB], 0).unwrap();
+    let guard = arena.guard(Replaces::Missing).unwrap();
+    // SAFETY: the child makes system calls, and touches memory that it has mapped itself; the C library keeps the
+    // allocator's locks across a fork.
+    let child = unsafe {
+        fork_child(|| {
+            arena.map(0, &object, 0, 2 * MIB).unwrap();
+            rustix::fs::ftruncate(&object, MIB as u64).unwrap();
+            let pages = (0..scraps.len()).step_by(4096).skip(1).step_by(2);
+            let mut pages = pages.filter(|at| scraps.protect(*at, 4096, Access::Read).is_err());
+            assert!(pages.next().is_some() && !guard.is_broken());
+            byte(&arena, MIB + 4096);
+            byte(&arena, 0)
+        })
+    };
+    assert_eq!(child.unwrap().wait().unwrap(), ExitOutcome::Signal(libc::SIGBUS));
+}
