@@ -19,8 +19,12 @@ mod descriptors;
 mod floods;
 #[path = "trust/fuse.rs"]
 mod fuse;
+#[path = "trust/losses.rs"]
+mod losses;
 #[path = "trust/memory.rs"]
 mod memory;
+#[path = "trust/missing.rs"]
+mod missing;
 #[path = "trust/records.rs"]
 mod records;
 #[path = "trust/replies.rs"]

@@ -118,6 +118,11 @@ pub enum Error {
     /// A child made by fork has the handle from its parent.
     #[error("this handle belongs to the process that made it; open an interface of your own after fork")]
     Inherited,
+    /// What was in a buffer is gone: a peer has taken its memory away.
+    #[error(
+        "a server has taken memory away that it had lent, or could store into, and with it what was there; free the buffer"
+    )]
+    Lost,
     /// A length of zero.
     #[error("a buffer of no bytes was asked for")]
     Empty,

@@ -8,7 +8,7 @@
 //! pool for good, so those had better be the space's own.
 //! Trust: a lender can change what it has lent, at any moment and for as long as its process lives, also after a swap
 //! has made it a client's. What a lender that was removed with quarantine has lent is not handed out again. A lender that
-//! punches holes into what it has lent can make huge pages vanish; who touches them finds zeros, and the space is broken.
+//! punches holes into what it has lent can make huge pages vanish: see `losses.rs`.
 //! Limits: granules of lent objects that regions hold when their lender goes stay mapped until they are freed, and their
 //! objects with them.
 //! Source: thesis §5.2.
@@ -20,7 +20,7 @@ use genie_sys::guard::{Guard, Replaces};
 use genie_sys::{Arena, Object};
 
 use crate::space::{Core, Space, State};
-use crate::{Error, Result};
+use crate::{Error, ObjectId, Result};
 
 /// Names a party that lends memory to a space; no other lender of this process, to whatever space, has the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -79,17 +79,27 @@ impl Space {
         object.allocate()?;
         let mut guard = core.lock();
         let state = &mut *guard;
-        if state.guards.is_none() {
+        if core.guards.get().is_none() {
             // Both show the space's own memory, too.
             let guard = |arena: &Arena| arena.guard(Replaces::Missing);
-            state.guards = Some([guard(&core.windows)?, guard(core.aliases())?]);
+            // Under the lock, so that nobody else sets it.
+            let _ = core.guards.set([guard(&core.windows)?, guard(core.aliases())?]);
         }
         state.take_in(core, lender, object)
     }
 
     /// Whether a lender has taken memory away while this space used it: some bytes are zeros that should not be.
     pub fn is_broken(&self) -> bool {
-        self.core().lock().guards.iter().flatten().any(Guard::is_broken)
+        self.core().guards.get().is_some_and(|guards| guards.iter().any(Guard::is_broken))
+    }
+
+    /// Puts on record that a lender can store into one of the space's objects, and so can take its memory away: it is to be told
+    /// of by [`Space::on_loss`], too.
+    pub fn entrust(&self, id: ObjectId, lender: LenderId) {
+        let core = self.core();
+        if core.is_own() {
+            core.lock().objects.entrust(id, lender);
+        }
     }
 
     /// The size of a lender's pool; `None` when the lender was removed.
@@ -121,6 +131,8 @@ impl Space {
             return;
         }
         state.shortages.forget(lender);
+        state.losses.forget_lender(lender);
+        state.objects.distrust(lender);
         state.let_go(core, lender);
         if quarantine {
             state.granules.quarantine(lender);

@@ -27,6 +27,7 @@ mod granule;
 mod immigrating;
 mod lenders;
 mod loan;
+mod losses;
 mod mark;
 mod migrant;
 mod mirror;

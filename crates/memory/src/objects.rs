@@ -56,11 +56,20 @@ pub(crate) struct Objects {
 }
 
 #[derive(Debug)]
-struct Entry {
+pub(crate) struct Entry {
     id: ObjectId,
     granules: Run,
     object: Object,
     lender: Option<LenderId>,
+    /// Lenders that can store into it besides, since they were given a descriptor.
+    entrusted: Vec<LenderId>,
+}
+
+impl Entry {
+    /// The lenders that can punch holes into the object.
+    pub(crate) fn could_have_taken_it(&self) -> impl Iterator<Item = LenderId> + '_ {
+        self.lender.into_iter().chain(self.entrusted.iter().copied())
+    }
 }
 
 impl Objects {
@@ -72,10 +81,29 @@ impl Objects {
     fn add(&mut self, granules: Run, object: Object, lender: Option<LenderId>) {
         self.names += 1;
         self.version.fetch_add(1, Ordering::Release);
-        self.objects.insert(granules.start, Entry { id: ObjectId(self.names), granules, object, lender });
+        let entry = Entry { id: ObjectId(self.names), granules, object, lender, entrusted: Vec::new() };
+        self.objects.insert(granules.start, entry);
     }
 
-    fn get(&self, granule: u32) -> Option<&Entry> {
+    /// Each granule of every object.
+    pub(crate) fn granules(&self) -> impl Iterator<Item = (&Entry, u32)> + '_ {
+        self.objects.values().flat_map(|entry| entry.granules.numbers().map(move |granule| (entry, granule)))
+    }
+
+    /// Puts on record that a lender can store into an object.
+    pub(crate) fn entrust(&mut self, id: ObjectId, lender: LenderId) {
+        let found = self.objects.values_mut().find(|entry| entry.id == id);
+        if let Some(entry) = found.filter(|entry| !entry.could_have_taken_it().any(|known| known == lender)) {
+            entry.entrusted.push(lender);
+        }
+    }
+
+    /// Forgets a lender that is gone.
+    pub(crate) fn distrust(&mut self, lender: LenderId) {
+        self.objects.values_mut().for_each(|entry| entry.entrusted.retain(|known| *known != lender));
+    }
+
+    pub(crate) fn get(&self, granule: u32) -> Option<&Entry> {
         let (_, entry) = self.objects.range(..=granule).next_back()?;
         (granule < entry.granules.end()).then_some(entry)
     }
@@ -281,6 +309,7 @@ impl State {
             if core.aliases().unmap(core.alias_offset(loan.start), core.bytes(loan.len)).is_ok() {
                 self.granules.loans.forget(loan);
                 self.objects.objects.remove(&loan.start);
+                self.losses.forget(loan.numbers());
                 self.objects.version.fetch_add(1, Ordering::Release);
             }
         }

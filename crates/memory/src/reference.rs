@@ -141,6 +141,17 @@ impl Reference {
         segments(self.space.core(), self.runs.iter().copied(), self.offset, self.len)
     }
 
+    /// Whether none of the granules was lost, as far as is known.
+    ///
+    /// # Errors
+    /// [`Error::Lost`].
+    ///
+    /// # Cost
+    /// As [`Space::ensure_kept`].
+    pub fn ensure_kept(&self) -> Result<()> {
+        self.space.core().ensure_granules(self.granule_numbers())
+    }
+
     pub(crate) fn runs(&self) -> &GranuleRuns {
         &self.runs
     }

@@ -66,6 +66,11 @@ impl Slots {
         Self { table: Vec::new(), free, protected }
     }
 
+    /// All slots that were ever used.
+    pub(crate) fn used(&self) -> std::ops::Range<u32> {
+        0..self.table.len() as u32
+    }
+
     /// Takes a run of addresses.
     pub(crate) fn take(&mut self, len: u32, align: u32) -> Option<Run> {
         let run = self.free.take(len, align)?;

@@ -5,8 +5,8 @@
 //! the touch could fault and the fault handler needs the lock: servers and the library work through aliases.
 //! Limits: `Config::limit` bytes of granules of its own; four times as many bytes of addresses for clients.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use genie_sys::fork::Maker;
 use genie_sys::guard::Guard;
@@ -16,6 +16,7 @@ use genie_sys::{Arena, GranuleKind, Object, machine};
 
 use crate::faults::Handler;
 use crate::granule::Granules;
+use crate::losses::Losses;
 use crate::objects::{OBJECT_LEN, Objects};
 use crate::pool::Pools;
 use crate::queues::Queues;
@@ -140,8 +141,7 @@ pub(crate) struct State {
     pub(crate) replacing: u32,
     pub(crate) objects: Objects,
     pub(crate) shortages: Shortages,
-    /// Of windows and aliases, from the first loan on.
-    pub(crate) guards: Option<[Guard; 2]>,
+    pub(crate) losses: Losses,
 }
 
 /// What the space's handles, buffers and fault handler share.
@@ -163,6 +163,11 @@ pub(crate) struct Core {
     pub(crate) protected: Arc<AtomicU32>,
     /// How often an object came or went.
     pub(crate) objects_version: Arc<AtomicU64>,
+    /// Of windows and aliases, from the first loan on.
+    pub(crate) guards: OnceLock<[Guard; 2]>,
+    /// The count of missing memory at the last look for losses.
+    pub(crate) missing_seen: AtomicU32,
+    pub(crate) has_losses: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -290,6 +295,9 @@ impl Core {
             counters: Counters::default(),
             replacement_cost: AtomicU64::new(0),
             protected,
+            guards: OnceLock::new(),
+            missing_seen: AtomicU32::new(0),
+            has_losses: AtomicBool::new(false),
             state: Mutex::new(State {
                 granules: Granules::new((own / granule) as u32, (lent / granule) as u32),
                 slots,
@@ -301,7 +309,7 @@ impl Core {
                 replacing: 0,
                 objects,
                 shortages: Shortages::default(),
-                guards: None,
+                losses: Losses::default(),
             }),
         })
     }

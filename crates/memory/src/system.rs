@@ -107,6 +107,21 @@ impl Space {
 }
 
 impl SystemBuffer {
+    /// Whether none of the granules was lost, as far as is known.
+    ///
+    /// # Errors
+    /// [`Error::Lost`].
+    ///
+    /// # Cost
+    /// As [`Space::ensure_kept`].
+    pub fn ensure_kept(&self) -> Result<()> {
+        let core = self.space.core();
+        match &self.backing {
+            Backing::Whole(whole) => core.ensure_granules(whole.granules.iter().copied()),
+            Backing::Chunk(chunk, _) => core.ensure_granules(std::iter::once(chunk.granule)),
+        }
+    }
+
     /// The number of data bytes.
     pub fn len(&self) -> usize {
         self.len

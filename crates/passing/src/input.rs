@@ -4,6 +4,7 @@ use genie_memory::{
     DataMut, Direction, Error as MemoryError, Immigrating, InputPlan, LenderId, Migrant, Reference, Segments,
     Space, SystemBuffer, Wired,
 };
+use genie_sys::guard;
 
 use crate::operation::Operation;
 use crate::outboard::Outboard;
@@ -245,6 +246,7 @@ impl Input {
     ///
     /// # Errors
     /// [`Error::TooLong`], [`Error::Outboard`], or the kernel's reason; the client's buffer is untouched, and the input is over.
+    /// Where a server takes the data's memory away meanwhile, zeros may have been delivered.
     pub fn deliver(&mut self, actual: usize, bytes: Option<&mut [u8]>) -> Result<Option<Migrant>> {
         let delivered = self.run_reply(actual, bytes);
         match delivered {
@@ -256,6 +258,7 @@ impl Input {
 
     fn run_reply(&mut self, actual: usize, bytes: Option<&mut [u8]>) -> Result<Option<Migrant>> {
         self.prepare(actual, bytes.as_deref())?;
+        let missing = guard::breaks();
         let mut bytes = bytes.map(|bytes| &mut bytes[..actual]);
         // The scheme in effect may change on the way.
         let scheme = self.receipt.effective;
@@ -265,6 +268,10 @@ impl Input {
             watch.ran(*operation);
         }
         watch.finish(|| Column { scheme, ..self.column(Moment::Reply, actual) });
+        // Which memory it was is not known any more: it has changed places.
+        if guard::breaks() != missing && self.space().has_losses() {
+            return Err(MemoryError::Lost.into());
+        }
         Ok(self.migrant.take())
     }
 
@@ -275,6 +282,7 @@ impl Input {
     /// As [`Input::deliver`].
     pub fn prepare(&mut self, actual: usize, bytes: Option<&[u8]>) -> Result<()> {
         self.check(actual, bytes.map(<[u8]>::len))?;
+        self.system.as_ref().map_or(Ok(()), SystemBuffer::ensure_kept)?;
         match &self.buffering {
             Buffering::Overlaid(overlay) if !overlay.is_of(self.space()) => {
                 self.customize(actual)?;

@@ -234,15 +234,23 @@ impl Output {
     /// Runs the reply-time operations of a request that succeeded.
     ///
     /// # Errors
-    /// A region could not be removed (too many mappings); its memory is free all the same.
+    /// A region could not be removed (too many mappings); its memory is free all the same. A server has taken the data's memory
+    /// away meanwhile.
     pub fn complete(&mut self) -> Result<()> {
+        let kept = self.ensure_kept();
         let mut watch = Watch::start(self.recorder);
         for operation in tables::output(self.receipt.effective).reply {
             self.reply(*operation)?;
             watch.ran(*operation);
         }
         watch.finish(|| self.column(Moment::Reply));
-        Ok(())
+        kept
+    }
+
+    /// Whether the data is still what it was, as far as is known: none of its memory was taken away.
+    fn ensure_kept(&self) -> Result<()> {
+        self.copied.iter().flatten().try_for_each(SystemBuffer::ensure_kept)?;
+        Ok(self.reference.as_ref().map_or(Ok(()), Reference::ensure_kept)?)
     }
 
     /// Undoes the output of a request that failed; a migrant buffer is the client's again.
@@ -270,7 +278,8 @@ impl Output {
         }
         watch.finish(|| self.column(Moment::Request));
         self.zero_around(self.lending.server);
-        Ok(())
+        passing.space().ensure_kept(bytes.as_ptr().addr(), bytes.len())?;
+        self.ensure_kept()
     }
 
     /// Copies the parts of an emulated-copy output that are not worth protecting; returns the others' range.

@@ -20,7 +20,7 @@
 
 mod handler;
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, Weak};
 
 use crate::{Errno, Error, Result};
@@ -32,6 +32,9 @@ pub const CAPACITY: usize = 1024;
 const FREE: usize = 0;
 /// Somebody's entry which stands for no addresses: not yet, or no more. No arena starts here.
 const RESERVED: usize = 1;
+
+/// How often memory was missing, or damaged, in any guarded arena.
+static BREAKS: AtomicU32 = AtomicU32::new(0);
 
 static TABLE: [Entry; CAPACITY] = [const { Entry::new() }; CAPACITY];
 
@@ -92,6 +95,12 @@ impl Entry {
         self.end.store(end, Ordering::Release);
         self.start.store(start, Ordering::Release);
         true
+    }
+
+    /// Marks it broken. Only stores, for a signal handler.
+    fn break_it(&self) {
+        self.is_broken.store(true, Ordering::Release);
+        BREAKS.fetch_add(1, Ordering::Release);
     }
 
     /// Whether it guards `addr` against such a loss. Only loads, for a signal handler.
@@ -165,10 +174,20 @@ impl Guard {
     }
 }
 
+/// How often a touch has broken a guard of this process's so far, which wraps. While it stays the same, no guard breaks.
+///
+/// Cost: a load.
+#[inline]
+pub fn breaks() -> u32 {
+    // The count is changed before the zeros are mapped, and after the guard is marked: whoever has read zeros finds both.
+    fence(Ordering::Acquire);
+    BREAKS.load(Ordering::Acquire)
+}
+
 /// Finds the entry that guards `addr` against such a loss and marks it broken; none does: false. Safe in a signal handler.
 fn break_guard_of(addr: usize, loss: Loss) -> bool {
     let found = TABLE.iter().find(|entry| entry.holds(addr, loss));
-    found.inspect(|entry| entry.is_broken.store(true, Ordering::Release)).is_some()
+    found.inspect(|entry| entry.break_it()).is_some()
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use crate::{Error, Result};
 
-pub use mapping::{MappingInfo, mapping_at, mapping_named};
+pub use mapping::{MappingInfo, anonymous_mappings, mapping_at, mapping_named};
 
 const MAX_MAP_COUNT: &str = "/proc/sys/vm/max_map_count";
 const HUGE_PAGE_COUNT: &str = "/proc/sys/vm/nr_hugepages";

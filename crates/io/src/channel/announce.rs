@@ -184,7 +184,12 @@ impl Announcements {
             Some(Found { id: shared.id.number(), start: shared.start, len: shared.len })
         };
         let share = |at: usize, writes| match space.object_at(at) {
-            Some(shared) => Ok(views::share(space, shared.id, writes)?),
+            Some(shared) => {
+                if writes {
+                    space.entrust(shared.id, lender);
+                }
+                Ok(views::share(space, shared.id, writes)?)
+            }
             None => Err(Error::Elsewhere { addr: at, len }),
         };
         self.own.ensure(link, OWN, (offset, len, writes), &mut self.tally, find, share)?;

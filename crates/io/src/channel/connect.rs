@@ -125,6 +125,11 @@ pub(crate) fn connect(
     let remote = joined.inspect_err(|_: &Error| space.remove_lender(lender, false))?;
     if is_mapped {
         let link = Arc::downgrade(&remote.link);
+        space.on_loss(lender, move || {
+            let took = "it took memory away that it had lent, or that it could store into";
+            link.upgrade().iter().for_each(|link| link.break_off(took));
+        });
+        let link = Arc::downgrade(&remote.link);
         space.on_shortage(lender, move |lacking| {
             link.upgrade().iter().for_each(|link| link.want_pool(lacking));
         });

@@ -15,7 +15,7 @@ use genie_sys::process::Pid;
 use rustix::process::{Signal, kill_process};
 
 use crate::scene::HONEST;
-use crate::{descriptors, floods, fuse, memory, records, replies, silence, untrusted, welcomes};
+use crate::{descriptors, floods, fuse, losses, memory, records, replies, silence, untrusted, welcomes};
 
 const ROLE: &str = "GENIE_TEST_ROLE";
 const RUN: &str = "GENIE_TEST_RUN";
@@ -44,9 +44,17 @@ pub(crate) struct Ground {
 
 /// All roles, by name.
 fn role(name: &str) -> Role {
-    let all = [floods::ROLES, fuse::ROLES, memory::ROLES, records::ROLES, replies::ROLES, silence::ROLES]
-        .into_iter()
-        .chain([untrusted::ROLES, welcomes::ROLES, descriptors::ROLES]);
+    let all = [
+        floods::ROLES,
+        fuse::ROLES,
+        losses::ROLES,
+        memory::ROLES,
+        records::ROLES,
+        replies::ROLES,
+        silence::ROLES,
+    ]
+    .into_iter()
+    .chain([untrusted::ROLES, welcomes::ROLES, descriptors::ROLES]);
     let found = all.flatten().find(|(known, _)| *known == name);
     found.unwrap_or_else(|| panic!("no attacker plays {name}")).1
 }

@@ -1,0 +1,166 @@
+//! Losses: memory that a peer has taken away from a space.
+//!
+//! Why: a peer that may store into an object may also punch holes into it, and use up the huge pages that this frees. Who touches
+//! a hole then finds zeros, which a guard has mapped; nobody is to take them for data.
+//! How: guards count what was missing when it was touched. Whoever begins or ends a request looks at the count; where it has
+//! grown, the granules that are shown by zeros of a guard's, not by their object, are put on record, and those who speak with the
+//! peers that could have taken them are told, after the books are closed. A request in which one of these granules is fails.
+//! Invariants: a granule on record stays there as long as its object: nothing that is read or stored there can be relied on.
+//! Trust: a hole that the kernel has memory for reads as zeros that no guard sees, always so with small pages. That is no more
+//! than a peer can do by storing zeros, which is its right as long as it lends. Who takes memory away and gives it back between
+//! a client's touch and the look is not found out either, unless the zeros are still mapped.
+//! Limits: granules on record are lost to the space if they are its own. Noticed is what somebody touches, with the next request.
+//! Source: none in the thesis, whose kernel maps and unmaps for all.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use genie_sys::{guard, inspect};
+
+use crate::region::slots_of;
+use crate::space::{Core, Space, State};
+use crate::{Error, LenderId, Result};
+
+/// What is called when a lender has taken memory away.
+type Tell = Arc<dyn Fn() + Send + Sync>;
+
+/// What was lost, and who is told.
+#[derive(Default)]
+pub(crate) struct Losses {
+    granules: BTreeSet<u32>,
+    tell: BTreeMap<LenderId, Tell>,
+}
+
+impl Losses {
+    /// Forgets the granules of an object that is gone.
+    pub(crate) fn forget(&mut self, granules: Range<u32>) {
+        if !self.granules.is_empty() {
+            self.granules.retain(|granule| !granules.contains(granule));
+        }
+    }
+
+    /// Forgets who is told of a lender.
+    pub(crate) fn forget_lender(&mut self, lender: LenderId) {
+        self.tell.remove(&lender);
+    }
+}
+
+impl fmt::Debug for Losses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Losses").field("granules", &self.granules).finish_non_exhaustive()
+    }
+}
+
+impl Space {
+    /// Has `tell` be called when memory was taken away that this lender had lent, or was [entrusted with](Space::entrust), until
+    /// the lender is removed. It is called by whatever thread has found out, which goes on when it returns: it had better not
+    /// wait.
+    pub fn on_loss(&self, lender: LenderId, tell: impl Fn() + Send + Sync + 'static) {
+        let mut state = self.core().lock();
+        if lender != LenderId::OWN && state.granules.stocks.is_live(lender) {
+            state.losses.tell.insert(lender, Arc::new(tell));
+        }
+    }
+
+    /// Whether the contents of any of the `len` bytes at `addr` were lost, as far as is known. Foreign memory is never lost.
+    ///
+    /// # Errors
+    /// [`Error::Lost`]: they were.
+    ///
+    /// # Cost
+    /// A load or two while nothing is lost; else the space's lock.
+    pub fn ensure_kept(&self, addr: usize, len: usize) -> Result<()> {
+        let core = self.core();
+        let Some((first, last)) = core.may_have_lost().then(|| slots_of(core, addr, len)).flatten() else {
+            return Ok(());
+        };
+        let state = core.lock();
+        let is_lost = |slot: u32| {
+            let granule = state.slots.get(slot).granule;
+            granule.is_some_and(|granule| state.losses.granules.contains(&granule))
+        };
+        if (first..=last).any(is_lost) { Err(Error::Lost) } else { Ok(()) }
+    }
+
+    /// Whether the space has lost memory; what was read meanwhile may be zeros.
+    ///
+    /// # Cost
+    /// A load or two while nothing is lost.
+    pub fn has_losses(&self) -> bool {
+        self.core().may_have_lost()
+    }
+}
+
+impl Core {
+    /// Whether none of these granules was lost.
+    pub(crate) fn ensure_granules(&self, mut granules: impl Iterator<Item = u32>) -> Result<()> {
+        if !self.may_have_lost() {
+            return Ok(());
+        }
+        let state = self.lock();
+        match granules.any(|granule| state.losses.granules.contains(&granule)) {
+            true => Err(Error::Lost),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether anything is on record, once all that was missing so far is. The caller must not hold the lock.
+    #[inline]
+    fn may_have_lost(&self) -> bool {
+        let missing = guard::breaks();
+        if missing != self.missing_seen.load(Ordering::Acquire) {
+            self.look_for_losses(missing);
+        }
+        self.has_losses.load(Ordering::Acquire)
+    }
+
+    /// Puts on record what is shown by zeros of a guard's, and tells those concerned.
+    #[cold]
+    fn look_for_losses(&self, missing: u32) {
+        if !self.is_own() {
+            return;
+        }
+        let is_broken = self.guards.get().is_some_and(|guards| guards.iter().any(guard::Guard::is_broken));
+        let told = match is_broken {
+            true => self.lock().record_losses(self),
+            false => Vec::new(),
+        };
+        // After the record: who sees the count need not look.
+        self.missing_seen.store(missing, Ordering::Release);
+        told.iter().for_each(|tell| tell());
+    }
+}
+
+impl State {
+    /// Puts on record what is lost; returns who is to be told.
+    fn record_losses(&mut self, core: &Core) -> Vec<Tell> {
+        // While the books' lock is held, nobody but a guard changes mappings. Where /proc tells nothing, all is taken for lost.
+        let zeros = inspect::anonymous_mappings().ok();
+        let is_zeros = |addr| zeros.as_ref().is_none_or(|zeros| is_in(zeros, addr));
+        let mut blamed = BTreeSet::new();
+        for (entry, granule) in self.objects.granules() {
+            let alias = core.aliases().base() + core.alias_offset(granule);
+            if is_zeros(alias) && self.losses.granules.insert(granule) {
+                blamed.extend(entry.could_have_taken_it());
+            }
+        }
+        for slot in self.slots.used() {
+            let Some(granule) = self.slots.get(slot).granule else { continue };
+            if is_zeros(core.slot_addr(slot)) && self.losses.granules.insert(granule) {
+                blamed.extend(
+                    self.objects.get(granule).into_iter().flat_map(|entry| entry.could_have_taken_it()),
+                );
+            }
+        }
+        core.has_losses.store(!self.losses.granules.is_empty(), Ordering::Release);
+        blamed.iter().filter_map(|lender| self.losses.tell.get(lender).cloned()).collect()
+    }
+}
+
+fn is_in(ranges: &[Range<usize>], addr: usize) -> bool {
+    let after = ranges.partition_point(|range| range.start <= addr);
+    after > 0 && ranges[after - 1].contains(&addr)
+}
