@@ -12,17 +12,27 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use genie_passing::Preferred;
 
-use crate::{Error, Incoming, RequestId, Server, Service, ServiceId};
+use crate::{ClientId, Error, Incoming, RequestId, Server, Service, ServiceId};
 
 /// A server's code. Cloning makes another handle; the last one drops the server.
 #[derive(Clone)]
 pub(crate) struct Code {
     /// There until this is dropped.
     server: Option<Arc<dyn Server>>,
+    /// Tells servers apart; no other one of this process ever has it.
+    number: u64,
+}
+
+/// A server's code, as long as others hold it.
+#[derive(Debug)]
+pub(crate) struct WeakCode {
+    server: Weak<dyn Server>,
+    number: u64,
 }
 
 thread_local! {
@@ -41,7 +51,8 @@ struct Calls {
 
 impl Code {
     pub(crate) fn new(server: impl Server) -> Self {
-        Self { server: Some(Arc::new(server)) }
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self { server: Some(Arc::new(server)), number: NEXT.fetch_add(1, Ordering::Relaxed) }
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -66,8 +77,20 @@ impl Code {
         let _ = call(|| self.server().abort(request));
     }
 
+    pub(crate) fn departed(&self, client: ClientId) {
+        let _ = call(|| self.server().departed(client));
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
     pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(self.shared(), other.shared())
+        self.number == other.number
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakCode {
+        WeakCode { server: Arc::downgrade(self.shared()), number: self.number }
     }
 
     fn server(&self) -> &dyn Server {
@@ -76,6 +99,26 @@ impl Code {
 
     fn shared(&self) -> &Arc<dyn Server> {
         self.server.as_ref().expect("a server is there until this is dropped")
+    }
+}
+
+impl WeakCode {
+    pub(crate) fn upgrade(&self) -> Option<Code> {
+        Some(Code { server: Some(self.server.upgrade()?), number: self.number })
+    }
+
+    pub(crate) fn is_there(&self) -> bool {
+        self.server.strong_count() > 0
+    }
+
+    pub(crate) fn is(&self, server: &Code) -> bool {
+        self.number == server.number
+    }
+}
+
+impl std::fmt::Debug for Code {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Code").field(&self.number).finish()
     }
 }
 

@@ -14,7 +14,7 @@ use crate::contract::Contract;
 use crate::lent::{Lent, Places};
 use crate::passed::Supply;
 use crate::work::{Transfer, Work, WorkBuffer, WorkElement};
-use crate::{Error, Fragment, RequestId, ServerError, ServiceId, code, lent};
+use crate::{Client, Error, Fragment, RequestId, ServerError, ServiceId, code, lent};
 
 pub use anticipated::Anticipated;
 pub(crate) use origin::Origin;
@@ -58,6 +58,15 @@ impl Incoming {
         let access = self.access;
         let mapped = self.work_mut().map_lent(access);
         mapped.map_err(|error| self.finish(Some(error))).is_ok()
+    }
+
+    /// Who asks: of a request that another server passes on, that server's own interface.
+    pub fn client(&self) -> &Client {
+        let (work, origin) = self.held();
+        origin
+            .client()
+            .or_else(|| work.client())
+            .expect("a request of this process was admitted by its interface")
     }
 
     /// The service requested.

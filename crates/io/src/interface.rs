@@ -18,6 +18,7 @@ use smallvec::SmallVec;
 
 use crate::channel::directory::Directory;
 use crate::channel::{self, ConnectOptions, Patience, Remote};
+use crate::client::Presence;
 use crate::deadline::deadline_after;
 use crate::exchange::{Awaited, Exchange, Found, Pair};
 use crate::limits::Pendings;
@@ -49,6 +50,8 @@ struct Inner {
     remotes: Mutex<Vec<Weak<Remote>>>,
     /// Watches them, once somebody wants a descriptor.
     poller: OnceLock<Poller>,
+    /// Dropped last, when the timer aborts no more requests.
+    presence: Arc<Presence>,
 }
 
 /// The requests that outlived the call that made them and that a server still has a part of.
@@ -75,6 +78,7 @@ impl Interface {
         Self(Arc::new(Inner {
             passing,
             limits,
+            presence: Presence::new(pendings.client()),
             pendings,
             ids: RequestIds::new(),
             outstanding: Arc::default(),
@@ -323,7 +327,10 @@ impl Interface {
             self.0.timer.watch(&exchange, server, timeout, self.0.limits.abort_timeout);
         }
         let timed = timeout.map(|_| self.clone());
-        Ok(Pending::new(exchange, server.clone(), destinations, self.0.limits.abort_timeout, timed))
+        let is_held_here = timed.is_none() && !server.is_remote();
+        let presence = is_held_here.then(|| Arc::clone(&self.0.presence));
+        let abort_timeout = self.0.limits.abort_timeout;
+        Ok(Pending::new(exchange, server.clone(), destinations, abort_timeout, timed, presence))
     }
 
     /// Lists a request that outlives the call that made it, unless it is over; returns whether it is not. Those at a server
@@ -360,7 +367,10 @@ impl Interface {
         let (work, destinations) = Work::begin(work, &self.0.passing, &mut request.buffers, request.server)?;
         let Pair { client: exchange, server } = Pair::new(id);
         let is_sent = match work.originate(&exchange, request.server) {
-            Ok(()) => request.server.request(work, server, (request.service, access), patience),
+            Ok(()) => {
+                request.server.asked_by(&self.0.presence);
+                request.server.request(work, server, (request.service, access), patience)
+            }
             Err(reason) => {
                 server.reply(work, Some(reason));
                 false

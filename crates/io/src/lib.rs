@@ -8,6 +8,7 @@
 //! Source: thesis §1.1.2, §3.1.2, §7.1 to §7.3.
 
 pub mod channel;
+mod client;
 mod code;
 mod contract;
 mod deadline;
@@ -31,6 +32,7 @@ mod timer;
 mod views;
 mod work;
 
+pub use client::{Client, ClientId};
 pub use contract::Fragment;
 pub use element::{In, Out};
 pub use error::{Error, Failed, ServerError};

@@ -9,9 +9,9 @@
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::Error;
 use crate::deadline::deadline_after;
 use crate::primitive::{AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
+use crate::{Client, Error};
 
 /// What an interface allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +61,8 @@ fn unpack(count: u64) -> (usize, usize) {
 /// What is pending.
 #[derive(Debug)]
 pub(crate) struct Pendings {
+    /// Whose they are.
+    client: Client,
     used: AtomicU64,
     limit: AtomicU64,
     waiters: AtomicUsize,
@@ -84,12 +86,17 @@ const LOOK: Duration = Duration::from_micros(100);
 impl Pendings {
     pub(crate) fn new(bytes: usize, requests: usize) -> Self {
         Self {
+            client: Client::here(),
             used: AtomicU64::new(0),
             limit: AtomicU64::new(pack(bytes, requests)),
             waiters: AtomicUsize::new(0),
             queue: Mutex::new(()),
             room: Condvar::new(),
         }
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
     }
 
     /// Bytes pending.
@@ -183,6 +190,10 @@ impl Admission {
     /// A share for a request that is not admitted yet.
     pub(crate) fn new(pendings: &Arc<Pendings>) -> Self {
         Self { pendings: Arc::clone(pendings), share: 0 }
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        self.pendings.client()
     }
 
     /// Whether it can be one of these limits.

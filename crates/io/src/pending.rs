@@ -9,6 +9,7 @@ use std::time::Duration;
 use genie_sys::fork::Maker;
 use smallvec::SmallVec;
 
+use crate::client::Presence;
 use crate::deadline::deadline_after;
 use crate::exchange::{Exchange, Found};
 use crate::work::Destinations;
@@ -26,6 +27,8 @@ pub struct Pending<'i> {
     maker: Maker,
     /// Of a request with a timeout: the interface, which watches it.
     _timed: Option<Interface>,
+    /// Of another one at a server in this process: that its client is there.
+    _presence: Option<Arc<Presence>>,
 }
 
 impl<'i> Pending<'i> {
@@ -35,9 +38,10 @@ impl<'i> Pending<'i> {
         destinations: Destinations<'i>,
         abort_timeout: Duration,
         timed: Option<Interface>,
+        presence: Option<Arc<Presence>>,
     ) -> Self {
         let maker = Maker::this_process();
-        Self { exchange, server, destinations, abort_timeout, maker, _timed: timed }
+        Self { exchange, server, destinations, abort_timeout, maker, _timed: timed, _presence: presence }
     }
 
     /// The request's name.

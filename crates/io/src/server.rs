@@ -9,12 +9,13 @@ use genie_memory::{LenderId, Space};
 use genie_passing::Preferred;
 
 use crate::channel::{Patience, Remote};
+use crate::client::Presence;
 use crate::code::Code;
 use crate::exchange::Exchange;
 use crate::incoming::{Access, Origin};
 use crate::outgoing::Outgoing;
 use crate::work::Work;
-use crate::{Error, Incoming, RequestId};
+use crate::{ClientId, Error, Incoming, RequestId};
 
 /// The number of one of a server's services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -64,6 +65,16 @@ pub trait Server: Send + Sync + 'static {
     /// Is asked to let a request go that it keeps: to reply to it or to drop it. It may have replied already. A reply of
     /// success still counts; an error does not reach the client, to whom the request was aborted, or has timed out.
     fn abort(&self, request: RequestId);
+
+    /// Hears that a client has left, once for each of which [`Incoming::client`] could tell: no request of it comes any more.
+    /// Whatever is kept for it may be let go, its requests included, whose memory stays until then. A client in another process
+    /// has left when its channel has ended; its requests were to be aborted before. One in this process has left when nobody has
+    /// its interface any more, nor a [`Pending`](crate::Pending) request of it; what it forgot before runs on, unless this ends it.
+    ///
+    /// It is told by a thread of Genie's, or by the one that drops what is left of a client in this process.
+    fn departed(&self, client: ClientId) {
+        let _ = client;
+    }
 
     /// How clients should lay out input buffers for a service, when that makes a difference (client-aligned buffering).
     fn preferred(&self, service: ServiceId) -> Option<Preferred> {
@@ -163,6 +174,14 @@ impl ServerHandle {
     /// Whose pool the system buffers for its requests are from, where nothing else is said.
     pub(crate) fn lender(&self) -> LenderId {
         self.remote().map_or(LenderId::OWN, |remote| remote.lender())
+    }
+
+    /// Notes that a client of this process asks this server, if it is here.
+    #[inline]
+    pub(crate) fn asked_by(&self, client: &Presence) {
+        if let Place::Here(server) = &self.0 {
+            client.asks(server);
+        }
     }
 
     /// Hands a request over; waits for room at a server in another process as long as `patience`. Returns whether the server

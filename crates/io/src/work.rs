@@ -15,7 +15,7 @@ use crate::exchange::Exchange;
 use crate::incoming::Access;
 use crate::limits::{Admission, Pendings};
 use crate::reply::{ReplyBuffer, ReplyElement, Returned};
-use crate::{Error, ServerHandle};
+use crate::{Client, Error, ServerHandle};
 
 pub(crate) use buffer::{Transfer, WorkBuffer, WorkElement};
 
@@ -82,6 +82,11 @@ impl Work {
             return;
         }
         Spare::keep(&SPARE, self);
+    }
+
+    /// The client of this process whose interface admitted the request.
+    pub(crate) fn client(&self) -> Option<&Client> {
+        self.admission.as_ref().map(Admission::client)
     }
 
     /// The work of a request that came from another process, without buffers.

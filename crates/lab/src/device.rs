@@ -6,7 +6,7 @@
 //! How: requests meet at ports. When sender and receiver are both there, the receiver's buffer is made ready and the data
 //! copied to it from the sender's, once: that copy stands for the wire, at the rate that was set. The receiver is
 //! replied to first, then the sender. The device waits for its tokens by spinning, as hardware would.
-//! Invariants: a request that waits is let go when it is aborted, or when its client has died.
+//! Invariants: a request that waits is let go when it is aborted, or when its client has left.
 //! Limits: 1024 requests wait; a datagram that is longer than the receiver's buffer is cut. The one wire is taken for a whole
 //! transfer at a time.
 //! Source: J. C. Brustoloni's thesis, §6.4 (early demultiplexing), §8.1.
@@ -17,7 +17,7 @@ mod rate;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use genie::{Data, DataMut, Incoming, RequestId, Server, ServerError, Service, ServiceId};
+use genie::{ClientId, Data, DataMut, Incoming, RequestId, Server, ServerError, Service, ServiceId};
 
 use ports::{Met, Ports, Side};
 pub use rate::{Bucket, Rate};
@@ -158,6 +158,11 @@ impl Server for Loop {
     fn abort(&self, request: RequestId) {
         // They are dropped, which replies, without the lock.
         let gone = self.ports().remove(|waiting| waiting.id() == request);
+        drop(gone);
+    }
+
+    fn departed(&self, client: ClientId) {
+        let gone = self.ports().remove(|waiting| waiting.client().id == client);
         drop(gone);
     }
 }

@@ -162,3 +162,21 @@ fn arrives_in_time(genie: &Interface, device: &ServerHandle, port: u32) {
     }
     panic!("what the dead have left at port {port} stays there");
 }
+
+/// A receiver that forgot its request and went left that at its port, in this process, where nobody aborted it: what was sent there
+/// next was lost.
+#[test]
+fn a_request_of_a_client_that_has_left_takes_nothing_any_more() {
+    let device = ServerHandle::new(Loop::default());
+    let left = interface();
+    let mut lost = vec![0; LEN];
+    drop(post(&left, &device, 1, &mut lost));
+    drop(left);
+    let genie = interface();
+    let (data, mut into) = (bytes(9, LEN), vec![0; LEN]);
+    let received = post(&genie, &device, 1, &mut into);
+    transmit(&genie, &device, 1, &data).sync().expect("a reply to the sender");
+    assert!(received.wait(SOON), "the data went to a client that is not there");
+    received.sync().expect("data");
+    assert!(into == data);
+}

@@ -47,10 +47,8 @@ pub struct ConnectOptions {
 
 impl Default for ConnectOptions {
     fn default() -> Self {
-        let program = std::env::args_os().next().map(std::path::PathBuf::from);
-        let name = program.as_deref().and_then(std::path::Path::file_name);
         Self {
-            name: name.map_or_else(String::new, |name| name.to_string_lossy().chars().take(48).collect()),
+            name: crate::client::program(),
             pending_bytes: 1 << 30,
             pending_requests: 256,
             untrusted: false,

@@ -12,6 +12,7 @@ use genie_sys::Errno;
 use genie_sys::socket::{Received, Socket};
 
 use super::customer::Customer;
+use super::evictions::Departure;
 use super::listener::Shared;
 use super::pool::Pool;
 use super::shares::Shares;
@@ -22,6 +23,7 @@ use super::wire::control::{Ending, Limits, Message, Party, PoolObjects, Reason, 
 pub(super) struct Conversation {
     pub(super) socket: Socket,
     pub(super) customer: Arc<Customer>,
+    pub(super) departure: Arc<Departure>,
     pub(super) inbox: usize,
     pub(super) trust: Trust,
     /// What the customer may raise its limits to: (bytes, requests).

@@ -29,15 +29,12 @@ use crate::incoming::{Access, Origin};
 use crate::lent::{LentTransfer, Places};
 use crate::primitive::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::work::{Work, WorkBuffer, WorkElement};
-use crate::{Error, Incoming, ServiceId, code};
+use crate::{Client, Error, Incoming, ServiceId, code};
 
 /// One client's channel.
 #[derive(Debug)]
 pub(crate) struct Customer {
-    pub(super) name: String,
-    pub(super) pid: u32,
-    /// The number of the client's user.
-    pub(super) user: u32,
+    client: Client,
     mapping: Mapping,
     abort_timeout: Duration,
     services: Vec<Access>,
@@ -56,9 +53,7 @@ pub(crate) struct Customer {
 
 /// How a new channel is to be.
 pub(super) struct Terms {
-    pub(super) name: String,
-    pub(super) pid: u32,
-    pub(super) user: u32,
+    pub(super) client: Client,
     pub(super) mapping: Mapping,
     pub(super) granted: Granted,
     pub(super) services: Vec<Access>,
@@ -70,9 +65,7 @@ pub(super) struct Terms {
 impl Customer {
     pub(super) fn new(terms: Terms) -> Self {
         Self {
-            name: terms.name,
-            pid: terms.pid,
-            user: terms.user,
+            client: terms.client,
             mapping: terms.mapping,
             abort_timeout: terms.granted.abort_timeout,
             services: terms.services,
@@ -84,6 +77,11 @@ impl Customer {
             is_held: AtomicBool::new(false),
             wrong: Mutex::default(),
         }
+    }
+
+    /// Who it is.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
     }
 
     /// Turns a request's record into what the server's code gets; `None` when it was answered here already.

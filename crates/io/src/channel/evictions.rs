@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
+use super::customer::Customer;
 use crate::code::Code;
 use crate::contract::Contract;
 use crate::primitive::{Mutex, MutexGuard, thread};
@@ -22,6 +23,34 @@ const THREADS: usize = 8;
 /// A request, and what it has originated.
 pub(super) type Aborted = (RequestId, Weak<Contract>);
 
+/// That a client in another process may still ask something of its server, or is having its requests aborted: held by whatever
+/// does that. Dropping it tells the server that the client has left, while the client's memory is still here.
+#[derive(Debug)]
+pub(super) struct Departure {
+    server: Code,
+    customer: Arc<Customer>,
+}
+
+impl Departure {
+    pub(super) fn new(server: &Code, customer: &Arc<Customer>) -> Arc<Self> {
+        Arc::new(Self { server: server.clone(), customer: Arc::clone(customer) })
+    }
+
+    pub(super) fn customer(&self) -> &Arc<Customer> {
+        &self.customer
+    }
+
+    fn grace(&self) -> Duration {
+        self.customer.abort_timeout()
+    }
+}
+
+impl Drop for Departure {
+    fn drop(&mut self) {
+        self.server.departed(self.customer.client().id);
+    }
+}
+
 /// A server's evictions.
 pub(super) struct Evictions {
     server: Code,
@@ -30,7 +59,7 @@ pub(super) struct Evictions {
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<(Aborted, Duration)>,
+    waiting: VecDeque<(Aborted, Arc<Departure>)>,
     threads: usize,
 }
 
@@ -39,13 +68,17 @@ impl Evictions {
         Arc::new(Self { server: server.clone(), state: Mutex::default() })
     }
 
-    /// Aborts requests: what they have originated first, each of which may take as long as `grace`, then each itself.
-    pub(super) fn evict(self: &Arc<Self>, requests: impl IntoIterator<Item = Aborted>, grace: Duration) {
+    /// Aborts a client's requests: what they have originated first, then each itself. The client has left after that.
+    pub(super) fn evict(
+        self: &Arc<Self>,
+        requests: impl IntoIterator<Item = Aborted>,
+        client: &Arc<Departure>,
+    ) {
         for (request, contract) in requests {
             if contract.strong_count() == 0 {
                 self.server.abort(request);
             } else {
-                self.state().waiting.push_back(((request, contract), grace));
+                self.state().waiting.push_back(((request, contract), Arc::clone(client)));
                 self.summon();
             }
         }
@@ -62,22 +95,27 @@ impl Evictions {
         match spawned {
             Ok(_) => state.threads += 1,
             // Without a thread the subcontracts run on; their own clients' timeouts end them.
-            Err(_) if state.threads == 0 => state.waiting.clear(),
+            Err(_) if state.threads == 0 => {
+                let waiting = std::mem::take(&mut state.waiting);
+                drop(state);
+                // Clients may have left with it, which the server is told.
+                drop(waiting);
+            }
             Err(_) => {}
         }
     }
 
     fn run(&self) {
-        while let Some(((request, contract), grace)) = self.next() {
+        while let Some(((request, contract), client)) = self.next() {
             if let Some(contract) = contract.upgrade() {
-                contract.evict(&Error::Aborted, grace);
+                contract.evict(&Error::Aborted, client.grace());
             }
             self.server.abort(request);
         }
     }
 
     /// What is to be aborted next; the thread that finds nothing is no longer one of these.
-    fn next(&self) -> Option<(Aborted, Duration)> {
+    fn next(&self) -> Option<(Aborted, Arc<Departure>)> {
         let mut state = self.state();
         let next = state.waiting.pop_front();
         if next.is_none() {

@@ -210,7 +210,10 @@ impl Shared {
         let client = |customer: &Arc<Customer>| {
             let (bytes, requests) = customer.load();
             let pending = Limits { pending_bytes: bytes as u64, pending_requests: requests };
-            ClientStatus { name: customer.name.clone(), pid: customer.pid, pending }
+            {
+                let client = customer.client();
+                ClientStatus { name: client.name.clone(), pid: client.pid, pending }
+            }
         };
         Status {
             name: self.name.clone(),

@@ -22,6 +22,7 @@ use super::books::Granted;
 use super::conversation::{Conversation, Over, answer, checked_lifeline, refuse};
 use super::customer::{Customer, Terms};
 use super::directory::Claim;
+use super::evictions::Departure;
 use super::guests::Guests;
 use super::listener::{Shared, WORKER_CLIENTS};
 use super::pool::Pool;
@@ -33,7 +34,7 @@ use super::wire::control::{
     Welcome,
 };
 use super::worker::Line;
-use crate::Error;
+use crate::{Client, Error};
 
 /// How many connections are accepted before what others have said is heard.
 const ACCEPTED: usize = 64;
@@ -201,15 +202,26 @@ impl Reception {
         };
         match greeted {
             Err(over) => refuse(&socket, &over),
-            Ok((customer, inbox, trust, pool)) => {
+            Ok((departure, inbox, trust, pool)) => {
+                let customer = Arc::clone(departure.customer());
                 let hard =
                     (self.most(trust, self.shared.options.hard_bytes), self.shared.options.hard_requests);
                 if self.poller.add(&socket, token).is_ok() {
-                    let channel =
-                        Conversation { socket, customer, inbox, trust, hard, objects: 0, arenas: 0, pool };
+                    let (objects, arenas) = (0, 0);
+                    let channel = Conversation {
+                        socket,
+                        customer,
+                        departure,
+                        inbox,
+                        trust,
+                        hard,
+                        objects,
+                        arenas,
+                        pool,
+                    };
                     self.channels.insert(token, channel);
                 } else {
-                    self.leave(&customer, inbox);
+                    self.leave(&departure, inbox);
                 }
             }
         }
@@ -236,7 +248,7 @@ impl Reception {
         hello: &Hello,
         socket: &Socket,
         received: Received,
-    ) -> Result<(Arc<Customer>, usize, Trust, Pool), Over> {
+    ) -> Result<(Arc<Departure>, usize, Trust, Pool), Over> {
         let shared = Arc::clone(&self.shared);
         let options = &shared.options;
         if !(hello.version_min..=hello.version_max).contains(&VERSION) {
@@ -276,9 +288,7 @@ impl Reception {
         let ends = Ends::attach(&rings, options.rings, Side::Server, Bells::end(own));
         let ends = ends.map_err(|error| Over::new(Reason::Exhausted, error))?;
         let terms = Terms {
-            name: hello.name.clone(),
-            pid: peer.pid as u32,
-            user: peer.uid,
+            client: Client::new(peer.pid as u32, peer.uid, hello.name.clone()),
             mapping: options.mapping,
             granted,
             services: shared.server.services().iter().map(crate::Service::access).collect(),
@@ -309,15 +319,17 @@ impl Reception {
             return Err(Over::new(Reason::Silent, "the client does not take its welcome"));
         }
         shared.customers().push(Arc::clone(&customer));
+        let departure = Departure::new(&shared.server, &customer);
         let line = Line {
-            customer: Arc::clone(&customer),
+            departure: Arc::clone(&departure),
+            customer,
             consumer: ends.consumer,
             record: Record::new(),
             sight: Sight::default(),
             awaited: 0,
         };
         shared.inboxes[inbox].leave(line);
-        Ok((customer, inbox, trust, pool))
+        Ok((departure, inbox, trust, pool))
     }
 
     /// Where the client's memory will be seen.
@@ -361,7 +373,7 @@ impl Reception {
             Ok(Some(_)) => return self.end(token, &Over::new(Reason::Closing, "the client hung up")),
             Err(error) => return self.end(token, &Over::new(Reason::Closing, error)),
         };
-        let shares = Shares::of(&self.channels, Some(token), channel.customer.user);
+        let shares = Shares::of(&self.channels, Some(token), channel.customer.client().uid);
         let Some(channel) = self.channels.get_mut(&token) else { return };
         match channel.act(&self.shared, bytes, received, &shares) {
             Ok(()) if channel.customer.has_heard_one() => self.shared.inboxes[channel.inbox].notify(),
@@ -398,13 +410,14 @@ impl Reception {
         {
             let _ = strangers::sift(received);
         }
-        self.leave(&channel.customer, channel.inbox);
+        self.leave(&channel.departure, channel.inbox);
     }
 
-    fn leave(&self, customer: &Arc<Customer>, inbox: usize) {
+    fn leave(&self, client: &Arc<Departure>, inbox: usize) {
+        let customer = client.customer();
         customer.end(None);
         self.shared.inboxes[inbox].notify();
         self.shared.customers().retain(|other| !Arc::ptr_eq(other, customer));
-        self.shared.evictions.evict(customer.all(), customer.abort_timeout());
+        self.shared.evictions.evict(customer.all(), client);
     }
 }

@@ -15,6 +15,7 @@ use genie_sys::futex;
 
 use super::arenas::Sight;
 use super::customer::Customer;
+use super::evictions::Departure;
 use super::listener::Shared;
 use super::wire::record::{Record, Slot};
 
@@ -27,6 +28,7 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) customer: Arc<Customer>,
+    pub(super) departure: Arc<Departure>,
     pub(super) consumer: Consumer,
     pub(super) record: Received,
     pub(super) sight: Sight,
@@ -184,7 +186,7 @@ impl Line {
     }
 
     fn evict(&self, shared: &Arc<Shared>, slot: Slot) {
-        shared.evictions.evict(self.customer.abort(slot), self.customer.abort_timeout());
+        shared.evictions.evict(self.customer.abort(slot), &self.departure);
     }
 
     fn end(&self, shared: &Shared, wrong: String) {

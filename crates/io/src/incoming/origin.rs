@@ -9,7 +9,7 @@ use crate::contract::Contract;
 use crate::exchange::Exchange;
 use crate::lent::Places;
 use crate::work::Work;
-use crate::{Error, RequestId};
+use crate::{Client, Error, RequestId};
 
 /// Who gets the reply.
 #[derive(Debug, Clone)]
@@ -25,6 +25,14 @@ impl Origin {
         match self {
             Self::Here(exchange) => exchange.id(),
             Self::There(_, _, id) => *id,
+        }
+    }
+
+    /// A client in another process.
+    pub(super) fn client(&self) -> Option<&Client> {
+        match self {
+            Self::Here(_) => None,
+            Self::There(customer, ..) => Some(customer.client()),
         }
     }
 

@@ -1,0 +1,126 @@
+//! Clients, as servers know them: who asks, and when it has left.
+//!
+//! How: a client in another process leaves with its channel. One in this process leaves when its interface is dropped, and all of
+//! its pending requests with it; the interface knows the servers here that it has asked, to tell them.
+//! Invariants: a client's name is never given again in this process.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use genie_sys::fork::Maker;
+use genie_sys::machine;
+
+use crate::code::{Code, WeakCode};
+
+/// Names a client: a channel from another process, or an interface of this one. No other client that this process ever has gets
+/// the same name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClientId(u64);
+
+impl ClientId {
+    fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The name as a number, for programs in other languages; never 0.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "client {}", self.0)
+    }
+}
+
+/// Who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Client {
+    /// Its name.
+    pub id: ClientId,
+    /// Its process, as the kernel says when it connects.
+    pub pid: u32,
+    /// Its user, likewise.
+    pub uid: u32,
+    /// What it calls itself, for people: it may say anything that has no control characters.
+    pub name: String,
+}
+
+impl Client {
+    pub(crate) fn new(pid: u32, uid: u32, name: String) -> Self {
+        Self { id: ClientId::next(), pid, uid, name }
+    }
+
+    /// A client in this process.
+    pub(crate) fn here() -> Self {
+        Self::new(std::process::id(), machine::effective_uid(), program())
+    }
+}
+
+/// The name of this program's file.
+pub(crate) fn program() -> String {
+    let program = std::env::args_os().next().map(std::path::PathBuf::from);
+    let name = program.as_deref().and_then(std::path::Path::file_name);
+    name.map_or_else(String::new, |name| name.to_string_lossy().chars().take(48).collect())
+}
+
+/// How many servers an interface remembers without a lock.
+const REMEMBERED: usize = 16;
+
+/// That a client of this process is there: held by its interface and by what is pending. Dropping it tells the servers that it
+/// has asked.
+#[derive(Debug)]
+pub(crate) struct Presence {
+    client: ClientId,
+    maker: Maker,
+    /// Servers that have been asked, each in the place that its number gives it, unless another one has taken that.
+    remembered: [AtomicU64; REMEMBERED],
+    asked: Mutex<Vec<WeakCode>>,
+}
+
+impl Presence {
+    pub(crate) fn new(client: &Client) -> Arc<Self> {
+        let remembered = [const { AtomicU64::new(0) }; REMEMBERED];
+        Arc::new(Self {
+            client: client.id,
+            maker: Maker::this_process(),
+            remembered,
+            asked: Mutex::default(),
+        })
+    }
+
+    /// Notes that a server is asked.
+    #[inline]
+    pub(crate) fn asks(&self, server: &Code) {
+        let place = &self.remembered[server.number() as usize % REMEMBERED];
+        // Whoever drops the last handle sees what was done by any other one.
+        if place.load(Ordering::Relaxed) != server.number() {
+            self.remember(server);
+            place.store(server.number(), Ordering::Relaxed);
+        }
+    }
+
+    #[cold]
+    fn remember(&self, server: &Code) {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if asked.iter().all(|known| !known.is(server)) {
+            asked.retain(WeakCode::is_there);
+            asked.push(server.downgrade());
+        }
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        // The servers of a forked child are copies, whose locks may be held for ever.
+        if !self.maker.is_this_process() {
+            return;
+        }
+        let asked = std::mem::take(self.asked.get_mut().unwrap_or_else(PoisonError::into_inner));
+        asked.iter().filter_map(WeakCode::upgrade).for_each(|server| server.departed(self.client));
+    }
+}
