@@ -13,6 +13,7 @@ use genie_sys::fork::Maker;
 use crate::contract::Contract;
 use crate::lent::{Lent, Places};
 use crate::passed::Supply;
+use crate::pin::{InputPin, OutputPin, Pinned};
 use crate::work::{Transfer, Work, WorkBuffer, WorkElement};
 use crate::{Client, Error, Fragment, RequestId, ServerError, ServiceId, code, lent};
 
@@ -215,16 +216,41 @@ impl Incoming {
             return Err(Error::Inherited);
         }
         let (direction, len) = (self.direction(index)?, self.len(index));
-        if range.start > range.end || range.end > len {
-            return Err(genie_passing::Error::TooLong { actual: range.end, len }.into());
-        }
+        check_range(&range, len)?;
         let places = self.places(index, range.clone())?;
-        let contract = match &self.contract {
-            Some(contract) => Arc::clone(contract),
-            None => Arc::clone(self.contract.insert(Contract::new(self.origin().clone()))),
-        };
+        let contract = self.contract();
         let contractor = self.id();
         Ok(Fragment { contract, contractor, direction, places, len: range.len() })
+    }
+
+    /// Pins bytes `range` of output buffer `index`, for the server to read wherever it likes: in another thread, say, or by an
+    /// operation in flight. The reply to this request takes effect when all its pins have been let go, and it may come before.
+    ///
+    /// # Errors
+    /// As [`Incoming::output`]; or there are fewer bytes.
+    pub fn pin_output(&mut self, index: usize, range: Range<usize>) -> Result<OutputPin, Error> {
+        check_range(&range, self.output(index)?.len())?;
+        let segments = self.output(index)?.part(range).segments().clone();
+        Ok(OutputPin(Pinned { segments, _contract: self.contract() }))
+    }
+
+    /// Pins bytes `range` of input buffer `index`, which is made ready by it, for the server to fill; as
+    /// [`Incoming::pin_output`]. How many bytes come is still said by [`Incoming::set_actual`].
+    ///
+    /// # Errors
+    /// As [`Incoming::ready`]; or there are fewer bytes.
+    pub fn pin_input(&mut self, index: usize, range: Range<usize>) -> Result<InputPin, Error> {
+        check_range(&range, self.ready(index)?.len())?;
+        let segments = self.input(index)?.part(range).segments().clone();
+        Ok(InputPin(Pinned { segments, _contract: self.contract() }))
+    }
+
+    /// What defers the reply.
+    fn contract(&mut self) -> Arc<Contract> {
+        match &self.contract {
+            Some(contract) => Arc::clone(contract),
+            None => Arc::clone(self.contract.insert(Contract::new(self.origin().clone()))),
+        }
     }
 
     /// Where bytes `range` of a buffer are, or will be.
@@ -360,6 +386,13 @@ impl Incoming {
             Some(contract) => contract.deposit(work, error),
             None => origin.reply(work, error),
         }
+    }
+}
+
+fn check_range(range: &Range<usize>, len: usize) -> Result<(), Error> {
+    match range.start > range.end || range.end > len {
+        true => Err(genie_passing::Error::TooLong { actual: range.end, len }.into()),
+        false => Ok(()),
     }
 }
 

@@ -16,6 +16,7 @@ use genie_sys::Object;
 
 use crate::lent::LentTransfer;
 use crate::passed::PassedInput;
+use crate::{InputPin, OutputPin};
 
 /// Begins an input into memory that the caller borrows mutably, unless it is passed by share; then the caller keeps the buffer
 /// that it is of beside the input (`Kept::Buffer`), and gives that back when the input is over.
@@ -51,6 +52,23 @@ impl PassedInput {
         // SAFETY: the input, and each buffer that was ever in place of its memory, stay until the contractor's reply takes effect,
         // and what the contractor is shown borrows its request.
         unsafe { DataMut::new(self.seen()) }
+    }
+}
+
+impl OutputPin {
+    /// The data.
+    pub fn data(&self) -> Data<'_> {
+        // SAFETY: the request that the bytes are of keeps its memory until it is replied to and its contract, of which this holds
+        // a share, is over.
+        unsafe { Data::new(self.0.segments.clone()) }
+    }
+}
+
+impl InputPin {
+    /// The data.
+    pub fn data(&self) -> DataMut<'_> {
+        // SAFETY: as above; while the request is pending, its input is referenced by nobody.
+        unsafe { DataMut::new(self.0.segments.clone()) }
     }
 }
 

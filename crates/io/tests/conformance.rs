@@ -13,6 +13,8 @@ mod empty;
 mod migrant;
 #[path = "conformance/outboard.rs"]
 mod outboard;
+#[path = "conformance/pins.rs"]
+mod pins;
 #[path = "conformance/schemes.rs"]
 mod schemes;
 #[path = "conformance/strong_input.rs"]
@@ -63,6 +65,9 @@ promise! {
     migrant::a_failed_input_brings_nothing as failed_migrant_input_brings_nothing,
     migrant::what_came_can_go as what_came_can_go,
     outboard::output_pending_hides_data_from_outboard_memory as output_hides_outboard_input,
+    pins::output_is_read_until_it_is_let_go as pinned_output_hides_later_stores,
+    pins::input_is_filled_until_it_is_let_go as pinned_input_comes_with_the_last_pin,
+    pins::a_dropped_request_leaves_its_pins as pins_outlive_a_dropped_request,
     empty::no_bytes_pass_by_every_scheme as no_bytes_pass_by_every_scheme,
 }
 

@@ -157,6 +157,11 @@ impl<'r> Data<'r> {
         self.segments.iter().map(|segment| unsafe { segment.sum() }).fold(0, u64::wrapping_add)
     }
 
+    /// Where its pieces are. Of these, only addresses can be known when the data is gone.
+    pub fn segments(&self) -> &Segments {
+        &self.segments
+    }
+
     /// Where its pieces are: (address, length). For whoever wants to see how data was passed.
     pub fn places(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         self.segments.iter().map(|segment| (segment.addr(), segment.len()))

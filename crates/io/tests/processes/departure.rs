@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use genie_io::channel::directory::Directory;
 use genie_io::channel::{Listener, ServeOptions};
 use genie_io::{Error, In, Incoming, Limits, Out, RequestId, Server, Service};
-use genie_memory::GranuleKind;
+use genie_memory::{GranuleKind, Mapping};
 
 use crate::support::bytes::same;
-use crate::support::holder::{Control, HOLD, Held, Keeper, Name};
+use crate::support::holder::{Answer, Command, Control, HOLD, Held, Keeper, Name};
 use crate::support::peer::{Ask, Peer};
 use crate::support::setup::checked;
 use crate::support::transport::Place;
@@ -194,9 +194,31 @@ fn requests_of_a_client_that_is_killed_are_evicted() {
     assert_eq!(held.held(), [kept], "the other client's request is as it was");
     eventually("the client is still there", || running.status().clients.len() == 1);
     assert_eq!(running.status().clients[0].pending.pending_requests, 1);
-    assert_eq!(
-        held.command(kept, crate::support::holder::Command::Reply),
-        crate::support::holder::Answer::Done
-    );
+    assert_eq!(held.command(kept, Command::Reply), Answer::Done);
     eventually("the request is pending", || running.status().clients[0].pending.pending_requests == 0);
+}
+
+#[test]
+fn pins_hold_the_memory_of_a_client_that_is_killed() {
+    for mapping in [Mapping::Cached, Mapping::Transient] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = Directory::at(directory.path().join("run")).expect("a run-time directory");
+        let held = Arc::new(Held::new(None, None));
+        held.set_obliging(true);
+        let options = ServeOptions { mapping, ..ServeOptions::default() };
+        let serving = Listener::bind_in(&at, "holder", Keeper(Arc::clone(&held)), options);
+        let running = serving.expect("a server").start().expect("threads");
+        let client = Peer::own();
+        let send = Ask::Send { directory: at.path().to_owned(), server: "holder".to_owned(), len: 10_000 };
+        client.link_for_good().done(send);
+        let request = Name::Client(held.arrival(0).expect("an arrival"));
+        let data = held.command(request, Command::Read { buffer: 0 });
+        assert!(matches!(&data, Answer::Bytes(bytes) if bytes.len() == 10_000), "{data:?}");
+        assert_eq!(held.command(request, Command::Pin { buffer: 0 }), Answer::Done);
+        client.kill();
+        eventually("the server has not let go of the request", || held.held().is_empty());
+        assert_eq!(held.command(request, Command::ReadPinned), data, "{mapping:?}");
+        assert_eq!(held.command(request, Command::Unpin), Answer::Done);
+        eventually("the client is still there", || running.status().clients.is_empty());
+    }
 }

@@ -7,7 +7,7 @@ use genie_memory::GranuleKind;
 use genie_passing::Scheme;
 
 use crate::support::bytes::{pattern, same};
-use crate::support::holder::{HOLD, UNMAPPED};
+use crate::support::holder::{Answer, Command, HOLD, UNMAPPED};
 use crate::support::machine::{Mapping, mappings_of, object_at, raw};
 use crate::support::transport::Place;
 use crate::{Stage, on_both_granules};
@@ -16,6 +16,7 @@ on_both_granules! {
     output_is_mapped_read_only_until_input_is_in_place,
     a_service_without_flags_maps_nothing,
     transient_mappings_last_as_long_as_their_request,
+    a_pin_prolongs_a_transient_mapping,
     nothing_of_a_client_is_mapped_without_trust,
     a_system_buffer_has_one_address_in_both_processes,
 }
@@ -57,8 +58,8 @@ fn a_service_without_flags_maps_nothing(test: &str, kind: GranuleKind) {
         let request = stage.interface().request(stage.holder().handle(), UNMAPPED);
         let request = request.out(Out::emulated_copy(&buffer)).input(In::share(shared));
         let pending = request.submit().expect("a request");
-        let asked = stage.holder().command(pending.id(), crate::support::holder::Command::Read { buffer: 0 });
-        assert!(matches!(asked, crate::support::holder::Answer::Refused(_)), "{asked:?}");
+        let asked = stage.holder().command(pending.id(), Command::Read { buffer: 0 });
+        assert!(matches!(asked, Answer::Refused(_)), "{asked:?}");
         assert_eq!(mapped(&stage, &buffer), [], "while the request is served");
         stage.holder().reply(pending.id());
         let shared = pending.sync().expect("a reply").take_buffer().expect("the buffer comes back");
@@ -87,6 +88,21 @@ fn transient_mappings_last_as_long_as_their_request(test: &str, kind: GranuleKin
     stage.holder().reply(two.id());
     two.sync().expect("a reply");
     assert_eq!(bytes(&stage), 0, "nothing is left");
+}
+
+fn a_pin_prolongs_a_transient_mapping(test: &str, kind: GranuleKind) {
+    let Some(stage) = Stage::open(test, kind, Place::Transient) else { return };
+    let buffer = stage.buffer(4);
+    let request = stage.interface().request(stage.holder().handle(), HOLD);
+    let pending = request.out(Out::emulated_copy(&buffer)).submit().expect("a request");
+    let command = |command| stage.holder().command(pending.id(), command);
+    assert_eq!(command(Command::Pin { buffer: 0 }), Answer::Done);
+    stage.holder().reply(pending.id());
+    assert_eq!(command(Command::ReadPinned), Answer::Bytes(buffer.to_vec()), "after the server's reply");
+    assert_ne!(mapped(&stage, &buffer), []);
+    assert_eq!(command(Command::Unpin), Answer::Done);
+    pending.sync().expect("a reply");
+    assert_eq!(mapped(&stage, &buffer), [], "after the last pin");
 }
 
 fn nothing_of_a_client_is_mapped_without_trust(test: &str, kind: GranuleKind) {

@@ -85,6 +85,17 @@ pub(crate) enum Command {
     },
     /// Say how much of a buffer was passed.
     SetActual { buffer: usize, actual: usize },
+    /// Pin a whole buffer.
+    Pin { buffer: usize },
+    /// Read what is pinned of a request that may have been replied to, in another thread.
+    ReadPinned,
+    /// Write into what is pinned of a request that may have been replied to, in another thread.
+    WritePinned {
+        #[serde(skip)]
+        bytes: Vec<u8>,
+    },
+    /// Let go of what is pinned.
+    Unpin,
     /// Reply: success.
     Reply,
     /// Reply: this error.

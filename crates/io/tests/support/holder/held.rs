@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use genie_io::{Anticipated, Error, Incoming, RequestId, Server, ServerError, Service, ServiceId};
+use genie_io::{
+    Anticipated, Error, Incoming, InputPin, OutputPin, RequestId, Server, ServerError, Service, ServiceId,
+};
 use genie_memory::{Data, DataMut, Direction};
 use genie_passing::{Outboard, Overlay, Overlays, Preferred};
 
@@ -17,6 +19,7 @@ use crate::support::machine::frames;
 pub(crate) struct Held {
     overlays: Option<Overlays>,
     requests: Mutex<BTreeMap<RequestId, Kept>>,
+    pins: Mutex<BTreeMap<RequestId, Pinned>>,
     aborts: Mutex<Aborts>,
     /// All requests that ever came, in order.
     arrivals: Mutex<Vec<RequestId>>,
@@ -35,6 +38,12 @@ struct Aborts {
 enum Kept {
     Request { incoming: Incoming, overlays: BTreeMap<usize, Overlay> },
     Anticipated(Anticipated),
+}
+
+/// A pinned buffer.
+enum Pinned {
+    Output(OutputPin),
+    Input(InputPin),
 }
 
 /// The server's face.
@@ -143,6 +152,10 @@ impl Held {
     }
 
     fn obey(&self, request: RequestId, command: Command) -> Answer {
+        let command = match self.obey_pinned(request, command) {
+            Ok(answer) => return answer,
+            Err(other) => other,
+        };
         let kept = self.requests().remove(&request);
         let Some(mut kept) = kept else { return Answer::Refused(format!("{request} is not held")) };
         let answer = match command {
@@ -166,10 +179,42 @@ impl Held {
             Command::Places { buffer } => {
                 kept.output(buffer).map(|data| Answer::Places(data.places().collect()))
             }
+            Command::Pin { buffer } => kept.pin(buffer).map(|pin| {
+                self.pins.lock().unwrap_or_else(PoisonError::into_inner).insert(request, pin);
+                Answer::Done
+            }),
             other => kept.change(self.overlays.as_ref(), other),
         };
         self.requests().insert(request, kept);
         answer.unwrap_or_else(Answer::Refused)
+    }
+
+    /// Does what concerns pins alone; returns other commands.
+    fn obey_pinned(&self, request: RequestId, command: Command) -> Result<Answer, Command> {
+        let mut pins = self.pins.lock().unwrap_or_else(PoisonError::into_inner);
+        let elsewhere = |pin: &Pinned, act: &(dyn Fn(&Pinned) -> Answer + Sync)| {
+            std::thread::scope(|scope| scope.spawn(|| act(pin)).join()).expect("no panic")
+        };
+        let refused = Answer::Refused(format!("nothing of {request} is pinned"));
+        Ok(match command {
+            Command::ReadPinned => pins.get(&request).map_or(refused, |pin| {
+                elsewhere(pin, &|pin| match pin {
+                    Pinned::Output(pin) => Answer::Bytes(pin.data().to_vec()),
+                    Pinned::Input(pin) => Answer::Bytes(pin.data().to_vec()),
+                })
+            }),
+            Command::WritePinned { bytes } => pins.get(&request).map_or(refused, |pin| {
+                elsewhere(pin, &|pin| match pin {
+                    Pinned::Output(_) => Answer::Refused("it is an output".to_owned()),
+                    Pinned::Input(pin) => {
+                        pin.data().copy_from(&bytes);
+                        Answer::Done
+                    }
+                })
+            }),
+            Command::Unpin => pins.remove(&request).map_or(refused, |_| Answer::Done),
+            other => return Err(other),
+        })
     }
 
     fn requests(&self) -> MutexGuard<'_, BTreeMap<RequestId, Kept>> {
@@ -188,6 +233,19 @@ impl Kept {
             Self::Anticipated(anticipated) => anticipated.output(buffer),
         };
         data.map_err(|error| error.to_string())
+    }
+
+    fn pin(&mut self, buffer: usize) -> Result<Pinned, String> {
+        let Self::Request { incoming, .. } = self else {
+            return Err("its client has the reply already".to_owned());
+        };
+        let len = incoming.len(buffer);
+        let pinned = match incoming.direction(buffer) {
+            Ok(Direction::Out) => incoming.pin_output(buffer, 0..len).map(Pinned::Output),
+            Ok(Direction::In) => incoming.pin_input(buffer, 0..len).map(Pinned::Input),
+            Err(error) => Err(error),
+        };
+        pinned.map_err(|error| error.to_string())
     }
 
     fn reply(self, result: Result<(), ServerError>) -> Answer {

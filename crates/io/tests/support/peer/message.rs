@@ -115,7 +115,9 @@ impl Message for Ask {
     fn bytes(&mut self) -> Option<&mut Vec<u8>> {
         let Self::Command { command, .. } = self else { return None };
         match command {
-            Command::Write { bytes, .. } | Command::Outboard { bytes, .. } => Some(bytes),
+            Command::Write { bytes, .. }
+            | Command::WritePinned { bytes }
+            | Command::Outboard { bytes, .. } => Some(bytes),
             Command::SetArgument { argument, .. } => Some(argument),
             _ => None,
         }
