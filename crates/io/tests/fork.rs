@@ -214,6 +214,7 @@ fn a_child_can_store_into_its_zeros_and_its_parent_does_not_see_it() {
 }
 
 #[test]
+#[cfg_attr(sanitized, ignore = "ThreadSanitizer allows no new thread in the child of a process with several")]
 fn a_child_opens_an_interface_of_its_own_and_connects() {
     let stage = Stage::open();
     store_and_fetch(&stage.interface, &stage.server).expect("a reply");
