@@ -12,6 +12,7 @@ use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use genie_memory::{LenderId, Space};
+use genie_sys::Errno;
 use genie_sys::event::Event;
 use genie_sys::fork::Maker;
 use genie_sys::poll::Poller;
@@ -98,11 +99,19 @@ impl Link {
                 }
                 Ok(number)
             }
-            Err(error) => {
-                self.break_off(&error.to_string());
-                Err(self.error())
-            }
+            // What is lost with a server rests on no message any more.
+            Err(error) => self.unsaid(&error).map(|()| 0),
         }
+    }
+
+    /// Ends the channel because something could not be said. Where the server has hung up, the thread that reads the socket
+    /// does that: the server may have said why before.
+    fn unsaid(&self, error: &genie_sys::Error) -> Result<(), Error> {
+        if matches!(error.errno, Errno::PIPE | Errno::CONNRESET) {
+            return Ok(());
+        }
+        self.break_off(&error.to_string());
+        Err(self.error())
     }
 
     /// Starts the thread that sends what the server has no room for yet.
@@ -110,7 +119,8 @@ impl Link {
         let link = Arc::clone(self);
         let send = move || {
             if let Err(error) = link.outbox.send_all(&link.socket) {
-                link.break_off(&error.to_string());
+                // Whatever waits for what was not sent ends with the channel.
+                let _ = link.unsaid(&error);
             }
         };
         if thread::Builder::new().name("genie-outbox".into()).spawn(send).is_err() {
@@ -365,3 +375,6 @@ impl Link {
         true
     }
 }
+
+#[cfg(all(test, not(interleaved)))]
+mod tests;
