@@ -56,13 +56,14 @@ impl Shares {
     /// Whether there may be one more client of this user, who came by this connection.
     pub(super) fn client(&self, connection: &impl AsFd, most: usize) -> Result<(), Over> {
         // A client is not among those that it competes with.
+        let most = Most { count: most, remedy: "" };
         self.user_share("clients", most, |holdings| holdings.clients)?;
         spare_descriptors(connection, machine::descriptors_max() / 32)
     }
 
     /// Whether there is room for the object that a client announces.
     pub(super) fn object(&self, descriptor: &impl AsFd) -> Result<(), Over> {
-        let most = OBJECTS.min(machine::descriptors_max() / 2);
+        let most = Most::of(OBJECTS, machine::descriptors_max() / 2);
         self.client_share("objects", most, |holdings| holdings.objects)?;
         self.user_share("objects", most, |holdings| holdings.objects)?;
         spare_descriptors(descriptor, machine::descriptors_max() / 16)
@@ -70,7 +71,7 @@ impl Shares {
 
     /// Whether there is room for the arena that a client announces, by its lifeline.
     pub(super) fn arena(&self, lifeline: &impl AsFd) -> Result<(), Over> {
-        let most = (guard::CAPACITY / 2).min(machine::descriptors_max() / 4);
+        let most = Most::of(guard::CAPACITY / 2, machine::descriptors_max() / 4);
         self.client_share("arenas", most, |holdings| holdings.arenas)?;
         self.user_share("arenas", most, |holdings| holdings.arenas)?;
         let taken = guard::taken();
@@ -84,25 +85,46 @@ impl Shares {
         spare_descriptors(lifeline, machine::descriptors_max() / 16)
     }
 
-    fn client_share(&self, what: &str, most: usize, of: impl Fn(&Holdings) -> usize) -> Result<(), Over> {
+    fn client_share(&self, what: &str, most: Most, of: impl Fn(&Holdings) -> usize) -> Result<(), Over> {
         let (own, all) = (of(&self.client), of(&self.all));
-        if own < most.saturating_sub(all) {
+        if own < most.count.saturating_sub(all) {
             return Ok(());
         }
-        let sentence = format!("{all} {what} are announced here, {own} of them by this client");
+        let sentence =
+            format!("{all} {what} are announced here, {own} of them by this client{}", most.remedy);
         Err(Over::new(Reason::Exhausted, sentence))
     }
 
-    fn user_share(&self, what: &str, most: usize, of: impl Fn(&Holdings) -> usize) -> Result<(), Over> {
+    fn user_share(&self, what: &str, most: Most, of: impl Fn(&Holdings) -> usize) -> Result<(), Over> {
         let (user, all) = (of(&self.user), of(&self.all));
-        if self.uid == machine::effective_uid() || user < most.saturating_sub(all).saturating_mul(3) {
+        if self.uid == machine::effective_uid() || user < most.count.saturating_sub(all).saturating_mul(3) {
             return Ok(());
         }
         let sentence = format!(
-            "{all} {what} are here, {user} of them of user {}; others are to have some, too",
-            self.uid
+            "{all} {what} are here, {user} of them of user {}; others are to have some, too{}",
+            self.uid, most.remedy
         );
         Err(Over::new(Reason::Exhausted, sentence))
+    }
+}
+
+/// How many of something all clients may have.
+#[derive(Debug, Clone, Copy)]
+struct Most {
+    count: usize,
+    /// What is to be done for more of them, if anything.
+    remedy: &'static str,
+}
+
+impl Most {
+    /// So many, or as many as some of the descriptors are.
+    fn of(count: usize, descriptors: usize) -> Self {
+        match descriptors < count {
+            true => {
+                Self { count: descriptors, remedy: "; raise the server's limit on open files: `ulimit -n`" }
+            }
+            false => Self { count, remedy: "" },
+        }
     }
 }
 
