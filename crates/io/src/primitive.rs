@@ -10,8 +10,6 @@
 pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 #[cfg(interleaved)]
 pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
-#[cfg(interleaved)]
-pub(crate) use shuttle::thread;
 pub(crate) use std::sync::atomic::Ordering;
 #[cfg(not(interleaved))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
@@ -19,3 +17,15 @@ pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(not(interleaved))]
 pub(crate) use std::thread;
+
+/// Threads of shuttle's. One that sleeps waits for others, and so lets them go on.
+#[cfg(interleaved)]
+pub(crate) mod thread {
+    pub(crate) use std::thread::panicking;
+
+    pub(crate) use shuttle::thread::{Builder, JoinHandle, current};
+
+    pub(crate) fn sleep(_: std::time::Duration) {
+        shuttle::thread::yield_now();
+    }
+}

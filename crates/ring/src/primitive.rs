@@ -1,8 +1,7 @@
 //! The atomics, fences and ways to sleep that the rings are built of: the machine's, or loom's model of them.
 //!
 //! Why: loom explores every interleaving only of what goes through its own types. With `--cfg loom` this module names
-//! those, and nothing else in the crate changes. With `--cfg interleaved`, for tests of what stands on the rings, the rings are
-//! the machine's; only a side that sleeps lets shuttle run the others.
+//! those, and nothing else in the crate changes.
 
 #[cfg(not(loom))]
 pub(crate) use machine::{AtomicU32, AtomicU64, Event, Ordering, Word, fence};
@@ -33,10 +32,6 @@ mod machine {
             expected: u32,
             timeout: Option<std::time::Duration>,
         ) -> genie_sys::Result<Wait> {
-            #[cfg(interleaved)]
-            while self.0.load(Ordering::SeqCst) == expected {
-                shuttle::thread::yield_now();
-            }
             genie_sys::futex::wait(&self.0, expected, timeout)
         }
 

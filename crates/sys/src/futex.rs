@@ -38,6 +38,17 @@ pub enum Wait {
 /// EFAULT where the word's memory has gone.
 #[doc(alias = "FUTEX_WAIT")]
 pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Result<Wait> {
+    // In tests of interleavings whoever sleeps lets others go on, and a timeout is over some time.
+    #[cfg(interleaved)]
+    for looks in 0.. {
+        if word.load(std::sync::atomic::Ordering::SeqCst) != expected {
+            break;
+        }
+        if timeout.is_some() && looks == 100 {
+            return Ok(Wait::TimedOut);
+        }
+        shuttle::thread::yield_now();
+    }
     let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
     match futex::wait(word, Flags::empty(), expected, timeout.as_ref()) {
         Ok(()) | Err(Errno::INTR) => Ok(Wait::Woken),
@@ -58,6 +69,11 @@ pub fn wait_any(words: &[(&AtomicU32, u32)], timeout: Option<Duration>) -> Resul
     if words.is_empty() || words.len() > WAIT_ANY_MAX {
         return Err(Error::new("futex_waitv", format!("{} words", words.len()), Errno::INVAL)
             .with_remedy("wait for 1 to 128 words at once, and for more by descriptors"));
+    }
+    // As in `wait`; no test needs this to time out.
+    #[cfg(interleaved)]
+    while words.iter().all(|(word, expected)| word.load(std::sync::atomic::Ordering::SeqCst) == *expected) {
+        shuttle::thread::yield_now();
     }
     let mut waits = [futex::Wait::new(); WAIT_ANY_MAX];
     for (wait, (word, expected)) in waits.iter_mut().zip(words) {

@@ -7,7 +7,7 @@
 //! Source: thesis §7.2 (`io_server_register`, `io_server`).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Instant;
 
 use genie_memory::Space;
@@ -23,6 +23,7 @@ use super::serving::Serving;
 use super::wire::control::{ClientStatus, Limits, Offer, Status, Trust};
 use super::worker::Line;
 use crate::code::Code;
+use crate::primitive::{Mutex, MutexGuard};
 use crate::{Error, Server, ServiceId};
 
 /// How many clients one thread attends to: as many words as the kernel lets it sleep on, but for its own.

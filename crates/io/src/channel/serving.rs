@@ -7,7 +7,6 @@ use std::ops::BitAnd;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::directory::Claim;
@@ -16,6 +15,7 @@ use super::reception;
 use super::wire::control::Status;
 use super::worker::Worker;
 use crate::Error;
+use crate::primitive::thread;
 
 /// A server that others can reach as soon as it runs. Dropping it gives the name up.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub struct Serving {
 #[derive(Debug)]
 pub struct Running {
     stopper: Stopper,
-    threads: Vec<JoinHandle<()>>,
+    threads: Vec<thread::JoinHandle<()>>,
     claim: Option<Arc<Claim>>,
 }
 
@@ -151,7 +151,7 @@ fn start(shared: &Arc<Shared>, claim: Arc<Claim>, first: usize) -> Result<Runnin
 impl Running {
     fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
         let stops = StopsOnPanic(self.stopper());
-        let spawned = std::thread::Builder::new().name(name.into()).spawn(move || {
+        let spawned = thread::Builder::new().name(name.into()).spawn(move || {
             let _stops = stops;
             run();
         });
@@ -207,7 +207,7 @@ struct StopsOnPanic(Stopper);
 
 impl Drop for StopsOnPanic {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if thread::panicking() {
             self.0.stop();
         }
     }

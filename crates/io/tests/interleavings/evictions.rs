@@ -1,0 +1,52 @@
+//! A request is aborted while its server passes it on.
+
+use std::sync::Arc;
+
+use genie_io::{Error, In, Limits, Out};
+use shuttle::thread;
+
+use crate::scene::{FOR_EVER, Keeper, SERVICE, explore, interface, pass_on};
+
+#[test]
+fn what_a_request_originates_while_it_is_aborted_is_aborted_before_it_or_refused() {
+    explore(|| {
+        let (leaf, kept) = Keeper::open();
+        let (contractor, contracted) = Keeper::deaf();
+        let client = interface(Limits { abort_timeout: FOR_EVER, ..Limits::default() });
+        let pending = client.request(&contractor, SERVICE).out(Out::copy(b"passed on")).submit();
+        let pending = pending.expect("it is admitted");
+        let passes = thread::spawn({
+            let contracted = Arc::clone(&contracted);
+            move || pass_on(contracted.await_one(), &leaf)
+        });
+        // Nobody replies at the leaf: if what was originated were not aborted, nobody would go on.
+        let failed = pending.abort().expect_err("nobody has served it");
+        assert!(matches!(failed.error, Error::Aborted), "{}", failed.error);
+        assert!(!passes.join().unwrap());
+        assert!(kept.is_empty(), "what was originated is let go");
+    });
+}
+
+#[test]
+fn an_eviction_that_meets_the_subcontractors_reply_leaves_one_result_for_all() {
+    explore(|| {
+        let (leaf, kept) = Keeper::open();
+        let (contractor, contracted) = Keeper::deaf();
+        let client = interface(Limits { abort_timeout: FOR_EVER, ..Limits::default() });
+        let mut input = [0; 4];
+        let request =
+            client.request(&contractor, SERVICE).out(Out::copy(b"passed on")).input(In::copy(&mut input));
+        let pending = request.submit().expect("it is admitted");
+        let passes = thread::spawn(move || pass_on(contracted.await_one(), &leaf));
+        let replies = thread::spawn({
+            let kept = Arc::clone(&kept);
+            move || kept.reply()
+        });
+        let came = pending.abort();
+        let (is_passed, is_replied) = (passes.join().unwrap(), replies.join().unwrap());
+        // A reply of success counts, also where it is that of a request that was to be aborted.
+        assert_eq!(is_passed, is_replied, "the contractor hears what the leaf did");
+        assert_eq!(came.is_ok(), is_passed, "the client hears what the contractor did");
+        assert!(kept.is_empty());
+    });
+}

@@ -1,0 +1,85 @@
+//! Several threads wait at one channel: one of them takes replies for all, and passes its turn on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use genie_io::{Interface, Limits, ServerHandle};
+use shuttle::thread;
+
+use crate::scene::{Elsewhere, FOR_EVER, Keeper, SERVICE, assert_agreed, explore, interface};
+
+/// A channel to a server of which replies come only when somebody says so.
+pub(crate) fn channel(abort_timeout: Duration) -> (Elsewhere, Arc<Keeper>, Interface, ServerHandle) {
+    let (_, keeper) = Keeper::open();
+    let elsewhere = Elsewhere::open(&keeper);
+    let interface = interface(Limits { abort_timeout, ..Limits::default() });
+    let server = elsewhere.connect(&interface);
+    (elsewhere, keeper, interface, server)
+}
+
+#[test]
+fn whoever_waits_at_a_channel_has_its_reply_whoever_takes_it() {
+    explore(|| {
+        let (_elsewhere, keeper, interface, server) = channel(FOR_EVER);
+        let waiters = [(); 3].map(|()| {
+            let (interface, server) = (interface.clone(), server.clone());
+            thread::spawn(move || interface.request(&server, SERVICE).send().map(drop))
+        });
+        // The last one first.
+        let kept: Vec<_> = (0..3).map(|_| keeper.await_one()).collect();
+        kept.into_iter().rev().for_each(|incoming| incoming.reply(Ok(())));
+        for waiter in waiters {
+            waiter.join().unwrap().unwrap_or_else(|failed| panic!("{}", failed.error));
+        }
+    });
+}
+
+#[test]
+fn whoever_waits_goes_on_when_the_one_with_the_turn_departs() {
+    explore(|| {
+        let (_elsewhere, keeper, interface, server) = channel(FOR_EVER);
+        let patient = interface.request(&server, SERVICE).submit().expect("it is admitted");
+        // This one leaves without a reply, whenever it has the turn.
+        let hasty = interface.request(&server, SERVICE).submit().expect("it is admitted");
+        let leaves = thread::spawn(move || hasty.abort().is_ok());
+        let waits = thread::spawn(move || patient.sync().map(drop));
+        let first = keeper.await_one();
+        let is_second_replied = keeper.reply();
+        first.reply(Ok(()));
+        waits.join().unwrap().unwrap_or_else(|failed| panic!("{}", failed.error));
+        // It may not have been there yet when the server looked.
+        assert!(leaves.join().unwrap() || !is_second_replied || keeper.is_empty());
+    });
+}
+
+#[test]
+fn an_abort_and_a_reply_that_meet_on_a_channel_leave_one_result_for_both_sides() {
+    explore(|| {
+        let (_elsewhere, keeper, interface, server) = channel(FOR_EVER);
+        let pending = interface.request(&server, SERVICE).submit().expect("it is admitted");
+        let replies = thread::spawn({
+            let keeper = Arc::clone(&keeper);
+            move || {
+                let incoming = keeper.take();
+                incoming.map(|incoming| incoming.reply(Ok(()))).is_some()
+            }
+        });
+        let came = pending.abort();
+        assert_agreed(&came, replies.join().unwrap());
+        assert!(keeper.is_empty());
+        assert!(interface.flush(&server, FOR_EVER));
+    });
+}
+
+#[test]
+fn a_request_that_is_given_up_at_a_channel_leaves_its_place_to_another() {
+    explore(|| {
+        let (_elsewhere, keeper, interface, server) = channel(Duration::ZERO);
+        let pending = interface.request(&server, SERVICE).submit().expect("it is admitted");
+        let _ = pending.abort();
+        // Whether or not the server has had it, it is to hear of the abort, and nothing is pending then.
+        assert!(interface.flush(&server, FOR_EVER));
+        assert!(keeper.is_empty());
+        assert_eq!(interface.pending_bytes(), 0);
+    });
+}
