@@ -5,8 +5,11 @@
 //! eight schemes both ways. It kills one after the other, in the midst of whatever it does, and replaces it under the same
 //! name. Each process judges for itself: every byte, every error (a server said to be gone must be dead), its books. Now
 //! and then all of them *rest*, and whoever still has a descriptor, mapping, thread or granule too many fails the test.
-//! Limits: `GENIE_SOAK_KILLS` is how many are killed (40); `GENIE_SOAK_SEED` repeats the conductor's choices and those of
-//! the cast, but not what the kernel makes of them.
+//! Meanwhile servers panic, processes are stopped for longer than anybody waits, clients fork, and memory and descriptors run
+//! out: each of those is a module.
+//! Limits: `GENIE_SOAK_KILLS` is how many are killed (40), `GENIE_SOAK_SECONDS` for how long at least (not at all);
+//! `GENIE_SOAK_HOARD` is how many huge pages one process may take from everybody on the machine (none). `GENIE_SOAK_SEED`
+//! repeats the conductor's choices and those of the cast, but not what the kernel makes of them.
 //! Source: thesis §3.1.2 (eviction on exit).
 
 mod support;
@@ -23,14 +26,24 @@ mod crowd;
 mod door;
 #[path = "soak/flight.rs"]
 mod flight;
+#[path = "soak/forks.rs"]
+mod forks;
+#[path = "soak/hoarder.rs"]
+mod hoarder;
 #[path = "soak/leaf.rs"]
 mod leaf;
 #[path = "soak/order.rs"]
 mod order;
+#[path = "soak/pair.rs"]
+mod pair;
+#[path = "soak/panics.rs"]
+mod panics;
 #[path = "soak/random.rs"]
 mod random;
 #[path = "soak/relay.rs"]
 mod relay;
+#[path = "soak/scarcity.rs"]
+mod scarcity;
 #[path = "soak/steps.rs"]
 mod steps;
 #[path = "soak/tally.rs"]
@@ -39,6 +52,8 @@ mod tally;
 mod traces;
 #[path = "soak/verdict.rs"]
 mod verdict;
+
+use std::time::Duration;
 
 use random::Random;
 use support::machine::{missing_huge_pages, skip};
@@ -49,9 +64,10 @@ const HUGE_PAGES: usize = 200;
 #[test]
 fn whoever_survives_goes_on_and_nothing_is_left_of_the_dead() {
     let test = "whoever_survives_goes_on_and_nothing_is_left_of_the_dead";
+    let seconds = number("GENIE_SOAK_SECONDS").unwrap_or(0);
     let kills = number("GENIE_SOAK_KILLS").unwrap_or(40);
     let seed = number("GENIE_SOAK_SEED").unwrap_or_else(Random::fresh_seed);
-    println!("soak: {kills} kills; to repeat: GENIE_SOAK_SEED={seed} GENIE_SOAK_KILLS={kills}");
+    println!("soak: {kills} kills, {seconds} s; to repeat: GENIE_SOAK_SEED={seed} GENIE_SOAK_KILLS={kills}");
     let has_huge_pages = match missing_huge_pages(HUGE_PAGES) {
         None => true,
         Some(reason) => {
@@ -59,7 +75,7 @@ fn whoever_survives_goes_on_and_nothing_is_left_of_the_dead() {
             false
         }
     };
-    conductor::Conductor::open(test, seed, has_huge_pages).run(kills);
+    conductor::Conductor::open(test, seed, has_huge_pages).run(kills, Duration::from_secs(seconds));
 }
 
 /// A number that the environment gives.

@@ -19,7 +19,7 @@ use rustix::process::{Signal, kill_process, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 
 use crate::tally::Tally;
-use crate::{client, leaf, relay};
+use crate::{client, hoarder, leaf, pair, panics, relay};
 
 /// The name of the test that plays a part.
 const PLAYER: &str = "cast::plays_a_part";
@@ -34,7 +34,20 @@ pub(crate) enum Part {
     /// A server that passes on to others, which have these names.
     Relay { to: Vec<String> },
     /// A client of all.
-    Client { is_huge: bool, is_untrusted: bool },
+    Client(Kind),
+    /// Two clients in one process, with one server in that process, too.
+    Pair,
+    /// Takes the huge pages that are free, but not more than so many, and gives them back.
+    Hoarder { most: usize },
+}
+
+/// How a client is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Kind {
+    pub(crate) is_huge: bool,
+    pub(crate) is_untrusted: bool,
+    /// Bytes of memory that it may have.
+    pub(crate) limit: usize,
 }
 
 /// Everything that a process is told before it begins.
@@ -255,6 +268,9 @@ fn plays_a_part() {
     let hook = std::panic::take_hook();
     // Whatever thread finds something wrong ends the process, which the conductor notices.
     std::panic::set_hook(Box::new(move |info| {
+        if panics::is_ordered(info) {
+            return;
+        }
         eprintln!("{name}, process {}:", std::process::id());
         hook(info);
         std::process::exit(101);
@@ -262,7 +278,9 @@ fn plays_a_part() {
     match stage.script.part.clone() {
         Part::Leaf { is_transient, has_small_rings } => leaf::play(stage, is_transient, has_small_rings),
         Part::Relay { to } => relay::play(stage, &to),
-        Part::Client { is_huge, is_untrusted } => client::play(stage, is_huge, is_untrusted),
+        Part::Client(kind) => client::play(stage, kind),
+        Part::Pair => pair::play(stage),
+        Part::Hoarder { most } => hoarder::play(stage, most),
     }
     std::process::exit(0);
 }

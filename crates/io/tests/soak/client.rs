@@ -1,25 +1,28 @@
 //! Clients: they use every server, by every way and scheme, from several threads, and look at their own books in between.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
 use genie_io::channel::ConnectOptions;
 use genie_io::channel::directory::Directory;
-use genie_io::{Interface, Limits, Pending};
-use genie_memory::{Buffer, Config, Faults, Granularity, GranuleKind, Migrant, Space};
-use genie_passing::{Costs, Passing, Thresholds};
+use genie_io::{Error, Interface, Limits, Pending, ServerHandle};
+use genie_memory::{Buffer, Config, Error as Memory, Faults, Granularity, GranuleKind, Migrant, Space};
+use genie_passing::{Costs, Error as Passed, Passing, Thresholds};
 use genie_sys::poll::readable;
 
-use crate::cast::{Cue, Stage, Word};
+use crate::cast::{Cue, Kind, Stage, Word};
 use crate::door::{Door, Visit};
 use crate::leaf::{PATIENCE, eventually};
 use crate::random::Random;
 use crate::relay::{held, lent};
+use crate::scarcity::Scarcity;
 use crate::steps::step;
 use crate::support::setup::checked;
 use crate::tally::Tally;
 use crate::traces::Traces;
+use crate::verdict::{is_short, names_descriptors};
 
 /// The servers, as clients know them.
 pub(crate) const SERVERS: [&str; 4] = ["alpha", "beta", "gamma", "delta"];
@@ -44,22 +47,23 @@ const WAYS: [(usize, &[u8]); 12] = [
 const DIRECT: usize = 6;
 
 /// Bytes of memory: too few for all that is asked for at times.
-const LIMIT: usize = 80 << 20;
+pub(crate) const LIMIT: usize = 80 << 20;
 
 /// A client.
 pub(crate) struct Client {
     pub(crate) interface: Interface,
     directory: Directory,
     doors: Vec<Door>,
-    is_untrusted: bool,
+    kind: Kind,
+    /// Whether the process may have no more descriptors than it has.
+    is_scarce: AtomicBool,
     /// Of a client with an event loop: whoever runs it.
     watch: Option<Mutex<()>>,
     tally: Mutex<Tally>,
 }
 
 impl Client {
-    fn open(stage: &Stage, is_huge: bool, is_untrusted: bool, random: &mut Random) -> Self {
-        let kind = if is_huge { GranuleKind::Huge } else { GranuleKind::Base };
+    pub(crate) fn open(stage: &Stage, kind: &Kind, random: &mut Random) -> Self {
         let mut passing = Passing::new(space(kind), Costs::default());
         if random.once_in(2) {
             passing = passing.with_thresholds(Thresholds::ALWAYS);
@@ -67,7 +71,7 @@ impl Client {
         let abort_timeout = Duration::from_millis(random.choose(&[1, 10, 50]));
         let limits =
             Limits { pending_bytes: 40 << 20, pending_requests: 40, abort_timeout, ..Limits::default() };
-        let options = ConnectOptions { untrusted: is_untrusted, ..ConnectOptions::default() };
+        let options = ConnectOptions { untrusted: kind.is_untrusted, ..ConnectOptions::default() };
         let interface = Interface::new(passing, limits);
         let watch = random.once_in(2).then(|| {
             interface.descriptor().expect("a descriptor");
@@ -78,19 +82,40 @@ impl Client {
             watch,
             directory: stage.directory(),
             doors: SERVERS.iter().map(|name| Door::new(name, options.clone())).collect(),
-            is_untrusted,
+            kind: *kind,
+            is_scarce: AtomicBool::new(false),
             tally: Mutex::default(),
         }
+    }
+
+    /// The same with a server in this process, which is asked as often as all others.
+    pub(crate) fn with(mut self, server: &ServerHandle) -> Self {
+        self.doors.push(Door::within(server));
+        self
     }
 
     /// A way to a leaf that is open now.
     pub(crate) fn visit(&self, random: &mut Random) -> Option<(&Door, Visit, &'static [u8])> {
         // What was copied for a relay is not its client's memory any more, which it could pass on.
-        let ways = if self.is_untrusted { &WAYS[..DIRECT] } else { &WAYS[..] };
-        let (door, route) = random.choose(ways);
+        let ways = if self.kind.is_untrusted { &WAYS[..DIRECT] } else { &WAYS[..] };
+        let (mut door, mut route) = random.choose(ways);
+        if self.doors.len() > SERVERS.len() && random.once_in(2) {
+            (door, route) = (SERVERS.len(), &[]);
+        }
         let door = &self.doors[door];
-        let visit = door.enter(&self.interface, &self.directory)?;
+        let visit = door.enter(&self.interface, &self.directory, |error| {
+            let is_scarce = self.is_scarce() && names_descriptors(error);
+            if is_scarce {
+                self.count("connections not made: there were no descriptors");
+            }
+            is_scarce
+        })?;
         Some((door, visit, route))
+    }
+
+    /// Whether the process may have no more descriptors than it has.
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.is_scarce.load(Ordering::Relaxed)
     }
 
     pub(crate) fn buffer(&self, len: usize) -> Option<Buffer> {
@@ -102,8 +127,19 @@ impl Client {
     }
 
     /// Memory may be short while servers that are stopped hold it.
-    fn had<T>(&self, had: Result<T, genie_io::Error>) -> Option<T> {
-        had.inspect_err(|error| self.count(&format!("no buffer: {}", short(error)))).ok()
+    fn had<T>(&self, had: Result<T, Error>) -> Option<T> {
+        let error = match had {
+            Ok(had) => return Some(had),
+            Err(error) => error,
+        };
+        let is_right = match &error {
+            Error::Passing(Passed::Memory(Memory::Limit { limit, .. })) => *limit == self.kind.limit,
+            Error::Passing(Passed::Memory(memory)) if is_short(memory) => true,
+            error => self.is_scarce() && names_descriptors(error),
+        };
+        assert!(is_right, "{error}, where {:?} may be had", self.kind);
+        self.count(&format!("no buffer: {}", short(&error)));
+        None
     }
 
     pub(crate) fn granule(&self) -> usize {
@@ -132,7 +168,7 @@ impl Client {
     }
 
     /// Several threads make requests; afterwards the books must add up.
-    fn round(&self, random: &mut Random) {
+    pub(crate) fn round(&self, random: &mut Random) {
         let threads = 1 + random.below(3);
         let seeds: Vec<u64> = (0..threads).map(|_| random.next()).collect();
         std::thread::scope(|scope| {
@@ -152,13 +188,34 @@ impl Client {
         }
     }
 
-    /// Lets all servers go, and makes sure that nothing of theirs is left.
-    fn rest(&self, base: &Traces, objects: u32) {
+    /// The same while connections can hardly be made; afterwards they can.
+    fn scarce_round(&self, random: &mut Random) {
+        random.choose(&self.doors.iter().collect::<Vec<_>>()).close();
+        self.is_scarce.store(true, Ordering::Relaxed);
+        let scarcity = Scarcity::begin(random);
+        self.round(random);
+        drop(scarcity);
+        self.is_scarce.store(false, Ordering::Relaxed);
+        self.count("rounds with hardly any descriptors");
+    }
+
+    /// What has happened since this was called last.
+    pub(crate) fn tally(&self) -> Tally {
+        std::mem::take(&mut *self.tally.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Lets all servers go, and makes sure that no memory is held.
+    pub(crate) fn let_go(&self) {
         self.doors.iter().for_each(Door::close);
         eventually("memory is held that nobody waits for", || held(&self.interface));
         eventually("lent memory is kept", || lent(&self.interface));
         let usage = checked(self.interface.space());
         assert_eq!(usage.regions, usage.queued, "no buffer is left: {usage:?}");
+    }
+
+    /// The same, and makes sure that nothing of the servers' is left.
+    fn rest(&self, base: &Traces, objects: u32) {
+        self.let_go();
         let own = || checked(self.interface.space()).objects.saturating_sub(objects) as usize;
         let left = Traces::settle(base, PATIENCE, own);
         left.unwrap_or_else(|left| panic!("all servers were let go, but not {left}"));
@@ -166,16 +223,19 @@ impl Client {
 }
 
 /// Plays until the conductor has it end.
-pub(crate) fn play(mut stage: Stage, is_huge: bool, is_untrusted: bool) {
+pub(crate) fn play(mut stage: Stage, kind: Kind) {
     let before = Traces::now();
     let mut random = Random::new(stage.script.seed);
-    let client = Client::open(&stage, is_huge, is_untrusted, &mut random);
+    let client = Client::open(&stage, &kind, &mut random);
     let (base, objects) = (Traces::now(), checked(client.interface.space()).objects);
     stage.tell(&Word::Ready);
     loop {
-        client.round(&mut random);
-        let tally = std::mem::take(&mut *client.tally.lock().unwrap_or_else(PoisonError::into_inner));
-        stage.tell(&Word::Done(tally));
+        if random.once_in(6) {
+            client.scarce_round(&mut random);
+        } else {
+            client.round(&mut random);
+        }
+        stage.tell(&Word::Done(client.tally()));
         if let Some(Cue::Rest) = stage.cue() {
             client.rest(&base, objects);
             if !stage.rest() {
@@ -189,14 +249,14 @@ pub(crate) fn play(mut stage: Stage, is_huge: bool, is_untrusted: bool) {
 }
 
 /// The client's memory. Huge pages may still be with a client that was killed just now.
-fn space(kind: GranuleKind) -> Space {
+fn space(kind: &Kind) -> Space {
     let config = Config {
-        granularity: Granularity::Only(kind),
-        limit: LIMIT,
+        granularity: Granularity::Only(if kind.is_huge { GranuleKind::Huge } else { GranuleKind::Base }),
+        limit: kind.limit,
         faults: Faults::Best,
         // Nothing here reads from a file or a socket into a buffer.
         kernel_never_stores: true,
-        pool: LIMIT / 2,
+        pool: kind.limit / 2,
     };
     let mut made = Space::new(&config);
     for _ in 0..200 {
@@ -210,7 +270,9 @@ fn space(kind: GranuleKind) -> Space {
 }
 
 /// An error's first words, so that counts of different numbers are one.
-fn short(error: &genie_io::Error) -> String {
-    let text = error.to_string();
-    text.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ').chars().take(40).collect()
+fn short(error: &Error) -> String {
+    let mut text: Vec<char> =
+        error.to_string().chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    text.dedup_by(|next, last| (*next, *last) == ('0', '0'));
+    text.into_iter().take(50).collect()
 }

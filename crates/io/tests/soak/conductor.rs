@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use genie_sys::inspect;
 use genie_sys::socket::Socket;
 
-use crate::cast::{Cue, Part, Player, Script};
-use crate::client::SERVERS;
+use crate::cast::{Cue, Kind, Part, Player, Script};
+use crate::client::{LIMIT, SERVERS};
+use crate::number;
 use crate::random::Random;
 use crate::support::machine::skip;
 use crate::tally::Tally;
@@ -17,8 +18,11 @@ use crate::tally::Tally;
 const SPELL: u64 = 50;
 /// Milliseconds between two kills, at most.
 const PAUSE: usize = 140;
-/// Milliseconds for which a process is stopped, at most.
-const STOP: usize = 400;
+/// Milliseconds for which a process is stopped, at most: as a rule, or longer than any request's timeout, or longer than a
+/// server may take to answer on its control socket.
+const STOPS: [usize; 3] = [400, 2500, 7000];
+/// Bytes of memory that one client may have: too few for many a request.
+const TINY: usize = 5 << 20;
 /// Milliseconds until somebody who was killed is replaced, at most.
 const VACANCY: usize = 60;
 /// One of each kind is spared so many times in a hundred, so that somebody sees many others go.
@@ -26,6 +30,18 @@ const SPARED: usize = 90;
 const VETERANS: [&str; 3] = ["alpha", "gamma", "third"];
 /// How long a process may take to begin, to rest or to end.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the last lines count, and how that is called in the tally.
+const HAZARDS: [(&str, &str); 8] = [
+    ("stops", "stops"),
+    ("channels that served again after a timeout", "channels that serve again"),
+    ("panics of servers", "panics"),
+    ("forks", "forks"),
+    ("hoards of huge pages", "hoards"),
+    ("buffers refused", "no buffer"),
+    ("rounds short of descriptors", "rounds with hardly any"),
+    ("rounds of two interfaces at one server", "rounds of two"),
+];
 
 pub(crate) struct Conductor {
     test: &'static str,
@@ -44,6 +60,8 @@ struct Place {
     player: Option<Player>,
     /// When a player is stopped, until when; when there is none, when there will be.
     until: Instant,
+    /// Whether it is stopped for long, and is to be resumed rather than killed.
+    is_spared: bool,
 }
 
 impl Conductor {
@@ -71,7 +89,13 @@ impl Conductor {
             ("third", false, false),
             ("fourth", false, true),
         ] {
-            conductor.add(name, Part::Client { is_huge, is_untrusted });
+            conductor.add(name, Part::Client(Kind { is_huge, is_untrusted, limit: LIMIT }));
+        }
+        let tiny = Kind { is_huge: false, is_untrusted: false, limit: TINY };
+        conductor.add("tiny", Part::Client(tiny));
+        conductor.add("pair", Part::Pair);
+        if let Some(most) = number("GENIE_SOAK_HOARD").filter(|_| has_huge_pages) {
+            conductor.add("hoarder", Part::Hoarder { most: most as usize });
         }
         conductor
     }
@@ -79,25 +103,37 @@ impl Conductor {
     fn add(&mut self, name: &str, part: Part) {
         let run = self.run.path().join("run");
         let script = Script { name: name.to_owned(), part, seed: 0, run };
-        self.cast.push(Place { script, player: None, until: Instant::now() });
+        self.cast.push(Place { script, player: None, until: Instant::now(), is_spared: false });
     }
 
-    /// Kills so many, and sees that nothing is left.
-    pub(crate) fn run(mut self, kills: u64) {
+    /// Kills at least so many, for at least so long, and sees that nothing is left.
+    pub(crate) fn run(mut self, kills: u64, duration: Duration) {
         self.await_all();
-        for kill in 1..=kills {
+        let mut killed = 0;
+        loop {
             self.pause();
             self.kill();
-            if kill % SPELL == 0 && kill < kills {
+            killed += 1;
+            if killed >= kills && self.began.elapsed() >= duration {
+                break;
+            }
+            if killed % SPELL == 0 {
                 self.rest();
                 self.tell_all(&Cue::Go);
             }
         }
         self.rest();
         self.end();
+        self.report(killed);
+    }
+
+    /// Prints what has happened.
+    fn report(&self, kills: u64) {
         let (took, done) = (self.began.elapsed().as_secs_f64(), self.tally.sum("done"));
         let failed = self.tally.sum("failed");
-        println!("soak: {kills} kills in {took:.1} s, {done} requests done, {failed} failed\n{}", self.tally);
+        println!("soak: {kills} kills in {took:.1} s, {done} requests done, {failed} failed");
+        let hazards = HAZARDS.map(|(name, prefix)| format!("{} {name}", self.tally.sum(prefix)));
+        println!("soak: {}\n{}", hazards.join(", "), self.tally);
         assert!(done > kills, "hardly anything was done between the kills");
     }
 
@@ -140,12 +176,16 @@ impl Conductor {
     /// Stops somebody for a while.
     fn stop(&mut self) {
         let place = self.random.below(self.cast.len());
-        let duration = Duration::from_millis(self.random.below(STOP) as u64);
+        let length = [0, 1, 2][(self.random.once_in(6) as usize) + (self.random.once_in(40) as usize)];
+        let millis = STOPS[length] / 4 * 3 * usize::from(length > 0);
+        let millis = millis + self.random.below(STOPS[length] - millis);
         let place = &mut self.cast[place];
         if let Some(player) = place.player.as_mut().filter(|player| !player.is_stopped) {
             player.stop();
-            place.until = Instant::now() + duration;
-            self.tally.count(&format!("stops: {}", place.script.part.name()));
+            place.until = Instant::now() + Duration::from_millis(millis as u64);
+            place.is_spared = length > 0;
+            let how = ["for a moment", "for longer than any timeout", "for longer than any answer may take"];
+            self.tally.count(&format!("stops: {}, {}", place.script.part.name(), how[length]));
         }
     }
 
@@ -157,10 +197,12 @@ impl Conductor {
             let is_spared = self.random.below(100) < SPARED;
             if self.random.once_in(3) {
                 // Who is stopped is there for a short while only.
-                place = self.cast.iter().position(Place::is_stopped).unwrap_or(place);
+                let is_next = |place: &Place| place.is_stopped() && !place.is_stopped_for_long();
+                place = self.cast.iter().position(is_next).unwrap_or(place);
             }
             let place = &mut self.cast[place];
-            if is_spared && VETERANS.contains(&place.script.name.as_str()) {
+            if is_spared && VETERANS.contains(&place.script.name.as_str()) || place.is_stopped_for_long() {
+                self.attend(false);
                 continue;
             }
             let Some(player) = place.player.take() else {
@@ -194,8 +236,12 @@ impl Conductor {
 
     /// Has everybody let go what they have of others, the clients first, and look at what is left.
     fn rest(&mut self) {
+        while self.cast.iter().any(Place::is_stopped_for_long) {
+            self.attend(false);
+            std::thread::sleep(Duration::from_millis(3));
+        }
         self.await_all();
-        for kind in ["client", "relay", "leaf"] {
+        for kind in ["hoarder", "client", "relay", "leaf"] {
             let resting: Vec<usize> =
                 (0..self.cast.len()).filter(|place| self.cast[*place].script.part.name() == kind).collect();
             for place in &resting {
@@ -267,10 +313,15 @@ impl Place {
         self.player.as_ref().is_some_and(|player| player.is_stopped)
     }
 
+    /// Whether it is to be resumed rather than killed.
+    fn is_stopped_for_long(&self) -> bool {
+        self.is_stopped() && self.is_spared
+    }
+
     /// Verifies that of a server that was killed no file is left: its successor has the name, and listens under it.
     fn assert_replaced(&self) {
         let Some(player) = &self.player else { return };
-        if self.script.part.name() == "client" {
+        if ["client", "hoarder"].contains(&self.script.part.name()) {
             return;
         }
         let owner = fs::read_to_string(self.script.path(".lock")).expect("a lock file");
@@ -292,7 +343,8 @@ impl Part {
         match self {
             Self::Leaf { .. } => "leaf",
             Self::Relay { .. } => "relay",
-            Self::Client { .. } => "client",
+            Self::Client(_) | Self::Pair => "client",
+            Self::Hoarder { .. } => "hoarder",
         }
     }
 }

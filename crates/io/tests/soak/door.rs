@@ -1,11 +1,12 @@
 //! Doors: the way of a client, or a relay, to a server that may be killed and replaced at any time.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use genie_io::channel::ConnectOptions;
 use genie_io::channel::directory::Directory;
-use genie_io::{Interface, ServerHandle};
+use genie_io::{Error, Interface, ServerHandle};
 
 use crate::traces::is_dead;
 
@@ -17,6 +18,8 @@ pub(crate) struct Door {
     pub(crate) name: String,
     options: ConnectOptions,
     visit: Mutex<Option<Visit>>,
+    /// Whether it is to a server in this process, which needs no connection.
+    is_within: bool,
 }
 
 /// A connection.
@@ -25,24 +28,52 @@ pub(crate) struct Visit {
     pub(crate) server: ServerHandle,
     /// Who had the name just before: the server's process, or one that is dead by now.
     pub(crate) pid: u32,
+    /// Whether a request took longer than it might have, as while the server is stopped.
+    is_late: Arc<AtomicBool>,
+}
+
+impl Visit {
+    /// Notes that a request took too long.
+    pub(crate) fn note_late(&self) {
+        self.is_late.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether one did before this one, which is served.
+    pub(crate) fn is_served_again(&self) -> bool {
+        self.is_late.load(Ordering::Relaxed) && self.is_late.swap(false, Ordering::Relaxed)
+    }
 }
 
 impl Door {
     pub(crate) fn new(name: &str, options: ConnectOptions) -> Self {
-        Self { name: name.to_owned(), options, visit: Mutex::default() }
+        Self { name: name.to_owned(), options, visit: Mutex::default(), is_within: false }
     }
 
-    /// The connection, made if there is none; none, while there is no server.
+    /// The way to a server in this process.
+    pub(crate) fn within(server: &ServerHandle) -> Self {
+        let visit = Visit { server: server.clone(), pid: std::process::id(), is_late: Arc::default() };
+        let (name, options) = (server.name().to_owned(), ConnectOptions::default());
+        Self { name, options, visit: Mutex::new(Some(visit)), is_within: true }
+    }
+
+    /// The connection, made if there is none; none, while there is no server, or where `refused` finds the reason good
+    /// for which none can be had.
     ///
     /// # Panics
     /// When a living server doesn't let anybody in for long.
-    pub(crate) fn enter(&self, interface: &Interface, directory: &Directory) -> Option<Visit> {
+    pub(crate) fn enter(
+        &self,
+        interface: &Interface,
+        directory: &Directory,
+        refused: impl Fn(&Error) -> bool,
+    ) -> Option<Visit> {
         let mut visit = self.visit.lock().unwrap_or_else(PoisonError::into_inner);
         let deadline = Instant::now() + PATIENCE;
         while visit.is_none() {
             let pid = self.pid(directory).filter(|pid| !is_dead(*pid))?;
             match interface.connect_with(directory, &self.name, &self.options) {
-                Ok(server) => *visit = Some(Visit { server, pid }),
+                Ok(server) => *visit = Some(Visit { server, pid, is_late: Arc::default() }),
+                Err(error) if refused(&error) => return None,
                 // A server that has its name may not listen yet.
                 Err(error) => {
                     assert!(Instant::now() < deadline, "{}, process {pid}, is alive: {error}", self.name);
@@ -63,7 +94,9 @@ impl Door {
 
     /// Lets it go, whoever it is to.
     pub(crate) fn close(&self) {
-        *self.visit.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        if !self.is_within {
+            *self.visit.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
     }
 
     /// Who has the name, or had it last.

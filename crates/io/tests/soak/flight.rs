@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use genie_io::{Failed, Reply, Request, ServiceId};
+use genie_io::{Error, Failed, Reply, Request, ServiceId};
 use genie_passing::Scheme;
 
 use crate::client::Client;
 use crate::door::{Door, Visit};
-use crate::order::{Manner, Order};
+use crate::order::Order;
 use crate::random::Random;
 use crate::verdict::{Circumstances, Reason};
 
@@ -35,7 +35,7 @@ impl<'c> Flight<'c> {
             return None;
         };
         let order = Order::random(random, route);
-        let is_timed = order.manner == Manner::Keep || random.once_in(2);
+        let is_timed = order.is_kept() || random.once_in(2);
         let timeout = is_timed.then(|| Duration::from_millis(5 + random.below(200) as u64));
         let argument = order.encode();
         let (began, is_aborted, is_too_large) = (Instant::now(), false, false);
@@ -69,11 +69,19 @@ impl<'c> Flight<'c> {
         let took = self.began.elapsed();
         assert!(took < LONGEST, "{kind} by {scheme} took {took:?}: {:?}", self.order);
         match &came {
-            Ok(_) => self.client.count(&format!("done: {kind} by {scheme}{}", self.way())),
+            Ok(_) => {
+                self.client.count(&format!("done: {kind} by {scheme}{}", self.way()));
+                if self.visit.is_served_again() {
+                    self.client.count("channels that serve again after a timeout");
+                }
+            }
             Err(failed) => {
                 let reason = Reason::of(&failed.error, &self.circumstances());
-                if reason == Reason::Gone && !self.is_relayed_error(failed) {
+                if matches!(failed.error, Error::Gone { .. }) {
                     self.door.leave(self.visit.pid);
+                }
+                if reason == Reason::TimedOut {
+                    self.visit.note_late();
                 }
                 self.client.count(&format!("failed{}: {}", self.way(), reason.name()));
             }
@@ -97,10 +105,6 @@ impl<'c> Flight<'c> {
         assert!(self.began.elapsed() < LONGEST, "a flush takes its time and no more");
     }
 
-    fn is_relayed_error(&self, failed: &Failed) -> bool {
-        matches!(failed.error, genie_io::Error::Server(_))
-    }
-
     fn way(&self) -> &'static str {
         if self.order.is_relayed() { ", relayed" } else { "" }
     }
@@ -113,6 +117,7 @@ impl<'c> Flight<'c> {
             is_timed: self.timeout.is_some(),
             is_aborted: self.is_aborted,
             is_too_large: self.is_too_large,
+            is_scarce: self.client.is_scarce(),
         }
     }
 }

@@ -1,21 +1,27 @@
 //! Leaves: servers that verify what they read and make what they write, in all manners.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use genie_io::channel::{Listener, Running, ServeOptions, Serving, Status, servers};
-use genie_io::{Anticipated, Error, Incoming, RequestId, Server, ServerError, Service};
+use genie_io::{
+    Anticipated, ClientId, Error, Incoming, RequestId, Server, ServerError, ServerHandle, Service,
+};
 use genie_memory::{Config, Data, Faults, Granularity, GranuleKind, Mapping, Space};
 use genie_passing::Overlays;
 use genie_sys::poll::readable;
 
 use crate::cast::{Cue, Stage, Word};
 use crate::order::{EXCHANGE, GIVE, HEADER, Manner, ORDERED, Order, SERVICES, TAKE};
+use crate::panics::{self, panic_as_ordered};
+use crate::random::Random;
+use crate::scarcity::Scarcity;
 use crate::support::bytes::pattern;
 use crate::support::setup::checked;
+use crate::tally::Tally;
 use crate::traces::Traces;
 
 /// How long requests may take to be off the books once nobody waits for them, and clients' memory to be let go.
@@ -28,9 +34,30 @@ const TURN: Duration = Duration::from_millis(500);
 const POOLED: (usize, usize) = (300_000, 3);
 
 /// The requests that it keeps, and buffers of its own.
-struct Leaf {
-    kept: Mutex<HashMap<RequestId, Incoming>>,
-    overlays: Overlays,
+pub(crate) struct Leaf {
+    kept: Mutex<HashMap<RequestId, (Incoming, Manner)>>,
+    /// None of a server in its client's process.
+    overlays: Option<Overlays>,
+    clients: Mutex<Clients>,
+}
+
+/// The clients that it has met.
+#[derive(Default)]
+struct Clients {
+    present: HashSet<ClientId>,
+    departed: HashSet<ClientId>,
+}
+
+impl Clients {
+    fn meet(&mut self, client: ClientId) {
+        assert!(!self.departed.contains(&client), "a request of {client:?}, which has left");
+        self.present.insert(client);
+    }
+
+    fn depart(&mut self, client: ClientId) {
+        self.present.remove(&client);
+        assert!(self.departed.insert(client), "{client:?} leaves twice");
+    }
 }
 
 /// The server's face.
@@ -48,6 +75,7 @@ impl Server for Face {
     fn request(&self, incoming: Incoming) {
         let order = Order::decode(incoming.argument(0));
         let leaf = Arc::clone(&self.0);
+        leaf.clients.lock().unwrap_or_else(PoisonError::into_inner).meet(incoming.client().id);
         match order.manner {
             Manner::Now => leaf.serve(incoming, &order),
             Manner::Later | Manner::Overlay => after(&order, move || leaf.serve(incoming, &order)),
@@ -59,19 +87,50 @@ impl Server for Face {
                 incoming.reply(Err(ServerError { code: ORDERED, message: "as was ordered".to_owned() }));
             }
             Manner::Drop => drop(incoming),
-            Manner::Keep => leaf.keep(incoming),
+            Manner::Keep | Manner::KeepAndPanic => leaf.keep(incoming, order.manner),
+            Manner::Panic => panic_as_ordered(),
+        }
+    }
+
+    fn departed(&self, client: ClientId) {
+        self.0.clients.lock().unwrap_or_else(PoisonError::into_inner).depart(client);
+        if client.number().is_multiple_of(3) {
+            panic_as_ordered();
         }
     }
 
     fn abort(&self, request: RequestId) {
         let kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner).remove(&request);
-        drop(kept);
+        let Some((incoming, manner)) = kept else { return };
+        drop(incoming);
+        if manner == Manner::KeepAndPanic {
+            panic_as_ordered();
+        }
     }
 }
 
 impl Leaf {
-    fn keep(&self, incoming: Incoming) {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(incoming.id(), incoming);
+    /// One in its client's process.
+    pub(crate) fn within() -> (ServerHandle, Arc<Self>) {
+        let leaf = Arc::new(Self { kept: Mutex::default(), overlays: None, clients: Mutex::default() });
+        (ServerHandle::new(Face(Arc::clone(&leaf))), leaf)
+    }
+
+    fn keep(&self, incoming: Incoming, manner: Manner) {
+        let id = incoming.id();
+        let other = self.kept.lock().unwrap_or_else(PoisonError::into_inner).insert(id, (incoming, manner));
+        assert!(other.is_none(), "two requests have the name {id:?}");
+    }
+
+    /// The clients of which it has not heard that they have left, if there are any.
+    fn present(&self) -> Option<String> {
+        let present = &self.clients.lock().unwrap_or_else(PoisonError::into_inner).present;
+        (!present.is_empty()).then(|| format!("{present:?}"))
+    }
+
+    /// How many requests it keeps.
+    pub(crate) fn kept(&self) -> usize {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     fn serve(&self, mut incoming: Incoming, order: &Order) {
@@ -90,7 +149,8 @@ impl Leaf {
         let is_overlaid = order.manner == Manner::Overlay
             && incoming.len(index) <= POOLED.0
             && incoming.elements(index) == 1;
-        match if is_overlaid { self.overlays.allocate() } else { None } {
+        let overlays = self.overlays.as_ref().filter(|_| is_overlaid);
+        match overlays.and_then(Overlays::allocate) {
             Some(overlay) => {
                 overlay.data().copy_from(&bytes);
                 incoming.overlay(index, 0, overlay)?;
@@ -154,19 +214,26 @@ pub(crate) fn play(mut stage: Stage, is_transient: bool, has_small_rings: bool) 
     let threads = if is_driven { 1 } else { options.threads + 1 };
     let (listener, private) = claim(&stage, options);
     let overlays = Overlays::reserve(&private, 0, POOLED.0, POOLED.1).expect("memory for the pool");
-    let leaf = Arc::new(Leaf { kept: Mutex::default(), overlays });
+    let leaf = Arc::new(Leaf { kept: Mutex::default(), overlays: Some(overlays), clients: Mutex::default() });
     let serving = listener.serve(Face(Arc::clone(&leaf))).expect("a server");
     let (base, before_clients) = (Traces::now().serving(threads), checked(&private));
     let running = Serves::begin(serving, is_driven);
+    let mut random = Random::new(stage.script.seed);
     stage.tell(&Word::Ready);
     loop {
-        let Some(Cue::Rest) = stage.wait(Duration::from_secs(1)) else { continue };
+        let is_scarce = random.once_in(4);
+        let scarcity = is_scarce.then(|| Scarcity::begin(&mut random));
+        let cue = stage.wait(Duration::from_secs(1));
+        drop(scarcity);
+        stage.tell(&Word::Done(tally(is_scarce)));
+        let Some(Cue::Rest) = cue else { continue };
         let own = || (checked(&private).objects - before_clients.objects) as usize;
         let left = Traces::settle(&base, PATIENCE, own);
         left.unwrap_or_else(|left| panic!("all clients are gone, but not {left}: {:?}", running.status()));
-        let kept = leaf.kept.lock().unwrap_or_else(PoisonError::into_inner).len();
         let clients = running.status().map_or(0, |status| status.clients_total);
-        assert_eq!((kept, clients), (0, 0), "all clients are gone");
+        assert_eq!((leaf.kept(), clients), (0, 0), "all clients are gone");
+        eventually("clients that left are present", || leaf.present());
+        panics::check();
         let system = checked(&private).system;
         assert_eq!(system, before_clients.system, "no data of anybody's is here");
         if !stage.rest() {
@@ -177,6 +244,14 @@ pub(crate) fn play(mut stage: Stage, is_transient: bool, has_small_rings: bool) 
     drop((private, leaf));
     Traces::settle(&before, PATIENCE, || 0)
         .unwrap_or_else(|left| panic!("the server is closed, but not {left}"));
+}
+
+/// What there is to be told of.
+fn tally(is_scarce: bool) -> Tally {
+    let mut tally = Tally::default();
+    tally.add("servers' seconds with hardly any descriptors", is_scarce.into());
+    panics::count(&mut tally);
+    tally
 }
 
 /// A server that runs in threads of its own, or is driven by one of this process's.

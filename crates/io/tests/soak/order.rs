@@ -41,9 +41,13 @@ pub(crate) enum Manner {
     Drop,
     /// It keeps the request until it is asked to let it go.
     Keep,
+    /// It panics with the request in its hands.
+    Panic,
+    /// It keeps the request until it is asked to let it go, and panics then.
+    KeepAndPanic,
 }
 
-const MANNERS: [Manner; 7] = [
+const MANNERS: [Manner; 9] = [
     Manner::Now,
     Manner::Later,
     Manner::Anticipate,
@@ -51,6 +55,8 @@ const MANNERS: [Manner; 7] = [
     Manner::Fail,
     Manner::Drop,
     Manner::Keep,
+    Manner::Panic,
+    Manner::KeepAndPanic,
 ];
 
 /// One order.
@@ -78,7 +84,8 @@ impl Order {
             11 => Manner::Overlay,
             12 => Manner::Fail,
             13 => Manner::Drop,
-            _ => Manner::Keep,
+            14 => Manner::Keep,
+            _ => random.choose(&[Manner::Keep, Manner::Panic, Manner::KeepAndPanic]),
         };
         let mut order = Self {
             seed: random.next(),
@@ -121,6 +128,11 @@ impl Order {
     pub(crate) fn hop(&mut self) -> usize {
         self.hops = self.hops.checked_sub(1).expect("a way to go");
         usize::from(self.route[usize::from(self.hops)])
+    }
+
+    /// Whether only an abort ends it.
+    pub(crate) fn is_kept(&self) -> bool {
+        matches!(self.manner, Manner::Keep | Manner::KeepAndPanic)
     }
 
     /// Whether it comes by way of relays.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use genie_io::channel::ConnectOptions;
 use genie_io::{
-    Failed, In, Incoming, Interface, Limits, Out, Reply, RequestId, Server, ServerError, Service,
+    Error, Failed, In, Incoming, Interface, Limits, Out, Reply, RequestId, Server, ServerError, Service,
 };
 use genie_memory::Direction;
 use genie_passing::{Costs, Passing, Thresholds};
@@ -59,7 +59,7 @@ impl Relay {
     fn pass_on(&self, incoming: &mut Incoming) -> Result<(), ServerError> {
         let mut order = Order::decode(incoming.argument(0));
         let door = &self.doors[order.hop()];
-        let Some(visit) = door.enter(&self.interface, &self.directory) else {
+        let Some(visit) = door.enter(&self.interface, &self.directory, |_| false) else {
             return Err(Reason::Gone.encode());
         };
         let is_out = incoming.direction(0)? == Direction::Out;
@@ -73,10 +73,11 @@ impl Relay {
             // Its own client may have it aborted.
             is_aborted: true,
             is_too_large: false,
+            is_scarce: false,
         };
         let reply = self.send(incoming, &visit, &order, puts_header).map_err(|failed| {
             let reason = Reason::of(&failed.error, &about);
-            if reason == Reason::Gone {
+            if matches!(failed.error, Error::Gone { .. }) {
                 door.leave(visit.pid);
             }
             match reason {

@@ -9,6 +9,7 @@ use genie_passing::model::{Allocation, Integrity};
 use crate::client::Client;
 use crate::crowd::crowd;
 use crate::flight::Flight;
+use crate::forks::fork;
 use crate::order::{EXCHANGE, GIVE, TAKE};
 use crate::random::Random;
 use crate::support::bytes::{pattern, same};
@@ -20,7 +21,8 @@ pub(crate) fn step(client: &Client, random: &mut Random) {
     };
     let len = length(random);
     // Nothing is done where there is no memory.
-    let _ = match random.below(16) {
+    let _ = match random.below(17) {
+        16 => fork(&flight, random),
         0..3 => put(&flight, random, len),
         3..6 => get(&flight, random, len),
         6 => put_foreign(&flight, len),

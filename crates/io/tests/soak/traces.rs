@@ -4,6 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
+use genie_sys::Errno;
+use genie_sys::process::Pid;
+use rustix::process::test_kill_process;
+
 use crate::support::machine::mappings_of;
 
 /// What a process may take more of addresses without a mirror being the reason: one covers more than 1 GiB.
@@ -122,10 +126,8 @@ fn threads() -> Vec<String> {
     names.map(|name| name.trim().to_owned()).collect()
 }
 
-/// Whether a process has ended, whether or not its parent has taken notice.
+/// Whether a process has ended, and its parent has taken notice. To be told that takes no descriptor.
 pub(crate) fn is_dead(pid: u32) -> bool {
-    let Ok(status) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
-    // The state follows the name, which is in parentheses and may hold anything.
-    let state = status.rsplit(')').next().and_then(|rest| rest.trim().chars().next());
-    matches!(state, Some('Z' | 'X'))
+    let pid = Pid::from_raw(pid as i32).expect("a process's number");
+    test_kill_process(pid) == Err(Errno::SRCH)
 }

@@ -6,6 +6,7 @@ use genie_io::{Error, ServerError};
 use genie_memory::Error as Memory;
 
 use crate::order::{Manner, ORDERED};
+use crate::panics;
 use crate::traces::is_dead;
 
 /// How long a killed process may take to be gone, after somebody has noticed.
@@ -23,17 +24,21 @@ pub(crate) enum Reason {
     Dropped,
     Refused,
     NoMemory,
+    NoDescriptors,
     Ordered,
+    Panicked,
 }
 
-const REASONS: [(Reason, &str); 7] = [
+const REASONS: [(Reason, &str); 9] = [
     (Reason::Gone, "its server was dead"),
     (Reason::TimedOut, "its time was over"),
     (Reason::Aborted, "it was aborted"),
     (Reason::Dropped, "it was dropped"),
     (Reason::Refused, "a limit was reached"),
     (Reason::NoMemory, "memory was held by others"),
+    (Reason::NoDescriptors, "there were no descriptors"),
     (Reason::Ordered, "it was to fail"),
+    (Reason::Panicked, "its server panicked"),
 ];
 
 /// What is known of a request.
@@ -47,6 +52,8 @@ pub(crate) struct Circumstances {
     pub(crate) is_aborted: bool,
     /// Whether it asks for more than can ever be pending.
     pub(crate) is_too_large: bool,
+    /// Whether this process may have no more descriptors than it has.
+    pub(crate) is_scarce: bool,
 }
 
 impl Reason {
@@ -57,6 +64,8 @@ impl Reason {
     pub(crate) fn of(error: &Error, about: &Circumstances) -> Self {
         let is_right = |is_right: bool| assert!(is_right, "{error}, for no reason: {about:?}");
         match error {
+            // Of a server, too, that is alive and has no descriptor for what it is told of.
+            Error::Gone { .. } if names_descriptors(error) => Self::NoDescriptors,
             Error::Gone { .. } => {
                 is_right(dies(about.pid));
                 Self::Gone
@@ -89,7 +98,12 @@ impl Reason {
                 is_right(about.is_relayed);
                 Self::decode(error)
             }
+            Error::Panicked { message } => {
+                is_right(about.manner == Manner::Panic && panics::is_message(message));
+                Self::Panicked
+            }
             Error::Passing(genie_passing::Error::Memory(memory)) if is_short(memory) => Self::NoMemory,
+            error if about.is_scarce && names_descriptors(error) => Self::NoDescriptors,
             other => panic!("{other}, which must never be: {about:?}"),
         }
     }
@@ -109,8 +123,13 @@ impl Reason {
     }
 }
 
+/// Whether it is said that the limit on descriptors is what was reached.
+pub(crate) fn names_descriptors(error: &Error) -> bool {
+    error.to_string().contains("`ulimit -n`")
+}
+
 /// Whether memory is short, as it is while others hold it.
-fn is_short(error: &Memory) -> bool {
+pub(crate) fn is_short(error: &Memory) -> bool {
     match error {
         Memory::Limit { .. } | Memory::Addresses { .. } | Memory::Lender { .. } | Memory::Room { .. } => true,
         // Huge pages are everybody's on this machine.

@@ -1,0 +1,34 @@
+//! Scarcity: a process that may have hardly more descriptors than it has.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::random::Random;
+
+/// How many more it may have, at most.
+const MORE: usize = 8;
+
+/// The time for which it may not have more; dropping this ends it.
+pub(crate) struct Scarcity {
+    before: Rlimit,
+}
+
+impl Scarcity {
+    pub(crate) fn begin(random: &mut Random) -> Self {
+        let before = getrlimit(Resource::Nofile);
+        let next = std::io::stdin().as_fd().try_clone_to_owned().expect("a descriptor").as_raw_fd() as u64;
+        set(Rlimit { current: Some(next + random.below(MORE) as u64), ..before });
+        Self { before }
+    }
+}
+
+impl Drop for Scarcity {
+    fn drop(&mut self) {
+        set(self.before);
+    }
+}
+
+fn set(limit: Rlimit) {
+    setrlimit(Resource::Nofile, limit).expect("a limit that is not above the hard one");
+}
