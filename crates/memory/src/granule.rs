@@ -8,6 +8,8 @@
 //! numbers of lent objects can be reused without cutting the others to pieces.
 //! Source: thesis §3.2.1 (page referencing), §3.2.2 (I/O-deferred page deallocation), §5.2 (pools of lenders).
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 
 use crate::loan::{Destination, Loans};
@@ -62,9 +64,27 @@ impl Granule {
         self.inputs > 0 || self.outputs > 0
     }
 
+    /// Whether its last reference has gone since it was given up.
+    fn is_idle(&self) -> bool {
+        self.place == Place::Deferred && !self.is_referenced()
+    }
+
+    fn count(&mut self, direction: Direction) -> &mut u32 {
+        match direction {
+            Direction::In => &mut self.inputs,
+            Direction::Out => &mut self.outputs,
+        }
+    }
+
     /// Whether a free granule is kept for replacing it.
     pub(crate) fn is_promised(&self) -> bool {
         self.promised
+    }
+
+    /// Whether a store of its owner would have to replace it while an output is pending, and no replacement is kept for
+    /// that yet.
+    pub(crate) fn lacks_promise(&self) -> bool {
+        !self.promised && matches!(self.place, Place::Region { .. })
     }
 }
 
@@ -175,21 +195,6 @@ impl Granules {
     /// How many replacements are promised.
     pub(crate) fn promised(&self) -> u32 {
         self.promised
-    }
-
-    /// Whether a store of its owner would have to replace a granule from which an output is about to be pending, and no
-    /// replacement is kept for that yet.
-    pub(crate) fn lacks_promise(&self, id: u32) -> bool {
-        let granule = self.get(id);
-        !granule.promised && matches!(granule.place, Place::Region { .. })
-    }
-
-    /// Promises a granule a replacement, for which one more must be [available](Granules::available).
-    pub(crate) fn promise(&mut self, id: u32) {
-        debug_assert!(self.available(LenderId::OWN) > 0, "a promise needs a free granule");
-        if !std::mem::replace(&mut self.get_mut(id).promised, true) {
-            self.promised += 1;
-        }
     }
 
     /// Ends the promise of a replacement, if there is one. Returns whether there was.
@@ -350,34 +355,75 @@ impl Granules {
         self.deferred -= 1;
     }
 
-    /// Counts one more reference.
-    pub(crate) fn reference(&mut self, id: u32, direction: Direction) {
-        *self.count(id, direction) += 1;
+    /// The granules of a run: those that are the space's own, and those that were lent.
+    fn run(&self, run: Run) -> impl Iterator<Item = &Granule> {
+        let (own, lent) = self.places(run);
+        self.own[own].iter().chain(&self.lent[lent])
     }
 
-    /// Counts one reference less; sends a deferred granule back with its last one. Returns whether none of that
-    /// direction is left.
-    pub(crate) fn unreference(&mut self, id: u32, direction: Direction) -> bool {
-        let count = self.count(id, direction);
-        *count = count.checked_sub(1).expect("a reference is counted before it is dropped");
-        let none_left = *count == 0;
-        if none_left && direction == Direction::Out {
-            self.end_promise(id);
+    fn run_mut(&mut self, run: Run) -> impl Iterator<Item = &mut Granule> {
+        let (own, lent) = self.places(run);
+        self.own[own].iter_mut().chain(&mut self.lent[lent])
+    }
+
+    /// Where a run's granules are in the two tables.
+    fn places(&self, run: Run) -> (Range<usize>, Range<usize>) {
+        let bound = self.loans.bound();
+        let own = run.start.min(bound) as usize..run.end().min(bound) as usize;
+        let lent = self.loans.index(run.start.max(bound))..self.loans.index(run.end().max(bound));
+        // Of a run that is all lent, or all own, the other part is empty, wherever it begins.
+        (if own.is_empty() { 0..0 } else { own }, if lent.is_empty() { 0..0 } else { lent })
+    }
+
+    /// How many granules of a run lack the promise of a replacement, unless an input is pending in one of them.
+    pub(crate) fn lacking(&self, run: Run) -> Option<u32> {
+        let (mut lacking, mut inputs) = (0, 0);
+        for granule in self.run(run) {
+            lacking += u32::from(granule.lacks_promise());
+            inputs |= granule.inputs;
         }
-        let granule = self.get(id);
-        if granule.place == Place::Deferred && !granule.is_referenced() {
-            self.deferred -= 1;
-            self.send(Run { start: id, len: 1 }, self.destination(id));
+        (inputs == 0).then_some(lacking)
+    }
+
+    /// Promises replacements to the granules of a run that lack them, for which as many more must be
+    /// [available](Granules::available).
+    pub(crate) fn promise(&mut self, run: Run) {
+        let mut promised = 0;
+        for granule in self.run_mut(run) {
+            let lacks = granule.lacks_promise();
+            granule.promised |= lacks;
+            promised += u32::from(lacks);
+        }
+        self.promised += promised;
+    }
+
+    /// Counts one more reference of each granule of a run.
+    pub(crate) fn reference(&mut self, run: Run, direction: Direction) {
+        self.run_mut(run).for_each(|granule| *granule.count(direction) += 1);
+    }
+
+    /// Counts one reference less of each granule of a run; sends deferred ones back with their last one. Returns whether
+    /// none of that direction is left in any.
+    pub(crate) fn unreference(&mut self, run: Run, direction: Direction) -> bool {
+        let (mut none_left, mut idle, mut ended) = (true, false, 0);
+        for granule in self.run_mut(run) {
+            let count = granule.count(direction);
+            *count = count.checked_sub(1).expect("a reference is counted before it is dropped");
+            let last = *count == 0;
+            none_left &= last;
+            let ends = granule.promised && last && direction == Direction::Out;
+            granule.promised &= !ends;
+            ended += u32::from(ends);
+            idle |= granule.is_idle();
+        }
+        self.promised -= ended;
+        for id in run.numbers().filter(|_| idle) {
+            if self.get(id).is_idle() {
+                self.deferred -= 1;
+                self.send(Run { start: id, len: 1 }, self.destination(id));
+            }
         }
         none_left
-    }
-
-    fn count(&mut self, id: u32, direction: Direction) -> &mut u32 {
-        let granule = self.get_mut(id);
-        match direction {
-            Direction::In => &mut granule.inputs,
-            Direction::Out => &mut granule.outputs,
-        }
     }
 
     /// How many numbers granules have had; for [`Granules::dense`].

@@ -184,8 +184,8 @@ impl Reference {
     fn uncount(&self, state: &mut State) -> Released {
         let core = self.space.core();
         let mut none_left = true;
-        for id in self.granule_numbers() {
-            none_left &= state.granules.unreference(id, self.direction);
+        for run in &self.runs {
+            none_left &= state.granules.unreference(*run, self.direction);
         }
         state.end_loans(core);
         let faults = state.regions.get(self.region).map_or(0, |region| region.faults - self.faults);
@@ -247,9 +247,9 @@ impl State {
     fn reference(&mut self, slots: Run, direction: Direction) -> GranuleRuns {
         let mut runs = GranuleRuns::new();
         for granule in self.slots.run(slots).filter_map(|slot| slot.granule) {
-            self.granules.reference(granule, direction);
             push(&mut runs, granule);
         }
+        runs.iter().for_each(|run| self.granules.reference(*run, direction));
         runs
     }
 

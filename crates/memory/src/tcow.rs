@@ -59,12 +59,9 @@ impl Space {
         let mut guard = core.lock();
         let state = &mut *guard;
         let mut unpromised = 0;
-        for id in reference.granule_numbers() {
-            if state.granules.get(id).inputs > 0 {
-                let reason = "an input is pending in place on the same granules";
-                return Err(Error::Unprotectable { reason });
-            }
-            unpromised += u32::from(state.granules.lacks_promise(id));
+        for run in reference.runs() {
+            let reason = "an input is pending in place on the same granules";
+            unpromised += state.granules.lacking(*run).ok_or(Error::Unprotectable { reason })?;
         }
         // The granules of a region that is gone are shown by no window.
         let Some(region) = state.regions.get_mut(reference.region) else { return Ok(Some(0)) };
@@ -89,11 +86,7 @@ impl State {
             let free = core.bytes(self.granules.available(LenderId::OWN));
             Error::Irreplaceable { asked: core.bytes(count), free }
         })?;
-        for id in output.granule_numbers() {
-            if self.granules.lacks_promise(id) {
-                self.granules.promise(id);
-            }
-        }
+        output.runs().iter().for_each(|run| self.granules.promise(*run));
         Ok(())
     }
 
@@ -225,10 +218,10 @@ impl Core {
             state.release(self, [fresh]);
             if needed {
                 // The one that has just come back.
-                state.granules.promise(granule);
+                state.granules.promise(Run { start: granule, len: 1 });
             }
         }
-        state.granules.unreference(granule, Direction::Out);
+        state.granules.unreference(Run { start: granule, len: 1 }, Direction::Out);
         state.end_loans(self);
         state.let_waiters_store(self);
         mapped?;
@@ -254,7 +247,7 @@ impl Core {
         };
         state.replacing += 1;
         state.granules.use_up(fresh);
-        state.granules.reference(granule, Direction::Out);
+        state.granules.reference(Run { start: granule, len: 1 }, Direction::Out);
         Ok(Some((granule, fresh)))
     }
 

@@ -8,6 +8,10 @@ fn anywhere(run: Run, count: u32) -> Option<u32> {
     (run.len >= count).then_some(run.start)
 }
 
+fn one(id: u32) -> Run {
+    Run { start: id, len: 1 }
+}
+
 fn free(granules: &Granules) -> u32 {
     granules.stocks.own.free.total()
 }
@@ -30,13 +34,13 @@ fn a_referenced_granule_is_freed_by_its_last_reference_only() {
     granules.add_object(2);
     let runs = take(&mut granules, LenderId::OWN, 1).unwrap();
     let id = runs[0].start;
-    granules.reference(id, Direction::Out);
-    granules.reference(id, Direction::In);
+    granules.reference(one(id), Direction::Out);
+    granules.reference(one(id), Direction::In);
     granules.release([id]);
     assert_eq!((free(&granules), granules.deferred()), (1, 1));
-    assert!(granules.unreference(id, Direction::Out));
+    assert!(granules.unreference(one(id), Direction::Out));
     assert_eq!((free(&granules), granules.deferred()), (1, 1));
-    assert!(granules.unreference(id, Direction::In));
+    assert!(granules.unreference(one(id), Direction::In));
     assert_eq!((free(&granules), granules.deferred()), (2, 0));
 }
 
@@ -93,9 +97,9 @@ fn without_its_lender_a_loan_ends_when_the_last_granule_is_back() {
     assert!(granules.stocks.own.free.numbers().eq([0]));
     granules.release([held.start]);
     assert_eq!(granules.loans.take_ended(), None);
-    granules.reference(held.start + 1, Direction::Out);
+    granules.reference(one(held.start + 1), Direction::Out);
     granules.release([held.start + 1]);
-    granules.unreference(held.start + 1, Direction::Out);
+    granules.unreference(one(held.start + 1), Direction::Out);
     assert_eq!(granules.loans.take_ended(), Some(loan));
     granules.loans.forget(loan);
     assert_eq!(granules.loans.take_numbers(3), Some(loan));
@@ -126,4 +130,29 @@ fn quarantine_keeps_what_the_lender_may_store_into() {
     assert_eq!(granules.loans.take_ended(), Some(loan));
     assert!(granules.stocks.own.free.numbers().eq([0]));
     assert_eq!((granules.stocks.own.size, granules.stocks.get(other).unwrap().size), (2, 1));
+}
+
+#[test]
+fn a_run_of_own_and_lent_granules_is_counted_and_promised_as_a_whole() {
+    let mut granules = Granules::new(2, 8);
+    granules.add_object(2);
+    let lender = LenderId(1);
+    granules.stocks.add(lender);
+    let lent = lend(&mut granules, lender, 2);
+    let all = Run { start: 0, len: 4 };
+    assert_eq!(lent, Run { start: 2, len: 2 });
+    let [own, theirs] = [LenderId::OWN, lender].map(|pool| take(&mut granules, pool, 2).unwrap()[0]);
+    own.numbers().chain(theirs.numbers()).for_each(|id| granules.put(id, Place::Region { slot: id }));
+    granules.reference(all, Direction::Out);
+    assert_eq!((granules.lacking(all), granules.lacking(one(3))), (Some(4), Some(1)));
+    granules.promise(one(2));
+    granules.promise(all);
+    assert_eq!((granules.lacking(all), granules.promised()), (Some(0), 4));
+    granules.reference(one(3), Direction::In);
+    assert_eq!((granules.lacking(all), granules.lacking(own)), (None, Some(0)));
+    granules.reference(one(1), Direction::Out);
+    assert!(!granules.unreference(all, Direction::Out));
+    assert_eq!(granules.promised(), 1, "of the one that is still referenced");
+    assert!(granules.unreference(one(1), Direction::Out));
+    assert_eq!(granules.promised(), 0);
 }
