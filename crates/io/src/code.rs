@@ -17,22 +17,23 @@ use std::sync::{Arc, Weak};
 
 use genie_passing::Preferred;
 
+use crate::incoming::Access;
 use crate::{ClientId, Error, Incoming, RequestId, Server, Service, ServiceId};
 
 /// A server's code. Cloning makes another handle; the last one drops the server.
 #[derive(Clone)]
-pub(crate) struct Code {
-    /// There until this is dropped.
-    server: Option<Arc<dyn Server>>,
-    /// Tells servers apart; no other one of this process ever has it.
-    number: u64,
-}
+pub(crate) struct Code(Arc<Held>);
 
 /// A server's code, as long as others hold it.
-#[derive(Debug)]
-pub(crate) struct WeakCode {
-    server: Weak<dyn Server>,
+pub(crate) struct WeakCode(Weak<Held>);
+
+struct Held {
+    /// There until this is dropped.
+    server: Option<Box<dyn Server>>,
+    /// Tells servers apart; no other one of this process ever has it.
     number: u64,
+    /// What the services may do, as the server said once: for each request, asking it would cost more.
+    accesses: Box<[Access]>,
 }
 
 thread_local! {
@@ -52,7 +53,9 @@ struct Calls {
 impl Code {
     pub(crate) fn new(server: impl Server) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Self { server: Some(Arc::new(server)), number: NEXT.fetch_add(1, Ordering::Relaxed) }
+        let accesses = call(|| server.services().iter().map(Service::access).collect()).unwrap_or_default();
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::new(Held { server: Some(Box::new(server)), number, accesses }))
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -61,6 +64,12 @@ impl Code {
 
     pub(crate) fn services(&self) -> &[Service] {
         call(|| self.server().services()).unwrap_or_default()
+    }
+
+    /// What the services may do, numbered by their place.
+    #[inline]
+    pub(crate) fn accesses(&self) -> &[Access] {
+        &self.0.accesses
     }
 
     pub(crate) fn preferred(&self, service: ServiceId) -> Option<Preferred> {
@@ -81,48 +90,51 @@ impl Code {
         let _ = call(|| self.server().departed(client));
     }
 
+    #[inline]
     pub(crate) fn number(&self) -> u64 {
-        self.number
+        self.0.number
     }
 
     pub(crate) fn is(&self, other: &Self) -> bool {
-        self.number == other.number
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     pub(crate) fn downgrade(&self) -> WeakCode {
-        WeakCode { server: Arc::downgrade(self.shared()), number: self.number }
+        WeakCode(Arc::downgrade(&self.0))
     }
 
     fn server(&self) -> &dyn Server {
-        &**self.shared()
-    }
-
-    fn shared(&self) -> &Arc<dyn Server> {
-        self.server.as_ref().expect("a server is there until this is dropped")
+        self.0.server.as_deref().expect("a server is there until this is dropped")
     }
 }
 
 impl WeakCode {
     pub(crate) fn upgrade(&self) -> Option<Code> {
-        Some(Code { server: Some(self.server.upgrade()?), number: self.number })
+        self.0.upgrade().map(Code)
     }
 
     pub(crate) fn is_there(&self) -> bool {
-        self.server.strong_count() > 0
+        self.0.strong_count() > 0
     }
 
     pub(crate) fn is(&self, server: &Code) -> bool {
-        self.number == server.number
+        self.0.as_ptr() == Arc::as_ptr(&server.0)
     }
 }
 
 impl std::fmt::Debug for Code {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Code").field(&self.number).finish()
+        f.debug_tuple("Code").field(&self.0.number).finish()
     }
 }
 
-impl Drop for Code {
+impl std::fmt::Debug for WeakCode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("WeakCode").finish()
+    }
+}
+
+impl Drop for Held {
     fn drop(&mut self) {
         let server = self.server.take();
         let _ = call(|| drop(server));

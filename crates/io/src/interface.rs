@@ -27,7 +27,7 @@ use crate::primitive::{AtomicU64, Condvar, Mutex, Ordering};
 use crate::request_id::RequestIds;
 use crate::timer::Timer;
 use crate::work::{Destinations, Work};
-use crate::{Error, Failed, Limits, Pending, Reply, Request, RequestId, ServerHandle, Service, ServiceId};
+use crate::{Error, Failed, Limits, Pending, Reply, Request, RequestId, ServerHandle, ServiceId};
 
 /// A client's I/O interface. Cloning makes another handle to the same one.
 ///
@@ -349,11 +349,7 @@ impl Interface {
         work: Result<Box<Work>, Error>,
         patience: Patience,
     ) -> Result<(Arc<Exchange>, Destinations<'i>), Failed> {
-        let services = request.server.services();
-        let access = services.get(request.service.0 as usize).map(Service::access).ok_or_else(|| {
-            let (server, service) = (request.server.name().to_owned(), request.service.0);
-            Error::NoSuchService { server, service, count: services.len() }
-        });
+        let access = request.server.access(request.service);
         let foreign = || request.foreign_server(self.space()).map(|server| server.name().to_owned());
         let access = access.and_then(|access| match foreign() {
             Some(server) => Err(Error::OtherInterface { server }),

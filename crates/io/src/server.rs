@@ -55,7 +55,7 @@ pub trait Server: Send + Sync + 'static {
     /// The server's name, for messages.
     fn name(&self) -> &str;
 
-    /// The services, numbered by their place.
+    /// The services, numbered by their place: the same ones whenever it is asked.
     fn services(&self) -> &[Service];
 
     /// Takes a request. The server owns it until it replies, which it may do now or later, from any thread; dropping it
@@ -121,6 +121,20 @@ impl ServerHandle {
             Place::Here(server) => server.services(),
             Place::There(remote) => remote.services(),
         }
+    }
+
+    /// What a service may do.
+    #[inline]
+    pub(crate) fn access(&self, service: ServiceId) -> Result<Access, Error> {
+        let index = service.0 as usize;
+        let access = match &self.0 {
+            Place::Here(server) => server.accesses().get(index).copied(),
+            Place::There(remote) => remote.services().get(index).map(Service::access),
+        };
+        access.ok_or_else(|| {
+            let (server, count) = (self.name().to_owned(), self.services().len());
+            Error::NoSuchService { server, service: service.0, count }
+        })
     }
 
     /// The service with this name.

@@ -291,7 +291,7 @@ impl Reception {
             client: Client::new(peer.pid as u32, peer.uid, hello.name.clone()),
             mapping: options.mapping,
             granted,
-            services: shared.server.services().iter().map(crate::Service::access).collect(),
+            services: shared.server.accesses().to_vec(),
             arenas,
             producer: ends.producer,
             private,
