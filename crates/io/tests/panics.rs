@@ -14,7 +14,7 @@ use genie_io::{
 };
 use genie_memory::DataMut;
 use genie_memory::{Config, Granularity, GranuleKind, Space};
-use genie_passing::{Costs, Outboard, Passing, Preferred};
+use genie_passing::{Costs, Outboard, Passing, Preferred, Scheme, Thresholds};
 
 /// Replies.
 const PASS: ServiceId = ServiceId(0);
@@ -40,6 +40,9 @@ static SERVICES: [Service; 7] = [
     Service::new("bomb", true, true),
     Service::new("device", true, true),
 ];
+
+/// Bytes that the device is said to have.
+const LEN: usize = 100_000;
 
 /// No wait takes as long, unless it never ends.
 const FOR_EVER: Duration = Duration::from_secs(60);
@@ -67,7 +70,7 @@ struct Device;
 
 impl Outboard for Device {
     fn len(&self) -> usize {
-        100
+        LEN
     }
 
     fn transfer(&mut self, _offset: usize, _into: DataMut<'_>) -> std::io::Result<()> {
@@ -112,7 +115,7 @@ impl Server for Panicking {
             BOMB => std::panic::panic_any(Bomb),
             DEVICE => {
                 request.outboard(0, 0, Box::new(Device)).expect("an input");
-                request.set_actual(0, 100).expect("room");
+                request.set_actual(0, LEN).expect("room");
                 request.reply(Ok(()));
             }
             _ => request.reply(Ok(())),
@@ -158,7 +161,7 @@ fn interface() -> Interface {
         Config { granularity: Granularity::Only(GranuleKind::Base), limit: 32 << 20, ..Config::default() };
     let space = Space::new(&config).expect("a space");
     let limits = Limits { abort_timeout: Duration::from_millis(10), ..Limits::default() };
-    Interface::new(Passing::new(space, Costs::default()), limits)
+    Interface::new(Passing::new(space, Costs::default()).with_thresholds(Thresholds::ALWAYS), limits)
 }
 
 /// Runs a test with the server in process, and over channels that different workers attend to.
@@ -264,16 +267,16 @@ fn a_panic_in_abort_when_a_client_leaves_keeps_nobody_out() {
 /// channel's books for ever.
 #[test]
 fn a_device_that_panics_ends_its_request() {
-    let interface = interface();
-    let elsewhere = Elsewhere::start(Panicking::default());
-    let server = elsewhere.connect(&interface);
-    let mut bytes = [7; 100];
-    let request = interface.request(&server, DEVICE).input(In::copy(&mut bytes)).timeout(FOR_EVER);
-    let error = request.send().expect_err("a panic").error;
-    assert_eq!(error, Error::Panicked { message: "a device's panic is part of the test".to_owned() });
-    assert_eq!(bytes, [7; 100]);
-    passes(&interface, &server);
-    assert_eq!(elsewhere.running.status().clients_total, 1);
+    everywhere(|interface, server, _| {
+        for scheme in [Scheme::Copy, Scheme::EmulatedCopy] {
+            let mut bytes = interface.allocate(LEN).expect("memory");
+            bytes.fill(7);
+            let request = interface.request(server, DEVICE).input(In::borrowed(scheme, &mut bytes));
+            let error = request.timeout(FOR_EVER).send().expect_err("a panic").error.to_string();
+            assert!(error.contains("its code panicked"), "{error}");
+            assert!(bytes.iter().all(|byte| *byte == 7));
+        }
+    });
 }
 
 #[test]

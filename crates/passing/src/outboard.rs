@@ -3,6 +3,7 @@
 //! Source: thesis §6.5, §7.4.4.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use genie_memory::DataMut;
 
@@ -52,7 +53,7 @@ pub trait Outboard: Send + std::fmt::Debug {
 }
 
 impl dyn Outboard {
-    /// Has the first bytes transferred to `into`, as many as both have.
+    /// Has the first bytes transferred to `into`, as many as both have. A panic of the device's is an error.
     ///
     /// # Errors
     /// [`Error::Outboard`].
@@ -61,7 +62,17 @@ impl dyn Outboard {
         if len == 0 {
             return Ok(());
         }
-        let transferred = self.transfer(0, into.part(0..len));
-        transferred.map_err(|error| Error::Outboard { message: error.to_string() })
+        // The thread is the client's, or one of the server's that is replying; the panic hook has reported the panic.
+        let transferred = catch_unwind(AssertUnwindSafe(|| self.transfer(0, into.part(0..len))));
+        let message = match transferred {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(error)) => error.to_string(),
+            Err(panic) => {
+                // What it panicked with may panic when it is dropped.
+                std::mem::forget(panic);
+                "its code panicked".to_owned()
+            }
+        };
+        Err(Error::Outboard { message })
     }
 }

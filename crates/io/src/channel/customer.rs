@@ -8,7 +8,6 @@
 //! the table, sizes against the limits granted. What no honest client says ends the channel.
 //! Source: thesis §5.1, §7.2.
 
-use std::convert::identity;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -29,7 +28,7 @@ use crate::incoming::{Access, Origin};
 use crate::lent::{LentTransfer, Places};
 use crate::primitive::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::work::{Work, WorkBuffer, WorkElement};
-use crate::{Client, Error, Incoming, ServiceId, code};
+use crate::{Client, Error, Incoming, ServiceId};
 
 /// One client's channel.
 #[derive(Debug)]
@@ -209,8 +208,7 @@ impl Customer {
         let mut error = error.or_else(|| work.check_inputs().err());
         // Of a client that is gone there is nothing to be written to.
         if error.is_none() && !self.is_gone() {
-            // What a server has elsewhere, in a device say, is brought by code of the server's.
-            error = code::call(|| work.bring()).and_then(identity).err();
+            error = work.bring().err();
         }
         if let (Some(private), None) = (&self.private, &error)
             && !self.is_gone()
