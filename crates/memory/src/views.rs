@@ -80,8 +80,8 @@ impl Space {
     /// space only while it is mapped.
     ///
     /// # Errors
-    /// [`Error::Kind`] when the object's granules are not as long as the space's, [`Error::Room`] when no more can be
-    /// lent, [`Error::NoLender`] when the lender was removed, or the kernel's reason.
+    /// [`Kind`](crate::Error::Kind) when the object's granules are not as long as the space's, [`Room`](crate::Error::Room) when
+    /// no more can be lent, [`NoLender`](crate::Error::NoLender) when the lender was removed, or the kernel's reason.
     ///
     /// # Safety
     /// Nobody else in this process stores into the object: its granules may become those of buffers to which there are

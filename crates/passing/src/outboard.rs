@@ -29,7 +29,7 @@ pub trait Outboard: Send + std::fmt::Debug {
     /// Transfers the bytes from `offset` on into host memory, filling `into`, which is there for the time of the call only.
     /// May be asked for more than once.
     ///
-    /// ```compile_fail,E0521
+    /// ```compile_fail
     /// # use genie_memory::DataMut;
     /// #[derive(Debug)]
     /// struct Device {
