@@ -226,7 +226,6 @@ fn dropped_addresses_are_inaccessible(machine: Machine) {
 fn nonsense_lengths_are_refused(machine: Machine) {
     let space = machine.space(2);
     assert_eq!(space.allocate(0).unwrap_err(), Error::Empty);
-    assert_eq!(space.allocate_migrant(0, true).unwrap_err(), Error::Empty);
     // The last one is a multiple of 2^32 granules: counted in 32 bits, none.
     for len in [usize::MAX, usize::MAX / 2, machine.granule() << 32] {
         let attempts: [fn(&Space, usize) -> Option<Error>; 4] = [
