@@ -212,9 +212,7 @@ impl Incoming {
     /// # Errors
     /// There is no such buffer, it is shorter, or there is no memory.
     pub fn fragment(&mut self, index: usize, range: Range<usize>) -> Result<Fragment, Error> {
-        if self.is_inherited() {
-            return Err(Error::Inherited);
-        }
+        self.ensure_own()?;
         let (direction, len) = (self.direction(index)?, self.len(index));
         check_range(&range, len)?;
         let places = self.places(index, range.clone())?;
@@ -229,6 +227,7 @@ impl Incoming {
     /// # Errors
     /// As [`Incoming::output`]; or there are fewer bytes.
     pub fn pin_output(&mut self, index: usize, range: Range<usize>) -> Result<OutputPin, Error> {
+        self.ensure_own()?;
         check_range(&range, self.output(index)?.len())?;
         let segments = self.output(index)?.part(range).segments().clone();
         Ok(OutputPin(Pinned { segments, _contract: self.contract() }))
@@ -240,6 +239,7 @@ impl Incoming {
     /// # Errors
     /// As [`Incoming::ready`]; or there are fewer bytes.
     pub fn pin_input(&mut self, index: usize, range: Range<usize>) -> Result<InputPin, Error> {
+        self.ensure_own()?;
         check_range(&range, self.ready(index)?.len())?;
         let segments = self.input(index)?.part(range).segments().clone();
         Ok(InputPin(Pinned { segments, _contract: self.contract() }))
@@ -343,6 +343,11 @@ impl Incoming {
     /// Whether this process is a child, made by fork, of the one that serves the request.
     fn is_inherited(&self) -> bool {
         !self.maker.is_this_process()
+    }
+
+    /// Fails in such a child.
+    fn ensure_own(&self) -> Result<(), Error> {
+        if self.is_inherited() { Err(Error::Inherited) } else { Ok(()) }
     }
 
     fn input_element(&mut self, index: usize, element: usize) -> Result<&mut Transfer, Error> {

@@ -13,9 +13,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use genie_io::channel::directory::Directory;
-use genie_io::channel::{ConnectOptions, Listener, Running, ServeOptions};
+use genie_io::channel::{ConnectOptions, Listener, Running, ServeOptions, Serving};
 use genie_io::servers::memory::{FETCH, Memory, NULL, STORE};
-use genie_io::{Error, In, Incoming, Interface, Limits, Out, RequestId, Server, ServerHandle, Service};
+use genie_io::{
+    ClientId, Error, In, Incoming, Interface, Limits, Out, RequestId, Server, ServerHandle, Service,
+};
 use genie_memory::{Config, Granularity, GranuleKind, Space};
 use genie_passing::{Costs, Passing, Thresholds};
 use genie_sys::process::{ExitOutcome, fork_child};
@@ -158,6 +160,34 @@ fn a_childs_copy_of_a_server_harms_neither_its_clients_nor_its_name() {
     connect(&stage.interface, &stage.directory).expect("the server is found");
 }
 
+/// The same of a server that the program drives, whose code was told in the child that its clients had left.
+#[test]
+fn a_childs_copy_of_a_driven_server_tells_nobody_that_anybody_has_left() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let directory = Directory::at(scratch.path().join("run")).expect("a run-time directory");
+    let kept = Keeper::default();
+    let serving = Listener::bind_in(&directory, "server", kept.clone(), ServeOptions::default());
+    let mut driven = serving.and_then(Serving::drive).expect("a server");
+    let interface = interface();
+    let server = std::thread::scope(|scope| {
+        let connecting = scope.spawn(|| connect(&interface, &directory));
+        while !connecting.is_finished() {
+            driven.turn();
+        }
+        connecting.join().expect("no panic").expect("a connection")
+    });
+    in_child(|| {
+        drop_copy(&driven);
+        if kept.1.load(Ordering::Relaxed) { Err(1) } else { Ok(()) }
+    });
+    let pending = interface.request(&server, NULL).submit().expect("a request");
+    while !driven.turn() {
+        std::thread::yield_now();
+    }
+    kept.take().reply(Ok(()));
+    pending.sync().expect("a reply");
+}
+
 /// A child that read a buffer, or made a request, died by SIGSEGV, by safe code alone.
 #[test]
 fn a_childs_handles_refuse_and_its_buffers_are_zeros() {
@@ -262,9 +292,9 @@ fn no_lock_that_a_thread_of_the_parent_holds_hangs_a_child() {
     stage.is_unharmed();
 }
 
-/// A server that keeps its requests.
+/// A server that keeps its requests, and notes that a client has left.
 #[derive(Clone, Default)]
-struct Keeper(Arc<Mutex<Vec<Incoming>>>);
+struct Keeper(Arc<Mutex<Vec<Incoming>>>, Arc<AtomicBool>);
 
 static SERVICES: [Service; 1] = [Service::new("keep", true, true)];
 
@@ -294,4 +324,8 @@ impl Server for Keeper {
     }
 
     fn abort(&self, _request: RequestId) {}
+
+    fn departed(&self, _client: ClientId) {
+        self.1.store(true, Ordering::Relaxed);
+    }
 }

@@ -70,7 +70,8 @@ impl std::fmt::Debug for Reception {
 impl Drop for Reception {
     fn drop(&mut self) {
         if self.is_inherited() {
-            return;
+            // To the server's code nobody has left.
+            return std::mem::forget(std::mem::take(&mut self.channels));
         }
         let over = Over::new(Reason::Closing, "the server was stopped");
         for token in self.channels.keys().copied().collect::<Vec<_>>() {
