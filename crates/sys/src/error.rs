@@ -23,9 +23,10 @@ pub struct Error {
 }
 
 impl Error {
-    /// Says that `call` on `subject` failed for `errno`.
+    /// Says that `call` on `subject` failed for `errno`. Where that is EMFILE, the remedy is the same for all calls.
     pub fn new(call: &'static str, subject: impl Into<String>, errno: Errno) -> Self {
-        Self { call, subject: subject.into(), errno, remedy: None }
+        let remedy = (errno == Errno::MFILE).then_some("raise the limit on open files: `ulimit -n`");
+        Self { call, subject: subject.into(), errno, remedy }
     }
 
     /// Adds what the operator can do.
@@ -33,5 +34,18 @@ impl Error {
     pub fn with_remedy(mut self, remedy: &'static str) -> Self {
         self.remedy = Some(remedy);
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that could not read /proc/self/maps for lack of a descriptor did not say what to do about it.
+    #[test]
+    fn a_call_that_fails_for_lack_of_descriptors_names_their_limit() {
+        let error = |errno| Error::new("read", "/proc/self/maps", errno).to_string();
+        assert!(error(Errno::MFILE).ends_with("; raise the limit on open files: `ulimit -n`"));
+        assert!(!error(Errno::NOMEM).contains("ulimit"), "it is another limit");
     }
 }

@@ -43,7 +43,7 @@ impl Event {
     pub fn new() -> Result<Self> {
         rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map(|descriptor| Self { descriptor, kind: Kind::Counter })
-            .map_err(|errno| out_of_descriptors("eventfd", errno))
+            .map_err(|errno| failed("eventfd", errno))
     }
 
     /// Makes a pair: a signal at either makes the other one readable, and never itself.
@@ -53,7 +53,7 @@ impl Event {
     pub fn pair() -> Result<(Self, Self)> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (one, other) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-            .map_err(|errno| out_of_descriptors("socketpair", errno))?;
+            .map_err(|errno| failed("socketpair", errno))?;
         let end = |descriptor| Self { descriptor, kind: Kind::End };
         Ok((end(one), end(other)))
     }
@@ -134,7 +134,7 @@ impl Event {
     /// The limit on descriptors.
     pub fn duplicate(&self) -> Result<OwnedFd> {
         rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 0)
-            .map_err(|errno| out_of_descriptors("fcntl(F_DUPFD_CLOEXEC)", errno))
+            .map_err(|errno| failed("fcntl(F_DUPFD_CLOEXEC)", errno))
     }
 }
 
@@ -150,8 +150,8 @@ impl From<Event> for OwnedFd {
     }
 }
 
-fn out_of_descriptors(call: &'static str, errno: Errno) -> Error {
-    Error::new(call, "an event", errno).with_remedy("raise the limit on open files: `ulimit -n`")
+fn failed(call: &'static str, errno: Errno) -> Error {
+    Error::new(call, "an event", errno)
 }
 
 #[cfg(test)]

@@ -43,10 +43,8 @@ impl Poller {
     /// # Errors
     /// The limits on descriptors or on epoll instances.
     pub fn new() -> Result<Self> {
-        let descriptor = epoll::create(CreateFlags::CLOEXEC).map_err(|errno| {
-            Error::new("epoll_create1", "a poller", errno)
-                .with_remedy("raise the limit on open files: `ulimit -n`")
-        })?;
+        let descriptor = epoll::create(CreateFlags::CLOEXEC)
+            .map_err(|errno| Error::new("epoll_create1", "a poller", errno))?;
         Ok(Self { descriptor })
     }
 

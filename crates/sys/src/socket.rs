@@ -72,10 +72,7 @@ impl Listener {
                 Err(Errno::AGAIN) => return Ok(None),
                 // A client that has given up meanwhile is nobody's concern.
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
-                Err(errno) => {
-                    return Err(Error::new("accept4", "a client's connection", errno)
-                        .with_remedy("raise the limit on open files: `ulimit -n`"));
-                }
+                Err(errno) => return Err(Error::new("accept4", "a client's connection", errno)),
             }
         }
     }
@@ -134,7 +131,7 @@ impl Socket {
     pub fn pair() -> Result<(Self, Self)> {
         let (one, other) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
-                .map_err(|errno| without_descriptors("socketpair", errno))?;
+                .map_err(|errno| failed_to_open("socketpair", errno))?;
         Ok((Self { descriptor: one }, Self { descriptor: other }))
     }
 
@@ -335,11 +332,11 @@ fn descriptors_of(control: &mut RecvAncillaryBuffer<'_>) -> Vec<OwnedFd> {
 
 fn open(flags: SocketFlags) -> Result<OwnedFd> {
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-        .map_err(|errno| without_descriptors("socket", errno))
+        .map_err(|errno| failed_to_open("socket", errno))
 }
 
-fn without_descriptors(call: &'static str, errno: Errno) -> Error {
-    Error::new(call, "a Unix-domain socket", errno).with_remedy("raise the limit on open files: `ulimit -n`")
+fn failed_to_open(call: &'static str, errno: Errno) -> Error {
+    Error::new(call, "a Unix-domain socket", errno)
 }
 
 fn address(path: &Path) -> Result<SocketAddrUnix> {

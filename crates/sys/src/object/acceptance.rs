@@ -53,7 +53,6 @@ impl Object {
     pub fn duplicate(&self) -> Result<OwnedFd> {
         rustix::io::fcntl_dupfd_cloexec(&self.descriptor, 0).map_err(|errno| {
             Error::new("fcntl(F_DUPFD_CLOEXEC)", format!("an object of {} bytes", self.len), errno)
-                .with_remedy("raise the limit on open files: `ulimit -n`")
         })
     }
 }

@@ -31,8 +31,7 @@ impl Process {
             Err(Errno::SRCH | Errno::INVAL | Errno::NOENT) => {
                 Err(Error::new("pidfd_open", format!("process {pid}"), Errno::SRCH))
             }
-            Err(errno) => Err(Error::new("pidfd_open", format!("process {pid}"), errno)
-                .with_remedy("raise the limit on open files: `ulimit -n`")),
+            Err(errno) => Err(Error::new("pidfd_open", format!("process {pid}"), errno)),
         }
     }
 
