@@ -53,6 +53,7 @@ pub use options::ServeOptions;
 pub(crate) use private::PrivateBuffer;
 pub(crate) use remote::{Patience, Remote};
 pub use serving::{Driven, Running, Serving, Stopper};
+pub(crate) use turn::Turn;
 pub use wire::control::Status;
 pub(crate) use wire::record::Slot;
 

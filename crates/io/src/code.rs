@@ -14,11 +14,14 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use genie_passing::Preferred;
 
+use crate::completer::Reaping;
+use crate::exchange::Awaited;
 use crate::incoming::Access;
-use crate::{ClientId, Error, Incoming, RequestId, Server, Service, ServiceId};
+use crate::{ClientId, Completer, Error, Incoming, RequestId, Server, Service, ServiceId};
 
 /// A server's code. Cloning makes another handle; the last one drops the server.
 #[derive(Clone)]
@@ -34,6 +37,8 @@ struct Held {
     number: u64,
     /// What the services may do, as the server said once: for each request, asking it would cost more.
     accesses: Box<[Access]>,
+    /// Of a server that completes requests when it is looked at.
+    reaping: Option<Reaping>,
 }
 
 thread_local! {
@@ -54,8 +59,9 @@ impl Code {
     pub(crate) fn new(server: impl Server) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let accesses = call(|| server.services().iter().map(Service::access).collect()).unwrap_or_default();
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::new(Held { server: Some(Box::new(server)), number, accesses }))
+        let has_completer = call(|| server.completer().is_some()).unwrap_or_default();
+        let (number, reaping) = (NEXT.fetch_add(1, Ordering::Relaxed), has_completer.then(Reaping::default));
+        Self(Arc::new(Held { server: Some(Box::new(server)), number, accesses, reaping }))
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -93,6 +99,34 @@ impl Code {
     #[inline]
     pub(crate) fn number(&self) -> u64 {
         self.0.number
+    }
+
+    /// Waits for a reply, looking for it where the server's clients have to.
+    pub(crate) fn wait(&self, awaited: &Awaited<'_>, deadline: Option<Instant>) -> bool {
+        match self.reaped() {
+            Some((reaping, completer)) => reaping.wait(completer, awaited, deadline),
+            None => awaited.sleep(deadline),
+        }
+    }
+
+    /// Looks for what the server has completed; returns how many requests that are.
+    pub(crate) fn collect(&self) -> usize {
+        self.reaped().map_or(0, |(reaping, completer)| reaping.collect(completer))
+    }
+
+    /// Has whoever waits look: something is over without a reply.
+    pub(crate) fn look(&self) {
+        self.0.reaping.iter().for_each(Reaping::pass);
+    }
+
+    /// Whether its clients have to look for what it has completed.
+    pub(crate) fn is_looked_at(&self) -> bool {
+        self.0.reaping.is_some()
+    }
+
+    fn reaped(&self) -> Option<(&Reaping, &dyn Completer)> {
+        let reaping = self.0.reaping.as_ref()?;
+        Some((reaping, call(|| self.server().completer()).ok()??))
     }
 
     pub(crate) fn is(&self, other: &Self) -> bool {

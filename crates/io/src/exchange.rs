@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crate::contract::Contract;
 use crate::deadline::deadline_after;
 use crate::interface::Outstanding;
-use crate::primitive::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
+use crate::primitive::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, thread};
 use crate::reply::ReplyBuffer;
 use crate::timer::Alarm;
 use crate::work::Work;
@@ -93,13 +93,17 @@ impl State {
     }
 }
 
+/// How long a moment is.
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// A reply that a thread waits for.
 ///
 /// Where nobody else knows of the request, and that thread itself takes the reply off its channel, the work is left here,
 /// and the exchange keeps out of it.
-#[derive(Debug)]
 pub(crate) struct Awaited<'a> {
     exchange: Option<&'a Exchange>,
+    /// What is waited for, where it is no reply.
+    until: Option<&'a dyn Fn() -> bool>,
     is_alone: bool,
     left: Option<(Box<Work>, Arc<Exchange>)>,
 }
@@ -107,26 +111,28 @@ pub(crate) struct Awaited<'a> {
 impl<'a> Awaited<'a> {
     /// A reply that others may wait for, too, or the request's end.
     pub(crate) fn by_many(exchange: &'a Exchange) -> Self {
-        Self { exchange: Some(exchange), is_alone: false, left: None }
+        Self { exchange: Some(exchange), until: None, is_alone: false, left: None }
     }
 
     /// A reply that only this thread waits for, to a request that nobody can abort but this thread.
     pub(crate) fn alone(exchange: &'a Exchange) -> Self {
-        Self { exchange: Some(exchange), is_alone: true, left: None }
+        Self { exchange: Some(exchange), until: None, is_alone: true, left: None }
     }
 
     /// No reply at all.
     pub(crate) fn none() -> Self {
-        Self { exchange: None, is_alone: false, left: None }
+        Self { exchange: None, until: None, is_alone: false, left: None }
+    }
+
+    /// Something that comes of replies which others wait for.
+    pub(crate) fn until(is_so: &'a dyn Fn() -> bool) -> Self {
+        Self { until: Some(is_so), ..Self::none() }
     }
 
     /// Waits until a reply can be taken; returns whether it can. The replies of a server in another process are taken off
-    /// its channel meanwhile.
+    /// its channel meanwhile, and a server that completes requests when it is looked at is.
     pub(crate) fn wait(&mut self, server: &ServerHandle, deadline: Option<Instant>) -> bool {
-        match server.remote() {
-            Some(remote) => remote.wait(self, deadline),
-            None => self.sleep(deadline),
-        }
+        server.wait(self, deadline)
     }
 
     /// Sleeps until another thread has the reply.
@@ -134,10 +140,20 @@ impl<'a> Awaited<'a> {
         self.exchange.is_some_and(|exchange| exchange.sleep(deadline))
     }
 
+    /// Sleeps for a moment, or until another thread has the reply.
+    pub(crate) fn pause(&self) {
+        match self.exchange {
+            Some(exchange) => drop(exchange.sleep(deadline_after(PAUSE))),
+            None => thread::sleep(PAUSE / 20),
+        }
+    }
+
     /// Whether a reply, or the reason why there is none, can be taken.
     #[inline]
     pub(crate) fn is_replied(&self) -> bool {
-        self.has_work() || self.exchange.is_some_and(Exchange::is_replied)
+        self.has_work()
+            || self.exchange.is_some_and(Exchange::is_replied)
+            || self.until.is_some_and(|is_so| is_so())
     }
 
     /// Whether the work has been left here.

@@ -23,7 +23,7 @@ use crate::deadline::deadline_after;
 use crate::exchange::{Awaited, Exchange, Found, Pair};
 use crate::limits::Pendings;
 use crate::pending::deliver;
-use crate::primitive::{AtomicU64, Condvar, Mutex, Ordering};
+use crate::primitive::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 use crate::request_id::RequestIds;
 use crate::timer::Timer;
 use crate::work::{Destinations, Work};
@@ -57,10 +57,17 @@ struct Inner {
 /// The requests that outlived the call that made them and that a server still has a part of.
 #[derive(Debug, Default)]
 pub(crate) struct Outstanding {
-    requests: Mutex<BTreeMap<RequestId, (Arc<Exchange>, ServerHandle)>>,
+    requests: Mutex<Listed>,
     removed: Condvar,
     /// Threads that wait for requests to be removed; changed under the lock.
     flushers: AtomicU64,
+}
+
+/// Requests, and how many of them are at each server that clients have to look at.
+#[derive(Debug, Default)]
+struct Listed {
+    requests: BTreeMap<RequestId, (Arc<Exchange>, ServerHandle)>,
+    looked_at: SmallVec<[(ServerHandle, usize); 1]>,
 }
 
 impl Interface {
@@ -131,7 +138,8 @@ impl Interface {
     /// processes: [`Interface::collect`], look at what is pending, [`Interface::arm`], and if that says so wait until the
     /// descriptor is readable; then again. Other threads may make requests meanwhile and wait for them as they like.
     ///
-    /// Servers in this process don't show here: see [`Pending::poll`].
+    /// Servers in this process don't show here: see [`Pending::poll`]. Those with a [`Completer`](crate::Completer) are looked at by
+    /// [`Interface::collect`], which is enough where they only ask servers in other processes by this interface.
     ///
     /// # Errors
     /// The limit on descriptors.
@@ -160,9 +168,18 @@ impl Interface {
     /// whose replies were taken are then replied to. For the loop that waits by descriptor, and for programs without one.
     pub fn collect(&self) -> usize {
         let remotes = self.remotes();
-        let taken = remotes.iter().map(|remote| remote.collect_watched()).sum();
+        let taken: usize = remotes.iter().map(|remote| remote.collect_watched()).sum();
         remotes.iter().filter(|remote| remote.is_over()).for_each(|remote| self.forget(remote));
-        taken
+        // After those, of which the servers here may be clients.
+        taken + self.collect_here()
+    }
+
+    /// Has the servers in this process look that complete requests only then.
+    fn collect_here(&self) -> usize {
+        if self.space().is_inherited() {
+            return 0;
+        }
+        self.0.outstanding.looked_at().iter().map(ServerHandle::collect).sum()
     }
 
     /// Watches a server no longer.
@@ -270,9 +287,10 @@ impl Interface {
         self.ensure_request(&mut request)?;
         let timeout = self.timeout(request.timeout);
         let deadline = timeout.and_then(deadline_after);
-        let collect = || self.remotes().iter().map(|remote| remote.collect()).sum();
+        let collect =
+            || self.remotes().iter().map(|remote| remote.collect()).sum::<usize>() + self.collect_here();
         let collect: Option<&dyn Fn() -> usize> =
-            if request.server.is_remote() { Some(&collect) } else { None };
+            if request.server.is_looked_at() { Some(&collect) } else { None };
         let bytes = request.bytes();
         let work = Work::admitted(&self.0.pendings, |admission| admission.admit(bytes, timeout, collect));
         let server = request.server;
@@ -392,35 +410,74 @@ impl Interface {
 
 impl Outstanding {
     pub(crate) fn add(&self, exchange: &Arc<Exchange>, server: &ServerHandle) {
-        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        requests.insert(exchange.id(), (Arc::clone(exchange), server.clone()));
+        let mut listed = self.listed();
+        let before = listed.requests.insert(exchange.id(), (Arc::clone(exchange), server.clone()));
+        if before.is_none() && server.is_looked_at() {
+            listed.count(server);
+        }
     }
 
     pub(crate) fn remove(&self, id: RequestId) {
-        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        let removed = requests.remove(&id);
+        let mut listed = self.listed();
+        let removed = listed.requests.remove(&id);
+        let forgotten = removed.as_ref().and_then(|(_, server)| listed.discount(server));
         // Notifying is a system call even when nobody sleeps.
         if self.flushers.load(Ordering::Relaxed) > 0 {
             self.removed.notify_all();
         }
-        drop(requests);
-        drop(removed);
+        drop(listed);
+        drop((removed, forgotten));
+    }
+
+    /// The servers in this process at which requests are outstanding and which clients have to look at.
+    fn looked_at(&self) -> SmallVec<[ServerHandle; 1]> {
+        self.listed().looked_at.iter().map(|(server, _)| server.clone()).collect()
     }
 
     /// Waits until no request numbered below `before` is outstanding at `server`.
     fn wait_for(&self, server: &ServerHandle, before: RequestId, deadline: Option<Instant>) -> bool {
-        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        if server.is_looked_at() {
+            server.collect();
+            return Awaited::until(&|| !self.listed().has_older(server, before)).wait(server, deadline);
+        }
+        let mut listed = self.listed();
         self.flushers.fetch_add(1, Ordering::Relaxed);
         let mut is_flushed = true;
-        while requests.range(..before).any(|(_, (_, at))| at.is(server)) {
+        while listed.has_older(server, before) {
             let left = deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 is_flushed = false;
                 break;
             }
-            requests = self.removed.wait_timeout(requests, left).unwrap_or_else(PoisonError::into_inner).0;
+            listed = self.removed.wait_timeout(listed, left).unwrap_or_else(PoisonError::into_inner).0;
         }
         self.flushers.fetch_sub(1, Ordering::Relaxed);
         is_flushed
+    }
+
+    fn listed(&self) -> MutexGuard<'_, Listed> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Listed {
+    /// Whether a request numbered below `before` is outstanding at `server`.
+    fn has_older(&self, server: &ServerHandle, before: RequestId) -> bool {
+        self.requests.range(..before).any(|(_, (_, at))| at.is(server))
+    }
+
+    /// Counts one more request at a server that is looked at.
+    fn count(&mut self, server: &ServerHandle) {
+        match self.looked_at.iter_mut().find(|(known, _)| known.is(server)) {
+            Some((_, count)) => *count += 1,
+            None => self.looked_at.push((server.clone(), 1)),
+        }
+    }
+
+    /// Counts one less; returns the handle of a server that has none left.
+    fn discount(&mut self, server: &ServerHandle) -> Option<ServerHandle> {
+        let index = self.looked_at.iter().position(|(known, _)| known.is(server))?;
+        self.looked_at[index].1 -= 1;
+        (self.looked_at[index].1 == 0).then(|| self.looked_at.swap_remove(index).0)
     }
 }

@@ -10,6 +10,8 @@
 pub mod channel;
 mod client;
 mod code;
+mod completer;
+mod completions;
 mod contract;
 mod deadline;
 mod element;
@@ -34,6 +36,8 @@ mod views;
 mod work;
 
 pub use client::{Client, ClientId};
+pub use completer::Completer;
+pub use completions::Completions;
 pub use contract::Fragment;
 pub use element::{In, Out};
 pub use error::{Error, Failed, ServerError};

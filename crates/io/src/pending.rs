@@ -59,8 +59,8 @@ impl<'i> Pending<'i> {
         if self.is_inherited() {
             return true;
         }
-        if let (false, Some(remote)) = (self.exchange.is_replied(), self.server.remote()) {
-            remote.collect();
+        if !self.exchange.is_replied() {
+            self.server.collect();
         }
         self.exchange.is_replied()
     }

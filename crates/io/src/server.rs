@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Instant;
 
 use genie_memory::{LenderId, Space};
 use genie_passing::Preferred;
@@ -11,11 +12,11 @@ use genie_passing::Preferred;
 use crate::channel::{Patience, Remote};
 use crate::client::Presence;
 use crate::code::Code;
-use crate::exchange::Exchange;
+use crate::exchange::{Awaited, Exchange};
 use crate::incoming::{Access, Origin};
 use crate::outgoing::Outgoing;
 use crate::work::Work;
-use crate::{ClientId, Error, Incoming, RequestId};
+use crate::{ClientId, Completer, Error, Incoming, RequestId};
 
 /// The number of one of a server's services.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -74,6 +75,16 @@ pub trait Server: Send + Sync + 'static {
     /// It is told by a thread of Genie's, or by the one that drops what is left of a client in this process.
     fn departed(&self, client: ClientId) {
         let _ = client;
+    }
+
+    /// What completes requests of a server in its clients' process, where no thread of the server's does: reaps a ring of the
+    /// kernel's, say, or takes the replies to requests of its own. Whoever waits for a reply of this server's has it look, one
+    /// thread at a time. Replies that come otherwise, by another thread, are noticed within a tenth of a second. A server always has
+    /// a completer, or never.
+    ///
+    /// In a process of its own, the server sees to that itself.
+    fn completer(&self) -> Option<&dyn Completer> {
+        None
     }
 
     /// How clients should lay out input buffers for a service, when that makes a difference (client-aligned buffering).
@@ -228,10 +239,35 @@ impl ServerHandle {
 
     /// Has whoever waits for this server's replies look: something is over without one.
     pub(crate) fn look(&self) {
-        if let Some(remote) = self.remote() {
-            remote.pass();
+        match &self.0 {
+            Place::Here(server) => server.look(),
+            Place::There(remote) => remote.pass(),
         }
         self.tend();
+    }
+
+    /// Waits until what is awaited has its reply, or has been given up; returns whether it has.
+    pub(crate) fn wait(&self, awaited: &mut Awaited<'_>, deadline: Option<Instant>) -> bool {
+        match &self.0 {
+            Place::Here(server) => server.wait(awaited, deadline),
+            Place::There(remote) => remote.wait(awaited, deadline),
+        }
+    }
+
+    /// Takes the replies that are there, where somebody has to; returns how many.
+    pub(crate) fn collect(&self) -> usize {
+        match &self.0 {
+            Place::Here(server) => server.collect(),
+            Place::There(remote) => remote.collect(),
+        }
+    }
+
+    /// Whether somebody has to take its replies.
+    pub(crate) fn is_looked_at(&self) -> bool {
+        match &self.0 {
+            Place::Here(server) => server.is_looked_at(),
+            Place::There(_) => true,
+        }
     }
 
     /// Sees to it that replies are taken, though nobody waits for them.

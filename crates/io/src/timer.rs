@@ -163,9 +163,7 @@ impl Deadline {
         let Some(exchange) = self.exchange.upgrade() else { return };
         let reason = Error::TimedOut { timeout: self.timeout };
         if self.asked {
-            if let Some(remote) = self.server.remote() {
-                remote.collect();
-            }
+            self.server.collect();
             exchange.give_up(&reason);
             self.server.look();
             return;

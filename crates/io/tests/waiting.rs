@@ -8,6 +8,8 @@ mod blocking;
 mod claims;
 #[path = "waiting/complaints.rs"]
 mod complaints;
+#[path = "waiting/completers.rs"]
+mod completers;
 #[path = "waiting/crowds.rs"]
 mod crowds;
 #[path = "waiting/descriptors.rs"]

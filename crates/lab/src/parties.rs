@@ -253,7 +253,6 @@ impl Parties {
 
     fn take_reply(&mut self, pending: Pending<'_>, meter: &mut Meter) -> Result<Effect> {
         while self.route != Route::Device && !pending.is_replied() {
-            self.client.driver().drive();
             std::thread::yield_now();
         }
         let replied = meter.around(|| pending.sync());

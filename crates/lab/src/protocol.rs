@@ -4,8 +4,8 @@
 //! both: called in its client's process and thread (a kernel-level server), or over a channel (a user-level one).
 //! How: of an output, a request to the device is originated with a header and a fragment of the client's buffer; of an input,
 //! one with room for a header and a fragment. So the data is passed once, between client and device, and the server in
-//! the middle touches it only for a checksum. Requests of its own are pending until [`Protocol::drive`] finds them
-//! replied to: whoever calls that stands for the interrupt.
+//! the middle touches it only for a checksum. Requests of its own are in a queue that they leave when the device has replied;
+//! whoever waits for one of its replies looks there ([`Completer`]), and so stands for the interrupt.
 //! With a checksum that is integrated with the copy, the server copies an output itself, and sums while it does; its client
 //! then passes by emulated share, and has its reply when the copy is made. An input's checksum is verified before the
 //! client is replied to, so that damaged data never reaches its buffer.
@@ -14,10 +14,11 @@
 mod header;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use genie::{
-    Buffer, Failed, In, Incoming, Interface, Out, Pending, Reply, RequestId, Scheme, Server, ServerError,
-    ServerHandle, Service, ServiceId,
+    Buffer, Completer, Completions, Failed, In, Incoming, Interface, Out, Pending, Reply, RequestId, Scheme,
+    Server, ServerError, ServerHandle, Service, ServiceId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -66,26 +67,19 @@ pub struct Protocol(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     // Requests and buffers go before the interface.
-    flying: Mutex<Vec<Flying>>,
+    /// Requests of its own that the device has, each with the one that it was originated of, unless that has its reply.
+    flying: Completions<Option<Incoming>>,
     spare: Mutex<Vec<Buffer>>,
     device: ServerHandle,
     genie: Interface,
     check: Mutex<Check>,
 }
 
-/// A request of its own that the device has.
-#[derive(Debug)]
-struct Flying {
-    pending: Pending<'static>,
-    /// The request that it was originated of, unless that has its reply.
-    original: Option<Incoming>,
-}
-
 impl Protocol {
     /// A server that subcontracts `device` by requests of `genie`.
     pub fn new(genie: Interface, device: ServerHandle, check: Check) -> Self {
         Self(Arc::new(Inner {
-            flying: Mutex::default(),
+            flying: Completions::default(),
             spare: Mutex::default(),
             device,
             genie,
@@ -100,24 +94,28 @@ impl Protocol {
 
     /// Whether no request of its own is pending.
     pub fn is_idle(&self) -> bool {
-        self.0.flying().is_empty()
+        self.0.flying.is_empty()
+    }
+}
+
+impl Completer for Protocol {
+    fn collect(&self) -> usize {
+        let mut count = 0;
+        if self.0.flying.wait(&self.0.device, Duration::ZERO) {
+            while let Some((pending, original)) = self.0.flying.next() {
+                self.0.finish(pending, original);
+                count += 1;
+            }
+        }
+        count
     }
 
-    /// Replies to what the device has replied to; returns how many that were.
-    pub fn drive(&self) -> usize {
-        // Nothing is replied under the lock, since a reply may make a client call again.
-        let over: Vec<_> = self.0.flying().extract_if(.., |one| one.pending.is_replied()).collect();
-        let count = over.len();
-        over.into_iter().for_each(|one| self.0.finish(one));
-        count
+    fn wait(&self, timeout: Duration) {
+        self.0.flying.wait(&self.0.device, timeout);
     }
 }
 
 impl Inner {
-    fn flying(&self) -> MutexGuard<'_, Vec<Flying>> {
-        self.flying.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn check(&self) -> Check {
         *self.check.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -138,7 +136,7 @@ impl Inner {
                     }
                     false => Some(request),
                 };
-                self.flying().push(Flying { pending, original });
+                self.flying.add(pending, original);
             }
             Err(error) => request.reply(Err(error)),
         }
@@ -198,9 +196,9 @@ impl Inner {
         failed.error.into()
     }
 
-    fn finish(&self, flying: Flying) {
-        let result = flying.pending.sync().map_err(|failed| self.recover(failed));
-        let Some(mut original) = flying.original else {
+    fn finish(&self, pending: Pending<'static>, original: Option<Incoming>) {
+        let result = pending.sync().map_err(|failed| self.recover(failed));
+        let Some(mut original) = original else {
             // Its client has its reply already; a datagram that is lost is lost.
             result
                 .into_iter()
@@ -263,10 +261,13 @@ impl Server for Protocol {
         }
     }
 
+    fn completer(&self) -> Option<&dyn Completer> {
+        Some(self)
+    }
+
     fn abort(&self, request: RequestId) {
         // What it has originated was aborted first, and is over or given up.
-        let is_it = |one: &mut Flying| one.original.as_ref().is_some_and(|original| original.id() == request);
-        let gone: Vec<_> = self.0.flying().extract_if(.., is_it).collect();
-        drop(gone);
+        let is_it = |original: &Option<Incoming>| original.as_ref().is_some_and(|it| it.id() == request);
+        drop(self.0.flying.remove(is_it));
     }
 }

@@ -24,7 +24,6 @@ use super::remote::Remote;
 use super::strangers;
 use super::wire::control::{Ending, Limits, MAX_MESSAGE, Message, Party, Reason};
 use crate::Error;
-use crate::deadline::deadline_after;
 use crate::exchange::Awaited;
 use crate::outgoing::Outgoing;
 use crate::primitive::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, thread};
@@ -257,7 +256,7 @@ impl Link {
     /// Waits a moment for the link's thread to end what is pending.
     pub(super) fn settle(&self, awaited: &Awaited<'_>) {
         if self.is_gone() {
-            awaited.sleep(deadline_after(Duration::from_millis(20)));
+            awaited.pause();
         }
     }
 

@@ -16,7 +16,7 @@ const WATCHED: u32 = 1 << 31;
 
 /// Who waits for a turn.
 #[derive(Debug, Default)]
-pub(super) struct Turn {
+pub(crate) struct Turn {
     audience: AtomicU32,
     lock: Mutex<()>,
     passed: Condvar,
@@ -24,7 +24,7 @@ pub(super) struct Turn {
 
 impl Turn {
     /// Sleeps until the turn is passed, unless `is_over` already; at most until `deadline`.
-    pub(super) fn sleep(&self, is_over: impl Fn() -> bool, deadline: Option<Instant>) {
+    pub(crate) fn sleep(&self, is_over: impl Fn() -> bool, deadline: Option<Instant>) {
         // Partner: the exchange in `pass`.
         self.audience.fetch_add(1, Ordering::AcqRel);
         let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
@@ -38,7 +38,7 @@ impl Turn {
     }
 
     /// From now on, passing the turn says that somebody watches; to be followed by a look at what is waited for.
-    pub(super) fn watch(&self) {
+    pub(crate) fn watch(&self) {
         // Partner: the exchange in `pass`.
         self.audience.fetch_or(WATCHED, Ordering::AcqRel);
     }
@@ -46,7 +46,7 @@ impl Turn {
     /// Wakes those who sleep, after something was taken for them, or when the turn is free; returns whether somebody
     /// watches.
     #[inline]
-    pub(super) fn pass(&self) -> bool {
+    pub(crate) fn pass(&self) -> bool {
         // Changes of the word are in one order. Who announces itself before this exchange is seen by it; who does so after
         // it has the word from here, and with it sees what was done before. A mere look would need a fence on both sides.
         match self.audience.compare_exchange(0, 0, Ordering::AcqRel, Ordering::Relaxed) {

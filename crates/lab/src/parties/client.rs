@@ -34,7 +34,7 @@ pub(super) struct Client {
     recorder: &'static Recorder,
 }
 
-/// Sees to it that what is between a client and the device gets on.
+/// What is between a client and the device.
 #[derive(Debug, Clone)]
 pub(super) struct Driver {
     /// In the client's process.
@@ -44,14 +44,6 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// Lets a protocol server in this process do what the device's replies have it do.
-    #[inline]
-    pub(super) fn drive(&self) {
-        if let Some(protocol) = &self.protocol {
-            protocol.drive();
-        }
-    }
-
     /// Has a protocol server in this process protect datagrams like this.
     pub(super) fn set_check(&self, check: Check) {
         if let Some(protocol) = &self.protocol {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use genie::{Pending, Scheme};
 
 use super::Measure;
-use super::client::{Client, Driver};
+use super::client::Client;
 use super::clock::{CpuClock, now_ns};
 use super::meter::Meter;
 use super::order::{Attending, Effect, Heard, Posting, Received};
@@ -57,7 +57,7 @@ impl Receiver {
         let pending = posted.map_err(|failed| Error::of_request(failed.error))?;
         driver.settle()?;
         say(link, &Heard::Posted)?;
-        let resumed_ns = look_for(&pending, &driver, *yields);
+        let resumed_ns = look_for(&pending, *yields);
         if !pending.is_replied() {
             let aborted = pending.abort();
             self.client.take_back(aborted.err().and_then(|mut failed| failed.take_buffer()));
@@ -83,11 +83,10 @@ impl Receiver {
 }
 
 /// Looks until there is a reply, or patience is at its end; returns when the longest pause between two looks was over.
-fn look_for(pending: &Pending<'_>, driver: &Driver, yields: bool) -> u64 {
+fn look_for(pending: &Pending<'_>, yields: bool) -> u64 {
     let deadline = Instant::now() + PATIENCE;
     let (mut before, mut longest, mut resumed) = (now_ns(), 0, now_ns());
     while !pending.is_replied() && Instant::now() < deadline {
-        driver.drive();
         if yields {
             std::thread::yield_now()
         } else {

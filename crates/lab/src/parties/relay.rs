@@ -4,6 +4,7 @@
 //! hands the CPU over between looks; else it sleeps until a client wakes it. So control passes from and to it by a
 //! switch between processes, as on the papers' machines, and by no spinning.
 
+use genie::Completer;
 use genie::channel::{ConnectOptions, Directory, Driven, Listener};
 use genie_sys::machine;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -32,7 +33,7 @@ pub(super) fn run(relaying: &Relaying, link: &Link) -> Result<()> {
 fn serve(mut driven: Driven, protocol: &Protocol, link: &Link) -> Result<()> {
     loop {
         let is_served = driven.turn();
-        if protocol.drive() > 0 || is_served {
+        if protocol.collect() > 0 || is_served {
             continue;
         }
         if !protocol.is_idle() {

@@ -1,0 +1,92 @@
+//! Completers: servers in this process that complete requests when somebody looks, as a ring of the kernel's is reaped.
+//!
+//! Why: such a server would need a thread to look, or its clients would have to know it. Its clients look instead, since whoever
+//! waits has nothing else to do.
+//! How: as at a channel, one of the threads that wait for a server's replies looks and waits where the server says; the others
+//! sleep until it passes its turn.
+
+use std::sync::TryLockError;
+use std::time::{Duration, Instant};
+
+use crate::channel::Turn;
+use crate::code;
+use crate::exchange::Awaited;
+use crate::primitive::{Mutex, MutexGuard, thread};
+
+/// The longest wait without a look at whether the request has been given up.
+const LONGEST: Duration = Duration::from_millis(100);
+
+/// What completes a server's requests: see [`Server::completer`](crate::Server::completer).
+pub trait Completer {
+    /// Replies to the requests whose work is done, without waiting; returns how many those are.
+    fn collect(&self) -> usize;
+
+    /// Waits until there may be something to collect, at most so long.
+    fn wait(&self, timeout: Duration);
+}
+
+/// Who looks.
+#[derive(Debug, Default)]
+pub(crate) struct Reaping {
+    looking: Mutex<()>,
+    turn: Turn,
+}
+
+impl Reaping {
+    /// Waits until what is awaited has its reply, or has been given up; returns whether it has.
+    pub(crate) fn wait(
+        &self,
+        completer: &dyn Completer,
+        awaited: &Awaited<'_>,
+        deadline: Option<Instant>,
+    ) -> bool {
+        loop {
+            if awaited.is_replied() {
+                return true;
+            }
+            let left =
+                deadline.map_or(LONGEST, |at| at.saturating_duration_since(Instant::now()).min(LONGEST));
+            if left.is_zero() {
+                return false;
+            }
+            let Some(looking) = self.try_look() else {
+                self.turn.sleep(|| awaited.is_replied() || self.try_look().is_some(), deadline);
+                continue;
+            };
+            if collect(completer) == 0 && !awaited.is_replied() {
+                // A server that panics here is not asked again without a pause.
+                code::call(|| completer.wait(left))
+                    .unwrap_or_else(|_| thread::sleep(left.min(LONGEST / 100)));
+                collect(completer);
+            }
+            drop(looking);
+            self.turn.pass();
+        }
+    }
+
+    /// Looks once, unless another thread does; returns how many requests that completed.
+    pub(crate) fn collect(&self, completer: &dyn Completer) -> usize {
+        let Some(looking) = self.try_look() else { return 0 };
+        let count = collect(completer);
+        drop(looking);
+        self.turn.pass();
+        count
+    }
+
+    /// Has those who sleep look whether they still wait.
+    pub(crate) fn pass(&self) {
+        self.turn.pass();
+    }
+
+    fn try_look(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.looking.try_lock() {
+            Ok(looking) => Some(looking),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+fn collect(completer: &dyn Completer) -> usize {
+    code::call(|| completer.collect()).unwrap_or_default()
+}

@@ -1,0 +1,150 @@
+//! Queues of requests that have been replied to: for whoever has many pending and wants those that are over without asking each.
+//!
+//! How: each request is added with what belongs to it. Whoever brings the reply, in whatever thread, puts the request's name into
+//! the queue.
+//! Limits: as many requests as the interface lets be pending.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+use std::task::{Context, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use crate::deadline::deadline_after;
+use crate::exchange::Awaited;
+use crate::primitive::{Condvar, Mutex, MutexGuard};
+use crate::{Pending, RequestId, ServerHandle};
+
+/// Pending requests, each with a `T` that belongs to it, and a queue of those that have been replied to.
+///
+/// ```
+/// # use genie_io::{Completions, Interface, ServerHandle, servers::memory};
+/// # use std::time::Duration;
+/// # fn main() -> Result<(), genie_io::Error> {
+/// let (genie, server) = (Interface::open()?, ServerHandle::new(memory::Memory::customized()));
+/// let completions = Completions::default();
+/// for number in 0..10 {
+///     let pending = genie.request(&server, memory::NULL).submit().map_err(|failed| failed.error)?;
+///     completions.add(pending, number);
+/// }
+/// while completions.wait(&server, Duration::MAX) {
+///     while let Some((pending, number)) = completions.next() {
+///         pending.sync().unwrap_or_else(|failed| panic!("request {number}: {failed}"));
+///     }
+///     # if completions.is_empty() { break }
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Completions<T> {
+    pending: Mutex<BTreeMap<RequestId, (Pending<'static>, T)>>,
+    queue: Arc<Queue>,
+}
+
+/// Those that have been replied to, in that order.
+#[derive(Debug, Default)]
+struct Queue {
+    replied: Mutex<VecDeque<RequestId>>,
+    changed: Condvar,
+}
+
+/// Puts a request's name into the queue.
+struct Notice {
+    queue: Arc<Queue>,
+    request: RequestId,
+}
+
+impl Wake for Notice {
+    fn wake(self: Arc<Self>) {
+        self.queue.push(self.request);
+    }
+}
+
+impl Queue {
+    fn push(&self, request: RequestId) {
+        self.lock().push_back(request);
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, VecDeque<RequestId>> {
+        self.replied.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Completions<T> {
+    /// Adds a request; it may have its reply already. It is given back by [`Completions::next`] when it has.
+    ///
+    /// # Cost
+    /// Two allocations.
+    pub fn add(&self, pending: Pending<'static>, belonging: T) {
+        let request = pending.id();
+        let waker = Waker::from(Arc::new(Notice { queue: Arc::clone(&self.queue), request }));
+        // Under the lock, so that whoever finds the name in the queue finds the request.
+        let mut all = self.pending();
+        let (pending, _) = all.entry(request).or_insert((pending, belonging));
+        if pending.poll(&mut Context::from_waker(&waker)).is_ready() {
+            self.queue.push(request);
+        }
+    }
+
+    /// Takes the next request that has been replied to. It does not wait, and takes no replies off channels.
+    pub fn next(&self) -> Option<(Pending<'static>, T)> {
+        loop {
+            let request = self.queue.lock().pop_front()?;
+            // One that was removed has left its name.
+            if let Some(found) = self.pending().remove(&request) {
+                return Some(found);
+            }
+        }
+    }
+
+    /// Takes what there is of `server`'s replies, and waits for more if no request is in the queue then; at most so long.
+    /// Returns whether one is. Requests to other servers may be added, too, and appear when somebody takes their replies.
+    pub fn wait(&self, server: &ServerHandle, timeout: Duration) -> bool {
+        let has_next = || !self.queue.lock().is_empty();
+        server.collect();
+        if timeout.is_zero() || has_next() {
+            return has_next();
+        }
+        let deadline = deadline_after(timeout);
+        match server.is_looked_at() {
+            true => Awaited::until(&has_next).wait(server, deadline),
+            false => self.sleep(deadline),
+        }
+    }
+
+    /// Sleeps until other threads have had requests replied to.
+    fn sleep(&self, deadline: Option<Instant>) -> bool {
+        let left = deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
+        let waited = self.queue.changed.wait_timeout_while(self.queue.lock(), left, |queue| queue.is_empty());
+        !waited.unwrap_or_else(PoisonError::into_inner).0.is_empty()
+    }
+
+    /// Takes out the requests of which this is so, whether they have been replied to or not.
+    pub fn remove(&self, mut is_it: impl FnMut(&T) -> bool) -> Vec<(Pending<'static>, T)> {
+        let mut pending = self.pending();
+        let removed = pending.extract_if(.., |_, (_, belonging)| is_it(belonging));
+        removed.map(|(_, found)| found).collect()
+    }
+
+    /// Whether there is no request in it, neither pending nor replied to.
+    pub fn is_empty(&self) -> bool {
+        self.pending().is_empty()
+    }
+
+    fn pending(&self) -> MutexGuard<'_, BTreeMap<RequestId, (Pending<'static>, T)>> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Default for Completions<T> {
+    fn default() -> Self {
+        Self { pending: Mutex::default(), queue: Arc::default() }
+    }
+}
+
+impl<T> fmt::Debug for Completions<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Completions({} requests)", self.pending().len())
+    }
+}

@@ -1,0 +1,217 @@
+//! Servers in this process that complete requests when their clients look, and queues of requests that are over.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Wake, Waker};
+use std::thread::{self, ThreadId};
+use std::time::{Duration, Instant};
+
+use genie_io::{Completer, Completions, Error, Incoming, Out, RequestId, Server, ServerHandle, Service};
+
+use super::stage::{ASK, FOR_EVER, Keeper, Stage, assert_idle, interface};
+
+/// A ring, and the device behind it: what is asked waits until the device says that it is done, and then until somebody reaps.
+#[derive(Clone, Default)]
+struct Ring(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    state: Mutex<State>,
+    done: Condvar,
+    reaping: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    asked: Vec<Incoming>,
+    done: Vec<Incoming>,
+    reapers: HashSet<ThreadId>,
+}
+
+static SERVICES: [Service; 1] = [Service::new("ask", true, true)];
+
+impl Ring {
+    /// The device completes what it has been asked; returns how many requests.
+    fn work(&self) -> usize {
+        let mut state = self.0.state.lock().expect("no panic before");
+        let asked = std::mem::take(&mut state.asked);
+        let count = asked.len();
+        state.done.extend(asked);
+        drop(state);
+        self.0.done.notify_all();
+        count
+    }
+
+    fn reapers(&self) -> HashSet<ThreadId> {
+        self.0.state.lock().expect("no panic before").reapers.clone()
+    }
+}
+
+impl Server for Ring {
+    fn name(&self) -> &str {
+        "ring"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        self.0.state.lock().expect("no panic before").asked.push(request);
+    }
+
+    fn abort(&self, request: RequestId) {
+        let mut state = self.0.state.lock().expect("no panic before");
+        let gone: Vec<_> = state.asked.extract_if(.., |asked| asked.id() == request).collect();
+        drop(state);
+        drop(gone);
+    }
+
+    fn completer(&self) -> Option<&dyn Completer> {
+        Some(self)
+    }
+}
+
+impl Completer for Ring {
+    fn collect(&self) -> usize {
+        assert_eq!(self.0.reaping.fetch_add(1, Ordering::SeqCst), 0, "one thread at a time reaps");
+        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = std::mem::take(&mut state.done);
+        if !done.is_empty() {
+            state.reapers.insert(thread::current().id());
+        }
+        drop(state);
+        let count = done.len();
+        done.into_iter().for_each(|request| request.reply(Ok(())));
+        self.0.reaping.fetch_sub(1, Ordering::SeqCst);
+        count
+    }
+
+    fn wait(&self, timeout: Duration) {
+        let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.0.done.wait_timeout_while(state, timeout, |state| state.done.is_empty()));
+    }
+}
+
+/// A task that notes that it was woken.
+struct Task(Mutex<bool>);
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        *self.0.lock().expect("no panic before") = true;
+    }
+}
+
+#[test]
+fn threads_that_wait_for_a_ring_reap_it_for_one_another() {
+    let (ring, interface) = (Ring::default(), interface());
+    let server = ServerHandle::new(ring.clone());
+    const CLIENTS: usize = 4;
+    const ROUNDS: usize = 300;
+    let clients: HashSet<ThreadId> = thread::scope(|scope| {
+        let client = || {
+            for round in 0..ROUNDS {
+                let request = interface.request(&server, ASK).out(Out::copy(b"asked"));
+                match round % 3 {
+                    0 => drop(request.send().expect("a reply")),
+                    1 => drop(request.submit().expect("a request").sync().expect("a reply")),
+                    _ => {
+                        let pending = request.submit().expect("a request");
+                        assert!(pending.wait(FOR_EVER), "nobody reaped");
+                        pending.sync().expect("a reply");
+                    }
+                }
+            }
+            thread::current().id()
+        };
+        let clients: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(client)).collect();
+        let (start, mut completed) = (Instant::now(), 0);
+        while completed < CLIENTS * ROUNDS {
+            assert!(start.elapsed() < FOR_EVER, "{completed} requests have come");
+            completed += ring.work();
+            thread::yield_now();
+        }
+        clients.into_iter().map(|client| client.join().expect("no panic")).collect()
+    });
+    assert!(ring.reapers().is_subset(&clients), "the clients reaped, and nobody else");
+    assert_idle(&interface);
+}
+
+#[test]
+fn a_ring_is_reaped_by_whatever_looks_for_replies() {
+    let (ring, interface) = (Ring::default(), interface());
+    let server = ServerHandle::new(ring.clone());
+    let submit = || interface.request(&server, ASK).out(Out::copy(b"asked")).submit().expect("a request");
+    let (looked_at, polled, flushed) = (submit(), submit(), submit());
+    assert!(!looked_at.is_replied() && !looked_at.wait(Duration::from_millis(1)));
+    assert!(!interface.flush(&server, Duration::from_millis(1)), "they are outstanding");
+    ring.work();
+    assert!(looked_at.is_replied(), "a look reaps");
+    drop((looked_at, polled, flushed));
+
+    let polled = submit();
+    let task = Arc::new(Task(Mutex::new(false)));
+    let waker = Waker::from(Arc::clone(&task));
+    assert!(polled.poll(&mut Context::from_waker(&waker)).is_pending());
+    ring.work();
+    assert_eq!(interface.collect(), 1, "a loop reaps");
+    assert!(*task.0.lock().expect("no panic before"), "the task was woken");
+    polled.sync().expect("a reply");
+
+    let flushed = submit();
+    ring.work();
+    assert!(interface.flush(&server, FOR_EVER), "a flush reaps");
+    flushed.sync().expect("a reply");
+
+    let late =
+        interface.request(&server, ASK).timeout(Duration::from_millis(5)).send().expect_err("no reply");
+    assert!(matches!(late.error, Error::TimedOut { .. }), "{late}");
+    let aborted = submit().abort().expect_err("no reply");
+    assert_eq!(aborted.error, Error::Aborted);
+    assert_idle(&interface);
+}
+
+#[test]
+fn a_queue_gives_back_the_requests_that_are_over_and_no_others() {
+    let stage = Stage::new();
+    let keeper = Keeper::default();
+    let running = stage.serve("keeper", keeper.clone());
+    let interface = interface();
+    let here = ServerHandle::new(keeper.clone());
+    for server in [here, stage.connect(&interface, "keeper")] {
+        let completions = Completions::default();
+        for number in 0..5 {
+            let pending =
+                interface.request(&server, ASK).out(Out::copy(b"asked")).submit().expect("a request");
+            keeper.wait_for(number + 1);
+            completions.add(pending, number);
+        }
+        assert!(!completions.wait(&server, Duration::from_millis(1)) && completions.next().is_none());
+        let mut kept = keeper.take(5);
+        for number in [3, 1] {
+            kept.remove(number).reply(Ok(()));
+            assert!(completions.wait(&server, FOR_EVER), "request {number} is over");
+            let (pending, found) = completions.next().expect("a request that is over");
+            assert!(pending.is_replied() && found == number, "{found}, not {number}");
+            pending.sync().expect("a reply");
+        }
+        let removed = completions.remove(|number| *number == 0);
+        assert_eq!(removed.len(), 1);
+        drop(kept);
+        let mut left = vec![];
+        while left.len() < 2 {
+            assert!(completions.wait(&server, FOR_EVER));
+            while let Some((pending, number)) = completions.next() {
+                assert_eq!(pending.sync().expect_err("dropped").error, Error::Dropped);
+                left.push(number);
+            }
+        }
+        assert_eq!(left, [2, 4]);
+        assert!(completions.is_empty());
+        drop(removed);
+        assert!(interface.flush(&server, FOR_EVER));
+    }
+    drop(running);
+    assert_idle(&interface);
+}
