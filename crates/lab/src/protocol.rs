@@ -73,21 +73,39 @@ struct Inner {
     device: ServerHandle,
     genie: Interface,
     check: Mutex<Check>,
+    /// What its services are, whatever becomes of the check.
+    services: &'static [Service],
 }
 
 impl Protocol {
-    /// A server that subcontracts `device` by requests of `genie`.
+    /// A server that subcontracts `device` by requests of `genie`, and touches no data where it is not to check any.
     pub fn new(genie: Interface, device: ServerHandle, check: Check) -> Self {
+        Self::of_services(if check == Check::None { &UNTOUCHED } else { &TOUCHED }, genie, device, check)
+    }
+
+    /// The same, without a check as yet; any can be set. Its services may touch the data, as a server in its clients' process
+    /// can anyway.
+    pub fn adjustable(genie: Interface, device: ServerHandle) -> Self {
+        Self::of_services(&TOUCHED, genie, device, Check::None)
+    }
+
+    fn of_services(
+        services: &'static [Service],
+        genie: Interface,
+        device: ServerHandle,
+        check: Check,
+    ) -> Self {
         Self(Arc::new(Inner {
             flying: Completions::default(),
             spare: Mutex::default(),
             device,
             genie,
             check: Mutex::new(check),
+            services,
         }))
     }
 
-    /// Protects datagrams from now on like this.
+    /// Protects datagrams from now on like this; where that needs to touch them, the server must be an adjustable one.
     pub fn set_check(&self, check: Check) {
         *self.0.check.lock().unwrap_or_else(PoisonError::into_inner) = check;
     }
@@ -247,7 +265,7 @@ impl Server for Protocol {
     }
 
     fn services(&self) -> &[Service] {
-        if self.0.check() == Check::None { &UNTOUCHED } else { &TOUCHED }
+        self.0.services
     }
 
     fn request(&self, request: Incoming) {

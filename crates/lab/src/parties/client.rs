@@ -84,7 +84,7 @@ impl Client {
         match attending.route {
             Route::Device => {}
             Route::InProcess => {
-                let protocol = Protocol::new(genie.clone(), connected, Check::None);
+                let protocol = Protocol::adjustable(genie.clone(), connected);
                 server = ServerHandle::new(protocol.clone());
                 driver.protocol = Some(protocol);
             }
