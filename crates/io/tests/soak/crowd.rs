@@ -114,7 +114,8 @@ impl<'c, 'i> Member<'c, 'i> {
                 self.peek(&pending);
                 pending.sync()
             }
-            4 => {
+            // The descriptor tells of channels alone.
+            4 if self.flight.is_remote() => {
                 self.flight.client.watch(&pending);
                 pending.sync()
             }

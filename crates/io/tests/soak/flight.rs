@@ -56,6 +56,11 @@ impl<'c> Flight<'c> {
         &self.argument
     }
 
+    /// Whether its server is in another process.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.visit.server.is_remote()
+    }
+
     /// Judges what came of it, and counts; returns the reply.
     ///
     /// # Panics
@@ -93,7 +98,7 @@ impl<'c> Flight<'c> {
     pub(crate) fn adjust(&self, bytes: usize, requests: u32) {
         if let Err(error) = self.visit.server.adjust(bytes, requests) {
             let reason = Reason::of(&error, &self.circumstances());
-            assert_eq!(reason, Reason::Gone, "{error}");
+            assert!(matches!(reason, Reason::Gone | Reason::NoDescriptors), "{error}");
             self.door.leave(self.visit.pid);
         }
     }
