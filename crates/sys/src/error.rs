@@ -29,10 +29,10 @@ impl Error {
         Self { call, subject: subject.into(), errno, remedy }
     }
 
-    /// Adds what the operator can do.
+    /// Adds what the operator can do, unless the error itself tells.
     #[must_use]
     pub fn with_remedy(mut self, remedy: &'static str) -> Self {
-        self.remedy = Some(remedy);
+        self.remedy.get_or_insert(remedy);
         self
     }
 }
@@ -47,5 +47,14 @@ mod tests {
         let error = |errno| Error::new("read", "/proc/self/maps", errno).to_string();
         assert!(error(Errno::MFILE).ends_with("; raise the limit on open files: `ulimit -n`"));
         assert!(!error(Errno::NOMEM).contains("ulimit"), "it is another limit");
+    }
+
+    /// memfd_create without a descriptor to be had was said to lack huge pages.
+    #[test]
+    fn what_a_call_needs_otherwise_is_no_remedy_for_a_lack_of_descriptors() {
+        let error =
+            |errno| Error::new("memfd_create", "an object", errno).with_remedy("have huge pages").remedy;
+        assert_eq!(error(Errno::MFILE), Some("raise the limit on open files: `ulimit -n`"));
+        assert_eq!(error(Errno::NOSYS), Some("have huge pages"));
     }
 }

@@ -218,8 +218,7 @@ fn receive(socket: &Socket, server: &str) -> Result<(Message, Vec<OwnedFd>), Err
         Unusable::Wrong(wrong) => gone(wrong.to_owned()),
         Unusable::Short => {
             let subject = format!("the descriptors that server {server} sent");
-            let error = genie_sys::Error::new("recvmsg", subject, genie_sys::Errno::MFILE);
-            error.with_remedy("raise this process's limit on open files: `ulimit -n`").into()
+            genie_sys::Error::new("recvmsg", subject, genie_sys::Errno::MFILE).into()
         }
     })?;
     let message = Message::decode(&bytes[..received.len], received.descriptors.len(), Party::Server);
