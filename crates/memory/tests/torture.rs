@@ -23,7 +23,8 @@ const PAGE: usize = 4096;
 on_each_kind!(stores_outputs_and_kernel_reads_race_without_loss);
 
 fn stores_outputs_and_kernel_reads_race_without_loss(machine: Machine) {
-    let Some(space) = machine.protecting_space(16) else { return };
+    // Room for what all outputs hold at once, so that none is refused: a store that meets one at that moment waits for it.
+    let Some(space) = machine.protecting_space(64) else { return };
     let seconds = std::env::var("GENIE_TORTURE_SECONDS").map_or(3, |text| text.parse().expect("a number"));
     let arena = Arena::new(&space, 4);
     let stop = AtomicBool::new(false);
@@ -143,8 +144,8 @@ fn pattern_file(len: usize) -> std::fs::File {
     file
 }
 
-/// An output of the whole buffer, unless too many granules are free no more: those that were replaced stay until the outputs
-/// from them have completed.
+/// An output of the whole buffer; none if too few granules are free, since those that were replaced stay until the outputs from
+/// them have completed.
 fn reference(space: &Space, arena: &Arena) -> Option<Reference> {
     let reference = space
         .reference(arena.buffer.addresses().start, arena.buffer.len(), Direction::Out)
