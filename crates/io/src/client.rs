@@ -36,7 +36,7 @@ impl fmt::Display for ClientId {
     }
 }
 
-/// Who asks.
+/// A client, as servers are told of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Client {
@@ -97,7 +97,7 @@ impl Presence {
     #[inline]
     pub(crate) fn asks(&self, server: &Code) {
         let place = &self.remembered[server.number() as usize % REMEMBERED];
-        // Whoever drops the last handle sees what was done by any other one.
+        // The thread that drops the last handle sees what was done through all others.
         if place.load(Ordering::Relaxed) != server.number() {
             self.remember(server);
             place.store(server.number(), Ordering::Relaxed);

@@ -37,7 +37,7 @@ struct Held {
     number: u64,
     /// What the services may do, as the server said once: for each request, asking it would cost more.
     accesses: Box<[Access]>,
-    /// Of a server that completes requests when it is looked at.
+    /// There for a server that completes requests when a thread looks.
     reaping: Option<Reaping>,
 }
 

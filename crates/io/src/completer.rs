@@ -25,7 +25,7 @@ pub trait Completer {
     fn wait(&self, timeout: Duration);
 }
 
-/// Who looks.
+/// Lets one of the waiting threads look, and has the others sleep meanwhile.
 #[derive(Debug, Default)]
 pub(crate) struct Reaping {
     looking: Mutex<()>,

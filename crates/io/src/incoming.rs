@@ -61,7 +61,7 @@ impl Incoming {
         mapped.map_err(|error| self.finish(Some(error))).is_ok()
     }
 
-    /// Who asks: of a request that another server passes on, that server's own interface.
+    /// The client that asks. A request that another server passes on comes from that server's own interface.
     pub fn client(&self) -> &Client {
         let (work, origin) = self.held();
         origin

@@ -61,7 +61,7 @@ fn unpack(count: u64) -> (usize, usize) {
 /// What is pending.
 #[derive(Debug)]
 pub(crate) struct Pendings {
-    /// Whose they are.
+    /// The client whose requests are pending.
     client: Client,
     used: AtomicU64,
     limit: AtomicU64,

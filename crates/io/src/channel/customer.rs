@@ -78,7 +78,7 @@ impl Customer {
         }
     }
 
-    /// Who it is.
+    /// The client, as the server's code is told of it.
     pub(crate) fn client(&self) -> &Client {
         &self.client
     }

@@ -49,7 +49,7 @@ impl Guests {
         self.first_to_go()
     }
 
-    /// Who is to go first: of those of the user who has most, the one who has been silent longest.
+    /// The connection to end first: of the user with the most connections, the one that has been silent longest.
     pub(super) fn first_to_go(&self) -> Option<u64> {
         let mut users: HashMap<u32, usize> = HashMap::new();
         self.guests.values().for_each(|guest| *users.entry(guest.user).or_default() += 1);
