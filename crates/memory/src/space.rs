@@ -287,7 +287,7 @@ impl Core {
             kind,
             shift: granule.trailing_zeros(),
             limit,
-            pool_limit: (config.pool / granule) as u32,
+            pool_limit: (config.pool / granule).try_into().unwrap_or(u32::MAX),
             windows,
             aliases,
             userfault,
@@ -327,9 +327,10 @@ impl Core {
         (granules as usize) << self.shift
     }
 
-    /// Granules that `len` bytes need when they start `offset` bytes into the first.
+    /// Granules that `len` bytes need when they start `offset` bytes into the first. For more than can be numbered: more than
+    /// any region or buffer has.
     pub(crate) fn granules(&self, offset: usize, len: usize) -> u32 {
-        (offset + len).div_ceil(self.granule()) as u32
+        offset.saturating_add(len).div_ceil(self.granule()).try_into().unwrap_or(u32::MAX)
     }
 
     /// How far into its granule an address lies.

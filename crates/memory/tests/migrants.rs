@@ -21,6 +21,7 @@ on_each_kind!(
     a_part_of_a_migrant_buffer_can_arrive,
     a_region_referenced_as_it_changes_hands_is_referenced_until_it_has,
     a_region_that_is_taken_for_input_spares_an_output_pending_from_it,
+    a_length_beyond_all_addresses_fits_no_cached_region,
 );
 
 fn addr_of(migrant: &Migrant) -> usize {
@@ -349,4 +350,25 @@ fn a_region_that_is_taken_for_input_spares_an_output_pending_from_it(machine: Ma
     assert!(migrant.iter().all(|byte| *byte == 9), "the input");
     drop(output);
     assert_eq!(checked(&space).references, 0);
+}
+
+/// Granules were counted in 32 bits without a check: 2^32 of them and one more were found in a cached region of one, and the
+/// migrant buffer covered 16 TiB of other buffers' addresses.
+fn a_length_beyond_all_addresses_fits_no_cached_region(machine: Machine) {
+    let (space, granule) = (machine.space(4), machine.granule());
+    for strong in [true, false] {
+        drop(space.allocate_migrant(granule, strong).unwrap());
+        for len in [(granule << 32) + 1, (granule << 32) + granule] {
+            let attempts = [
+                space.allocate_migrant(len, strong).map(|_| ()),
+                space.dequeue(len, strong).map(|_| ()),
+                space.dequeue_referenced(len, strong).map(|_| ()),
+            ];
+            for attempt in attempts {
+                let error = attempt.expect_err("no region is that long");
+                assert!(matches!(error, Error::Limit { .. }), "{error}");
+            }
+        }
+    }
+    assert_eq!(checked(&space).queued, 2);
 }
