@@ -41,8 +41,9 @@ impl Immigrating {
     /// No addresses or mappings for the new region.
     ///
     /// # Panics
-    /// When the region was removed, and the reference is to another one.
+    /// When the reference is of another space, or the region was removed, and the reference is to another one.
     pub fn check(&mut self, reference: &Reference) -> Result<()> {
+        reference.assert_of(&self.inner().space);
         let owned = self.owned.as_mut().expect("taken only by value");
         let core = owned.space.core();
         core.ensure_own()?;
@@ -115,8 +116,9 @@ impl Immigrating {
     /// As [`Immigrating::check`].
     ///
     /// # Panics
-    /// As [`Immigrating::arrive`].
+    /// As [`Immigrating::check`] and [`Immigrating::arrive`].
     pub fn arrive_released(mut self, mut reference: Reference, len: usize) -> Result<(Migrant, Released)> {
+        reference.assert_of(&self.inner().space);
         assert!(len <= self.len, "{len} bytes arrived in a region for {}", self.len);
         let owned = self.owned.as_mut().expect("taken only by value");
         let mut state = owned.space.inner.core.lock();

@@ -275,7 +275,11 @@ impl Emigrating {
     }
 
     /// The same, and unreferences the granules before. Takes the space's lock once for a region that is hidden or need not be.
+    ///
+    /// # Panics
+    /// When the reference is of another space.
     pub fn enqueue_released(mut self, mut reference: Reference) -> Released {
+        reference.assert_of(&self.inner().space);
         let owned = self.owned.take().expect("taken only by value");
         let mut released = Released::default();
         enqueue_after(&owned, self.queue, self.hidden, |state| released = reference.release_in(state));

@@ -165,6 +165,15 @@ impl Reference {
         self.unreference()
     }
 
+    /// The granules of one space mean nothing in the books of another.
+    ///
+    /// # Panics
+    /// When it is of another space.
+    #[track_caller]
+    pub(crate) fn assert_of(&self, space: &Space) {
+        assert!(self.space.is(space), "a reference of another space was to be used");
+    }
+
     fn unreference(&mut self) -> Released {
         if std::mem::replace(&mut self.released, true) || self.space.is_inherited() {
             return Released::default();
@@ -173,7 +182,7 @@ impl Reference {
         self.uncount(&mut state)
     }
 
-    /// Unreferences for whoever has the lock; what is left may be dropped when the lock is free again.
+    /// Unreferences for whoever has the lock of its space; what is left may be dropped when the lock is free again.
     pub(crate) fn release_in(&mut self, state: &mut State) -> Released {
         match std::mem::replace(&mut self.released, true) {
             true => Released::default(),

@@ -37,6 +37,9 @@ impl Space {
     /// [`Error::Unprotectable`], also while a server stores into the same granules in place, which no write protection
     /// stops (input-disabled copy-on-write); [`Error::Irreplaceable`]: the space has no free granule for each that may have to
     /// be replaced; or the kernel's reason. The output must then be copied.
+    ///
+    /// # Panics
+    /// When the reference is of another space.
     pub fn read_only(&self, reference: &Reference) -> Result<u32> {
         Ok(self.protect_output(reference, None)?.unwrap_or_default())
     }
@@ -47,12 +50,16 @@ impl Space {
     ///
     /// # Errors
     /// As [`Space::read_only`].
+    ///
+    /// # Panics
+    /// As [`Space::read_only`].
     pub fn read_only_if_it_pays(&self, reference: &Reference, saving: u64) -> Result<Option<u32>> {
         self.protect_output(reference, Some(saving))
     }
 
     fn protect_output(&self, reference: &Reference, saving: Option<u64>) -> Result<Option<u32>> {
         let core = self.core();
+        reference.assert_of(self);
         if let Protection::None(reason) = core.protection {
             return Err(Error::Unprotectable { reason });
         }

@@ -2,7 +2,9 @@
 
 mod machine;
 
-use genie_memory::{Direction, Error, Mark, Migrant, Space};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use genie_memory::{Direction, Error, Mark, Migrant, Reference, Space};
 use genie_sys::process;
 use machine::{Machine, checked, frame, is_accessible, output_of, pattern, same, scatter, seen, server};
 
@@ -22,6 +24,7 @@ on_each_kind!(
     a_region_referenced_as_it_changes_hands_is_referenced_until_it_has,
     a_region_that_is_taken_for_input_spares_an_output_pending_from_it,
     a_length_beyond_all_addresses_fits_no_cached_region,
+    a_reference_of_another_space_ends_no_input_or_output,
 );
 
 fn addr_of(migrant: &Migrant) -> usize {
@@ -371,4 +374,33 @@ fn a_length_beyond_all_addresses_fits_no_cached_region(machine: Machine) {
         }
     }
     assert_eq!(checked(&space).queued, 2);
+}
+
+/// A reference was unreferenced in the books of whichever space ended an input or output with it: an output that was pending
+/// from the granules of the same numbers there lost its protection and changed under its server's eyes.
+fn a_reference_of_another_space_ends_no_input_or_output(machine: Machine) {
+    let (Some(space), Some(other)) = (machine.protecting_space(8), machine.protecting_space(8)) else {
+        return;
+    };
+    let granule = machine.granule();
+    let (mut buffer, foreign) = (space.allocate(granule).unwrap(), other.allocate(granule).unwrap());
+    buffer.fill(1);
+    let output = output_of(&space, buffer.addresses().start, granule);
+    let uses: [fn(&Space, Reference); 4] = [
+        |space, reference| {
+            space.allocate_migrant(1, false).unwrap().emigrate().unwrap().enqueue_released(reference);
+        },
+        |space, reference| drop(space.dequeue(1, false).unwrap().arrive_released(reference, 1)),
+        |space, reference| drop(space.dequeue(1, false).unwrap().check(&reference)),
+        |space, reference| drop(space.read_only(&reference)),
+    ];
+    for ends in uses {
+        let reference = other.reference(foreign.addresses().start, granule, Direction::Out).unwrap();
+        let result = catch_unwind(AssertUnwindSafe(|| ends(&space, reference)));
+        let panic = result.expect_err("a reference of another space is refused");
+        assert_eq!(panic.downcast_ref(), Some(&"a reference of another space was to be used"));
+        assert_eq!((checked(&space).references, checked(&other).references), (1, 0));
+    }
+    buffer.fill(2);
+    same(&seen(&output), &vec![1; granule], "the output");
 }
