@@ -15,6 +15,8 @@ pub struct Immigrating {
     pub(crate) owned: Option<Owned>,
     pub(crate) queue: Mark,
     pub(crate) len: usize,
+    /// Whether it is inaccessible.
+    pub(crate) hidden: bool,
 }
 
 impl Immigrating {
@@ -62,6 +64,7 @@ impl Immigrating {
         drop(guard);
         owned.addr = core.slot_addr(start);
         owned.region = region;
+        self.hidden = false;
         Ok(())
     }
 
@@ -69,11 +72,13 @@ impl Immigrating {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn reinstate(&self) -> Result<u32> {
+    pub fn reinstate(&mut self) -> Result<u32> {
         if self.queue == Mark::WeakEmigrant {
             return Ok(0);
         }
-        access(self.inner(), Access::ReadWrite)
+        let reinstated = access(self.inner(), Access::ReadWrite)?;
+        self.hidden = false;
+        Ok(reinstated)
     }
 
     /// Where the region's data will be.
@@ -81,17 +86,18 @@ impl Immigrating {
         self.inner().addr
     }
 
-    /// Delivers the first `len` bytes of `system` to the region, which must be accessible, as [`Space::deliver`] does.
+    /// Delivers the first `len` bytes of `system` to the region, as [`Space::deliver`] does.
     ///
     /// # Errors
     /// As [`Space::deliver`].
     ///
     /// # Panics
-    /// When the system buffer or the region is shorter, or of another space.
+    /// When the system buffer or the region is shorter, or of another space, or the region is hidden.
     ///
     /// [`Space::deliver`]: crate::Space::deliver
     pub fn deliver(&mut self, system: &mut SystemBuffer, len: usize, plan: &InputPlan) -> Result<Passed> {
         assert!(len <= self.len, "{len} bytes are delivered to a region for {}", self.len);
+        self.assert_accessible();
         let owned = self.inner();
         owned.space.deliver_at(system, owned.addr, len, plan)
     }
@@ -99,8 +105,9 @@ impl Immigrating {
     /// Ends the input by marking the region immigrant: `len` bytes of it are the client's.
     ///
     /// # Panics
-    /// When the region is shorter.
+    /// When the region is shorter, or is hidden and was not reinstated.
     pub fn arrive(mut self, len: usize) -> Migrant {
+        self.assert_accessible();
         let mut owned = self.owned.take().expect("taken only by value");
         assert!(len <= self.len, "{len} bytes arrived in a region for {}", self.len);
         owned.len = len;
@@ -119,6 +126,7 @@ impl Immigrating {
     /// As [`Immigrating::check`] and [`Immigrating::arrive`].
     pub fn arrive_released(mut self, mut reference: Reference, len: usize) -> Result<(Migrant, Released)> {
         reference.assert_of(&self.inner().space);
+        self.assert_accessible();
         assert!(len <= self.len, "{len} bytes arrived in a region for {}", self.len);
         let owned = self.owned.as_mut().expect("taken only by value");
         let mut state = owned.space.inner.core.lock();
@@ -134,6 +142,12 @@ impl Immigrating {
         drop(state);
         let owned = self.owned.take().map(|owned| Owned { len, ..owned });
         Ok((Migrant { owned, queue: self.queue }, released))
+    }
+
+    /// A touch of a hidden region is a fatal fault.
+    #[track_caller]
+    fn assert_accessible(&self) {
+        assert!(!self.hidden, "a hidden region was to be used before it was reinstated");
     }
 
     fn inner(&self) -> &Owned {

@@ -46,7 +46,7 @@ impl Space {
         if !strong && let Some(owned) = self.dequeue_cached(len, Mark::WeakEmigrant, Mark::Immigrant)? {
             return Ok(Migrant { owned: Some(Owned { len, ..owned }), queue: Mark::WeakEmigrant });
         }
-        let immigrating = self.dequeue(len, strong)?;
+        let mut immigrating = self.dequeue(len, strong)?;
         immigrating.reinstate()?;
         Ok(immigrating.arrive(len))
     }
@@ -58,11 +58,11 @@ impl Space {
     /// As [`Space::allocate`].
     pub fn dequeue(&self, len: usize, strong: bool) -> Result<Immigrating> {
         let queue = if strong { Mark::Emigrant } else { Mark::WeakEmigrant };
-        let owned = match self.dequeue_cached(len, queue, Mark::Immigrating)? {
-            Some(owned) => owned,
-            None => self.allocate_owned(0, len.max(1), Mark::Immigrating)?,
+        let (owned, hidden) = match self.dequeue_cached(len, queue, Mark::Immigrating)? {
+            Some(owned) => (owned, strong),
+            None => (self.allocate_owned(0, len.max(1), Mark::Immigrating)?, false),
         };
-        Ok(Immigrating { owned: Some(owned), queue, len })
+        Ok(Immigrating { owned: Some(owned), queue, len, hidden })
     }
 
     /// The same, and references the granules, for a server to fill.
@@ -84,7 +84,7 @@ impl Space {
             let reference = self.reference_in(&mut state, region, (addr, len), Direction::In);
             drop(state);
             let owned = Owned { space: self.clone(), region, addr, len };
-            return Ok((Immigrating { owned: Some(owned), queue, len }, reference?));
+            return Ok((Immigrating { owned: Some(owned), queue, len, hidden: strong }, reference?));
         }
         drop(state);
         let immigrating = self.dequeue(len, strong)?;

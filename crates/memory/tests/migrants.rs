@@ -4,7 +4,7 @@ mod machine;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use genie_memory::{Direction, Error, Mark, Migrant, Reference, Space};
+use genie_memory::{Direction, Error, Immigrating, InputPlan, Mark, Migrant, Reference, Space};
 use genie_sys::process;
 use machine::{Machine, checked, frame, is_accessible, output_of, pattern, same, scatter, seen, server};
 
@@ -25,6 +25,7 @@ on_each_kind!(
     a_region_that_is_taken_for_input_spares_an_output_pending_from_it,
     a_length_beyond_all_addresses_fits_no_cached_region,
     a_reference_of_another_space_ends_no_input_or_output,
+    a_hidden_region_never_arrives_before_it_is_reinstated,
 );
 
 fn addr_of(migrant: &Migrant) -> usize {
@@ -60,7 +61,7 @@ fn a_hidden_region_is_inaccessible_and_keeps_its_bytes(machine: Machine) {
     emigrating.enqueue();
     assert_eq!(checked(&space).queued, 2);
 
-    let immigrating = space.dequeue(len, true).unwrap();
+    let mut immigrating = space.dequeue(len, true).unwrap();
     assert_eq!(immigrating.addr(), addr);
     assert!(!is_accessible(addr), "visible before the reply");
     assert_eq!(immigrating.reinstate().unwrap(), 2);
@@ -245,7 +246,7 @@ fn output_by_copy_on_write_survives_the_regions_departure(machine: Machine) {
         let migrant = filled(&space, len, strong, 8);
         let reference = output_of(&space, addr_of(&migrant), len);
         drop(migrant);
-        let immigrating = space.dequeue(len, strong).unwrap();
+        let mut immigrating = space.dequeue(len, strong).unwrap();
         let input = immigrating.reference().unwrap();
         scatter(&server(&input), &pattern(9, len));
         same(&seen(&reference), &pattern(8, len), "the output under an input");
@@ -328,7 +329,7 @@ fn a_region_referenced_as_it_changes_hands_is_referenced_until_it_has(machine: M
         assert_eq!(emigrating.enqueue_released(reference).faults, 0);
         assert_eq!((checked(&space).references, checked(&space).queued), (0, 2));
 
-        let (immigrating, reference) = space.dequeue_referenced(granule + 1, strong).unwrap();
+        let (mut immigrating, reference) = space.dequeue_referenced(granule + 1, strong).unwrap();
         assert_eq!(immigrating.addr(), addr);
         assert_eq!((mark_at(&space, addr), checked(&space).references), (Some(Mark::Immigrating), 2));
         scatter(&server(&reference), &vec![7; granule + 1]);
@@ -403,4 +404,29 @@ fn a_reference_of_another_space_ends_no_input_or_output(machine: Machine) {
     }
     buffer.fill(2);
     same(&seen(&output), &vec![1; granule], "the output");
+}
+
+/// A region that had been hidden could become a migrant buffer while it was inaccessible: reading that, in safe code, was a
+/// fatal fault, and so was a delivery to it.
+fn a_hidden_region_never_arrives_before_it_is_reinstated(machine: Machine) {
+    let (space, granule) = (machine.space(8), machine.granule());
+    drop(filled(&space, granule, true, 3));
+    let uses: [fn(Immigrating, Reference, &Space); 3] = [
+        |immigrating, _, _| drop(immigrating.arrive(1)),
+        |immigrating, reference, _| drop(immigrating.arrive_released(reference, 1)),
+        |mut immigrating, _, space| {
+            let mut system = space.system_buffer(1).unwrap();
+            drop(immigrating.deliver(&mut system, 1, &InputPlan::default()));
+        },
+    ];
+    for early in uses {
+        let (immigrating, reference) = space.dequeue_referenced(granule, true).unwrap();
+        assert!(!is_accessible(immigrating.addr()));
+        let result = catch_unwind(AssertUnwindSafe(|| early(immigrating, reference, &space)));
+        let panic = result.expect_err("an inaccessible region is not used");
+        assert_eq!(panic.downcast_ref(), Some(&"a hidden region was to be used before it was reinstated"));
+        let usage = checked(&space);
+        assert_eq!((usage.references, usage.queued), (0, 1), "it is kept for reuse");
+    }
+    same(&space.allocate_migrant(granule, true).unwrap(), &pattern(3, granule), "the region");
 }

@@ -449,7 +449,7 @@ impl Input {
     }
 
     fn reinstate(&mut self) -> Result<()> {
-        if let Some(immigrating) = &self.immigrating {
+        if let Some(immigrating) = &mut self.immigrating {
             self.receipt.mapped += immigrating.reinstate()?;
         }
         Ok(())

@@ -295,7 +295,7 @@ impl<'a> Bench<'a> {
         samples.add(Row::Invalidate, len, time);
         let ((), enqueue) = timed(|| emigrating.enqueue());
         let (immigrating, dequeue) = timed(|| space.dequeue(len, true));
-        let immigrating = immigrating?;
+        let mut immigrating = immigrating?;
         samples.add(Row::RegionQueue, len, enqueue + dequeue);
         let (restored, time) = timed(|| immigrating.reinstate());
         restored?;
