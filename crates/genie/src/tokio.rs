@@ -1,8 +1,8 @@
 //! Requests that are awaited, in programs that run on tokio.
 //!
 //! Why: a task that waits for a reply must not hold its thread up, and one descriptor serves all servers of an interface.
-//! How: a request is submitted when its future is first polled; the reply, by whatever thread it is taken off its channel,
-//! wakes the task. Of the tasks that wait, one at a time takes replies for all and awaits the interface's descriptor; when
+//! How: a request is submitted when its future is first polled; the reply, by whatever thread it is taken off its channel or
+//! brought, wakes the task. Of the tasks that wait, one at a time takes replies for all and awaits the interface's descriptor; when
 //! it has its own reply, or is dropped, the next one does. No task is spawned.
 //! Limits: one of these for each [`crate::Interface`]. What exceeds limits is refused, as by [`Request::submit`].
 //!

@@ -1,13 +1,14 @@
 //! Requests awaited on tokio.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use genie::channel::{ConnectOptions, Directory, Listener, Running, ServeOptions};
 use genie::{
-    Config, Costs, Error, Faults, Granularity, GranuleKind, In, Incoming, Interface, Limits, Out, Passing,
-    RequestId, Server, ServerHandle, Service, ServiceId, Space, Thresholds, memory,
+    Completer, Config, Costs, Error, Faults, Granularity, GranuleKind, In, Incoming, Interface, Limits, Out,
+    Passing, RequestId, Server, ServerHandle, Service, ServiceId, Space, Thresholds, memory,
 };
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -270,4 +271,100 @@ async fn a_request_whose_future_is_dropped_runs_on() {
     assert!(buffer.iter().all(|byte| *byte == 7), "nobody took the data");
     assert!(stage.genie().flush(&server, FOR_EVER));
     assert_eq!(stage.genie().pending_bytes(), 0, "the reply that nobody awaited was taken all the same");
+}
+
+/// A server in this process whose requests are over some time after they came: a thread of its own says so by an eventfd, and
+/// whoever looks replies.
+#[derive(Clone)]
+struct Ring(Arc<Clock>);
+
+struct Clock {
+    asked: Mutex<Vec<Incoming>>,
+    done: Mutex<Vec<Incoming>>,
+    bell: genie_sys::event::Event,
+}
+
+impl Ring {
+    fn new() -> Self {
+        let bell = genie_sys::event::Event::new().unwrap();
+        Self(Arc::new(Clock { asked: Mutex::default(), done: Mutex::default(), bell }))
+    }
+
+    fn work_until(&self, is_over: &AtomicBool) {
+        while !is_over.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_micros(100));
+            let asked = std::mem::take(&mut *self.0.asked.lock().unwrap());
+            if !asked.is_empty() {
+                self.0.done.lock().unwrap().extend(asked);
+                self.0.bell.signal().unwrap();
+            }
+        }
+    }
+}
+
+impl Server for Ring {
+    fn name(&self) -> &str {
+        "ring"
+    }
+
+    fn services(&self) -> &[Service] {
+        static SERVICES: [Service; 1] = [Service::new("ask", true, true)];
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        self.0.asked.lock().unwrap().push(request);
+    }
+
+    fn abort(&self, _request: RequestId) {
+        // All are soon over.
+    }
+
+    fn completer(&self) -> Option<&dyn Completer> {
+        Some(self)
+    }
+}
+
+impl Completer for Ring {
+    fn collect(&self) -> usize {
+        self.0.bell.clear().unwrap();
+        let done = std::mem::take(&mut *self.0.done.lock().unwrap());
+        let count = done.len();
+        done.into_iter().for_each(|request| request.reply(Ok(())));
+        count
+    }
+
+    fn wait(&self, timeout: Duration) {
+        genie_sys::poll::readable(&self.0.bell, Some(timeout)).unwrap();
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.bell.as_fd())
+    }
+}
+
+/// Tasks slept for ever when nothing but a ring had something for them: the descriptor stood for channels alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_are_woken_by_a_ring_that_completes_requests_when_somebody_looks() {
+    let stage = Stage::new();
+    let ring = Ring::new();
+    let server = ServerHandle::new(ring.clone());
+    let is_over = Arc::new(AtomicBool::new(false));
+    let worker = std::thread::spawn({
+        let is_over = Arc::clone(&is_over);
+        move || ring.work_until(&is_over)
+    });
+    let mut tasks = JoinSet::new();
+    for _ in 0..8 {
+        let (client, server) = (Arc::clone(&stage.client), server.clone());
+        tasks.spawn(async move {
+            for _ in 0..50 {
+                client.send(client.genie().request(&server, KEEP).out(Out::copy(b"asked"))).await.unwrap();
+            }
+        });
+    }
+    timeout(FOR_EVER, tasks.join_all()).await.expect("every task is woken");
+    is_over.store(true, Ordering::Relaxed);
+    worker.join().unwrap();
+    assert_eq!(stage.genie().pending_bytes(), 0);
 }

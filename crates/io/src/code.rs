@@ -11,6 +11,7 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::os::fd::BorrowedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -112,6 +113,20 @@ impl Code {
     /// Looks for what the server has completed; returns how many requests that are.
     pub(crate) fn collect(&self) -> usize {
         self.reaped().map_or(0, |(reaping, completer)| reaping.collect(completer))
+    }
+
+    /// By what an event loop waits until there may be something to collect.
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        let (_, completer) = self.reaped()?;
+        call(|| completer.descriptor()).unwrap_or_default()
+    }
+
+    /// Prepares the descriptor; returns false when there may be something to collect now.
+    ///
+    /// # Errors
+    /// The server panicked.
+    pub(crate) fn arm(&self) -> Result<bool, Error> {
+        self.reaped().map_or(Ok(true), |(_, completer)| call(|| completer.arm()))
     }
 
     /// Has whoever waits look: something is over without a reply.

@@ -3,8 +3,9 @@
 //! Why: such a server would need a thread to look, or its clients would have to know it. Its clients look instead, since whoever
 //! waits has nothing else to do.
 //! How: as at a channel, one of the threads that wait for a server's replies looks and waits where the server says; the others
-//! sleep until it passes its turn.
+//! sleep until it passes its turn. Event loops wait by the completer's descriptor (`interface/watch.rs`).
 
+use std::os::fd::BorrowedFd;
 use std::sync::TryLockError;
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,24 @@ pub trait Completer {
 
     /// Waits until there may be something to collect, at most so long.
     fn wait(&self, timeout: Duration);
+
+    /// What is readable while there may be something to collect, for clients that wait in event loops: an eventfd that the kernel
+    /// signals, a timer, the descriptor of an interface by which this server makes requests of its own. It is not readable any
+    /// more when [`Completer::collect`] has taken what there is. While requests are outstanding it is always the same one; a
+    /// client's interface has a duplicate of it until it is armed without any.
+    ///
+    /// Where there is none, or none that epoll can wait for, [`Interface::arm`](crate::Interface::arm) says that there may be
+    /// something to collect, so that clients' event loops look again and again instead of sleeping.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Prepares the descriptor, where it must be: from now on it becomes readable when there may be something to collect, also
+    /// for requests that come later, and whoever looks meanwhile. Returns false when there may be something now. Event loops of
+    /// several clients may call it at once, and while another thread looks.
+    fn arm(&self) -> bool {
+        true
+    }
 }
 
 /// Lets one of the waiting threads look, and has the others sleep meanwhile.

@@ -101,7 +101,7 @@ impl<T> Completions<T> {
     /// Takes what there is of `server`'s replies, and waits for more if no request is in the queue then; at most so long.
     /// Returns whether one is. Requests to other servers may be added, too, and appear when somebody takes their replies.
     pub fn wait(&self, server: &ServerHandle, timeout: Duration) -> bool {
-        let has_next = || !self.queue.lock().is_empty();
+        let has_next = || self.has_next();
         server.collect();
         if timeout.is_zero() || has_next() {
             return has_next();
@@ -111,6 +111,11 @@ impl<T> Completions<T> {
             true => Awaited::until(&has_next).wait(server, deadline),
             false => self.sleep(deadline),
         }
+    }
+
+    /// Whether a request is in the queue. It does not look for replies.
+    pub fn has_next(&self) -> bool {
+        !self.queue.lock().is_empty()
     }
 
     /// Sleeps until other threads have had requests replied to.

@@ -252,7 +252,7 @@ impl Exchange {
             Phase::Forgotten => Phase::Over,
             _ => return,
         };
-        self.wake(state);
+        self.wake_listed(state);
     }
 
     /// Lists the request as outstanding, unless the server has let it go already; returns whether it is listed.
@@ -289,6 +289,13 @@ impl Exchange {
         if let Some(task) = task {
             task.wake();
         }
+    }
+
+    /// The same of a request that the server still has a part of: it stays listed, and an event loop is told.
+    fn wake_listed(&self, state: MutexGuard<'_, State>) {
+        let listing = state.listing.clone();
+        self.wake(state);
+        listing.iter().for_each(|listing| listing.come());
     }
 
     /// Whether a reply, or the reason why there is none, can be taken.
@@ -410,7 +417,7 @@ impl Exchange {
         let mut state = self.lock();
         if matches!(state.phase, Phase::Waiting) {
             state.phase = Phase::GivenUp(Box::new(reason.clone()));
-            self.wake(state);
+            self.wake_listed(state);
         }
     }
 }

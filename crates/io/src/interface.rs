@@ -6,14 +6,11 @@
 //! Source: thesis §7.1.
 
 use std::collections::BTreeMap;
-use std::ops::BitAnd;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use genie_memory::{Buffer, Config, Migrant, Space};
 use genie_passing::Passing;
-use genie_sys::poll::Poller;
 use smallvec::SmallVec;
 
 use crate::channel::directory::Directory;
@@ -28,6 +25,10 @@ use crate::request_id::RequestIds;
 use crate::timer::Timer;
 use crate::work::{Destinations, Work};
 use crate::{Error, Failed, Limits, Pending, Reply, Request, RequestId, ServerHandle, ServiceId};
+
+mod watch;
+
+use watch::{News, Watch};
 
 /// A client's I/O interface. Cloning makes another handle to the same one.
 ///
@@ -48,8 +49,8 @@ struct Inner {
     timer: Timer,
     /// The servers in other processes that this interface was ever connected to.
     remotes: Mutex<Vec<Weak<Remote>>>,
-    /// Watches them, once somebody wants a descriptor.
-    poller: OnceLock<Poller>,
+    /// Watches all servers, once somebody wants a descriptor.
+    watch: OnceLock<Watch>,
     /// Dropped last, when the timer aborts no more requests.
     presence: Arc<Presence>,
 }
@@ -68,6 +69,8 @@ pub(crate) struct Outstanding {
 struct Listed {
     requests: BTreeMap<RequestId, (Arc<Exchange>, ServerHandle)>,
     looked_at: SmallVec<[(ServerHandle, usize); 1]>,
+    /// For an event loop, once somebody wants a descriptor.
+    news: Option<News>,
 }
 
 impl Interface {
@@ -91,7 +94,7 @@ impl Interface {
             outstanding: Arc::default(),
             timer: Timer::new(),
             remotes: Mutex::default(),
-            poller: OnceLock::new(),
+            watch: OnceLock::new(),
         }))
     }
 
@@ -127,51 +130,11 @@ impl Interface {
         let remote = channel::connect(self.space(), directory, server, spin, options)?;
         let mut remotes = self.0.remotes.lock().unwrap_or_else(PoisonError::into_inner);
         remotes.retain(|remote| remote.strong_count() > 0);
-        if let Some(poller) = self.0.poller.get() {
-            remote.watch_by(poller, 0)?;
+        if let Some(watch) = self.0.watch.get() {
+            remote.watch_by(&watch.poller, 0)?;
         }
         remotes.push(Arc::downgrade(&remote));
         Ok(ServerHandle::connected(remote))
-    }
-
-    /// A descriptor for `poll`, `epoll` or an asynchronous run time, by which one event loop waits for the servers in other
-    /// processes: [`Interface::collect`], look at what is pending, [`Interface::arm`], and if that says so wait until the
-    /// descriptor is readable; then again. Other threads may make requests meanwhile and wait for them as they like.
-    ///
-    /// Servers in this process don't show here: see [`Pending::poll`]. Those with a [`Completer`](crate::Completer) are looked at by
-    /// [`Interface::collect`], which is enough where they only ask servers in other processes by this interface.
-    ///
-    /// # Errors
-    /// The limit on descriptors.
-    pub fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
-        self.ensure_own()?;
-        if let Some(poller) = self.0.poller.get() {
-            return Ok(poller.as_fd());
-        }
-        let poller = Poller::new()?;
-        // The lock is held until the poller is known, so that no server connects in between.
-        let remotes = self.0.remotes.lock().unwrap_or_else(PoisonError::into_inner);
-        for remote in remotes.iter().filter_map(Weak::upgrade) {
-            remote.watch_by(&poller, 0)?;
-        }
-        Ok(self.0.poller.get_or_init(|| poller).as_fd())
-    }
-
-    /// Prepares for waiting by the descriptor: it will be readable with the next reply, also one that another thread takes
-    /// off its channel, and when a server goes. Returns false when there may be something to collect now.
-    pub fn arm(&self) -> bool {
-        // Every one is armed, whatever the others say.
-        self.remotes().iter().map(|remote| remote.arm()).fold(true, BitAnd::bitand)
-    }
-
-    /// Takes the replies of servers in other processes that are there, without waiting; returns how many. Pending requests
-    /// whose replies were taken are then replied to. For the loop that waits by descriptor, and for programs without one.
-    pub fn collect(&self) -> usize {
-        let remotes = self.remotes();
-        let taken: usize = remotes.iter().map(|remote| remote.collect_watched()).sum();
-        remotes.iter().filter(|remote| remote.is_over()).for_each(|remote| self.forget(remote));
-        // After those, of which the servers here may be clients.
-        taken + self.collect_here()
     }
 
     /// Has the servers in this process look that complete requests only then.
@@ -186,8 +149,8 @@ impl Interface {
     fn forget(&self, gone: &Arc<Remote>) {
         let mut remotes = self.0.remotes.lock().unwrap_or_else(PoisonError::into_inner);
         remotes.retain(|remote| remote.as_ptr() != Arc::as_ptr(gone));
-        if let Some(poller) = self.0.poller.get() {
-            gone.unwatch_by(poller);
+        if let Some(watch) = self.0.watch.get() {
+            gone.unwatch_by(&watch.poller);
         }
     }
 
@@ -417,10 +380,16 @@ impl Outstanding {
         }
     }
 
+    /// Has an event loop look that waits by descriptor: a request may be over for its client.
+    pub(crate) fn come(&self) {
+        self.listed().news.iter_mut().for_each(News::come);
+    }
+
     pub(crate) fn remove(&self, id: RequestId) {
         let mut listed = self.listed();
         let removed = listed.requests.remove(&id);
         let forgotten = removed.as_ref().and_then(|(_, server)| listed.discount(server));
+        listed.news.iter_mut().for_each(News::come);
         // Notifying is a system call even when nobody sleeps.
         if self.flushers.load(Ordering::Relaxed) > 0 {
             self.removed.notify_all();
@@ -431,7 +400,25 @@ impl Outstanding {
 
     /// The servers in this process at which requests are outstanding and which clients have to look at.
     fn looked_at(&self) -> SmallVec<[ServerHandle; 1]> {
-        self.listed().looked_at.iter().map(|(server, _)| server.clone()).collect()
+        self.listed().looked_at()
+    }
+
+    /// Tells an event loop from now on.
+    fn tell(&self, news: News) {
+        self.listed().news = Some(news);
+    }
+
+    /// The servers that are looked at, before an event loop has them look, and looks itself.
+    fn quiet(&self) -> SmallVec<[ServerHandle; 1]> {
+        let mut listed = self.listed();
+        listed.news.iter_mut().for_each(News::quiet);
+        listed.looked_at()
+    }
+
+    /// The same, before it sleeps, and whether it may.
+    fn arm(&self) -> (bool, SmallVec<[ServerHandle; 1]>) {
+        let mut listed = self.listed();
+        (listed.news.as_mut().is_none_or(News::arm), listed.looked_at())
     }
 
     /// Waits until no request numbered below `before` is outstanding at `server`.
@@ -470,8 +457,16 @@ impl Listed {
     fn count(&mut self, server: &ServerHandle) {
         match self.looked_at.iter_mut().find(|(known, _)| known.is(server)) {
             Some((_, count)) => *count += 1,
-            None => self.looked_at.push((server.clone(), 1)),
+            None => {
+                self.looked_at.push((server.clone(), 1));
+                // A loop that sleeps does not wait for this server yet.
+                self.news.iter_mut().for_each(News::wake);
+            }
         }
+    }
+
+    fn looked_at(&self) -> SmallVec<[ServerHandle; 1]> {
+        self.looked_at.iter().map(|(server, _)| server.clone()).collect()
     }
 
     /// Counts one less; returns the handle of a server that has none left.

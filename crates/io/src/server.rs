@@ -79,8 +79,8 @@ pub trait Server: Send + Sync + 'static {
 
     /// What completes requests of a server in its clients' process, where no thread of the server's does: reaps a ring of the
     /// kernel's, say, or takes the replies to requests of its own. Whoever waits for a reply of this server's has it look, one
-    /// thread at a time. Replies that come otherwise, by another thread, are noticed within a tenth of a second. A server always has
-    /// a completer, or never.
+    /// thread at a time. Threads that wait notice replies that come otherwise, by another thread, within a tenth of a second, event
+    /// loops at once. A server always has a completer, or never.
     ///
     /// In a process of its own, the server sees to that itself.
     fn completer(&self) -> Option<&dyn Completer> {
@@ -194,6 +194,14 @@ impl ServerHandle {
     /// was connected to it.
     pub(crate) fn is_of(&self, space: &Space) -> bool {
         self.remote().is_none_or(|remote| remote.space.is(space))
+    }
+
+    /// The server, where it is in this process.
+    pub(crate) fn here(&self) -> Option<&Code> {
+        match &self.0 {
+            Place::Here(server) => Some(server),
+            Place::There(_) => None,
+        }
     }
 
     /// Whose pool the system buffers for its requests are from, where nothing else is said.

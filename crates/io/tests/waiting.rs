@@ -18,6 +18,8 @@ mod descriptors;
 mod interfaces;
 #[path = "waiting/late.rs"]
 mod late;
+#[path = "waiting/loops.rs"]
+mod loops;
 #[path = "waiting/room.rs"]
 mod room;
 #[path = "waiting/stage.rs"]

@@ -1,0 +1,209 @@
+//! Waiting for all servers of an interface by one descriptor.
+//!
+//! How: one set of descriptors (epoll) holds what each channel becomes readable by, an event for requests that servers in this
+//! process complete, and what each [`Completer`](crate::Completer) gives while requests are outstanding at its server. Arming
+//! brings the set up to date with the completers, so that making a request costs nothing more.
+//! Invariants: a completer's code is called with no lock of ours held. Completers that wait for one another by descriptors can't
+//! do so in a circle, since the kernel refuses to add the last one: arming them ends.
+//! Limits: sets in sets, of interfaces that completers are clients of, as deep as the kernel lets them be: about four.
+
+use std::ops::BitAnd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{PoisonError, Weak};
+
+use genie_sys::event::Event;
+use genie_sys::poll::Poller;
+
+use super::Interface;
+use crate::code::Code;
+use crate::primitive::{Mutex, MutexGuard};
+use crate::{Error, ServerHandle};
+
+/// What the interface's descriptor stands for.
+#[derive(Debug)]
+pub(super) struct Watch {
+    pub(super) poller: Poller,
+    completers: Mutex<Vec<Watched>>,
+}
+
+/// A server in this process at which requests were outstanding when the interface was armed last.
+#[derive(Debug)]
+struct Watched {
+    server: u64,
+    by: By,
+}
+
+/// How an event loop hears that a completer may have something.
+#[derive(Debug)]
+enum By {
+    /// By a duplicate of its descriptor: the completer may close its own one, or give the same one for several servers.
+    Descriptor(OwnedFd),
+    /// It is a client of this same interface, and hears what the interface hears.
+    Interface,
+    /// Not at all: it has no descriptor, or none that can be waited for.
+    Nothing,
+}
+
+/// What an event loop is told of requests that servers in this process have completed.
+#[derive(Debug)]
+pub(super) struct News {
+    event: Event,
+    /// There were some since the loop collected last.
+    is_there: bool,
+    /// The loop may sleep.
+    is_armed: bool,
+    is_signalled: bool,
+}
+
+impl Interface {
+    /// A descriptor for `poll`, `epoll` or an asynchronous run time, by which one event loop waits for all servers of this
+    /// interface: [`Interface::collect`], look at what is pending, [`Interface::arm`], and if that says so wait until the
+    /// descriptor is readable; then again. Other threads may make requests meanwhile and wait for them as they like.
+    ///
+    /// A server in this process that completes requests when somebody looks is waited for by
+    /// [`Completer::descriptor`](crate::Completer::descriptor).
+    ///
+    /// # Errors
+    /// The limit on descriptors.
+    pub fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
+        self.ensure_own()?;
+        if let Some(watch) = self.0.watch.get() {
+            return Ok(watch.poller.as_fd());
+        }
+        // The lock is held until the poller is known, so that no server connects in between.
+        let remotes = self.0.remotes.lock().unwrap_or_else(PoisonError::into_inner);
+        let watch = Watch { poller: Poller::new()?, completers: Mutex::default() };
+        for remote in remotes.iter().filter_map(Weak::upgrade) {
+            remote.watch_by(&watch.poller, 0)?;
+        }
+        if self.0.watch.get().is_none() {
+            let news = News::new()?;
+            watch.poller.add(&news.event, 0)?;
+            self.0.outstanding.tell(news);
+        }
+        Ok(self.0.watch.get_or_init(|| watch).poller.as_fd())
+    }
+
+    /// Prepares for waiting by the descriptor: it will be readable with the next reply, also one that another thread takes
+    /// off its channel or brings, and when a server goes. Returns false when there may be something to collect now.
+    ///
+    /// It returns false as long as a request is outstanding at a server whose [`Completer`](crate::Completer) has no descriptor
+    /// that can be waited for, or panics when it is asked: there may always be something, so that the loop goes on looking.
+    pub fn arm(&self) -> bool {
+        if self.space().is_inherited() {
+            return true;
+        }
+        // Every one is armed, whatever the others say.
+        let (is_armed, looked_at) = self.0.outstanding.arm();
+        let are_armed = self.remotes().iter().map(|remote| remote.arm()).fold(is_armed, BitAnd::bitand);
+        self.0.watch.get().is_none_or(|watch| watch.arm(&looked_at)) & are_armed
+    }
+
+    /// Takes the replies that are there, of servers in other processes, and of those in this one that complete requests when
+    /// somebody looks, without waiting; returns how many. Pending requests whose replies were taken are then replied to. For
+    /// the loop that waits by descriptor, and for programs without one.
+    pub fn collect(&self) -> usize {
+        if self.space().is_inherited() {
+            return 0;
+        }
+        let remotes = self.remotes();
+        let taken: usize = remotes.iter().map(|remote| remote.collect_watched()).sum();
+        remotes.iter().filter(|remote| remote.is_over()).for_each(|remote| self.forget(remote));
+        // After those, of which the servers here may be clients.
+        taken + self.0.outstanding.quiet().iter().map(ServerHandle::collect).sum::<usize>()
+    }
+}
+
+impl Watch {
+    /// Prepares those completers, and lets go of others; returns false when one of them may have something.
+    fn arm(&self, servers: &[ServerHandle]) -> bool {
+        let servers = || servers.iter().filter_map(ServerHandle::here);
+        // Out of the lock, under which no server is called.
+        let mut all = std::mem::take(&mut *self.completers());
+        let is_over = |watched: &mut Watched| !servers().any(|server| server.number() == watched.server);
+        all.extract_if(.., is_over).for_each(|over| self.let_go(&over.by));
+        let are_armed = servers().map(|server| self.arm_one(server, &mut all)).fold(true, BitAnd::bitand);
+        self.completers().append(&mut all);
+        are_armed
+    }
+
+    fn arm_one(&self, server: &Code, all: &mut Vec<Watched>) -> bool {
+        let number = server.number();
+        let index = all.iter().position(|watched| watched.server == number).unwrap_or_else(|| {
+            all.push(Watched { server: number, by: self.begin(server) });
+            all.len() - 1
+        });
+        let by = &mut all[index].by;
+        match by {
+            By::Descriptor(_) => server.arm().unwrap_or_else(|_| {
+                // It panicked, and would again.
+                self.let_go(&std::mem::replace(by, By::Nothing));
+                false
+            }),
+            By::Interface => true,
+            By::Nothing => false,
+        }
+    }
+
+    /// Adds what a completer can be waited for by.
+    fn begin(&self, server: &Code) -> By {
+        let Some(descriptor) = server.descriptor() else { return By::Nothing };
+        if descriptor.as_raw_fd() == self.poller.as_fd().as_raw_fd() {
+            return By::Interface;
+        }
+        match descriptor.try_clone_to_owned() {
+            Ok(own) if self.poller.add(&own, 0).is_ok() => By::Descriptor(own),
+            _ => By::Nothing,
+        }
+    }
+
+    fn let_go(&self, by: &By) {
+        if let By::Descriptor(descriptor) = by {
+            // What is not in the set need not be taken out.
+            let _ = self.poller.remove(descriptor);
+        }
+    }
+
+    fn completers(&self) -> MutexGuard<'_, Vec<Watched>> {
+        self.completers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl News {
+    /// They begin with a signal: a loop that has armed before there was a descriptor arms again.
+    fn new() -> Result<Self, Error> {
+        let event = Event::new()?;
+        event.signal()?;
+        Ok(Self { event, is_there: false, is_armed: false, is_signalled: true })
+    }
+
+    /// A request is over.
+    pub(super) fn come(&mut self) {
+        self.is_there = true;
+        self.wake();
+    }
+
+    /// Has a loop that sleeps arm anew.
+    pub(super) fn wake(&mut self) {
+        if std::mem::take(&mut self.is_armed) {
+            // Nobody can be told that the signal failed.
+            let _ = self.event.signal();
+            self.is_signalled = true;
+        }
+    }
+
+    /// The loop is about to look at what is pending.
+    pub(super) fn quiet(&mut self) {
+        (self.is_there, self.is_armed) = (false, false);
+        if std::mem::take(&mut self.is_signalled) {
+            // What was not cleared is looked at once more.
+            let _ = self.event.clear();
+        }
+    }
+
+    /// The loop is about to sleep; returns false when it should look again first.
+    pub(super) fn arm(&mut self) -> bool {
+        self.is_armed = true;
+        !self.is_there
+    }
+}

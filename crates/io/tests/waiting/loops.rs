@@ -1,0 +1,490 @@
+//! Event loops that wait by an interface's descriptor for servers in this process.
+//!
+//! How: rings that say by an eventfd that something is done, each wait bounded by a time that no test takes: a loop that is not
+//! woken fails.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+
+use genie_io::{
+    Completer, Completions, Error, Incoming, Interface, Limits, Out, Pending, RequestId, Server,
+    ServerHandle, Service,
+};
+use genie_sys::event::Event;
+use genie_sys::poll::{Poller, readable};
+
+use super::stage::{ASK, Deaf, FOR_EVER, Finally, Keeper, Stage, assert_idle, interface, interface_with};
+
+static SERVICES: [Service; 1] = [Service::new("ask", true, true)];
+
+/// What a ring gives for its descriptor.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Gives {
+    #[default]
+    Bell,
+    Nothing,
+    /// A file, for which epoll can't wait.
+    File,
+    PanicForDescriptor,
+    /// The descriptor, and a panic when it is armed.
+    PanicForArm,
+}
+
+/// What is asked waits until `work`, and then until somebody reaps.
+#[derive(Clone)]
+struct Ring(Arc<Inner>);
+
+struct Inner {
+    asked: Mutex<Vec<Incoming>>,
+    done: Mutex<Vec<Incoming>>,
+    bell: Event,
+    file: std::fs::File,
+    gives: Gives,
+    /// How often it was asked for its descriptor, and armed.
+    asks: AtomicU32,
+    arms: AtomicU32,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Ring {
+    fn new(gives: Gives) -> Self {
+        Self(Arc::new(Inner {
+            asked: Mutex::default(),
+            done: Mutex::default(),
+            bell: Event::new().expect("an eventfd"),
+            file: tempfile::tempfile().expect("a file"),
+            gives,
+            asks: AtomicU32::new(0),
+            arms: AtomicU32::new(0),
+        }))
+    }
+
+    /// Completes what has been asked.
+    fn work(&self) {
+        let asked = std::mem::take(&mut *lock(&self.0.asked));
+        lock(&self.0.done).extend(asked);
+        self.ring();
+    }
+
+    fn ring(&self) {
+        self.0.bell.signal().expect("a signal");
+    }
+
+    /// Completes what comes, from a thread of its own, until `is_over`.
+    fn work_until(&self, is_over: impl Fn() -> bool) {
+        while !is_over() {
+            if !lock(&self.0.asked).is_empty() {
+                self.work();
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+}
+
+impl Server for Ring {
+    fn name(&self) -> &str {
+        "ring"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        lock(&self.0.asked).push(request);
+    }
+
+    fn abort(&self, request: RequestId) {
+        let gone: Vec<_> = lock(&self.0.asked).extract_if(.., |asked| asked.id() == request).collect();
+        drop(gone);
+    }
+
+    fn completer(&self) -> Option<&dyn Completer> {
+        Some(self)
+    }
+}
+
+impl Completer for Ring {
+    fn collect(&self) -> usize {
+        self.0.bell.clear().expect("an eventfd");
+        let done = std::mem::take(&mut *lock(&self.0.done));
+        let count = done.len();
+        done.into_iter().for_each(|request| request.reply(Ok(())));
+        count
+    }
+
+    fn wait(&self, timeout: Duration) {
+        readable(&self.0.bell, Some(timeout)).expect("an eventfd");
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.0.asks.fetch_add(1, Ordering::Relaxed);
+        match self.0.gives {
+            Gives::Nothing => None,
+            Gives::File => Some(self.0.file.as_fd()),
+            Gives::PanicForDescriptor => panic!("a descriptor's panic is part of the test"),
+            Gives::Bell | Gives::PanicForArm => Some(self.0.bell.as_fd()),
+        }
+    }
+
+    fn arm(&self) -> bool {
+        self.0.arms.fetch_add(1, Ordering::Relaxed);
+        assert!(self.0.gives != Gives::PanicForArm, "a panic when it is armed is part of the test");
+        true
+    }
+}
+
+/// A server that has another one do its work, over a channel or in this process.
+struct Middle {
+    flying: Completions<Option<Incoming>>,
+    inner: Interface,
+    behind: ServerHandle,
+}
+
+impl Middle {
+    fn serve(behind: ServerHandle, inner: Interface) -> ServerHandle {
+        ServerHandle::new(Self { flying: Completions::default(), inner, behind })
+    }
+}
+
+impl Server for Middle {
+    fn name(&self) -> &str {
+        "middle"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        let pending = self.inner.request(&self.behind, ASK).submit().expect("a request");
+        self.flying.add(pending, Some(request));
+    }
+
+    fn abort(&self, request: RequestId) {
+        drop(self.flying.remove(|it| it.as_ref().is_some_and(|it| it.id() == request)));
+    }
+
+    fn completer(&self) -> Option<&dyn Completer> {
+        Some(self)
+    }
+}
+
+impl Completer for Middle {
+    fn collect(&self) -> usize {
+        self.flying.wait(&self.behind, Duration::ZERO);
+        let mut count = 0;
+        while let Some((pending, original)) = self.flying.next() {
+            pending.sync().expect("a reply");
+            original.into_iter().for_each(|request| request.reply(Ok(())));
+            count += 1;
+        }
+        count
+    }
+
+    fn wait(&self, timeout: Duration) {
+        self.flying.wait(&self.behind, timeout);
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.descriptor().ok()
+    }
+
+    fn arm(&self) -> bool {
+        self.inner.collect();
+        self.inner.arm() && !self.flying.has_next()
+    }
+}
+
+fn submit(interface: &Interface, server: &ServerHandle) -> Pending<'static> {
+    interface.request(server, ASK).submit().expect("a request")
+}
+
+/// Whether it is replied to, as far as anybody has looked; this looks at no server.
+fn is_over(pending: &Pending<'_>) -> bool {
+    pending.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+}
+
+/// Runs the event loop until that is so; returns how often it slept and was woken.
+#[track_caller]
+fn run_until(interface: &Interface, is_over: impl Fn() -> bool) -> u32 {
+    let (start, mut wakes) = (Instant::now(), 0);
+    loop {
+        interface.collect();
+        if is_over() {
+            return wakes;
+        }
+        if interface.arm() {
+            let is_woken = readable(interface.descriptor().expect("a descriptor"), Some(FOR_EVER));
+            assert!(is_woken.expect("a descriptor"), "nothing made the descriptor readable");
+            wakes += 1;
+        }
+        assert!(start.elapsed() < FOR_EVER, "the loop does not end");
+    }
+}
+
+/// Arms as a loop does that has nothing to look at; returns whether the descriptor is readable then.
+#[track_caller]
+fn is_readable_when_armed(interface: &Interface) -> bool {
+    let (descriptor, start) = (interface.descriptor().expect("a descriptor"), Instant::now());
+    loop {
+        interface.collect();
+        if interface.arm() {
+            return readable(descriptor, Some(Duration::ZERO)).expect("a descriptor");
+        }
+        assert!(start.elapsed() < FOR_EVER, "it can't be armed");
+    }
+}
+
+/// A loop slept for ever: the descriptor stood for channels alone, and a server here with a completer was looked at only when the
+/// loop happened to be awake.
+#[test]
+fn a_ring_makes_the_descriptor_readable_from_the_first_request_to_the_last() {
+    for is_asked_first in [true, false] {
+        let (ring, interface) = (Ring::new(Gives::Bell), interface());
+        let server = ServerHandle::new(ring.clone());
+        if is_asked_first {
+            interface.descriptor().expect("a descriptor");
+        }
+        ring.ring();
+        let pending = [submit(&interface, &server), submit(&interface, &server)];
+        // A loop that has armed before it asks for the descriptor is not left asleep, either.
+        assert!(interface.arm());
+        let descriptor = interface.descriptor().expect("a descriptor");
+        assert!(readable(descriptor, Some(FOR_EVER)).expect("a descriptor"));
+        assert!(!is_readable_when_armed(&interface), "nothing is done, and what was signalled is taken");
+        let worker = std::thread::spawn({
+            let ring = ring.clone();
+            move || {
+                std::thread::sleep(Duration::from_millis(5));
+                ring.work();
+            }
+        });
+        run_until(&interface, || pending.iter().all(is_over));
+        worker.join().expect("no panic");
+        for pending in pending {
+            pending.sync().expect("a reply");
+        }
+        assert!(!is_readable_when_armed(&interface));
+        ring.ring();
+        assert!(!is_readable_when_armed(&interface), "no request is outstanding at the ring");
+        let again = submit(&interface, &server);
+        assert!(interface.arm() && readable(interface.descriptor().unwrap(), Some(FOR_EVER)).unwrap());
+        ring.work();
+        run_until(&interface, || is_over(&again));
+        again.sync().expect("a reply");
+        assert_idle(&interface);
+    }
+}
+
+#[test]
+fn a_loop_that_sleeps_is_woken_for_a_request_that_another_thread_makes() {
+    let (ring, interface) = (Ring::new(Gives::Bell), interface());
+    let (server, keeper) = (ServerHandle::new(ring.clone()), Keeper::default());
+    let kept = ServerHandle::new(keeper.clone());
+    interface.descriptor().expect("a descriptor");
+    let made = Mutex::new(None);
+    let first = submit(&interface, &kept);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // The loop sleeps by now, or makes an end of it without.
+            std::thread::sleep(Duration::from_millis(5));
+            *lock(&made) = Some(submit(&interface, &server));
+            std::thread::sleep(Duration::from_millis(5));
+            ring.work();
+        });
+        run_until(&interface, || lock(&made).as_ref().is_some_and(is_over));
+    });
+    lock(&made).take().expect("a request").sync().expect("a reply");
+    drop(keeper.take(1));
+    first.sync().expect_err("it was dropped");
+    assert_idle(&interface);
+}
+
+#[test]
+fn a_reply_by_a_thread_of_the_servers_makes_the_descriptor_readable() {
+    let interface = interface();
+    let keeper = Keeper::default();
+    let server = ServerHandle::new(keeper.clone());
+    interface.descriptor().expect("a descriptor");
+    let is_over_for_the_loop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over_for_the_loop.load(Ordering::Relaxed) {
+                if keeper.count() > 0 {
+                    keeper.take(1).remove(0).reply(Ok(()));
+                }
+                std::thread::yield_now();
+            }
+        });
+        let _over = Finally(|| is_over_for_the_loop.store(true, Ordering::Relaxed));
+        for _ in 0..2_000 {
+            let pending = submit(&interface, &server);
+            run_until(&interface, || is_over(&pending));
+            pending.sync().expect("a reply");
+        }
+    });
+    assert_idle(&interface);
+}
+
+#[test]
+fn a_timeout_at_a_server_here_makes_the_descriptor_readable() {
+    let limits = Limits { abort_timeout: Duration::from_millis(5), ..Limits::default() };
+    let interface = interface_with(limits);
+    let keeper = Keeper::default();
+    let deaf = ServerHandle::new(Deaf(keeper.clone()));
+    interface.descriptor().expect("a descriptor");
+    let timeout = Duration::from_millis(10);
+    let pending = interface.request(&deaf, ASK).timeout(timeout).submit().expect("a request");
+    run_until(&interface, || is_over(&pending));
+    assert_eq!(pending.sync().expect_err("no reply").error, Error::TimedOut { timeout });
+    drop(keeper.take(1));
+    assert!(interface.flush(&deaf, FOR_EVER));
+    let pending = interface.request(&deaf, ASK).out(Out::copy(b"asked")).submit().expect("a request");
+    let anticipated = keeper.take(1).remove(0).anticipate().ok();
+    run_until(&interface, || is_over(&pending));
+    assert!(pending.sync().expect("a reply").anticipated);
+    drop(anticipated);
+    assert!(interface.flush(&deaf, FOR_EVER));
+    assert_idle(&interface);
+}
+
+#[test]
+fn loops_of_several_interfaces_at_two_rings_are_all_woken() {
+    let rings = [Ring::new(Gives::Bell), Ring::new(Gives::Bell)];
+    // One ring by two names, which give the same descriptor.
+    let servers = [&rings[0], &rings[1], &rings[0]].map(|ring| ServerHandle::new(ring.clone()));
+    const LOOPS: usize = 3;
+    const ROUNDS: usize = 100;
+    let left = AtomicU32::new(LOOPS as u32 + 1);
+    let is_over_for_all = || left.load(Ordering::Relaxed) == 0;
+    let ends = || {
+        Finally(|| {
+            left.fetch_sub(1, Ordering::Relaxed);
+        })
+    };
+    std::thread::scope(|scope| {
+        for ring in &rings {
+            scope.spawn(move || ring.work_until(is_over_for_all));
+        }
+        for _ in 0..LOOPS {
+            scope.spawn(|| {
+                let _end = ends();
+                let interface = interface();
+                for _ in 0..ROUNDS {
+                    let pending = servers.each_ref().map(|server| submit(&interface, server));
+                    run_until(&interface, || pending.iter().all(is_over));
+                    for pending in pending {
+                        pending.sync().expect("a reply");
+                    }
+                }
+                assert_idle(&interface);
+            });
+        }
+        // One that blocks has the rings looked at, too.
+        scope.spawn(|| {
+            let _end = ends();
+            let interface = interface();
+            for round in 0..ROUNDS {
+                interface.request(&servers[round % 3], ASK).send().expect("a reply");
+            }
+        });
+    });
+}
+
+#[test]
+fn a_completer_behind_completers_and_a_channel_makes_the_descriptor_readable() {
+    let stage = Stage::new();
+    let keeper = Keeper::default();
+    let _running = stage.serve("keeper", keeper.clone());
+    let ring = Ring::new(Gives::Bell);
+    let reply = || keeper.take(1).remove(0).reply(Ok(()));
+    let work = || ring.work();
+    let far = interface();
+    let channel = stage.connect(&far, "keeper");
+    let behind: [(ServerHandle, Interface, &(dyn Fn() + Sync)); 2] =
+        [(channel, far, &reply), (ServerHandle::new(ring.clone()), interface(), &work)];
+    for (last, inner, complete) in behind {
+        let middle = Middle::serve(Middle::serve(last, inner), interface());
+        let interface = interface();
+        for round in 0..20 {
+            let pending = submit(&interface, &middle);
+            assert!(!is_readable_when_armed(&interface), "round {round}: nothing is done");
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(Duration::from_micros(200 * (round % 3)));
+                    complete();
+                });
+                run_until(&interface, || is_over(&pending));
+            });
+            pending.sync().expect("a reply");
+        }
+        assert_idle(&interface);
+    }
+}
+
+#[test]
+fn a_completer_that_is_a_client_of_its_clients_interface_is_waited_for_by_that() {
+    let stage = Stage::new();
+    let keeper = Keeper::default();
+    let _running = stage.serve("keeper", keeper.clone());
+    let interface = interface();
+    for behind in [stage.connect(&interface, "keeper"), ServerHandle::new(keeper.clone())] {
+        let middle = Middle::serve(behind, interface.clone());
+        for _ in 0..20 {
+            let pending = submit(&interface, &middle);
+            std::thread::scope(|scope| {
+                scope.spawn(|| keeper.take(1).remove(0).reply(Ok(())));
+                run_until(&interface, || is_over(&pending));
+            });
+            pending.sync().expect("a reply");
+        }
+    }
+    assert_idle(&interface);
+}
+
+#[test]
+fn a_completer_that_can_not_be_waited_for_keeps_the_loop_looking() {
+    for gives in [Gives::Nothing, Gives::File, Gives::PanicForDescriptor, Gives::PanicForArm] {
+        let (ring, interface) = (Ring::new(gives), interface());
+        let server = ServerHandle::new(ring.clone());
+        interface.descriptor().expect("a descriptor");
+        let pending = submit(&interface, &server);
+        for _ in 0..5 {
+            interface.collect();
+            assert!(!interface.arm(), "there may be something");
+        }
+        assert_eq!(ring.0.asks.load(Ordering::Relaxed), 1, "it is asked once");
+        assert_eq!(ring.0.arms.load(Ordering::Relaxed), u32::from(gives == Gives::PanicForArm));
+        ring.work();
+        run_until(&interface, || is_over(&pending));
+        pending.sync().expect("a reply");
+        assert!(!is_readable_when_armed(&interface), "it is forgotten with its last request");
+        assert_idle(&interface);
+    }
+}
+
+#[test]
+fn a_server_is_dropped_with_its_last_request_though_a_loop_has_waited_for_it() {
+    let (ring, interface) = (Ring::new(Gives::Bell), interface());
+    let server = ServerHandle::new(ring.clone());
+    let pending = submit(&interface, &server);
+    let poller = Poller::new().expect("a poller");
+    poller.add(interface.descriptor().expect("a descriptor"), 7).expect("sets in sets");
+    assert!(!is_readable_when_armed(&interface));
+    ring.work();
+    let mut events = Vec::new();
+    poller.wait(Some(FOR_EVER), &mut events).expect("a poller");
+    assert_eq!(events.len(), 1);
+    run_until(&interface, || is_over(&pending));
+    pending.sync().expect("a reply");
+    drop(server);
+    assert_eq!(Arc::strong_count(&ring.0), 1, "nobody holds the server");
+    assert!(!is_readable_when_armed(&interface));
+}
