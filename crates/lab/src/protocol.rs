@@ -13,6 +13,7 @@
 
 mod header;
 
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -130,6 +131,16 @@ impl Completer for Protocol {
 
     fn wait(&self, timeout: Duration) {
         self.0.flying.wait(&self.0.device, timeout);
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.0.genie.descriptor().ok()
+    }
+
+    fn arm(&self) -> bool {
+        // Looking at the device may have made the descriptor readable.
+        self.0.genie.collect();
+        self.0.genie.arm() && !self.0.flying.has_next()
     }
 }
 

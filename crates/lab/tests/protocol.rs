@@ -1,10 +1,14 @@
 //! The protocol server: what it promises about headers and checksums.
 
+use std::task::{Context, Waker};
+use std::time::Duration;
+
 use genie::{Completer, In, Interface, Out, Pending, ServerHandle};
 use genie_lab::checksum::Checksum;
 use genie_lab::device::{Loop, RECEIVE, TRANSMIT, argument};
 use genie_lab::interface::Granule;
 use genie_lab::protocol::{Check, Protocol};
+use genie_sys::poll::readable;
 
 const LEN: usize = 10_000;
 
@@ -59,6 +63,28 @@ fn headers_are_put_before_and_taken_off_with_every_check() {
         ends.sender.collect();
         assert!(ends.sender.is_idle() && ends.receiver.is_idle());
     }
+}
+
+/// An event loop that had the protocol server do something slept though the device behind it had replied.
+#[test]
+fn an_event_loop_is_woken_for_what_arrives_at_the_device() {
+    let sending = Ends::open(Check::None, Check::None);
+    let genie = Granule::Base.open().expect("an interface with 4 KiB granules");
+    let server = ServerHandle::new(sending.receiver.clone());
+    let descriptor = genie.descriptor().expect("a descriptor");
+    let mut into = vec![0; LEN];
+    let request = genie.request(&server, RECEIVE).input(In::emulated_copy(&mut into));
+    let received = request.argument(&argument(1)).submit().expect("a posted input");
+    let is_readable = |timeout| readable(descriptor, Some(timeout)).expect("a descriptor");
+    genie.collect();
+    assert!(genie.arm() && !is_readable(Duration::ZERO), "nothing has arrived");
+    sending.send(&data());
+    assert!(is_readable(Duration::from_secs(60)), "the server's own interface tells of the device");
+    genie.collect();
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(received.poll(&mut context).is_ready());
+    assert_eq!(received.sync().expect("data").actual(), LEN);
+    assert!(into == data());
 }
 
 #[test]
