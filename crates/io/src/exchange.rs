@@ -6,6 +6,7 @@
 //! for its next one ([`Pair`]).
 //! Invariants: the phase leaves `Waiting` once, by a reply, by giving up, or by the client's departure.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, PoisonError, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -287,7 +288,7 @@ impl Exchange {
         drop(state);
         drop(alarm);
         if let Some(task) = task {
-            task.wake();
+            wake_task(task);
         }
     }
 
@@ -419,5 +420,14 @@ impl Exchange {
             state.phase = Phase::GivenUp(Box::new(reason.clone()));
             self.wake_listed(state);
         }
+    }
+}
+
+/// Wakes a client's task, in a thread that others rely on: the timer, a server's, one that takes replies for all. A panic of the
+/// client's code ends here; the panic hook has reported it.
+fn wake_task(task: Waker) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| task.wake())) {
+        // It may panic when it is dropped.
+        std::mem::forget(payload);
     }
 }

@@ -5,6 +5,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use genie_io::channel::directory::Directory;
@@ -313,5 +314,46 @@ fn an_event_loop_goes_on_when_the_server_panics() {
             driven.turn();
         }
         client.join().expect("a client that was served");
+    });
+}
+
+/// Panics when it is woken.
+struct PanickingTask;
+
+impl Wake for PanickingTask {
+    fn wake(self: Arc<Self>) {
+        panic!("a task's panic is part of the test");
+    }
+}
+
+/// A task that panicked when it was woken killed the interface's timer, unwound through the server that had replied, and left
+/// its request outstanding for ever.
+#[test]
+fn a_task_that_panics_when_it_is_woken_harms_neither_timer_nor_server() {
+    everywhere(|interface, server, panicking| {
+        let panics = |timeout| {
+            let request = interface.request(server, KEEP).out(Out::copy(b"data")).timeout(timeout);
+            let pending = request.submit().expect("a request");
+            let waker = Waker::from(Arc::new(PanickingTask));
+            assert!(pending.poll(&mut Context::from_waker(&waker)).is_pending());
+            pending
+        };
+        for _ in 0..2 {
+            let pending = panics(Duration::from_millis(1));
+            assert!(pending.wait(FOR_EVER), "the timer goes on");
+            drop(pending);
+        }
+        panicking.kept.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let pending = panics(FOR_EVER);
+        let start = Instant::now();
+        let kept = loop {
+            if let Some(kept) = panicking.kept.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+                break kept;
+            }
+            assert!(start.elapsed() < FOR_EVER, "the server has no request");
+        };
+        kept.reply(Ok(()));
+        pending.sync().expect("a reply");
+        assert!(interface.flush(server, FOR_EVER), "no request is outstanding");
     });
 }
