@@ -311,9 +311,13 @@ impl Exchange {
         }
         let mut state = self.lock();
         let is_over = !matches!(state.phase, Phase::Waiting);
+        let mut replaced = None;
         if !is_over && !state.task.as_ref().is_some_and(|known| known.will_wake(task)) {
-            state.task = Some(task.clone());
+            replaced = state.task.replace(task.clone());
         }
+        drop(state);
+        // Without the lock: this may drop a task, which may ask for this request.
+        drop(replaced);
         is_over
     }
 

@@ -1,10 +1,13 @@
 //! Clients and servers in several threads.
 
-use std::sync::Mutex;
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use genie_io::{Error, In, Incoming, Limits, Out, RequestId, Server, ServerHandle, Service, ServiceId};
+use genie_io::{
+    Error, In, Incoming, Limits, Out, Pending, RequestId, Server, ServerHandle, Service, ServiceId,
+};
 use genie_passing::Scheme;
 
 use super::{client, submit};
@@ -131,5 +134,39 @@ fn a_reply_that_races_with_an_abort_is_one_or_the_other() {
         }
     }
     drop(buffer);
+    t.assert_idle();
+}
+
+/// Asks for its request once more when it is dropped, as one does that drops its future.
+struct AskingTask(Arc<Pending<'static>>, Sender<()>);
+
+impl Wake for AskingTask {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for AskingTask {
+    fn drop(&mut self) {
+        assert!(self.0.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        self.1.send(()).expect("the test waits");
+    }
+}
+
+/// A waker that another one replaced was dropped under the lock of its request: a task that asked for the request in its drop
+/// waited for itself.
+#[test]
+fn a_task_that_is_replaced_may_ask_for_its_request_as_it_is_dropped() {
+    let Some(t) = client("a_task_that_is_replaced", Limits::default()) else { return };
+    let pending = Arc::new(submit(&t, b"data"));
+    let id = pending.id();
+    let (dropped, drops) = channel();
+    let asking = std::thread::spawn(move || {
+        let task = Waker::from(Arc::new(AskingTask(Arc::clone(&pending), dropped)));
+        assert!(pending.poll(&mut Context::from_waker(&task)).is_pending());
+        drop(task);
+        assert!(pending.poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    });
+    drops.recv_timeout(Duration::from_secs(60)).expect("the task is dropped");
+    asking.join().expect("no panic");
+    t.holder().reply(id);
     t.assert_idle();
 }
