@@ -140,7 +140,7 @@ impl Pendings {
         collect: Option<&dyn Fn() -> usize>,
     ) -> Result<u64, Error> {
         let refused = match self.try_admit(bytes) {
-            Err(refused @ (Error::Exhausted { .. } | Error::TooMany { .. })) => refused,
+            Err(refused) if may_fit_later(&refused) => refused,
             decided => return decided,
         };
         self.waiters.fetch_add(1, Ordering::SeqCst);
@@ -161,7 +161,7 @@ impl Pendings {
             collect.map(|collect| collect());
             let guard = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
             match self.try_admit(bytes) {
-                Err(Error::Exhausted { .. } | Error::TooMany { .. }) => {}
+                Err(refused) if may_fit_later(&refused) => {}
                 decided => return Some(decided),
             }
             let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -184,6 +184,11 @@ impl Pendings {
             self.room.notify_all();
         }
     }
+}
+
+/// Whether what was refused may fit when other requests are over.
+fn may_fit_later(refused: &Error) -> bool {
+    matches!(refused, Error::Exhausted { .. } | Error::TooMany { limit: 1.., .. })
 }
 
 impl Admission {
@@ -249,6 +254,27 @@ mod tests {
     fn what_never_fits_is_refused_at_once() {
         let pendings = Arc::new(Pendings::new(10, 2));
         assert_eq!(pendings.admit(11, None, None).unwrap_err(), Error::TooLarge { asked: 11, limit: 10 });
+    }
+
+    /// Where no request may be pending, one that waited for room waited for ever.
+    #[test]
+    fn where_no_request_may_be_pending_none_waits() {
+        let pendings = Arc::new(Pendings::new(10, 0));
+        let refused = Error::TooMany { pending: 0, limit: 0 };
+        let timeout = Some(Duration::from_millis(5));
+        assert_eq!(pendings.admit(1, timeout, None).unwrap_err(), refused);
+        pendings.adjust(10, 1);
+        let _first = admitted(&pendings, 1).unwrap();
+        let waiter = {
+            let pendings = Arc::clone(&pendings);
+            std::thread::spawn(move || pendings.admit(1, Some(Duration::from_secs(60)), None))
+        };
+        while pendings.waiters.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        pendings.adjust(10, 0);
+        let refused = Error::TooMany { pending: 1, limit: 0 };
+        assert_eq!(waiter.join().unwrap().unwrap_err(), refused);
     }
 
     #[test]
