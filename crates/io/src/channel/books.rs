@@ -19,6 +19,9 @@ use crate::RequestId;
 use crate::contract::Contract;
 use crate::request_id::RequestIds;
 
+/// The most requests that a client may have pending: its table has a place for each from the start.
+pub(super) const MOST_REQUESTS: u32 = 1 << 16;
+
 /// What a client may have pending.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Granted {
@@ -150,7 +153,7 @@ impl Books {
     /// Grants other limits; places are never taken away.
     pub(super) fn grant(&mut self, bytes: usize, requests: u32) -> (usize, u32) {
         self.limit = bytes;
-        let places = self.entries.len().max(requests as usize);
+        let places = self.entries.len().max(requests.min(MOST_REQUESTS) as usize);
         self.entries.resize(places, Entry::vacant());
         (bytes, places as u32)
     }

@@ -16,6 +16,7 @@ use genie_sys::event::Event;
 use genie_sys::socket::Socket;
 
 use super::announce::Announcements;
+use super::books::MOST_REQUESTS;
 use super::directory::Directory;
 use super::link::{Link, PATIENCE};
 use super::receiving::Receiving;
@@ -191,7 +192,7 @@ fn remote(
         bell,
         sending: Mutex::new(Sending {
             producer: ends.producer,
-            table: Table::new(welcome.limits.pending_requests.min(1 << 16), limit),
+            table: Table::new(welcome.limits.pending_requests.min(MOST_REQUESTS), limit),
             announcements,
             told: 0,
             body: Body::new(),

@@ -26,11 +26,11 @@ pub struct ServeOptions {
     pub private_pool: usize,
     /// Bytes that each client may have pending; of a client that is not trusted, no more than `hard_pool`.
     pub pending_bytes: usize,
-    /// Requests that each client may have pending.
+    /// Requests that each client may have pending; never more than 65,536.
     pub pending_requests: u32,
     /// What a client may have that limit raised to, if it asks.
     pub hard_bytes: usize,
-    /// What a client may have the limit on requests raised to.
+    /// What a client may have the limit on requests raised to; never more than 65,536.
     pub hard_requests: u32,
     /// Bytes of addresses that each client's memory may take here, with that of others which it passes on; by default
     /// 1 TiB, or eight times what the machine has of memory.

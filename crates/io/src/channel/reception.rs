@@ -18,7 +18,7 @@ use genie_sys::process::Pid;
 use genie_sys::socket::{Received, Socket};
 
 use super::arenas::{Arenas, Sight};
-use super::books::Granted;
+use super::books::{Granted, MOST_REQUESTS};
 use super::conversation::{Conversation, Over, answer, checked_lifeline, refuse};
 use super::customer::{Customer, Terms};
 use super::directory::Claim;
@@ -269,7 +269,7 @@ impl Reception {
         }
         let granted = Granted {
             bytes: (hello.limits.pending_bytes as usize).min(self.most(trust, options.pending_bytes)),
-            requests: hello.limits.pending_requests.min(options.pending_requests).max(1),
+            requests: hello.limits.pending_requests.min(options.pending_requests).clamp(1, MOST_REQUESTS),
             abort_timeout: options.abort_timeout,
         };
         let lifeline = received.descriptors.into_iter().next();

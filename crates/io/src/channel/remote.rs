@@ -15,6 +15,7 @@ use genie_passing::Preferred;
 use genie_ring::{Producer, PushError, Spin};
 
 use super::announce::{Announcements, Segments};
+use super::books::MOST_REQUESTS;
 use super::link::Link;
 use super::receiving::Receiving;
 use super::table::Table;
@@ -97,7 +98,7 @@ impl Remote {
     /// Applies what the server grants.
     pub(super) fn grant(&self, granted: Limits) {
         let bytes = usize::try_from(granted.pending_bytes).unwrap_or(usize::MAX);
-        self.sending().table.adjust(bytes, granted.pending_requests.min(1 << 16));
+        self.sending().table.adjust(bytes, granted.pending_requests.min(MOST_REQUESTS));
     }
 
     /// Sends a request; until `patience` if the server's limits leave no room now, or not at all. Returns whether it was

@@ -5,6 +5,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use genie_io::channel::directory::Directory;
+use genie_io::channel::{ConnectOptions, Listener, ServeOptions};
+use genie_io::servers::memory::{Memory, NULL};
 use genie_io::{Error, Failed, Interface, Limits, Out, Pending, ServerHandle};
 use genie_memory::GranuleKind;
 use genie_passing::Thresholds;
@@ -107,4 +110,26 @@ fn waiting_for_room_ends_with_the_timeout() {
     assert!(matches!(error, Error::TimedOut { .. } | Error::TooMany { .. }), "{error}");
     t.finish(0, first);
     assert_idle(&t.interface, 0);
+}
+
+/// A server that let its clients have as many requests pending as they liked took memory for each when one asked for 2^32 - 1,
+/// and was ended because there is not so much.
+#[test]
+fn a_client_that_asks_for_all_requests_there_are_is_granted_a_table_that_fits() {
+    let (kind, name) = (GranuleKind::Base, "generous");
+    let (limits, thresholds) = (Limits::default(), Thresholds::ALWAYS);
+    let interface = Setup::plain(kind).interface(name, memory_limit(kind), limits, thresholds);
+    let interface = interface.expect("small pages need no more");
+    let scratch = tempfile::tempdir().expect("a directory");
+    let directory = Directory::at(scratch.path().join("run")).expect("a run-time directory");
+    let most = u32::MAX;
+    let options = ServeOptions { hard_requests: most, pending_requests: most, ..ServeOptions::default() };
+    let serving = Listener::bind_in(&directory, name, Memory::customized(), options).expect("a name");
+    let _running = serving.start().expect("threads");
+    for pending_requests in [1, most] {
+        let wanted = ConnectOptions { pending_requests, ..ConnectOptions::default() };
+        let server = interface.connect_with(&directory, name, &wanted).expect("a connection");
+        assert_eq!(server.adjust(1 << 20, most).expect("what is granted"), (1 << 20, 1 << 16));
+        interface.request(&server, NULL).send().expect("a reply");
+    }
 }
