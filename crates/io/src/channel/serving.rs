@@ -187,7 +187,9 @@ impl Running {
             // The threads are the parent's alone.
             return std::mem::forget(std::mem::take(&mut self.threads));
         }
-        for thread in self.threads.drain(..) {
+        // A server's code may drop this in one of them, which then ends by itself.
+        let others = self.threads.drain(..).filter(|thread| thread.thread().id() != thread::current().id());
+        for thread in others {
             // A panic has been reported by the panic hook.
             let _ = thread.join();
         }
@@ -227,6 +229,8 @@ impl Stopper {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Mutex, mpsc};
+
     use super::*;
     use crate::channel::directory::Directory;
     use crate::channel::{Listener, ServeOptions};
@@ -240,6 +244,27 @@ mod tests {
         let mut running = listener.serve(Memory::customized()).and_then(Serving::start).unwrap();
         running.spawn("genie-test", || panic!("this panic is part of the test")).unwrap();
         running.wait();
+        Listener::claim_in(&directory, "one", ServeOptions::default()).unwrap();
+    }
+
+    /// A server's code that stopped its own server, by dropping what runs it, waited for its own thread, which panicked.
+    #[test]
+    fn a_server_may_be_dropped_in_one_of_its_threads() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Directory::at(folder.path()).unwrap();
+        let listener = Listener::claim_in(&directory, "one", ServeOptions::default()).unwrap();
+        let mut running = listener.serve(Memory::customized()).and_then(Serving::start).unwrap();
+        let held = Arc::new(Mutex::new(None));
+        let (theirs, (dropped, drops)) = (Arc::clone(&held), mpsc::channel());
+        let drop_it = move || {
+            while theirs.lock().unwrap().take().map(drop::<Running>).is_none() {
+                thread::yield_now();
+            }
+            dropped.send(()).unwrap();
+        };
+        running.spawn("genie-test", drop_it).unwrap();
+        *held.lock().unwrap() = Some(running);
+        drops.recv_timeout(Duration::from_secs(60)).expect("the thread goes on");
         Listener::claim_in(&directory, "one", ServeOptions::default()).unwrap();
     }
 }
