@@ -125,7 +125,8 @@ impl<T> Completions<T> {
         !waited.unwrap_or_else(PoisonError::into_inner).0.is_empty()
     }
 
-    /// Takes out the requests of which this is so, whether they have been replied to or not.
+    /// Takes out the requests of which this is so, whether they have been replied to or not. The queue is locked meanwhile:
+    /// `is_it` must not use it.
     pub fn remove(&self, mut is_it: impl FnMut(&T) -> bool) -> Vec<(Pending<'static>, T)> {
         let mut pending = self.pending();
         let removed = pending.extract_if(.., |_, (_, belonging)| is_it(belonging));
