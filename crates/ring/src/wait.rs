@@ -17,6 +17,9 @@ const LOOK_GAP_NS: u32 = 36;
 /// Looks between two readings of the clock.
 const LOOKS_PER_READING: u32 = 64;
 
+/// The longest spinning: whoever spins notices neither the end of its time nor that of its peer.
+const LONGEST: Duration = Duration::from_secs(1);
+
 /// How long to spin before sleeping.
 ///
 /// As long as a wake-up takes is never more than twice as bad as having known (competitive spinning); with one CPU for
@@ -31,13 +34,13 @@ impl Spin {
     /// No spinning: a look, then sleep.
     pub const NONE: Self = Self { limit: Duration::ZERO, pauses_per_look: 1 };
 
-    /// Spins for this long, and a few microseconds more at most.
+    /// Spins for this long, a second at most, and a few microseconds more.
     ///
     /// # Cost
     /// The first call of a process measures the CPU's pause instruction, in some 10 us.
     pub fn new(limit: Duration) -> Self {
         static PAUSES_PER_LOOK: OnceLock<u32> = OnceLock::new();
-        Self { limit, pauses_per_look: *PAUSES_PER_LOOK.get_or_init(pauses_per_look) }
+        Self { limit: limit.min(LONGEST), pauses_per_look: *PAUSES_PER_LOOK.get_or_init(pauses_per_look) }
     }
 
     /// Looks until there is something or the time is over; returns whether there is.
@@ -148,4 +151,16 @@ fn deadline_after(timeout: Option<Duration>) -> Option<Instant> {
 
 fn time_left(deadline: Option<Instant>) -> Option<Duration> {
     deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A thread that was to spin for ever did: a server's never saw another client, nor that it was to stop.
+    #[test]
+    fn spinning_ends_however_long_it_was_to_last() {
+        assert_eq!(Spin::new(Duration::MAX), Spin::new(LONGEST));
+        assert!(!Spin::new(Duration::MAX).until(|| false));
+    }
 }
