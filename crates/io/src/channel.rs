@@ -54,6 +54,7 @@ pub(crate) use private::PrivateBuffer;
 pub(crate) use remote::{Patience, Remote};
 pub use serving::{Driven, Running, Serving, Stopper};
 pub(crate) use turn::Turn;
+pub(crate) use wire::control::MAX_NAME;
 pub use wire::control::Status;
 pub(crate) use wire::record::Slot;
 

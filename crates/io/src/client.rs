@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use genie_sys::fork::Maker;
 use genie_sys::machine;
 
+use crate::channel::MAX_NAME;
 use crate::code::{Code, WeakCode};
 
 /// Names a client: a channel from another process, or an interface of this one. No other client that this process ever has gets
@@ -65,7 +66,14 @@ impl Client {
 pub(crate) fn program() -> String {
     let program = std::env::args_os().next().map(std::path::PathBuf::from);
     let name = program.as_deref().and_then(std::path::Path::file_name);
-    name.map_or_else(String::new, |name| name.to_string_lossy().chars().take(48).collect())
+    name.map_or_else(String::new, |name| as_name(&name.to_string_lossy()))
+}
+
+/// What a channel can carry of a name.
+fn as_name(text: &str) -> String {
+    let mut name: String = text.chars().filter(|c| !c.is_control()).collect();
+    name.truncate(name.floor_char_boundary(MAX_NAME));
+    name
 }
 
 /// How many servers an interface remembers without a lock.
@@ -122,5 +130,18 @@ impl Drop for Presence {
         }
         let asked = std::mem::take(self.asked.get_mut().unwrap_or_else(PoisonError::into_inner));
         asked.iter().filter_map(WeakCode::upgrade).for_each(|server| server.departed(self.client));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program whose file had a long name, or one with control characters, could not connect to any server.
+    #[test]
+    fn any_program_has_a_name_that_a_channel_carries() {
+        assert_eq!(as_name("x\ny\u{7f}"), "xy");
+        assert_eq!(as_name(&"\u{7a0b}".repeat(30)), "\u{7a0b}".repeat(21));
+        assert_eq!(as_name(&"x".repeat(65)), "x".repeat(64));
     }
 }
