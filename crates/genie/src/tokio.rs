@@ -2,9 +2,11 @@
 //!
 //! Why: a task that waits for a reply must not hold its thread up, and one descriptor serves all servers of an interface.
 //! How: a request is submitted when its future is first polled; the reply, by whatever thread it is taken off its channel or
-//! brought, wakes the task. Of the tasks that wait, one at a time takes replies for all and awaits the interface's descriptor; when
-//! it has its own reply, or is dropped, the next one does. No task is spawned.
-//! Limits: one of these for each [`crate::Interface`]. What exceeds limits is refused, as by [`Request::submit`].
+//! brought, wakes the task. All tasks that wait await the interface's descriptor; the first one that runs when it is readable takes
+//! the replies, for all, and has it become readable with the next one. So none depends on another one's being polled, which a
+//! program may put aside (`select!`) without dropping it. No task is spawned.
+//! Limits: one of these for each [`crate::Interface`]. What exceeds limits is refused, as by [`Request::submit`]. Replies wake all
+//! tasks that wait, once for as many as come together.
 //!
 //! ```
 //! # use genie::{Out, channel::{ConnectOptions, Directory, Listener, ServeOptions}, memory};
@@ -37,7 +39,8 @@ use std::task::Poll;
 
 use ::tokio::io::Interest;
 use ::tokio::io::unix::AsyncFd;
-use ::tokio::sync::Mutex;
+use ::tokio::sync::Notify;
+use ::tokio::sync::futures::Notified;
 use ::tokio::task::yield_now;
 
 use crate::{Error, Failed, Pending, Reply, Request};
@@ -46,9 +49,9 @@ use crate::{Error, Failed, Pending, Reply, Request};
 #[derive(Debug)]
 pub struct Interface {
     genie: crate::Interface,
-    /// Held by the task that takes replies for all.
-    turn: Mutex<()>,
     replies: AsyncFd<Descriptor>,
+    /// Tells all tasks that wait to look once more.
+    again: Notify,
 }
 
 impl Interface {
@@ -61,7 +64,7 @@ impl Interface {
     /// Outside of a run time, or in one whose I/O is not enabled.
     pub fn new(genie: crate::Interface) -> io::Result<Self> {
         let replies = Descriptor::of(&genie)?.register()?;
-        Ok(Self { genie, turn: Mutex::new(()), replies })
+        Ok(Self { genie, replies, again: Notify::new() })
     }
 
     /// The interface itself.
@@ -69,31 +72,32 @@ impl Interface {
         &self.genie
     }
 
-    /// Makes a request, and waits for the reply without holding a thread up. The request must be of this interface.
+    /// Makes a request, which must be of this interface, and waits for the reply without holding a thread up.
     ///
     /// Dropping the future lets the request run on unobserved; inputs are discarded, and buffers given by value are freed
     /// when the server has replied.
     ///
     /// # Errors
-    /// As [`Request::submit`] and [`Pending::sync`]; [`Error::Aborted`] when the run time is shut down meanwhile.
+    /// As [`Request::submit`] and [`Pending::sync`]; [`Error::OtherInterface`] for a request of another interface;
+    /// [`Error::Aborted`] when the run time is shut down meanwhile.
     pub async fn send(&self, request: Request<'_, '_, '_>) -> Result<Reply, Failed> {
-        let pending = request.submit()?;
+        let pending = request.submit_by(&self.genie)?;
         self.replied(&pending).await?;
         pending.sync()
     }
 
-    /// Waits until a request that was submitted is replied to; take the reply by [`Pending::sync`], which then does not
+    /// Waits until a request of this interface that was submitted is replied to; take the reply by [`Pending::sync`], which then does not
     /// wait. May be dropped and called again.
     ///
     /// # Errors
     /// [`Error::Aborted`] when the run time is shut down.
     pub async fn replied(&self, pending: &Pending<'_>) -> Result<(), Error> {
-        let mut lead = pin!(self.lead());
+        let mut attending = pin!(self.attend());
         poll_fn(|context| {
             if pending.poll(context).is_ready() {
                 return Poll::Ready(Ok(()));
             }
-            let Poll::Ready(Err(_)) = lead.as_mut().poll(context) else {
+            let Poll::Ready(Err(_)) = attending.as_mut().poll(context) else {
                 // The reply may be among those just taken.
                 return pending.poll(context).map(Ok);
             };
@@ -102,15 +106,35 @@ impl Interface {
         .await
     }
 
-    /// When it is this task's turn, takes replies for all tasks as long as it is polled.
-    async fn lead(&self) -> io::Result<Infallible> {
-        let _turn = self.turn.lock().await;
+    /// Takes replies for all tasks, now and whenever there are some.
+    async fn attend(&self) -> io::Result<Infallible> {
         loop {
+            let told = self.again.notified();
             self.genie.collect();
             if self.genie.arm() {
-                self.replies.readable().await?.clear_ready();
+                self.something_to_take(told).await?;
             } else {
+                // There may be something that the descriptor does not tell of, and this task may not be polled again.
+                self.again.notify_waiters();
                 yield_now().await;
+            }
+        }
+    }
+
+    /// Waits until the descriptor is readable, or another task has said that there may be something to take.
+    async fn something_to_take(&self, told: Notified<'_>) -> io::Result<()> {
+        let mut told = pin!(told);
+        loop {
+            let mut readable = pin!(self.replies.readable());
+            let readable = poll_fn(|context| match told.as_mut().poll(context) {
+                Poll::Ready(()) => Poll::Ready(Ok(None)),
+                Poll::Pending => readable.as_mut().poll(context).map_ok(Some),
+            });
+            let Some(mut readable) = readable.await? else { return Ok(()) };
+            // Every task that waits is woken. Where another one has come first, it has taken what there is, or is about to.
+            if !readable.ready().is_empty() {
+                readable.clear_ready();
+                return Ok(());
             }
         }
     }

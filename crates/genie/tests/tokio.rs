@@ -1,6 +1,7 @@
 //! Requests awaited on tokio.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -258,7 +259,7 @@ async fn a_request_whose_future_is_dropped_runs_on() {
     kept.ready(0).unwrap().fill(9);
     kept.set_actual(0, 10_000).unwrap();
     kept.reply(Ok(()));
-    // The turn to take replies has passed on to whoever waits next.
+    // Whoever waits next does not need it.
     let request = stage.genie().request(&server, KEEP);
     let replying = async {
         keeper.has(1).await;
@@ -367,4 +368,57 @@ async fn tasks_are_woken_by_a_ring_that_completes_requests_when_somebody_looks()
     is_over.store(true, Ordering::Relaxed);
     worker.join().unwrap();
     assert_eq!(stage.genie().pending_bytes(), 0);
+}
+
+/// One task took replies for all that waited. A program that put its future aside without dropping it, as `select!` does, hung
+/// with its next request.
+#[tokio::test]
+async fn a_request_that_is_put_aside_holds_up_no_other_one() {
+    let stage = Stage::new();
+    let keeper = Keeper::default();
+    let _running = stage.serve("keeper", keeper.clone());
+    let server = stage.connect("keeper");
+    let mut first = pin!(stage.client.send(stage.genie().request(&server, KEEP)));
+    tokio::select! {
+        _ = &mut first => panic!("nobody has replied"),
+        () = keeper.has(1) => {}
+    }
+    let replying = async {
+        keeper.has(2).await;
+        keeper.kept().pop().unwrap().reply(Ok(()));
+    };
+    let second = stage.client.send(stage.genie().request(&server, KEEP));
+    let (reply, ()) = timeout(FOR_EVER, async { tokio::join!(second, replying) })
+        .await
+        .expect("the second request needs no help of the first one");
+    reply.unwrap();
+    keeper.kept().pop().unwrap().reply(Ok(()));
+    timeout(FOR_EVER, first).await.expect("the first one goes on").unwrap();
+}
+
+#[tokio::test]
+async fn a_task_that_has_its_reply_leaves_no_other_one_asleep() {
+    let stage = Stage::new();
+    let keeper = Keeper::default();
+    let (_keeping, _storing) =
+        (stage.serve("keeper", keeper.clone()), stage.serve("memory", memory::Memory::customized()));
+    let (slow, fast) = (stage.connect("keeper"), stage.connect("memory"));
+    let (client, at) = (Arc::clone(&stage.client), slow.clone());
+    let waiting = tokio::spawn(async move { client.send(client.genie().request(&at, KEEP)).await.map(drop) });
+    keeper.has(1).await;
+    store_and_fetch(&stage.client, &fast, 1).await;
+    keeper.kept().pop().unwrap().reply(Ok(()));
+    timeout(FOR_EVER, waiting).await.expect("the task is woken").unwrap().unwrap();
+}
+
+/// Such a request was made, and never found replied to: its replies were nobody's to take.
+#[tokio::test]
+async fn a_request_of_another_interface_is_refused() {
+    let (stage, other) = (Stage::new(), Stage::new());
+    let _running = other.serve("memory", memory::Memory::customized());
+    let server = other.connect("memory");
+    let request = other.genie().request(&server, memory::NULL);
+    let refused = timeout(FOR_EVER, stage.client.send(request)).await.expect("it is refused").unwrap_err();
+    assert_eq!(refused.error, Error::OtherInterface { server: "memory".to_owned() });
+    assert_eq!(other.genie().pending_bytes(), 0);
 }

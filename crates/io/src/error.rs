@@ -22,9 +22,10 @@ pub enum Error {
         /// How many services there are.
         count: usize,
     },
-    /// The server is in another process, and another interface was connected to it: it does not see this one's memory.
+    /// The server is in another process, and another interface was connected to it: it does not see this one's memory. Or the
+    /// request is of another interface than the one that is to wait for its reply.
     #[error(
-        "the handle of server {server} is of another interface; connect to the server by the one that makes the request"
+        "the request to server {server} mixes two interfaces; connect, make the request and wait for its reply by the same one"
     )]
     OtherInterface {
         /// The server's name.

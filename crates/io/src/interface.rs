@@ -199,6 +199,11 @@ impl Interface {
         Ok(self.space().allocate_migrant(len, strong)?)
     }
 
+    /// Whether the other one is a handle to the same interface.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The interface's memory.
     pub fn space(&self) -> &Space {
         self.0.passing.space()

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use genie_memory::Space;
 
-use crate::{Failed, In, Interface, Out, Pending, Reply, ServerHandle, ServiceId};
+use crate::work::Work;
+use crate::{Error, Failed, In, Interface, Out, Pending, Reply, ServerHandle, ServiceId};
 
 /// A request under composition: a server, a service, a timeout, and buffers, each with arguments and elements.
 ///
@@ -171,6 +172,18 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     pub fn submit(self) -> Result<Pending<'i>, Failed> {
         let interface = self.interface;
         interface.submit(self)
+    }
+
+    /// As [`Request::submit`], for whoever takes the replies of `interface` alone: no request of another one is made.
+    ///
+    /// # Errors
+    /// As [`Request::submit`]; [`crate::Error::OtherInterface`].
+    pub fn submit_by(mut self, interface: &Interface) -> Result<Pending<'i>, Failed> {
+        if !self.interface.is(interface) {
+            let server = self.server.name().to_owned();
+            return Err(Work::refuse(&mut self.buffers, Error::OtherInterface { server }));
+        }
+        self.submit()
     }
 
     #[inline(always)]

@@ -77,7 +77,7 @@ fn a_handle_of_another_interface_is_refused_before_any_byte_moves() {
         assert_eq!(failed.error, wrong, "request {index}");
         assert_eq!(failed.take_buffer().is_some(), index == 3, "what was given by value comes back");
     }
-    assert!(wrong.to_string().contains("server first is of another interface"), "{wrong}");
+    assert!(wrong.to_string().contains("request to server first mixes two interfaces"), "{wrong}");
     assert_eq!(usage(other.space()), before, "no pool was touched");
     assert!(other.flush(&own, FOR_EVER) && one.flush(&foreign, Duration::ZERO));
     // Where both belong it is as ever, and a server in this process is everybody's.
