@@ -183,12 +183,13 @@ impl Interface {
         Ok(self.space().allocate(len)?)
     }
 
-    /// Allocates a native buffer laid out as a server prefers; see [`Space::allocate_at`].
+    /// Allocates a native buffer laid out as a server prefers; see [`Space::allocate_at`]. The server's granules may be longer:
+    /// what counts is where `offset` is in a granule of this interface.
     ///
     /// # Errors
     /// As [`Interface::allocate`].
     pub fn allocate_at(&self, offset: usize, len: usize) -> Result<Buffer, Error> {
-        Ok(self.space().allocate_at(offset, len)?)
+        Ok(self.space().allocate_at(offset % self.space().granule(), len)?)
     }
 
     /// Allocates a migrant buffer for the schemes of strong (move) or weak (weak move) integrity.

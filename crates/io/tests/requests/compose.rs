@@ -223,3 +223,13 @@ fn a_request_that_finds_no_memory_fails_alone() {
     drop((hoard, small));
     t.assert_idle();
 }
+
+/// Where a server's granules are longer than the client's, the place that it prefers for data could be beyond a granule: the
+/// client that allocated a buffer as the server had said panicked.
+#[test]
+fn a_buffer_is_laid_out_as_a_server_with_longer_granules_prefers() {
+    let Some(t) = client("a_buffer_is_laid_out", Limits::default()) else { return };
+    let granule = t.setup().granule();
+    let buffer = t.interface().allocate_at(granule + 904, 10).expect("a buffer");
+    assert_eq!((buffer.addresses().start % granule, buffer.len()), (904, 10));
+}
