@@ -211,7 +211,7 @@ fn receive(socket: &Socket, server: &str) -> Result<(Message, Vec<OwnedFd>), Err
     let gone = |why: String| Error::Gone { server: server.to_owned(), why };
     let mut bytes = vec![0; MAX_MESSAGE];
     let received = socket.receive_timeout(&mut bytes, PATIENCE)?;
-    let received = received.ok_or_else(|| gone(format!("it did not answer within {PATIENCE:?}")))?;
+    let received = received.ok_or_else(|| Error::Silent { server: server.to_owned(), timeout: PATIENCE })?;
     if received.len == 0 {
         return Err(gone("it hung up during the handshake".to_owned()));
     }
