@@ -6,6 +6,7 @@
 //! originated of it.
 //! Invariants: eviction is in post-order: whatever a request originated is aborted before the request itself. A request that
 //! is being aborted originates no more: nobody would abort that.
+//! Limits: [`DEEPEST`]: replies and evictions go along a chain of requests by recursion.
 //! Source: thesis §3.1.2, figure 3.1; §5.3.
 
 use std::sync::{Arc, PoisonError, Weak};
@@ -22,11 +23,16 @@ use crate::primitive::{Mutex, MutexGuard};
 use crate::work::Work;
 use crate::{Error, RequestId, ServerHandle};
 
+/// How many requests of one process there may be in a chain, each originated by the one before, until no part is passed on.
+pub(crate) const DEEPEST: u32 = 64;
+
 /// A request of which parts have been passed on.
 #[derive(Debug)]
 pub(crate) struct Contract {
     maker: Maker,
     origin: Origin,
+    /// How many requests of this process led to it, and it.
+    depth: u32,
     /// The contractor's reply, until the last fragment is let go.
     deposit: Mutex<Option<(Box<Work>, Option<Error>)>>,
     originated: Mutex<Originated>,
@@ -41,10 +47,11 @@ struct Originated {
 }
 
 impl Contract {
-    pub(crate) fn new(origin: Origin) -> Arc<Self> {
+    pub(crate) fn new(origin: Origin, depth: u32) -> Arc<Self> {
         let contract = Arc::new(Self {
             maker: Maker::this_process(),
             origin,
+            depth,
             deposit: Mutex::default(),
             originated: Mutex::default(),
         });
@@ -53,6 +60,10 @@ impl Contract {
             contract.end(&Error::Aborted);
         }
         contract
+    }
+
+    pub(crate) fn depth(&self) -> u32 {
+        self.depth
     }
 
     /// Leaves the reply, to be given when nobody holds a fragment any more.

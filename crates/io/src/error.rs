@@ -149,6 +149,15 @@ pub enum Error {
         /// What happened.
         why: String,
     },
+    /// The request came by so many servers of this process, each of which had passed a part of its request on, that no part of
+    /// it is passed on further.
+    #[error(
+        "parts of {limit} requests have been passed on one after the other, and no more can be; let fewer servers pass them on"
+    )]
+    TooDeep {
+        /// How many there may be.
+        limit: u32,
+    },
     /// A server in another process has not answered in time; it may be stopped, and answer later.
     #[error("server {server} has not answered within {timeout:?}; it may be stopped")]
     Silent {

@@ -10,7 +10,7 @@ use genie_memory::{Data, DataMut, Direction};
 use genie_passing::{Outboard, Overlay};
 use genie_sys::fork::Maker;
 
-use crate::contract::Contract;
+use crate::contract::{Contract, DEEPEST};
 use crate::lent::{Lent, Places};
 use crate::passed::Supply;
 use crate::pin::{InputPin, OutputPin, Pinned};
@@ -210,11 +210,15 @@ impl Incoming {
     /// Once this request is being aborted, requests with parts of it are refused, for the reason of the abort.
     ///
     /// # Errors
-    /// There is no such buffer, it is shorter, or there is no memory.
+    /// There is no such buffer, it is shorter, or there is no memory; [`Error::TooDeep`] where the request is itself the 64th that
+    /// such parts are passed on in, one after the other, within this process.
     pub fn fragment(&mut self, index: usize, range: Range<usize>) -> Result<Fragment, Error> {
         self.ensure_own()?;
         let (direction, len) = (self.direction(index)?, self.len(index));
         check_range(&range, len)?;
+        if self.work().depth() >= DEEPEST {
+            return Err(Error::TooDeep { limit: DEEPEST });
+        }
         let places = self.places(index, range.clone())?;
         let contract = self.contract();
         let contractor = self.id();
@@ -249,7 +253,10 @@ impl Incoming {
     fn contract(&mut self) -> Arc<Contract> {
         match &self.contract {
             Some(contract) => Arc::clone(contract),
-            None => Arc::clone(self.contract.insert(Contract::new(self.origin().clone()))),
+            None => {
+                let contract = Contract::new(self.origin().clone(), self.work().depth() + 1);
+                Arc::clone(self.contract.insert(contract))
+            }
         }
     }
 

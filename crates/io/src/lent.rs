@@ -238,6 +238,14 @@ impl LentTransfer {
         }
     }
 
+    /// How many requests of this process led to the one that this is of.
+    pub(crate) fn depth(&self) -> u32 {
+        match &self.origin {
+            Whence::Client(_) => 0,
+            Whence::Contract(contract, _) => contract.depth(),
+        }
+    }
+
     /// Links the request that carries this to the one that it is a fragment of, unless that is being aborted.
     pub(crate) fn originate(&self, exchange: &Arc<Exchange>, server: &ServerHandle) -> Result<(), Error> {
         match &self.origin {

@@ -113,6 +113,16 @@ impl Work {
         Ok(())
     }
 
+    /// How many requests of this process led to this one, by passing parts on.
+    pub(crate) fn depth(&self) -> u32 {
+        let elements = self.buffers.iter().flat_map(|buffer| &buffer.elements);
+        let depths = elements.map(|element| match &element.transfer {
+            Transfer::Lent(lent) => lent.depth(),
+            _ => 0,
+        });
+        depths.max().unwrap_or(0)
+    }
+
     /// Maps what was lent by other processes, as far as the service may touch it.
     pub(crate) fn map_lent(&mut self, access: Access) -> Result<(), Error> {
         for buffer in &mut self.buffers {
