@@ -52,6 +52,10 @@ impl Service {
 /// A panic of the server's code ends the request that it had in its hands, with [`Error::Panicked`] and the panic's message for
 /// the client, in process as over a channel. The panic hook reports it, as any other; the server goes on with the next request,
 /// and finds its own locks poisoned as it left them. In a program whose panics abort (`panic = "abort"`), they still do.
+///
+/// Where the server's code forks, a child that returns from it ends the thread that it was called in, and so the child, unless
+/// that thread is the program's own. As long as a child lives that neither ends nor executes another program, the clients of the
+/// process that it was forked from are not told when that process dies.
 pub trait Server: Send + Sync + 'static {
     /// The server's name, for messages.
     fn name(&self) -> &str;

@@ -10,17 +10,19 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use genie_io::channel::directory::Directory;
 use genie_io::channel::{ConnectOptions, Listener, Running, ServeOptions, Serving};
 use genie_io::servers::memory::{FETCH, Memory, NULL, STORE};
 use genie_io::{
     ClientId, Error, In, Incoming, Interface, Limits, Out, RequestId, Server, ServerHandle, Service,
+    ServiceId,
 };
 use genie_memory::{Config, Granularity, GranuleKind, Space};
 use genie_passing::{Costs, Passing, Thresholds};
 use genie_sys::process::{ExitOutcome, fork_child};
+use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 
 /// No child takes as long, unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -98,7 +100,7 @@ fn in_child(claims: impl FnOnce() -> Result<(), u8>) {
         let watch = scope.spawn(|| {
             std::thread::park_timeout(PATIENCE);
             if !is_over.load(Ordering::Acquire) {
-                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+                let _ = rustix::process::kill_process(pid, Signal::KILL);
             }
         });
         let outcome = child.wait().expect("its end");
@@ -328,4 +330,53 @@ impl Server for Keeper {
     fn departed(&self, _client: ClientId) {
         self.1.store(true, Ordering::Relaxed);
     }
+}
+
+/// A server whose code forks, and returns in both processes.
+#[derive(Clone, Default)]
+struct Forking(Arc<Mutex<Option<Pid>>>);
+
+impl Server for Forking {
+    fn name(&self) -> &str {
+        "forking"
+    }
+
+    fn services(&self) -> &[Service] {
+        static SERVICES: [Service; 2] = [Service::new("fork", true, true), Service::new("pass", true, true)];
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        if request.service() == ServiceId(0) {
+            // SAFETY: the child goes on with what Genie does in it, which takes no lock of another thread's: that is the claim.
+            let pid = unsafe { libc::fork() };
+            if let Some(child) = Pid::from_raw(pid) {
+                *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(child);
+            }
+        }
+        request.reply(Ok(()));
+    }
+
+    fn abort(&self, _request: RequestId) {}
+}
+
+/// Such a child took turns with its parent at the clients' rings, or slept for ever with their sockets open: clients of a server
+/// that had died were not told.
+#[test]
+fn a_child_that_returns_from_its_servers_code_ends() {
+    let forking = Forking::default();
+    let stage = Stage::serve(forking.clone());
+    stage.interface.request(&stage.server, ServiceId(0)).send().expect("the parent's reply");
+    let child = forking.0.lock().unwrap_or_else(PoisonError::into_inner).take().expect("a child");
+    let deadline = Instant::now() + PATIENCE;
+    let ended = || waitpid(Some(child), WaitOptions::NOHANG).expect("a child").is_some();
+    while !ended() {
+        if Instant::now() > deadline {
+            let _ = rustix::process::kill_process(child, Signal::KILL);
+            panic!("the child goes on");
+        }
+        stage.interface.request(&stage.server, ServiceId(1)).send().expect("the parent serves");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    stage.interface.request(&stage.server, ServiceId(1)).send().expect("the parent serves");
 }

@@ -99,7 +99,7 @@ impl Reception {
 
     /// Attends to clients until the server is stopped.
     pub(super) fn run(mut self) {
-        while !self.shared.has_stopped() {
+        while !self.shared.has_stopped() && !self.is_inherited() {
             self.attend(Some(LONGEST_SLEEP));
         }
     }
@@ -112,6 +112,9 @@ impl Reception {
         }
         let mut bytes = std::mem::take(&mut self.bytes);
         for token in ready.drain(..).map(|ready| ready.token) {
+            if self.is_inherited() {
+                return;
+            }
             match token {
                 LISTENER => self.accept(&mut bytes),
                 ATTENTION => {

@@ -54,13 +54,13 @@ impl Serving {
     /// Serves, in this thread and as many more as were asked for, until it is stopped.
     ///
     /// # Errors
-    /// No thread can be had.
+    /// No thread can be had. [`Error::Inherited`] in a child that the server's code has forked, once it returns from that code.
     pub fn run(self) -> Result<(), Error> {
         let Self { shared, claim } = self;
         let mut running = start(&shared, claim, 1)?;
         Worker::new(&shared, 0).run();
         running.finish();
-        Ok(())
+        if shared.is_inherited() { Err(Error::Inherited) } else { Ok(()) }
     }
 
     /// Serves in threads of its own.

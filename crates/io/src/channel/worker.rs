@@ -56,6 +56,10 @@ impl Worker {
         let spin = Spin::new(self.shared.options.spin);
         while !self.shared.has_stopped() {
             let is_idle = !self.turn(|_, _| {});
+            if self.shared.is_inherited() {
+                // The server's code has forked, and the child has returned from it: rings and clients are the parent's.
+                return std::mem::forget(self);
+            }
             if is_idle && !spin.until(|| self.lines.iter_mut().any(Line::is_ready)) {
                 self.sleep();
             }
@@ -118,7 +122,7 @@ impl Worker {
 impl Line {
     /// Serves what is there, up to a turn; returns whether there was anything.
     fn serve(&mut self, shared: &Arc<Shared>) -> bool {
-        if self.customer.is_gone() || self.is_held() {
+        if shared.is_inherited() || self.customer.is_gone() || self.is_held() {
             return false;
         }
         for served in 0..TURN {
@@ -134,7 +138,7 @@ impl Line {
                 self.end(shared, wrong);
                 return true;
             }
-            if self.is_held() {
+            if shared.is_inherited() || self.is_held() {
                 return true;
             }
         }
