@@ -19,7 +19,7 @@ use genie_io::{
     ClientId, Error, In, Incoming, Interface, Limits, Out, RequestId, Server, ServerHandle, Service,
     ServiceId,
 };
-use genie_memory::{Config, Granularity, GranuleKind, Space};
+use genie_memory::{Config, Direction, Granularity, GranuleKind, Space};
 use genie_passing::{Costs, Passing, Thresholds};
 use genie_sys::process::{ExitOutcome, fork_child};
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
@@ -261,6 +261,38 @@ fn a_child_opens_an_interface_of_its_own_and_connects() {
         drop((server, interface));
         Ok(())
     });
+    stage.is_unharmed();
+}
+
+/// Those of them that change the books panicked in a child, or were made to by `Passing::new`.
+#[test]
+fn what_a_child_asks_of_its_copy_of_a_space_is_refused_or_does_nothing() {
+    let stage = Stage::open();
+    let space = stage.interface.space();
+    let buffer = stage.interface.allocate(4096).expect("memory");
+    let [weak, strong] =
+        [false, true].map(|strong| stage.interface.allocate_migrant(100, strong).expect("memory"));
+    let reference = space.reference(buffer.as_ptr().addr(), 4096, Direction::Out).expect("a reference");
+    in_child(|| {
+        let lender = space.add_lender();
+        space.on_loss(lender, || ());
+        space.on_shortage(lender, |_| ());
+        space.release_quarantine(lender);
+        drop(Passing::new(space.clone(), Costs::default()));
+        if !matches!(space.read_only(&reference), Err(genie_memory::Error::Inherited)) {
+            return Err(1);
+        }
+        // SAFETY: as in `drop_copy`; they are forgotten with the child.
+        let [weak, strong] = unsafe { [std::ptr::read(&raw const weak), std::ptr::read(&raw const strong)] };
+        if !matches!(weak.emigrate(), Err(genie_memory::Error::Inherited)) {
+            return Err(2);
+        }
+        if !matches!(strong.emigrate_referenced(), Err(genie_memory::Error::Inherited)) {
+            return Err(3);
+        }
+        Ok(())
+    });
+    drop((reference, buffer, weak, strong));
     stage.is_unharmed();
 }
 

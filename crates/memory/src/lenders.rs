@@ -62,6 +62,9 @@ impl Space {
     /// Adds a lender, whose pool is empty.
     pub fn add_lender(&self) -> LenderId {
         let lender = LenderId(NEXT.fetch_add(1, Ordering::Relaxed));
+        if self.is_inherited() {
+            return lender;
+        }
         let mut state = self.core().lock();
         state.granules.stocks.add(lender);
         state.pools.add(lender);
@@ -146,6 +149,9 @@ impl Space {
     ///
     /// A lender whose memory is not in quarantine is left as it is.
     pub fn release_quarantine(&self, lender: LenderId) {
+        if self.is_inherited() {
+            return;
+        }
         let core = self.core();
         let mut state = core.lock();
         if state.granules.stocks.is_quarantined(lender) {

@@ -59,6 +59,9 @@ impl Space {
     /// the lender is removed. It is called by whatever thread has found out, which goes on when it returns: it had better not
     /// wait.
     pub fn on_loss(&self, lender: LenderId, tell: impl Fn() + Send + Sync + 'static) {
+        if self.is_inherited() {
+            return;
+        }
         let mut state = self.core().lock();
         if lender != LenderId::OWN && state.granules.stocks.is_live(lender) {
             state.losses.tell.insert(lender, Arc::new(tell));

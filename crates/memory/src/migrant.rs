@@ -147,8 +147,9 @@ impl Migrant {
     /// Begins to pass the buffer on: marks its region emigrating.
     ///
     /// # Errors
-    /// None at present; the signature leaves room for regions removed by C programs.
+    /// [`Error::Inherited`].
     pub fn emigrate(mut self) -> Result<Emigrating> {
+        self.inner().space.core().ensure_own()?;
         let owned = self.owned.take().expect("a migrant buffer owns its region");
         let core = owned.space.core();
         core.lock().mark(owned.region, Mark::Emigrating)?;
@@ -161,6 +162,7 @@ impl Migrant {
     /// # Errors
     /// As [`Space::reference`].
     pub fn emigrate_referenced(mut self) -> Result<(Emigrating, Reference)> {
+        self.inner().space.core().ensure_own()?;
         let owned = self.owned.take().expect("a migrant buffer owns its region");
         let core = owned.space.core();
         let mut state = core.lock();

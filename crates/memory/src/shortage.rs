@@ -40,6 +40,9 @@ impl Space {
     ///
     /// Of a lender that was removed nobody is told.
     pub fn on_shortage(&self, lender: LenderId, tell: impl Fn(usize) + Send + Sync + 'static) {
+        if self.is_inherited() {
+            return;
+        }
         let mut state = self.core().lock();
         if lender != LenderId::OWN && state.granules.stocks.is_live(lender) {
             state.shortages.0.insert(lender, Arc::new(tell));

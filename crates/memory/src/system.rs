@@ -102,6 +102,9 @@ impl Space {
 
     /// Tells which system buffer kept for reuse is handed out next, by length, for all pools.
     pub fn set_recycling(&self, recycling: Recycling) {
+        if self.is_inherited() {
+            return;
+        }
         self.core().lock().recycling = recycling;
     }
 }

@@ -59,6 +59,7 @@ impl Space {
 
     fn protect_output(&self, reference: &Reference, saving: Option<u64>) -> Result<Option<u32>> {
         let core = self.core();
+        core.ensure_own()?;
         reference.assert_of(self);
         if let Protection::None(reason) = core.protection {
             return Err(Error::Unprotectable { reason });
