@@ -106,6 +106,7 @@ impl Reaping {
     }
 }
 
+/// How many a server says, within what can be added up.
 fn collect(completer: &dyn Completer) -> usize {
-    code::call(|| completer.collect()).unwrap_or_default()
+    code::call(|| completer.collect()).unwrap_or_default().min(u32::MAX as usize)
 }

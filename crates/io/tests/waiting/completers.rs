@@ -215,3 +215,46 @@ fn a_queue_gives_back_the_requests_that_are_over_and_no_others() {
     drop(running);
     assert_idle(&interface);
 }
+
+/// A server that keeps its requests, and whose completer counts wrongly.
+#[derive(Default)]
+struct Boaster(Mutex<Vec<Incoming>>);
+
+impl Server for Boaster {
+    fn name(&self) -> &str {
+        "boaster"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        self.0.lock().expect("no panic before").push(request);
+    }
+
+    fn abort(&self, _request: RequestId) {}
+
+    fn completer(&self) -> Option<&dyn Completer> {
+        Some(self)
+    }
+}
+
+impl Completer for Boaster {
+    fn collect(&self) -> usize {
+        usize::MAX
+    }
+
+    fn wait(&self, _timeout: Duration) {}
+}
+
+/// The sum of what two servers said that they had completed overflowed, which is a panic in debug builds.
+#[test]
+fn a_wrong_count_of_completed_requests_panics_nobody() {
+    let interface = interface();
+    let boasters = [Boaster::default(), Boaster::default()].map(ServerHandle::new);
+    let pending =
+        boasters.each_ref().map(|server| interface.request(server, ASK).submit().expect("a request"));
+    assert!(interface.collect() > 1);
+    drop(pending);
+}
