@@ -81,13 +81,15 @@ impl Passing {
     /// What an output of native memory by `scheme` is converted to, and why, as far as it can be told without asking the
     /// books: memory among the regions' addresses may still turn out not to be in one region.
     pub(crate) fn convert_output(&self, scheme: Scheme, addr: usize, len: usize) -> (Scheme, Option<Reason>) {
-        let copy = |reason| (Scheme::Copy, Some(reason));
-        match scheme {
-            Scheme::EmulatedCopy if len < self.thresholds().output => copy(Reason::Short),
-            Scheme::EmulatedCopy if matches!(self.space().protection(), Protection::None(_)) => {
-                copy(Reason::Unprotectable)
+        match self.convert_foreign(scheme, addr) {
+            // Where nothing can be protected, no length is worth it: the threshold would hide the cause.
+            (Scheme::EmulatedCopy, None) if matches!(self.space().protection(), Protection::None(_)) => {
+                (Scheme::Copy, Some(Reason::Unprotectable))
             }
-            _ => self.convert_foreign(scheme, addr),
+            (Scheme::EmulatedCopy, None) if len < self.thresholds().output => {
+                (Scheme::Copy, Some(Reason::Short))
+            }
+            converted => converted,
         }
     }
 

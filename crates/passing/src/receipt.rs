@@ -22,7 +22,7 @@ pub enum Reason {
     Borrowed,
     /// Client and system buffer start at different offsets in their granules.
     Unaligned,
-    /// Writes cannot be caught on this machine, so output cannot be protected.
+    /// Genie cannot catch stores here, so it cannot protect output: [`Protection::None`](genie_memory::Protection::None) says why.
     Unprotectable,
     /// Faults in this region have lately cost more than copying.
     Faults,
@@ -49,7 +49,7 @@ impl Reason {
             Self::Foreign => "foreign memory",
             Self::Borrowed => "borrowed memory",
             Self::Unaligned => "unaligned",
-            Self::Unprotectable => "no write protection",
+            Self::Unprotectable => "no write protection; see `genie doctor`",
             Self::Faults => "faults cost more than copying",
             Self::Irreplaceable => "no free memory for replacements",
             Self::Kernel => "refused by the kernel",
@@ -123,7 +123,7 @@ impl fmt::Display for Receipt {
         if self.effective != self.asked {
             write!(f, ", done as {}", self.effective)?;
         }
-        write!(f, ": {} bytes copied", self.copied)?;
+        write!(f, ": {} copied", counted(self.copied, "byte"))?;
         let counts = [
             ("referenced", self.referenced),
             ("protected", self.protected),
@@ -131,16 +131,20 @@ impl fmt::Display for Receipt {
             ("mapped", self.mapped),
         ];
         for (what, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
-            write!(f, ", {count} granules {what}")?;
+            write!(f, ", {} {what}", counted(count as usize, "granule"))?;
         }
         if self.faults > 0 {
-            write!(f, ", {} faults", self.faults)?;
+            write!(f, ", {}", counted(self.faults as usize, "fault"))?;
         }
         match self.reason {
             Some(reason) => write!(f, " ({reason})"),
             None => Ok(()),
         }
     }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]
@@ -162,5 +166,11 @@ mod tests {
             receipt.to_string(),
             "emulated copy, done as copy: 64 bytes copied (shorter than the threshold)"
         );
+    }
+
+    #[test]
+    fn one_of_a_thing_is_named_in_the_singular() {
+        let receipt = Receipt { copied: 1, referenced: 1, faults: 1, ..Receipt::new(Scheme::EmulatedCopy) };
+        assert_eq!(receipt.to_string(), "emulated copy: 1 byte copied, 1 granule referenced, 1 fault");
     }
 }

@@ -1,5 +1,6 @@
 //! Memory outside the interface's regions: passed by every native scheme, by copying, and the receipt says so.
 
+use genie_io::servers::memory::STORE;
 use genie_io::{In, Out};
 use genie_memory::GranuleKind;
 use genie_passing::model::Allocation;
@@ -43,6 +44,19 @@ fn output_from_anywhere_is_copied_and_says_so() {
             assert_eq!((receipt.asked, receipt.effective), (scheme, Scheme::Copy), "{where_}");
             assert_eq!((receipt.reason, receipt.copied), (reason, bytes.len()), "{scheme} from {where_}");
         }
+    }
+}
+
+#[test]
+fn output_from_foreign_memory_is_called_that_however_short_it_is() {
+    // The threshold was looked at first, so that a program never heard that its memory was not the interface's.
+    for guard in [Guard::Full, Guard::Never] {
+        let name = "output_from_foreign_memory";
+        let Some(stage) = Stage::open(name, GranuleKind::Base, guard, Thresholds::NEVER) else { continue };
+        let request = stage.interface.request(&stage.memory, STORE);
+        let reply =
+            request.out(Out::emulated_copy(&vec![1; 5000])).argument(b"name").send().expect("a reply");
+        assert_eq!(reply.receipt().reason, Some(Reason::Foreign));
     }
 }
 
@@ -124,9 +138,14 @@ fn memory_half_inside_a_region_does_not_exist_but_borders_are_kept() {
 
 #[test]
 fn without_protection_emulated_copy_copies_and_says_so() {
-    for guard in [Guard::Never, Guard::Unpromised] {
+    // Calibration gives no threshold where nothing can be protected: receipts called any length "shorter than the threshold".
+    for (guard, thresholds) in [
+        (Guard::Never, Thresholds::ALWAYS),
+        (Guard::Never, Thresholds::NEVER),
+        (Guard::Unpromised, Thresholds::NEVER),
+    ] {
         let name = "without_protection_emulated_copy_copies";
-        let Some(stage) = Stage::open(name, GranuleKind::Base, guard, Thresholds::ALWAYS) else { continue };
+        let Some(stage) = Stage::open(name, GranuleKind::Base, guard, thresholds) else { continue };
         let mut buffer = stage.buffer(3);
         let request = stage.interface.request(stage.holder.handle(), HOLD);
         let pending = request.out(Out::emulated_copy(&buffer)).submit().expect("a request");
