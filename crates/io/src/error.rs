@@ -126,7 +126,9 @@ pub enum Error {
         access: &'static str,
     },
     /// An argument is longer than the room the other side gave.
-    #[error("an argument of {len} bytes does not fit into the {room} bytes provided")]
+    #[error(
+        "an argument of {len} bytes does not fit into the {room} bytes provided; the client asks for room by `Request::room`"
+    )]
     Argument {
         /// The argument's length.
         len: usize,

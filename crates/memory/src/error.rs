@@ -10,9 +10,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The space's limit on memory is reached.
-    #[error(
-        "{asked} bytes are asked for, but {used} of the limit of {limit} bytes are in use; free buffers or raise the limit"
-    )]
+    #[error("{}", limit_met(*asked, *used, *limit))]
     Limit {
         /// Bytes asked for.
         asked: usize,
@@ -129,4 +127,18 @@ pub enum Error {
     /// The kernel refused.
     #[error(transparent)]
     Kernel(#[from] genie_sys::Error),
+}
+
+/// Where freeing buffers would not help, only a higher limit is advised.
+fn limit_met(asked: usize, used: usize, limit: usize) -> String {
+    if asked > limit {
+        format!(
+            "{asked} bytes exceed the limit of {limit}; ask for fewer, or raise the limit (`Config::limit`)"
+        )
+    } else {
+        format!(
+            "{asked} bytes do not fit: {used} of the limit of {limit} bytes are in use; free buffers or raise the limit \
+             (`Config::limit`)"
+        )
+    }
 }

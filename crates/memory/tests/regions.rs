@@ -71,6 +71,9 @@ fn at_the_limit_allocation_fails_and_loses_nothing(machine: Machine) {
     for _ in 0..3 {
         let error = space.allocate(2 * granule).unwrap_err();
         assert_eq!(error, Error::Limit { asked: 2 * granule, used: 3 * granule, limit: 4 * granule });
+        assert!(error.to_string().contains("free buffers"), "{error}");
+        let error = space.allocate(5 * granule).unwrap_err().to_string();
+        assert!(error.contains("exceed the limit") && !error.contains("free buffers"), "{error}");
         let error = space.aligned_buffer(0, 2 * granule).unwrap_err();
         assert!(matches!(error, Error::Limit { .. }), "{error}");
         let error = space.dequeue(2 * granule, true).unwrap_err();
