@@ -87,10 +87,18 @@ fn explain_usage(error: &clap::Error) -> Result<(), Failure> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => output::print(&error.render().to_string()),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            Err(Failure::usage("a subcommand is needed; `genie --help` lists them"))
+            let command = command_of(&error.render().to_string());
+            Err(Failure::usage(format!("a subcommand is needed; `{command} --help` lists them")))
         }
         _ => Err(Failure::usage(first_paragraph(&error.render().to_string()))),
     }
+}
+
+/// The words of the usage line before its first placeholder: the command that lacks a subcommand.
+fn command_of(help: &str) -> String {
+    let usage = help.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or("genie");
+    let words = usage.split_whitespace().take_while(|word| !word.starts_with(['<', '[']));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// The parser's message without its advice, in one line.

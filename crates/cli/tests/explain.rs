@@ -109,7 +109,7 @@ fn the_text_names_operations_prices_the_copy_and_the_thresholds() {
     let explanation = text(&output.stdout);
     for part in [
         "emulated copy output of 64 B, starting 0 bytes into a granule of 4 KiB",
-        "is done as copy (shorter than the threshold): table 7.1",
+        "is done as copy (shorter than the threshold): thesis, table 7.1",
         "copyin data",
         "in all",
         "would cost",
@@ -141,5 +141,5 @@ fn nonsense_is_one_line_and_status_2() {
 fn more_than_the_memory_is_one_line_and_status_1() {
     let output = genie(&["explain", "out", "1000T", "0", "copy", "--granule", "4k"]).output().unwrap();
     let error = assert_fails_in_one_line(&output, 1);
-    assert!(error.contains("bytes are asked for"), "{error}");
+    assert!(error.contains("bytes exceed the limit of"), "{error}");
 }

@@ -30,6 +30,14 @@ fn an_unknown_experiment_is_named_with_the_known_ones() {
 }
 
 #[test]
+fn without_a_subcommand_the_help_that_lists_them_is_named() {
+    for (args, help) in [(&[][..], "`genie --help`"), (&["lab"], "`genie lab --help`")] {
+        let error = assert_fails_in_one_line(&genie(args).output().unwrap(), 2);
+        assert!(error.contains(help), "{error}");
+    }
+}
+
+#[test]
 fn wrong_usage_is_refused_before_anything_is_measured() {
     let scratch = tempfile::tempdir().unwrap();
     for args in

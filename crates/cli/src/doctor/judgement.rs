@@ -58,8 +58,8 @@ fn huge_pages(facts: &Facts) -> Finding {
     if pages.total == 0 {
         Finding::missing(SUBJECT, found, NONE).with(reserve(wanted))
     } else if pages.total < wanted || pages.available < wanted / 4 {
-        const SOME: &str = "once they are used up, further buffers have 4 KiB granules, with which avoiding a copy \
-                            saves little";
+        const SOME: &str = "an interface that is opened when few are free has 4 KiB granules, with which avoiding a copy \
+                            saves little; one that is open fails to allocate buffers when none is left";
         Finding::degraded(SUBJECT, found, SOME).with(reserve(in_use(pages) + wanted))
     } else {
         const ALL: &str =
@@ -78,15 +78,19 @@ fn reserve(pages: usize) -> Remedy {
 
 fn shared_huge_pages(facts: &Facts) -> Finding {
     const SUBJECT: &str = "transparent huge pages for shared memory";
-    const LOST: &str = "where huge pages run out, buffers have 4 KiB pages rather than transparent huge ones: more \
-                        page faults, slower first use";
+    const LOST: &str = "an interface that is opened when few huge pages are free has 4 KiB pages rather than \
+                        transparent huge ones: more page faults, slower first use";
     match facts.shared_huge_mode.as_deref() {
         Err(reason) => Finding::missing(SUBJECT, reason, LOST),
         Ok(mode @ ("never" | "deny")) => {
             let remedy = Remedy::setting("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "advise");
             Finding::degraded(SUBJECT, mode, LOST).with(remedy)
         }
-        Ok(mode) => Finding::ok(SUBJECT, mode, "where huge pages run out, buffers still get large pages"),
+        Ok(mode) => {
+            const LARGE: &str =
+                "an interface that is opened when few huge pages are free still gets large pages";
+            Finding::ok(SUBJECT, mode, LARGE)
+        }
     }
 }
 
@@ -95,9 +99,13 @@ fn userfaultfd(facts: &Facts) -> Finding {
     const FULL: &str =
         "output by emulated copy protects memory against stores and against writes by the kernel";
     const STORES: &str = "output by emulated copy copies, since writes by the kernel into a buffer under output (read, \
-                          recv) could not be caught; a program that promises there are none protects all the same. \
-                          The remedy lets any program delay the kernel in a page fault: on a shared machine, give \
-                          the device to a group (chgrp, mode 0660)";
+                          recv) could not be caught; a program that promises that there are none (\
+                          `Config::kernel_never_stores`) protects all the same. The remedy lets any program delay the \
+                          kernel in a page fault: on a shared machine, give the device to a group (chgrp, mode 0660)";
+    const OTHERS: &str = "root loses nothing; for other users output by emulated copy copies, unless their program \
+                          promises that the kernel writes into no buffer under output. The remedy lets any program \
+                          delay the kernel in a page fault: on a shared machine, give the device to a group (chgrp, \
+                          mode 0660)";
     match &facts.faults.way {
         Err(reason) => {
             const NONE: &str = "output by emulated copy copies";
@@ -107,7 +115,7 @@ fn userfaultfd(facts: &Facts) -> Finding {
             Finding::degraded(SUBJECT, "user mode only", STORES).with(open_userfaultfd(facts))
         }
         Ok(_) if facts.root && !facts.faults.open_to_all => {
-            Finding::degraded(SUBJECT, "full for root, user mode only for others", STORES)
+            Finding::degraded(SUBJECT, "full for root, user mode only for others", OTHERS)
                 .with(open_userfaultfd(facts))
         }
         Ok(Way::SystemCall) => Finding::ok(SUBJECT, "full, by system call", FULL),

@@ -121,9 +121,9 @@ impl Report {
         let mut text = format!("{} {direction} of {}, {place}\n", self.scheme, length::format(self.length));
         let because = self.reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
         let _ = match (self.effective == self.scheme, self.reason) {
-            (true, None) => writeln!(text, "takes effect as asked: {}", self.table),
-            (true, Some(_)) => writeln!(text, "takes effect in part{because}: {}", self.table),
-            (false, _) => writeln!(text, "is done as {}{because}: {}", self.effective, self.table),
+            (true, None) => writeln!(text, "takes effect as asked: thesis, {}", self.table),
+            (true, Some(_)) => writeln!(text, "takes effect in part{because}: thesis, {}", self.table),
+            (false, _) => writeln!(text, "is done as {}{because}: thesis, {}", self.effective, self.table),
         };
         let _ = writeln!(text, "\n  {:8} {:66} {:>10}", "when", "operation", "cost us");
         text
