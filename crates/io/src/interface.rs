@@ -28,7 +28,8 @@ use crate::{Error, Failed, Limits, Pending, Reply, Request, RequestId, ServerHan
 
 mod watch;
 
-use watch::{News, Watch};
+pub(crate) use watch::News;
+use watch::Watch;
 
 /// A client's I/O interface. Cloning makes another handle to the same one.
 ///

@@ -54,7 +54,8 @@ impl<'i> Pending<'i> {
         !self.maker.is_this_process()
     }
 
-    /// Whether the reply is there (a poll).
+    /// Whether the reply is there (a poll). Where it is not yet, this takes what replies of the server's there are; a loop that
+    /// waits by [`Interface::descriptor`] is woken by that only if there were some.
     pub fn is_replied(&self) -> bool {
         if self.is_inherited() {
             return true;

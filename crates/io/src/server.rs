@@ -253,7 +253,7 @@ impl ServerHandle {
     pub(crate) fn look(&self) {
         match &self.0 {
             Place::Here(server) => server.look(),
-            Place::There(remote) => remote.pass(),
+            Place::There(remote) => remote.pass(true),
         }
         self.tend();
     }

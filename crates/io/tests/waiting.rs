@@ -20,6 +20,10 @@ mod interfaces;
 mod late;
 #[path = "waiting/loops.rs"]
 mod loops;
+#[path = "waiting/polls.rs"]
+mod polls;
+#[path = "waiting/rings.rs"]
+mod rings;
 #[path = "waiting/room.rs"]
 mod room;
 #[path = "waiting/stage.rs"]

@@ -100,7 +100,7 @@ pub(crate) fn connect(
     };
     let layout = Layout { lines: welcome.rings.lines, area: welcome.rings.area };
     let bell = Event::try_from_descriptor(bell)?;
-    let watched = bell.duplicate()?;
+    let watched = Event::try_from_descriptor(bell.duplicate()?)?;
     let bells = Bells::end(bell);
     let ends = Ends::attach(&Object::accept(rings)?, layout, Side::Client, bells)?;
     let lent = lend(descriptors, &welcome.pool.lens)?;
@@ -175,7 +175,7 @@ fn remote(
     lender: LenderId,
     spin: Duration,
     welcome: Welcome,
-    (ends, bell): (Ends, OwnedFd),
+    (ends, bell): (Ends, Event),
     link: Link,
 ) -> Arc<Remote> {
     let announcements = Announcements::new(space.clone(), lender, welcome.trust);

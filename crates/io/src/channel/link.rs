@@ -13,9 +13,7 @@ use std::time::{Duration, Instant};
 
 use genie_memory::{LenderId, Space};
 use genie_sys::Errno;
-use genie_sys::event::Event;
 use genie_sys::fork::Maker;
-use genie_sys::poll::Poller;
 use genie_sys::socket::Socket;
 
 use super::growth::Growth;
@@ -25,6 +23,7 @@ use super::strangers;
 use super::wire::control::{Ending, Limits, MAX_MESSAGE, Message, Party, Reason};
 use crate::Error;
 use crate::exchange::Awaited;
+use crate::interface::News;
 use crate::outgoing::Outgoing;
 use crate::primitive::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, thread};
 
@@ -48,9 +47,8 @@ pub(super) struct Link {
     answered: Condvar,
     /// The server is gone, nothing is pending any more, and nothing will be.
     is_over: AtomicBool,
-    /// Signalled to whoever waits by descriptor: others took replies, or nothing is pending any more.
-    news: Event,
-    has_news: AtomicBool,
+    /// For whoever waits by descriptor: others took replies, or nothing is pending any more.
+    news: Mutex<News>,
     /// What was pending when the client itself let the channel go.
     left: Mutex<Vec<Outgoing>>,
     /// Arenas that the server has forgotten.
@@ -81,8 +79,7 @@ impl Link {
             questions: Mutex::default(),
             answered: Condvar::new(),
             is_over: AtomicBool::new(false),
-            news: Event::new()?,
-            has_news: AtomicBool::new(false),
+            news: Mutex::new(News::new()?),
             left: Mutex::default(),
             withdrawn: Mutex::default(),
         })
@@ -197,30 +194,9 @@ impl Link {
         }
     }
 
-    /// Adds a descriptor that becomes readable with [`Link::tell_watcher`].
-    pub(super) fn watch_by(&self, poller: &Poller, token: u64) -> Result<(), Error> {
-        Ok(poller.add(&self.news, token)?)
-    }
-
-    pub(super) fn unwatch_by(&self, poller: &Poller) {
-        // What is not in the set need not be taken out.
-        let _ = poller.remove(&self.news);
-    }
-
-    /// Has whoever waits by descriptor look: after something was done, or the ring let go.
-    pub(super) fn tell_watcher(&self) {
-        // Nobody can be told that the signal failed; who waits has timeouts.
-        let _ = self.news.signal();
-        // After the signal: who clears the flag takes the signal, too.
-        self.has_news.store(true, Ordering::Release);
-    }
-
-    /// The watcher is about to look; to be called before it does.
-    pub(super) fn quiet(&self) {
-        if self.has_news.load(Ordering::Relaxed) && self.has_news.swap(false, Ordering::AcqRel) {
-            // What was not cleared is looked at once more.
-            let _ = self.news.clear();
-        }
+    /// What an event loop is told of requests that are over. To be locked for moments.
+    pub(super) fn news(&self) -> MutexGuard<'_, News> {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -269,7 +245,7 @@ impl Link {
         self.end(self.gone("the client let the channel go"));
         self.socket.hang_up();
         // The thread may stay for long; nobody looks any more.
-        let _ = self.news.clear();
+        self.news().quiet();
     }
 
     /// Keeps what had its reply just when the server went, which may still touch the memory.
@@ -301,7 +277,7 @@ impl Link {
             // Replies that were on their way count.
             remote.collect();
             left = remote.sending().table.drain();
-            remote.pass();
+            remote.pass(true);
         }
         let error = self.error();
         if left.is_empty() || !self.is_surely_gone(Some(PATIENCE / 50)) {
@@ -320,7 +296,7 @@ impl Link {
         // A channel that the client itself let go has no watcher, whose descriptor would stay readable.
         if let Some(remote) = remote.upgrade() {
             self.is_over.store(true, Ordering::Release);
-            remote.pass();
+            remote.pass(true);
         }
     }
 

@@ -42,21 +42,27 @@ impl Remote {
                 self.turn.sleep(|| awaited.is_replied() || is_free(), deadline);
                 continue;
             };
-            self.receive_until(&mut receiving, awaited, deadline);
+            let has_taken = self.receive_until(&mut receiving, awaited, deadline);
             drop(receiving);
-            self.pass();
+            self.pass(has_taken);
         }
     }
 
-    /// Takes replies off the ring until there is the one that is awaited, the time is over, or the server is gone.
-    fn receive_until(&self, receiving: &mut Receiving, awaited: &mut Awaited<'_>, deadline: Option<Instant>) {
+    /// Takes replies off the ring until there is the one that is awaited, the time is over, or the server is gone. Returns
+    /// whether it has taken some of which it has told nobody yet.
+    fn receive_until(
+        &self,
+        receiving: &mut Receiving,
+        awaited: &mut Awaited<'_>,
+        deadline: Option<Instant>,
+    ) -> bool {
         loop {
             let taken = self.receive(receiving, awaited);
             if awaited.is_replied() {
-                return;
+                return taken > 0;
             }
             if taken > 0 {
-                self.pass();
+                self.pass(true);
                 continue;
             }
             if self.spin.until(|| receiving.consumer.is_ready()) {
@@ -67,7 +73,7 @@ impl Remote {
             if left.is_zero() || self.link.is_gone() {
                 // The thread that noticed it gives up what is pending.
                 self.link.settle(awaited);
-                return;
+                return false;
             }
             if receiving.consumer.arm(Mode::Futex)
                 && let Err(error) = receiving.consumer.sleep(Some(left.min(LONGEST_SLEEP)))
@@ -81,28 +87,38 @@ impl Remote {
     /// Takes the replies that are there; returns how many. Nothing, when another thread is taking them.
     pub(crate) fn collect(&self) -> usize {
         let Some(mut receiving) = self.try_receiving() else { return 0 };
-        receiving.consumer.disarm();
         let taken = self.receive(&mut receiving, &mut Awaited::none());
         drop(receiving);
-        self.pass();
+        self.pass(taken > 0);
         taken
     }
 
     /// The same for whoever waits for the descriptor, which is not readable afterwards.
     pub(crate) fn collect_watched(&self) -> usize {
-        self.link.quiet();
-        let Some(mut receiving) = self.try_receiving() else { return 0 };
+        self.link.news().quiet();
+        let Some(mut receiving) = self.try_receiving() else {
+            // Whoever has the turn takes what the bell was rung for, and tells. It may sleep meanwhile, and clears no bell.
+            let _ = self.bell.clear();
+            return 0;
+        };
         receiving.consumer.disarm();
         let taken = self.receive(&mut receiving, &mut Awaited::none());
         drop(receiving);
-        self.turn.pass();
+        self.pass(false);
         taken
     }
 
-    /// Has the descriptor become readable with the next reply, or when somebody else may have taken one; returns false
-    /// when there is one already.
+    /// Has the descriptor become readable with the next reply, or when somebody else has taken one; returns false when
+    /// there is one already, or others have taken some since the loop collected.
     pub(crate) fn arm(&self) -> bool {
-        // Whoever is taking replies tells the watcher afterwards.
+        // First: whoever has the turn now looks at this when it passes it on.
+        let is_armed = self.link.news().arm();
+        self.arm_bell() & is_armed
+    }
+
+    /// Has the bell ring with the next reply; returns false when there is one already. Whoever has the turn does so, or
+    /// tells the loop, afterwards.
+    fn arm_bell(&self) -> bool {
         let Some(mut receiving) = self.try_receiving() else { return true };
         // Of a server that is gone nothing comes; that what is pending has been ended is told, too.
         let is_armed = receiving.consumer.arm(Mode::Descriptor) || self.link.is_gone();
@@ -115,7 +131,7 @@ impl Remote {
     /// Adds what becomes readable as [`Remote::arm`] says.
     pub(crate) fn watch_by(&self, poller: &Poller, token: u64) -> Result<(), Error> {
         poller.add(&self.bell, token)?;
-        self.link.watch_by(poller, token)?;
+        poller.add(self.link.news().event(), token)?;
         self.turn.watch();
         Ok(())
     }
@@ -124,7 +140,14 @@ impl Remote {
     pub(crate) fn unwatch_by(&self, poller: &Poller) {
         // What is not in the set need not be taken out.
         let _ = poller.remove(&self.bell);
-        self.link.unwatch_by(poller);
+        let _ = poller.remove(self.link.news().event());
+    }
+
+    /// Takes the bell out when nobody is left to ring it, from when on it would be readable; the channel's end is told otherwise.
+    pub(crate) fn silence_bell(&self, poller: &Poller) {
+        if self.link.is_gone() {
+            let _ = poller.remove(&self.bell);
+        }
     }
 
     /// Whether the server is gone, and with it whatever was pending.
@@ -132,10 +155,20 @@ impl Remote {
         self.link.is_over()
     }
 
-    /// Has others look whether something has come for them, or whether it is their turn.
-    pub(crate) fn pass(&self) {
+    /// Has others look whether something has come for them, or whether it is their turn. An event loop is told only that
+    /// something `is_over`: a reply was taken, or a request given up.
+    #[inline]
+    pub(crate) fn pass(&self, is_over: bool) {
         if self.turn.pass() {
-            self.link.tell_watcher();
+            self.tell_loop(is_over);
+        }
+    }
+
+    #[cold]
+    fn tell_loop(&self, is_over: bool) {
+        // A loop that sleeps has the bell armed again, which whoever had the turn may have silenced.
+        if is_over || self.link.news().is_armed() && !self.arm_bell() {
+            self.link.news().come();
         }
     }
 

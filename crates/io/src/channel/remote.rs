@@ -6,13 +6,13 @@
 //! Limits: as many requests and bytes as the server has granted; requests beyond wait, or are refused if asynchronous.
 //! Source: thesis §5.1, §7.1.
 
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use genie_memory::{Direction, LenderId, Space};
 use genie_passing::Preferred;
 use genie_ring::{Producer, PushError, Spin};
+use genie_sys::event::Event;
 
 use super::announce::{Announcements, Segments};
 use super::books::MOST_REQUESTS;
@@ -38,7 +38,7 @@ pub(crate) struct Remote {
     pub(crate) space: Space,
     pub(super) spin: Spin,
     /// Rung by the server for whoever waits by descriptor.
-    pub(super) bell: OwnedFd,
+    pub(super) bell: Event,
     pub(super) sending: Mutex<Sending>,
     pub(super) receiving: Mutex<Receiving>,
     pub(super) turn: Turn,

@@ -44,9 +44,9 @@ enum By {
     Nothing,
 }
 
-/// What an event loop is told of requests that servers in this process have completed.
+/// What an event loop is told of requests that are over: those at servers in this process, or those of one channel.
 #[derive(Debug)]
-pub(super) struct News {
+pub(crate) struct News {
     event: Event,
     /// There were some since the loop collected last.
     is_there: bool,
@@ -59,6 +59,11 @@ impl Interface {
     /// A descriptor for `poll`, `epoll` or an asynchronous run time, by which one event loop waits for all servers of this
     /// interface: [`Interface::collect`], look at what is pending, [`Interface::arm`], and if that says so wait until the
     /// descriptor is readable; then again. Other threads may make requests meanwhile and wait for them as they like.
+    ///
+    /// It is readable while the loop has something to look at that came after it armed: a reply that was taken, by whatever
+    /// thread, or that can be, or a request that was given up or has begun. Looking, as [`Pending::is_replied`](crate::Pending::is_replied)
+    /// does, makes it readable only where that takes a reply. When it is first asked for it is readable once, since a loop that
+    /// has armed before was told of nothing.
     ///
     /// A server in this process that completes requests when somebody looks is waited for by
     /// [`Completer::descriptor`](crate::Completer::descriptor).
@@ -77,8 +82,11 @@ impl Interface {
             remote.watch_by(&watch.poller, 0)?;
         }
         if self.0.watch.get().is_none() {
-            let news = News::new()?;
+            let mut news = News::new()?;
             watch.poller.add(&news.event, 0)?;
+            // A loop that has armed before there was a descriptor looks once more: nobody has told it of anything yet.
+            news.arm();
+            news.wake();
             self.0.outstanding.tell(news);
         }
         Ok(self.0.watch.get_or_init(|| watch).poller.as_fd())
@@ -86,6 +94,8 @@ impl Interface {
 
     /// Prepares for waiting by the descriptor: it will be readable with the next reply, also one that another thread takes
     /// off its channel or brings, and when a server goes. Returns false when there may be something to collect now.
+    ///
+    /// One arming tells the loop once. It holds until then or until [`Interface::collect`].
     ///
     /// It returns false as long as a request is outstanding at a server whose [`Completer`](crate::Completer) has no descriptor
     /// that can be waited for, or panics when it is asked: there may always be something, so that the loop goes on looking.
@@ -95,13 +105,18 @@ impl Interface {
         }
         // Every one is armed, whatever the others say.
         let (is_armed, looked_at) = self.0.outstanding.arm();
-        let are_armed = self.remotes().iter().map(|remote| remote.arm()).fold(is_armed, BitAnd::bitand);
-        self.0.watch.get().is_none_or(|watch| watch.arm(&looked_at)) & are_armed
+        let (remotes, watch) = (self.remotes(), self.0.watch.get());
+        let are_armed = remotes.iter().map(|remote| remote.arm()).fold(is_armed, BitAnd::bitand);
+        if let Some(watch) = watch {
+            remotes.iter().for_each(|remote| remote.silence_bell(&watch.poller));
+        }
+        watch.is_none_or(|watch| watch.arm(&looked_at)) & are_armed
     }
 
     /// Takes the replies that are there, of servers in other processes, and of those in this one that complete requests when
     /// somebody looks, without waiting; returns how many. Pending requests whose replies were taken are then replied to. For
-    /// the loop that waits by descriptor, and for programs without one.
+    /// the loop that waits by descriptor, and for programs without one. The descriptor is not readable any more afterwards, but for
+    /// what comes later.
     pub fn collect(&self) -> usize {
         if self.space().is_inherited() {
             return 0;
@@ -135,11 +150,20 @@ impl Watch {
         });
         let by = &mut all[index].by;
         match by {
-            By::Descriptor(_) => server.arm().unwrap_or_else(|_| {
-                // It panicked, and would again.
-                self.let_go(&std::mem::replace(by, By::Nothing));
-                false
-            }),
+            By::Descriptor(_) => match server.arm() {
+                Ok(true) => true,
+                Ok(false) => {
+                    // Arming may have taken what made the descriptor readable for another loop, and this one may never look.
+                    server.collect();
+                    let _ = server.arm();
+                    false
+                }
+                Err(_) => {
+                    // It panicked, and would again.
+                    self.let_go(&std::mem::replace(by, By::Nothing));
+                    false
+                }
+            },
             By::Interface => true,
             By::Nothing => false,
         }
@@ -170,21 +194,28 @@ impl Watch {
 }
 
 impl News {
-    /// They begin with a signal: a loop that has armed before there was a descriptor arms again.
-    fn new() -> Result<Self, Error> {
-        let event = Event::new()?;
-        event.signal()?;
-        Ok(Self { event, is_there: false, is_armed: false, is_signalled: true })
+    pub(crate) fn new() -> Result<Self, Error> {
+        Ok(Self { event: Event::new()?, is_there: false, is_armed: false, is_signalled: false })
+    }
+
+    /// What is readable from the time when a loop that sleeps is told until it looks.
+    pub(crate) fn event(&self) -> &Event {
+        &self.event
+    }
+
+    /// Whether the loop may be asleep.
+    pub(crate) fn is_armed(&self) -> bool {
+        self.is_armed
     }
 
     /// A request is over.
-    pub(super) fn come(&mut self) {
+    pub(crate) fn come(&mut self) {
         self.is_there = true;
         self.wake();
     }
 
     /// Has a loop that sleeps arm anew.
-    pub(super) fn wake(&mut self) {
+    pub(crate) fn wake(&mut self) {
         if std::mem::take(&mut self.is_armed) {
             // Nobody can be told that the signal failed.
             let _ = self.event.signal();
@@ -193,7 +224,7 @@ impl News {
     }
 
     /// The loop is about to look at what is pending.
-    pub(super) fn quiet(&mut self) {
+    pub(crate) fn quiet(&mut self) {
         (self.is_there, self.is_armed) = (false, false);
         if std::mem::take(&mut self.is_signalled) {
             // What was not cleared is looked at once more.
@@ -202,7 +233,7 @@ impl News {
     }
 
     /// The loop is about to sleep; returns false when it should look again first.
-    pub(super) fn arm(&mut self) -> bool {
+    pub(crate) fn arm(&mut self) -> bool {
         self.is_armed = true;
         !self.is_there
     }

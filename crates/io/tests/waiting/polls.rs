@@ -1,0 +1,200 @@
+//! How often event loops are woken that have nothing to look at: they poll (2), and are told as long as what tells them is there.
+//!
+//! How: the documented loop, which asks each pending request whether it is replied to. What is pending is completed by the test,
+//! so that the number of polls depends on no time.
+
+use std::time::Duration;
+
+use genie_io::{Interface, Pending};
+use genie_sys::poll::readable;
+
+use super::rings::{Middle, submit};
+use super::stage::{FOR_EVER, Keeper, Stage, assert_idle, interface};
+
+/// How many polls in a row may be for nothing: a signal may arrive after what it was for was taken.
+const FEW: u32 = 3;
+
+/// Turns an event loop as long as it is woken within a moment; returns how often that was.
+#[track_caller]
+fn turn(interface: &Interface, pending: &[Pending<'_>]) -> u32 {
+    let (mut wakes, mut turns) = (0, 0);
+    loop {
+        interface.collect();
+        // Every one is asked, as a loop does that looks for those that are over.
+        let _ = pending.iter().filter(|pending| pending.is_replied()).count();
+        turns += 1;
+        assert!(turns < 1_000, "the loop spins: it was woken {wakes} times in {turns} turns");
+        if interface.arm() {
+            let descriptor = interface.descriptor().expect("a descriptor");
+            if !readable(descriptor, Some(Duration::from_millis(20))).expect("a descriptor") {
+                return wakes;
+            }
+            wakes += 1;
+        }
+    }
+}
+
+/// Each poll returned at once, thousands of times: asking an unanswered request whether it was replied to told the loop that
+/// replies had been taken.
+#[test]
+fn a_loop_that_asks_what_is_pending_sleeps_until_there_is_a_reply() {
+    let stage = Stage::new();
+    let keeper = Keeper::default();
+    let _running = stage.serve("keeper", keeper.clone());
+    let interface = interface();
+    let server = stage.connect(&interface, "keeper");
+    let mut pending: Vec<_> = (0..4).map(|_| submit(&interface, &server)).collect();
+    assert!(turn(&interface, &pending) <= FEW);
+    for _ in 0..4 {
+        keeper.take(1).remove(0).reply(Ok(()));
+        let before = pending.len();
+        let mut wakes = 0;
+        while pending.len() == before {
+            wakes += turn(&interface, &pending);
+            pending.retain(|pending| !pending.is_replied());
+        }
+        assert!(wakes <= FEW, "{wakes} polls for one reply");
+    }
+    assert_idle(&interface);
+}
+
+/// A loop slept for ever that asked for its descriptor last: whether it has something to look at is then not known.
+#[test]
+fn a_descriptor_that_is_asked_for_last_is_readable_for_what_came_before() {
+    let stage = Stage::new();
+    let keeper = Keeper::default();
+    let _running = stage.serve("keeper", keeper.clone());
+    for is_replied_before in [true, false] {
+        let interface = interface();
+        let server = stage.connect(&interface, "keeper");
+        let pending = submit(&interface, &server);
+        interface.collect();
+        assert!(interface.arm());
+        let reply = || keeper.take(1).remove(0).reply(Ok(()));
+        if is_replied_before {
+            reply();
+        }
+        // Looking takes the place of the loop's arming, and takes the reply where it has come.
+        let is_taken = pending.is_replied();
+        let descriptor = interface.descriptor().expect("a descriptor");
+        if !is_replied_before {
+            reply();
+        }
+        assert!(readable(descriptor, Some(FOR_EVER)).expect("a descriptor"), "it sleeps, taken: {is_taken}");
+        pending.sync().expect("a reply");
+        assert!(turn(&interface, &[]) <= FEW);
+        assert_idle(&interface);
+    }
+}
+
+#[test]
+fn a_loop_that_is_asleep_is_told_of_a_reply_though_others_have_looked_meanwhile() {
+    let stage = Stage::new();
+    let keeper = Keeper::default();
+    let _running = stage.serve("keeper", keeper.clone());
+    let interface = interface();
+    let server = stage.connect(&interface, "keeper");
+    interface.descriptor().expect("a descriptor");
+    let pending = [submit(&interface, &server), submit(&interface, &server)];
+    turn(&interface, &pending);
+    // Neither one that looks nor one that waits for a while takes the loop's bell away.
+    assert!(!pending[0].is_replied());
+    assert!(!pending[0].wait(Duration::from_millis(5)));
+    let descriptor = interface.descriptor().expect("a descriptor");
+    assert!(!readable(descriptor, Some(Duration::ZERO)).expect("a descriptor"), "nothing was taken");
+    keeper.take(2).into_iter().for_each(|request| request.reply(Ok(())));
+    assert!(readable(descriptor, Some(FOR_EVER)).expect("a descriptor"));
+    // The loop has armed; what another one takes is told.
+    turn(&interface, &pending);
+    for pending in pending {
+        pending.sync().expect("a reply");
+    }
+    assert_idle(&interface);
+}
+
+/// A loop was woken as often as it looked while a completer of its own asked over a channel of the same interface.
+#[test]
+fn a_loop_whose_completer_shares_its_interface_sleeps_until_there_is_a_reply() {
+    let stage = Stage::new();
+    let keeper = Keeper::default();
+    let _running = stage.serve("keeper", keeper.clone());
+    let interface = interface();
+    let middle = Middle::serve(stage.connect(&interface, "keeper"), interface.clone());
+    let pending = [submit(&interface, &middle)];
+    assert!(turn(&interface, &pending) <= FEW);
+    keeper.take(1).remove(0).reply(Ok(()));
+    assert!(turn(&interface, &pending) <= FEW);
+    let [pending] = pending;
+    assert!(pending.is_replied());
+    pending.sync().expect("a reply");
+    assert_idle(&interface);
+}
+
+/// Two loops woke each other for ever: each that looked at the completer told the other one so.
+#[test]
+fn loops_at_one_completer_do_not_wake_each_other() {
+    let stage = Stage::new();
+    let keeper = Keeper::default();
+    let _running = stage.serve("keeper", keeper.clone());
+    let inner = interface();
+    let middle = Middle::serve(stage.connect(&inner, "keeper"), inner);
+    let loops = [interface(), interface()];
+    let pending = loops.each_ref().map(|interface| [submit(interface, &middle)]);
+    let wakes: u32 = (0..50).map(|round| turn(&loops[round % 2], &pending[round % 2])).sum();
+    assert!(wakes <= 2 * FEW, "{wakes} polls for nothing");
+    keeper.take(2).into_iter().for_each(|request| request.reply(Ok(())));
+    let wakes: u32 = (0..50).map(|round| turn(&loops[round % 2], &pending[round % 2])).sum();
+    assert!(wakes <= 4 * FEW, "{wakes} polls for two replies");
+    for [pending] in pending {
+        assert!(pending.is_replied());
+        pending.sync().expect("a reply");
+    }
+    loops.iter().for_each(assert_idle);
+}
+
+/// What one loop takes while it arms, and does not come back for, was lost for another one that sleeps at the same completer.
+#[test]
+fn a_loop_that_stops_after_it_could_not_be_armed_leaves_nothing_to_one_that_sleeps() {
+    let stage = Stage::new();
+    let keeper = Keeper::default();
+    let _running = stage.serve("keeper", keeper.clone());
+    let inner = interface();
+    let middle = Middle::serve(stage.connect(&inner, "keeper"), inner);
+    let [sleeps, stops] = [interface(), interface()];
+    let pending = [&sleeps, &stops].map(|interface| submit(interface, &middle));
+    turn(&stops, &[]);
+    turn(&sleeps, &[]);
+    let descriptor = sleeps.descriptor().expect("a descriptor");
+    keeper.take(1).remove(0).reply(Ok(()));
+    assert!(readable(descriptor, Some(FOR_EVER)).expect("a descriptor"));
+    // It takes the reply to the request of the one that sleeps, and is never seen again.
+    while stops.arm() {}
+    assert!(readable(descriptor, Some(FOR_EVER)).expect("a descriptor"), "its reply was taken from it");
+    turn(&sleeps, &[]);
+    let [replied, rest] = pending;
+    replied.sync().expect("a reply");
+    keeper.take(1).remove(0).reply(Ok(()));
+    rest.sync().expect("a reply");
+}
+
+/// The descriptor was readable without a pause from the death of a server until its channel had ended.
+#[test]
+fn a_server_that_goes_wakes_a_loop_a_few_times() {
+    let stage = Stage::new();
+    let keeper = Keeper::default();
+    let gone = stage.serve("keeper", keeper.clone());
+    let interface = interface();
+    let server = stage.connect(&interface, "keeper");
+    let pending = [submit(&interface, &server)];
+    turn(&interface, &pending);
+    let kept = keeper.take(1);
+    drop((gone, kept));
+    // Until the client has heard of it, which may take as long as the machine likes.
+    while server.adjust(1 << 20, 4).is_ok() {}
+    while !pending[0].is_replied() {
+        turn(&interface, &pending);
+    }
+    let [pending] = pending;
+    pending.sync().expect_err("its server is gone");
+    assert_eq!(turn(&interface, &[]), 0);
+}

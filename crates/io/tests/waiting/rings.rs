@@ -1,0 +1,242 @@
+//! Servers in this process that complete requests when somebody looks, and event loops that wait for them.
+//!
+//! How: rings that say by an eventfd that something is done, each wait bounded by a time that no test takes: a loop that is not
+//! woken fails.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+
+use genie_io::{
+    Completer, Completions, Incoming, Interface, Pending, RequestId, Server, ServerHandle, Service,
+};
+use genie_sys::event::Event;
+use genie_sys::poll::readable;
+
+use super::stage::{ASK, FOR_EVER};
+
+static SERVICES: [Service; 1] = [Service::new("ask", true, true)];
+
+/// What a ring gives for its descriptor.
+#[derive(Clone, Copy, Default, PartialEq)]
+pub(crate) enum Gives {
+    #[default]
+    Bell,
+    Nothing,
+    /// A file, for which epoll can't wait.
+    File,
+    PanicForDescriptor,
+    /// The descriptor, and a panic when it is armed.
+    PanicForArm,
+}
+
+/// What is asked waits until `work`, and then until somebody reaps.
+#[derive(Clone)]
+pub(crate) struct Ring(pub(crate) Arc<Inner>);
+
+pub(crate) struct Inner {
+    asked: Mutex<Vec<Incoming>>,
+    done: Mutex<Vec<Incoming>>,
+    bell: Event,
+    file: std::fs::File,
+    gives: Gives,
+    /// How often it was asked for its descriptor, and armed.
+    pub(crate) asks: AtomicU32,
+    pub(crate) arms: AtomicU32,
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Ring {
+    pub(crate) fn new(gives: Gives) -> Self {
+        Self(Arc::new(Inner {
+            asked: Mutex::default(),
+            done: Mutex::default(),
+            bell: Event::new().expect("an eventfd"),
+            file: tempfile::tempfile().expect("a file"),
+            gives,
+            asks: AtomicU32::new(0),
+            arms: AtomicU32::new(0),
+        }))
+    }
+
+    /// Completes what has been asked.
+    pub(crate) fn work(&self) {
+        let asked = std::mem::take(&mut *lock(&self.0.asked));
+        lock(&self.0.done).extend(asked);
+        self.ring();
+    }
+
+    pub(crate) fn ring(&self) {
+        self.0.bell.signal().expect("a signal");
+    }
+
+    /// Completes what comes, from a thread of its own, until `is_over`.
+    pub(crate) fn work_until(&self, is_over: impl Fn() -> bool) {
+        while !is_over() {
+            if !lock(&self.0.asked).is_empty() {
+                self.work();
+            }
+            std::thread::sleep(Duration::from_micros(50));
+        }
+    }
+}
+
+impl Server for Ring {
+    fn name(&self) -> &str {
+        "ring"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        lock(&self.0.asked).push(request);
+    }
+
+    fn abort(&self, request: RequestId) {
+        let gone: Vec<_> = lock(&self.0.asked).extract_if(.., |asked| asked.id() == request).collect();
+        drop(gone);
+    }
+
+    fn completer(&self) -> Option<&dyn Completer> {
+        Some(self)
+    }
+}
+
+impl Completer for Ring {
+    fn collect(&self) -> usize {
+        self.0.bell.clear().expect("an eventfd");
+        let done = std::mem::take(&mut *lock(&self.0.done));
+        let count = done.len();
+        done.into_iter().for_each(|request| request.reply(Ok(())));
+        count
+    }
+
+    fn wait(&self, timeout: Duration) {
+        readable(&self.0.bell, Some(timeout)).expect("an eventfd");
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.0.asks.fetch_add(1, Ordering::Relaxed);
+        match self.0.gives {
+            Gives::Nothing => None,
+            Gives::File => Some(self.0.file.as_fd()),
+            Gives::PanicForDescriptor => panic!("a descriptor's panic is part of the test"),
+            Gives::Bell | Gives::PanicForArm => Some(self.0.bell.as_fd()),
+        }
+    }
+
+    fn arm(&self) -> bool {
+        self.0.arms.fetch_add(1, Ordering::Relaxed);
+        assert!(self.0.gives != Gives::PanicForArm, "a panic when it is armed is part of the test");
+        true
+    }
+}
+
+/// A server that has another one do its work, over a channel or in this process.
+pub(crate) struct Middle {
+    flying: Completions<Option<Incoming>>,
+    inner: Interface,
+    behind: ServerHandle,
+}
+
+impl Middle {
+    pub(crate) fn serve(behind: ServerHandle, inner: Interface) -> ServerHandle {
+        ServerHandle::new(Self { flying: Completions::default(), inner, behind })
+    }
+}
+
+impl Server for Middle {
+    fn name(&self) -> &str {
+        "middle"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        let pending = self.inner.request(&self.behind, ASK).submit().expect("a request");
+        self.flying.add(pending, Some(request));
+    }
+
+    fn abort(&self, request: RequestId) {
+        drop(self.flying.remove(|it| it.as_ref().is_some_and(|it| it.id() == request)));
+    }
+
+    fn completer(&self) -> Option<&dyn Completer> {
+        Some(self)
+    }
+}
+
+impl Completer for Middle {
+    fn collect(&self) -> usize {
+        self.flying.wait(&self.behind, Duration::ZERO);
+        let mut count = 0;
+        while let Some((pending, original)) = self.flying.next() {
+            pending.sync().expect("a reply");
+            original.into_iter().for_each(|request| request.reply(Ok(())));
+            count += 1;
+        }
+        count
+    }
+
+    fn wait(&self, timeout: Duration) {
+        self.flying.wait(&self.behind, timeout);
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.descriptor().ok()
+    }
+
+    fn arm(&self) -> bool {
+        self.inner.collect();
+        self.inner.arm() && !self.flying.has_next()
+    }
+}
+
+pub(crate) fn submit(interface: &Interface, server: &ServerHandle) -> Pending<'static> {
+    interface.request(server, ASK).submit().expect("a request")
+}
+
+/// Whether it is replied to, as far as anybody has looked; this looks at no server.
+pub(crate) fn is_over(pending: &Pending<'_>) -> bool {
+    pending.poll(&mut Context::from_waker(Waker::noop())).is_ready()
+}
+
+/// Runs the event loop until that is so; returns how often it slept and was woken.
+#[track_caller]
+pub(crate) fn run_until(interface: &Interface, is_over: impl Fn() -> bool) -> u32 {
+    let (start, mut wakes) = (Instant::now(), 0);
+    loop {
+        interface.collect();
+        if is_over() {
+            return wakes;
+        }
+        if interface.arm() {
+            let is_woken = readable(interface.descriptor().expect("a descriptor"), Some(FOR_EVER));
+            assert!(is_woken.expect("a descriptor"), "nothing made the descriptor readable");
+            wakes += 1;
+        }
+        assert!(start.elapsed() < FOR_EVER, "the loop does not end");
+    }
+}
+
+/// Arms as a loop does that has nothing to look at; returns whether the descriptor is readable then.
+#[track_caller]
+pub(crate) fn is_readable_when_armed(interface: &Interface) -> bool {
+    let (descriptor, start) = (interface.descriptor().expect("a descriptor"), Instant::now());
+    loop {
+        interface.collect();
+        if interface.arm() {
+            return readable(descriptor, Some(Duration::ZERO)).expect("a descriptor");
+        }
+        assert!(start.elapsed() < FOR_EVER, "it can't be armed");
+    }
+}
