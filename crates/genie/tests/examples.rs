@@ -83,6 +83,23 @@ fn a_client_and_a_server_pass_a_text_between_processes() {
 }
 
 #[test]
+fn an_event_loop_polls_no_more_often_than_it_has_replies() {
+    let test = "an_event_loop_polls_no_more_often_than_it_has_replies";
+    let (Some(server), Some(client)) = (example(test, "server"), example(test, "event_loop")) else { return };
+    let scratch = tempfile::tempdir().expect("a directory");
+    let directory = scratch.path().join("run");
+    let _serving = start(&server, &directory, "capitals");
+    let printed = printed(&command(&client, &directory).output().expect("a process"));
+    for letter in 'A'..='D' {
+        assert!(printed.contains(&format!("2097152 bytes came back, all {letter}")), "{printed}");
+    }
+    let polls = printed.lines().find_map(|line| line.strip_suffix(" polls")).expect("how many");
+    let polls: u32 = polls.parse().expect("a number");
+    // At most one for each reply, one for the descriptor's first signal, and few for signals that came after their replies.
+    assert!(polls <= 10, "{polls} polls for four replies");
+}
+
+#[test]
 fn a_server_passes_data_on_to_a_file_server_without_copying_it() {
     let test = "a_server_passes_data_on_to_a_file_server_without_copying_it";
     let Some(pack) = example(test, "pack") else { return };
