@@ -133,9 +133,9 @@ impl Machine {
     /// The facts in one line.
     pub fn line(&self) -> String {
         format!(
-            "Linux {}, {} CPUs ({}), {}, load {:.2}; granules of {}, {} of {} huge pages free; userfaultfd: {}",
+            "Linux {}, {} ({}), {}, load {:.2}; granules of {}, {} of {} huge pages free; userfaultfd: {}",
             self.kernel,
-            self.cpus,
+            if self.cpus == 1 { "1 CPU".to_owned() } else { format!("{} CPUs", self.cpus) },
             self.cpu,
             length::approximate(self.memory),
             self.load,
