@@ -2,7 +2,7 @@
 //!
 //! A [`Request`] goes to a [`Server`] and comes back as a [`Reply`]. Each element of its buffers names a [`Scheme`]: copy,
 //! share, move, weak move, or the *emulated* one of each, which means the same and does less. The one to know is
-//! **emulated copy**: no copying, yet copy's exact meaning.
+//! **emulated copy**: no copying of long data, yet copy's exact meaning.
 //!
 //! ```
 //! use genie::{Interface, Out, ServerHandle, memory};
@@ -25,6 +25,16 @@
 //! What may happen to a buffer is in the types: copy and emulated copy borrow it, for the call (output) or until the
 //! reply is taken (input); share takes a [`Buffer`] by value, and the reply brings it back; the migrant schemes take a
 //! [`Migrant`] for good. Safe code therefore cannot corrupt what a server still reads, whatever scheme it chooses.
+//!
+//! # Where to go
+//!
+//! - A server is a [`Server`]; `examples/server.rs` is a small one. [`channel::Listener`] serves it to other processes, whose clients
+//!   call [`Interface::connect`].
+//! - To reply later or from another thread, a server keeps the [`Incoming`]. To use parts of a request in several threads, it calls
+//!   [`Incoming::pin_output`] and [`Incoming::pin_input`].
+//! - What a server keeps for a client goes by [`Incoming::client`] and ends with [`Server::departed`].
+//! - A client with many pending requests takes them from [`Completions`].
+//! - An event loop waits for [`Interface::descriptor`], and as a server for [`channel::Driven::descriptor`].
 
 #[cfg(feature = "tokio")]
 pub mod tokio;

@@ -167,7 +167,8 @@ impl Incoming {
     }
 
     /// Makes input buffer `index` ready and returns its memory, to be written. To be called when the data is about to
-    /// come: until then a request for input holds no system buffer.
+    /// come: until then a request for input holds no system buffer. [`Incoming::set_actual`] then says how many bytes came;
+    /// without it, none did.
     ///
     /// # Errors
     /// There is no such input buffer, the service's mapping flags do not allow writing, or there is no memory.
@@ -226,7 +227,7 @@ impl Incoming {
     }
 
     /// Pins bytes `range` of output buffer `index`, for the server to read wherever it likes: in another thread, say, or by an
-    /// operation in flight. The reply to this request takes effect when all its pins have been let go, and it may come before.
+    /// operation in flight. The server may reply first: the client gets the reply when the last pin has been dropped.
     ///
     /// # Errors
     /// As [`Incoming::output`]; or there are fewer bytes.
@@ -313,7 +314,8 @@ impl Incoming {
         Ok(())
     }
 
-    /// Says how many bytes of buffer `index` were really passed.
+    /// Says how many bytes of buffer `index` were really passed. Until it is called that is 0: an input that was filled without it
+    /// delivers nothing, and the reply is a success all the same.
     ///
     /// # Errors
     /// There is no such buffer, or it is shorter.
@@ -328,12 +330,13 @@ impl Incoming {
         self.finish(result.err().map(Error::Server));
     }
 
-    /// Replies with success now, and keeps the outputs until the result is dropped. The client must not await data, nor
-    /// buffers that it shared; such a request comes back. Of a client in another process a server does not know what is
-    /// shared; that client has its reply when the result is dropped.
+    /// Replies with success now, and keeps the outputs until the result is dropped.
+    ///
+    /// Which buffers a client in another process shares is not known here: where it shares some, it gets its reply when the result
+    /// is dropped.
     ///
     /// # Errors
-    /// The request, when it cannot be anticipated.
+    /// The request comes back if the client awaits inputs, or buffers that it shared.
     pub fn anticipate(self) -> Result<Anticipated, Self> {
         if !self.work().may_be_anticipated() || self.is_inherited() {
             return Err(self);

@@ -66,9 +66,9 @@ impl<'i> Pending<'i> {
         self.exchange.is_replied()
     }
 
-    /// Whether the reply is there; if not, the task is woken when it is: for futures. Whoever takes the reply off its channel, or
-    /// has a server's [`Completer`](crate::Completer) look, wakes it, so somebody must do so: see [`Interface::descriptor`]. The
-    /// last task that asked is woken.
+    /// Whether the reply is there; if not, the task is woken when it is: for futures. The thread that takes the reply off its channel,
+    /// or has a server's [`Completer`](crate::Completer) look, wakes the task, so some thread must wait for a reply or call
+    /// [`Interface::collect`]: see [`Interface::descriptor`]. The last task that asked is woken.
     pub fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
         if self.is_inherited() || self.exchange.poll(context.waker()) {
             Poll::Ready(())

@@ -40,7 +40,7 @@ pub struct ReplyElement {
 pub struct ReplyBuffer {
     /// The argument that the server set.
     pub argument: SmallVec<[u8; 16]>,
-    /// Bytes really passed.
+    /// Bytes really passed, as the server says: 0 for an output, too, unless it says otherwise.
     pub actual: usize,
     /// The elements, in the request's order.
     pub elements: SmallVec<[ReplyElement; 1]>,
@@ -69,7 +69,7 @@ impl Reply {
         self.buffers.iter().flat_map(|buffer| &buffer.elements).map(|element| &element.receipt)
     }
 
-    /// Bytes really passed in the first buffer.
+    /// Bytes really passed in the first buffer: see [`ReplyBuffer::actual`].
     ///
     /// # Panics
     /// When the request had no buffer.

@@ -72,21 +72,23 @@ pub trait Server: Send + Sync + 'static {
     fn abort(&self, request: RequestId);
 
     /// Hears that a client has left, once for each of which [`Incoming::client`] could tell: no request of it comes any more.
-    /// Whatever is kept for it may be let go, its requests included, whose memory stays until then. A client in another process
-    /// has left when its channel has ended; its requests were to be aborted before. One in this process has left when nobody has
-    /// its interface any more, nor a [`Pending`](crate::Pending) request of it; what it forgot before runs on, unless this ends it.
+    /// Whatever is kept for it may be let go, its requests included, whose memory stays until then.
+    ///
+    /// A client in another process has left when its channel has ended; [`Server::abort`] was called for its requests before. A
+    /// client in this process has left when the last clone of its interface and its last [`Pending`](crate::Pending) are dropped.
+    /// Requests whose `Pending` was dropped run on, unless the server ends them here.
     ///
     /// It is told by a thread of Genie's, or by the one that drops what is left of a client in this process.
     fn departed(&self, client: ClientId) {
         let _ = client;
     }
 
-    /// What completes requests of a server in its clients' process, where no thread of the server's does: reaps a ring of the
-    /// kernel's, say, or takes the replies to requests of its own. Whoever waits for a reply of this server's has it look, one
-    /// thread at a time. Threads that wait notice replies that come otherwise, by another thread, within a tenth of a second, event
-    /// loops at once. A server always has a completer, or never.
+    /// What completes the server's requests, if no thread of the server's does: it reaps a ring of the kernel's, say, or takes the
+    /// replies to requests of the server's own. While clients in this process wait for replies, one of the waiting threads calls
+    /// [`Completer::collect`] and [`Completer::wait`]. Return a completer always, or never.
     ///
-    /// In a process of its own, the server sees to that itself.
+    /// Where a thread replies all the same, threads that wait notice it within a tenth of a second, and event loops at once. For
+    /// clients in other processes the completer is not used.
     fn completer(&self) -> Option<&dyn Completer> {
         None
     }

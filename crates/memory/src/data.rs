@@ -151,7 +151,7 @@ impl<'r> Data<'r> {
     }
 
     /// The wrapping sum of all bytes as little-endian 64-bit words, the last one of each piece filled up with zeros. Each byte
-    /// is loaded once, as fast as the memory is.
+    /// is loaded once, as fast as the memory is. It is not the sum of the bytes: for that, add up those of [`Data::lines`]'s words.
     pub fn sum(&self) -> u64 {
         // SAFETY: mapped for `'r`, as whoever made this has promised.
         self.segments.iter().map(|segment| unsafe { segment.sum() }).fold(0, u64::wrapping_add)
@@ -162,7 +162,8 @@ impl<'r> Data<'r> {
         &self.segments
     }
 
-    /// Where its pieces are: (address, length). For whoever wants to see how data was passed.
+    /// Where its pieces are: (address, length). They show how data was passed, and fill in an `iovec` for the kernel, which may use
+    /// the memory while the request or the pin that the data is of is kept. There may be more of them than one call takes (`IOV_MAX`).
     pub fn places(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         self.segments.iter().map(|segment| (segment.addr(), segment.len()))
     }

@@ -53,6 +53,9 @@ impl Serving {
 
     /// Serves, in this thread and as many more as were asked for, until it is stopped.
     ///
+    /// To end cleanly, call [`Stopper::stop`] from another thread. A signal that ends the process leaves the socket behind, which the
+    /// next server of that name replaces.
+    ///
     /// # Errors
     /// No thread can be had. [`Error::Inherited`] in a child that the server's code has forked, once it returns from that code.
     pub fn run(self) -> Result<(), Error> {
