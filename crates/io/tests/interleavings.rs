@@ -16,6 +16,8 @@ mod departures;
 mod evictions;
 #[path = "interleavings/leaders.rs"]
 mod leaders;
+#[path = "interleavings/loops.rs"]
+mod loops;
 #[path = "interleavings/replies.rs"]
 mod replies;
 #[path = "interleavings/scene.rs"]
