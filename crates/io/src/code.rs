@@ -83,9 +83,11 @@ impl Code {
         call(|| self.server().preferred(service)).unwrap_or_default()
     }
 
-    pub(crate) fn request(&self, request: Incoming) {
+    /// Hands over the request that `make` makes: there, since moving it through what catches panics would cost more than that.
+    #[inline]
+    pub(crate) fn request(&self, make: impl FnOnce() -> Incoming) {
         // What the panic was, the requests that it ended have been told.
-        let _ = call(|| self.server().request(request));
+        let _ = call(|| self.server().request(make()));
     }
 
     pub(crate) fn abort(&self, request: RequestId) {

@@ -49,6 +49,17 @@ pub(crate) enum Found {
     Error(Box<Error>),
 }
 
+impl From<Phase> for Found {
+    fn from(phase: Phase) -> Self {
+        match phase {
+            Phase::Replied(work) => Self::Work(work),
+            Phase::Anticipated(buffers) => Self::Anticipated(buffers),
+            Phase::GivenUp(error) => Self::Error(error),
+            Phase::Waiting | Phase::Forgotten | Phase::Over => Self::Error(Box::new(Error::Aborted)),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Exchange {
     id: AtomicU64,
@@ -323,7 +334,7 @@ impl Exchange {
 
     /// Waits until a reply can be taken; returns whether it can.
     pub(crate) fn wait(&self, server: &ServerHandle, deadline: Option<Instant>) -> bool {
-        Awaited::by_many(self).wait(server, deadline)
+        self.is_replied() || Awaited::by_many(self).wait(server, deadline)
     }
 
     fn sleep(&self, deadline: Option<Instant>) -> bool {
@@ -346,12 +357,7 @@ impl Exchange {
 
     /// Takes the reply, or the reason why there is none.
     pub(crate) fn take(&self) -> Found {
-        match std::mem::replace(&mut self.lock().phase, Phase::Over) {
-            Phase::Replied(work) => Found::Work(work),
-            Phase::Anticipated(buffers) => Found::Anticipated(buffers),
-            Phase::GivenUp(error) => Found::Error(error),
-            Phase::Waiting | Phase::Forgotten | Phase::Over => Found::Error(Box::new(Error::Aborted)),
-        }
+        std::mem::replace(&mut self.lock().phase, Phase::Over).into()
     }
 
     /// Looks at a reply that is there, without taking it.

@@ -53,14 +53,6 @@ impl Incoming {
         self.origin().id()
     }
 
-    /// Maps what other processes lend, as far as the service may touch it; where that fails, the request is over, and this
-    /// returns false.
-    pub(crate) fn map_lent(&mut self) -> bool {
-        let access = self.access;
-        let mapped = self.work_mut().map_lent(access);
-        mapped.map_err(|error| self.finish(Some(error))).is_ok()
-    }
-
     /// The client that asks. A request that another server passes on comes from that server's own interface.
     pub fn client(&self) -> &Client {
         let (work, origin) = self.held();

@@ -266,17 +266,15 @@ impl Interface {
         let server = request.server;
         let (exchange, destinations) = self.start(&mut request, work, Patience::Until(deadline))?;
         let left = if exchange.is_replied() { None } else { self.wait(&exchange, server, deadline, timeout) };
-        let (found, held) = match left {
-            Some((work, held)) => (Found::Work(work), Some(held)),
-            None => (exchange.take(), None),
+        let (found, exchange) = match left {
+            Some((work, held)) => (Found::Work(work), Pair::keep(exchange, held)),
+            None => Pair::take(exchange),
         };
-        if matches!(found, Found::Anticipated(_)) {
-            self.list(&exchange, server);
+        if let (Found::Anticipated(_), Some(exchange)) = (&found, &exchange) {
+            self.list(exchange, server);
             server.tend();
         }
-        let reply = deliver(found, destinations);
-        Pair::keep(exchange, held);
-        reply
+        deliver(found, destinations)
     }
 
     /// Waits for a reply, or aborts the request when its time is over. Returns the work, where only this thread knows of it.
@@ -315,7 +313,7 @@ impl Interface {
             self.0.timer.watch(&exchange, server, timeout, self.0.limits.abort_timeout);
         }
         let timed = timeout.map(|_| self.clone());
-        let is_held_here = timed.is_none() && !server.is_remote();
+        let is_held_here = listed && timed.is_none() && !server.is_remote();
         let presence = is_held_here.then(|| Arc::clone(&self.0.presence));
         let abort_timeout = self.0.limits.abort_timeout;
         Ok(Pending::new(exchange, server.clone(), destinations, abort_timeout, timed, presence))

@@ -27,7 +27,7 @@ pub struct Pending<'i> {
     maker: Maker,
     /// Of a request with a timeout: the interface, which watches it.
     _timed: Option<Interface>,
-    /// Of another one at a server in this process: that its client is there.
+    /// Of another one that a server in this process has a part of: that its client is there.
     _presence: Option<Arc<Presence>>,
 }
 

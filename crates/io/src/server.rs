@@ -227,7 +227,7 @@ impl ServerHandle {
     /// has it, or has had it; if not, it has failed.
     pub(crate) fn request(
         &self,
-        work: Box<Work>,
+        mut work: Box<Work>,
         exchange: Arc<Exchange>,
         (service, access): (ServiceId, Access),
         patience: Patience,
@@ -235,9 +235,11 @@ impl ServerHandle {
         match &self.0 {
             Place::There(remote) => remote.request(Outgoing::new(work, exchange, service), patience),
             Place::Here(server) => {
-                let mut request = Incoming::new(work, Origin::Here(exchange), service, access);
-                if request.map_lent() {
-                    server.request(request);
+                match work.map_lent(access) {
+                    Ok(()) => {
+                        server.request(|| Incoming::new(work, Origin::Here(exchange), service, access));
+                    }
+                    Err(error) => exchange.reply(work, Some(error)),
                 }
                 true
             }

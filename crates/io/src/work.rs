@@ -150,7 +150,10 @@ impl Work {
 
     /// Runs the reply-time operations of all inputs, delivering to `destinations`: all, or none where one cannot be delivered.
     pub(crate) fn finish_inputs(&mut self, mut destinations: Destinations<'_>) -> Result<(), Error> {
-        if let Err(error) = self.prepare_inputs(&destinations) {
+        // Delivering a single one has no effect where it fails.
+        if self.has_several_inputs()
+            && let Err(error) = self.prepare_inputs(&destinations)
+        {
             self.inputs().for_each(|(element, _)| element.forget_input());
             return Err(error);
         }
@@ -160,6 +163,11 @@ impl Work {
             element.finish_input(here, bytes.map(|bytes| &mut **bytes))?;
         }
         Ok(())
+    }
+
+    fn has_several_inputs(&self) -> bool {
+        let inputs = self.buffers.iter().filter(|buffer| buffer.direction == Direction::In);
+        inputs.map(|buffer| buffer.elements.len()).sum::<usize>() > 1
     }
 
     /// Does what can fail of that.

@@ -112,7 +112,8 @@ impl Chunks {
 
 /// The class of the shortest chunk that holds `len` bytes.
 pub(crate) fn chunk_class(len: usize) -> Option<usize> {
-    (0..CLASSES).find(|class| len <= chunk_len(*class))
+    let class = len.checked_next_power_of_two()?.trailing_zeros().saturating_sub(SHORTEST) as usize;
+    (class < CLASSES).then_some(class)
 }
 
 pub(crate) fn chunk_len(class: usize) -> usize {

@@ -92,6 +92,7 @@ impl Space {
     ///
     /// # Cost
     /// A load or two while nothing is lost.
+    #[inline]
     pub fn has_losses(&self) -> bool {
         self.core().may_have_lost()
     }
@@ -99,10 +100,13 @@ impl Space {
 
 impl Core {
     /// Whether none of these granules was lost.
-    pub(crate) fn ensure_granules(&self, mut granules: impl Iterator<Item = u32>) -> Result<()> {
-        if !self.may_have_lost() {
-            return Ok(());
-        }
+    #[inline]
+    pub(crate) fn ensure_granules(&self, granules: impl Iterator<Item = u32>) -> Result<()> {
+        if self.may_have_lost() { self.look_for(granules) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn look_for(&self, mut granules: impl Iterator<Item = u32>) -> Result<()> {
         let state = self.lock();
         match granules.any(|granule| state.losses.granules.contains(&granule)) {
             true => Err(Error::Lost),

@@ -123,6 +123,7 @@ impl Pool {
     }
 
     /// The chunks of the pool of `lender`, this one, that `server` is shown.
+    #[inline]
     fn chunks(&mut self, lender: LenderId, server: LenderId) -> &mut Chunks {
         if server == lender { &mut self.chunks } else { self.shown.entry(server).or_default() }
     }

@@ -5,8 +5,6 @@
 
 use std::ops::Range;
 
-use smallvec::SmallVec;
-
 use crate::chunks::{Chunk, chunk_class, chunk_len};
 use crate::granule::{GranuleRuns, push};
 use crate::pool::Whole;
@@ -117,6 +115,7 @@ impl SystemBuffer {
     ///
     /// # Cost
     /// As [`Space::ensure_kept`].
+    #[inline]
     pub fn ensure_kept(&self) -> Result<()> {
         let core = self.space.core();
         match &self.backing {
@@ -153,13 +152,13 @@ impl SystemBuffer {
     /// Where the data is, in the server's mapping.
     pub fn segments(&self) -> Segments {
         let core = self.space.core();
+        let one = |granule, offset| views::one(views::alias(core, granule, offset, self.len));
         match &self.backing {
-            Backing::Whole(whole) => {
-                segments(core, runs_of(&whole.granules).into_iter(), self.offset, self.len)
-            }
-            Backing::Chunk(chunk, _) => {
-                SmallVec::from_iter([views::alias(core, chunk.granule, chunk.offset as usize, self.len)])
-            }
+            Backing::Whole(whole) => match whole.granules[..] {
+                [granule] if self.len > 0 => one(granule, self.offset),
+                _ => segments(core, runs_of(&whole.granules).into_iter(), self.offset, self.len),
+            },
+            Backing::Chunk(chunk, _) => one(chunk.granule, chunk.offset as usize),
         }
     }
 

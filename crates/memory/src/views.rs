@@ -69,8 +69,11 @@ pub(crate) fn mirrored(arena: &Arena, offset: usize, len: usize) -> Span {
     arena.span(offset, len)
 }
 
-fn one(span: Span) -> Segments {
-    Segments::from_slice(&[span])
+#[inline]
+pub(crate) fn one(span: Span) -> Segments {
+    let mut segments = Segments::new();
+    segments.push(span);
+    segments
 }
 
 impl Space {

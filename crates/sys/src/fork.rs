@@ -19,6 +19,9 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering}
 /// How many forks there were between the first process and this one, at least.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
+/// `fork` calls the handler.
+static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
+
 /// The places of all arenas, a list that only grows.
 static PLACES: AtomicPtr<Place> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -33,8 +36,11 @@ pub struct Maker(u32);
 
 impl Maker {
     /// This process.
+    #[inline]
     pub fn this_process() -> Self {
-        install();
+        if !IS_INSTALLED.load(Ordering::Acquire) {
+            install();
+        }
         Self(GENERATION.load(Ordering::Relaxed))
     }
 
@@ -48,11 +54,8 @@ impl Maker {
 }
 
 /// Has `fork` call the handler. Calling it twice for one fork does no harm.
+#[cold]
 fn install() {
-    static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
-    if IS_INSTALLED.load(Ordering::Acquire) {
-        return;
-    }
     // SAFETY: the handler does only what is safe in a child of a process with several threads: loads, stores and mmap.
     let result = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     // Where there is no memory for it, the next thing that is made tries again.

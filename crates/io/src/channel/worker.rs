@@ -170,7 +170,7 @@ impl Line {
         match record.map_err(|malformed| malformed.to_string())? {
             Record::Request(request) => {
                 if let Some(incoming) = self.customer.receive(&mut self.sight, &request)? {
-                    shared.server.request(incoming);
+                    shared.server.request(|| incoming);
                     if self.customer.is_gone() {
                         // The control thread may have asked for it before the server had it.
                         self.evict(shared, request.slot);

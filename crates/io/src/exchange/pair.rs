@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError};
 
 use genie_passing::Spare;
 
-use super::{Exchange, State};
+use super::{Exchange, Found, State};
 use crate::RequestId;
 
 /// A client's and a server's hold on one new exchange.
@@ -41,18 +41,25 @@ impl Pair {
         }
     }
 
-    /// Keeps the exchange of a request that is over for this thread's next one, unless somebody else knows of it. Where the
-    /// server's hold has come back with the work, nothing has become of it.
+    /// Keeps the exchange of a request that is over for this thread's next one, unless somebody else knows of it: then it comes
+    /// back. The server's hold has come back with the work, so that nothing has become of it.
     #[inline]
-    pub(crate) fn keep(mut client: Arc<Exchange>, server: Option<Arc<Exchange>>) {
-        if let Some(server) = server {
-            if Arc::strong_count(&client) == 2 && Arc::weak_count(&client) == 0 {
-                Spare::keep(&SPARE, Self { client, server });
-            }
-        } else if let Some(exchange) = Arc::get_mut(&mut client) {
-            *exchange.state.get_mut().unwrap_or_else(PoisonError::into_inner) = State::new();
-            (exchange.is_replied, exchange.is_aborting) = Default::default();
-            Spare::keep(&SPARE, Self { server: Arc::clone(&client), client });
+    pub(crate) fn keep(client: Arc<Exchange>, server: Arc<Exchange>) -> Option<Arc<Exchange>> {
+        if Arc::strong_count(&client) > 2 || Arc::weak_count(&client) > 0 {
+            return Some(client);
         }
+        Spare::keep(&SPARE, Self { client, server });
+        None
+    }
+
+    /// Takes a reply that is there, and keeps the exchange likewise. Where nobody else knows of it, that takes no lock.
+    #[inline]
+    pub(crate) fn take(mut client: Arc<Exchange>) -> (Found, Option<Arc<Exchange>>) {
+        let Some(exchange) = Arc::get_mut(&mut client) else { return (client.take(), Some(client)) };
+        let state = exchange.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let found = std::mem::replace(state, State::new()).phase.into();
+        (exchange.is_replied, exchange.is_aborting) = Default::default();
+        Spare::keep(&SPARE, Self { server: Arc::clone(&client), client });
+        (found, None)
     }
 }

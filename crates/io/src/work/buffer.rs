@@ -169,17 +169,18 @@ impl WorkElement {
         Ok(())
     }
 
-    /// Delivers to a native buffer what was prepared: the client's `bytes`, or a buffer given by value.
+    /// Delivers an input of `actual` bytes, prepared or not: to the client's `bytes`, to a buffer given by value, or as a migrant
+    /// buffer. Where this fails for one that was not prepared, nothing has been delivered.
     pub(super) fn finish_input(&mut self, actual: usize, bytes: Option<&mut [u8]>) -> Result<(), Error> {
-        let Transfer::In(input) = &mut self.transfer else { return Ok(()) };
-        if is_migrant(input) {
-            return Ok(());
-        }
+        let Transfer::In(input) = &mut self.transfer else { return self.prepare_input(actual, None) };
         let bytes = match &mut self.kept {
+            Kept::Migrant(_) => return Ok(()),
             Kept::Buffer(buffer, range) => Some(&mut buffer[range.clone()]),
-            Kept::Nothing | Kept::Migrant(_) => bytes,
+            Kept::Nothing => bytes,
         };
-        input.deliver(actual, bytes)?;
+        if let Some(migrant) = input.deliver(actual, bytes)? {
+            self.kept = Kept::Migrant(migrant);
+        }
         Ok(())
     }
 
