@@ -54,7 +54,12 @@ impl Over {
             }
             _ => false,
         };
-        Self::new(if is_short { Reason::Exhausted } else { reason }, error)
+        if is_short { Self::exhausted(error) } else { Self::new(reason, error) }
+    }
+
+    /// For an error that tells of something which has run out. It is shown to the client, who is to know where that is.
+    pub(super) fn exhausted(error: impl std::fmt::Display) -> Self {
+        Self::new(Reason::Exhausted, format!("in process {}: {error}", std::process::id()))
     }
 }
 
@@ -157,4 +162,21 @@ pub(super) fn answer(socket: &Socket, message: &Message, descriptors: &[Borrowed
 pub(super) fn refuse(socket: &Socket, over: &Over) {
     let ending = Ending { reason: over.reason, sentence: over.sentence.clone() };
     answer(socket, &Message::Refused(ending), &[]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client was told that there were too many open files, and to raise the limit, as if its own were meant.
+    #[test]
+    fn what_has_run_out_is_said_to_have_in_the_servers_process() {
+        let found = genie_sys::Error::new("socketpair", "an event", Errno::MFILE);
+        let over = Over::of(Reason::Granule, &Error::Kernel(found));
+        assert_eq!(over.reason, Reason::Exhausted);
+        let process = format!("in process {}: socketpair", std::process::id());
+        assert!(over.sentence.starts_with(&process), "{}", over.sentence);
+        let wrong = Over::of(Reason::Granule, &Error::Inherited);
+        assert_eq!((wrong.reason, wrong.sentence), (Reason::Granule, Error::Inherited.to_string()));
+    }
 }

@@ -262,8 +262,7 @@ impl Reception {
         let inbox = self.vacant_inbox().ok_or_else(|| {
             Over::new(Reason::Busy, format!("the server has {} clients already", self.channels.len()))
         })?;
-        let exhausted = |error: Error| Over::new(Reason::Exhausted, error);
-        let peer = socket.peer().map_err(|error| exhausted(error.into()))?;
+        let peer = socket.peer().map_err(Over::exhausted)?;
         Shares::of(&self.channels, None, peer.uid).client(socket, options.clients)?;
         let trust = shared.trust(hello.untrusted);
         if Pid::from_raw(peer.pid).is_none() {
@@ -287,10 +286,10 @@ impl Reception {
         let most = if trust == Trust::Copied { 0 } else { options.pool.max(options.hard_pool) };
         let mut pool = Pool::new(hello.granule, most);
         let lent = pool.lend(options.pool);
-        let rings = genie_ring::create(options.rings).map_err(|error| Over::new(Reason::Exhausted, error))?;
-        let (own, theirs) = Event::pair().map_err(|error| exhausted(error.into()))?;
+        let rings = genie_ring::create(options.rings).map_err(Over::exhausted)?;
+        let (own, theirs) = Event::pair().map_err(Over::exhausted)?;
         let ends = Ends::attach(&rings, options.rings, Side::Server, Bells::end(own));
-        let ends = ends.map_err(|error| Over::new(Reason::Exhausted, error))?;
+        let ends = ends.map_err(Over::exhausted)?;
         let terms = Terms {
             client: Client::new(peer.pid as u32, peer.uid, hello.name.clone()),
             mapping: options.mapping,
@@ -348,13 +347,12 @@ impl Reception {
 
     /// How data of a client is copied that is at the other end of `socket`.
     fn private(&self, socket: &Socket, base: usize, len: usize) -> Result<Private, Over> {
-        let exhausted = |error: Error| Over::new(Reason::Exhausted, error);
-        let client = socket.peer_process().map_err(|error| exhausted(error.into()))?;
+        let client = socket.peer_process().map_err(Over::exhausted)?;
         let bytes = self.shared.options.hard_pool;
         if bytes == 0 {
             return Err(Over::new(Reason::Trust, "this server has no memory for data that is copied"));
         }
-        let space = private::space(bytes).map_err(exhausted)?;
+        let space = private::space(bytes).map_err(Over::exhausted)?;
         Ok(Private { client, base, len, space })
     }
 
