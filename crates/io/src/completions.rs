@@ -2,7 +2,7 @@
 //!
 //! How: each request is added with what belongs to it. Whoever brings the reply, in whatever thread, puts the request's name into
 //! the queue.
-//! Limits: as many requests as the interface lets be pending.
+//! Limits: as many requests as the interface lets be pending. In a child made by fork a copy of the parent's holds nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -10,12 +10,15 @@ use std::sync::{Arc, PoisonError};
 use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
+use genie_sys::fork::Maker;
+
 use crate::deadline::deadline_after;
 use crate::exchange::Awaited;
 use crate::primitive::{Condvar, Mutex, MutexGuard};
 use crate::{Pending, RequestId, ServerHandle};
 
-/// Pending requests, each with a `T` that belongs to it, and a queue of those that have been replied to.
+/// Pending requests, each with a `T` that belongs to it, and a queue of those that have been replied to. In a child made by
+/// fork, what the parent made holds nothing and keeps nothing.
 ///
 /// ```
 /// # use genie_io::{Completions, Interface, ServerHandle, servers::memory};
@@ -37,6 +40,7 @@ use crate::{Pending, RequestId, ServerHandle};
 /// # }
 /// ```
 pub struct Completions<T> {
+    maker: Maker,
     pending: Mutex<BTreeMap<RequestId, (Pending<'static>, T)>>,
     queue: Arc<Queue>,
 }
@@ -77,6 +81,9 @@ impl<T> Completions<T> {
     /// # Cost
     /// Two allocations.
     pub fn add(&self, pending: Pending<'static>, belonging: T) {
+        if self.is_inherited() {
+            return;
+        }
         let request = pending.id();
         let waker = Waker::from(Arc::new(Notice { queue: Arc::clone(&self.queue), request }));
         // Under the lock, so that whoever finds the name in the queue finds the request.
@@ -89,6 +96,9 @@ impl<T> Completions<T> {
 
     /// Takes the next request that has been replied to. It does not wait, and takes no replies off channels.
     pub fn next(&self) -> Option<(Pending<'static>, T)> {
+        if self.is_inherited() {
+            return None;
+        }
         loop {
             let request = self.queue.lock().pop_front()?;
             // One that was removed has left its name.
@@ -101,6 +111,9 @@ impl<T> Completions<T> {
     /// Takes what there is of `server`'s replies, and waits for more if no request is in the queue then; at most so long.
     /// Returns whether one is. Requests to other servers may be added, too, and appear when somebody takes their replies.
     pub fn wait(&self, server: &ServerHandle, timeout: Duration) -> bool {
+        if self.is_inherited() {
+            return false;
+        }
         let has_next = || self.has_next();
         server.collect();
         if timeout.is_zero() || has_next() {
@@ -115,7 +128,7 @@ impl<T> Completions<T> {
 
     /// Whether a request is in the queue. It does not look for replies.
     pub fn has_next(&self) -> bool {
-        !self.queue.lock().is_empty()
+        !self.is_inherited() && !self.queue.lock().is_empty()
     }
 
     /// Sleeps until other threads have had requests replied to.
@@ -128,6 +141,9 @@ impl<T> Completions<T> {
     /// Takes out the requests of which this is so, whether they have been replied to or not. The queue is locked meanwhile:
     /// `is_it` must not use it.
     pub fn remove(&self, mut is_it: impl FnMut(&T) -> bool) -> Vec<(Pending<'static>, T)> {
+        if self.is_inherited() {
+            return Vec::new();
+        }
         let mut pending = self.pending();
         let removed = pending.extract_if(.., |_, (_, belonging)| is_it(belonging));
         removed.map(|(_, found)| found).collect()
@@ -135,7 +151,13 @@ impl<T> Completions<T> {
 
     /// Whether there is no request in it, neither pending nor replied to.
     pub fn is_empty(&self) -> bool {
-        self.pending().is_empty()
+        self.is_inherited() || self.pending().is_empty()
+    }
+
+    /// Whether this process is a child, made by fork, of the one that made this. A thread of the parent's may hold either lock,
+    /// and may have been changing what it protects.
+    fn is_inherited(&self) -> bool {
+        !self.maker.is_this_process()
     }
 
     fn pending(&self) -> MutexGuard<'_, BTreeMap<RequestId, (Pending<'static>, T)>> {
@@ -145,12 +167,25 @@ impl<T> Completions<T> {
 
 impl<T> Default for Completions<T> {
     fn default() -> Self {
-        Self { pending: Mutex::default(), queue: Arc::default() }
+        Self { maker: Maker::this_process(), pending: Mutex::default(), queue: Arc::default() }
+    }
+}
+
+impl<T> Drop for Completions<T> {
+    fn drop(&mut self) {
+        if self.is_inherited() {
+            let pending = self.pending.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(std::mem::take(pending));
+            std::mem::forget(Arc::clone(&self.queue));
+        }
     }
 }
 
 impl<T> fmt::Debug for Completions<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Completions({} requests)", self.pending().len())
+        match self.is_inherited() {
+            true => f.write_str("Completions(inherited)"),
+            false => write!(f, "Completions({} requests)", self.pending().len()),
+        }
     }
 }

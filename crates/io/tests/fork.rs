@@ -16,8 +16,8 @@ use genie_io::channel::directory::Directory;
 use genie_io::channel::{ConnectOptions, Listener, Running, ServeOptions, Serving};
 use genie_io::servers::memory::{FETCH, Memory, NULL, STORE};
 use genie_io::{
-    ClientId, Error, In, Incoming, Interface, Limits, Out, RequestId, Server, ServerHandle, Service,
-    ServiceId,
+    ClientId, Completions, Error, In, Incoming, Interface, Limits, Out, RequestId, Server, ServerHandle,
+    Service, ServiceId,
 };
 use genie_memory::{Config, Direction, Granularity, GranuleKind, Space};
 use genie_passing::{Costs, Passing, Thresholds};
@@ -323,6 +323,46 @@ fn no_lock_that_a_thread_of_the_parent_holds_hangs_a_child() {
         is_over.store(true, Ordering::Relaxed);
     });
     drop(buffer);
+    stage.is_unharmed();
+}
+
+/// A child that asked whether there were requests left waited for ever for a lock that its parent had when it forked.
+#[test]
+fn completions_hold_nothing_in_a_child_and_take_no_lock() {
+    let stage = Stage::open();
+    let submit = || stage.interface.request(&stage.server, NULL).submit().expect("a request");
+    let belonging = Arc::new(());
+    let completions = Completions::default();
+    completions.add(submit(), Arc::clone(&belonging));
+    assert!(completions.wait(&stage.server, PATIENCE), "a reply");
+    let other = submit();
+    let fork = || {
+        in_child(|| {
+            if !completions.is_empty() || completions.has_next() || completions.next().is_some() {
+                return Err(1);
+            }
+            // SAFETY: as in `drop_copy`.
+            completions.add(unsafe { std::ptr::read(&raw const other) }, Arc::new(()));
+            if !completions.remove(|_| true).is_empty() || completions.wait(&stage.server, PATIENCE) {
+                return Err(2);
+            }
+            if !format!("{completions:?}").contains("inherited") {
+                return Err(3);
+            }
+            drop_copy(&completions);
+            // Its parent may have been changing the table of them.
+            if Arc::strong_count(&belonging) == 2 { Ok(()) } else { Err(4) }
+        });
+    };
+    // The requests are locked while it looks for those to be removed.
+    let removed = completions.remove(|_| {
+        fork();
+        false
+    });
+    assert!(removed.is_empty(), "none was to be removed");
+    let (pending, _) = completions.next().expect("the parent's request");
+    pending.sync().expect("its reply");
+    other.sync().expect("a reply");
     stage.is_unharmed();
 }
 
