@@ -20,7 +20,8 @@ use crate::Costs;
 use pair::Pair;
 
 /// The stored costs for this machine and this space's granule kind, or those of a quick calibration, which are stored.
-/// Costs that a thread measured that was held on one CPU are measured again by one that is not.
+/// Costs that a thread measured that was held on one CPU, or that could have no second thread, lack what two CPUs measure;
+/// they are measured again by a thread that may use two.
 ///
 /// # Errors
 /// The calibration ran out of memory. A cache that cannot be read or written is no error: the costs are measured again.

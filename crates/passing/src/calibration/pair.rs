@@ -1,6 +1,7 @@
 //! Two threads on two CPUs that take turns: what handing over costs, with sleeping and with spinning.
 //!
 //! How: a word counts the turns; each thread waits until the word says that it is its turn, does its part, and adds one.
+//! Limits: where the user may have no other thread (`ulimit -u`), nothing is measured.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -40,14 +41,15 @@ impl Pair {
     }
 
     /// What waking a thread that sleeps on the other CPU costs, in nanoseconds: half of the round trip of two that wake
-    /// each other, the median of `rounds`.
+    /// each other, the median of `rounds`. `None` where there is no other thread to be had, or the kernel cannot wake it.
     pub(super) fn wake(self, rounds: u32) -> Option<f64> {
         let turn = Turn::default();
         let trips = thread::scope(|scope| {
-            scope.spawn(|| {
+            let other = || {
                 let _pinned = machine::pin_thread(self.second);
                 (0..rounds).all(|round| turn.sleep_until(2 * round + 1) && turn.pass(2 * round + 2))
-            });
+            };
+            thread::Builder::new().spawn_scoped(scope, other).ok()?;
             let _pinned = machine::pin_thread(self.first);
             let trip = |round| turn.pass(2 * round + 1) && turn.sleep_until(2 * round + 2);
             let trips = (0..rounds).map(|round| timed(|| trip(round)));
@@ -57,7 +59,7 @@ impl Pair {
     }
 
     /// How long `write` on one CPU and `read` on the other take together for each of the numbers in `items`, in
-    /// nanoseconds. The numbers end the measurement.
+    /// nanoseconds. The numbers end the measurement. No times, where there is no other thread to be had.
     pub(super) fn relay(
         self,
         items: impl Iterator<Item = usize>,
@@ -66,7 +68,7 @@ impl Pair {
     ) -> Vec<f64> {
         let (turn, item) = (Turn::default(), Turn::default());
         thread::scope(|scope| {
-            scope.spawn(|| {
+            let other = || {
                 let _pinned = machine::pin_thread(self.second);
                 for round in 0.. {
                     turn.spin_until(2 * round + 1);
@@ -76,7 +78,10 @@ impl Pair {
                     }
                     turn.0.store(2 * round + 2, Ordering::Release);
                 }
-            });
+            };
+            if thread::Builder::new().spawn_scoped(scope, other).is_err() {
+                return Vec::new();
+            }
             let _pinned = machine::pin_thread(self.first);
             let mut rounds = 0;
             let times = items
@@ -134,20 +139,24 @@ impl Turn {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::process::Command;
     use std::sync::Mutex;
+
+    use rustix::process::{Resource, Rlimit, getuid, setrlimit};
+    use rustix::thread::set_thread_res_uid;
 
     use super::*;
 
     fn pair(test: &str) -> Option<Pair> {
         let pair = Pair::of_this_thread();
         if pair.is_none() {
-            skip(test);
+            skip(test, "only one CPU");
         }
         pair
     }
 
-    fn skip(test: &str) {
-        let line = format!("SKIP {test}: only one CPU");
+    fn skip(test: &str, reason: &str) {
+        let line = format!("SKIP {test}: {reason}");
         eprintln!("{line}");
         let Some(path) = std::env::var_os("GENIE_SKIP_LOG") else { return };
         let log = std::fs::OpenOptions::new().append(true).create(true).open(path);
@@ -179,5 +188,36 @@ mod tests {
         let Some(pair) = pair("a_wake_up_takes_longer_than_a_store") else { return };
         let wake = pair.wake(50).expect("futexes work");
         assert!(wake > 100.0, "{wake} ns");
+    }
+
+    /// Has this thread start no other one; returns whether it cannot. The limit does not bind root.
+    fn forbid_threads() -> bool {
+        let none = Rlimit { current: Some(0), maximum: Some(0) };
+        setrlimit(Resource::Nproc, none).expect("a lower limit");
+        let nobody = rustix::process::Uid::from_raw(65_534);
+        let is_bound = !getuid().is_root() || set_thread_res_uid(nobody, nobody, nobody).is_ok();
+        is_bound && thread::Builder::new().spawn(|| ()).is_err()
+    }
+
+    /// Whoever opened an interface first, where its user could have no more threads, panicked here.
+    #[test]
+    #[cfg_attr(miri, ignore = "runs a process")]
+    fn nothing_is_measured_where_there_is_no_other_thread_to_be_had() {
+        const TEST: &str = "nothing_is_measured_where_there_is_no_other_thread_to_be_had";
+        let Some(pair) = pair(TEST) else { return };
+        if std::env::var_os(TEST).is_some() {
+            if !forbid_threads() {
+                return skip(TEST, "the number of threads cannot be limited");
+            }
+            assert_eq!(pair.wake(1), None);
+            assert!(pair.relay([3].into_iter(), |_| (), |_| ()).is_empty());
+            return;
+        }
+        // The limit is a whole process's.
+        let mut alone = Command::new(std::env::current_exe().expect("this program"));
+        let name = format!("calibration::pair::tests::{TEST}");
+        let output = alone.args(["--exact", &name]).env(TEST, "").output().expect("a process");
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
     }
 }

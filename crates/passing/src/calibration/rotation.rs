@@ -26,7 +26,7 @@ const WORTH_IT: f64 = 0.9;
 const ENOUGH: usize = 4 << 20;
 
 /// Measures over how many buffers each class is best rotated, by its longest length; the class without bound is like the
-/// one before. Zeros, where there are no two CPUs or there is no memory.
+/// one before. Zeros, where there are no two CPUs, no second thread or no memory.
 pub(super) fn measure(space: &Space, pair: Option<Pair>, effort: Effort) -> [u16; Recycling::CLASSES] {
     let config = Config {
         granularity: Granularity::Only(space.granule_kind()),

@@ -33,6 +33,7 @@ struct Line(AtomicU32);
 ///
 /// # Errors
 /// EINVAL: the CPUs are one and the same, or not both this process's to use; no rounds, or more than a thousand million.
+/// EAGAIN: there is no second thread to be had.
 ///
 /// # Cost
 /// Both CPUs spin meanwhile. Where other threads want them, it takes a slice of time now and then for a round trip.
@@ -48,14 +49,19 @@ pub fn ping_pong(cpu_a: usize, cpu_b: usize, rounds: u32) -> Result<Duration> {
         let pinned = pin_thread(cpu_a)?;
         let (report, ready) = mpsc::channel();
         let line = &line;
-        scope.spawn(move || {
+        let other = move || {
             let pinned = pin_thread(cpu_b);
             let may_start = pinned.is_ok();
             let sent = report.send(pinned.as_ref().map(|_| ()).map_err(Clone::clone));
             if may_start && sent.is_ok() {
                 (0..batches * BATCH).for_each(|round| take_turn(line, 2 * round + 1));
             }
-        });
+        };
+        std::thread::Builder::new().spawn_scoped(scope, other).map_err(|error| {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::AGAIN);
+            Error::new("clone", "a second thread", errno)
+                .with_remedy("raise the limit on processes (`ulimit -u`), or free memory")
+        })?;
         ready.recv().expect("the other thread reports before it ends")?;
         let times = (0..batches).map(|batch| time_batch(line, batch)).collect();
         drop(pinned);
