@@ -13,6 +13,7 @@ mod acceptance;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, SealFlags};
+use rustix::process::Resource;
 
 use crate::arena::set_huge_pages_aside;
 use crate::{Errno, Error, Result};
@@ -61,7 +62,8 @@ impl Object {
     /// huge pages are set aside for it now.
     ///
     /// # Errors
-    /// The kernel refused a descriptor, the size or a seal, or has too few huge pages; nothing is left behind.
+    /// The kernel refused a descriptor, the size or a seal, or has too few huge pages; EFBIG: files may not be so long
+    /// (`ulimit -f`). Nothing is left behind.
     pub fn create(kind: GranuleKind, len: usize) -> Result<Self> {
         let subject = || format!("an object of {len} bytes ({})", kind.name());
         assert!(
@@ -69,6 +71,11 @@ impl Object {
             "object length {len} is no multiple of {}",
             kind.size()
         );
+        // The kernel would send SIGXFSZ, which ends the process, beside the error.
+        if rustix::process::getrlimit(Resource::Fsize).current.is_some_and(|limit| len as u64 > limit) {
+            return Err(Error::new("ftruncate", subject(), Errno::FBIG)
+                .with_remedy("raise the limit on the length of files: `ulimit -f`"));
+        }
         let mut flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         if kind == GranuleKind::Huge {
             flags |= MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;

@@ -1,4 +1,7 @@
 use std::io::Write;
+use std::process::Command;
+
+use rustix::process::{Rlimit, setrlimit};
 
 use super::*;
 use crate::{Errno, inspect};
@@ -162,4 +165,25 @@ fn a_refused_descriptor_is_closed() {
         Object::accept(memfd(MemfdFlags::empty(), 4096, SealFlags::empty())).unwrap_err();
     }
     assert!(inspect::open_descriptors().unwrap() < before + 250);
+}
+
+/// The kernel ended the process by SIGXFSZ, without a word to its user.
+#[test]
+fn an_object_longer_than_files_may_be_is_refused_and_the_process_goes_on() {
+    const TEST: &str = "an_object_longer_than_files_may_be_is_refused_and_the_process_goes_on";
+    if std::env::var_os(TEST).is_some() {
+        let limit = Rlimit { current: Some(8192), maximum: Some(8192) };
+        setrlimit(Resource::Fsize, limit).unwrap();
+        let error = Object::create(GranuleKind::Base, 12288).unwrap_err();
+        assert_eq!(error.errno, Errno::FBIG);
+        assert!(error.to_string().contains("`ulimit -f`"), "{error}");
+        assert_eq!(Object::create(GranuleKind::Base, 8192).unwrap().len(), 8192);
+        return;
+    }
+    // The limit is a whole process's.
+    let mut alone = Command::new(std::env::current_exe().unwrap());
+    let name = format!("object::tests::{TEST}");
+    let output = alone.args(["--exact", &name]).env(TEST, "").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{:?}: {said}", output.status);
 }
