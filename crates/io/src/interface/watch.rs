@@ -135,10 +135,17 @@ impl Watch {
         let servers = || servers.iter().filter_map(ServerHandle::here);
         // Out of the lock, under which no server is called.
         let mut all = std::mem::take(&mut *self.completers());
+        // Another thread that arms now finds none of them, and waits for each by one more descriptor.
         let is_over = |watched: &mut Watched| !servers().any(|server| server.number() == watched.server);
         all.extract_if(.., is_over).for_each(|over| self.let_go(&over.by));
         let are_armed = servers().map(|server| self.arm_one(server, &mut all)).fold(true, BitAnd::bitand);
-        self.completers().append(&mut all);
+        let mut known = self.completers();
+        for watched in all {
+            match known.iter().any(|known| known.server == watched.server) {
+                true => self.let_go(&watched.by),
+                false => known.push(watched),
+            }
+        }
         are_armed
     }
 

@@ -1,5 +1,6 @@
 //! Event loops that wait by an interface's descriptor for servers in this process.
 
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -255,4 +256,30 @@ fn a_server_is_dropped_with_its_last_request_though_a_loop_has_waited_for_it() {
     drop(server);
     assert_eq!(Arc::strong_count(&ring.0), 1, "nobody holds the server");
     assert!(!is_readable_when_armed(&interface));
+}
+
+/// Threads that armed at the same time each had the set wait for a ring by one more descriptor, until nothing was outstanding there.
+#[test]
+fn threads_that_arm_at_once_wait_for_a_ring_by_one_descriptor() {
+    let (genie, ring) = (interface(), ServerHandle::new(Ring::new(Gives::Bell)));
+    let descriptor = genie.descriptor().expect("a descriptor").as_raw_fd();
+    let _pending = genie.request(&ring, ASK).submit().expect("room");
+    let watched = || {
+        let set =
+            std::fs::read_to_string(format!("/proc/self/fdinfo/{descriptor}")).expect("/proc is mounted");
+        set.lines().filter(|line| line.starts_with("tfd:")).count()
+    };
+    genie.arm();
+    let alone = watched();
+    std::thread::scope(|threads| {
+        for _ in 0..4 {
+            threads.spawn(|| {
+                for _ in 0..10_000 {
+                    genie.arm();
+                }
+            });
+        }
+    });
+    genie.arm();
+    assert_eq!(watched(), alone);
 }
