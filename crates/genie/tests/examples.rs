@@ -83,8 +83,8 @@ fn a_client_and_a_server_pass_a_text_between_processes() {
 }
 
 #[test]
-fn an_event_loop_polls_no_more_often_than_it_has_replies() {
-    let test = "an_event_loop_polls_no_more_often_than_it_has_replies";
+fn an_event_loop_polls_a_few_times_for_all_its_replies() {
+    let test = "an_event_loop_polls_a_few_times_for_all_its_replies";
     let (Some(server), Some(client)) = (example(test, "server"), example(test, "event_loop")) else { return };
     let scratch = tempfile::tempdir().expect("a directory");
     let directory = scratch.path().join("run");

@@ -259,7 +259,7 @@ async fn a_request_whose_future_is_dropped_runs_on() {
     kept.ready(0).unwrap().fill(9);
     kept.set_actual(0, 10_000).unwrap();
     kept.reply(Ok(()));
-    // Whoever waits next does not need it.
+    // The task that waits next does not need it.
     let request = stage.genie().request(&server, KEEP);
     let replying = async {
         keeper.has(1).await;

@@ -27,8 +27,8 @@ pub trait Completer {
 
     /// What is readable while there may be something to collect, for clients that wait in event loops: an eventfd that the kernel
     /// signals, a timer, the descriptor of an interface by which this server makes requests of its own. It is not readable any
-    /// more when [`Completer::collect`] has taken what there is. While requests are outstanding it is always the same one; a
-    /// client's interface has a duplicate of it until it is armed without any.
+    /// more when [`Completer::collect`] has taken what there is. While requests are outstanding it must be the same one:
+    /// a client's interface keeps a duplicate of it until it is armed when none is outstanding.
     ///
     /// Where there is none, or none that epoll can wait for, [`Interface::arm`](crate::Interface::arm) says that there may be
     /// something to collect, so that clients' event loops look again and again instead of sleeping.
@@ -36,8 +36,8 @@ pub trait Completer {
         None
     }
 
-    /// Prepares the descriptor, where it must be: from now on it becomes readable when there may be something to collect, also
-    /// for requests that come later, and whoever looks meanwhile. Returns false when there may be something now. Event loops of
+    /// Prepares the descriptor, if it needs that: from now on it becomes readable when there may be something to collect, for later
+    /// requests, too, and even if other threads look meanwhile. Returns false when there may be something now. Event loops of
     /// several clients may call it at once, and while another thread looks.
     fn arm(&self) -> bool {
         true

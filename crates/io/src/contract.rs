@@ -23,7 +23,7 @@ use crate::primitive::{Mutex, MutexGuard};
 use crate::work::Work;
 use crate::{Error, RequestId, ServerHandle};
 
-/// How many requests of one process there may be in a chain, each originated by the one before, until no part is passed on.
+/// The longest chain of requests in one process, each of which passes on parts of the one before. The last one passes on nothing.
 pub(crate) const DEEPEST: u32 = 64;
 
 /// A request of which parts have been passed on.

@@ -151,8 +151,7 @@ pub enum Error {
         /// What happened.
         why: String,
     },
-    /// The request came by so many servers of this process, each of which had passed a part of its request on, that no part of
-    /// it is passed on further.
+    /// So many servers of this process have passed parts of a request on, one after the other, that no part is passed on further.
     #[error(
         "parts of {limit} requests have been passed on one after the other, and no more can be; let fewer servers pass them on"
     )]

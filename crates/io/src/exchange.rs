@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::contract::Contract;
 use crate::deadline::deadline_after;
-use crate::interface::Outstanding;
+use crate::outstanding::Outstanding;
 use crate::primitive::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, thread};
 use crate::reply::ReplyBuffer;
 use crate::timer::Alarm;

@@ -203,8 +203,8 @@ impl Incoming {
     /// Once this request is being aborted, requests with parts of it are refused, for the reason of the abort.
     ///
     /// # Errors
-    /// There is no such buffer, it is shorter, or there is no memory; [`Error::TooDeep`] where the request is itself the 64th that
-    /// such parts are passed on in, one after the other, within this process.
+    /// There is no such buffer, it is shorter, or there is no memory; [`Error::TooDeep`]: this is the 64th request in a chain of
+    /// requests of this process, each of which passes on parts of the one before.
     pub fn fragment(&mut self, index: usize, range: Range<usize>) -> Result<Fragment, Error> {
         self.ensure_own()?;
         let (direction, len) = (self.direction(index)?, self.len(index));

@@ -5,7 +5,6 @@
 //! only a request that outlives the call is listed, so that it can be timed out, flushed or aborted.
 //! Source: thesis §7.1.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -19,16 +18,16 @@ use crate::client::Presence;
 use crate::deadline::deadline_after;
 use crate::exchange::{Awaited, Exchange, Found, Pair};
 use crate::limits::Pendings;
+use crate::outstanding::Outstanding;
 use crate::pending::deliver;
-use crate::primitive::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
+use crate::primitive::Mutex;
 use crate::request_id::RequestIds;
 use crate::timer::Timer;
 use crate::work::{Destinations, Work};
-use crate::{Error, Failed, Limits, Pending, Reply, Request, RequestId, ServerHandle, ServiceId};
+use crate::{Error, Failed, Limits, Pending, Reply, Request, ServerHandle, ServiceId};
 
 mod watch;
 
-pub(crate) use watch::News;
 use watch::Watch;
 
 /// A client's I/O interface. Cloning makes another handle to the same one.
@@ -54,24 +53,6 @@ struct Inner {
     watch: OnceLock<Watch>,
     /// Dropped last, when the timer aborts no more requests.
     presence: Arc<Presence>,
-}
-
-/// The requests that outlived the call that made them and that a server still has a part of.
-#[derive(Debug, Default)]
-pub(crate) struct Outstanding {
-    requests: Mutex<Listed>,
-    removed: Condvar,
-    /// Threads that wait for requests to be removed; changed under the lock.
-    flushers: AtomicU64,
-}
-
-/// Requests, and how many of them are at each server that clients have to look at.
-#[derive(Debug, Default)]
-struct Listed {
-    requests: BTreeMap<RequestId, (Arc<Exchange>, ServerHandle)>,
-    looked_at: SmallVec<[(ServerHandle, usize); 1]>,
-    /// For an event loop, once somebody wants a descriptor.
-    news: Option<News>,
 }
 
 impl Interface {
@@ -373,111 +354,5 @@ impl Interface {
             (Some(asked), Some(longest)) => Some(asked.min(longest)),
             (asked, longest) => asked.or(longest),
         }
-    }
-}
-
-impl Outstanding {
-    pub(crate) fn add(&self, exchange: &Arc<Exchange>, server: &ServerHandle) {
-        let mut listed = self.listed();
-        let before = listed.requests.insert(exchange.id(), (Arc::clone(exchange), server.clone()));
-        if before.is_none() && server.is_looked_at() {
-            listed.count(server);
-        }
-    }
-
-    /// Has an event loop look that waits by descriptor: a request may be over for its client.
-    pub(crate) fn come(&self) {
-        self.listed().news.iter_mut().for_each(News::come);
-    }
-
-    pub(crate) fn remove(&self, id: RequestId) {
-        let mut listed = self.listed();
-        let removed = listed.requests.remove(&id);
-        let forgotten = removed.as_ref().and_then(|(_, server)| listed.discount(server));
-        listed.news.iter_mut().for_each(News::come);
-        // Notifying is a system call even when nobody sleeps.
-        if self.flushers.load(Ordering::Relaxed) > 0 {
-            self.removed.notify_all();
-        }
-        drop(listed);
-        drop((removed, forgotten));
-    }
-
-    /// The servers in this process at which requests are outstanding and which clients have to look at.
-    fn looked_at(&self) -> SmallVec<[ServerHandle; 1]> {
-        self.listed().looked_at()
-    }
-
-    /// Tells an event loop from now on.
-    fn tell(&self, news: News) {
-        self.listed().news = Some(news);
-    }
-
-    /// The servers that are looked at, before an event loop has them look, and looks itself.
-    fn quiet(&self) -> SmallVec<[ServerHandle; 1]> {
-        let mut listed = self.listed();
-        listed.news.iter_mut().for_each(News::quiet);
-        listed.looked_at()
-    }
-
-    /// The same, before it sleeps, and whether it may.
-    fn arm(&self) -> (bool, SmallVec<[ServerHandle; 1]>) {
-        let mut listed = self.listed();
-        (listed.news.as_mut().is_none_or(News::arm), listed.looked_at())
-    }
-
-    /// Waits until no request numbered below `before` is outstanding at `server`.
-    fn wait_for(&self, server: &ServerHandle, before: RequestId, deadline: Option<Instant>) -> bool {
-        if server.is_looked_at() {
-            server.collect();
-            return Awaited::until(&|| !self.listed().has_older(server, before)).wait(server, deadline);
-        }
-        let mut listed = self.listed();
-        self.flushers.fetch_add(1, Ordering::Relaxed);
-        let mut is_flushed = true;
-        while listed.has_older(server, before) {
-            let left = deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
-            if left.is_zero() {
-                is_flushed = false;
-                break;
-            }
-            listed = self.removed.wait_timeout(listed, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        self.flushers.fetch_sub(1, Ordering::Relaxed);
-        is_flushed
-    }
-
-    fn listed(&self) -> MutexGuard<'_, Listed> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Listed {
-    /// Whether a request numbered below `before` is outstanding at `server`.
-    fn has_older(&self, server: &ServerHandle, before: RequestId) -> bool {
-        self.requests.range(..before).any(|(_, (_, at))| at.is(server))
-    }
-
-    /// Counts one more request at a server that is looked at.
-    fn count(&mut self, server: &ServerHandle) {
-        match self.looked_at.iter_mut().find(|(known, _)| known.is(server)) {
-            Some((_, count)) => *count += 1,
-            None => {
-                self.looked_at.push((server.clone(), 1));
-                // A loop that sleeps does not wait for this server yet.
-                self.news.iter_mut().for_each(News::wake);
-            }
-        }
-    }
-
-    fn looked_at(&self) -> SmallVec<[ServerHandle; 1]> {
-        self.looked_at.iter().map(|(server, _)| server.clone()).collect()
-    }
-
-    /// Counts one less; returns the handle of a server that has none left.
-    fn discount(&mut self, server: &ServerHandle) -> Option<ServerHandle> {
-        let index = self.looked_at.iter().position(|(known, _)| known.is(server))?;
-        self.looked_at[index].1 -= 1;
-        (self.looked_at[index].1 == 0).then(|| self.looked_at.swap_remove(index).0)
     }
 }

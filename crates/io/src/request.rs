@@ -174,7 +174,7 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
         interface.submit(self)
     }
 
-    /// As [`Request::submit`], for whoever takes the replies of `interface` alone: no request of another one is made.
+    /// As [`Request::submit`], for a program that takes the replies of `interface` alone: a request of another one is refused.
     ///
     /// # Errors
     /// As [`Request::submit`]; [`crate::Error::OtherInterface`].

@@ -75,8 +75,8 @@ pub trait Server: Send + Sync + 'static {
     /// Whatever is kept for it may be let go, its requests included, whose memory stays until then.
     ///
     /// A client in another process has left when its channel has ended; [`Server::abort`] was called for its requests before. A
-    /// client in this process has left when the last clone of its interface and its last [`Pending`](crate::Pending) are dropped.
-    /// Requests whose `Pending` was dropped run on, unless the server ends them here.
+    /// client in this process has left when the last clone of its interface has been dropped, and each [`Pending`](crate::Pending)
+    /// that the server did not reply to at once. Requests whose `Pending` was dropped run on, unless the server ends them here.
     ///
     /// It is told by a thread of Genie's, or by the one that drops what is left of a client in this process.
     fn departed(&self, client: ClientId) {

@@ -57,7 +57,7 @@ impl Over {
         if is_short { Self::exhausted(error) } else { Self::new(reason, error) }
     }
 
-    /// For an error that tells of something which has run out. It is shown to the client, who is to know where that is.
+    /// Something has run out in this process, which is the server's: the client is told so.
     pub(super) fn exhausted(error: impl std::fmt::Display) -> Self {
         Self::new(Reason::Exhausted, format!("in process {}: {error}", std::process::id()))
     }

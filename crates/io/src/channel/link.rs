@@ -23,7 +23,7 @@ use super::strangers;
 use super::wire::control::{Ending, Limits, MAX_MESSAGE, Message, Party, Reason};
 use crate::Error;
 use crate::exchange::Awaited;
-use crate::interface::News;
+use crate::news::News;
 use crate::outgoing::Outgoing;
 use crate::primitive::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, thread};
 

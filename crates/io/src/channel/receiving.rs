@@ -97,7 +97,7 @@ impl Remote {
     pub(crate) fn collect_watched(&self) -> usize {
         self.link.news().quiet();
         let Some(mut receiving) = self.try_receiving() else {
-            // Whoever has the turn takes what the bell was rung for, and tells. It may sleep meanwhile, and clears no bell.
+            // The thread that has the turn takes the reply that the bell was rung for, and tells the loop. It clears no bell.
             let _ = self.bell.clear();
             return 0;
         };
@@ -138,7 +138,7 @@ impl Remote {
 
     /// Takes it out again. Of a server that is gone it would stay readable.
     pub(crate) fn unwatch_by(&self, poller: &Poller) {
-        // What is not in the set need not be taken out.
+        // Removing a descriptor that is not in the set does no harm.
         let _ = poller.remove(&self.bell);
         let _ = poller.remove(self.link.news().event());
     }

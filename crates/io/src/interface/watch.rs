@@ -11,11 +11,11 @@ use std::ops::BitAnd;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{PoisonError, Weak};
 
-use genie_sys::event::Event;
 use genie_sys::poll::Poller;
 
 use super::Interface;
 use crate::code::Code;
+use crate::news::News;
 use crate::primitive::{Mutex, MutexGuard};
 use crate::{Error, ServerHandle};
 
@@ -42,17 +42,6 @@ enum By {
     Interface,
     /// Not at all: it has no descriptor, or none that can be waited for.
     Nothing,
-}
-
-/// What an event loop is told of requests that are over: those at servers in this process, or those of one channel.
-#[derive(Debug)]
-pub(crate) struct News {
-    event: Event,
-    /// There were some since the loop collected last.
-    is_there: bool,
-    /// The loop may sleep.
-    is_armed: bool,
-    is_signalled: bool,
 }
 
 impl Interface {
@@ -83,7 +72,7 @@ impl Interface {
         }
         if self.0.watch.get().is_none() {
             let mut news = News::new()?;
-            watch.poller.add(&news.event, 0)?;
+            watch.poller.add(news.event(), 0)?;
             // A loop that has armed before there was a descriptor looks once more: nobody has told it of anything yet.
             news.arm();
             news.wake();
@@ -190,58 +179,12 @@ impl Watch {
 
     fn let_go(&self, by: &By) {
         if let By::Descriptor(descriptor) = by {
-            // What is not in the set need not be taken out.
+            // Removing a descriptor that is not in the set does no harm.
             let _ = self.poller.remove(descriptor);
         }
     }
 
     fn completers(&self) -> MutexGuard<'_, Vec<Watched>> {
         self.completers.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl News {
-    pub(crate) fn new() -> Result<Self, Error> {
-        Ok(Self { event: Event::new()?, is_there: false, is_armed: false, is_signalled: false })
-    }
-
-    /// What is readable from the time when a loop that sleeps is told until it looks.
-    pub(crate) fn event(&self) -> &Event {
-        &self.event
-    }
-
-    /// Whether the loop may be asleep.
-    pub(crate) fn is_armed(&self) -> bool {
-        self.is_armed
-    }
-
-    /// A request is over.
-    pub(crate) fn come(&mut self) {
-        self.is_there = true;
-        self.wake();
-    }
-
-    /// Has a loop that sleeps arm anew.
-    pub(crate) fn wake(&mut self) {
-        if std::mem::take(&mut self.is_armed) {
-            // Nobody can be told that the signal failed.
-            let _ = self.event.signal();
-            self.is_signalled = true;
-        }
-    }
-
-    /// The loop is about to look at what is pending.
-    pub(crate) fn quiet(&mut self) {
-        (self.is_there, self.is_armed) = (false, false);
-        if std::mem::take(&mut self.is_signalled) {
-            // What was not cleared is looked at once more.
-            let _ = self.event.clear();
-        }
-    }
-
-    /// The loop is about to sleep; returns false when it should look again first.
-    pub(crate) fn arm(&mut self) -> bool {
-        self.is_armed = true;
-        !self.is_there
     }
 }

@@ -199,7 +199,7 @@ mod tests {
         is_bound && thread::Builder::new().spawn(|| ()).is_err()
     }
 
-    /// Whoever opened an interface first, where its user could have no more threads, panicked here.
+    /// The first interface that a user opened panicked here, where that user could have no more threads.
     #[test]
     #[cfg_attr(miri, ignore = "runs a process")]
     fn nothing_is_measured_where_there_is_no_other_thread_to_be_had() {

@@ -1,0 +1,64 @@
+//! News: what an event loop is told of requests that are over.
+//!
+//! How: a loop arms before it sleeps, and one signal wakes it, however much comes until it looks again.
+
+use genie_sys::event::Event;
+
+use crate::Error;
+
+/// What an event loop is told of requests that are over: those at servers in this process, or those of one channel.
+#[derive(Debug)]
+pub(crate) struct News {
+    event: Event,
+    /// There were some since the loop collected last.
+    is_there: bool,
+    /// The loop may sleep.
+    is_armed: bool,
+    is_signalled: bool,
+}
+
+impl News {
+    pub(crate) fn new() -> Result<Self, Error> {
+        Ok(Self { event: Event::new()?, is_there: false, is_armed: false, is_signalled: false })
+    }
+
+    /// What is readable from the time when a loop that sleeps is told until it looks.
+    pub(crate) fn event(&self) -> &Event {
+        &self.event
+    }
+
+    /// Whether the loop may be asleep.
+    pub(crate) fn is_armed(&self) -> bool {
+        self.is_armed
+    }
+
+    /// A request is over.
+    pub(crate) fn come(&mut self) {
+        self.is_there = true;
+        self.wake();
+    }
+
+    /// Wakes a loop that sleeps, so that it looks and arms anew.
+    pub(crate) fn wake(&mut self) {
+        if std::mem::take(&mut self.is_armed) {
+            // Nobody can be told that the signal failed.
+            let _ = self.event.signal();
+            self.is_signalled = true;
+        }
+    }
+
+    /// The loop is about to look at what is pending.
+    pub(crate) fn quiet(&mut self) {
+        (self.is_there, self.is_armed) = (false, false);
+        if std::mem::take(&mut self.is_signalled) {
+            // What was not cleared is looked at once more.
+            let _ = self.event.clear();
+        }
+    }
+
+    /// The loop is about to sleep; returns false when it should look again first.
+    pub(crate) fn arm(&mut self) -> bool {
+        self.is_armed = true;
+        !self.is_there
+    }
+}

@@ -1,0 +1,144 @@
+//! The requests of an interface that outlived the call that made them and that a server still has a part of.
+//!
+//! Why: they are timed out, flushed and aborted; and while there are any at a server that completes requests when somebody looks,
+//! its clients have to look.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
+
+use crate::exchange::{Awaited, Exchange};
+use crate::news::News;
+use crate::primitive::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
+use crate::{RequestId, ServerHandle};
+
+/// The requests that outlived the call that made them and that a server still has a part of.
+#[derive(Debug, Default)]
+pub(crate) struct Outstanding {
+    requests: Mutex<Listed>,
+    removed: Condvar,
+    /// Threads that wait for requests to be removed; changed under the lock.
+    flushers: AtomicU64,
+}
+
+/// Requests, and how many of them are at each server that clients have to look at.
+#[derive(Debug, Default)]
+struct Listed {
+    requests: BTreeMap<RequestId, (Arc<Exchange>, ServerHandle)>,
+    looked_at: SmallVec<[(ServerHandle, usize); 1]>,
+    /// For an event loop, once somebody wants a descriptor.
+    news: Option<News>,
+}
+
+impl Outstanding {
+    pub(crate) fn add(&self, exchange: &Arc<Exchange>, server: &ServerHandle) {
+        let mut listed = self.listed();
+        let before = listed.requests.insert(exchange.id(), (Arc::clone(exchange), server.clone()));
+        if before.is_none() && server.is_looked_at() {
+            listed.count(server);
+        }
+    }
+
+    /// Has an event loop look that waits by descriptor: a request may be over for its client.
+    pub(crate) fn come(&self) {
+        self.listed().news.iter_mut().for_each(News::come);
+    }
+
+    pub(crate) fn remove(&self, id: RequestId) {
+        let mut listed = self.listed();
+        let removed = listed.requests.remove(&id);
+        let forgotten = removed.as_ref().and_then(|(_, server)| listed.discount(server));
+        listed.news.iter_mut().for_each(News::come);
+        // Notifying is a system call even when nobody sleeps.
+        if self.flushers.load(Ordering::Relaxed) > 0 {
+            self.removed.notify_all();
+        }
+        drop(listed);
+        drop((removed, forgotten));
+    }
+
+    /// The servers in this process at which requests are outstanding and which clients have to look at.
+    pub(crate) fn looked_at(&self) -> SmallVec<[ServerHandle; 1]> {
+        self.listed().looked_at()
+    }
+
+    /// Tells an event loop from now on.
+    pub(crate) fn tell(&self, news: News) {
+        self.listed().news = Some(news);
+    }
+
+    /// The servers that are looked at, before an event loop has them look, and looks itself.
+    pub(crate) fn quiet(&self) -> SmallVec<[ServerHandle; 1]> {
+        let mut listed = self.listed();
+        listed.news.iter_mut().for_each(News::quiet);
+        listed.looked_at()
+    }
+
+    /// The same, before it sleeps, and whether it may.
+    pub(crate) fn arm(&self) -> (bool, SmallVec<[ServerHandle; 1]>) {
+        let mut listed = self.listed();
+        (listed.news.as_mut().is_none_or(News::arm), listed.looked_at())
+    }
+
+    /// Waits until no request numbered below `before` is outstanding at `server`.
+    pub(crate) fn wait_for(
+        &self,
+        server: &ServerHandle,
+        before: RequestId,
+        deadline: Option<Instant>,
+    ) -> bool {
+        if server.is_looked_at() {
+            server.collect();
+            return Awaited::until(&|| !self.listed().has_older(server, before)).wait(server, deadline);
+        }
+        let mut listed = self.listed();
+        self.flushers.fetch_add(1, Ordering::Relaxed);
+        let mut is_flushed = true;
+        while listed.has_older(server, before) {
+            let left = deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                is_flushed = false;
+                break;
+            }
+            listed = self.removed.wait_timeout(listed, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        self.flushers.fetch_sub(1, Ordering::Relaxed);
+        is_flushed
+    }
+
+    fn listed(&self) -> MutexGuard<'_, Listed> {
+        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Listed {
+    /// Whether a request numbered below `before` is outstanding at `server`.
+    fn has_older(&self, server: &ServerHandle, before: RequestId) -> bool {
+        self.requests.range(..before).any(|(_, (_, at))| at.is(server))
+    }
+
+    /// Counts one more request at a server that is looked at.
+    fn count(&mut self, server: &ServerHandle) {
+        match self.looked_at.iter_mut().find(|(known, _)| known.is(server)) {
+            Some((_, count)) => *count += 1,
+            None => {
+                self.looked_at.push((server.clone(), 1));
+                // A loop that sleeps does not wait for this server yet.
+                self.news.iter_mut().for_each(News::wake);
+            }
+        }
+    }
+
+    fn looked_at(&self) -> SmallVec<[ServerHandle; 1]> {
+        self.looked_at.iter().map(|(server, _)| server.clone()).collect()
+    }
+
+    /// Counts one less; returns the handle of a server that has none left.
+    fn discount(&mut self, server: &ServerHandle) -> Option<ServerHandle> {
+        let index = self.looked_at.iter().position(|(known, _)| known.is(server))?;
+        self.looked_at[index].1 -= 1;
+        (self.looked_at[index].1 == 0).then(|| self.looked_at.swap_remove(index).0)
+    }
+}
