@@ -25,6 +25,10 @@ use crate::{Errno, Error, Result, copying};
 /// What is looked at once. Sums that take turns word by word stay in memory, each waiting for its last store.
 type Line = [u64; 8];
 
+/// How many lines each turn of a loop over many of them loads. The compiler unrolls no loop around assembly, and one line at a
+/// time takes a quarter longer for 64 KiB of which another CPU has just written some lines.
+const TURN: usize = 4;
+
 /// Loads a line from any address, by loads that the compiler can neither repeat nor leave out.
 ///
 /// Not by volatile words: those it never joins, which takes three times as long where the line is in a cache.
@@ -209,11 +213,16 @@ impl Span {
     #[inline]
     pub unsafe fn lines(self, mut see: impl FnMut(Line)) {
         let lines = self.len / size_of::<Line>();
-        for line in 0..lines {
+        let mut see_line = |line: usize| {
             // SAFETY: inside the span; the value may be stale or torn, never invalid.
             let words = unsafe { load_once(self.start.add(line * size_of::<Line>())) };
             see(words.map(u64::from_le));
+        };
+        let in_turns = lines - lines % TURN;
+        for turn in (0..in_turns).step_by(TURN) {
+            (turn..turn + TURN).for_each(&mut see_line);
         }
+        (in_turns..lines).for_each(&mut see_line);
         let seen = lines * size_of::<Line>();
         if seen < self.len {
             let mut rest = [0; size_of::<Line>()];
