@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 
 use comfy_table::{CellAlignment, Table};
-use genie::{Costs, Space, Thresholds};
+use genie::mechanism::{Costs, Space, Thresholds};
 use genie_lab::interface::{self, Granule};
 use genie_lab::length;
 use genie_passing::Cost;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use genie::Thresholds;
+use genie::mechanism::Thresholds;
 use genie_lab::length;
 use serde::Serialize;
 

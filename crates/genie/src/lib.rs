@@ -55,11 +55,29 @@ pub mod channel {
     pub use genie_memory::Mapping;
 }
 
-pub use genie_memory::{
-    Buffer, Config, Data, DataMut, Direction, Faults, Granularity, GranuleKind, Mark, Migrant, Protection,
-    Space, Statistics,
-};
-pub use genie_passing::{Cost, Costs, Line, Passing, Preferred, Reason, Receipt, Scheme, Thresholds, model};
+pub use genie_memory::{Buffer, Data, DataMut, Direction, Migrant};
+pub use genie_passing::{Reason, Receipt, Scheme, model};
+
+/// What an [`Interface`] is made of. Programs that pass data need none of it: [`Interface::open`] makes the best there is.
+///
+/// It is for those who choose what memory is made of, how stores are noticed and from which length on data is not copied, as
+/// below; and for those who measure or look ([`Interface::space`], [`Interface::passing`]).
+///
+/// ```
+/// use genie::mechanism::{Config, Granularity, GranuleKind, Passing};
+/// use genie::{Interface, Limits};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let config = Config { granularity: Granularity::Only(GranuleKind::Base), ..Config::default() };
+/// let genie = Interface::new(Passing::open(&config)?, Limits::default());
+/// assert_eq!(genie.space().granule(), 4096);
+/// # Ok(())
+/// # }
+/// ```
+pub mod mechanism {
+    pub use genie_memory::{Config, Faults, Granularity, GranuleKind, Mark, Protection, Space, Statistics};
+    pub use genie_passing::{Cost, Costs, Line, Passing, Preferred, Thresholds};
+}
 
 /// What programs that use `genie` alone cannot write.
 ///

@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use genie::channel::{ConnectOptions, Directory, Listener, Running, ServeOptions};
+use genie::mechanism::{Config, Costs, Faults, Granularity, GranuleKind, Passing, Space, Thresholds};
 use genie::{
-    Completer, Config, Costs, Error, Faults, Granularity, GranuleKind, In, Incoming, Interface, Limits, Out,
-    Passing, RequestId, Server, ServerHandle, Service, ServiceId, Space, Thresholds, memory,
+    Completer, Error, In, Incoming, Interface, Limits, Out, RequestId, Server, ServerHandle, Service,
+    ServiceId, memory,
 };
 use tokio::task::JoinSet;
 use tokio::time::timeout;

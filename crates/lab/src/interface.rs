@@ -1,6 +1,7 @@
 //! The interface that the commands measure: its granules chosen by the user, its costs remembered or measured.
 
-use genie::{Granularity, GranuleKind, Interface, Limits, Passing, Space};
+use genie::mechanism::{Granularity, GranuleKind, Passing, Space};
+use genie::{Interface, Limits};
 use genie_memory::Config;
 use genie_passing::Recorder;
 use serde::{Deserialize, Serialize};

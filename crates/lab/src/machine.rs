@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use genie::Space;
+use genie::mechanism::Space;
 use genie_sys::userfault::Way;
 use genie_sys::{inspect, machine};
 use serde::{Deserialize, Serialize};

@@ -4,7 +4,8 @@
 //! were measured as one are priced at the first of them.
 //! Limits: what was not measured, because it is too little to be, has no price: marking, linking, checking.
 
-use genie::{Costs, Receipt, Scheme};
+use genie::mechanism::Costs;
+use genie::{Receipt, Scheme};
 use genie_passing::operation::Operation;
 
 /// What prices are made from.

@@ -7,7 +7,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use genie::{Direction, GranuleKind};
+use genie::Direction;
+use genie::mechanism::GranuleKind;
 use rustix::fs::MemfdFlags;
 
 use super::exchange::Ask;

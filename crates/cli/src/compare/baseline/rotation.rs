@@ -10,7 +10,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use genie::GranuleKind;
+use genie::mechanism::GranuleKind;
 
 use super::exchange::{Ask, Kept, Message, nonsense};
 use super::line::Line;

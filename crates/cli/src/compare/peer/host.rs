@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use genie::{GranuleKind, memory};
+use genie::mechanism::GranuleKind;
+use genie::memory;
 use genie_io::channel::directory::Directory;
 use genie_io::channel::{Listener, Running, ServeOptions, Serving};
 use serde::{Deserialize, Serialize};

@@ -11,7 +11,8 @@
 
 use std::sync::Arc;
 
-use genie::{Incoming, RequestId, Server, ServerError, Service, ServiceId, Space};
+use genie::mechanism::Space;
+use genie::{Incoming, RequestId, Server, ServerError, Service, ServiceId};
 use genie_passing::{Overlays, Recorder};
 
 use crate::error::Result;
