@@ -21,7 +21,6 @@ use genie_passing::Preferred;
 
 use crate::completer::Reaping;
 use crate::exchange::Awaited;
-use crate::incoming::Access;
 use crate::{ClientId, Completer, Error, Incoming, RequestId, Server, Service, ServiceId};
 
 /// A server's code. Cloning makes another handle; the last one drops the server.
@@ -36,8 +35,8 @@ struct Held {
     server: Option<Box<dyn Server>>,
     /// Tells servers apart; no other one of this process ever has it.
     number: u64,
-    /// What the services may do, as the server said once: for each request, asking it would cost more.
-    accesses: Box<[Access]>,
+    /// As the server said once: what clients are told, and what they get, agree whatever it would say later.
+    services: Box<[Service]>,
     /// There for a server that completes requests when a thread looks.
     reaping: Option<Reaping>,
 }
@@ -59,24 +58,19 @@ struct Calls {
 impl Code {
     pub(crate) fn new(server: impl Server) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let accesses = call(|| server.services().iter().map(Service::access).collect()).unwrap_or_default();
+        let services = call(|| server.services().into()).unwrap_or_default();
         let has_completer = call(|| server.completer().is_some()).unwrap_or_default();
         let (number, reaping) = (NEXT.fetch_add(1, Ordering::Relaxed), has_completer.then(Reaping::default));
-        Self(Arc::new(Held { server: Some(Box::new(server)), number, accesses, reaping }))
+        Self(Arc::new(Held { server: Some(Box::new(server)), number, services, reaping }))
     }
 
     pub(crate) fn name(&self) -> &str {
         call(|| self.server().name()).unwrap_or("nameless")
     }
 
-    pub(crate) fn services(&self) -> &[Service] {
-        call(|| self.server().services()).unwrap_or_default()
-    }
-
-    /// What the services may do, numbered by their place.
     #[inline]
-    pub(crate) fn accesses(&self) -> &[Access] {
-        &self.0.accesses
+    pub(crate) fn services(&self) -> &[Service] {
+        &self.0.services
     }
 
     pub(crate) fn preferred(&self, service: ServiceId) -> Option<Preferred> {

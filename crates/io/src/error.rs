@@ -190,6 +190,10 @@ pub enum Error {
     /// The run-time directory, or a name in it, can't be used.
     #[error("{0}")]
     Directory(String),
+    /// No client could be told of a server that was to be made reachable to other processes: its services or its options exceed
+    /// what a channel can have.
+    #[error("no client could connect to this server: {0}")]
+    Unservable(String),
     /// Rings can't be used.
     #[error("{0}")]
     Rings(String),

@@ -25,7 +25,7 @@ pub struct ServiceId(pub u32);
 /// One service that a server offers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Service {
-    /// Its name, for people.
+    /// Its name, for people. For clients in other processes: at most 64 bytes, and no control characters.
     pub name: Cow<'static, str>,
     /// Mapping flag *read*: whether the server reads output buffers.
     pub reads: bool,
@@ -60,7 +60,7 @@ pub trait Server: Send + Sync + 'static {
     /// The server's name, for messages.
     fn name(&self) -> &str;
 
-    /// The services, numbered by their place: the same ones whenever it is asked.
+    /// The services, numbered by their place. Genie asks once, when the server is made reachable.
     fn services(&self) -> &[Service];
 
     /// Takes a request. The server owns it until it replies, which it may do now or later, from any thread; dropping it
@@ -143,11 +143,7 @@ impl ServerHandle {
     /// What a service may do.
     #[inline]
     pub(crate) fn access(&self, service: ServiceId) -> Result<Access, Error> {
-        let index = service.0 as usize;
-        let access = match &self.0 {
-            Place::Here(server) => server.accesses().get(index).copied(),
-            Place::There(remote) => remote.services().get(index).map(Service::access),
-        };
+        let access = self.services().get(service.0 as usize).map(Service::access);
         access.ok_or_else(|| {
             let (server, count) = (self.name().to_owned(), self.services().len());
             Error::NoSuchService { server, service: service.0, count }

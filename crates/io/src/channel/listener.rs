@@ -20,7 +20,10 @@ use super::evictions::Evictions;
 use super::options::ServeOptions;
 use super::private;
 use super::serving::Serving;
-use super::wire::control::{ClientStatus, Limits, Offer, Status, Trust};
+use super::wire::control::{
+    ClientStatus, Limits, MAX_ABORT_TIMEOUT, Mapping, Message, Offer, PoolObjects, Rings, Status, Trust,
+    VERSION, Welcome,
+};
 use super::worker::Line;
 use crate::code::Code;
 use crate::primitive::{Mutex, MutexGuard};
@@ -55,7 +58,8 @@ impl Listener {
     /// Claims `name` in the run-time directory for a server.
     ///
     /// # Errors
-    /// The name is taken or can't be used, the directory is unsafe, or the kernel refuses.
+    /// The name is taken or can't be used, the directory is unsafe, or the kernel refuses. [`Error::Unservable`]: no client could be
+    /// told of the options or of the services, of which there may be 256.
     pub fn bind(name: &str, server: impl Server, options: ServeOptions) -> Result<Serving, Error> {
         Self::claim(name, options)?.serve(server)
     }
@@ -86,6 +90,7 @@ impl Listener {
     /// # Errors
     /// As [`Listener::bind`].
     pub fn claim_in(directory: &Directory, name: &str, options: ServeOptions) -> Result<Self, Error> {
+        options.check()?;
         let claim = Arc::new(directory.claim(name)?);
         let private = PrivatePool::new(options.private_pool);
         Ok(Self { name: name.to_owned(), claim, options, private })
@@ -103,7 +108,7 @@ impl Listener {
     /// Gives the name to a server, which others can reach as soon as it runs.
     ///
     /// # Errors
-    /// The kernel refuses.
+    /// The kernel refuses, or [`Error::Unservable`].
     pub fn serve(self, server: impl Server) -> Result<Serving, Error> {
         let threads = self.options.threads.clamp(1, 64);
         let server = Code::new(server);
@@ -120,6 +125,7 @@ impl Listener {
             attention: Event::new()?,
             options: self.options,
         };
+        shared.check()?;
         Ok(Serving::new(shared, self.claim))
     }
 }
@@ -191,6 +197,38 @@ impl Shared {
         self.customers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Makes sure that clients can be told of the server; the error says what they can't be told.
+    fn check(&self) -> Result<(), Error> {
+        let limits = Limits { pending_bytes: 0, pending_requests: 0 };
+        let welcome = self.welcome(limits, Trust::Mapped, PoolObjects::default());
+        for offer in &welcome.services {
+            let name = &offer.service.name;
+            offer.check().map_err(|error| Error::Unservable(format!("service {name:?}: {error}")))?;
+        }
+        let encoded = Message::Welcome(welcome).encode();
+        encoded.map(drop).map_err(|error| Error::Unservable(error.to_string()))
+    }
+
+    /// The welcome of a client that is granted these limits and lent this pool.
+    pub(super) fn welcome(&self, limits: Limits, trust: Trust, pool: PoolObjects) -> Welcome {
+        let rings = self.options.rings;
+        Welcome {
+            version: VERSION,
+            name: self.name.clone(),
+            instance: self.instance,
+            limits,
+            abort_timeout: self.options.abort_timeout.min(MAX_ABORT_TIMEOUT),
+            rings: Rings { lines: rings.lines, area: rings.area },
+            mapping: match self.options.mapping {
+                genie_memory::Mapping::Cached => Mapping::Cached,
+                genie_memory::Mapping::Transient => Mapping::Transient,
+            },
+            trust,
+            pool,
+            services: self.offers(),
+        }
+    }
+
     /// The services as clients are told of them.
     pub(super) fn offers(&self) -> Vec<Offer> {
         let services = (0..).zip(self.server.services());
@@ -256,3 +294,6 @@ fn started_at() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     now.map_or(0, |since| since.as_nanos() as u64)
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@ use genie_ring::Layout;
 use genie_sys::machine;
 
 use super::listener::WORKER_CLIENTS;
+use crate::Error;
 
 /// Addresses that a client may always take, in bytes: that many for each of as many clients as one thread attends to are
 /// all that a process has.
@@ -15,7 +16,9 @@ const ADDRESSES: usize = 1 << 40;
 /// How a server serves clients in other processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServeOptions {
-    /// Bytes lent to each client, in which data that is not passed in place is put. Each client has memory of its own.
+    /// Bytes lent to each client, in which data that is not passed in place is put. Each client has memory of its own. At most
+    /// as many as the machine has. Clients refuse a server whose pool and rings are longer than their
+    /// [`ConnectOptions::lent`](super::ConnectOptions::lent).
     pub pool: usize,
     /// Bytes that each client may be lent in all: when its pool is exhausted it asks for more. Beyond that, and where there
     /// is no memory (huge pages), data goes by way of the client's own. For a client that is not trusted, or does not trust,
@@ -47,12 +50,30 @@ pub struct ServeOptions {
     pub mapping: Mapping,
     /// Maps nothing of its clients': what they output can't be changed any more once the server's code sees it.
     pub untrusted: bool,
-    /// How long the server may take to let an aborted request go.
+    /// How long the server may take to let an aborted request go, for ever with [`Duration::MAX`].
     pub abort_timeout: Duration,
     /// How long a thread looks for requests before it sleeps.
     pub spin: Duration,
-    /// How large the rings are.
+    /// How large the rings are: as [`Layout`] allows.
     pub rings: Layout,
+}
+
+impl ServeOptions {
+    /// Makes sure that a channel can have such rings, and the machine such a pool.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let refused = |option, why| Err(Error::Unservable(format!("ServeOptions::{option}: {why}")));
+        if let Err(error) = self.rings.check() {
+            return refused("rings", error.to_string());
+        }
+        let memory = machine::total_memory();
+        if self.pool as u64 > memory {
+            return refused(
+                "pool",
+                format!("{} bytes are more than the {memory} that this machine has", self.pool),
+            );
+        }
+        Ok(())
+    }
 }
 
 impl Default for ServeOptions {

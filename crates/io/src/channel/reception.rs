@@ -30,11 +30,10 @@ use super::private::{self, Private};
 use super::shares::Shares;
 use super::strangers;
 use super::wire::control::{
-    Ending, Hello, Limits, MAX_MESSAGE, Mapping, Message, Party, PoolObjects, Reason, Rings, Trust, VERSION,
-    Welcome,
+    Ending, Hello, Limits, MAX_MESSAGE, Message, Party, PoolObjects, Reason, Trust, VERSION,
 };
 use super::worker::Line;
-use crate::{Client, Error};
+use crate::{Client, Error, Service};
 
 /// How many connections are accepted before what others have said is heard.
 const ACCEPTED: usize = 64;
@@ -294,28 +293,16 @@ impl Reception {
             client: Client::new(peer.pid as u32, peer.uid, hello.name.clone()),
             mapping: options.mapping,
             granted,
-            services: shared.server.accesses().to_vec(),
+            services: shared.server.services().iter().map(Service::access).collect(),
             arenas,
             producer: ends.producer,
             private,
         };
         self.next += 1;
         let customer = Arc::new(Customer::new(terms));
-        let welcome = Welcome {
-            version: VERSION,
-            name: shared.name.clone(),
-            instance: shared.instance,
-            limits: Limits { pending_bytes: granted.bytes as u64, pending_requests: granted.requests },
-            abort_timeout: granted.abort_timeout,
-            rings: Rings { lines: options.rings.lines, area: options.rings.area },
-            mapping: match options.mapping {
-                genie_memory::Mapping::Cached => Mapping::Cached,
-                genie_memory::Mapping::Transient => Mapping::Transient,
-            },
-            trust,
-            pool: PoolObjects { lens: lent.iter().map(|object| object.len() as u64).collect() },
-            services: shared.offers(),
-        };
+        let limits = Limits { pending_bytes: granted.bytes as u64, pending_requests: granted.requests };
+        let lens = lent.iter().map(|object| object.len() as u64).collect();
+        let welcome = shared.welcome(limits, trust, PoolObjects { lens });
         let mut descriptors: Vec<BorrowedFd<'_>> = vec![rings.as_fd(), theirs.as_fd()];
         descriptors.extend(lent.iter().map(AsFd::as_fd));
         if !answer(socket, &Message::Welcome(welcome), &descriptors) {

@@ -8,7 +8,8 @@
 //! The messages of the handshake ([`Kind::is_handshake`]) keep their layout in all versions; the others are of the version
 //! that the welcome names.
 //! Trust: nothing is believed but the layout. Addresses and objects are still to be looked up and checked.
-//! Limits: [`MAX_MESSAGE`], [`MAX_DESCRIPTORS`], [`MAX_NAME`], [`MAX_SENTENCE`], [`MAX_SERVICES`], [`MAX_CLIENTS`].
+//! Limits: [`MAX_MESSAGE`], [`MAX_DESCRIPTORS`], [`MAX_NAME`], [`MAX_SENTENCE`], [`MAX_SERVICES`], [`MAX_ABORT_TIMEOUT`],
+//! [`MAX_CLIENTS`].
 
 mod connection;
 mod layout;
@@ -17,6 +18,7 @@ mod part;
 mod status;
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 pub use connection::{Ending, Hello, Limits, Mapping, Offer, Reason, Rings, Trust, Welcome};
 pub use memory::{ArenaPlace, ObjectPlace, PoolObjects};
@@ -43,6 +45,8 @@ pub const MAX_NAME: usize = 64;
 pub const MAX_SENTENCE: usize = 1024;
 /// The most services of a server in another process.
 pub const MAX_SERVICES: usize = 256;
+/// The longest time for an abort that a welcome tells of.
+pub const MAX_ABORT_TIMEOUT: Duration = Duration::from_millis(u32::MAX as u64);
 /// The most clients that a status lists.
 pub const MAX_CLIENTS: usize = 512;
 

@@ -274,6 +274,16 @@ impl Part for Welcome {
     }
 }
 
+impl Offer {
+    /// Makes sure that a message can tell of it.
+    ///
+    /// # Errors
+    /// The service's name is longer than [`MAX_NAME`](super::MAX_NAME), or has control characters.
+    pub fn check(&self) -> Result<(), TooLarge> {
+        self.write(&mut Vec::new())
+    }
+}
+
 impl Part for Offer {
     fn write(&self, bytes: &mut Vec<u8>) -> Result<(), TooLarge> {
         let (name_len, name) = name::<u8>(&self.service.name)?;
