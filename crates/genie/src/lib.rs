@@ -39,7 +39,8 @@
 #[cfg(feature = "tokio")]
 pub mod tokio;
 
-pub use genie_io::servers::{file, memory};
+pub use genie_file as file;
+pub use genie_io::servers::memory;
 pub use genie_io::{
     Anticipated, Client, ClientId, Completer, Completions, Error, Failed, Fragment, In, Incoming, InputPin,
     Interface, Limits, Out, OutputPin, Pending, Reply, ReplyBuffer, ReplyElement, Request, RequestId,

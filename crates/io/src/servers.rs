@@ -1,4 +1,3 @@
 //! Servers that come with the framework.
 
-pub mod file;
 pub mod memory;

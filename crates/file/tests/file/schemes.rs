@@ -1,6 +1,6 @@
 //! Every scheme, both ways, with small and huge granules, through the cache and around it.
 
-use genie_io::servers::file;
+use genie_file as file;
 use genie_io::{In, Limits, Out, Reply};
 use genie_memory::GranuleKind;
 use genie_passing::Scheme;

@@ -37,22 +37,22 @@ pub struct Statistics {
 
 /// The name of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Key {
-    pub(super) file: FileId,
-    pub(super) index: u64,
+pub(crate) struct Key {
+    pub(crate) file: FileId,
+    pub(crate) index: u64,
 }
 
 /// A block's bytes.
 #[derive(Debug)]
-pub(super) struct Block {
+pub(crate) struct Block {
     /// The file's, when the bytes were read.
-    pub(super) version: Version,
-    pub(super) bytes: Box<[u8]>,
+    pub(crate) version: Version,
+    pub(crate) bytes: Box<[u8]>,
 }
 
 /// Blocks by name.
 #[derive(Debug)]
-pub(super) struct Cache {
+pub(crate) struct Cache {
     limit: usize,
     books: Mutex<Books>,
     hits: AtomicU64,
@@ -70,14 +70,14 @@ struct Books {
 
 /// The right to put in the block that was missing, unless a store interferes.
 #[derive(Debug)]
-pub(super) struct Miss {
+pub(crate) struct Miss {
     key: Key,
     stores_ended: u64,
 }
 
 /// A store being served; dropping it forgets the blocks stored to.
 #[derive(Debug)]
-pub(super) struct Store<'c> {
+pub(crate) struct Store<'c> {
     cache: &'c Cache,
     file: FileId,
     bytes: Range<u64>,
@@ -85,7 +85,7 @@ pub(super) struct Store<'c> {
 
 impl Cache {
     /// A cache of as many blocks as fit into `bytes`.
-    pub(super) fn new(bytes: usize) -> Self {
+    pub(crate) fn new(bytes: usize) -> Self {
         // The limit is kept by `insert`, since a bounded map would take its own memory in advance.
         let books = Books { blocks: LruCache::unbounded(), stores: HashMap::new(), stores_ended: 0 };
         Self {
@@ -98,16 +98,16 @@ impl Cache {
     }
 
     /// Whether a fetch of `len` bytes is to go through the cache.
-    pub(super) fn suits(&self, len: usize) -> bool {
+    pub(crate) fn suits(&self, len: usize) -> bool {
         len <= self.limit * BLOCK / 2
     }
 
-    pub(super) fn count_bypass(&self) {
+    pub(crate) fn count_bypass(&self) {
         self.bypassed.fetch_add(1, Relaxed);
     }
 
     /// The block, if it is there in this version.
-    pub(super) fn get(&self, key: Key, version: Version) -> Result<Arc<Block>, Miss> {
+    pub(crate) fn get(&self, key: Key, version: Version) -> Result<Arc<Block>, Miss> {
         let mut books = self.books();
         let found = books.blocks.get(&key).filter(|block| block.version == version).cloned();
         let counter = if found.is_some() { &self.hits } else { &self.misses };
@@ -117,7 +117,7 @@ impl Cache {
 
     /// Keeps a block that was read after the miss, in place of an earlier version or of the least recently used one;
     /// not so if its file was stored to meanwhile (or, for simplicity, if any store ended).
-    pub(super) fn insert(&self, miss: Miss, block: Arc<Block>) {
+    pub(crate) fn insert(&self, miss: Miss, block: Arc<Block>) {
         let mut books = self.books();
         if books.stores_ended != miss.stores_ended || books.stores.contains_key(&miss.key.file) {
             return;
@@ -132,12 +132,12 @@ impl Cache {
     }
 
     /// Announces a store of `len` bytes at `offset`, which must not exceed what files can hold.
-    pub(super) fn store(&self, file: FileId, offset: u64, len: usize) -> Store<'_> {
+    pub(crate) fn store(&self, file: FileId, offset: u64, len: usize) -> Store<'_> {
         *self.books().stores.entry(file).or_default() += 1;
         Store { cache: self, file, bytes: offset..offset + len as u64 }
     }
 
-    pub(super) fn statistics(&self) -> Statistics {
+    pub(crate) fn statistics(&self) -> Statistics {
         Statistics {
             hits: self.hits.load(Relaxed),
             misses: self.misses.load(Relaxed),

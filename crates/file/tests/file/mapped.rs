@@ -4,8 +4,8 @@ use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use genie_file::Statistics;
 use genie_io::ServerHandle;
-use genie_io::servers::file::Statistics;
 
 use crate::support::bytes::{pattern, same};
 use crate::{Files, Stop};
@@ -86,7 +86,7 @@ fn a_file_that_is_shortened_all_the_time_kills_nobody() {
 #[test]
 fn what_hides_its_size_is_read() {
     let mut files = mapped();
-    let Ok(server) = genie_io::servers::file::File::open("/proc/sys/kernel", 0) else {
+    let Ok(server) = genie_file::File::open("/proc/sys/kernel", 0) else {
         return crate::support::machine::skip("what_hides_its_size_is_read", "/proc/sys is missing");
     };
     files.handle = ServerHandle::new(server.mapped());

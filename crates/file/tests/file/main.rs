@@ -1,28 +1,20 @@
 //! The file server: every byte against `std::fs`, the cache proved by what the kernel read, and nobody outside the root.
 
-#[path = "file/cache.rs"]
 mod cache;
-#[path = "file/confinement.rs"]
 mod confinement;
-#[path = "file/mapped.rs"]
 mod mapped;
-#[path = "file/ranges.rs"]
 mod ranges;
-#[path = "file/refusals.rs"]
 mod refusals;
-#[path = "file/schemes.rs"]
 mod schemes;
 mod support;
-#[path = "file/trees.rs"]
 mod trees;
-#[path = "file/uploads.rs"]
 mod uploads;
 
 use genie_passing::Thresholds;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use genie_io::servers::file::{self, File};
+use genie_file::{self as file, File};
 use genie_io::{Failed, In, Interface, Limits, Out, Reply, ServerError, ServerHandle, ServiceId};
 use genie_memory::GranuleKind;
 use support::setup::{Buffering, Guard, Setup};

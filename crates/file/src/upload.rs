@@ -25,7 +25,7 @@ use super::argument::{self, Fields};
 use super::checksum::{self, Checksum};
 use super::parts::{adopt, create, is_part};
 use super::root::{Opened, Root, refuse};
-use crate::ServerError;
+use genie_io::ServerError;
 
 /// How long the reply argument of BEGIN can be: 8 bytes that say how long the part is, then its name.
 pub const BEGIN_ROOM: usize = 8 + 255;
@@ -114,7 +114,7 @@ pub fn begun(argument: &[u8]) -> Option<(u64, OsString)> {
 }
 
 /// Makes or finds a part; the reply argument says which.
-pub(super) fn begin(root: &Root, argument: &[u8]) -> Result<Vec<u8>, ServerError> {
+pub(crate) fn begin(root: &Root, argument: &[u8]) -> Result<Vec<u8>, ServerError> {
     let (begin, path) = Begin::parse(argument)?;
     let (directory, name) = root.parent(path)?;
     if is_directory(&directory, name) {
@@ -138,7 +138,7 @@ pub(super) fn begin(root: &Root, argument: &[u8]) -> Result<Vec<u8>, ServerError
 }
 
 /// Makes the part the target, if it is what the client says it is.
-pub(super) fn commit(root: &Root, argument: &[u8]) -> Result<(), ServerError> {
+pub(crate) fn commit(root: &Root, argument: &[u8]) -> Result<(), ServerError> {
     let (commit, part, path) = Commit::parse(argument)?;
     let (directory, name) = root.parent(path)?;
     let opened = open_part(root, &directory, part, path)?;
@@ -188,7 +188,7 @@ fn check(root: &Root, commit: &Commit, opened: &Opened, path: &Path) -> Result<(
 }
 
 /// Removes a part.
-pub(super) fn abandon(root: &Root, path: &Path) -> Result<(), ServerError> {
+pub(crate) fn abandon(root: &Root, path: &Path) -> Result<(), ServerError> {
     let Some(part) = path.file_name().filter(|name| is_part(name)) else {
         return Err(refuse(
             Errno::INVAL,
@@ -219,7 +219,7 @@ fn open_part(root: &Root, directory: &File, part: &OsStr, path: &Path) -> Result
 }
 
 /// Why a part that is named is not there.
-pub(super) fn gone(root: &Root, path: &Path) -> ServerError {
+pub(crate) fn gone(root: &Root, path: &Path) -> ServerError {
     let name = root.name(path);
     refuse(
         Errno::NOENT,

@@ -3,7 +3,7 @@
 use std::fs::{self, FileTimes, OpenOptions};
 use std::os::unix::fs::FileExt;
 
-use genie_io::servers::file::{BLOCK, Statistics};
+use genie_file::{BLOCK, Statistics};
 
 use crate::support::bytes::{pattern, same};
 use crate::support::machine::skip;
@@ -168,14 +168,14 @@ fn without_cache_bytes_nothing_is_cached() {
 #[test]
 fn files_that_hide_their_size_are_never_cached() {
     let files = Files::new(4);
-    let Ok(server) = genie_io::servers::file::File::open("/proc/sys/kernel", 1 << 20) else {
+    let Ok(server) = genie_file::File::open("/proc/sys/kernel", 1 << 20) else {
         return skip("files_that_hide_their_size_are_never_cached", "/proc/sys is missing");
     };
     let handle = genie_io::ServerHandle::new(server.clone());
-    let place = genie_io::servers::file::at("ostype", 0);
+    let place = genie_file::at("ostype", 0);
     for _ in 0..2 {
         let mut bytes = [0; 100];
-        let request = files.interface.request(&handle, genie_io::servers::file::FETCH);
+        let request = files.interface.request(&handle, genie_file::FETCH);
         let reply = request.input(genie_io::In::copy(&mut bytes)).argument(&place).send().expect("a fetch");
         assert_eq!(&bytes[..reply.actual()], b"Linux\n");
         settle();

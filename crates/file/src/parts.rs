@@ -23,14 +23,14 @@ const SUFFIX: &str = ".part";
 const TRIES: usize = 16;
 
 /// Whether a file's name is that of a part.
-pub(super) fn is_part(name: &OsStr) -> bool {
+pub(crate) fn is_part(name: &OsStr) -> bool {
     let name = name.as_bytes();
     let middle = name.strip_prefix(PREFIX.as_bytes()).and_then(|rest| rest.strip_suffix(SUFFIX.as_bytes()));
     middle.is_some_and(|middle| middle.iter().all(|byte| byte.is_ascii_hexdigit() || *byte == b'-'))
 }
 
 /// Makes a part.
-pub(super) fn create(directory: &File, token: &Token) -> Result<OsString, Errno> {
+pub(crate) fn create(directory: &File, token: &Token) -> Result<OsString, Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut tries = TRIES;
     loop {
@@ -45,7 +45,7 @@ pub(super) fn create(directory: &File, token: &Token) -> Result<OsString, Errno>
 
 /// Takes over the longest part with this token that is not longer than `size`, by giving it a new name; returns how long
 /// it is.
-pub(super) fn adopt(directory: &File, token: &Token, size: u64) -> Result<Option<(u64, OsString)>, Errno> {
+pub(crate) fn adopt(directory: &File, token: &Token, size: u64) -> Result<Option<(u64, OsString)>, Errno> {
     for _ in 0..TRIES {
         let Some((len, found)) = longest(directory, token, size)? else { return Ok(None) };
         let name = part_name(token)?;
@@ -88,7 +88,7 @@ fn hex(bytes: &[u8]) -> String {
 
 /// Removes the parts beneath the root that were not stored to for so long; returns how many. What may not be looked at
 /// or removed is left.
-pub(super) fn remove_leftovers(root: &Root, age: Duration) -> usize {
+pub(crate) fn remove_leftovers(root: &Root, age: Duration) -> usize {
     let Some(oldest) = SystemTime::now().checked_sub(age) else { return 0 };
     let mut removed = 0;
     let mut directories = vec![PathBuf::from(".")];

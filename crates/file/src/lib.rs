@@ -34,18 +34,18 @@ use std::time::{Duration, SystemTime};
 
 use genie_memory::{Data, DataMut};
 
-use self::argument::Argument;
-use self::cache::{Block, Cache, Key};
-use self::mapped::Views;
-use self::root::{Opened, Root, bytes_possible};
-use crate::{Incoming, RequestId, Server, ServerError, Service, ServiceId};
+use argument::Argument;
+use cache::{Block, Cache, Key};
+use genie_io::{Incoming, RequestId, Server, ServerError, Service, ServiceId};
+use mapped::Views;
+use root::{Opened, Root, bytes_possible};
 
-pub use self::argument::at;
-pub use self::attributes::{Attributes, Kind};
-pub use self::cache::{BLOCK, Statistics};
-pub use self::checksum::{CHECKSUM_MAX, CHECKSUM_ROOM, Checksum, Checksummer, range};
-pub use self::tree::{Entry, after, entries};
-pub use self::upload::{BEGIN_ROOM, Begin, Commit, Token, begun};
+pub use argument::at;
+pub use attributes::{Attributes, Kind};
+pub use cache::{BLOCK, Statistics};
+pub use checksum::{CHECKSUM_MAX, CHECKSUM_ROOM, Checksum, Checksummer, range};
+pub use tree::{Entry, after, entries};
+pub use upload::{BEGIN_ROOM, Begin, Commit, Token, begun};
 
 /// Fills input buffer 0 with the bytes of a file from an offset on; its argument is made by [`at`]. The actual length is
 /// less than the buffer's where the file ends first, and 0 beyond its end.
@@ -99,7 +99,7 @@ const CHANGING: [ServiceId; 5] = [STORE, BEGIN, COMMIT, ABANDON, MKDIR];
 ///
 /// # Examples
 /// ```
-/// use genie_io::servers::file::{self, File};
+/// use genie_file::{self as file, File};
 /// use genie_io::{In, Interface, Out, ServerHandle};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

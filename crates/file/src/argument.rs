@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
-use crate::ServerError;
+use genie_io::ServerError;
 
 /// The kernel's limit, its end mark not counted.
 const PATH_MAX: usize = 4095;
@@ -21,18 +21,18 @@ pub fn at(path: impl AsRef<Path>, offset: u64) -> Vec<u8> {
 
 /// What is left to read of an argument.
 #[derive(Debug)]
-pub(super) struct Fields<'a> {
+pub(crate) struct Fields<'a> {
     left: &'a [u8],
     len: usize,
 }
 
 impl<'a> Fields<'a> {
-    pub(super) fn new(argument: &'a [u8]) -> Self {
+    pub(crate) fn new(argument: &'a [u8]) -> Self {
         Self { left: argument, len: argument.len() }
     }
 
     /// The next `N` bytes, which are the argument's `what`.
-    pub(super) fn take<const N: usize>(&mut self, what: &str) -> Result<&'a [u8; N], ServerError> {
+    pub(crate) fn take<const N: usize>(&mut self, what: &str) -> Result<&'a [u8; N], ServerError> {
         let Some((field, left)) = self.left.split_first_chunk() else {
             return Err(self.short(what, N));
         };
@@ -40,12 +40,12 @@ impl<'a> Fields<'a> {
         Ok(field)
     }
 
-    pub(super) fn number(&mut self, what: &str) -> Result<u64, ServerError> {
+    pub(crate) fn number(&mut self, what: &str) -> Result<u64, ServerError> {
         Ok(u64::from_le_bytes(*self.take(what)?))
     }
 
     /// The next bytes, as many as the byte before them says.
-    pub(super) fn name(&mut self, what: &str) -> Result<&'a OsStr, ServerError> {
+    pub(crate) fn name(&mut self, what: &str) -> Result<&'a OsStr, ServerError> {
         let [len] = *self.take(what)?;
         let Some((name, left)) = self.left.split_at_checked(len.into()) else {
             return Err(self.short(what, len.into()));
@@ -55,7 +55,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The path that ends the argument, checked.
-    pub(super) fn path(self) -> Result<&'a Path, ServerError> {
+    pub(crate) fn path(self) -> Result<&'a Path, ServerError> {
         check_path(self.left)?;
         Ok(Path::new(OsStr::from_bytes(self.left)))
     }
@@ -72,7 +72,7 @@ impl<'a> Fields<'a> {
 ///
 /// # Panics
 /// When the name is longer than names of files can be.
-pub(super) fn push_name(argument: &mut Vec<u8>, name: &OsStr) {
+pub(crate) fn push_name(argument: &mut Vec<u8>, name: &OsStr) {
     let name = name.as_bytes();
     argument.push(u8::try_from(name.len()).expect("no file's name is longer than 255 bytes"));
     argument.extend_from_slice(name);
@@ -80,15 +80,15 @@ pub(super) fn push_name(argument: &mut Vec<u8>, name: &OsStr) {
 
 /// A place in a file.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Argument<'a> {
+pub(crate) struct Argument<'a> {
     /// At most `i64::MAX`.
-    pub(super) offset: u64,
+    pub(crate) offset: u64,
     /// Relative and without "..", though links may still lead anywhere.
-    pub(super) path: &'a Path,
+    pub(crate) path: &'a Path,
 }
 
 impl<'a> Argument<'a> {
-    pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, ServerError> {
+    pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, ServerError> {
         let mut fields = Fields::new(bytes);
         let offset = fields.number("offset")?;
         let path = fields.path()?;
@@ -102,7 +102,7 @@ impl<'a> Argument<'a> {
     }
 
     /// Makes sure that a file could be long enough for `len` bytes here.
-    pub(super) fn check_end(&self, len: usize) -> Result<(), ServerError> {
+    pub(crate) fn check_end(&self, len: usize) -> Result<(), ServerError> {
         let (offset, path) = (self.offset, self.path);
         match offset.checked_add(len as u64).map(i64::try_from) {
             Some(Ok(_)) => Ok(()),
@@ -137,7 +137,7 @@ fn check_path(bytes: &[u8]) -> Result<(), ServerError> {
     Ok(())
 }
 
-pub(super) fn invalid(message: String) -> ServerError {
+pub(crate) fn invalid(message: String) -> ServerError {
     ServerError { code: genie_sys::Errno::INVAL.raw_os_error(), message }
 }
 

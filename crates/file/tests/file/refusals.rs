@@ -4,7 +4,7 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use genie_io::servers::file::{self, File, STAT, SYNC};
+use genie_file::{self as file, File, STAT, SYNC};
 use genie_io::{Error, In, Out, ServerError, ServiceId};
 use genie_sys::Errno;
 use rustix::process::Uid;

@@ -3,7 +3,7 @@
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use genie_io::servers::file;
+use genie_file as file;
 use proptest::prelude::*;
 
 use crate::support::bytes::{pattern, same};

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use genie_io::servers::file::{ABANDON, BEGIN, Begin, CHECKSUM, MKDIR, STAT, SYNC, at, range};
+use genie_file::{ABANDON, BEGIN, Begin, CHECKSUM, MKDIR, STAT, SYNC, at, range};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use crate::{Files, Stop};

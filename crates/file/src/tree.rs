@@ -16,7 +16,7 @@ use super::argument::{self, Fields, invalid};
 use super::attributes::Attributes;
 use super::parts;
 use super::root::Root;
-use crate::ServerError;
+use genie_io::ServerError;
 
 /// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,14 +66,14 @@ fn is_plain(name: &OsStr) -> bool {
 
 /// One page of a list.
 #[derive(Debug)]
-pub(super) struct Page {
-    pub(super) bytes: Vec<u8>,
+pub(crate) struct Page {
+    pub(crate) bytes: Vec<u8>,
     /// Whether there are entries that did not fit.
-    pub(super) is_followed: bool,
+    pub(crate) is_followed: bool,
 }
 
 /// Lists as many entries as fit into `room` bytes.
-pub(super) fn list(root: &Root, argument: &[u8], room: usize) -> Result<Page, ServerError> {
+pub(crate) fn list(root: &Root, argument: &[u8], room: usize) -> Result<Page, ServerError> {
     let mut fields = Fields::new(argument);
     let last = fields.name("last name")?;
     let path = fields.path()?;
@@ -115,14 +115,14 @@ fn names_after(directory: &std::fs::File, last: &OsStr) -> Result<Vec<OsString>,
 }
 
 /// What a path leads to.
-pub(super) fn attributes(root: &Root, path: &Path) -> Result<Attributes, ServerError> {
+pub(crate) fn attributes(root: &Root, path: &Path) -> Result<Attributes, ServerError> {
     let refuse = |errno| root.refusal(path, errno, "looked at");
     let found = root.beneath(path, OFlags::PATH).map_err(refuse)?;
     Ok(Attributes::of(&rustix::fs::fstat(&found).map_err(refuse)?))
 }
 
 /// Makes a directory, unless it is there.
-pub(super) fn make_directory(root: &Root, path: &Path) -> Result<(), ServerError> {
+pub(crate) fn make_directory(root: &Root, path: &Path) -> Result<(), ServerError> {
     let (parent, name) = root.parent(path)?;
     match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777)) {
         Ok(()) => Ok(()),
@@ -134,7 +134,7 @@ pub(super) fn make_directory(root: &Root, path: &Path) -> Result<(), ServerError
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::servers::file::Kind;
+    use crate::Kind;
 
     fn listed(name: &[u8]) -> Vec<u8> {
         let attributes = Attributes {

@@ -7,10 +7,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
-use genie_io::ServerError;
-use genie_io::servers::file::{
-    self, ABANDON, BEGIN, BEGIN_ROOM, Begin, COMMIT, Checksum, Commit, File, MKDIR, Token,
+use genie_file::{
+    self as file, self, ABANDON, BEGIN, BEGIN_ROOM, Begin, COMMIT, Checksum, Commit, File, MKDIR, Token,
 };
+use genie_io::ServerError;
 use genie_sys::Errno;
 
 use crate::support::bytes::{pattern, same};

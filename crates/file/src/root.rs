@@ -17,7 +17,7 @@ use rustix::io;
 use super::argument::{Argument, invalid};
 use super::cache::BLOCK;
 use super::{parts, upload};
-use crate::ServerError;
+use genie_io::ServerError;
 
 const TRIES: u32 = 16;
 /// Longer than the kernel's clock tick, by which two changes could bear the same time.
@@ -27,37 +27,37 @@ const WHOLE_SECONDS: Duration = Duration::from_secs(3);
 
 /// The directory that is served.
 #[derive(Debug)]
-pub(super) struct Root {
+pub(crate) struct Root {
     directory: fs::File,
     path: PathBuf,
 }
 
 /// A file, whatever its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct FileId {
-    pub(super) device: u64,
-    pub(super) inode: u64,
+pub(crate) struct FileId {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
 }
 
 /// What tells one content of a file from the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Version {
-    pub(super) size: u64,
+pub(crate) struct Version {
+    pub(crate) size: u64,
     modified: (i64, i64),
     changed: (i64, i64),
 }
 
 /// A regular file, open for one request.
 #[derive(Debug)]
-pub(super) struct Opened {
-    pub(super) file: fs::File,
-    pub(super) id: FileId,
+pub(crate) struct Opened {
+    pub(crate) file: fs::File,
+    pub(crate) id: FileId,
     /// As of the opening.
-    pub(super) version: Version,
+    pub(crate) version: Version,
 }
 
 impl Root {
-    pub(super) fn open(path: &Path) -> Result<Self, ServerError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, ServerError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(|errno| {
             refuse(
@@ -69,12 +69,12 @@ impl Root {
     }
 
     /// Opens a file to be read.
-    pub(super) fn reader(&self, path: &Path) -> Result<Opened, ServerError> {
+    pub(crate) fn reader(&self, path: &Path) -> Result<Opened, ServerError> {
         self.regular(path, OFlags::RDONLY, "read")
     }
 
     /// Opens a file to be written, which is created where there is none, unless it is a part of an upload.
-    pub(super) fn writer(&self, path: &Path) -> Result<Opened, ServerError> {
+    pub(crate) fn writer(&self, path: &Path) -> Result<Opened, ServerError> {
         if !path.file_name().is_some_and(parts::is_part) {
             return self.regular(path, OFlags::WRONLY | OFlags::CREATE, "written");
         }
@@ -86,14 +86,14 @@ impl Root {
     }
 
     /// Opens a directory to be listed or changed.
-    pub(super) fn directory(&self, path: &Path) -> Result<fs::File, ServerError> {
+    pub(crate) fn directory(&self, path: &Path) -> Result<fs::File, ServerError> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let directory = self.beneath(path, OFlags::RDONLY | OFlags::DIRECTORY);
         directory.map_err(|errno| self.refusal(path, errno, "read"))
     }
 
     /// Opens the directory in which a path's last step is, or is to be made, and returns that step.
-    pub(super) fn parent<'p>(&self, path: &'p Path) -> Result<(fs::File, &'p OsStr), ServerError> {
+    pub(crate) fn parent<'p>(&self, path: &'p Path) -> Result<(fs::File, &'p OsStr), ServerError> {
         let Some(name) = path.file_name() else {
             return Err(invalid(format!("{} has no name of its own; name what is in it", self.name(path))));
         };
@@ -113,7 +113,7 @@ impl Root {
     }
 
     /// Makes what was stored in a file, and its entry in the directory by which it is named, durable.
-    pub(super) fn sync(&self, path: &Path) -> Result<(), ServerError> {
+    pub(crate) fn sync(&self, path: &Path) -> Result<(), ServerError> {
         self.reader(path)?.file.sync_all().map_err(|error| self.lost(path, &error))?;
         let directory = self.directory(path.parent().unwrap_or(Path::new("")))?;
         directory.sync_all().map_err(|error| self.lost(path, &error))
@@ -125,7 +125,7 @@ impl Root {
     }
 
     /// A file that was opened, if it is a regular one.
-    pub(super) fn opened(&self, file: fs::File, path: &Path, purpose: &str) -> Result<Opened, ServerError> {
+    pub(crate) fn opened(&self, file: fs::File, path: &Path, purpose: &str) -> Result<Opened, ServerError> {
         let metadata = file.metadata()?;
         if metadata.is_dir() {
             return Err(self.refusal(path, Errno::ISDIR, purpose));
@@ -138,7 +138,7 @@ impl Root {
     }
 
     /// Opens whatever a path leads to.
-    pub(super) fn beneath(&self, path: &Path, flags: OFlags) -> Result<fs::File, Errno> {
+    pub(crate) fn beneath(&self, path: &Path, flags: OFlags) -> Result<fs::File, Errno> {
         // Opening a pipe must not wait, nor a terminal become the process's own; merely finding them does neither.
         let found = flags.contains(OFlags::PATH);
         let harmless = if found { OFlags::empty() } else { OFlags::NONBLOCK | OFlags::NOCTTY };
@@ -155,12 +155,12 @@ impl Root {
     }
 
     /// A path, for messages.
-    pub(super) fn name(&self, path: &Path) -> String {
+    pub(crate) fn name(&self, path: &Path) -> String {
         format!("{path:?} beneath {:?}", self.path)
     }
 
     /// Why a file could not be opened, or something else could not be done to it.
-    pub(super) fn refusal(&self, path: &Path, errno: Errno, purpose: &str) -> ServerError {
+    pub(crate) fn refusal(&self, path: &Path, errno: Errno, purpose: &str) -> ServerError {
         let name = self.name(path);
         let message = match errno {
             Errno::NOENT if matches!(purpose, "written" | "created") => {
@@ -190,7 +190,7 @@ impl Root {
     }
 
     /// Why what was stored may not last.
-    pub(super) fn lost(&self, path: &Path, error: &std::io::Error) -> ServerError {
+    pub(crate) fn lost(&self, path: &Path, error: &std::io::Error) -> ServerError {
         let code = error.raw_os_error().unwrap_or_default();
         let name = self.name(path);
         ServerError {
@@ -200,7 +200,7 @@ impl Root {
     }
 
     /// Why nothing is changed for anybody.
-    pub(super) fn unchangeable(&self) -> ServerError {
+    pub(crate) fn unchangeable(&self) -> ServerError {
         refuse(
             Errno::ROFS,
             format!("the files beneath {:?} are served to be read only; store elsewhere", self.path),
@@ -208,7 +208,7 @@ impl Root {
     }
 
     /// Why a fetch failed.
-    pub(super) fn unreadable(&self, from: &Argument<'_>, error: &genie_sys::Error) -> ServerError {
+    pub(crate) fn unreadable(&self, from: &Argument<'_>, error: &genie_sys::Error) -> ServerError {
         let (name, offset, errno) = (self.name(from.path), from.offset, error.errno);
         refuse(
             errno,
@@ -217,7 +217,7 @@ impl Root {
     }
 
     /// Why a store failed.
-    pub(super) fn unwritable(&self, to: &Argument<'_>, len: usize, error: &genie_sys::Error) -> ServerError {
+    pub(crate) fn unwritable(&self, to: &Argument<'_>, len: usize, error: &genie_sys::Error) -> ServerError {
         let (name, offset, errno) = (self.name(to.path), to.offset, error.errno);
         let remedy = match errno {
             Errno::NOSPC | Errno::DQUOT => "free space and store them again",
@@ -232,7 +232,7 @@ impl Root {
 }
 
 impl Version {
-    pub(super) fn of(metadata: &fs::Metadata) -> Self {
+    pub(crate) fn of(metadata: &fs::Metadata) -> Self {
         Self {
             size: metadata.size(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
@@ -242,7 +242,7 @@ impl Version {
 
     /// Whether the next change is sure to bear another time: not so right after a change, when the clock may not have
     /// ticked yet. Times to come are never settled.
-    pub(super) fn is_settled(&self, now: SystemTime) -> bool {
+    pub(crate) fn is_settled(&self, now: SystemTime) -> bool {
         let (Ok(seconds), Ok(nanoseconds)) = (u64::try_from(self.changed.0), u32::try_from(self.changed.1))
         else {
             return false;
@@ -253,21 +253,21 @@ impl Version {
     }
 
     /// How many bytes there are from an offset on.
-    pub(super) fn bytes_from(&self, offset: u64) -> u64 {
+    pub(crate) fn bytes_from(&self, offset: u64) -> u64 {
         self.size.saturating_sub(offset)
     }
 }
 
 impl Opened {
     /// Reads a block, or as much of it as there is.
-    pub(super) fn read_block(&self, offset: u64) -> Result<Box<[u8]>, genie_sys::Error> {
+    pub(crate) fn read_block(&self, offset: u64) -> Result<Box<[u8]>, genie_sys::Error> {
         let mut bytes = Vec::new();
         self.read(offset, BLOCK.min(bytes_possible(offset)), &mut bytes)?;
         Ok(bytes.into_boxed_slice())
     }
 
     /// Reads `len` bytes in place of what is in `bytes`, or as many as there are.
-    pub(super) fn read(&self, offset: u64, len: usize, bytes: &mut Vec<u8>) -> Result<(), genie_sys::Error> {
+    pub(crate) fn read(&self, offset: u64, len: usize, bytes: &mut Vec<u8>) -> Result<(), genie_sys::Error> {
         bytes.clear();
         bytes.reserve_exact(len);
         while bytes.len() < len {
@@ -289,11 +289,11 @@ impl Opened {
 }
 
 /// How many bytes a file can hold from an offset on. The kernel refuses to read what would end later.
-pub(super) fn bytes_possible(offset: u64) -> usize {
+pub(crate) fn bytes_possible(offset: u64) -> usize {
     usize::try_from((i64::MAX as u64).saturating_sub(offset)).unwrap_or(usize::MAX)
 }
 
-pub(super) fn refuse(errno: Errno, message: String) -> ServerError {
+pub(crate) fn refuse(errno: Errno, message: String) -> ServerError {
     ServerError { code: errno.raw_os_error(), message }
 }
 

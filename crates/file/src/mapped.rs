@@ -25,7 +25,7 @@ const VIEWS: NonZeroUsize = NonZeroUsize::new(64).unwrap();
 
 /// Windows by file and index.
 #[derive(Debug)]
-pub(super) struct Views(Mutex<LruCache<Key, Arc<View>>>);
+pub(crate) struct Views(Mutex<LruCache<Key, Arc<View>>>);
 
 impl Default for Views {
     fn default() -> Self {
@@ -35,7 +35,7 @@ impl Default for Views {
 
 impl Views {
     /// Fills `data` as far as the file goes and returns the number of bytes; `None` where mappings are of no help.
-    pub(super) fn fetch(&self, opened: &Opened, offset: u64, data: &DataMut<'_>) -> Option<usize> {
+    pub(crate) fn fetch(&self, opened: &Opened, offset: u64, data: &DataMut<'_>) -> Option<usize> {
         if opened.version.size == 0 {
             // Files that hide their size, as those of procfs do, have more than they tell.
             return None;

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use super::argument::{Fields, invalid};
 use super::root::{Opened, bytes_possible};
-use crate::ServerError;
+use genie_io::ServerError;
 
 /// The most bytes that one CHECKSUM request covers.
 pub const CHECKSUM_MAX: u64 = 1 << 30;
@@ -79,7 +79,7 @@ pub fn range(path: impl AsRef<Path>, offset: u64, len: u64) -> Vec<u8> {
 }
 
 /// The first argument field of CHECKSUM, checked; a place follows.
-pub(super) fn parse_len(argument: &[u8]) -> Result<(u64, &[u8]), ServerError> {
+pub(crate) fn parse_len(argument: &[u8]) -> Result<(u64, &[u8]), ServerError> {
     let len = Fields::new(argument).number("length")?;
     if len > CHECKSUM_MAX {
         return Err(invalid(format!(
@@ -90,12 +90,12 @@ pub(super) fn parse_len(argument: &[u8]) -> Result<(u64, &[u8]), ServerError> {
 }
 
 /// The reply argument of CHECKSUM.
-pub(super) fn reply(len: u64, checksum: Checksum) -> Vec<u8> {
+pub(crate) fn reply(len: u64, checksum: Checksum) -> Vec<u8> {
     [&len.to_le_bytes()[..], &checksum.0].concat()
 }
 
 /// Hashes the bytes of a file in a range, as far as there are any; returns how many there were.
-pub(super) fn of_file(opened: &Opened, bytes: Range<u64>) -> Result<(u64, Checksum), genie_sys::Error> {
+pub(crate) fn of_file(opened: &Opened, bytes: Range<u64>) -> Result<(u64, Checksum), genie_sys::Error> {
     let mut checksummer = Checksummer::default();
     let mut piece = Vec::new();
     let mut at = bytes.start;
