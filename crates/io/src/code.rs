@@ -100,21 +100,20 @@ impl Code {
 
     /// Waits for a reply, looking for it where the server's clients have to.
     pub(crate) fn wait(&self, awaited: &Awaited<'_>, deadline: Option<Instant>) -> bool {
-        match self.reaped() {
-            Some((reaping, completer)) => reaping.wait(completer, awaited, deadline),
+        match &self.0.reaping {
+            Some(reaping) => reaping.wait(self, awaited, deadline),
             None => awaited.sleep(deadline),
         }
     }
 
     /// Looks for what the server has completed; returns how many requests that are.
     pub(crate) fn collect(&self) -> usize {
-        self.reaped().map_or(0, |(reaping, completer)| reaping.collect(completer))
+        self.0.reaping.as_ref().map_or(0, |reaping| reaping.collect(self))
     }
 
     /// By what an event loop waits until there may be something to collect.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        let (_, completer) = self.reaped()?;
-        call(|| completer.descriptor()).unwrap_or_default()
+        self.completer(|completer| completer.descriptor()).ok()??
     }
 
     /// Prepares the descriptor; returns false when there may be something to collect now.
@@ -122,7 +121,7 @@ impl Code {
     /// # Errors
     /// The server panicked.
     pub(crate) fn arm(&self) -> Result<bool, Error> {
-        self.reaped().map_or(Ok(true), |(_, completer)| call(|| completer.arm()))
+        Ok(self.completer(|completer| completer.arm())?.unwrap_or(true))
     }
 
     /// Has whoever waits look: something is over without a reply.
@@ -135,9 +134,18 @@ impl Code {
         self.0.reaping.is_some()
     }
 
-    fn reaped(&self) -> Option<(&Reaping, &dyn Completer)> {
-        let reaping = self.0.reaping.as_ref()?;
-        Some((reaping, call(|| self.server().completer()).ok()??))
+    /// Has the server's completer do something, where there is one.
+    ///
+    /// # Errors
+    /// The server panicked.
+    pub(crate) fn completer<'a, T>(
+        &'a self,
+        act: impl FnOnce(&'a dyn Completer) -> T,
+    ) -> Result<Option<T>, Error> {
+        match &self.0.reaping {
+            Some(_) => call(|| self.server().completer().map(act)),
+            None => Ok(None),
+        }
     }
 
     pub(crate) fn is(&self, other: &Self) -> bool {
@@ -190,7 +198,7 @@ impl Drop for Held {
 ///
 /// # Errors
 /// It panicked.
-pub(crate) fn call<T>(code: impl FnOnce() -> T) -> Result<T, Error> {
+fn call<T>(code: impl FnOnce() -> T) -> Result<T, Error> {
     CALLS.with(|calls| calls.depth.set(calls.depth.get() + 1));
     let called = catch_unwind(AssertUnwindSafe(code)).map_err(panicked);
     let has_unwound = CALLS.with(|calls| {

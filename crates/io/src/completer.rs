@@ -10,7 +10,7 @@ use std::sync::TryLockError;
 use std::time::{Duration, Instant};
 
 use crate::channel::Turn;
-use crate::code;
+use crate::code::Code;
 use crate::exchange::Awaited;
 use crate::primitive::{Mutex, MutexGuard, thread};
 
@@ -53,12 +53,7 @@ pub(crate) struct Reaping {
 
 impl Reaping {
     /// Waits until what is awaited has its reply, or has been given up; returns whether it has.
-    pub(crate) fn wait(
-        &self,
-        completer: &dyn Completer,
-        awaited: &Awaited<'_>,
-        deadline: Option<Instant>,
-    ) -> bool {
+    pub(crate) fn wait(&self, server: &Code, awaited: &Awaited<'_>, deadline: Option<Instant>) -> bool {
         loop {
             if awaited.is_replied() {
                 return true;
@@ -72,11 +67,11 @@ impl Reaping {
                 self.turn.sleep(|| awaited.is_replied() || self.try_look().is_some(), deadline);
                 continue;
             };
-            if collect(completer) == 0 && !awaited.is_replied() {
-                // A server that panics here is not asked again without a pause.
-                code::call(|| completer.wait(left))
-                    .unwrap_or_else(|_| thread::sleep(left.min(LONGEST / 100)));
-                collect(completer);
+            if collect(server) == 0 && !awaited.is_replied() {
+                let waited = server.completer(|completer| completer.wait(left));
+                // A server that panics here, or has no completer any more, is not asked again without a pause.
+                waited.ok().flatten().unwrap_or_else(|| thread::sleep(left.min(LONGEST / 100)));
+                collect(server);
             }
             drop(looking);
             self.turn.pass();
@@ -84,9 +79,9 @@ impl Reaping {
     }
 
     /// Looks once, unless another thread does; returns how many requests that completed.
-    pub(crate) fn collect(&self, completer: &dyn Completer) -> usize {
+    pub(crate) fn collect(&self, server: &Code) -> usize {
         let Some(looking) = self.try_look() else { return 0 };
-        let count = collect(completer);
+        let count = collect(server);
         drop(looking);
         self.turn.pass();
         count
@@ -107,6 +102,7 @@ impl Reaping {
 }
 
 /// How many a server says, within what can be added up.
-fn collect(completer: &dyn Completer) -> usize {
-    code::call(|| completer.collect()).unwrap_or_default().min(u32::MAX as usize)
+fn collect(server: &Code) -> usize {
+    let count = server.completer(|completer| completer.collect());
+    count.ok().flatten().unwrap_or_default().min(u32::MAX as usize)
 }
