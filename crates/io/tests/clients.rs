@@ -244,6 +244,23 @@ fn a_client_here_has_left_with_its_interface_and_whatever_it_awaits() {
 }
 
 #[test]
+fn only_requests_that_were_not_replied_to_at_once_keep_a_client_here() {
+    let server = Attentive::default();
+    let handle = ServerHandle::new(server.clone());
+    let submit = |service| interface().request(&handle, service).submit().expect("a request");
+    let at_once = submit(PASS);
+    assert!(matches!(server.heard(2)[1], Heard::Departed(..)));
+    let later = submit(KEEP);
+    let kept = server.state().kept.pop().expect("a request");
+    kept.reply(Ok(()));
+    assert!(later.is_replied());
+    assert_eq!(server.heard(3).len(), 3, "its client is still there");
+    drop(later);
+    assert!(matches!(server.heard(4)[3], Heard::Departed(..)));
+    drop(at_once);
+}
+
+#[test]
 fn a_panic_of_a_server_that_hears_of_a_departure_ends_nothing_else() {
     let server = Attentive::default();
     server.state().panics = true;
