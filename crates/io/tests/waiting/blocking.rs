@@ -6,7 +6,7 @@ use genie_io::channel::ServeOptions;
 use genie_io::servers::memory::NULL;
 use genie_io::{Error, ServerHandle};
 
-use super::stage::{ASK, FOR_EVER, Keeper, Random, Slow, Stage, assert_idle, interface, memory, options};
+use super::stage::{ASK, FOR_EVER, Random, Slow, Stage, assert_idle, interface, memory, options};
 
 /// Who is not woken looks again after this long at the earliest; that hides a lost wake-up, but not its delay.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
@@ -66,9 +66,7 @@ fn threads_of_one_client_take_replies_for_each_other() {
 
 #[test]
 fn a_flush_returns_when_the_last_of_256_requests_is_done() {
-    let stage = Stage::new();
-    let keeper = Keeper::default();
-    let _running = stage.serve("keeper", keeper.clone());
+    let (stage, keeper, _running) = Stage::with_keeper();
     let interface = interface();
     let server = stage.connect(&interface, "keeper");
     let ask = || interface.request(&server, ASK).submit();
@@ -90,9 +88,7 @@ fn a_flush_returns_when_the_last_of_256_requests_is_done() {
 
 #[test]
 fn a_channel_that_is_let_go_takes_its_pending_requests_along() {
-    let stage = Stage::new();
-    let keeper = Keeper::default();
-    let _running = stage.serve("keeper", keeper.clone());
+    let (stage, keeper, _running) = Stage::with_keeper();
     let interface = interface();
     let buffer = interface.allocate(50_000).unwrap();
     let server = stage.connect(&interface, "keeper");

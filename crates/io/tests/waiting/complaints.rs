@@ -7,15 +7,13 @@ use std::time::{Duration, Instant};
 use genie_io::{Error, Failed, Incoming, Limits, Out, RequestId, Server, ServerError, ServerHandle, Service};
 use genie_memory::GranuleKind;
 
-use super::stage::{ASK, FOR_EVER, Stage, assert_idle, interface, interface_with};
+use super::stage::{ASK, FOR_EVER, SERVICES, Stage, assert_idle, interface, interface_with};
 
 const TIMEOUT: Duration = Duration::from_millis(20);
 
 /// Keeps requests, and fails them when they are aborted.
 #[derive(Clone, Default)]
 struct Complaining(Arc<Mutex<Vec<Incoming>>>);
-
-static SERVICES: [Service; 1] = [Service::new("ask", true, true)];
 
 impl Server for Complaining {
     fn name(&self) -> &str {

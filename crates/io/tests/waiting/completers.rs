@@ -1,98 +1,15 @@
 //! Servers in this process that complete requests when their clients look, and queues of requests that are over.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use genie_io::{Completer, Completions, Error, Incoming, Out, RequestId, Server, ServerHandle, Service};
 
-use super::stage::{ASK, FOR_EVER, Keeper, Stage, assert_idle, interface};
-
-/// A ring, and the device behind it: what is asked waits until the device says that it is done, and then until somebody reaps.
-#[derive(Clone, Default)]
-struct Ring(Arc<Inner>);
-
-#[derive(Default)]
-struct Inner {
-    state: Mutex<State>,
-    done: Condvar,
-    reaping: AtomicUsize,
-}
-
-#[derive(Default)]
-struct State {
-    asked: Vec<Incoming>,
-    done: Vec<Incoming>,
-    reapers: HashSet<ThreadId>,
-}
-
-static SERVICES: [Service; 1] = [Service::new("ask", true, true)];
-
-impl Ring {
-    /// The device completes what it has been asked; returns how many requests.
-    fn work(&self) -> usize {
-        let mut state = self.0.state.lock().expect("no panic before");
-        let asked = std::mem::take(&mut state.asked);
-        let count = asked.len();
-        state.done.extend(asked);
-        drop(state);
-        self.0.done.notify_all();
-        count
-    }
-
-    fn reapers(&self) -> HashSet<ThreadId> {
-        self.0.state.lock().expect("no panic before").reapers.clone()
-    }
-}
-
-impl Server for Ring {
-    fn name(&self) -> &str {
-        "ring"
-    }
-
-    fn services(&self) -> &[Service] {
-        &SERVICES
-    }
-
-    fn request(&self, request: Incoming) {
-        self.0.state.lock().expect("no panic before").asked.push(request);
-    }
-
-    fn abort(&self, request: RequestId) {
-        let mut state = self.0.state.lock().expect("no panic before");
-        let gone: Vec<_> = state.asked.extract_if(.., |asked| asked.id() == request).collect();
-        drop(state);
-        drop(gone);
-    }
-
-    fn completer(&self) -> Option<&dyn Completer> {
-        Some(self)
-    }
-}
-
-impl Completer for Ring {
-    fn collect(&self) -> usize {
-        assert_eq!(self.0.reaping.fetch_add(1, Ordering::SeqCst), 0, "one thread at a time reaps");
-        let mut state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let done = std::mem::take(&mut state.done);
-        if !done.is_empty() {
-            state.reapers.insert(thread::current().id());
-        }
-        drop(state);
-        let count = done.len();
-        done.into_iter().for_each(|request| request.reply(Ok(())));
-        self.0.reaping.fetch_sub(1, Ordering::SeqCst);
-        count
-    }
-
-    fn wait(&self, timeout: Duration) {
-        let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.0.done.wait_timeout_while(state, timeout, |state| state.done.is_empty()));
-    }
-}
+use super::rings::{Gives, Ring};
+use super::stage::{ASK, FOR_EVER, SERVICES, Stage, assert_idle, interface};
 
 /// A task that notes that it was woken.
 struct Task(Mutex<bool>);
@@ -105,7 +22,7 @@ impl Wake for Task {
 
 #[test]
 fn threads_that_wait_for_a_ring_reap_it_for_one_another() {
-    let (ring, interface) = (Ring::default(), interface());
+    let (ring, interface) = (Ring::new(Gives::Nothing), interface());
     let server = ServerHandle::new(ring.clone());
     const CLIENTS: usize = 4;
     const ROUNDS: usize = 300;
@@ -140,7 +57,7 @@ fn threads_that_wait_for_a_ring_reap_it_for_one_another() {
 
 #[test]
 fn a_ring_is_reaped_by_whatever_looks_for_replies() {
-    let (ring, interface) = (Ring::default(), interface());
+    let (ring, interface) = (Ring::new(Gives::Nothing), interface());
     let server = ServerHandle::new(ring.clone());
     let submit = || interface.request(&server, ASK).out(Out::copy(b"asked")).submit().expect("a request");
     let (looked_at, polled, flushed) = (submit(), submit(), submit());
@@ -174,9 +91,7 @@ fn a_ring_is_reaped_by_whatever_looks_for_replies() {
 
 #[test]
 fn a_queue_gives_back_the_requests_that_are_over_and_no_others() {
-    let stage = Stage::new();
-    let keeper = Keeper::default();
-    let running = stage.serve("keeper", keeper.clone());
+    let (stage, keeper, running) = Stage::with_keeper();
     let interface = interface();
     let here = ServerHandle::new(keeper.clone());
     for server in [here, stage.connect(&interface, "keeper")] {

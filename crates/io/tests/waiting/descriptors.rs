@@ -110,9 +110,7 @@ fn a_request_that_a_silent_server_does_not_let_go_makes_the_descriptor_readable(
 
 #[test]
 fn a_server_that_goes_makes_the_descriptor_readable_once() {
-    let stage = Stage::new();
-    let keeper = Keeper::default();
-    let gone = stage.serve("keeper", keeper.clone());
+    let (stage, keeper, gone) = Stage::with_keeper();
     let _running = stage.serve("memory", memory());
     let interface = interface();
     let (lost, server) = (stage.connect(&interface, "keeper"), stage.connect(&interface, "memory"));

@@ -7,15 +7,13 @@ use genie_io::servers::memory::SINK;
 use genie_io::{Error, In, Out, ServerHandle};
 use genie_memory::Space;
 
-use super::stage::{ASK, FOR_EVER, Keeper, Stage, assert_idle, interface, memory, options};
+use super::stage::{ASK, FOR_EVER, Stage, assert_idle, interface, memory, options};
 
 /// Each interface numbered its requests from 1, and each channel's were named by its places: a server that keeps requests by
 /// name lost some, and was asked to let one client's go by the name of another's.
 #[test]
 fn requests_of_several_clients_at_one_server_have_different_names() {
-    let stage = Stage::new();
-    let keeper = Keeper::default();
-    let running = stage.serve("keeper", keeper.clone());
+    let (stage, keeper, running) = Stage::with_keeper();
     let here = ServerHandle::new(keeper.clone());
     let interfaces = [interface(), interface(), interface(), interface()];
     let [_, _, third, fourth] = &interfaces;

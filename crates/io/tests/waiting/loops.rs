@@ -169,12 +169,10 @@ fn loops_of_several_interfaces_at_two_rings_are_all_woken() {
 
 #[test]
 fn a_completer_behind_completers_and_a_channel_makes_the_descriptor_readable() {
-    let stage = Stage::new();
-    let keeper = Keeper::default();
-    let _running = stage.serve("keeper", keeper.clone());
+    let (stage, keeper, _running) = Stage::with_keeper();
     let ring = Ring::new(Gives::Bell);
     let reply = || keeper.take(1).remove(0).reply(Ok(()));
-    let work = || ring.work();
+    let work = || assert_eq!(ring.work(), 1);
     let far = interface();
     let channel = stage.connect(&far, "keeper");
     let behind: [(ServerHandle, Interface, &(dyn Fn() + Sync)); 2] =
@@ -200,9 +198,7 @@ fn a_completer_behind_completers_and_a_channel_makes_the_descriptor_readable() {
 
 #[test]
 fn a_completer_that_is_a_client_of_its_clients_interface_is_waited_for_by_that() {
-    let stage = Stage::new();
-    let keeper = Keeper::default();
-    let _running = stage.serve("keeper", keeper.clone());
+    let (stage, keeper, _running) = Stage::with_keeper();
     let interface = interface();
     for behind in [stage.connect(&interface, "keeper"), ServerHandle::new(keeper.clone())] {
         let middle = Middle::serve(behind, interface.clone());

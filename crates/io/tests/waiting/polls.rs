@@ -9,7 +9,7 @@ use genie_io::{Interface, Pending};
 use genie_sys::poll::readable;
 
 use super::rings::{Middle, submit};
-use super::stage::{FOR_EVER, Keeper, Stage, assert_idle, interface};
+use super::stage::{FOR_EVER, Stage, assert_idle, interface};
 
 /// How many polls in a row may be for nothing: a signal may arrive after what it was for was taken.
 const FEW: u32 = 3;
@@ -38,9 +38,7 @@ fn turn(interface: &Interface, pending: &[Pending<'_>]) -> u32 {
 /// replies had been taken.
 #[test]
 fn a_loop_that_asks_what_is_pending_sleeps_until_there_is_a_reply() {
-    let stage = Stage::new();
-    let keeper = Keeper::default();
-    let _running = stage.serve("keeper", keeper.clone());
+    let (stage, keeper, _running) = Stage::with_keeper();
     let interface = interface();
     let server = stage.connect(&interface, "keeper");
     let mut pending: Vec<_> = (0..4).map(|_| submit(&interface, &server)).collect();
@@ -61,9 +59,7 @@ fn a_loop_that_asks_what_is_pending_sleeps_until_there_is_a_reply() {
 /// A loop slept for ever that asked for its descriptor last: whether it has something to look at is then not known.
 #[test]
 fn a_descriptor_that_is_asked_for_last_is_readable_for_what_came_before() {
-    let stage = Stage::new();
-    let keeper = Keeper::default();
-    let _running = stage.serve("keeper", keeper.clone());
+    let (stage, keeper, _running) = Stage::with_keeper();
     for is_replied_before in [true, false] {
         let interface = interface();
         let server = stage.connect(&interface, "keeper");
@@ -89,9 +85,7 @@ fn a_descriptor_that_is_asked_for_last_is_readable_for_what_came_before() {
 
 #[test]
 fn a_loop_that_is_asleep_is_told_of_a_reply_though_others_have_looked_meanwhile() {
-    let stage = Stage::new();
-    let keeper = Keeper::default();
-    let _running = stage.serve("keeper", keeper.clone());
+    let (stage, keeper, _running) = Stage::with_keeper();
     let interface = interface();
     let server = stage.connect(&interface, "keeper");
     interface.descriptor().expect("a descriptor");
@@ -115,9 +109,7 @@ fn a_loop_that_is_asleep_is_told_of_a_reply_though_others_have_looked_meanwhile(
 /// A loop was woken as often as it looked while a completer of its own asked over a channel of the same interface.
 #[test]
 fn a_loop_whose_completer_shares_its_interface_sleeps_until_there_is_a_reply() {
-    let stage = Stage::new();
-    let keeper = Keeper::default();
-    let _running = stage.serve("keeper", keeper.clone());
+    let (stage, keeper, _running) = Stage::with_keeper();
     let interface = interface();
     let middle = Middle::serve(stage.connect(&interface, "keeper"), interface.clone());
     let pending = [submit(&interface, &middle)];
@@ -133,9 +125,7 @@ fn a_loop_whose_completer_shares_its_interface_sleeps_until_there_is_a_reply() {
 /// Two loops woke each other for ever: each that looked at the completer told the other one so.
 #[test]
 fn loops_at_one_completer_do_not_wake_each_other() {
-    let stage = Stage::new();
-    let keeper = Keeper::default();
-    let _running = stage.serve("keeper", keeper.clone());
+    let (stage, keeper, _running) = Stage::with_keeper();
     let inner = interface();
     let middle = Middle::serve(stage.connect(&inner, "keeper"), inner);
     let loops = [interface(), interface()];
@@ -161,9 +151,7 @@ fn loops_at_one_completer_do_not_wake_each_other() {
 /// What one loop takes while it arms, and does not come back for, was lost for another one that sleeps at the same completer.
 #[test]
 fn a_loop_that_stops_after_it_could_not_be_armed_leaves_nothing_to_one_that_sleeps() {
-    let stage = Stage::new();
-    let keeper = Keeper::default();
-    let _running = stage.serve("keeper", keeper.clone());
+    let (stage, keeper, _running) = Stage::with_keeper();
     let inner = interface();
     let middle = Middle::serve(stage.connect(&inner, "keeper"), inner);
     let [sleeps, stops] = [interface(), interface()];
@@ -186,9 +174,7 @@ fn a_loop_that_stops_after_it_could_not_be_armed_leaves_nothing_to_one_that_slee
 /// The descriptor was readable without a pause from the death of a server until its channel had ended.
 #[test]
 fn a_server_that_goes_wakes_a_loop_a_few_times() {
-    let stage = Stage::new();
-    let keeper = Keeper::default();
-    let gone = stage.serve("keeper", keeper.clone());
+    let (stage, keeper, gone) = Stage::with_keeper();
     let interface = interface();
     let server = stage.connect(&interface, "keeper");
     let pending = [submit(&interface, &server)];

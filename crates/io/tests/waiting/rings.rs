@@ -3,10 +3,12 @@
 //! How: rings that say by an eventfd that something is done, each wait bounded by a time that no test takes: a loop that is not
 //! woken fails.
 
+use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Waker};
+use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use genie_io::{
@@ -15,9 +17,7 @@ use genie_io::{
 use genie_sys::event::Event;
 use genie_sys::poll::readable;
 
-use super::stage::{ASK, FOR_EVER};
-
-static SERVICES: [Service; 1] = [Service::new("ask", true, true)];
+use super::stage::{ASK, FOR_EVER, SERVICES};
 
 /// What a ring gives for its descriptor.
 #[derive(Clone, Copy, Default, PartialEq)]
@@ -42,6 +42,8 @@ pub(crate) struct Inner {
     bell: Event,
     file: std::fs::File,
     gives: Gives,
+    /// The threads that have reaped.
+    reapers: Mutex<HashSet<ThreadId>>,
     /// How often it was asked for its descriptor, and armed.
     pub(crate) asks: AtomicU32,
     pub(crate) arms: AtomicU32,
@@ -59,16 +61,25 @@ impl Ring {
             bell: Event::new().expect("an eventfd"),
             file: tempfile::tempfile().expect("a file"),
             gives,
+            reapers: Mutex::default(),
             asks: AtomicU32::new(0),
             arms: AtomicU32::new(0),
         }))
     }
 
-    /// Completes what has been asked.
-    pub(crate) fn work(&self) {
+    /// Completes what has been asked; returns how many requests.
+    pub(crate) fn work(&self) -> usize {
         let asked = std::mem::take(&mut *lock(&self.0.asked));
+        let count = asked.len();
         lock(&self.0.done).extend(asked);
-        self.ring();
+        if count > 0 {
+            self.ring();
+        }
+        count
+    }
+
+    pub(crate) fn reapers(&self) -> HashSet<ThreadId> {
+        lock(&self.0.reapers).clone()
     }
 
     pub(crate) fn ring(&self) {
@@ -78,9 +89,7 @@ impl Ring {
     /// Completes what comes, from a thread of its own, until `is_over`.
     pub(crate) fn work_until(&self, is_over: impl Fn() -> bool) {
         while !is_over() {
-            if !lock(&self.0.asked).is_empty() {
-                self.work();
-            }
+            self.work();
             std::thread::sleep(Duration::from_micros(50));
         }
     }
@@ -111,9 +120,13 @@ impl Server for Ring {
 
 impl Completer for Ring {
     fn collect(&self) -> usize {
+        let mut reapers = self.0.reapers.try_lock().expect("one thread at a time reaps");
         self.0.bell.clear().expect("an eventfd");
         let done = std::mem::take(&mut *lock(&self.0.done));
         let count = done.len();
+        if count > 0 {
+            reapers.insert(std::thread::current().id());
+        }
         done.into_iter().for_each(|request| request.reply(Ok(())));
         count
     }

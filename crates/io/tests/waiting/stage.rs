@@ -27,6 +27,13 @@ impl Stage {
         Self { directory, _scratch: scratch }
     }
 
+    /// With a server named "keeper" in it.
+    pub(crate) fn with_keeper() -> (Self, Keeper, Running) {
+        let (stage, keeper) = (Self::new(), Keeper::default());
+        let running = stage.serve("keeper", keeper.clone());
+        (stage, keeper, running)
+    }
+
     pub(crate) fn bind(&self, name: &str, server: impl Server, options: ServeOptions) -> Serving {
         Listener::bind_in(&self.directory, name, server, options).expect("a name that is free")
     }
@@ -135,7 +142,7 @@ impl Random {
 /// The only service of the servers here.
 pub(crate) const ASK: ServiceId = ServiceId(0);
 
-static SERVICES: [Service; 1] = [Service::new("ask", true, true)];
+pub(crate) static SERVICES: [Service; 1] = [Service::new("ask", true, true)];
 
 /// A server that replies after a moment.
 pub(crate) struct Slow(Mutex<Random>);
