@@ -5,30 +5,27 @@
 //! baselines side by side. What was measured is printed as tables or as one JSON document, and drawn.
 //! Invariants: every byte is verified; a byte that is wrong is a failure. Nothing is left behind but the plot.
 
-mod baseline;
 mod bench;
-mod data;
 mod document;
 mod measured;
 mod options;
 mod overhead;
-mod peer;
 mod place;
 mod plot;
 mod series;
 mod subject;
 mod table;
 mod throughput;
-mod touch;
 mod verify;
 mod wiring;
 
 pub(crate) use options::Args;
-pub(crate) use peer::{Args as PeerArgs, run as serve};
 
 use std::path::Path;
 
 use genie::Error;
+use genie_baselines::Baselines;
+use genie_lab::data::Data;
 use genie_lab::machine::{Before, Machine};
 use genie_lab::probe::Probe;
 use genie_lab::{interface, length};
@@ -36,9 +33,7 @@ use genie_lab::{interface, length};
 use crate::bar::Bar;
 use crate::failure::Failure;
 use crate::output;
-use baseline::Baselines;
 use bench::Bench;
-use data::Data;
 use document::{BaselineRow, Block, Document, Gathering, Row};
 use series::Series;
 use wiring::LeftOut;
@@ -135,8 +130,8 @@ fn unmeasured(what: &str, failure: Failure) -> Failure {
 
 /// Says what small granules lose, and one CPU.
 fn notice(bench: &Bench, baselines: Option<&Baselines>) {
-    if let Some(baselines) = baselines {
-        baselines.report();
+    for line in baselines.iter().flat_map(|baselines| baselines.left_out()) {
+        eprintln!("genie: left out of the comparison: {line}");
     }
     if let Some(loss) = interface::loss(bench.genie.space().granule_kind()) {
         eprintln!("genie: {loss}");

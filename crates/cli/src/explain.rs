@@ -11,10 +11,10 @@ use genie::model::{Allocation, Integrity};
 use genie::{Buffer, Direction, Failed, In, Interface, Out, Receipt, Reply, Scheme, ServerHandle, memory};
 use genie_lab::interface::Granule;
 use genie_lab::length;
+use genie_lab::memory_server::Buffers;
 
 use crate::failure::Failure;
 use crate::output;
-use crate::server::Buffers;
 use report::{Question, Report};
 
 /// Say which operations would pass some data, what each would cost, and why.

@@ -12,9 +12,8 @@ mod failure;
 mod fetch;
 mod lab;
 mod output;
-mod party;
+mod peer;
 mod serve;
-mod server;
 mod servers;
 mod store;
 mod thresholds;
@@ -40,12 +39,8 @@ enum Command {
     /// Say what Genie finds on this machine, what each lack costs, and which command remedies it.
     Doctor(doctor::Args),
     Compare(compare::Args),
-    /// Be the other side of a comparison.
     #[command(hide = true)]
-    Peer(compare::PeerArgs),
-    /// Be a party of an experiment.
-    #[command(hide = true)]
-    Party(party::Args),
+    Peer(peer::Args),
     Calibrate(calibrate::Args),
     Explain(explain::Args),
     Lab(lab::Args),
@@ -70,8 +65,7 @@ fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Doctor(args) => doctor::run(&args),
         Command::Compare(args) => compare::run(&args),
-        Command::Peer(args) => compare::serve(&args),
-        Command::Party(args) => party::run(&args),
+        Command::Peer(args) => peer::run(&args),
         Command::Calibrate(args) => calibrate::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Lab(args) => lab::run(&args),

@@ -37,6 +37,14 @@ pub enum Error {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// A file holds nothing that could be passed.
+    #[error("{} {what}", path.display())]
+    NoData {
+        /// Which.
+        path: PathBuf,
+        /// Why, and what to do about it.
+        what: &'static str,
+    },
     /// A process that takes part did not do its part; the sentence says why.
     #[error("{0}")]
     Peer(String),

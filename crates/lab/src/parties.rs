@@ -41,14 +41,15 @@ use crate::protocol::Check;
 use client::Client;
 use clock::{CpuClock, now_ns};
 use meter::Meter;
+pub(crate) use order::Order;
 pub use order::{Effect, Route};
-use order::{Heard, Order, Posting, Received};
+use order::{Heard, Posting, Received};
 pub use party::run;
 pub use seats::Seats;
 pub use stage::Stage;
 
-/// The hidden command that makes this program a party: it must call [`run`].
-pub const COMMAND: &str = "party";
+/// The role in which a peer process must call [`run`].
+pub const ROLE: &str = "party";
 
 /// One operation that is to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,7 +139,7 @@ impl Parties {
         let seats = stage.seats;
         let (ours, our_relay) = stage.attending(route, seats.sender)?;
         let (theirs, their_relay) = stage.attending(route, seats.receiver)?;
-        let receiver = Peer::start(COMMAND, Some(seats.receiver))?;
+        let receiver = Peer::start(ROLE, Some(seats.receiver))?;
         receiver.order(&Order::Attend(theirs), &[], "it connected to the device")?;
         Ok(Self {
             client: Client::open(&ours)?,

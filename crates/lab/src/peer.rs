@@ -1,8 +1,8 @@
 //! Peer processes: this program once more, in another party's role, on a CPU of whoever's choice.
 //!
 //! Why: data that is passed between threads of one process says nothing about what it costs to pass it between two.
-//! How: [`Peer::start`] runs this program with a hidden command, whose standard input is a [`Link`]. Over it the process is
-//! given orders, and descriptors with them; it says when it is ready, or why it is not.
+//! How: [`Peer::start`] runs this program with the hidden command [`COMMAND`] and the name of a role, and a [`Link`] for standard
+//! input. Over it the process is given orders, and descriptors with them ([`obey`]); it says when it is ready, or why it is not.
 //! Invariants: a peer ends with whoever started it, even one that is killed, and is stopped and goes on with it, from a
 //! terminal: it is of the same process group. What else a terminal says to that is for whoever started it, who may want to
 //! finish first.
@@ -11,6 +11,7 @@ mod folder;
 mod link;
 mod process;
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -20,10 +21,15 @@ pub use process::{Peer, Watch};
 
 use genie_sys::machine::{self, Pinned};
 use rustix::process::{Signal, getpgid, getppid, set_parent_process_death_signal, setpgid};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::error::{Error, Result};
+
+/// The hidden command that makes this program a peer. What follows is its role, which tells whose `run` is to be called, and
+/// maybe `--cpu` and a number.
+pub const COMMAND: &str = "peer";
 
 /// What a peer says to orders that are answered.
 #[derive(Debug, Serialize, Deserialize)]
@@ -34,11 +40,29 @@ pub enum Said {
     Failed(String),
 }
 
-/// Begins the life of a peer process: with the end of its link, on `cpu` if there is one.
+/// Is a peer process, on `cpu` if there is one: carries out orders until whoever started it goes. `order` is to say when it has
+/// carried one out, where an answer is waited for.
 ///
 /// # Errors
-/// Nobody holds the other end: the command was not started by a program that measures.
-pub fn begin(cpu: Option<usize>) -> Result<(Link, Option<Pinned>)> {
+/// Nobody holds the other end: the command was not started by a program that measures. Or an order failed; whoever gave it
+/// has heard of that.
+pub fn obey<O: DeserializeOwned>(
+    cpu: Option<usize>,
+    mut order: impl FnMut(O, Vec<OwnedFd>, &Link) -> Result<()>,
+) -> Result<()> {
+    let (link, _pinned) = begin(cpu)?;
+    let nonsense = |error| Error::Peer(format!("an order does not make sense: {error}"));
+    while let Some((given, descriptors)) = link.receive::<O>().map_err(nonsense)? {
+        if let Err(error) = order(given, descriptors, &link) {
+            // Where nobody listens any more nobody needs to know.
+            let _ = say(&link, &Said::Failed(error.to_string()));
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+fn begin(cpu: Option<usize>) -> Result<(Link, Option<Pinned>)> {
     let link = Link::inherited().map_err(|_| Error::NoLink)?;
     let refused = |error: rustix::io::Errno| Error::Peer(format!("a peer process cannot begin: {error}"));
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(refused)?;

@@ -1,8 +1,8 @@
 //! The parties of a comparison: a client's interface and the memory servers, which keep the data.
 
 use genie::{Error, Interface, Out, Request, ServerHandle, ServiceId, memory};
+use genie_lab::data::Data;
 
-use super::data::Data;
 use super::options::Args;
 use super::place::{self, Opened, Place};
 use crate::failure::Failure;

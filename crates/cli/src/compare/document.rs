@@ -5,14 +5,13 @@
 use std::collections::BTreeMap;
 
 use genie::{Direction, Reason, Receipt};
+use genie_baselines::{MESSAGE, Means};
 use genie_lab::length;
 use genie_lab::machine::Machine;
 use genie_lab::placement::Placement;
 use genie_lab::samples::{Samples, Spread, rounded};
 use serde::Serialize;
 
-use super::baseline::Means;
-use super::baseline::exchange::MESSAGE;
 use super::measured::{Baseline, Control, Measured, Measurements, Times};
 use super::overhead::Overhead;
 use super::throughput::Throughput;

@@ -6,15 +6,14 @@
 use std::time::Duration;
 
 use genie::{Receipt, Scheme};
+use genie_baselines::{Exchanged, Means};
+use genie_lab::data::Verdict;
 use genie_lab::placement::Placement;
 use genie_lab::probe::majority;
 use genie_lab::samples::Samples;
 
-use super::baseline::Means;
-use super::baseline::lanes::Exchanged;
 use super::place::Place;
 use super::subject::{Passed, Subject};
-use super::verify::Verdict;
 
 /// What was measured of anything that passes data.
 #[derive(Debug)]

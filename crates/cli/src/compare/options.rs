@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use genie::{Direction, Scheme};
+use genie_baselines::Means;
 use genie_lab::interface::Granule;
 use genie_lab::length;
+use genie_lab::memory_server::Buffers;
+use genie_lab::touch::Touch;
 
-use super::baseline::Means;
 use super::place::Place;
 use crate::failure::Failure;
-use crate::server::Buffers;
 
 /// The default lengths: below a page, a page, and up to eight huge pages.
 const LENGTHS: &str = "64,4K,64K,256K,1M,2M,16M";
@@ -69,38 +70,6 @@ pub(crate) struct Args {
     /// Also draw latency and cycle against length into this SVG file.
     #[arg(long, value_name = "OUT.SVG")]
     pub(super) plot: Option<PathBuf>,
-}
-
-/// Who touches the data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Touch {
-    /// Nobody: passing alone is measured.
-    None,
-    /// The client, one word in every 4 KiB.
-    Client,
-    /// The server, every byte.
-    Server,
-    /// Both.
-    Both,
-}
-
-impl Touch {
-    pub(super) fn by_client(self) -> bool {
-        matches!(self, Self::Client | Self::Both)
-    }
-
-    pub(super) fn by_server(self) -> bool {
-        matches!(self, Self::Server | Self::Both)
-    }
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Client => "client",
-            Self::Server => "server",
-            Self::Both => "both",
-        }
-    }
 }
 
 /// How often everything at one length, in one direction, is measured.

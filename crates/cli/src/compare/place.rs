@@ -6,13 +6,13 @@
 use std::time::Duration;
 
 use genie::{Interface, ServerHandle};
-use genie_io::channel::ConnectOptions;
-use genie_io::channel::directory::Directory;
-use genie_lab::peer::{Folder, Peer};
+use genie_lab::error::Result;
+use genie_lab::memory_server::{self, Buffers};
+use genie_lab::peer::Peer;
 
-use super::peer::{COMMAND, Hosting, Order, POLLED};
-use crate::failure::Failure;
-use crate::server::Buffers;
+/// How long both sides spin where each has a CPU of its own: longer than requests take, as the baselines do whose names
+/// end in -polled.
+const POLLED: Duration = Duration::from_millis(3);
 
 /// Where a server is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,11 +48,12 @@ impl Place {
         buffers: Buffers,
         longest: usize,
         cpu: Option<usize>,
-    ) -> Result<Opened, Failure> {
+    ) -> Result<Opened> {
         let (handle, peer) = match self {
             Self::InProcess => (buffers.open(genie, longest)?, None),
             Self::Process => {
-                let (handle, peer) = connect(genie, buffers, longest, cpu, cpu.map(|_| POLLED))?;
+                let spin = cpu.map(|_| POLLED);
+                let (handle, peer) = memory_server::connect(genie, buffers, longest, cpu, spin)?;
                 (handle, Some(peer))
             }
         };
@@ -61,26 +62,8 @@ impl Place {
 }
 
 /// Opens a server in a process of its own for requests without data, at which both sides sleep until they are woken.
-pub(super) fn open_asleep(genie: &Interface, cpu: Option<usize>) -> Result<Opened, Failure> {
-    let (handle, peer) = connect(genie, Buffers::Customized, 0, cpu, Some(Duration::ZERO))?;
+pub(super) fn open_asleep(genie: &Interface, cpu: Option<usize>) -> Result<Opened> {
+    let asleep = Some(Duration::ZERO);
+    let (handle, peer) = memory_server::connect(genie, Buffers::Customized, 0, cpu, asleep)?;
     Ok(Opened { place: Place::Process, handle, _peer: Some(peer) })
-}
-
-/// Starts a process that serves, and connects to it; both sides spin so long before they sleep.
-fn connect(
-    genie: &Interface,
-    buffers: Buffers,
-    longest: usize,
-    cpu: Option<usize>,
-    spin: Option<Duration>,
-) -> Result<(ServerHandle, Peer), Failure> {
-    // The folder may go as soon as the two are connected.
-    let folder = Folder::create().map_err(Failure::could_not)?;
-    let peer = Peer::start(COMMAND, cpu)?;
-    let hosting = Hosting::new(&folder.path().to_string_lossy(), buffers, longest, spin);
-    peer.order(&Order::Host(hosting.clone()), &[], "it opened a server")?;
-    let directory = Directory::at(folder.path()).map_err(Failure::could_not)?;
-    let options = ConnectOptions { spin, ..ConnectOptions::default() };
-    let handle = genie.connect_with(&directory, &hosting.name, &options);
-    Ok((handle.map_err(Failure::could_not)?, peer))
 }

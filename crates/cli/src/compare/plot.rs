@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use genie::Scheme;
 use genie::model::Semantics;
+use genie_baselines::{Kind, Means, Waiting};
 use genie_lab::figure::FONT;
 use genie_lab::figure::palette::{self, Hue};
 use genie_lab::length;
@@ -20,7 +21,6 @@ use kuva::render::figure::Figure;
 use kuva::render::layout::{Layout, TickFormat};
 use kuva::render::plots::Plot;
 
-use super::baseline::{Kind, Means, Waiting};
 use super::document::{BaselineRow, Document, Row, Timed};
 use super::place::Place;
 use crate::failure::Failure;

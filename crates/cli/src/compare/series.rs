@@ -14,18 +14,18 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use genie::{Direction, Error, Scheme};
+use genie_baselines::{Baselines, EMPTY, Passing};
+use genie_lab::data::{Data, Verdict, sum};
 use genie_lab::probe::Probe;
 use genie_lab::random::Random;
+use genie_lab::touch::{Touch, load_words, store_words};
 use genie_sys::machine;
 
-use super::baseline::Baselines;
-use super::baseline::lanes::{EMPTY, Passing};
 use super::bench::{Bench, Task};
 use super::measured::{Measured, Measurements};
-use super::options::{Rounds, Touch};
+use super::options::Rounds;
 use super::place::Place;
 use super::subject::{Passed, Subject};
-use super::touch::{load_words, store_words};
 use super::verify;
 use crate::failure::Failure;
 
@@ -89,7 +89,7 @@ impl<'b> Series<'b> {
             (true, Direction::Out) => Task::SUM,
             (true, Direction::In) => Task::FETCH,
         };
-        let sum = (touch.by_server() && direction == Direction::Out).then(|| verify::sum(bench.data.of(len)));
+        let sum = (touch.by_server() && direction == Direction::Out).then(|| sum(bench.data.of(len)));
         let memory = [bench.data.of(len).to_vec(), vec![1; len]];
         let warmers = bench
             .places()
@@ -164,7 +164,7 @@ impl<'b> Series<'b> {
     fn judge_baselines(
         &mut self,
         batch: &mut Measurements,
-        verify: impl Fn(&mut Baselines, usize, Passing, &super::data::Data) -> Result<verify::Verdict, Failure>,
+        verify: impl Fn(&mut Baselines, usize, Passing, &Data) -> genie_lab::error::Result<Verdict>,
     ) -> Result<(), Failure> {
         let Some(baselines) = &mut self.baselines else { return Ok(()) };
         for (index, measured) in batch.baselines.iter_mut().enumerate() {
@@ -295,7 +295,7 @@ impl<'b> Series<'b> {
     }
 
     /// Timed outputs by migrant schemes are of buffers that hold anything, so that only native ones have a known sum.
-    fn judge_sum(&self, subject: &Subject<'_>, found: Option<u64>) -> verify::Verdict {
+    fn judge_sum(&self, subject: &Subject<'_>, found: Option<u64>) -> Verdict {
         compared(self.sum, found.filter(|_| subject.native().is_some()))
     }
 
@@ -327,7 +327,7 @@ fn empty_requests(request: impl Fn() -> Result<(), Error>) -> Result<Duration, E
 }
 
 /// Whether a sum that was found is the one expected, where there is one.
-fn compared(expected: Option<u64>, found: Option<u64>) -> verify::Verdict {
+fn compared(expected: Option<u64>, found: Option<u64>) -> Verdict {
     match (expected, found) {
         (Some(sum), Some(found)) if sum != found => {
             Err(format!("the server's sum is {found:#x}, not {sum:#x}"))

@@ -11,17 +11,16 @@ use std::time::Instant;
 
 use genie::model::{Allocation, Integrity};
 use genie::{Buffer, Error, Failed, Out, Pending, Scheme};
+use genie_baselines::Baselines;
+use genie_lab::data::sum;
 use genie_lab::length;
 use genie_lab::samples::rounded;
+use genie_lab::touch::{Touch, store_words};
 use genie_memory::Recycling;
 use serde::Serialize;
 
-use super::baseline::Baselines;
 use super::bench::{Bench, Task};
-use super::options::Touch;
 use super::place::Place;
-use super::touch::store_words;
-use super::verify;
 use crate::failure::Failure;
 
 /// The schemes that are measured.
@@ -75,7 +74,7 @@ pub(super) fn measure(
         for place in bench.places() {
             for scheme in SCHEMES {
                 let known = touch.by_server() && scheme.allocation() == Allocation::Native;
-                let sum = known.then(|| verify::sum(bench.data.of(len)));
+                let sum = known.then(|| sum(bench.data.of(len)));
                 let right = Cell::new(true);
                 let measured =
                     schemes(bench, &Flow { place, scheme, len, touch, outstanding, requests, sum, right });

@@ -4,12 +4,12 @@ use std::fmt::Write;
 
 use genie::{Direction, Interface, Reason, Receipt, Scheme};
 use genie_lab::length;
+use genie_lab::memory_server::Buffers;
 use genie_passing::operation::Operation;
 use genie_passing::tables;
 use serde::Serialize;
 
 use super::price::Prices;
-use crate::server::Buffers;
 use crate::thresholds::Shortest;
 
 /// What would be done to pass some data.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::Measure;
 use super::meter::Metered;
 use crate::interface::Granule;
+use crate::memory_server;
 use crate::operations::OperationTime;
 use crate::protocol::Check;
 
@@ -16,9 +17,11 @@ pub(super) const DEVICE: &str = "loop";
 
 /// What a party is to do.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Order {
+pub(crate) enum Order {
     /// Be the device.
     Host(Hosting),
+    /// Be a memory server.
+    HostMemory(memory_server::Hosting),
     /// Be the receiver.
     Attend(Attending),
     /// Be a protocol server, until the sender goes. Nothing else is obeyed then.
@@ -42,7 +45,7 @@ pub enum Route {
 
 /// How the device is to be hosted.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Hosting {
+pub(crate) struct Hosting {
     /// The folder that holds names.
     pub(super) folder: String,
     /// The longest data.
@@ -53,7 +56,7 @@ pub(super) struct Hosting {
 
 /// How a client is to connect.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Attending {
+pub(crate) struct Attending {
     /// The folder that holds names.
     pub(super) folder: String,
     /// Its granules.
@@ -77,7 +80,7 @@ impl Attending {
 
 /// How a protocol server is to serve.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Relaying {
+pub(crate) struct Relaying {
     /// Its name.
     pub(super) name: String,
     /// How it protects datagrams.
@@ -90,7 +93,7 @@ pub(super) struct Relaying {
 
 /// One input.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Posting {
+pub(crate) struct Posting {
     /// The scheme's name.
     pub(super) scheme: String,
     pub(super) len: usize,

@@ -9,37 +9,29 @@ use super::receiver::Receiver;
 use super::relay;
 use crate::device::Loop;
 use crate::error::{Error, Result};
-use crate::peer::{Link, Said, begin, say};
+use crate::peer::{self, Link, Said, say};
 
 /// Is a party, on `cpu` if there is one, until whoever started it goes.
 ///
 /// # Errors
 /// It was started by nobody, or could not do what it was told; whoever told it has heard of that.
 pub fn run(cpu: Option<usize>) -> Result<()> {
-    let (link, _pinned) = begin(cpu)?;
     let mut cast = Cast::default();
-    let orders = |error: std::io::Error| Error::Peer(format!("an order does not make sense: {error}"));
-    while let Some((order, _)) = link.receive::<Order>().map_err(orders)? {
-        if let Err(error) = cast.obey(order, &link) {
-            // Where nobody listens any more nobody needs to know.
-            let _ = say(&link, &Said::Failed(error.to_string()));
-            return Err(error);
-        }
-    }
-    Ok(())
+    peer::obey(cpu, |order, _, link| cast.obey(order, link))
 }
 
 /// What this party has been told to be.
 #[derive(Debug, Default)]
 struct Cast {
     receiver: Option<Receiver>,
-    device: Option<Running>,
+    hosted: Vec<Running>,
 }
 
 impl Cast {
     fn obey(&mut self, order: Order, link: &Link) -> Result<()> {
         match order {
-            Order::Host(hosting) => self.device = Some(host(&hosting)?),
+            Order::Host(hosting) => self.hosted.push(host(&hosting)?),
+            Order::HostMemory(hosting) => self.hosted.push(hosting.start()?),
             Order::Attend(attending) => self.receiver = Some(Receiver::open(&attending)?),
             Order::Relay(relaying) => return relay::run(&relaying, link),
             Order::Receive(posting) => {

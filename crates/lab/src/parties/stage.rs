@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use genie_sys::machine::{self, Pinned};
 
-use super::COMMAND;
+use super::ROLE;
 use super::order::{Attending, DEVICE, Hosting, Order, Relaying, Route};
 use super::seats::Seats;
 use crate::error::{Error, Result};
@@ -39,10 +39,8 @@ impl Stage {
     pub fn open(granule: Granule, longest: usize) -> Result<Rc<Self>> {
         let seats = Seats::among(probe::cpus()?)?;
         let pinned = machine::pin_thread(seats.sender)?;
-        let no_folder =
-            |error| Error::Peer(format!("a folder for the parties' names cannot be made: {error}"));
-        let folder = Folder::create().map_err(no_folder)?;
-        let device = Peer::start(COMMAND, Some(seats.device))?;
+        let folder = Folder::create()?;
+        let device = Peer::start(ROLE, Some(seats.device))?;
         let path = folder.path().to_string_lossy().into_owned();
         let hosting = Hosting { folder: path, longest, spin: seats.spin() };
         device.order(&Order::Host(hosting), &[], "it opened the device")?;
@@ -82,7 +80,7 @@ impl Stage {
         let Route::Process(check) = route else { return Ok((to_device, None)) };
         let number = self.relays.replace(self.relays.get() + 1);
         let name = format!("protocol-{number}");
-        let relay = Peer::start(COMMAND, Some(cpu))?;
+        let relay = Peer::start(ROLE, Some(cpu))?;
         let relaying =
             Relaying { name: name.clone(), check, longest: self.longest, attending: to_device.clone() };
         relay.order(&Order::Relay(relaying), &[], "it opened a protocol server")?;

@@ -1,9 +1,10 @@
 //! A folder for what cannot do without names; it goes with everything in it.
 
-use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::error::{Error, Result};
 
 /// A folder that only this user may enter.
 #[derive(Debug)]
@@ -14,15 +15,17 @@ impl Folder {
     ///
     /// # Errors
     /// That directory's.
-    pub fn create() -> io::Result<Self> {
+    pub fn create() -> Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("genie-run-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
         // One that was killed may have left the folder behind, and its number to this process.
         let _ = std::fs::remove_dir_all(&path);
-        std::fs::DirBuilder::new().mode(0o700).create(&path)?;
-        Ok(Self(path))
+        match std::fs::DirBuilder::new().mode(0o700).create(&path) {
+            Ok(()) => Ok(Self(path)),
+            Err(source) => Err(Error::File { path, what: "cannot be made", source }),
+        }
     }
 
     /// Where it is.

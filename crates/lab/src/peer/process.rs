@@ -17,8 +17,8 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::Said;
 use super::link::Link;
+use super::{COMMAND, Said};
 use crate::error::{Error, Result};
 
 /// How long a process may take to end after it failed.
@@ -67,17 +67,17 @@ impl Watch {
 }
 
 impl Peer {
-    /// Starts this program with a hidden command, on a CPU of its choice if there is one, and waits until it runs.
+    /// Starts this program as a peer in a role, on `cpu` if there is one, and waits until it runs.
     ///
     /// # Errors
-    /// No process can be had, or the program does not know the command.
-    pub fn start(command: &str, cpu: Option<usize>) -> Result<Self> {
+    /// No process can be had, or the program does not know the role.
+    pub fn start(role: &str, cpu: Option<usize>) -> Result<Self> {
         let cannot = |error: io::Error| Error::Peer(format!("the peer process cannot be started: {error}"));
         let (link, theirs) = Link::pair().map_err(cannot)?;
         let program = std::env::current_exe().map_err(cannot)?;
         let mut starting = Command::new(program);
         // It joins this process's group when it is ready for what a terminal says to that.
-        starting.arg(command).stdin(Stdio::from(theirs)).stdout(Stdio::null()).process_group(0);
+        starting.args([COMMAND, role]).stdin(Stdio::from(theirs)).stdout(Stdio::null()).process_group(0);
         if let Some(cpu) = cpu {
             starting.args(["--cpu", &cpu.to_string()]);
         }

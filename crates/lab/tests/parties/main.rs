@@ -7,13 +7,14 @@ mod experiments;
 
 use std::process::ExitCode;
 
-use genie_lab::parties;
+use genie_lab::{parties, peer};
 use libtest_mimic::{Arguments, Trial};
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
-    if words.next().as_deref() == Some(parties::COMMAND) {
-        let cpu = words.nth(1).and_then(|cpu| cpu.parse().ok());
+    if words.next().as_deref() == Some(peer::COMMAND) {
+        // The role, which is a party's, and the name of the option come first.
+        let cpu = words.nth(2).and_then(|cpu| cpu.parse().ok());
         return match parties::run(cpu) {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,

@@ -7,13 +7,14 @@
 //! the peer when it is to be touched, and is then where the client may read it. Baselines that copy do copy all of it.
 //! Limits: the polled ones need a second CPU, and are left out where there is none.
 
-pub(super) mod exchange;
-pub(super) mod hand_over;
+mod exchange;
+mod hand_over;
 #[cfg(feature = "peers")]
 mod iceoryx;
-pub(super) mod lanes;
+mod lanes;
 mod line;
-pub(super) mod memory;
+mod memory;
+mod peer;
 mod process_vm;
 mod rotation;
 mod shared;
@@ -29,11 +30,13 @@ use serde::{Deserialize, Serialize};
 use exchange::{Ask, Kept, Message};
 use memory::{Memory, View};
 
-pub(super) use lanes::Baselines;
+pub use exchange::MESSAGE;
+pub use lanes::{Baselines, EMPTY, Exchanged, Passing};
+pub use peer::{ROLE, run};
 
 /// What passes the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Kind {
+pub enum Kind {
     /// Unix-domain stream sockets.
     UnixStream,
     /// A pipe each way.
@@ -60,7 +63,7 @@ pub(super) enum Kind {
 
 /// How a side waits for the other one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Waiting {
+pub enum Waiting {
     /// It sleeps in the kernel.
     Blocking,
     /// It asks again and again.
@@ -69,9 +72,11 @@ pub(super) enum Waiting {
 
 /// One baseline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Means {
-    pub(super) kind: Kind,
-    pub(super) waiting: Waiting,
+pub struct Means {
+    /// What passes the data.
+    pub kind: Kind,
+    /// How both sides wait.
+    pub waiting: Waiting,
 }
 
 const fn blocking(kind: Kind) -> Means {
@@ -84,7 +89,7 @@ const fn polled(kind: Kind) -> Means {
 
 impl Means {
     /// All, in the order in which they are shown.
-    pub(super) const ALL: [Self; 15] = [
+    pub const ALL: [Self; 15] = [
         blocking(Kind::UnixStream),
         polled(Kind::UnixStream),
         blocking(Kind::Pipe),
@@ -103,7 +108,7 @@ impl Means {
     ];
 
     /// Its name, in options, tables and documents.
-    pub(super) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         let polled = self.waiting == Waiting::Polled;
         match self.kind {
             Kind::UnixStream if polled => "unix-stream-polled",
@@ -128,7 +133,7 @@ impl Means {
     }
 
     /// Whether this program was built with it.
-    pub(super) fn is_built_in(self) -> bool {
+    pub fn is_built_in(self) -> bool {
         !self.needs_names() || cfg!(feature = "peers")
     }
 
@@ -139,7 +144,7 @@ impl Means {
 }
 
 /// The client's end.
-pub(super) trait Client {
+pub(crate) trait Client {
     /// Gets a buffer whose data is to be passed out, and lets `touch` store into it.
     fn prepare(&mut self, len: usize, touch: &mut dyn FnMut(Memory<'_>)) -> io::Result<()>;
 
@@ -162,24 +167,24 @@ pub(super) trait Client {
 }
 
 /// The peer's end.
-pub(super) trait Service {
+pub(crate) trait Service {
     /// Serves until the client asks to leave.
     fn serve(&mut self, kept: &Kept) -> io::Result<()>;
 }
 
 /// What an end must know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Setting {
+pub(crate) struct Setting {
     /// The longest data.
-    pub(super) longest: usize,
+    pub(crate) longest: usize,
     /// Where those make files that need names.
-    pub(super) folder: String,
+    pub(crate) folder: String,
     /// An address in the client's memory, to try whether it can be read.
-    pub(super) address: usize,
+    pub(crate) address: usize,
 }
 
 /// Opens the peer's end.
-pub(super) fn attach(
+pub(crate) fn attach(
     means: Means,
     setting: &Setting,
     descriptors: Vec<OwnedFd>,

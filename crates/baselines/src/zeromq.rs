@@ -27,7 +27,7 @@ fn runtime() -> io::Result<Runtime> {
 }
 
 /// The client's side.
-pub(super) struct Client {
+pub(crate) struct Client {
     /// Connected when the peer first serves it: an end acts only while its side waits for it.
     socket: Option<ReqSocket>,
     endpoint: String,
@@ -38,7 +38,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn open(setting: &Setting, watch: Watch) -> io::Result<Self> {
+    pub(crate) fn open(setting: &Setting, watch: Watch) -> io::Result<Self> {
         let (runtime, endpoint, own) = (runtime()?, endpoint(setting), vec![0; setting.longest]);
         Ok(Self { socket: None, endpoint, runtime, own, received: None, watch })
     }
@@ -94,14 +94,14 @@ impl super::Client for Client {
 }
 
 /// The peer's side.
-pub(super) struct Service {
+pub(crate) struct Service {
     socket: RepSocket,
     runtime: Runtime,
     longest: usize,
 }
 
 impl Service {
-    pub(super) fn open(setting: &Setting) -> io::Result<Self> {
+    pub(crate) fn open(setting: &Setting) -> io::Result<Self> {
         let runtime = runtime()?;
         let mut socket = RepSocket::new();
         runtime.block_on(socket.bind(&endpoint(setting))).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! The client's touching: one word in every 4 KiB.
+//! Who touches data that is passed, and how a client does: one word in every 4 KiB.
 //!
 //! The word lies one cache line further in each 4 KiB than in the one before. Were it always the first, all touched
 //! words would share a few sets of the cache, and drive out of it whatever else lies at the beginning of a page.
@@ -11,10 +11,45 @@ const STRIDE: usize = 4096;
 const LINE: usize = 64;
 const WORD: usize = 8;
 
+/// Who touches the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Touch {
+    /// Nobody: passing alone is measured.
+    None,
+    /// The client, one word in every 4 KiB.
+    Client,
+    /// The server, every byte.
+    Server,
+    /// Both.
+    Both,
+}
+
+impl Touch {
+    /// Whether the client does.
+    pub fn by_client(self) -> bool {
+        matches!(self, Self::Client | Self::Both)
+    }
+
+    /// Whether the server does.
+    pub fn by_server(self) -> bool {
+        matches!(self, Self::Server | Self::Both)
+    }
+
+    /// The word for it, in documents.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Client => "client",
+            Self::Server => "server",
+            Self::Both => "both",
+        }
+    }
+}
+
 /// Stores into every 4 KiB the word that belongs there: the one that is there. The compiler cannot know that it is the
 /// same, so it must store; and what the buffer holds stays the data. Returns when the stores have been made: a processor
 /// keeps some for later, for which the next request would wait.
-pub(super) fn store_words(bytes: &mut [u8]) {
+pub fn store_words(bytes: &mut [u8]) {
     for (index, page) in bytes.chunks_mut(STRIDE).enumerate() {
         let at = word(index, page.len());
         match page[at..].first_chunk_mut::<WORD>() {
@@ -26,7 +61,7 @@ pub(super) fn store_words(bytes: &mut [u8]) {
 }
 
 /// Loads one word from every 4 KiB.
-pub(super) fn load_words(bytes: &[u8]) {
+pub fn load_words(bytes: &[u8]) {
     for (index, page) in bytes.chunks(STRIDE).enumerate() {
         let at = word(index, page.len());
         match page[at..].first_chunk::<WORD>() {
@@ -37,7 +72,7 @@ pub(super) fn load_words(bytes: &[u8]) {
 }
 
 /// Where the words lie in `len` bytes.
-pub(super) fn words(len: usize) -> impl Iterator<Item = usize> {
+pub fn words(len: usize) -> impl Iterator<Item = usize> {
     (0..len.div_ceil(STRIDE)).map(move |index| index * STRIDE + word(index, STRIDE.min(len - index * STRIDE)))
 }
 

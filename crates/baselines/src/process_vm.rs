@@ -16,19 +16,19 @@ use super::{Client, Service, Waiting};
 
 /// The client's side.
 #[derive(Debug)]
-pub(super) struct ProcessVm {
+pub(crate) struct ProcessVm {
     line: Line,
     buffer: Vec<u8>,
 }
 
 impl ProcessVm {
-    pub(super) fn new(line: Line, longest: usize, peer: Pid) -> Self {
+    pub(crate) fn new(line: Line, longest: usize, peer: Pid) -> Self {
         // Where there is no Yama, this fails, and is not needed.
         let _ = set_ptracer(PTracer::ProcessID(peer));
         Self { line, buffer: vec![0; longest] }
     }
 
-    pub(super) fn line(&self) -> &Line {
+    pub(crate) fn line(&self) -> &Line {
         &self.line
     }
 
@@ -65,7 +65,7 @@ impl Client for ProcessVm {
 
 /// The peer's side.
 #[derive(Debug)]
-pub(super) struct ProcessVmService {
+pub(crate) struct ProcessVmService {
     line: Line,
     client: Pid,
     buffer: Vec<u8>,
@@ -73,7 +73,7 @@ pub(super) struct ProcessVmService {
 
 impl ProcessVmService {
     /// Takes the line, and tries whether the client's memory can be read.
-    pub(super) fn attach(
+    pub(crate) fn attach(
         mut descriptors: Vec<OwnedFd>,
         waiting: Waiting,
         longest: usize,

@@ -20,23 +20,23 @@ const WORD: usize = 2048;
 
 /// The client's side.
 #[derive(Debug)]
-pub(in crate::compare) struct HandOver {
+pub(crate) struct HandOver {
     line: Line,
     waiting: Waiting,
     watch: Watch,
 }
 
 impl HandOver {
-    pub(super) fn create(waiting: Waiting, watch: Watch) -> io::Result<Self> {
+    pub(crate) fn create(waiting: Waiting, watch: Watch) -> io::Result<Self> {
         Ok(Self { line: Line::create(waiting, watch.clone())?, waiting, watch })
     }
 
-    pub(super) fn line(&self) -> &Line {
+    pub(crate) fn line(&self) -> &Line {
         &self.line
     }
 
     /// Times so many round trips together; the peer leaves afterwards.
-    pub(in crate::compare) fn measure(&mut self, rounds: u32) -> io::Result<Duration> {
+    pub(crate) fn measure(&mut self, rounds: u32) -> io::Result<Duration> {
         // The peer learns how many round trips there will be, answers, and both begin at zero.
         self.line.ask(&Message::ask(Ask::Take, rounds as usize, 0))?;
         let word = self.line.memory().word(WORD);
@@ -66,13 +66,13 @@ fn turn(word: &std::sync::atomic::AtomicU32, value: u32, waiting: Waiting) {
 
 /// The peer's side.
 #[derive(Debug)]
-pub(super) struct HandOverService {
+pub(crate) struct HandOverService {
     line: Line,
     waiting: Waiting,
 }
 
 impl HandOverService {
-    pub(super) fn attach(mut descriptors: Vec<OwnedFd>, waiting: Waiting) -> io::Result<Self> {
+    pub(crate) fn attach(mut descriptors: Vec<OwnedFd>, waiting: Waiting) -> io::Result<Self> {
         let line = Line::attach(descriptors.pop().ok_or_else(nonsense)?, waiting)?;
         Ok(Self { line, waiting })
     }

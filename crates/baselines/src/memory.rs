@@ -11,8 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use genie_sys::{GranuleKind, Object};
 use vm_memory::{FileOffset, MmapRegion, VolatileMemory, VolatileSlice};
 
-use super::exchange;
-use crate::compare::touch;
+use genie_lab::{data, touch};
 
 /// A block that is loaded at once when memory is summed.
 type Block = [u64; 8];
@@ -22,21 +21,21 @@ const PIECE: usize = 4096;
 
 /// A memory object, mapped whole.
 #[derive(Debug)]
-pub(super) struct SharedMemory {
+pub(crate) struct SharedMemory {
     region: MmapRegion,
     descriptor: OwnedFd,
 }
 
 impl SharedMemory {
     /// Makes an object of granules of this kind that holds `len` bytes, and fills its page tables.
-    pub(super) fn create(kind: GranuleKind, len: usize) -> io::Result<Self> {
+    pub(crate) fn create(kind: GranuleKind, len: usize) -> io::Result<Self> {
         let len = len.next_multiple_of(kind.size());
         let object = Object::create(kind, len).map_err(io::Error::other)?;
         Self::attach(object.as_fd().try_clone_to_owned()?)
     }
 
     /// Maps an object of the other process.
-    pub(super) fn attach(descriptor: OwnedFd) -> io::Result<Self> {
+    pub(crate) fn attach(descriptor: OwnedFd) -> io::Result<Self> {
         let file = File::from(descriptor.try_clone()?);
         let len = file.metadata()?.len() as usize;
         let region = MmapRegion::from_file(FileOffset::new(file, 0), len).map_err(io::Error::other)?;
@@ -53,36 +52,36 @@ impl SharedMemory {
         }
     }
 
-    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
 
     /// The word at an offset that is a multiple of four.
-    pub(super) fn word(&self, offset: usize) -> &AtomicU32 {
+    pub(crate) fn word(&self, offset: usize) -> &AtomicU32 {
         self.region.get_atomic_ref(offset).expect("an aligned word inside the object")
     }
 
     /// The long word at an offset that is a multiple of eight.
-    pub(super) fn long_word(&self, offset: usize) -> &AtomicU64 {
+    pub(crate) fn long_word(&self, offset: usize) -> &AtomicU64 {
         self.region.get_atomic_ref(offset).expect("an aligned word inside the object")
     }
 
     /// The `len` bytes from `offset` on.
-    pub(super) fn part(&self, offset: usize, len: usize) -> VolatileSlice<'_> {
+    pub(crate) fn part(&self, offset: usize, len: usize) -> VolatileSlice<'_> {
         self.region.get_slice(offset, len).expect("bytes inside the object")
     }
 }
 
 /// A buffer that may be stored into.
 #[derive(Debug)]
-pub(in crate::compare) enum Memory<'a> {
+pub(crate) enum Memory<'a> {
     Bytes(&'a mut [u8]),
     Shared(VolatileSlice<'a>),
 }
 
 impl Memory<'_> {
     /// Stores one word into every 4 KiB: the one that is there.
-    pub(in crate::compare) fn store_words(self) {
+    pub(crate) fn store_words(self) {
         match self {
             Self::Bytes(bytes) => touch::store_words(bytes),
             Self::Shared(memory) => {
@@ -93,7 +92,7 @@ impl Memory<'_> {
     }
 
     /// Copies `bytes`, as many as there are, into the buffer.
-    pub(in crate::compare) fn fill(self, from: &[u8]) {
+    pub(crate) fn fill(self, from: &[u8]) {
         match self {
             Self::Bytes(bytes) => bytes.copy_from_slice(from),
             Self::Shared(memory) => memory.copy_from(from),
@@ -103,13 +102,13 @@ impl Memory<'_> {
 
 /// A buffer that may be loaded from.
 #[derive(Debug, Clone)]
-pub(in crate::compare) enum View<'a> {
+pub(crate) enum View<'a> {
     Bytes(&'a [u8]),
     Shared(VolatileSlice<'a>),
 }
 
 impl View<'_> {
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
             Self::Shared(memory) => memory.len(),
@@ -117,7 +116,7 @@ impl View<'_> {
     }
 
     /// Loads one word from every 4 KiB.
-    pub(in crate::compare) fn load_words(&self) {
+    pub(crate) fn load_words(&self) {
         match self {
             Self::Bytes(bytes) => touch::load_words(bytes),
             Self::Shared(memory) => touch::words(memory.len()).for_each(|at| touch_shared(memory, at, false)),
@@ -125,25 +124,22 @@ impl View<'_> {
     }
 
     /// The sum of all bytes, as the memory server makes it.
-    pub(super) fn sum(&self) -> u64 {
+    pub(crate) fn sum(&self) -> u64 {
         match self {
-            Self::Bytes(bytes) => exchange::sum(bytes),
+            Self::Bytes(bytes) => data::sum(bytes),
             Self::Shared(memory) => sum_shared(memory),
         }
     }
 
     /// The first offset at which the bytes differ from `expected`, which are as many.
-    pub(in crate::compare) fn difference(&self, expected: &[u8]) -> Option<usize> {
-        let differing = |found: &[u8], expected: &[u8]| {
-            (found != expected).then(|| found.iter().zip(expected).position(|(a, b)| a != b)).flatten()
-        };
+    pub(crate) fn difference(&self, expected: &[u8]) -> Option<usize> {
         match self {
-            Self::Bytes(bytes) => differing(bytes, expected),
+            Self::Bytes(bytes) => data::difference(bytes, expected),
             Self::Shared(memory) => expected.chunks(PIECE).enumerate().find_map(|(index, expected)| {
                 let mut found = [0; PIECE];
                 let part = memory.subslice(index * PIECE, expected.len()).expect("as long as expected");
                 part.copy_to(&mut found[..expected.len()]);
-                differing(&found[..expected.len()], expected).map(|at| index * PIECE + at)
+                data::difference(&found[..expected.len()], expected).map(|at| index * PIECE + at)
             }),
         }
     }
@@ -174,7 +170,7 @@ fn sum_shared(memory: &VolatileSlice<'_>) -> u64 {
     let mut rest = [0; BLOCK];
     let rest = &mut rest[..memory.len() % BLOCK];
     memory.offset(blocks.len() * BLOCK).expect("inside").copy_to(rest);
-    sums.iter().fold(exchange::sum(rest), |sum, lane| sum.wrapping_add(*lane))
+    sums.iter().fold(data::sum(rest), |sum, lane| sum.wrapping_add(*lane))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The bytes that are passed: a file's, or generated ones.
+//! The bytes that are passed, a file's or generated ones, and how they are found to have arrived.
 //!
 //! Limits: of a file longer than the greatest length only its beginning is passed; it is read once, into memory.
 
@@ -6,41 +6,43 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use genie_lab::random::Random;
-
-use crate::failure::Failure;
+use crate::error::{Error, Result};
+use crate::random::Random;
 
 /// What the document calls data that is in no file.
 const GENERATED: &str = "generated";
 
 /// The data, and its opposite: bytes that differ from it at every place.
 #[derive(Debug)]
-pub(super) struct Data {
+pub struct Data {
     /// The file's name, or `generated`.
-    pub(super) name: String,
+    pub name: String,
     bytes: Vec<u8>,
     opposite: Vec<u8>,
 }
 
 impl Data {
     /// Reads as much of the file as the greatest length needs, and repeats it to that length.
-    pub(super) fn read(path: &Path, longest: usize) -> Result<Self, Failure> {
-        let name = path.display().to_string();
-        let cannot = |error: std::io::Error| Failure::could_not(format!("{name} cannot be read: {error}"));
+    ///
+    /// # Errors
+    /// It cannot be read, is a directory, or empty.
+    pub fn read(path: &Path, longest: usize) -> Result<Self> {
+        let cannot = |source| Error::File { path: path.to_owned(), what: "cannot be read", source };
+        let nothing = |what| Error::NoData { path: path.to_owned(), what };
         let file = File::open(path).map_err(cannot)?;
         if file.metadata().map_err(cannot)?.is_dir() {
-            return Err(Failure::could_not(format!("{name} is a directory; name a file")));
+            return Err(nothing("is a directory; name a file"));
         }
         let mut bytes = Vec::new();
         file.take(longest as u64).read_to_end(&mut bytes).map_err(cannot)?;
         if bytes.is_empty() {
-            return Err(Failure::could_not(format!("{name} is empty; name a file with at least one byte")));
+            return Err(nothing("is empty; name a file with at least one byte"));
         }
-        Ok(Self::new(name, repeated(bytes, longest)))
+        Ok(Self::new(path.display().to_string(), repeated(bytes, longest)))
     }
 
     /// Generates bytes that no two places have in common by any rule: always the same ones.
-    pub(super) fn generate(longest: usize) -> Self {
+    pub fn generate(longest: usize) -> Self {
         let mut random = Random::new(0x6765_6e69_6520_3031);
         let mut bytes = Vec::with_capacity(longest + 8);
         while bytes.len() < longest {
@@ -56,19 +58,40 @@ impl Data {
     }
 
     /// All of the data.
-    pub(super) fn all(&self) -> &[u8] {
+    pub fn all(&self) -> &[u8] {
         &self.bytes
     }
 
     /// The first `len` bytes.
-    pub(super) fn of(&self, len: usize) -> &[u8] {
+    pub fn of(&self, len: usize) -> &[u8] {
         &self.bytes[..len]
     }
 
     /// As many bytes, each unlike the data's.
-    pub(super) fn opposite(&self, len: usize) -> &[u8] {
+    pub fn opposite(&self, len: usize) -> &[u8] {
         &self.opposite[..len]
     }
+}
+
+/// What was found: nothing wrong, or what in a few words.
+pub type Verdict = std::result::Result<(), String>;
+
+/// The first offset at which bytes are not those expected, which are as many.
+pub fn difference(found: &[u8], expected: &[u8]) -> Option<usize> {
+    // Comparing all at once is quicker, and mostly enough.
+    if found == expected {
+        return None;
+    }
+    found.iter().zip(expected).position(|(found, expected)| found != expected)
+}
+
+/// The sum of bytes that a server replies which reads them all: of little-endian 64-bit words, the last one filled up with
+/// zeros.
+pub fn sum(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut last = [0; 8];
+    last[..rest.len()].copy_from_slice(rest);
+    words.iter().chain([&last]).fold(0u64, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)))
 }
 
 fn repeated(mut bytes: Vec<u8>, len: usize) -> Vec<u8> {
@@ -90,6 +113,12 @@ mod tests {
         let data = Data::new("x".to_owned(), repeated(b"abc".to_vec(), 8));
         assert_eq!(data.of(8), b"abcabcab");
         assert!(data.of(8).iter().zip(data.opposite(8)).all(|(a, b)| a != b));
+    }
+
+    #[test]
+    fn sums_fill_up_the_last_word() {
+        assert_eq!(sum(&[1, 0, 0, 0, 0, 0, 0, 0, 2]), 3);
+        assert_eq!(sum(b""), 0);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::{Client, Service, Waiting};
 
 /// The client's side.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(crate) struct Shared {
     line: Line,
     memory: SharedMemory,
     /// The client's own memory, where data is copied.
@@ -22,7 +22,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(line: Line, memory: SharedMemory, own: Option<Vec<u8>>) -> Self {
+    pub(crate) fn new(line: Line, memory: SharedMemory, own: Option<Vec<u8>>) -> Self {
         Self { line, memory, own }
     }
 }
@@ -65,14 +65,14 @@ impl Client for Shared {
 
 /// The peer's side.
 #[derive(Debug)]
-pub(super) struct SharedService {
+pub(crate) struct SharedService {
     line: Line,
     memory: SharedMemory,
     longest: usize,
 }
 
 impl SharedService {
-    pub(super) fn attach(
+    pub(crate) fn attach(
         mut descriptors: Vec<OwnedFd>,
         waiting: Waiting,
         longest: usize,

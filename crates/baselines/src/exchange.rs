@@ -8,18 +8,17 @@
 use std::io;
 
 use super::memory::View;
-use crate::compare::verify;
 
-/// The bytes of a message.
-pub(in crate::compare) const MESSAGE: usize = 64;
+/// The bytes of a message, which also goes ahead of data.
+pub const MESSAGE: usize = 64;
 /// Its words.
-pub(super) const WORDS: usize = MESSAGE / 8;
+pub(crate) const WORDS: usize = MESSAGE / 8;
 /// The answer of a peer that compared and found no difference.
 const SAME: u64 = u64::MAX;
 
 /// What the client asks the peer to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::compare) enum Ask {
+pub(crate) enum Ask {
     /// Nothing, and to answer.
     Nothing,
     /// To take data, and not to look at it.
@@ -46,7 +45,7 @@ impl Ask {
 
 /// A message, in either direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(in crate::compare) struct Message {
+pub(crate) struct Message {
     /// What is asked for, or what was found.
     code: u64,
     /// How much data is passed, in either direction.
@@ -59,18 +58,18 @@ pub(in crate::compare) struct Message {
 
 impl Message {
     /// Asks for something with data of `len` bytes at an address of the client's.
-    pub(super) fn ask(ask: Ask, len: usize, address: usize) -> Self {
+    pub(crate) fn ask(ask: Ask, len: usize, address: usize) -> Self {
         let follows = if ask.takes() { len as u64 } else { 0 };
         Self { code: ask as u64, len: len as u64, follows, address: address as u64 }
     }
 
     /// Answers that this was found, followed by data of this length.
-    pub(super) fn answer(found: u64, follows: usize) -> Self {
+    pub(crate) fn answer(found: u64, follows: usize) -> Self {
         Self { code: found, len: follows as u64, follows: follows as u64, address: 0 }
     }
 
     /// What is asked for, with data of which length. A peer has no more room than `longest`.
-    pub(super) fn asked(&self, longest: usize) -> io::Result<(Ask, usize)> {
+    pub(crate) fn asked(&self, longest: usize) -> io::Result<(Ask, usize)> {
         let ask = usize::try_from(self.code).ok().and_then(|code| ASKS.get(code).copied());
         match (ask, usize::try_from(self.len)) {
             (Some(ask), Ok(len)) if len <= longest => Ok((ask, len)),
@@ -79,34 +78,34 @@ impl Message {
     }
 
     /// How much data follows, in a stream that has room for `longest` bytes.
-    pub(super) fn follows(&self, longest: usize) -> io::Result<usize> {
+    pub(crate) fn follows(&self, longest: usize) -> io::Result<usize> {
         usize::try_from(self.follows).ok().filter(|len| *len <= longest).ok_or_else(nonsense)
     }
 
-    pub(super) fn address(&self) -> usize {
+    pub(crate) fn address(&self) -> usize {
         self.address as usize
     }
 
     /// The sum that was answered.
-    pub(in crate::compare) fn sum(&self) -> u64 {
+    pub(crate) fn sum(&self) -> u64 {
         self.code
     }
 
     /// Where the peer found a difference.
-    pub(in crate::compare) fn difference(&self) -> Option<u64> {
+    pub(crate) fn difference(&self) -> Option<u64> {
         (self.code != SAME).then_some(self.code)
     }
 
-    pub(super) fn words(&self) -> [u64; WORDS] {
+    pub(crate) fn words(&self) -> [u64; WORDS] {
         [0, self.code, self.len, self.follows, self.address, 0, 0, 0]
     }
 
-    pub(super) fn from_words(words: &[u64; WORDS]) -> Self {
+    pub(crate) fn from_words(words: &[u64; WORDS]) -> Self {
         let [_, code, len, follows, address, ..] = *words;
         Self { code, len, follows, address }
     }
 
-    pub(super) fn bytes(&self) -> [u8; MESSAGE] {
+    pub(crate) fn bytes(&self) -> [u8; MESSAGE] {
         let mut bytes = [0; MESSAGE];
         for (place, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(self.words()) {
             *place = word.to_le_bytes();
@@ -114,7 +113,7 @@ impl Message {
         bytes
     }
 
-    pub(super) fn from_bytes(bytes: &[u8; MESSAGE]) -> Self {
+    pub(crate) fn from_bytes(bytes: &[u8; MESSAGE]) -> Self {
         let mut words = [0; WORDS];
         for (word, place) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
             *word = u64::from_le_bytes(*place);
@@ -123,39 +122,34 @@ impl Message {
     }
 }
 
-pub(super) fn nonsense() -> io::Error {
+pub(crate) fn nonsense() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "a message makes no sense")
 }
 
 /// What the peer keeps: the data.
 #[derive(Debug, Default)]
-pub(in crate::compare) struct Kept {
+pub(crate) struct Kept {
     data: Vec<u8>,
 }
 
 impl Kept {
-    pub(in crate::compare) fn new(data: Vec<u8>) -> Self {
+    pub(crate) fn new(data: Vec<u8>) -> Self {
         Self { data }
     }
 
     /// The first `len` bytes of the data.
-    pub(super) fn of(&self, len: usize) -> io::Result<&[u8]> {
+    pub(crate) fn of(&self, len: usize) -> io::Result<&[u8]> {
         self.data.get(..len).ok_or_else(nonsense)
     }
 
     /// Looks at data that was taken, as was asked, and says what was found.
-    pub(super) fn look(&self, ask: Ask, taken: View<'_>) -> io::Result<u64> {
+    pub(crate) fn look(&self, ask: Ask, taken: View<'_>) -> io::Result<u64> {
         Ok(match ask {
             Ask::Sum => taken.sum(),
             Ask::Check => taken.difference(self.of(taken.len())?).map_or(SAME, |at| at as u64),
             _ => 0,
         })
     }
-}
-
-/// The sum of private bytes.
-pub(super) fn sum(bytes: &[u8]) -> u64 {
-    verify::sum(bytes)
 }
 
 #[cfg(test)]

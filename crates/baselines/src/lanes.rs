@@ -8,7 +8,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use genie::Direction;
-use genie::mechanism::GranuleKind;
+use genie_lab::data::{Data, Verdict};
+use genie_lab::error::{Error, Result};
+use genie_lab::peer::{Folder, Peer};
+use genie_lab::touch::Touch;
+use genie_sys::GranuleKind;
 use rustix::fs::MemfdFlags;
 
 use super::exchange::Ask;
@@ -20,18 +24,13 @@ use super::rotation::Rotation;
 use super::shared::Shared;
 use super::stream::{Buffered, Stream};
 use super::{Client, Kind, Means, Setting, Waiting};
-use crate::compare::data::Data;
-use crate::compare::options::Touch;
-use crate::compare::peer::{COMMAND, Order};
-use crate::compare::verify::Verdict;
-use crate::failure::Failure;
-use genie_lab::peer::{Folder, Peer};
+use crate::peer::Order;
 
 /// Round trips that are timed together, so that the clock is exact enough.
 const PING_PONGS: u32 = 1000;
 const HAND_OVERS: u32 = 20;
 /// Empty requests that are timed together, after as many that are not.
-pub(in crate::compare) const EMPTY: u32 = 16;
+pub const EMPTY: u32 = 16;
 
 /// One baseline's end here.
 struct Lane {
@@ -42,7 +41,7 @@ struct Lane {
 }
 
 /// All that are measured.
-pub(in crate::compare) struct Baselines {
+pub struct Baselines {
     // Declared in the order in which they are to go: the peer lets go of what the clients clean up.
     peer: Peer,
     lanes: Vec<Lane>,
@@ -57,33 +56,34 @@ pub(in crate::compare) struct Baselines {
 
 /// The times of one exchange, and what the peer found.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::compare) struct Exchanged {
-    pub(in crate::compare) latency: Duration,
-    pub(in crate::compare) cycle: Duration,
-    pub(in crate::compare) sum: Option<u64>,
+pub struct Exchanged {
+    /// From sending to having the answer.
+    pub latency: Duration,
+    /// The same with what the client does to its buffer.
+    pub cycle: Duration,
+    /// The sum that the peer answered of data that is known, where it was asked for one.
+    pub sum: Option<u64>,
 }
 
 /// What an exchange is.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::compare) struct Passing {
-    pub(in crate::compare) direction: Direction,
-    pub(in crate::compare) len: usize,
-    pub(in crate::compare) touch: Touch,
+pub struct Passing {
+    /// Whether the data goes to the peer or comes from it.
+    pub direction: Direction,
+    /// How much.
+    pub len: usize,
+    /// Who touches it.
+    pub touch: Touch,
 }
 
 impl Baselines {
     /// Starts the peer on `cpu`, if there is one beside this process's, and opens both ends of each of `means`. Those that
     /// cannot be opened here are left out.
-    pub(in crate::compare) fn open(
-        means: &[Means],
-        data: &Data,
-        granules: GranuleKind,
-        cpu: Option<usize>,
-    ) -> Result<Self, Failure> {
-        let peer = Peer::start(COMMAND, cpu)?;
+    pub fn open(means: &[Means], data: &Data, granules: GranuleKind, cpu: Option<usize>) -> Result<Self> {
+        let peer = Peer::start(crate::ROLE, cpu)?;
         keep(&peer, data)?;
         let needs_names = means.iter().any(|one| one.needs_names());
-        let folder = needs_names.then(Folder::create).transpose().map_err(Failure::could_not)?;
+        let folder = needs_names.then(Folder::create).transpose()?;
         let blocking = Means { kind: Kind::HandOver, waiting: Waiting::Blocking };
         let hand_over = open_hand_over(&peer, 0, blocking)?;
         let mut opened = 1;
@@ -104,9 +104,11 @@ impl Baselines {
             }
             match all.lane(*one, data.all().len(), granules) {
                 Ok(lane) => all.lanes.push(lane),
-                Err(failure) => {
-                    all.peer.watch().check().map_err(|_| failure.clone())?;
-                    all.left_out.push(failure.message);
+                Err(error) => {
+                    if all.peer.watch().check().is_err() {
+                        return Err(error);
+                    }
+                    all.left_out.push(error.to_string());
                 }
             }
         }
@@ -114,21 +116,18 @@ impl Baselines {
     }
 
     /// The baselines, by their numbers.
-    pub(in crate::compare) fn means(&self) -> impl Iterator<Item = Means> + '_ {
+    pub fn means(&self) -> impl Iterator<Item = Means> + '_ {
         self.lanes.iter().map(|lane| lane.means)
     }
 
-    /// Says in one line each what was left out, and why.
-    pub(in crate::compare) fn report(&self) {
-        for line in &self.left_out {
-            eprintln!("genie: left out of the comparison: {line}");
-        }
+    /// What was left out, and why: a sentence each.
+    pub fn left_out(&self) -> &[String] {
+        &self.left_out
     }
 
     /// Opens both ends.
-    fn lane(&mut self, means: Means, longest: usize, granules: GranuleKind) -> Result<Lane, Failure> {
-        let cannot =
-            |error: io::Error| Failure::could_not(format!("{} cannot be opened: {error}", means.name()));
+    fn lane(&mut self, means: Means, longest: usize, granules: GranuleKind) -> Result<Lane> {
+        let cannot = |error: io::Error| unopened(means, &error);
         let folder = self.folder.as_ref().map(|folder| folder.path().to_string_lossy().into_owned());
         let mut setting = Setting { longest, folder: folder.unwrap_or_default(), address: 0 };
         let probe = [0u8; 1];
@@ -179,11 +178,7 @@ impl Baselines {
     }
 
     /// Passes data by baseline `index` several times: `turn` is given what does it.
-    fn turn<T>(
-        &mut self,
-        index: usize,
-        turn: impl FnOnce(&mut dyn Client) -> io::Result<T>,
-    ) -> Result<T, Failure> {
+    fn turn<T>(&mut self, index: usize, turn: impl FnOnce(&mut dyn Client) -> io::Result<T>) -> Result<T> {
         let Lane { means, number, client } = &mut self.lanes[index];
         let doing = format!("it served {}", means.name());
         self.peer.tell(&Order::Serve(*number), &[], &doing)?;
@@ -191,17 +186,17 @@ impl Baselines {
             client.ask(Ask::Leave)?;
             Ok(found)
         });
-        result.map_err(|error| self.peer.failure(&error, &doing).into())
+        result.map_err(|error| self.peer.failure(&error, &doing))
     }
 
     /// One measured exchange, after one that is not, and an empty one: as a scheme's turn is. `timed` is what makes the
     /// measured one.
-    pub(in crate::compare) fn exchange<T>(
+    pub fn exchange<T>(
         &mut self,
         index: usize,
         passing: Passing,
         timed: impl FnOnce(&mut dyn FnMut() -> io::Result<Exchanged>) -> io::Result<T>,
-    ) -> Result<T, Failure> {
+    ) -> Result<T> {
         let warming = match passing.direction {
             Direction::Out => passing.ask(),
             Direction::In => Ask::Fetch,
@@ -214,7 +209,7 @@ impl Baselines {
     }
 
     /// Times empty round trips, of 64 bytes each way: their mean.
-    pub(in crate::compare) fn empty(&mut self, index: usize) -> Result<Duration, Failure> {
+    pub fn empty(&mut self, index: usize) -> Result<Duration> {
         self.turn(index, |client| {
             (0..EMPTY).try_for_each(|_| client.ask(Ask::Nothing))?;
             let start = Instant::now();
@@ -224,12 +219,7 @@ impl Baselines {
     }
 
     /// Passes the data once and compares every byte.
-    pub(in crate::compare) fn verify(
-        &mut self,
-        index: usize,
-        passing: Passing,
-        data: &Data,
-    ) -> Result<Verdict, Failure> {
+    pub fn verify(&mut self, index: usize, passing: Passing, data: &Data) -> Result<Verdict> {
         let (len, right, wrong) = (passing.len, data.of(passing.len), data.opposite(passing.len));
         self.turn(index, |client| match passing.direction {
             Direction::Out => {
@@ -249,12 +239,7 @@ impl Baselines {
     }
 
     /// Compares what timed inputs delivered.
-    pub(in crate::compare) fn verify_after(
-        &mut self,
-        index: usize,
-        passing: Passing,
-        data: &Data,
-    ) -> Result<Verdict, Failure> {
+    pub fn verify_after(&mut self, index: usize, passing: Passing, data: &Data) -> Result<Verdict> {
         if passing.direction == Direction::Out {
             return Ok(Ok(()));
         }
@@ -270,34 +255,26 @@ impl Baselines {
     }
 
     /// A cache line's way to the peer and back, where there are two CPUs.
-    pub(in crate::compare) fn ping_pong(&mut self) -> Result<Option<Duration>, Failure> {
+    pub fn ping_pong(&mut self) -> Result<Option<Duration>> {
         let Some((number, hand_over)) = &mut self.ping_pong else { return Ok(None) };
         measure(&self.peer, *number, hand_over, PING_PONGS).map(Some)
     }
 
     /// A word's way to the peer and back by two futex calls each way.
-    pub(in crate::compare) fn futex_hand_over(&mut self) -> Result<Duration, Failure> {
+    pub fn futex_hand_over(&mut self) -> Result<Duration> {
         let (number, hand_over) = &mut self.hand_over;
         measure(&self.peer, *number, hand_over, HAND_OVERS)
     }
 
     /// Bytes a second through so many buffers of shared memory in turn, where there are two CPUs; by at most `turns` turns.
-    pub(in crate::compare) fn rotate(
-        &mut self,
-        buffers: usize,
-        len: usize,
-        turns: usize,
-    ) -> Result<Option<f64>, Failure> {
+    pub fn rotate(&mut self, buffers: usize, len: usize, turns: usize) -> Result<Option<f64>> {
         let Some((number, rotation)) = &mut self.rotation else { return Ok(None) };
         if !rotation.fits(buffers, len) {
             return Ok(None);
         }
         let doing = "it served a rotation";
         self.peer.tell(&Order::Serve(*number), &[], doing)?;
-        rotation
-            .measure(buffers, len, turns)
-            .map(Some)
-            .map_err(|error| self.peer.failure(&error, doing).into())
+        rotation.measure(buffers, len, turns).map(Some).map_err(|error| self.peer.failure(&error, doing))
     }
 }
 
@@ -355,37 +332,41 @@ fn compared(client: &mut dyn Client, len: usize, right: &[u8]) -> Verdict {
     difference.map_or(Ok(()), |at| Err(format!("as the client saw it, the data differs at offset {at}")))
 }
 
-/// Gives the peer the data.
-fn keep(peer: &Peer, data: &Data) -> Result<(), Failure> {
-    let file = rustix::fs::memfd_create("genie-compare", MemfdFlags::CLOEXEC)
-        .map_err(|errno| Failure::could_not(format!("no file for the data can be had: {errno}")))?;
-    let mut file = std::fs::File::from(file);
-    let written = io::Write::write_all(&mut file, data.all()).and_then(|()| io::Seek::rewind(&mut file));
-    written.map_err(|error| Failure::could_not(format!("the data cannot be given to the peer: {error}")))?;
-    Ok(peer.order(&Order::Keep, &[file.as_fd()], "it took the data")?)
+fn unopened(means: Means, error: &io::Error) -> Error {
+    Error::Peer(format!("{} cannot be opened: {error}", means.name()))
 }
 
-fn open_hand_over(peer: &Peer, number: usize, means: Means) -> Result<(usize, HandOver), Failure> {
-    let client = HandOver::create(means.waiting, peer.watch()).map_err(Failure::could_not)?;
+/// Gives the peer the data.
+fn keep(peer: &Peer, data: &Data) -> Result<()> {
+    let file = rustix::fs::memfd_create("genie-compare", MemfdFlags::CLOEXEC)
+        .map_err(|errno| Error::Peer(format!("no file for the data can be had: {errno}")))?;
+    let mut file = std::fs::File::from(file);
+    let written = io::Write::write_all(&mut file, data.all()).and_then(|()| io::Seek::rewind(&mut file));
+    written.map_err(|error| Error::Peer(format!("the data cannot be given to the peer: {error}")))?;
+    peer.order(&Order::Keep, &[file.as_fd()], "it took the data")
+}
+
+fn open_hand_over(peer: &Peer, number: usize, means: Means) -> Result<(usize, HandOver)> {
+    let client = HandOver::create(means.waiting, peer.watch()).map_err(|error| unopened(means, &error))?;
     open_plain(peer, means, &[client.line().memory().descriptor()])?;
     Ok((number, client))
 }
 
-fn open_rotation(peer: &Peer, granules: GranuleKind) -> Result<Rotation, Failure> {
-    let client = Rotation::create(granules, peer.watch()).map_err(Failure::could_not)?;
+fn open_rotation(peer: &Peer, granules: GranuleKind) -> Result<Rotation> {
     let means = Means { kind: Kind::Rotation, waiting: Waiting::Polled };
+    let client = Rotation::create(granules, peer.watch()).map_err(|error| unopened(means, &error))?;
     open_plain(peer, means, &client.descriptors())?;
     Ok(client)
 }
 
-fn open_plain(peer: &Peer, means: Means, descriptors: &[BorrowedFd<'_>]) -> Result<(), Failure> {
+fn open_plain(peer: &Peer, means: Means, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
     let setting = Setting { longest: 0, folder: String::new(), address: 0 };
     let doing = format!("it opened {}", means.name());
-    Ok(peer.order(&Order::Open { means, setting }, descriptors, &doing)?)
+    peer.order(&Order::Open { means, setting }, descriptors, &doing)
 }
 
-fn measure(peer: &Peer, number: usize, hand_over: &mut HandOver, rounds: u32) -> Result<Duration, Failure> {
+fn measure(peer: &Peer, number: usize, hand_over: &mut HandOver, rounds: u32) -> Result<Duration> {
     let doing = "it served hand-overs";
     peer.tell(&Order::Serve(number), &[], doing)?;
-    hand_over.measure(rounds).map_err(|error| peer.failure(&error, doing).into())
+    hand_over.measure(rounds).map_err(|error| peer.failure(&error, doing))
 }

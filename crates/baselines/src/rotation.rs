@@ -10,7 +10,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use genie::mechanism::GranuleKind;
+use genie_sys::GranuleKind;
 
 use super::exchange::{Ask, Kept, Message, nonsense};
 use super::line::Line;
@@ -32,29 +32,29 @@ const END: u32 = u32::MAX;
 
 /// The client's side.
 #[derive(Debug)]
-pub(super) struct Rotation {
+pub(crate) struct Rotation {
     line: Line,
     memory: SharedMemory,
     watch: Watch,
 }
 
 impl Rotation {
-    pub(super) fn create(granules: GranuleKind, watch: Watch) -> io::Result<Self> {
+    pub(crate) fn create(granules: GranuleKind, watch: Watch) -> io::Result<Self> {
         let line = Line::create(Waiting::Polled, watch.clone())?;
         Ok(Self { line, memory: SharedMemory::create(granules, MEMORY)?, watch })
     }
 
-    pub(super) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+    pub(crate) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.line.memory().descriptor(), self.memory.descriptor()]
     }
 
     /// Whether there is memory for so many buffers.
-    pub(super) fn fits(&self, buffers: usize, len: usize) -> bool {
+    pub(crate) fn fits(&self, buffers: usize, len: usize) -> bool {
         len > 0 && buffers.saturating_mul(len) <= MEMORY
     }
 
     /// Passes 256 MiB, or what `turns` turns pass, through `buffers` of `len` bytes and returns the bytes a second; the peer leaves afterwards.
-    pub(super) fn measure(&mut self, buffers: usize, len: usize, turns: usize) -> io::Result<f64> {
+    pub(crate) fn measure(&mut self, buffers: usize, len: usize, turns: usize) -> io::Result<f64> {
         let count = (BYTES / len).min(turns).max(2 * buffers);
         for word in [WRITTEN, READ] {
             self.line.memory().word(word).store(0, Ordering::Release);
@@ -95,13 +95,13 @@ impl Rotation {
 
 /// The peer's side.
 #[derive(Debug)]
-pub(super) struct RotationService {
+pub(crate) struct RotationService {
     line: Line,
     memory: SharedMemory,
 }
 
 impl RotationService {
-    pub(super) fn attach(mut descriptors: Vec<OwnedFd>) -> io::Result<Self> {
+    pub(crate) fn attach(mut descriptors: Vec<OwnedFd>) -> io::Result<Self> {
         let (Some(memory), Some(line)) = (descriptors.pop(), descriptors.pop()) else {
             return Err(nonsense());
         };

@@ -16,14 +16,14 @@ use super::{Client, Kind, Service, Waiting};
 
 /// One end: a descriptor to read from and one to write to, which may be the same socket.
 #[derive(Debug)]
-pub(super) struct Stream {
+pub(crate) struct Stream {
     reader: File,
     writer: File,
 }
 
 impl Stream {
     /// Takes an end, reading and writing.
-    pub(super) fn attach(mut descriptors: Vec<OwnedFd>, waiting: Waiting) -> io::Result<Self> {
+    pub(crate) fn attach(mut descriptors: Vec<OwnedFd>, waiting: Waiting) -> io::Result<Self> {
         let (Some(writer), Some(reader)) = (descriptors.pop(), descriptors.pop()) else {
             return Err(nonsense());
         };
@@ -34,7 +34,7 @@ impl Stream {
     }
 
     /// Makes both ends of a kind, each a descriptor to read from and one to write to: the client's, and the peer's.
-    pub(super) fn pair(kind: Kind) -> io::Result<[Vec<OwnedFd>; 2]> {
+    pub(crate) fn pair(kind: Kind) -> io::Result<[Vec<OwnedFd>; 2]> {
         let both = |socket: OwnedFd| Ok::<_, io::Error>(vec![socket.try_clone()?, socket]);
         match kind {
             Kind::Pipe => {
@@ -112,13 +112,13 @@ fn again(error: io::Error) -> io::Result<()> {
 
 /// An end with a buffer of its side's.
 #[derive(Debug)]
-pub(super) struct Buffered {
+pub(crate) struct Buffered {
     stream: Stream,
     buffer: Vec<u8>,
 }
 
 impl Buffered {
-    pub(super) fn new(stream: Stream, longest: usize) -> Self {
+    pub(crate) fn new(stream: Stream, longest: usize) -> Self {
         Self { stream, buffer: vec![0; longest] }
     }
 }

@@ -107,7 +107,7 @@ impl Drop for Remains {
 
 /// The client's side.
 #[derive(Debug)]
-pub(super) struct Client {
+pub(crate) struct Client {
     loaned: Option<SampleMut<ipc::Service, [u8], ()>>,
     received: Option<Sample<ipc::Service, [u8], ()>>,
     /// A message and the data after it in the client's own memory, where data is copied.
@@ -118,7 +118,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn open(means: Means, setting: &Setting, watch: Watch) -> io::Result<Self> {
+    pub(crate) fn open(means: Means, setting: &Setting, watch: Watch) -> io::Result<Self> {
         let ends = Ends::open(means, setting, "to-peer", "to-client")?;
         let own = (means.kind == Kind::IceoryxCopy).then(|| vec![0; MESSAGE + setting.longest]);
         let remains = Remains(prefix(means, setting)?);
@@ -126,7 +126,7 @@ impl Client {
     }
 
     /// Connects to the ends that the peer has opened meanwhile.
-    pub(super) fn connect(&self) -> io::Result<()> {
+    pub(crate) fn connect(&self) -> io::Result<()> {
         self.ends.publisher.update_connections().map_err(failed)?;
         self.ends.subscriber.has_samples().map(drop).map_err(failed)
     }
@@ -204,7 +204,7 @@ impl super::Client for Client {
 
 /// The peer's side.
 #[derive(Debug)]
-pub(super) struct Service {
+pub(crate) struct Service {
     ends: Ends,
     longest: usize,
     /// Whether the peer's data is in memory of its own, to be copied into loans.
@@ -216,7 +216,7 @@ pub(super) struct Service {
 }
 
 impl Service {
-    pub(super) fn open(means: Means, setting: &Setting) -> io::Result<Self> {
+    pub(crate) fn open(means: Means, setting: &Setting) -> io::Result<Self> {
         let ends = Ends::open(means, setting, "to-client", "to-peer")?;
         let copies = means.kind == Kind::IceoryxCopy;
         Ok(Self {

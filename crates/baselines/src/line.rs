@@ -30,7 +30,7 @@ const LOOK_AFTER: Duration = Duration::from_millis(100);
 
 /// One side's end of the two lines.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(crate) struct Line {
     memory: SharedMemory,
     waiting: Waiting,
     /// Messages so far.
@@ -41,22 +41,22 @@ pub(super) struct Line {
 
 impl Line {
     /// Makes both lines; the peer gets the memory's descriptor.
-    pub(super) fn create(waiting: Waiting, watch: Watch) -> io::Result<Self> {
+    pub(crate) fn create(waiting: Waiting, watch: Watch) -> io::Result<Self> {
         let memory = SharedMemory::create(GranuleKind::Base, PAGE)?;
         Ok(Self { memory, waiting, count: 0, watch: Some(watch) })
     }
 
     /// Takes the peer's end.
-    pub(super) fn attach(descriptor: OwnedFd, waiting: Waiting) -> io::Result<Self> {
+    pub(crate) fn attach(descriptor: OwnedFd, waiting: Waiting) -> io::Result<Self> {
         Ok(Self { memory: SharedMemory::attach(descriptor)?, waiting, count: 0, watch: None })
     }
 
-    pub(super) fn memory(&self) -> &SharedMemory {
+    pub(crate) fn memory(&self) -> &SharedMemory {
         &self.memory
     }
 
     /// Asks the peer, and waits for its answer.
-    pub(super) fn ask(&mut self, message: &Message) -> io::Result<Message> {
+    pub(crate) fn ask(&mut self, message: &Message) -> io::Result<Message> {
         self.count = self.count.wrapping_add(1);
         self.write(ASKED, message);
         self.wait(ANSWERED, self.count)?;
@@ -64,19 +64,19 @@ impl Line {
     }
 
     /// Waits for what the client asks next.
-    pub(super) fn next(&mut self) -> io::Result<Message> {
+    pub(crate) fn next(&mut self) -> io::Result<Message> {
         self.count = self.count.wrapping_add(1);
         self.wait(ASKED, self.count)?;
         Ok(self.read(ASKED))
     }
 
     /// Answers what was asked last.
-    pub(super) fn answer(&self, found: u64) {
+    pub(crate) fn answer(&self, found: u64) {
         self.write(ANSWERED, &Message::answer(found, 0));
     }
 
     /// Serves until the client asks to leave: what is to be done with data is `act`'s, which says what it found.
-    pub(super) fn serve(
+    pub(crate) fn serve(
         &mut self,
         longest: usize,
         mut act: impl FnMut(Ask, usize, usize) -> io::Result<u64>,
@@ -121,7 +121,7 @@ impl Line {
 }
 
 /// Waits until the word has this value.
-pub(super) fn wait(word: &AtomicU32, value: u32, waiting: Waiting, watch: Option<&Watch>) -> io::Result<()> {
+pub(crate) fn wait(word: &AtomicU32, value: u32, waiting: Waiting, watch: Option<&Watch>) -> io::Result<()> {
     let look = || watch.map_or(Ok(()), Watch::check);
     let mut spins = 0u32;
     loop {
@@ -149,13 +149,13 @@ pub(super) fn wait(word: &AtomicU32, value: u32, waiting: Waiting, watch: Option
 }
 
 /// Wakes the other side, if it sleeps.
-pub(super) fn wake(word: &AtomicU32) {
+pub(crate) fn wake(word: &AtomicU32) {
     // This fails only where the memory has gone.
     let _ = futex::wake(word, 1);
 }
 
 /// What is done by every peer that gives data from memory that it stores into.
-pub(super) fn fetch(kept: &Kept, ask: Ask, len: usize, give: impl FnOnce(&[u8])) -> io::Result<()> {
+pub(crate) fn fetch(kept: &Kept, ask: Ask, len: usize, give: impl FnOnce(&[u8])) -> io::Result<()> {
     if ask == Ask::Fetch {
         give(kept.of(len)?);
     }
