@@ -4,12 +4,10 @@
 //! `PROPTEST_CASES` (64) is how many programs are run on small granules; huge ones, whose bytes take longer to compare,
 //! get a quarter of them.
 
-mod machine;
-
+use crate::machine::{Machine, checked, client, frame, output_of, pattern, same, scatter, seen, server};
 use genie_memory::{
     Buffer, Direction, Error, GranuleKind, InputPlan, Migrant, Reference, Space, SystemBuffer, Usage, Wired,
 };
-use machine::{Machine, checked, client, frame, output_of, pattern, same, scatter, seen, server};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 

@@ -1,15 +1,13 @@
 //! Lenders (thesis §5.2): pools of other parties' memory, adoption by page swapping, and what becomes of it all when a
 //! lender goes.
 
-mod machine;
-
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
+use crate::machine::{self, Machine, checked, is_accessible, output, pattern, same, scatter, seen};
 use genie_memory::{Direction, Error, GranuleKind, InputPlan, LenderId, ObjectId, Passed, Space};
 use genie_sys::{Arena, Object, inspect};
-use machine::{Machine, checked, is_accessible, output, pattern, same, scatter, seen};
 
 on_each_kind!(
     what_a_lender_stores_is_in_its_system_buffer,

@@ -1,11 +1,9 @@
 //! Random programs among lenders that come and go: whatever the order, clients find what they have stored or were given,
 //! and each granule is in its place and in its pool.
 
-mod machine;
-
+use crate::machine::{self, Machine, checked, output_of, pattern, same, scatter, seen};
 use genie_memory::{Buffer, GranuleKind, InputPlan, LenderId, Migrant, Reference, Space, SystemBuffer};
 use genie_sys::Object;
-use machine::{Machine, checked, output_of, pattern, same, scatter, seen};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 

@@ -1,12 +1,12 @@
 //! Migrant buffers: marks, region caching, region hiding, removal, and filling regions from system buffers.
 
-mod machine;
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::machine::{
+    Machine, checked, frame, is_accessible, output_of, pattern, same, scatter, seen, server,
+};
 use genie_memory::{Direction, Error, Immigrating, InputPlan, Mark, Migrant, Reference, Space};
 use genie_sys::process;
-use machine::{Machine, checked, frame, is_accessible, output_of, pattern, same, scatter, seen, server};
 
 on_each_kind!(
     a_hidden_region_is_inaccessible_and_keeps_its_bytes,

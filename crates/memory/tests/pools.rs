@@ -1,10 +1,8 @@
 //! System buffers as they come out of a pool: which one is next, where it lies, and what is left in it.
 
-mod machine;
-
+use crate::machine::{self, Machine, checked, pattern, same, scatter};
 use genie_memory::{LenderId, Recycling, Space, SystemBuffer};
 use genie_sys::{GranuleKind, Object};
-use machine::{Machine, checked, pattern, same, scatter};
 
 on_each_kind!(
     the_buffer_freed_last_is_next,

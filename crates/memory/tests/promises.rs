@@ -4,13 +4,11 @@
 //! meanwhile. Now an output is protected only when a free granule is kept for each of its granules; and a store for which
 //! none could be kept after all goes on when there is one again.
 
-mod machine;
-
 use std::time::{Duration, Instant};
 
+use crate::machine::{self, Machine, checked, output, output_of, same, seen, server};
 use genie_memory::{Buffer, Direction, Error, InputPlan, LenderId, Reference, Space};
 use genie_sys::Object;
-use machine::{Machine, checked, output, output_of, same, seen, server};
 
 on_each_kind!(
     every_granule_under_output_can_be_replaced_in_a_full_space,

@@ -1,11 +1,9 @@
 //! Regions, granules and their books: allocation, growth, limits, and deallocation while requests are pending.
 
-mod machine;
-
 use std::panic::AssertUnwindSafe;
 
+use crate::machine::{self, Machine, checked, is_accessible, pattern, same, scatter, seen};
 use genie_memory::{Direction, Error, Mark, Space};
-use machine::{Machine, checked, is_accessible, pattern, same, scatter, seen};
 
 on_each_kind!(
     a_buffer_is_zero_whatever_its_granules_held,

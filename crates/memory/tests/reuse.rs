@@ -1,14 +1,14 @@
 //! Output buffers that are reused for input while the output is pending (thesis §4.3), and threads that store beside a
 //! buffer while input is delivered into it.
 
-mod machine;
-
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use crate::machine::{
+    self, Machine, StopOnDrop, checked, client, frame, output, pattern, same, scatter, seen,
+};
 use genie_memory::{Direction, InputPlan, Passed, Space};
-use machine::{Machine, StopOnDrop, checked, client, frame, output, pattern, same, scatter, seen};
 
 on_each_kind!(
     a_swap_leaves_pending_output_to_its_server,

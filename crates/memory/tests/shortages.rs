@@ -1,12 +1,10 @@
 //! Shortages: whoever can ask a lender for more is told when its pool is exhausted.
 
-mod machine;
-
 use std::sync::{Arc, Mutex};
 
+use crate::machine::{self, Machine, checked};
 use genie_memory::{Error, LenderId, Space};
 use genie_sys::Object;
-use machine::{Machine, checked};
 
 on_each_kind!(
     whoever_asked_for_it_is_told_of_each_shortage,

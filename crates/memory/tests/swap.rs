@@ -1,12 +1,10 @@
 //! Page swapping and input alignment: what is delivered, what is left alone, and whose frames are where.
 
-mod machine;
-
 use std::panic::AssertUnwindSafe;
 
+use crate::machine::{Machine, checked, client, frame, output, output_of, pattern, same, scatter, seen};
 use genie_memory::{Error, Faults, GranuleKind, InputPlan, Passed, Space, SystemBuffer};
 use genie_sys::inspect;
-use machine::{Machine, checked, client, frame, output, output_of, pattern, same, scatter, seen};
 
 on_each_kind!(
     every_geometry_delivers_its_bytes_and_no_others,

@@ -1,13 +1,11 @@
 //! Transient output copy-on-write: what a server sees, what a client may do meanwhile, and which frames prove it.
 
-mod machine;
-
 use std::io::{Read, Write};
 
+use crate::machine::{Machine, checked, frame, output, output_of, pattern, same, seen, server};
 use genie_memory::{Direction, Error, Faults, Protection};
 use genie_sys::inspect;
 use genie_sys::userfault::Way;
-use machine::{Machine, checked, frame, output, output_of, pattern, same, seen, server};
 
 on_each_kind!(
     a_store_after_output_does_not_reach_the_server,

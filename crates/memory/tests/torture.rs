@@ -6,14 +6,12 @@
     reason = "stores into one buffer from several threads, each into words or a page of its own, as C programs do"
 )]
 
-mod machine;
-
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use crate::machine::{Machine, StopOnDrop, checked};
 use genie_memory::{Buffer, Direction, Error, Reference, Space};
-use machine::{Machine, StopOnDrop, checked};
 
 const THREADS: usize = 4;
 /// Counters of one thread.

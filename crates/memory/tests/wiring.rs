@@ -1,10 +1,8 @@
 //! Wiring: what is wired stays resident, for as long as a request needs it.
 
-mod machine;
-
+use crate::machine::{self, Machine, checked, skip};
 use genie_memory::{Buffer, Error, GranuleKind};
 use genie_sys::{Arena, Object, inspect};
-use machine::{Machine, checked, skip};
 
 on_each_kind!(a_region_is_wired_until_its_last_request_ends, too_low_a_memory_lock_limit_is_an_error,);
 

@@ -2,7 +2,7 @@
 //!
 //! What the server sees is read from the object itself, as a server's own mapping would show it.
 
-#[path = "lending/stage.rs"]
+#[macro_use]
 mod stage;
 
 use genie_memory::{DataMut, LenderId};

@@ -1,5 +1,4 @@
 //! What an honest pair of ends sees: every record, once, in order, whole; and the room that there is.
-#![cfg(not(loom))]
 
 use std::time::Duration;
 

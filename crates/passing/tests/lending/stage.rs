@@ -42,13 +42,13 @@ macro_rules! on_both_kinds {
             #[test]
             #[cfg_attr(miri, ignore = "memfd")]
             fn huge() {
-                $crate::stage::run(concat!(stringify!($test), "::huge"), genie_memory::GranuleKind::Huge, super::$test);
+                $crate::lending::stage::run(concat!(stringify!($test), "::huge"), genie_memory::GranuleKind::Huge, super::$test);
             }
 
             #[test]
             #[cfg_attr(miri, ignore = "memfd")]
             fn base() {
-                $crate::stage::run(concat!(stringify!($test), "::base"), genie_memory::GranuleKind::Base, super::$test);
+                $crate::lending::stage::run(concat!(stringify!($test), "::base"), genie_memory::GranuleKind::Base, super::$test);
             }
         }
     )*};

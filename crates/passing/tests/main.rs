@@ -1,0 +1,7 @@
+//! What is promised of data passing.
+//!
+//! One binary, which costs one link. `calibration` is a binary of its own: it measures, and is not to be disturbed.
+
+mod lending;
+mod recorder;
+mod tables;
