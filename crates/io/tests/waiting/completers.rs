@@ -89,6 +89,17 @@ fn a_ring_is_reaped_by_whatever_looks_for_replies() {
     assert_idle(&interface);
 }
 
+/// A thread that waited when the server panicked over its completer did not look any more, and slept as long as it might.
+#[test]
+fn a_thread_goes_on_looking_when_the_server_panics_over_its_completer() {
+    let (ring, interface) = (Ring::new(Gives::PanicForCompleter), interface());
+    let server = ServerHandle::new(ring.clone());
+    let pending = interface.request(&server, ASK).submit().expect("a request");
+    ring.work();
+    assert!(pending.wait(FOR_EVER), "nobody reaped");
+    pending.sync().expect("a reply");
+}
+
 #[test]
 fn a_queue_gives_back_the_requests_that_are_over_and_no_others() {
     let (stage, keeper, running) = Stage::with_keeper();

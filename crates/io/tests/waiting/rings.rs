@@ -30,6 +30,8 @@ pub(crate) enum Gives {
     PanicForDescriptor,
     /// The descriptor, and a panic when it is armed.
     PanicForArm,
+    /// A panic when it is asked for its completer, but for the first time and from the fifth time on.
+    PanicForCompleter,
 }
 
 /// What is asked waits until `work`, and then until somebody reaps.
@@ -44,7 +46,7 @@ pub(crate) struct Inner {
     gives: Gives,
     /// The threads that have reaped.
     reapers: Mutex<HashSet<ThreadId>>,
-    /// How often it was asked for its descriptor, and armed.
+    /// How often it was asked for its descriptor, or for its completer, and armed.
     pub(crate) asks: AtomicU32,
     pub(crate) arms: AtomicU32,
 }
@@ -114,6 +116,10 @@ impl Server for Ring {
     }
 
     fn completer(&self) -> Option<&dyn Completer> {
+        if self.0.gives == Gives::PanicForCompleter {
+            let asks = self.0.asks.fetch_add(1, Ordering::Relaxed);
+            assert!(!(1..4).contains(&asks), "a completer's panic is part of the test");
+        }
         Some(self)
     }
 }
@@ -138,7 +144,7 @@ impl Completer for Ring {
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.0.asks.fetch_add(1, Ordering::Relaxed);
         match self.0.gives {
-            Gives::Nothing => None,
+            Gives::Nothing | Gives::PanicForCompleter => None,
             Gives::File => Some(self.0.file.as_fd()),
             Gives::PanicForDescriptor => panic!("a descriptor's panic is part of the test"),
             Gives::Bell | Gives::PanicForArm => Some(self.0.bell.as_fd()),
