@@ -4,6 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
+use genie::channel;
 use genie::file::File;
 use genie::{Interface, ServerHandle};
 
@@ -61,8 +62,22 @@ pub(super) fn connect(
         None => genie.connect(&remote.server),
     };
     connected.map_err(|error| {
-        Failure::could_not(format!("server \"{}\" cannot be reached: {error}", remote.server))
+        let server = &remote.server;
+        Failure::could_not(format!("server \"{server}\" cannot be reached: {error}; {}", how_to_name_one()))
     })
+}
+
+/// For a user who may have taken a file's name for a server's.
+fn how_to_name_one() -> String {
+    let servers = channel::servers().unwrap_or_default();
+    let running: Vec<_> =
+        servers.iter().filter(|(_, status)| status.is_ok()).map(|(name, _)| name.as_str()).collect();
+    let named = "the file PATH of the server NAME is written NAME:PATH";
+    if running.is_empty() {
+        named.to_owned()
+    } else {
+        format!("{named}; these servers run: {}", running.join(", "))
+    }
 }
 
 #[cfg(test)]

@@ -47,6 +47,7 @@ fn a_name_that_is_taken_and_a_directory_that_is_none_are_refused() {
     assert!(serve(".", "no/name").contains("cannot be a server's name"));
     let error = place.refused(&["fetch", "nobody:file"], 1);
     assert!(error.contains("server \"nobody\" cannot be reached"), "{error}");
+    assert!(error.contains("is written NAME:PATH; these servers run: files"), "{error}");
 }
 
 #[test]
