@@ -8,51 +8,51 @@
 //!
 //! ```text
 //!   client                                                server
-//!   Request -> Remote -- request ring --> Worker -> Customer -> Incoming -> Server
-//!   Reply   <- Remote <-- reply ring ---------------- Customer <- reply
-//!              Link  <-- control socket: objects, hang-up --> Reception
+//!   Request -> Remote -- request ring --> Worker -> Session -> Incoming -> Server
+//!   Reply   <- Remote <-- reply ring ---------------- Session <- reply
+//!              Link  <-- control socket: objects, hang-up --> Control
 //! ```
 //!
 //! Source: thesis chapter 5, §7.1, §7.2; docs/channel.md has the layouts.
 
+mod abandoned;
 mod announce;
 mod arenas;
-mod books;
 mod connect;
+mod control;
 mod conversation;
-mod customer;
 pub mod directory;
 mod evictions;
 mod growth;
-mod guests;
+mod handshakes;
+mod in_progress;
 mod link;
 mod listener;
 mod options;
-mod orphans;
 mod outbox;
 mod pool;
 mod private;
 mod receiving;
-mod reception;
 mod remote;
 mod serving;
+mod session;
 mod shares;
-mod strangers;
 mod table;
 mod turn;
+mod unwanted;
 #[doc(hidden)]
 pub mod wire;
 mod worker;
 
 pub use connect::ConnectOptions;
 pub(crate) use connect::connect;
-pub(crate) use customer::Customer;
 pub use genie_ring::Layout;
 pub use listener::Listener;
 pub use options::ServeOptions;
 pub(crate) use private::PrivateBuffer;
 pub(crate) use remote::{Patience, Remote};
 pub use serving::{Driven, Running, Serving, Stopper};
+pub(crate) use session::Session;
 pub(crate) use turn::Turn;
 pub(crate) use wire::control::MAX_NAME;
 pub use wire::control::Status;

@@ -71,7 +71,7 @@ impl Outgoing {
     }
 
     /// Whether the client does not wait any more.
-    pub(crate) fn is_orphan(&self) -> bool {
+    pub(crate) fn is_abandoned(&self) -> bool {
         self.exchange().is_replied()
     }
 

@@ -34,7 +34,7 @@ type Mirrors = Vec<Option<Mirror>>;
 
 /// What a worker knows of a client's memory.
 #[derive(Debug, Default)]
-pub(super) struct Sight {
+pub(super) struct KnownMirrors {
     changes: u64,
     mirrors: Vec<Option<(Mirror, Known)>>,
 }
@@ -46,13 +46,13 @@ impl Arenas {
     }
 
     /// Sees to it that a worker knows the arenas that there are.
-    pub(super) fn look(&self, sight: &mut Sight) {
+    pub(super) fn look(&self, known_mirrors: &mut KnownMirrors) {
         let changes = self.changes.load(Ordering::Acquire);
-        if sight.changes != changes {
+        if known_mirrors.changes != changes {
             let mirrors = self.read();
             let known = |mirror: &Option<Mirror>| mirror.clone().map(|mirror| (mirror, Known::default()));
-            sight.mirrors = mirrors.iter().map(known).collect();
-            sight.changes = changes;
+            known_mirrors.mirrors = mirrors.iter().map(known).collect();
+            known_mirrors.changes = changes;
         }
     }
 
@@ -170,7 +170,7 @@ fn find(mirrors: &Mirrors, number: u16) -> Result<&Mirror, String> {
     mirror.ok_or_else(|| missing(number))
 }
 
-impl Sight {
+impl KnownMirrors {
     pub(super) fn mirror(&mut self, number: u16) -> Result<(&Mirror, &mut Known), String> {
         let mirror = self.mirrors.get_mut(usize::from(number)).and_then(Option::as_mut);
         let (mirror, known) = mirror.ok_or_else(|| missing(number))?;

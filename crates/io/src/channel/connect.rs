@@ -16,14 +16,14 @@ use genie_sys::event::Event;
 use genie_sys::socket::Socket;
 
 use super::announce::Announcements;
-use super::books::MOST_REQUESTS;
 use super::directory::Directory;
+use super::in_progress::MOST_REQUESTS;
 use super::link::{Link, PATIENCE};
 use super::receiving::Receiving;
 use super::remote::{Remote, Sending};
-use super::strangers::{self, Unusable};
 use super::table::Table;
 use super::turn::Turn;
+use super::unwanted::{self, Unusable};
 use super::wire::control::{Hello, Limits, MAX_MESSAGE, Message, Party, Status, Trust, VERSION, Welcome};
 use super::wire::record::Body;
 use crate::primitive::{AtomicBool, Mutex, thread};
@@ -215,7 +215,7 @@ fn receive(socket: &Socket, server: &str) -> Result<(Message, Vec<OwnedFd>), Err
     if received.len == 0 {
         return Err(gone("it hung up during the handshake".to_owned()));
     }
-    let received = strangers::sift(received).map_err(|unusable| match unusable {
+    let received = unwanted::sift(received).map_err(|unusable| match unusable {
         Unusable::Wrong(wrong) => gone(wrong.to_owned()),
         Unusable::Short => {
             let subject = format!("the descriptors that server {server} sent");

@@ -11,22 +11,22 @@ use genie_memory::Error;
 use genie_sys::Errno;
 use genie_sys::socket::{Received, Socket};
 
-use super::customer::Customer;
 use super::evictions::Departure;
 use super::listener::Shared;
 use super::pool::Pool;
+use super::session::Session;
 use super::shares::Shares;
-use super::strangers::{self, Unusable};
+use super::unwanted::{self, Unusable};
 use super::wire::control::{Ending, Limits, Message, Party, PoolObjects, Reason, Trust};
 
 /// A client's control socket.
 pub(super) struct Conversation {
     pub(super) socket: Socket,
-    pub(super) customer: Arc<Customer>,
+    pub(super) session: Arc<Session>,
     pub(super) departure: Arc<Departure>,
     pub(super) inbox: usize,
     pub(super) trust: Trust,
-    /// What the customer may raise its limits to: (bytes, requests).
+    /// What the client may raise its limits to: (bytes, requests).
     pub(super) hard: (usize, u32),
     /// How many objects it has announced.
     pub(super) objects: usize,
@@ -83,7 +83,7 @@ impl Conversation {
         shares: &Shares,
     ) -> Result<(), Over> {
         let malformed = |wrong: String| Over::new(Reason::Malformed, wrong);
-        let received = strangers::sift(received)?;
+        let received = unwanted::sift(received)?;
         let descriptors = received.descriptors;
         let message = Message::decode(&bytes[..received.len], descriptors.len(), Party::Client);
         let message = message.map_err(|error| malformed(error.to_string()))?;
@@ -93,8 +93,8 @@ impl Conversation {
                 "memory was announced on a channel on which nothing is mapped",
             ));
         }
-        let is_idle = || self.customer.is_idle();
-        let arenas = &self.customer.arenas;
+        let is_idle = || self.session.is_idle();
+        let arenas = &self.session.arenas;
         match (message, descriptors.into_iter().next()) {
             (Message::Object(place), Some(object)) => {
                 shares.object(&object)?;
@@ -114,20 +114,19 @@ impl Conversation {
             (Message::Goodbye(_), _) => return Err(Over::new(Reason::Closing, "the client said goodbye")),
             (other, _) => return Err(malformed(format!("a {:?} came in the middle", other.kind()))),
         }
-        (self.objects, self.arenas) =
-            (self.customer.arenas.objects_count(), self.customer.arenas.count() - 1);
+        (self.objects, self.arenas) = (self.session.arenas.objects_count(), self.session.arenas.count() - 1);
         Ok(())
     }
 
-    /// Grants what a customer wants, up to the hard limits.
+    /// Grants what a client wants, up to the hard limits.
     fn adjust(&self, wanted: Limits) -> Result<(), Over> {
         let bytes = (wanted.pending_bytes as usize).min(self.hard.0);
         let requests = wanted.pending_requests.clamp(1, self.hard.1.max(1));
-        let (bytes, requests) = self.customer.grant(bytes, requests);
+        let (bytes, requests) = self.session.grant(bytes, requests);
         self.say(&Message::Limits(Limits { pending_bytes: bytes as u64, pending_requests: requests }))
     }
 
-    /// Lends a customer more, up to what it may have.
+    /// Lends a client more, up to what it may have.
     fn lend(&mut self, bytes: u64) -> Result<(), Over> {
         let lent = self.pool.lend(usize::try_from(bytes).unwrap_or(usize::MAX));
         let lens = lent.iter().map(|object| object.len() as u64).collect();

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
-use super::customer::Customer;
+use super::session::Session;
 use crate::code::Code;
 use crate::contract::Contract;
 use crate::primitive::{Mutex, MutexGuard, thread};
@@ -28,26 +28,26 @@ pub(super) type Aborted = (RequestId, Weak<Contract>);
 #[derive(Debug)]
 pub(super) struct Departure {
     server: Code,
-    customer: Arc<Customer>,
+    session: Arc<Session>,
 }
 
 impl Departure {
-    pub(super) fn new(server: &Code, customer: &Arc<Customer>) -> Arc<Self> {
-        Arc::new(Self { server: server.clone(), customer: Arc::clone(customer) })
+    pub(super) fn new(server: &Code, session: &Arc<Session>) -> Arc<Self> {
+        Arc::new(Self { server: server.clone(), session: Arc::clone(session) })
     }
 
-    pub(super) fn customer(&self) -> &Arc<Customer> {
-        &self.customer
+    pub(super) fn session(&self) -> &Arc<Session> {
+        &self.session
     }
 
     fn grace(&self) -> Duration {
-        self.customer.abort_timeout()
+        self.session.abort_timeout()
     }
 }
 
 impl Drop for Departure {
     fn drop(&mut self) {
-        self.server.departed(self.customer.client().id);
+        self.server.departed(self.session.client().id);
     }
 }
 

@@ -19,7 +19,7 @@ use genie_sys::socket::Socket;
 use super::growth::Growth;
 use super::outbox::{Outbox, Put};
 use super::remote::Remote;
-use super::strangers;
+use super::unwanted;
 use super::wire::control::{Ending, Limits, MAX_MESSAGE, Message, Party, Reason};
 use crate::Error;
 use crate::exchange::Awaited;
@@ -312,7 +312,7 @@ impl Link {
         if received.len == 0 {
             return Err("it hung up".to_owned());
         }
-        let received = strangers::sift(received)?;
+        let received = unwanted::sift(received)?;
         let message = Message::decode(&bytes[..received.len], received.descriptors.len(), Party::Server);
         let message = message.map_err(|error| error.to_string())?;
         match message {

@@ -14,12 +14,12 @@ use genie_memory::Space;
 use genie_sys::event::Event;
 use genie_sys::fork::Maker;
 
-use super::customer::Customer;
 use super::directory::{Claim, Directory};
 use super::evictions::Evictions;
 use super::options::ServeOptions;
 use super::private;
 use super::serving::Serving;
+use super::session::Session;
 use super::wire::control::{
     ClientStatus, Limits, MAX_ABORT_TIMEOUT, Mapping, Message, Offer, PoolObjects, Rings, Status, Trust,
     VERSION, Welcome,
@@ -119,7 +119,7 @@ impl Listener {
             server,
             instance: u64::from(std::process::id()) << 32 ^ started_at(),
             started: Instant::now(),
-            customers: Mutex::default(),
+            sessions: Mutex::default(),
             inboxes: (0..threads).map(|_| Inbox::default()).collect(),
             has_stopped: AtomicBool::new(false),
             attention: Event::new()?,
@@ -162,7 +162,7 @@ pub(super) struct Shared {
     pub(super) instance: u64,
     pub(super) started: Instant,
     pub(super) options: ServeOptions,
-    pub(super) customers: Mutex<Vec<Arc<Customer>>>,
+    pub(super) sessions: Mutex<Vec<Arc<Session>>>,
     pub(super) inboxes: Vec<Inbox>,
     pub(super) has_stopped: AtomicBool,
     /// Wakes the control thread.
@@ -193,8 +193,8 @@ impl Shared {
         let _ = self.attention.signal();
     }
 
-    pub(super) fn customers(&self) -> MutexGuard<'_, Vec<Arc<Customer>>> {
-        self.customers.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn sessions(&self) -> MutexGuard<'_, Vec<Arc<Session>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes sure that clients can be told of the server; the error says what they can't be told.
@@ -245,12 +245,12 @@ impl Shared {
     }
 
     pub(super) fn status(&self) -> Status {
-        let customers = self.customers();
-        let client = |customer: &Arc<Customer>| {
-            let (bytes, requests) = customer.load();
+        let sessions = self.sessions();
+        let client = |session: &Arc<Session>| {
+            let (bytes, requests) = session.load();
             let pending = Limits { pending_bytes: bytes as u64, pending_requests: requests };
             {
-                let client = customer.client();
+                let client = session.client();
                 ClientStatus { name: client.name.clone(), pid: client.pid, pending }
             }
         };
@@ -260,8 +260,8 @@ impl Shared {
             pid: std::process::id(),
             uptime: self.started.elapsed(),
             services: self.offers(),
-            clients_total: customers.len() as u32,
-            clients: customers.iter().take(super::wire::control::MAX_CLIENTS).map(client).collect(),
+            clients_total: sessions.len() as u32,
+            clients: sessions.iter().take(super::wire::control::MAX_CLIENTS).map(client).collect(),
         }
     }
 }

@@ -15,7 +15,7 @@ use genie_ring::{Producer, PushError, Spin};
 use genie_sys::event::Event;
 
 use super::announce::{Announcements, Segments};
-use super::books::MOST_REQUESTS;
+use super::in_progress::MOST_REQUESTS;
 use super::link::Link;
 use super::receiving::Receiving;
 use super::table::Table;
@@ -210,7 +210,7 @@ impl Remote {
         let mut sending = self.sending();
         let Some(slot) = sending.table.find(request) else { return };
         // Where the ring has no room, the server is not taking anything. The client gives the request up in time; from then
-        // on it is an orphan, and whoever tends those sends the abort.
+        // on it is abandoned, and the thread that tends abandoned requests sends the abort.
         if !sending.abort(slot) {
             sending.aborts.push(slot);
         }

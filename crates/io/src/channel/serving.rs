@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::control;
 use super::directory::Claim;
 use super::listener::{Inbox, Shared};
-use super::reception;
 use super::wire::control::Status;
 use super::worker::Worker;
 use crate::Error;
@@ -79,7 +79,7 @@ impl Serving {
 /// A server that the program drives itself, from an event loop of its own: it has no threads.
 #[derive(Debug)]
 pub struct Driven {
-    reception: reception::Reception,
+    control: control::Control,
     workers: Vec<Worker>,
     /// Keeps the name.
     _claim: Arc<Claim>,
@@ -95,26 +95,26 @@ impl Serving {
         if shared.is_inherited() {
             return Err(Error::Inherited);
         }
-        let reception = reception::Reception::new(&shared, &claim)?;
+        let control = control::Control::new(&shared, &claim)?;
         let workers = (0..shared.inboxes.len()).map(|index| Worker::new(&shared, index)).collect();
-        Ok(Driven { reception, workers, _claim: claim })
+        Ok(Driven { control, workers, _claim: claim })
     }
 }
 
 impl Driven {
     /// Serves what is there, without waiting; returns whether there was anything.
     pub fn turn(&mut self) -> bool {
-        if self.reception.is_inherited() {
+        if self.control.is_inherited() {
             return false;
         }
         self.workers.iter_mut().for_each(Worker::disarm);
-        self.reception.attend(Some(Duration::ZERO));
-        let poller = self.reception.poller();
+        self.control.attend(Some(Duration::ZERO));
+        let poller = self.control.poller();
         let mut served = false;
         for worker in &mut self.workers {
             // A ring that can't be watched is looked at with every turn all the same.
             served |= worker.turn(|consumer, is_new| {
-                let _ = if is_new { poller.add(consumer, reception::RING) } else { poller.remove(consumer) };
+                let _ = if is_new { poller.add(consumer, control::RING) } else { poller.remove(consumer) };
             });
         }
         served
@@ -122,7 +122,7 @@ impl Driven {
 
     /// Prepares for waiting by the descriptor; returns false when there is something to serve already.
     pub fn arm(&mut self) -> bool {
-        if self.reception.is_inherited() {
+        if self.control.is_inherited() {
             return true;
         }
         let armed = self.workers.iter_mut().map(|worker| worker.arm(genie_ring::Mode::Descriptor));
@@ -131,7 +131,7 @@ impl Driven {
 
     /// Readable, after [`Driven::arm`], when there is something for [`Driven::turn`] to do.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.reception.poller().as_fd()
+        self.control.poller().as_fd()
     }
 }
 
@@ -141,7 +141,7 @@ fn start(shared: &Arc<Shared>, claim: Arc<Claim>, first: usize) -> Result<Runnin
         return Err(Error::Inherited);
     }
     let mut running = Running { stopper: Stopper(Arc::clone(shared)), threads: Vec::new(), claim: None };
-    let control = reception::Reception::new(shared, &claim)?;
+    let control = control::Control::new(shared, &claim)?;
     running.spawn("genie-control", move || control.run())?;
     for index in first..shared.inboxes.len() {
         let shared = Arc::clone(shared);

@@ -43,7 +43,7 @@ impl Shares {
         let mut shares = Self { client: none, user: none, all: none, uid };
         for (token, channel) in channels {
             shares.all.add(channel);
-            if channel.customer.client().uid == uid {
+            if channel.session.client().uid == uid {
                 shares.user.add(channel);
             }
             if Some(*token) == client {

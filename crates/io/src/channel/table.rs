@@ -153,9 +153,9 @@ impl Table {
     }
 
     /// Whether there are requests for whose replies nobody waits.
-    pub(super) fn has_orphans(&self) -> bool {
+    pub(super) fn has_abandoned(&self) -> bool {
         self.entries.iter().any(|entry| match &entry.state {
-            State::Pending(request) | State::Continued(request) => request.is_orphan(),
+            State::Pending(request) | State::Continued(request) => request.is_abandoned(),
             State::Kept => true,
             State::Vacant => false,
         })

@@ -13,10 +13,10 @@ use std::time::Duration;
 use genie_ring::{Consumer, Mode, Record as Received, Spin};
 use genie_sys::futex;
 
-use super::arenas::Sight;
-use super::customer::Customer;
+use super::arenas::KnownMirrors;
 use super::evictions::Departure;
 use super::listener::Shared;
+use super::session::Session;
 use super::wire::record::{Record, Slot};
 
 /// Requests of one client that are served before others' are looked at.
@@ -27,11 +27,11 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(500);
 /// A client's ring, as its worker holds it.
 #[derive(Debug)]
 pub(super) struct Line {
-    pub(super) customer: Arc<Customer>,
+    pub(super) session: Arc<Session>,
     pub(super) departure: Arc<Departure>,
     pub(super) consumer: Consumer,
     pub(super) record: Received,
-    pub(super) sight: Sight,
+    pub(super) known_mirrors: KnownMirrors,
     /// The control message that the next record rests on; 0 where the control thread has acted upon all of them.
     pub(super) awaited: u64,
 }
@@ -76,11 +76,11 @@ impl Worker {
             let new = inbox.take();
             new.iter().for_each(|line| change(&line.consumer, true));
             self.lines.extend(new);
-            for line in self.lines.extract_if(.., |line| line.customer.is_gone()) {
+            for line in self.lines.extract_if(.., |line| line.session.is_gone()) {
                 change(&line.consumer, false);
             }
             // Arenas that were withdrawn are let go.
-            self.lines.iter_mut().for_each(|line| line.customer.arenas.look(&mut line.sight));
+            self.lines.iter_mut().for_each(|line| line.session.arenas.look(&mut line.known_mirrors));
         }
         let shared = &self.shared;
         // Every one is served, whatever the others had.
@@ -115,14 +115,14 @@ impl Worker {
 
     /// Sends replies that had to wait for room.
     fn flush(&self) {
-        self.lines.iter().for_each(|line| line.customer.flush());
+        self.lines.iter().for_each(|line| line.session.flush());
     }
 }
 
 impl Line {
     /// Serves what is there, up to a turn; returns whether there was anything.
     fn serve(&mut self, shared: &Arc<Shared>) -> bool {
-        if shared.is_inherited() || self.customer.is_gone() || self.is_held() {
+        if shared.is_inherited() || self.session.is_gone() || self.is_held() {
             return false;
         }
         for served in 0..TURN {
@@ -148,7 +148,7 @@ impl Line {
     /// Whether the next record rests on a control message that the control thread has not acted upon. The inbox changes when
     /// it does.
     fn is_held(&mut self) -> bool {
-        if self.awaited > 0 && self.customer.has_heard(self.awaited) {
+        if self.awaited > 0 && self.session.has_heard(self.awaited) {
             self.awaited = 0;
         }
         self.awaited > 0
@@ -169,14 +169,14 @@ impl Line {
         let record = Record::decode(self.record.kind(), self.record.payload());
         match record.map_err(|malformed| malformed.to_string())? {
             Record::Request(request) => {
-                if let Some(incoming) = self.customer.receive(&mut self.sight, &request)? {
+                if let Some(incoming) = self.session.receive(&mut self.known_mirrors, &request)? {
                     shared.server.request(|| incoming);
-                    if self.customer.is_gone() {
+                    if self.session.is_gone() {
                         // The control thread may have asked for it before the server had it.
                         self.evict(shared, request.slot);
                     }
                 }
-                if self.sight.is_broken() {
+                if self.known_mirrors.is_broken() {
                     return Err("it took memory away that it had announced".to_owned());
                 }
             }
@@ -190,11 +190,11 @@ impl Line {
     }
 
     fn evict(&self, shared: &Arc<Shared>, slot: Slot) {
-        shared.evictions.evict(self.customer.abort(slot), &self.departure);
+        shared.evictions.evict(self.session.abort(slot), &self.departure);
     }
 
     fn end(&self, shared: &Shared, wrong: String) {
-        self.customer.end(Some(wrong));
+        self.session.end(Some(wrong));
         shared.attend();
     }
 }

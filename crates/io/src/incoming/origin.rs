@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use genie_memory::Extent;
 
-use crate::channel::{Customer, Slot};
+use crate::channel::{Session, Slot};
 use crate::contract::Contract;
 use crate::exchange::Exchange;
 use crate::lent::Places;
@@ -17,7 +17,7 @@ pub(crate) enum Origin {
     /// A client in this process.
     Here(Arc<Exchange>),
     /// A client in another one.
-    There(Arc<Customer>, Slot, RequestId),
+    There(Arc<Session>, Slot, RequestId),
 }
 
 impl Origin {
@@ -32,21 +32,21 @@ impl Origin {
     pub(super) fn client(&self) -> Option<&Client> {
         match self {
             Self::Here(_) => None,
-            Self::There(customer, ..) => Some(customer.client()),
+            Self::There(session, ..) => Some(session.client()),
         }
     }
 
     pub(crate) fn reply(&self, work: Box<Work>, error: Option<Error>) {
         match self {
             Self::Here(exchange) => exchange.reply(work, error),
-            Self::There(customer, slot, _) => customer.reply(*slot, work, error),
+            Self::There(session, slot, _) => session.reply(*slot, work, error),
         }
     }
 
     pub(super) fn anticipate(&self, work: &Work) {
         match self {
             Self::Here(exchange) => exchange.anticipate(work.interim()),
-            Self::There(customer, slot, _) => customer.anticipate(*slot, work),
+            Self::There(session, slot, _) => session.anticipate(*slot, work),
         }
     }
 
@@ -54,7 +54,7 @@ impl Origin {
     pub(crate) fn places(&self, named: &[(u16, Extent)]) -> Places {
         match self {
             Self::Here(_) => Places::new(),
-            Self::There(customer, ..) => customer.places(named),
+            Self::There(session, ..) => session.places(named),
         }
     }
 
@@ -62,7 +62,7 @@ impl Origin {
     pub(crate) fn contracted(&self, contract: &Arc<Contract>) -> bool {
         match self {
             Self::Here(exchange) => exchange.contracted(contract),
-            Self::There(customer, slot, _) => customer.contracted(*slot, contract),
+            Self::There(session, slot, _) => session.contracted(*slot, contract),
         }
     }
 }

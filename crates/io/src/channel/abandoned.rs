@@ -1,4 +1,4 @@
-//! Orphans: requests that are pending at a server, or anticipated, while nobody waits for a reply any more.
+//! Abandoned requests: they are pending at a server, or anticipated, while nobody waits for a reply any more.
 //!
 //! Why: a reply is taken off its ring by whoever waits for one. Where a client has given its requests up, or forgotten
 //! them, or has its replies before the server is done, what they hold would be held until its next request, and what
@@ -19,30 +19,30 @@ const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(32);
 
 impl Remote {
-    /// Sees to it that replies are taken for whom nobody waits. Where no thread can be had, they are with the next request.
+    /// Sees to it that replies are taken which nobody waits for. Where no thread can be had, the next request takes them.
     pub(crate) fn tend(self: &Arc<Self>) {
         if self.is_tended.swap(true, Ordering::AcqRel) {
             return;
         }
         let remote = Arc::downgrade(self);
-        let tending = thread::Builder::new().name("genie-orphans".into()).spawn(move || tend(&remote));
+        let tending = thread::Builder::new().name("genie-abandoned".into()).spawn(move || tend(&remote));
         if tending.is_err() {
             self.is_tended.store(false, Ordering::Release);
         }
     }
 
-    fn has_orphans(&self) -> bool {
-        !self.link.is_gone() && self.sending().table.has_orphans()
+    fn has_abandoned(&self) -> bool {
+        !self.link.is_gone() && self.sending().table.has_abandoned()
     }
 
     /// Whether nothing is left to be done; from then on, another thread may begin.
     fn is_tended_to(&self) -> bool {
-        if self.has_orphans() {
+        if self.has_abandoned() {
             return false;
         }
         self.is_tended.store(false, Ordering::SeqCst);
         // One that came before the flag was cleared has nobody else.
-        !self.has_orphans() || self.is_tended.swap(true, Ordering::SeqCst)
+        !self.has_abandoned() || self.is_tended.swap(true, Ordering::SeqCst)
     }
 }
 

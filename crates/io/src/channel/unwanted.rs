@@ -1,4 +1,4 @@
-//! Strangers: descriptors that a peer must not send.
+//! Unwanted descriptors: those that a peer must not send.
 //!
 //! Why: closing a file asks its file system, and a peer's own one (FUSE) need never answer: whoever closes the descriptor
 //! waits for ever. A server's control thread must not.
@@ -52,7 +52,7 @@ impl From<Unusable> for String {
     }
 }
 
-/// Gets a message back if there are no strangers with it, and all that was sent has come; else says what is wrong.
+/// Returns a message that came complete and with no unwanted descriptor; else says what is wrong.
 pub(super) fn sift(received: Received) -> Result<Received, Unusable> {
     let wrong = if received.truncated {
         Unusable::Wrong("it sent more than a message can hold")
@@ -86,10 +86,10 @@ fn dismiss(descriptor: OwnedFd) {
         _ => Err(SendError(descriptor)),
     };
     let Err(SendError(descriptor)) = unsent else { return };
-    let (sender, strangers) = std::sync::mpsc::channel();
+    let (sender, unwanted) = std::sync::mpsc::channel();
     let spawned = std::thread::Builder::new()
-        .name("genie-strangers".into())
-        .spawn(move || while strangers.recv_timeout(IDLE).map(drop::<OwnedFd>).is_ok() {});
+        .name("genie-closer".into())
+        .spawn(move || while unwanted.recv_timeout(IDLE).map(drop::<OwnedFd>).is_ok() {});
     match spawned {
         Ok(_) => {
             // The thread waits for it.

@@ -1,9 +1,9 @@
 //! The control thread of a server: accepts clients, answers their messages, and notices when they go.
 //!
-//! How: one poller for the listening socket and all control sockets. A guest has a few seconds to say hello; then it is a
-//! customer with rings, a mirror and a pool. When it hangs up or breaks the rules its requests are evicted.
-//! Trust: nothing that a guest or customer does makes this thread wait for it.
-//! Limits: guests and customers as [`ServeOptions::clients`](super::ServeOptions::clients) says.
+//! How: one poller for the listening socket and all control sockets. A connection has a few seconds to say hello; then it
+//! becomes a session with rings, a mirror and a pool. When the client hangs up or breaks the rules, its requests are evicted.
+//! Trust: nothing that a peer does makes this thread wait for it.
+//! Limits: as many connections as [`ServeOptions::clients`](super::ServeOptions::clients) says.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,18 +17,18 @@ use genie_sys::poll::{Poller, Ready};
 use genie_sys::process::Pid;
 use genie_sys::socket::{Received, Socket};
 
-use super::arenas::{Arenas, Sight};
-use super::books::{Granted, MOST_REQUESTS};
+use super::arenas::{Arenas, KnownMirrors};
 use super::conversation::{Conversation, Over, answer, checked_lifeline, refuse};
-use super::customer::{Customer, Terms};
 use super::directory::Claim;
 use super::evictions::Departure;
-use super::guests::Guests;
+use super::handshakes::Handshakes;
+use super::in_progress::{Granted, MOST_REQUESTS};
 use super::listener::{Shared, WORKER_CLIENTS};
 use super::pool::Pool;
 use super::private::{self, Private};
+use super::session::{Session, Terms};
 use super::shares::Shares;
-use super::strangers;
+use super::unwanted;
 use super::wire::control::{
     Ending, Hello, Limits, MAX_MESSAGE, Message, Party, PoolObjects, Reason, Trust, VERSION,
 };
@@ -49,24 +49,24 @@ pub(super) const RING: u64 = 2;
 const FIRST: u64 = 3;
 
 /// The control thread's state.
-pub(super) struct Reception {
+pub(super) struct Control {
     shared: Arc<Shared>,
     claim: Arc<Claim>,
     poller: Poller,
     next: u64,
-    guests: Guests,
+    handshakes: Handshakes,
     channels: HashMap<u64, Conversation>,
     ready: Vec<Ready>,
     bytes: Vec<u8>,
 }
 
-impl std::fmt::Debug for Reception {
+impl std::fmt::Debug for Control {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reception").field("channels", &self.channels.len()).finish_non_exhaustive()
+        f.debug_struct("Control").field("channels", &self.channels.len()).finish_non_exhaustive()
     }
 }
 
-impl Drop for Reception {
+impl Drop for Control {
     fn drop(&mut self) {
         if self.is_inherited() {
             // To the server's code nobody has left.
@@ -79,7 +79,7 @@ impl Drop for Reception {
     }
 }
 
-impl Reception {
+impl Control {
     pub(super) fn new(shared: &Arc<Shared>, claim: &Arc<Claim>) -> Result<Self, Error> {
         let poller = Poller::new()?;
         poller.add(claim.listener(), LISTENER)?;
@@ -89,7 +89,7 @@ impl Reception {
             claim: Arc::clone(claim),
             poller,
             next: FIRST,
-            guests: Guests::default(),
+            handshakes: Handshakes::default(),
             channels: HashMap::new(),
             ready: Vec::new(),
             bytes: vec![0; MAX_MESSAGE],
@@ -121,7 +121,7 @@ impl Reception {
                     let _ = self.shared.attention.clear();
                 }
                 RING => {}
-                token if self.guests.get(token).is_some() => self.hear_guest(token, &mut bytes),
+                token if self.handshakes.get(token).is_some() => self.hear_newcomer(token, &mut bytes),
                 token => self.hear(token, &mut bytes),
             }
         }
@@ -146,7 +146,7 @@ impl Reception {
                 Ok(None) => return,
                 // Most likely there are no descriptors, and somebody waits for one: whoever has said nothing makes room. Where
                 // others were accepted just now, it may be that nobody waits any more.
-                Err(_) => match self.guests.first_to_go() {
+                Err(_) => match self.handshakes.first_to_go() {
                     _ if accepted > 0 => return,
                     Some(token) => {
                         self.send_away(token, bytes);
@@ -162,32 +162,32 @@ impl Reception {
                 );
                 continue;
             }
-            self.guests.add(self.next, socket);
+            self.handshakes.add(self.next, socket);
             self.next += 1;
-            while let Some(token) = self.guests.superfluous(self.shared.options.clients) {
+            while let Some(token) = self.handshakes.superfluous(self.shared.options.clients) {
                 self.send_away(token, bytes);
             }
         }
     }
 
-    /// Does without a guest that has said nothing.
+    /// Ends a connection that has said nothing.
     fn send_away(&mut self, token: u64, bytes: &mut [u8]) {
         // It may have spoken by now.
-        self.hear_guest(token, bytes);
-        self.forget_guest(token, "too many connections are waiting; try again later");
+        self.hear_newcomer(token, bytes);
+        self.refuse_newcomer(token, "too many connections are waiting; try again later");
     }
 
     /// The first message of a connection.
-    fn hear_guest(&mut self, token: u64, bytes: &mut [u8]) {
-        let Some(guest) = self.guests.get(token) else { return };
-        let received = match guest.try_receive(bytes) {
+    fn hear_newcomer(&mut self, token: u64, bytes: &mut [u8]) {
+        let Some(handshake) = self.handshakes.get(token) else { return };
+        let received = match handshake.try_receive(bytes) {
             Ok(None) => return,
             Ok(Some(received)) if received.len > 0 => received,
-            _ => return self.forget_guest(token, "a message that can't be received came before a hello"),
+            _ => return self.refuse_newcomer(token, "a message that can't be received came before a hello"),
         };
-        let Some(socket) = self.guests.remove(token) else { return };
+        let Some(socket) = self.handshakes.remove(token) else { return };
         let _ = self.poller.remove(&socket);
-        let received = match strangers::sift(received) {
+        let received = match unwanted::sift(received) {
             Ok(received) => received,
             Err(unusable) => return refuse(&socket, &unusable.into()),
         };
@@ -206,14 +206,14 @@ impl Reception {
         match greeted {
             Err(over) => refuse(&socket, &over),
             Ok((departure, inbox, trust, pool)) => {
-                let customer = Arc::clone(departure.customer());
+                let session = Arc::clone(departure.session());
                 let hard =
                     (self.most(trust, self.shared.options.hard_bytes), self.shared.options.hard_requests);
                 if self.poller.add(&socket, token).is_ok() {
                     let (objects, arenas) = (0, 0);
                     let channel = Conversation {
                         socket,
-                        customer,
+                        session,
                         departure,
                         inbox,
                         trust,
@@ -230,8 +230,8 @@ impl Reception {
         }
     }
 
-    fn forget_guest(&mut self, token: u64, why: &str) {
-        if let Some(socket) = self.guests.remove(token) {
+    fn refuse_newcomer(&mut self, token: u64, why: &str) {
+        if let Some(socket) = self.handshakes.remove(token) {
             let _ = self.poller.remove(&socket);
             refuse(&socket, &Over::new(Reason::Busy, why));
         }
@@ -245,7 +245,7 @@ impl Reception {
         }
     }
 
-    /// Makes a guest a customer.
+    /// Makes a connection a session.
     fn welcome(
         &mut self,
         hello: &Hello,
@@ -299,7 +299,7 @@ impl Reception {
             private,
         };
         self.next += 1;
-        let customer = Arc::new(Customer::new(terms));
+        let session = Arc::new(Session::new(terms));
         let limits = Limits { pending_bytes: granted.bytes as u64, pending_requests: granted.requests };
         let lens = lent.iter().map(|object| object.len() as u64).collect();
         let welcome = shared.welcome(limits, trust, PoolObjects { lens });
@@ -308,14 +308,14 @@ impl Reception {
         if !answer(socket, &Message::Welcome(welcome), &descriptors) {
             return Err(Over::new(Reason::Silent, "the client does not take its welcome"));
         }
-        shared.customers().push(Arc::clone(&customer));
-        let departure = Departure::new(&shared.server, &customer);
+        shared.sessions().push(Arc::clone(&session));
+        let departure = Departure::new(&shared.server, &session);
         let line = Line {
             departure: Arc::clone(&departure),
-            customer,
+            session,
             consumer: ends.consumer,
             record: Record::new(),
-            sight: Sight::default(),
+            known_mirrors: KnownMirrors::default(),
             awaited: 0,
         };
         shared.inboxes[inbox].leave(line);
@@ -353,7 +353,7 @@ impl Reception {
         (clients(least) < WORKER_CLIENTS).then_some(least)
     }
 
-    /// A message of a customer.
+    /// A client's message.
     fn hear(&mut self, token: u64, bytes: &mut [u8]) {
         let Some(channel) = self.channels.get(&token) else { return };
         let received = match channel.socket.try_receive(bytes) {
@@ -362,23 +362,23 @@ impl Reception {
             Ok(Some(_)) => return self.end(token, &Over::new(Reason::Closing, "the client hung up")),
             Err(error) => return self.end(token, &Over::new(Reason::Closing, error)),
         };
-        let shares = Shares::of(&self.channels, Some(token), channel.customer.client().uid);
+        let shares = Shares::of(&self.channels, Some(token), channel.session.client().uid);
         let Some(channel) = self.channels.get_mut(&token) else { return };
         match channel.act(&self.shared, bytes, received, &shares) {
-            Ok(()) if channel.customer.has_heard_one() => self.shared.inboxes[channel.inbox].notify(),
+            Ok(()) if channel.session.has_heard_one() => self.shared.inboxes[channel.inbox].notify(),
             Ok(()) => {}
             Err(over) => self.end(token, &over),
         }
     }
 
-    /// Ends channels whose customers broke the rules, and forgets guests that said nothing.
+    /// Ends channels whose clients broke the rules, and connections that said no hello in time.
     fn dismiss(&mut self) {
-        for token in self.guests.late() {
-            self.forget_guest(token, "no hello came in time");
+        for token in self.handshakes.late() {
+            self.refuse_newcomer(token, "no hello came in time");
         }
-        let gone = self.channels.iter().filter(|(_, channel)| channel.customer.is_gone());
+        let gone = self.channels.iter().filter(|(_, channel)| channel.session.is_gone());
         let gone: Vec<(u64, Option<String>)> =
-            gone.map(|(t, channel)| (*t, channel.customer.wrong())).collect();
+            gone.map(|(t, channel)| (*t, channel.session.wrong())).collect();
         for (token, wrong) in gone {
             let sentence = wrong.unwrap_or_else(|| "the channel is over".to_owned());
             self.end(token, &Over::new(Reason::Malformed, sentence));
@@ -397,16 +397,16 @@ impl Reception {
         while let Ok(Some(received)) = channel.socket.try_receive(&mut [0; 1])
             && received.len > 0
         {
-            let _ = strangers::sift(received);
+            let _ = unwanted::sift(received);
         }
         self.leave(&channel.departure, channel.inbox);
     }
 
     fn leave(&self, client: &Arc<Departure>, inbox: usize) {
-        let customer = client.customer();
-        customer.end(None);
+        let session = client.session();
+        session.end(None);
         self.shared.inboxes[inbox].notify();
-        self.shared.customers().retain(|other| !Arc::ptr_eq(other, customer));
-        self.shared.evictions.evict(customer.all(), client);
+        self.shared.sessions().retain(|other| !Arc::ptr_eq(other, session));
+        self.shared.evictions.evict(session.all(), client);
     }
 }

@@ -16,9 +16,9 @@ use genie_passing::{Receipt, Scheme};
 use genie_ring::Producer;
 use genie_sys::Errno;
 
-use super::arenas::{Arenas, Sight};
-use super::books::{Books, Granted, State};
+use super::arenas::{Arenas, KnownMirrors};
 use super::evictions::Aborted;
+use super::in_progress::{Granted, InProgress, State};
 use super::private::Private;
 use super::wire::record::{
     Body, Element, Kind, Limit, Outcome, Refusal, ReplyWriter, Request, Slot, encode_slot,
@@ -32,13 +32,13 @@ use crate::{Client, Error, Incoming, ServiceId};
 
 /// One client's channel.
 #[derive(Debug)]
-pub(crate) struct Customer {
+pub(crate) struct Session {
     client: Client,
     mapping: Mapping,
     abort_timeout: Duration,
     services: Vec<Access>,
     pub(super) arenas: Arenas,
-    books: Mutex<Books>,
+    in_progress: Mutex<InProgress>,
     /// Of a client that is not trusted, or does not trust: how its data is copied.
     private: Option<Private>,
     is_gone: AtomicBool,
@@ -61,7 +61,7 @@ pub(super) struct Terms {
     pub(super) private: Option<Private>,
 }
 
-impl Customer {
+impl Session {
     pub(super) fn new(terms: Terms) -> Self {
         Self {
             client: terms.client,
@@ -69,7 +69,7 @@ impl Customer {
             abort_timeout: terms.granted.abort_timeout,
             services: terms.services,
             arenas: terms.arenas,
-            books: Mutex::new(Books::new(&terms.granted, terms.producer)),
+            in_progress: Mutex::new(InProgress::new(&terms.granted, terms.producer)),
             private: terms.private,
             is_gone: AtomicBool::new(false),
             heard: AtomicU64::new(0),
@@ -89,11 +89,11 @@ impl Customer {
     /// What is wrong with it: the channel is to be ended.
     pub(super) fn receive(
         self: &Arc<Self>,
-        sight: &mut Sight,
+        known_mirrors: &mut KnownMirrors,
         request: &Request<'_>,
     ) -> Result<Option<Incoming>, String> {
         let bytes = request.bytes as usize;
-        let entered = self.books().enter(request.slot, bytes)?;
+        let entered = self.in_progress().enter(request.slot, bytes)?;
         let id = match entered {
             Ok(id) => id,
             Err(refusal) => {
@@ -103,11 +103,11 @@ impl Customer {
         };
         let service = usize::from(request.service);
         let access = *self.services.get(service).ok_or_else(|| format!("there is no service {service}"))?;
-        let work = match self.work(sight, request, access) {
+        let work = match self.work(known_mirrors, request, access) {
             Ok(work) => work,
             Err(Unfit::Wrong(wrong)) => return Err(wrong),
             Err(Unfit::Short(refusal)) => {
-                self.books().leave(request.slot);
+                self.in_progress().leave(request.slot);
                 self.refuse(request.slot, refusal);
                 return Ok(None);
             }
@@ -117,24 +117,34 @@ impl Customer {
     }
 
     /// Finds a request's data. Where there is no room for it, but nothing else is pending, what is kept mapped makes room.
-    fn work(&self, sight: &mut Sight, request: &Request<'_>, access: Access) -> Result<Box<Work>, Unfit> {
-        self.arenas.look(sight);
-        let mut work = self.found(sight, request, access);
+    fn work(
+        &self,
+        known_mirrors: &mut KnownMirrors,
+        request: &Request<'_>,
+        access: Access,
+    ) -> Result<Box<Work>, Unfit> {
+        self.arenas.look(known_mirrors);
+        let mut work = self.found(known_mirrors, request, access);
         if let Err(Unfit::Short(_)) = work
             && self.load().1 == 1
         {
             self.arenas.clear().map_err(Unfit::Wrong)?;
-            work = self.found(sight, request, access);
+            work = self.found(known_mirrors, request, access);
         }
         work
     }
 
-    fn found(&self, sight: &mut Sight, request: &Request<'_>, access: Access) -> Result<Box<Work>, Unfit> {
+    fn found(
+        &self,
+        known_mirrors: &mut KnownMirrors,
+        request: &Request<'_>,
+        access: Access,
+    ) -> Result<Box<Work>, Unfit> {
         let mut work = Work::received();
         for (index, buffer) in request.buffers().enumerate() {
             work.add_buffer(buffer.direction, buffer.argument, buffer.room);
             for element in buffer.elements() {
-                let lent = self.element(sight, &element, buffer.direction, access)?;
+                let lent = self.element(known_mirrors, &element, buffer.direction, access)?;
                 work.buffers[index].elements.push(WorkElement::lent(lent));
             }
         }
@@ -143,7 +153,7 @@ impl Customer {
 
     fn element(
         &self,
-        sight: &mut Sight,
+        known_mirrors: &mut KnownMirrors,
         element: &Element<'_>,
         direction: Direction,
         access: Access,
@@ -157,7 +167,7 @@ impl Customer {
         let mut lent = LentTransfer::named(Segments::new(), element.len as usize, receipt);
         for segment in element.segments {
             let extent = Extent { offset: segment.offset() as usize, len: segment.len() as usize };
-            let (mirror, known) = sight.mirror(segment.arena()).map_err(Unfit::Wrong)?;
+            let (mirror, known) = known_mirrors.mirror(segment.arena()).map_err(Unfit::Wrong)?;
             let seen = match (is_touched, self.mapping) {
                 (false, _) => mirror.check(&[extent], writes),
                 (true, Mapping::Cached) if segment.arena() == 0 => {
@@ -198,9 +208,9 @@ impl Customer {
     }
 
     fn refuse(&self, slot: Slot, refusal: Refusal) {
-        let mut books = self.books();
-        ReplyWriter::begin(&mut books.body, slot, Outcome::Refused(refusal));
-        self.push(&mut books, Kind::Reply);
+        let mut in_progress = self.in_progress();
+        ReplyWriter::begin(&mut in_progress.body, slot, Outcome::Refused(refusal));
+        self.push(&mut in_progress, Kind::Reply);
     }
 
     /// The server's reply to a request.
@@ -217,9 +227,9 @@ impl Customer {
         }
         // Mappings for the time of the request end before the client may use its memory again.
         work.buffers.iter_mut().for_each(WorkBuffer::let_go);
-        let mut books = self.books();
-        let state = books.leave(slot);
-        let body = &mut books.body;
+        let mut in_progress = self.in_progress();
+        let state = in_progress.leave(slot);
+        let body = &mut in_progress.body;
         let kind = match (state, &error) {
             // It has been replied to; what is left to say is that it is over.
             (State::Anticipated, _) => {
@@ -235,33 +245,33 @@ impl Customer {
                 Kind::Reply
             }
         };
-        self.push(&mut books, kind);
-        drop(books);
+        self.push(&mut in_progress, kind);
+        drop(in_progress);
         work.end();
     }
 
     /// The server's anticipated reply.
     pub(crate) fn anticipate(&self, slot: Slot, work: &Work) {
-        let mut books = self.books();
-        books.anticipate(slot);
-        encode(&mut books.body, slot, work, Outcome::Ok { anticipated: true });
-        self.push(&mut books, Kind::Reply);
+        let mut in_progress = self.in_progress();
+        in_progress.anticipate(slot);
+        encode(&mut in_progress.body, slot, work, Outcome::Ok { anticipated: true });
+        self.push(&mut in_progress, Kind::Reply);
     }
 
     /// Notes that a request may originate others; returns whether it is being aborted already.
     pub(crate) fn contracted(&self, slot: Slot, contract: &Arc<Contract>) -> bool {
-        // When the channel ends, all that is in the books then is aborted: this is, or sees that the channel has ended.
-        self.books().contracted(slot, contract) || self.is_gone()
+        // When the channel ends, all requests in progress are aborted: this one is among them, or sees that the channel has ended.
+        self.in_progress().contracted(slot, contract) || self.is_gone()
     }
 
     /// The request to be aborted, unless it was before: its name, and what it has originated.
     pub(super) fn abort(&self, slot: Slot) -> Option<Aborted> {
-        self.books().abort(slot)
+        self.in_progress().abort(slot)
     }
 
     /// All requests that are pending.
     pub(super) fn all(&self) -> Vec<Aborted> {
-        self.books().all()
+        self.in_progress().all()
     }
 
     /// How long the server may take to let a request go.
@@ -271,12 +281,12 @@ impl Customer {
 
     /// Grants other limits; places are never taken away.
     pub(super) fn grant(&self, bytes: usize, requests: u32) -> (usize, u32) {
-        self.books().grant(bytes, requests)
+        self.in_progress().grant(bytes, requests)
     }
 
     /// (bytes, requests) pending.
     pub(super) fn load(&self) -> (usize, u32) {
-        self.books().load()
+        self.in_progress().load()
     }
 
     /// Whether nothing is pending.
@@ -321,14 +331,14 @@ impl Customer {
 
     /// Sends replies that had to wait, as far as there is room; more of that wakes whoever has armed the other ring before.
     pub(super) fn flush(&self) {
-        let sent = self.books().catch_up();
+        let sent = self.in_progress().catch_up();
         self.heed(sent);
     }
 
-    /// Sends the record in `books.body`, now or when there is room.
-    fn push(&self, books: &mut Books, kind: Kind) {
+    /// Sends the record in `in_progress.body`, now or when there is room.
+    fn push(&self, in_progress: &mut InProgress, kind: Kind) {
         if !self.is_gone() {
-            self.heed(books.push(kind));
+            self.heed(in_progress.push(kind));
         }
     }
 
@@ -339,8 +349,8 @@ impl Customer {
         }
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    fn in_progress(&self) -> MutexGuard<'_, InProgress> {
+        self.in_progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The books of one client's channel: what is pending, and the way back.
+//! Requests in progress: what one client has pending at a server, and the way back.
 //!
 //! How: a table with a place for each request that was granted; the client names the places. Replies for which the ring has
 //! no room wait here until there is some.
@@ -32,7 +32,7 @@ pub(super) struct Granted {
 
 /// What is pending, and the way back.
 #[derive(Debug)]
-pub(super) struct Books {
+pub(super) struct InProgress {
     entries: Vec<Entry>,
     /// Names the requests.
     ids: RequestIds,
@@ -77,7 +77,7 @@ impl Entry {
     }
 }
 
-impl Books {
+impl InProgress {
     pub(super) fn new(granted: &Granted, producer: Producer) -> Self {
         Self {
             entries: vec![Entry::vacant(); granted.requests as usize],
