@@ -1,5 +1,6 @@
-//! Running programs: three clients in step, compared after each one.
+//! Running programs: three clients in step. The one under test is compared with the model after each step, the oracle at the end.
 
+use std::cell::Cell;
 use std::io::{Read, Write};
 use std::ops::Range;
 use std::time::Duration;
@@ -14,12 +15,20 @@ use super::model::Model;
 use super::world::{InputAction, Memory, World};
 use crate::support::bytes::{pattern, same};
 use crate::support::setup::{Guard, Setup, checked};
-use crate::support::transport::{Place, Transport, open};
+use crate::support::transport::{InProcess, Place, Transport, open};
 
 /// Runs random programs on one configuration: `cases` of them, if nothing else is asked for.
 pub(crate) fn programs(test: &'static str, setup: Setup, place: Place, cases: u32) {
     let limits = Limits { abort_timeout: Duration::from_micros(100), ..Limits::default() };
-    let open = move |thresholds| open(test, setup, place, limits.clone(), thresholds);
+    // Within this process programs run one after the other in one space. One that fails takes it along, so that the programs
+    // that are tried to find a shorter one start with nothing wrong.
+    let space = Cell::new(None);
+    let open = |thresholds| match (place, space.take()) {
+        (Place::InProcess, Some(space)) => {
+            Some(Box::new(InProcess::on(space, setup, limits.clone(), thresholds)) as Box<dyn Transport>)
+        }
+        _ => open(test, setup, place, limits.clone(), thresholds),
+    };
     if open(Thresholds::ALWAYS).is_none() {
         return;
     }
@@ -36,6 +45,7 @@ pub(crate) fn programs(test: &'static str, setup: Setup, place: Place, cases: u3
         actions.iter().enumerate().for_each(|(step, action)| run.step(step, action));
         run.finish();
         transport.assert_idle();
+        space.set(Some(transport.interface().space().clone()));
         Ok(())
     });
     if let Err(failure) = result {
@@ -78,16 +88,19 @@ impl<'t> Run<'t> {
     fn step(&mut self, step: usize, action: &Action) {
         self.act(action);
         let what = |buffer: usize| format!("step {step}, {action:?}: buffer {buffer}");
+        self.compare(&self.worlds[0], what);
+        checked(self.transport.interface().space());
+    }
+
+    /// Compares a client's buffers with those of the model.
+    fn compare(&self, world: &World<'_>, what: impl Fn(usize) -> String) {
         for buffer in 0..BUFFERS {
-            for world in &self.worlds {
-                match (&world.buffers[buffer], &self.model.buffers[buffer]) {
-                    (Some(found), Some(expected)) => same(found, expected, what(buffer)),
-                    (None, None) => {}
-                    _ => panic!("{}: is there in one of the model and the world only", what(buffer)),
-                }
+            match (&world.buffers[buffer], &self.model.buffers[buffer]) {
+                (Some(found), Some(expected)) => same(found, expected, what(buffer)),
+                (None, None) => {}
+                _ => panic!("{}: is there in one of the model and the world only", what(buffer)),
             }
         }
-        checked(self.transport.interface().space());
     }
 
     fn act(&mut self, action: &Action) {
@@ -241,8 +254,9 @@ impl<'t> Run<'t> {
         self.model.store(to, input.range.start, &input.bytes[..input.actual]);
     }
 
-    /// Ends what is left: nothing remains.
+    /// Ends what is left: nothing remains. The oracle's buffers are compared once, since that reads megabytes.
     fn finish(mut self) {
+        self.compare(&self.worlds[1], |buffer| format!("at the end: the oracle's buffer {buffer}"));
         while !self.model.outputs.is_empty() {
             self.complete(0, End::Success);
         }

@@ -4,6 +4,7 @@
 
 pub(crate) mod bytes;
 pub(crate) mod channel;
+pub(crate) mod heap;
 pub(crate) mod holder;
 pub(crate) mod log;
 pub(crate) mod machine;

@@ -98,8 +98,7 @@ impl Setup {
         limits: Limits,
         thresholds: Thresholds,
     ) -> Option<Interface> {
-        let passing = Passing::new(self.space(test, limit)?, Costs::default());
-        Some(Interface::new(passing.with_thresholds(thresholds), limits))
+        Some(interface(self.space(test, limit)?, limits, thresholds))
     }
 
     fn missing(self, limit: usize) -> Option<String> {
@@ -112,6 +111,12 @@ impl Setup {
         let refused = user_mode.then(|| Userfault::open_way(Way::UserModeOnly).err()).flatten();
         refused.map(|error| format!("no userfaultfd for user mode: {error}"))
     }
+}
+
+/// An interface on a space, whose emulated copy avoids copying as these thresholds say.
+pub(crate) fn interface(space: Space, limits: Limits, thresholds: Thresholds) -> Interface {
+    let passing = Passing::new(space, Costs::default());
+    Interface::new(passing.with_thresholds(thresholds), limits)
 }
 
 /// The limit for the spaces of most tests.

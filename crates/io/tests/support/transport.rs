@@ -3,11 +3,13 @@
 
 use genie_io::servers::memory::Memory;
 use genie_io::{Interface, Limits, ServerHandle};
+use genie_memory::Space;
 use genie_passing::{Overlays, Thresholds};
 
 use super::channel::Channel;
+use super::heap;
 use super::holder::Holder;
-use super::setup::{Buffering, Setup, assert_idle, memory_limit};
+use super::setup::{Buffering, Setup, assert_idle, interface, memory_limit};
 
 /// A client's interface with the two servers that the tests know.
 pub(crate) trait Transport {
@@ -48,7 +50,12 @@ impl InProcess {
         limits: Limits,
         thresholds: Thresholds,
     ) -> Option<Self> {
-        let interface = setup.interface(test, memory_limit(setup.kind), limits, thresholds)?;
+        Some(Self::on(setup.space(test, memory_limit(setup.kind))?, setup, limits, thresholds))
+    }
+
+    /// The same on a space that is there, with nothing in it.
+    pub(crate) fn on(space: Space, setup: Setup, limits: Limits, thresholds: Thresholds) -> Self {
+        let interface = interface(space, limits, thresholds);
         let space = interface.space();
         let len = setup.granules() * setup.granule();
         let (memory, holder, reserved) = match setup.buffering {
@@ -59,7 +66,7 @@ impl InProcess {
                 (memory, Holder::in_process(Some(overlays)), 2 * POOLED * setup.granules())
             }
         };
-        Some(Self { setup, interface, memory: ServerHandle::new(memory), holder, reserved })
+        Self { setup, interface, memory: ServerHandle::new(memory), holder, reserved }
     }
 
     /// The holder and the interface, to be dropped one after the other.
@@ -91,7 +98,8 @@ impl Transport for InProcess {
 }
 
 /// Runs promises on each configuration, each as a test of its own: with servers in the client's process and in another one,
-/// which maps the client's memory or has the kernel copy.
+/// which maps the client's memory or has the kernel copy. A space without the promise that its userfaultfd would need has none
+/// (`user_mode_only_needs_a_promise` in genie-memory's `tcow.rs`), so `Guard::Unpromised` is `Guard::Never` there.
 #[macro_export]
 macro_rules! promise {
     ($($module:ident :: $promise:ident as $name:ident),* $(,)?) => {$(
@@ -111,11 +119,9 @@ macro_rules! promise {
         mod $kind {
             $crate::promise!(@one customized_full, $granules, Full, Customized, InProcess, $name, $promise);
             $crate::promise!(@one customized_stores_only, $granules, Stores, Customized, InProcess, $name, $promise);
-            $crate::promise!(@one customized_unpromised, $granules, Unpromised, Customized, InProcess, $name, $promise);
             $crate::promise!(@one customized_never, $granules, Never, Customized, InProcess, $name, $promise);
             $crate::promise!(@one pooled_full, $granules, Full, Pooled, InProcess, $name, $promise);
             $crate::promise!(@one pooled_stores_only, $granules, Stores, Pooled, InProcess, $name, $promise);
-            $crate::promise!(@one pooled_unpromised, $granules, Unpromised, Pooled, InProcess, $name, $promise);
             $crate::promise!(@one pooled_never, $granules, Never, Pooled, InProcess, $name, $promise);
         }
     };
@@ -197,6 +203,7 @@ pub(crate) fn open(
     limits: Limits,
     thresholds: Thresholds,
 ) -> Option<Box<dyn Transport>> {
+    heap::keep_what_is_freed();
     Some(match place {
         Place::InProcess => Box::new(InProcess::open_with(test, setup, limits, thresholds)?),
         _ => Box::new(Channel::open(test, setup, place, limits, thresholds)?),
