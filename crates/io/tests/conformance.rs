@@ -5,30 +5,18 @@
 //! plain one.
 //! Source: thesis §2.1 (the semantics), §3.3, §4, §7.4.
 
-mod support;
-
-#[path = "conformance/empty.rs"]
 mod empty;
-#[path = "conformance/migrant.rs"]
 mod migrant;
-#[path = "conformance/outboard.rs"]
 mod outboard;
-#[path = "conformance/pins.rs"]
 mod pins;
-#[path = "conformance/schemes.rs"]
 mod schemes;
-#[path = "conformance/strong_input.rs"]
 mod strong_input;
-#[path = "conformance/strong_input_delivery.rs"]
 mod strong_input_delivery;
-#[path = "conformance/strong_output.rs"]
 mod strong_output;
-#[path = "conformance/strong_output_reuse.rs"]
 mod strong_output_reuse;
-#[path = "conformance/weak.rs"]
 mod weak;
 
-promise! {
+crate::promise! {
     strong_output::stores_after_the_request_are_not_seen as output_hides_later_stores,
     strong_output::kernel_reads_after_the_request_are_not_seen as output_hides_later_kernel_reads,
     strong_output::a_buffer_dropped_meanwhile_is_still_read as output_outlives_its_buffer,
@@ -71,12 +59,12 @@ promise! {
     empty::no_bytes_pass_by_every_scheme as no_bytes_pass_by_every_scheme,
 }
 
-promise_in_place! {
+crate::promise_in_place! {
     weak::output_is_read_where_it_lies as weak_output_is_in_place,
 }
 
 // The device driver of these is a part of the test; over channels, mechanism::channel has a device.
-promise_here! {
+crate::promise_here! {
     outboard::data_comes_from_outboard_memory as outboard_input_arrives,
     outboard::no_more_than_said_comes_from_outboard_memory as outboard_input_may_be_short,
     outboard::a_failed_transfer_changes_nothing as failed_outboard_input_leaves_the_buffer,

@@ -1,22 +1,16 @@
 //! Mechanisms: right bytes could come from a hidden copy; page frames and receipts tell.
 
-mod support;
-
-#[path = "mechanism/foreign.rs"]
 mod foreign;
-#[path = "mechanism/input.rs"]
 mod input;
-#[path = "mechanism/output.rs"]
 mod output;
-#[path = "mechanism/subcontract.rs"]
 mod subcontract;
 
 use genie_io::{Interface, Limits, Pending, ServerHandle, servers::memory::Memory};
 use genie_memory::{Buffer, GranuleKind};
 use genie_passing::{Costs, Overlays, Passing, Thresholds};
 
-use support::holder::Holder;
-use support::setup::{Buffering, Guard, Setup};
+use crate::support::holder::Holder;
+use crate::support::setup::{Buffering, Guard, Setup};
 
 /// Bytes in the tests' buffers.
 const LEN: usize = 16 << 20;
@@ -39,12 +33,12 @@ macro_rules! on_both_kinds {
         mod $test {
             #[test]
             fn huge() {
-                $crate::stage(concat!(stringify!($test), "::huge"), genie_memory::GranuleKind::Huge, super::$test);
+                $crate::mechanism::stage(concat!(stringify!($test), "::huge"), genie_memory::GranuleKind::Huge, super::$test);
             }
 
             #[test]
             fn base() {
-                $crate::stage(concat!(stringify!($test), "::base"), genie_memory::GranuleKind::Base, super::$test);
+                $crate::mechanism::stage(concat!(stringify!($test), "::base"), genie_memory::GranuleKind::Base, super::$test);
             }
         }
     )*};
@@ -71,8 +65,8 @@ impl Stage {
         let memory = ServerHandle::new(Memory::customized());
         let stage = Self { name, kind, interface, holder: Holder::in_process(None), memory };
         let buffer = stage.interface.allocate(1).expect("a buffer");
-        if support::machine::frames(buffer.addresses().start, 1, kind.size()).is_none() {
-            support::machine::skip(name, "page frames are hidden (CAP_SYS_ADMIN is missing)");
+        if crate::support::machine::frames(buffer.addresses().start, 1, kind.size()).is_none() {
+            crate::support::machine::skip(name, "page frames are hidden (CAP_SYS_ADMIN is missing)");
             return None;
         }
         Some(stage)
@@ -97,14 +91,14 @@ impl Stage {
     /// A buffer whose every granule is there.
     fn buffer(&self, seed: u64) -> Buffer {
         let mut buffer = self.interface.allocate(LEN).expect("a buffer");
-        buffer.copy_from_slice(&support::bytes::pattern(seed, LEN));
+        buffer.copy_from_slice(&crate::support::bytes::pattern(seed, LEN));
         buffer
     }
 
     /// The client's page frames.
     fn frames(&self, bytes: &[u8]) -> Vec<u64> {
         let (addr, len) = (bytes.as_ptr().addr(), bytes.len());
-        support::machine::frames(addr, len, self.granule()).expect("frames were visible before")
+        crate::support::machine::frames(addr, len, self.granule()).expect("frames were visible before")
     }
 
     /// The server's page frames of an output.

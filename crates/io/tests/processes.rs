@@ -4,25 +4,14 @@
 //! How: servers live in processes that the test starts, stops and kills, and whose mappings it reads.
 //! Source: thesis chapter 5, §3.1.2.
 
-mod support;
-
-#[path = "processes/chain.rs"]
 mod chain;
-#[path = "processes/departure.rs"]
 mod departure;
-#[path = "processes/eviction.rs"]
 mod eviction;
-#[path = "processes/frames.rs"]
 mod frames;
-#[path = "processes/growth.rs"]
 mod growth;
-#[path = "processes/limits.rs"]
 mod limits;
-#[path = "processes/mapping.rs"]
 mod mapping;
-#[path = "processes/orphans.rs"]
 mod orphans;
-#[path = "processes/pause.rs"]
 mod pause;
 
 use std::time::{Duration, Instant};
@@ -32,12 +21,12 @@ use genie_io::{Interface, Limits, ServerHandle};
 use genie_memory::{Buffer, GranuleKind};
 use genie_passing::Thresholds;
 
-use support::channel::{Channel, pool};
-use support::holder::Holder;
-use support::machine::{mappings_of, object_at, skip};
-use support::peer::{Ask, Kind, Link, Opening, Peer};
-use support::setup::Setup;
-use support::transport::{Place, Transport};
+use crate::support::channel::{Channel, pool};
+use crate::support::holder::Holder;
+use crate::support::machine::{mappings_of, object_at, skip};
+use crate::support::peer::{Ask, Kind, Link, Opening, Peer};
+use crate::support::setup::Setup;
+use crate::support::transport::{Place, Transport};
 
 /// A client here, and servers in a process of the test's own.
 struct Stage {
@@ -107,7 +96,7 @@ impl Stage {
 /// A buffer with a pattern in it.
 fn filled(interface: &Interface, seed: u64, len: usize) -> Buffer {
     let mut buffer = interface.allocate(len).expect("a buffer");
-    buffer.copy_from_slice(&support::bytes::pattern(seed, len));
+    buffer.copy_from_slice(&crate::support::bytes::pattern(seed, len));
     buffer
 }
 
@@ -142,7 +131,8 @@ fn eventually(what: &str, is_so: impl Fn() -> bool) {
 /// Whether page frames are shown; says so if not.
 fn shows_frames(test: &str, buffer: &Buffer) -> bool {
     let addresses = buffer.addresses();
-    let is_shown = support::machine::frames(addresses.start, 1, support::machine::PAGE).is_some();
+    let is_shown =
+        crate::support::machine::frames(addresses.start, 1, crate::support::machine::PAGE).is_some();
     if !is_shown {
         skip(test, "page frames are hidden (CAP_SYS_ADMIN is missing)");
     }

@@ -2,30 +2,21 @@
 //!
 //! Source: thesis §7.1, §3.1.2, §1.1.2.
 
-mod support;
-
-#[path = "requests/abort.rs"]
 mod abort;
-#[path = "requests/compose.rs"]
 mod compose;
-#[path = "requests/failing.rs"]
 mod failing;
-#[path = "requests/limits.rs"]
 mod limits;
-#[path = "requests/replacement.rs"]
 mod replacement;
-#[path = "requests/threads.rs"]
 mod threads;
-#[path = "requests/time.rs"]
 mod time;
 
 use genie_io::{Interface, Limits, Pending, Reply};
 use genie_memory::GranuleKind;
 use genie_passing::{Scheme, Thresholds};
 
-use support::holder::{HOLD, Holder};
-use support::setup::Setup;
-use support::transport::{InProcess, Transport};
+use crate::support::holder::{HOLD, Holder};
+use crate::support::setup::Setup;
+use crate::support::transport::{InProcess, Transport};
 
 /// A client on small granules with these limits.
 fn client(test: &str, limits: Limits) -> Option<InProcess> {

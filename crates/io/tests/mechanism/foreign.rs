@@ -6,10 +6,10 @@ use genie_memory::GranuleKind;
 use genie_passing::model::Allocation;
 use genie_passing::{Overlays, Reason, Scheme, Thresholds};
 
+use super::{LEN, Stage};
 use crate::support::bytes::{pattern, same};
 use crate::support::holder::{HOLD, Holder};
 use crate::support::setup::{Guard, assert_idle, checked};
-use crate::{LEN, Stage};
 
 /// Memory of the program's file, mapped read-only.
 static MAPPED: &[u8] = include_bytes!("foreign.rs");

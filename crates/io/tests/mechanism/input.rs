@@ -4,10 +4,11 @@ use genie_io::servers::memory;
 use genie_io::{In, Pending};
 use genie_passing::{Reason, Receipt, Scheme, Thresholds};
 
+use super::{LEN, Stage, changed};
+use crate::on_both_kinds;
 use crate::support::bytes::{pattern, same};
 use crate::support::holder::HOLD;
 use crate::support::setup::Guard;
-use crate::{LEN, Stage, changed, on_both_kinds};
 
 on_both_kinds! {
     emulated_copy_input_swaps_frames,

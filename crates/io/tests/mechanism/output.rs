@@ -5,11 +5,12 @@ use genie_memory::GranuleKind;
 use genie_passing::{Reason, Scheme, Thresholds};
 use genie_sys::inspect;
 
+use super::{LEN, Stage, changed};
+use crate::on_both_kinds;
 use crate::support::bytes::{pattern, same};
 use crate::support::holder::HOLD;
 use crate::support::machine::{locks_memory, skip};
 use crate::support::setup::Guard;
-use crate::{LEN, Stage, changed, on_both_kinds};
 
 on_both_kinds! {
     emulated_copy_output_is_read_in_the_clients_frames,

@@ -16,11 +16,12 @@ use genie_memory::Data;
 use genie_passing::model::Allocation;
 use genie_passing::{Reason, Receipt, Scheme};
 
+use super::{LEN, Stage};
+use crate::on_both_kinds;
 use crate::support::bytes::{pattern, same};
 use crate::support::holder::{Answer, Command, HOLD};
 use crate::support::relay::{Manner, Relay};
 use crate::support::setup::{assert_idle, checked};
-use crate::{LEN, Stage, on_both_kinds};
 
 on_both_kinds! {
     a_subcontractors_buffer_becomes_the_clients,
@@ -104,7 +105,7 @@ fn relay(stage: &Stage, to: &ServerHandle) -> ServerHandle {
 
 /// A stage of its own, with a pooled holder.
 fn with_pool(stage: &Stage) -> Option<Stage> {
-    let own = crate::open(stage.name, stage.kind)?;
+    let own = super::open(stage.name, stage.kind)?;
     Some(own.pooled(0, LEN))
 }
 

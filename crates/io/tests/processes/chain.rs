@@ -7,6 +7,8 @@ use genie_io::{In, Interface, Out, ServerHandle};
 use genie_memory::GranuleKind;
 use genie_passing::Scheme;
 
+use super::{Stage, connect, eventually, filled, open, opening};
+use crate::on_both_granules;
 use crate::support::bytes::{pattern, same};
 use crate::support::holder::HOLD;
 use crate::support::machine::{mappings_of, object_at};
@@ -14,7 +16,6 @@ use crate::support::peer::{Kind, Link, Peer};
 use crate::support::relay::{HEADER, Manner, Relay};
 use crate::support::setup::{Setup, assert_idle, checked, memory_limit};
 use crate::support::transport::{Place, Transport};
-use crate::{Stage, connect, eventually, filled, on_both_granules, open, opening};
 
 on_both_granules! {
     a_chain_of_processes_passes_data_that_the_middle_never_maps,
@@ -41,10 +42,10 @@ impl Chain {
         let thresholds = genie_passing::Thresholds::ALWAYS;
         let interface = setup.interface(test, memory_limit(kind), limits, thresholds)?;
         let (middle, last) = (Peer::own(), Peer::own());
-        let pool = crate::pool(kind);
-        let memory = crate::Opening { pool, ..opening("memory", Kind::Memory(None)) };
+        let pool = super::pool(kind);
+        let memory = super::Opening { pool, ..opening("memory", Kind::Memory(None)) };
         let to = vec![(last.run(), "memory".to_owned())];
-        let pack = crate::Opening { pool, ..opening("pack", Kind::Relay { to, manner, log: None }) };
+        let pack = super::Opening { pool, ..opening("pack", Kind::Relay { to, manner, log: None }) };
         let links = [open(&last, memory), open(&middle, pack)];
         let pack = connect(&interface, &middle, "pack");
         let memory = connect(&interface, &last, "memory");

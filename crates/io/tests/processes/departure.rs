@@ -10,12 +10,13 @@ use genie_io::channel::{Listener, ServeOptions};
 use genie_io::{Error, In, Incoming, Limits, Out, RequestId, Server, Service};
 use genie_memory::{GranuleKind, Mapping};
 
+use super::{Stage, eventually};
+use crate::on_both_granules;
 use crate::support::bytes::same;
 use crate::support::holder::{Answer, Command, Control, HOLD, Held, Keeper, Name};
 use crate::support::peer::{Ask, Peer};
 use crate::support::setup::checked;
 use crate::support::transport::Place;
-use crate::{Stage, eventually, on_both_granules};
 
 on_both_granules! {
     requests_of_a_server_that_is_killed_fail_and_their_memory_comes_back,

@@ -15,13 +15,13 @@ use genie_io::{Error, Interface, Limits, Out, ServerHandle};
 use genie_memory::GranuleKind;
 use genie_passing::Thresholds;
 
+use super::{connect, eventually, open, opening};
 use crate::support::bytes::pattern;
 use crate::support::holder::{Control, HOLD, Held, Keeper};
 use crate::support::log::{self, Log};
 use crate::support::peer::{Kind, Link, Peer};
 use crate::support::relay::{Manner, Relay};
 use crate::support::setup::{Setup, assert_idle, memory_limit};
-use crate::{connect, eventually, open, opening};
 
 /// How long the client waits for its reply at first, and at most: in that time the request has to come to the last servers,
 /// which takes longer on a busy machine.
@@ -82,7 +82,7 @@ fn assert_post_order(interface: &Interface, path: &Path, send: impl Fn(Duration)
 /// A way to send what nobody will reply to.
 fn send(interface: &Interface, server: &ServerHandle) -> impl Fn(Duration) -> Error {
     |timeout| {
-        let buffer = crate::filled(interface, 1, 100_000);
+        let buffer = super::filled(interface, 1, 100_000);
         let request = interface.request(server, HOLD).out(Out::emulated_copy(&buffer)).timeout(timeout);
         request.send().expect_err("nobody replies").error
     }

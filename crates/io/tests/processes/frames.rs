@@ -4,11 +4,12 @@ use genie_io::{In, Out, Pending, Reply};
 use genie_memory::GranuleKind;
 use genie_passing::{Reason, Receipt, Scheme};
 
+use super::{Stage, shows_frames};
+use crate::on_both_granules;
 use crate::support::bytes::{pattern, same};
 use crate::support::holder::{Answer, Command, HOLD};
 use crate::support::machine::frames;
 use crate::support::transport::{Place, Transport};
-use crate::{Stage, on_both_granules, shows_frames};
 
 on_both_granules! {
     emulated_copy_output_is_read_in_the_clients_frames,
@@ -193,11 +194,11 @@ fn overlaid_input_is_copied_into_the_channel(test: &str, kind: GranuleKind) {
     // A server's own buffers hold other clients' data, too; only bytes leave them, and only when the request succeeds.
     let setup = crate::support::setup::Setup {
         buffering: crate::support::setup::Buffering::Pooled,
-        ..crate::Setup::allowed(kind)
+        ..super::Setup::allowed(kind)
     };
-    let peer = crate::Peer::own();
+    let peer = super::Peer::own();
     let (limits, thresholds) = (genie_io::Limits::default(), genie_passing::Thresholds::ALWAYS);
-    let channel = crate::Channel::open_at(&peer, test, setup, Place::Cached, limits, thresholds);
+    let channel = super::Channel::open_at(&peer, test, setup, Place::Cached, limits, thresholds);
     let Some(stage) = channel.map(|channel| Stage { channel, peer }) else { return };
     let mut buffer = stage.buffer(15);
     if !shows_frames(test, &buffer) {
@@ -250,7 +251,7 @@ fn a_device_elsewhere_fills_the_clients_input(test: &str, kind: GranuleKind) {
 fn without_room_in_the_pool_the_clients_own_memory_is_lent() {
     let test = "without_room_in_the_pool";
     let Some(stage) = Stage::open(test, GranuleKind::Base, Place::Cached) else { return };
-    let len = crate::pool(GranuleKind::Base) + stage.granule();
+    let len = super::pool(GranuleKind::Base) + stage.granule();
     let bytes = pattern(20, len);
     let pending = submit(&stage, Out::copy(&bytes));
     same(&stage.holder().read(pending.id()), &bytes, "an output longer than the pool");

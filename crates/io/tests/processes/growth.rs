@@ -9,6 +9,8 @@ use genie_io::{In, Interface, Limits, Out, Pending, ServerHandle};
 use genie_memory::{GranuleKind, PoolSize, SharedObject};
 use genie_passing::{Receipt, Scheme, Thresholds};
 
+use super::{connect, eventually, open, opening};
+use crate::on_both_granules;
 use crate::support::bytes::{pattern, same};
 use crate::support::channel::Remote;
 use crate::support::holder::{HOLD, Holder, Name};
@@ -16,7 +18,6 @@ use crate::support::machine::{mappings_of, missing_huge_pages, object_at, skip};
 use crate::support::peer::{Kind, Opening, Peer, fresh_name};
 use crate::support::relay::{Manner, Relay};
 use crate::support::setup::{Setup, assert_idle, checked, memory_limit};
-use crate::{connect, eventually, on_both_granules, open, opening};
 
 on_both_granules! {
     an_exhausted_pool_grows_until_the_server_lends_no_more,

@@ -12,11 +12,11 @@ use genie_io::{Error, Failed, Interface, Limits, Out, Pending, ServerHandle};
 use genie_memory::GranuleKind;
 use genie_passing::Thresholds;
 
+use super::{connect, open, opening};
 use crate::support::channel::Remote;
 use crate::support::holder::{HOLD, Holder, Name};
 use crate::support::peer::{Kind, Opening, Peer, fresh_name};
 use crate::support::setup::{Setup, assert_idle, memory_limit};
-use crate::{connect, open, opening};
 
 /// A client of a holder that grants little.
 struct Tight {

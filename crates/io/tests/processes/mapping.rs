@@ -6,11 +6,12 @@ use genie_io::{In, Out};
 use genie_memory::GranuleKind;
 use genie_passing::Scheme;
 
+use super::Stage;
+use crate::on_both_granules;
 use crate::support::bytes::{pattern, same};
 use crate::support::holder::{Answer, Command, HOLD, UNMAPPED};
 use crate::support::machine::{Mapping, mappings_of, object_at, raw};
 use crate::support::transport::Place;
-use crate::{Stage, on_both_granules};
 
 on_both_granules! {
     output_is_mapped_read_only_until_input_is_in_place,

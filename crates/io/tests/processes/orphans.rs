@@ -6,11 +6,11 @@ use std::time::Duration;
 use genie_io::{Error, In, Limits, Out};
 use genie_memory::GranuleKind;
 
+use super::{Stage, eventually};
 use crate::support::bytes::{pattern, same};
 use crate::support::holder::{HOLD, Name};
 use crate::support::setup::assert_idle;
 use crate::support::transport::Place;
-use crate::{Stage, eventually};
 
 fn stage(test: &str) -> Option<Stage> {
     let limits = Limits { abort_timeout: Duration::from_millis(5), ..Limits::default() };

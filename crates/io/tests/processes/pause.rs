@@ -6,10 +6,11 @@ use genie_io::servers::memory::{FETCH, NULL, STORE};
 use genie_io::{Error, In, Interface, Out, ServerHandle};
 use genie_memory::GranuleKind;
 
+use super::{Stage, eventually, filled};
+use crate::on_both_granules;
 use crate::support::bytes::{pattern, same};
 use crate::support::setup::checked;
 use crate::support::transport::{Place, Transport};
-use crate::{Stage, eventually, filled, on_both_granules};
 
 on_both_granules! {
     a_stopped_server_holds_up_neither_a_submit_that_announces_memory_nor_another_thread,
@@ -93,7 +94,7 @@ fn a_request_does_not_overtake_the_memory_that_it_names(test: &str, kind: Granul
         let Some(fresh) = setup.interface(test, limit, genie_io::Limits::default(), thresholds) else {
             return;
         };
-        let server = crate::connect(&fresh, &stage.peer, memory.name());
+        let server = super::connect(&fresh, &stage.peer, memory.name());
         let mut buffer = filled(&fresh, round, stage.len());
         stage.peer.stop();
         let store = fresh.request(&server, STORE).out(Out::emulated_copy(&buffer));

@@ -104,10 +104,10 @@ impl Transport for InProcess {
 macro_rules! promise {
     ($($module:ident :: $promise:ident as $name:ident),* $(,)?) => {$(
         mod $name {
-            $crate::promise!(@here $name, $crate::$module::$promise);
+            $crate::promise!(@here $name, $crate::conformance::$module::$promise);
             mod channel {
-                $crate::promise!(@mapped $name, $crate::$module::$promise);
-                $crate::promise!(@copied $name, $crate::$module::$promise);
+                $crate::promise!(@mapped $name, $crate::conformance::$module::$promise);
+                $crate::promise!(@copied $name, $crate::conformance::$module::$promise);
             }
         }
     )*};
@@ -157,9 +157,9 @@ macro_rules! promise {
 macro_rules! promise_in_place {
     ($($module:ident :: $promise:ident as $name:ident),* $(,)?) => {$(
         mod $name {
-            $crate::promise!(@here $name, $crate::$module::$promise);
+            $crate::promise!(@here $name, $crate::conformance::$module::$promise);
             mod channel {
-                $crate::promise!(@mapped $name, $crate::$module::$promise);
+                $crate::promise!(@mapped $name, $crate::conformance::$module::$promise);
             }
         }
     )*};
@@ -170,7 +170,7 @@ macro_rules! promise_in_place {
 macro_rules! promise_here {
     ($($module:ident :: $promise:ident as $name:ident),* $(,)?) => {$(
         mod $name {
-            $crate::promise!(@here $name, $crate::$module::$promise);
+            $crate::promise!(@here $name, $crate::conformance::$module::$promise);
         }
     )*};
 }
