@@ -1,15 +1,15 @@
 //! Clients, as their servers know them: who asks, and when it has left.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use genie_io::channel::directory::Directory;
 use genie_io::channel::{ConnectOptions, Listener, Running, ServeOptions, Serving};
 use genie_io::{
-    Client, ClientId, Incoming, Interface, Limits, Out, RequestId, Server, ServerHandle, Service, ServiceId,
+    Client, ClientId, Incoming, Interface, Out, RequestId, Server, ServerHandle, Service, ServiceId,
 };
-use genie_memory::{Config, Granularity, GranuleKind, Space};
-use genie_passing::{Costs, Passing, Thresholds};
+
+use crate::waiting::stage::{FOR_EVER, interface};
 
 /// Replies.
 const PASS: ServiceId = ServiceId(0);
@@ -20,8 +20,6 @@ const LINGER: ServiceId = ServiceId(2);
 
 static SERVICES: [Service; 3] =
     [Service::new("pass", true, true), Service::new("keep", true, true), Service::new("linger", true, true)];
-
-const FOR_EVER: Duration = Duration::from_secs(60);
 
 /// What the server hears.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -114,14 +112,6 @@ impl Server for Attentive {
         self.hear(Heard::Departed(client, data));
         assert!(!panics, "this panic is part of the test");
     }
-}
-
-fn interface() -> Interface {
-    let config =
-        Config { granularity: Granularity::Only(GranuleKind::Base), limit: 32 << 20, ..Config::default() };
-    let space = Space::new(&config).expect("a space");
-    let passing = Passing::new(space, Costs::default()).with_thresholds(Thresholds::ALWAYS);
-    Interface::new(passing, Limits::default())
 }
 
 struct Place {

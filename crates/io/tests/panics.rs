@@ -14,8 +14,9 @@ use genie_io::{
     Error, In, Incoming, Interface, Limits, Out, RequestId, Server, ServerHandle, Service, ServiceId,
 };
 use genie_memory::DataMut;
-use genie_memory::{Config, Granularity, GranuleKind, Space};
-use genie_passing::{Costs, Outboard, Passing, Preferred, Scheme, Thresholds};
+use genie_passing::{Outboard, Preferred, Scheme};
+
+use crate::waiting::stage::{FOR_EVER, interface_with};
 
 /// Replies.
 const PASS: ServiceId = ServiceId(0);
@@ -44,9 +45,6 @@ static SERVICES: [Service; 7] = [
 
 /// Bytes that the device is said to have.
 const LEN: usize = 100_000;
-
-/// No wait takes as long, unless it never ends.
-const FOR_EVER: Duration = Duration::from_secs(60);
 
 /// Cloning makes another handle.
 #[derive(Clone, Default)]
@@ -158,11 +156,7 @@ impl Elsewhere {
 }
 
 fn interface() -> Interface {
-    let config =
-        Config { granularity: Granularity::Only(GranuleKind::Base), limit: 32 << 20, ..Config::default() };
-    let space = Space::new(&config).expect("a space");
-    let limits = Limits { abort_timeout: Duration::from_millis(10), ..Limits::default() };
-    Interface::new(Passing::new(space, Costs::default()).with_thresholds(Thresholds::ALWAYS), limits)
+    interface_with(Limits { abort_timeout: Duration::from_millis(10), ..Limits::default() })
 }
 
 /// Runs a test with the server in process, and over channels that different workers attend to.

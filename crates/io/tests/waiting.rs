@@ -14,4 +14,4 @@ mod loops;
 mod polls;
 mod rings;
 mod room;
-mod stage;
+pub(crate) mod stage;

@@ -177,7 +177,7 @@ impl Server for Slow {
 pub(crate) struct Keeper(Arc<(Mutex<Vec<Incoming>>, Condvar)>);
 
 impl Keeper {
-    fn kept(&self) -> MutexGuard<'_, Vec<Incoming>> {
+    pub(crate) fn kept(&self) -> MutexGuard<'_, Vec<Incoming>> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -220,7 +220,9 @@ impl Server for Keeper {
     }
 
     fn abort(&self, request: RequestId) {
-        self.kept().retain(|kept| kept.id() != request);
+        // Dropping a request may have others aborted that are kept here.
+        let gone: Vec<_> = self.kept().extract_if(.., |kept| kept.id() == request).collect();
+        drop(gone);
     }
 }
 
