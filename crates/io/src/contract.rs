@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 
 use crate::exchange::Exchange;
 use crate::incoming::Origin;
-use crate::lent::Lent;
+use crate::location::Location;
 use crate::primitive::{Mutex, MutexGuard};
 use crate::work::Work;
 use crate::{Error, RequestId, ServerHandle};
@@ -127,7 +127,7 @@ pub struct Fragment {
     pub(crate) contract: Arc<Contract>,
     pub(crate) contractor: RequestId,
     pub(crate) direction: Direction,
-    pub(crate) places: SmallVec<[Lent; 1]>,
+    pub(crate) locations: SmallVec<[Location; 1]>,
     pub(crate) len: usize,
 }
 

@@ -11,11 +11,11 @@ use genie_passing::{Outboard, Overlay};
 use genie_sys::fork::Maker;
 
 use crate::contract::{Contract, DEEPEST};
-use crate::lent::{Lent, Places};
+use crate::location::{Location, Locations};
 use crate::passed::Supply;
 use crate::pin::{InputPin, OutputPin, Pinned};
 use crate::work::{Transfer, Work, WorkBuffer, WorkElement};
-use crate::{Client, Error, Fragment, RequestId, ServerError, ServiceId, code, lent};
+use crate::{Client, Error, Fragment, RequestId, ServerError, ServiceId, code, location};
 
 pub use anticipated::Anticipated;
 pub(crate) use origin::Origin;
@@ -212,10 +212,10 @@ impl Incoming {
         if self.work().depth() >= DEEPEST {
             return Err(Error::TooDeep { limit: DEEPEST });
         }
-        let places = self.places(index, range.clone())?;
+        let locations = self.locations(index, range.clone())?;
         let contract = self.contract();
         let contractor = self.id();
-        Ok(Fragment { contract, contractor, direction, places, len: range.len() })
+        Ok(Fragment { contract, contractor, direction, locations, len: range.len() })
     }
 
     /// Pins bytes `range` of output buffer `index`, for the server to read wherever it likes: in another thread, say, or by an
@@ -254,16 +254,16 @@ impl Incoming {
     }
 
     /// Where bytes `range` of a buffer are, or will be.
-    fn places(&mut self, index: usize, range: Range<usize>) -> Result<Places, Error> {
+    fn locations(&mut self, index: usize, range: Range<usize>) -> Result<Locations, Error> {
         let access = self.access;
         let buffer = &mut self.work_mut().buffers[index];
         if let Some(input) = buffer.pass_on(&range, access) {
-            return Ok(Places::from_iter([Lent::Passed(input)]));
+            return Ok(Locations::from_iter([Location::Passed(input)]));
         }
         if buffer.direction == Direction::In {
             self.make_ready(index)?;
         }
-        Ok(lent::part(&self.work().buffers[index].places(self.origin())?, range))
+        Ok(location::part(&self.work().buffers[index].locations(self.origin())?, range))
     }
 
     /// Overlays a buffer of the server's own, filled already, on element `element` of input buffer `index`, in place of
@@ -276,7 +276,7 @@ impl Incoming {
     /// When the element is ready already.
     pub fn overlay(&mut self, index: usize, element: usize, overlay: Overlay) -> Result<(), Error> {
         match self.input_element(index, element)? {
-            Transfer::Lent(lent) => lent.supply(Supply::Overlay(overlay)),
+            Transfer::Located(located) => located.supply(Supply::Overlay(overlay)),
             Transfer::In(input) => input.overlay(overlay),
             Transfer::Passed(input) => input.supply_own(Supply::Overlay(overlay))?,
             Transfer::Out(_) | Transfer::None(_) => {}
@@ -298,7 +298,7 @@ impl Incoming {
         outboard: Box<dyn Outboard>,
     ) -> Result<(), Error> {
         match self.input_element(index, element)? {
-            Transfer::Lent(lent) => lent.supply(Supply::Outboard(outboard)),
+            Transfer::Located(located) => located.supply(Supply::Outboard(outboard)),
             Transfer::In(input) => input.outboard(outboard)?,
             Transfer::Passed(input) => input.supply_own(Supply::Outboard(outboard))?,
             Transfer::Out(_) | Transfer::None(_) => {}

@@ -22,7 +22,7 @@ use crate::incoming::Access;
 use crate::primitive::{Mutex, MutexGuard};
 use crate::work::{Transfer, Work, WorkBuffer};
 
-/// Input data that a server has elsewhere than in the memory that it was lent.
+/// Input data that a server has elsewhere than in the memory that it was shown.
 #[derive(Debug)]
 pub(crate) enum Supply {
     Overlay(Overlay),
@@ -150,7 +150,7 @@ impl WorkBuffer {
         };
         match &mut element.transfer {
             Transfer::Passed(input) => Some(Arc::clone(input)),
-            Transfer::Lent(lent) => lent.pass_on(),
+            Transfer::Located(located) => located.pass_on(),
             Transfer::In(_) | Transfer::Out(_) | Transfer::None(_) => None,
         }
     }

@@ -106,10 +106,10 @@ pub trait Server: Send + Sync + 'static {
 /// one until just after the client has the reply: the server may then be dropped by that thread, and some moments after the client
 /// has dropped its handles. A server that joins threads of its own when it is dropped must not let these reply last.
 #[derive(Clone)]
-pub struct ServerHandle(Place);
+pub struct ServerHandle(Location);
 
 #[derive(Clone)]
-enum Place {
+enum Location {
     Here(Code),
     There(Arc<Remote>),
 }
@@ -117,26 +117,26 @@ enum Place {
 impl ServerHandle {
     /// Makes a server reachable in this process.
     pub fn new(server: impl Server) -> Self {
-        Self(Place::Here(Code::new(server)))
+        Self(Location::Here(Code::new(server)))
     }
 
     pub(crate) fn connected(remote: Arc<Remote>) -> Self {
-        Self(Place::There(remote))
+        Self(Location::There(remote))
     }
 
     /// The server's name.
     pub fn name(&self) -> &str {
         match &self.0 {
-            Place::Here(server) => server.name(),
-            Place::There(remote) => remote.name(),
+            Location::Here(server) => server.name(),
+            Location::There(remote) => remote.name(),
         }
     }
 
     /// The server's services, numbered by their place.
     pub fn services(&self) -> &[Service] {
         match &self.0 {
-            Place::Here(server) => server.services(),
-            Place::There(remote) => remote.services(),
+            Location::Here(server) => server.services(),
+            Location::There(remote) => remote.services(),
         }
     }
 
@@ -158,8 +158,8 @@ impl ServerHandle {
     /// How input buffers for a service should be laid out, when that makes a difference.
     pub fn preferred(&self, service: ServiceId) -> Option<Preferred> {
         match &self.0 {
-            Place::Here(server) => server.preferred(service),
-            Place::There(remote) => remote.preferred(service),
+            Location::Here(server) => server.preferred(service),
+            Location::There(remote) => remote.preferred(service),
         }
     }
 
@@ -175,8 +175,8 @@ impl ServerHandle {
     /// [`Error::Inherited`]; or the server is gone, or does not answer within 5 seconds; what it grants is valid as soon as it answers.
     pub fn adjust(&self, pending_bytes: usize, pending_requests: u32) -> Result<(usize, u32), Error> {
         match &self.0 {
-            Place::Here(_) => Ok((usize::MAX, u32::MAX)),
-            Place::There(remote) => remote.adjust(pending_bytes, pending_requests),
+            Location::Here(_) => Ok((usize::MAX, u32::MAX)),
+            Location::There(remote) => remote.adjust(pending_bytes, pending_requests),
         }
     }
 
@@ -187,8 +187,8 @@ impl ServerHandle {
 
     pub(crate) fn remote(&self) -> Option<&Arc<Remote>> {
         match &self.0 {
-            Place::Here(_) => None,
-            Place::There(remote) => Some(remote),
+            Location::Here(_) => None,
+            Location::There(remote) => Some(remote),
         }
     }
 
@@ -201,8 +201,8 @@ impl ServerHandle {
     /// The server, where it is in this process.
     pub(crate) fn here(&self) -> Option<&Code> {
         match &self.0 {
-            Place::Here(server) => Some(server),
-            Place::There(_) => None,
+            Location::Here(server) => Some(server),
+            Location::There(_) => None,
         }
     }
 
@@ -214,7 +214,7 @@ impl ServerHandle {
     /// Notes that a client of this process asks this server, if it is here.
     #[inline]
     pub(crate) fn asked_by(&self, client: &Presence) {
-        if let Place::Here(server) = &self.0 {
+        if let Location::Here(server) = &self.0 {
             client.asks(server);
         }
     }
@@ -229,8 +229,8 @@ impl ServerHandle {
         patience: Patience,
     ) -> bool {
         match &self.0 {
-            Place::There(remote) => remote.request(Outgoing::new(work, exchange, service), patience),
-            Place::Here(server) => {
+            Location::There(remote) => remote.request(Outgoing::new(work, exchange, service), patience),
+            Location::Here(server) => {
                 match work.map_lent(access) {
                     Ok(()) => {
                         server.request(|| Incoming::new(work, Origin::Here(exchange), service, access));
@@ -244,16 +244,16 @@ impl ServerHandle {
 
     pub(crate) fn abort(&self, request: RequestId) {
         match &self.0 {
-            Place::Here(server) => server.abort(request),
-            Place::There(remote) => remote.abort(request),
+            Location::Here(server) => server.abort(request),
+            Location::There(remote) => remote.abort(request),
         }
     }
 
     /// Has whoever waits for this server's replies look: something is over without one.
     pub(crate) fn look(&self) {
         match &self.0 {
-            Place::Here(server) => server.look(),
-            Place::There(remote) => remote.pass(true),
+            Location::Here(server) => server.look(),
+            Location::There(remote) => remote.pass(true),
         }
         self.tend();
     }
@@ -261,24 +261,24 @@ impl ServerHandle {
     /// Waits until what is awaited has its reply, or has been given up; returns whether it has.
     pub(crate) fn wait(&self, awaited: &mut Awaited<'_>, deadline: Option<Instant>) -> bool {
         match &self.0 {
-            Place::Here(server) => server.wait(awaited, deadline),
-            Place::There(remote) => remote.wait(awaited, deadline),
+            Location::Here(server) => server.wait(awaited, deadline),
+            Location::There(remote) => remote.wait(awaited, deadline),
         }
     }
 
     /// Takes the replies that are there, where somebody has to; returns how many.
     pub(crate) fn collect(&self) -> usize {
         match &self.0 {
-            Place::Here(server) => server.collect(),
-            Place::There(remote) => remote.collect(),
+            Location::Here(server) => server.collect(),
+            Location::There(remote) => remote.collect(),
         }
     }
 
     /// Whether somebody has to take its replies.
     pub(crate) fn is_looked_at(&self) -> bool {
         match &self.0 {
-            Place::Here(server) => server.is_looked_at(),
-            Place::There(_) => true,
+            Location::Here(server) => server.is_looked_at(),
+            Location::There(_) => true,
         }
     }
 
@@ -291,8 +291,8 @@ impl ServerHandle {
 
     pub(crate) fn is(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
-            (Place::Here(here), Place::Here(other)) => here.is(other),
-            (Place::There(there), Place::There(other)) => Arc::ptr_eq(there, other),
+            (Location::Here(here), Location::Here(other)) => here.is(other),
+            (Location::There(there), Location::There(other)) => Arc::ptr_eq(there, other),
             _ => false,
         }
     }

@@ -11,10 +11,10 @@
 use std::os::fd::OwnedFd;
 
 use genie_memory::{Data, DataMut, LenderId, ObjectId, Space};
-use genie_passing::{Input, Lending, Passing, Scheme, Target};
+use genie_passing::{Input, Parties, Passing, Scheme, Target};
 use genie_sys::Object;
 
-use crate::lent::LentTransfer;
+use crate::location::LocatedTransfer;
 use crate::passed::PassedInput;
 use crate::{InputPin, OutputPin};
 
@@ -24,13 +24,13 @@ pub(crate) fn begin_input(
     passing: &Passing,
     scheme: Scheme,
     target: Target,
-    lending: Lending,
+    parties: Parties,
 ) -> Result<Box<Input>, genie_passing::Error> {
     // SAFETY: a buffer that is kept beside the input is referenced by nobody but for its delivery.
-    unsafe { passing.input_from(scheme, target, lending) }
+    unsafe { passing.input_from(scheme, target, parties) }
 }
 
-impl LentTransfer {
+impl LocatedTransfer {
     /// The data, as far as it is mapped, to be read.
     pub(crate) fn data(&self) -> Data<'_> {
         // SAFETY: this holds a mapping, a private buffer or the contract that the data is of; or else it is of a mirror that keeps

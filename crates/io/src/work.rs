@@ -106,8 +106,8 @@ impl Work {
     /// Links the request to those of which parts are passed on in it, unless one of those is being aborted.
     pub(crate) fn originate(&self, exchange: &Arc<Exchange>, server: &ServerHandle) -> Result<(), Error> {
         for element in self.buffers.iter().flat_map(|buffer| &buffer.elements) {
-            if let Transfer::Lent(lent) = &element.transfer {
-                lent.originate(exchange, server)?;
+            if let Transfer::Located(located) = &element.transfer {
+                located.originate(exchange, server)?;
             }
         }
         Ok(())
@@ -117,13 +117,13 @@ impl Work {
     pub(crate) fn depth(&self) -> u32 {
         let elements = self.buffers.iter().flat_map(|buffer| &buffer.elements);
         let depths = elements.map(|element| match &element.transfer {
-            Transfer::Lent(lent) => lent.depth(),
+            Transfer::Located(located) => located.depth(),
             _ => 0,
         });
         depths.max().unwrap_or(0)
     }
 
-    /// Maps what was lent by other processes, as far as the service may touch it.
+    /// Maps memory of other processes, as far as the service may touch it.
     pub(crate) fn map_lent(&mut self, access: Access) -> Result<(), Error> {
         for buffer in &mut self.buffers {
             let (is_touched, writes) = match buffer.direction {
@@ -131,8 +131,8 @@ impl Work {
                 Direction::In => (access.writes, true),
             };
             for element in buffer.elements.iter_mut().filter(|_| is_touched) {
-                if let Transfer::Lent(lent) = &mut element.transfer {
-                    lent.map(writes)?;
+                if let Transfer::Located(located) = &mut element.transfer {
+                    located.map(writes)?;
                 }
             }
         }
@@ -197,13 +197,13 @@ impl Work {
         self.inputs().try_for_each(|(element, here)| element.check_input(here))
     }
 
-    /// Brings inputs' data that a server has elsewhere to where it was lent memory, in another process.
+    /// Brings inputs' data that a server has elsewhere to the memory that it was shown, in another process.
     ///
     /// # Errors
     /// No memory.
     pub(crate) fn bring(&mut self) -> Result<(), Error> {
         self.inputs().try_for_each(|(element, here)| match &mut element.transfer {
-            Transfer::Lent(lent) => lent.bring(here),
+            Transfer::Located(located) => located.bring(here),
             _ => Ok(()),
         })
     }

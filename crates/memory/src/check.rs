@@ -108,7 +108,7 @@ impl State {
         for (id, granule) in self.granules.iter() {
             granules += 1;
             usage.references += granule.inputs + granule.outputs;
-            usage.lent += u32::from(id >= self.granules.loans.bound());
+            usage.lent += u32::from(id >= self.granules.lent_objects.bound());
             let places = found[self.granules.dense(id)].as_slice();
             match usage.of(granule, places, self.granules.stocks.owner(granule.pool), &mut in_use) {
                 Some(count) => *count += 1,
@@ -163,7 +163,7 @@ impl State {
     /// Compares each lent object's count of retired granules with the granules, and with the objects.
     fn check_loans(&self, wrong: &mut Vec<String>) {
         let mut leftovers = 0;
-        for (run, lender, booked) in self.granules.loans.iter() {
+        for (run, lender, booked) in self.granules.lent_objects.iter() {
             leftovers += u32::from(!self.granules.stocks.is_live(lender));
             let retired =
                 run.numbers().filter(|id| self.granules.get(*id).place == Place::Retired).count() as u32;
@@ -172,7 +172,7 @@ impl State {
                 wrong.push(format!("granules {run:?} are not one object's"));
             }
         }
-        differ(wrong, "objects left by lenders", leftovers, self.granules.loans.leftovers() as u32);
+        differ(wrong, "objects left by lenders", leftovers, self.granules.lent_objects.leftovers() as u32);
     }
 }
 

@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use crate::loan::{Destination, Loans};
+use crate::lent_objects::{Destination, LentObjects};
 use crate::runs::Run;
 use crate::stock::Stocks;
 use crate::{Direction, LenderId};
@@ -94,7 +94,7 @@ pub(crate) struct Granules {
     own: Vec<Granule>,
     lent: Vec<Granule>,
     pub(crate) stocks: Stocks,
-    pub(crate) loans: Loans,
+    pub(crate) lent_objects: LentObjects,
     deferred: u32,
     /// How many granules are promised a replacement.
     promised: u32,
@@ -108,7 +108,7 @@ impl Granules {
             own: Vec::new(),
             lent: Vec::new(),
             stocks: Stocks::default(),
-            loans: Loans::new(own, lent),
+            lent_objects: LentObjects::new(own, lent),
             deferred: 0,
             promised: 0,
         }
@@ -132,29 +132,33 @@ impl Granules {
         self.stocks.own.free.give(Run { start, len: count });
     }
 
-    /// Adds the granules of an object that `lender` has lent, numbered by [`Loans::take_numbers`], to its pool.
-    pub(crate) fn add_loan(&mut self, lender: LenderId, run: Run) {
-        let first = self.loans.index(run.start);
+    /// Adds the granules of an object that `lender` has lent, numbered by [`LentObjects::take_numbers`], to its pool.
+    pub(crate) fn add_lent_object(&mut self, lender: LenderId, run: Run) {
+        let first = self.lent_objects.index(run.start);
         let end = first + run.len as usize;
         if self.lent.len() < end {
             self.lent.resize(end, Granule::free(lender, true));
         }
         self.lent[first..end].fill(Granule::free(lender, true));
-        self.loans.add(lender, run);
+        self.lent_objects.add(lender, run);
         let stock = self.stocks.of(lender);
         stock.size += run.len;
         stock.free.give(run);
     }
 
     pub(crate) fn get(&self, id: u32) -> &Granule {
-        if id < self.loans.bound() { &self.own[id as usize] } else { &self.lent[self.loans.index(id)] }
+        if id < self.lent_objects.bound() {
+            &self.own[id as usize]
+        } else {
+            &self.lent[self.lent_objects.index(id)]
+        }
     }
 
     fn get_mut(&mut self, id: u32) -> &mut Granule {
-        if id < self.loans.bound() {
+        if id < self.lent_objects.bound() {
             &mut self.own[id as usize]
         } else {
-            &mut self.lent[self.loans.index(id)]
+            &mut self.lent[self.lent_objects.index(id)]
         }
     }
 
@@ -277,10 +281,10 @@ impl Granules {
     /// Where a granule that nobody holds any more goes.
     fn destination(&self, id: u32) -> Destination {
         let pool = self.get(id).pool;
-        if pool == LenderId::OWN && id < self.loans.bound() {
+        if pool == LenderId::OWN && id < self.lent_objects.bound() {
             return Destination::Stock(pool);
         }
-        self.loans.destination(&self.stocks, id, pool)
+        self.lent_objects.destination(&self.stocks, id, pool)
     }
 
     /// Whether a granule would go back to the free list of `lender`'s pool.
@@ -290,7 +294,7 @@ impl Granules {
 
     /// Whether a buffer from `lender`'s pool with these granules may be kept for reuse.
     pub(crate) fn may_be_kept(&self, ids: &[u32], lender: LenderId) -> bool {
-        let all_stay = self.loans.all_have_lenders();
+        let all_stay = self.lent_objects.all_have_lenders();
         self.stocks.is_live(lender)
             && ids.iter().all(|id| {
                 let granule = self.get(*id);
@@ -312,7 +316,7 @@ impl Granules {
         }
         if to == Destination::Retirement {
             self.stocks.own.size -= run.len;
-            self.loans.retire(run);
+            self.lent_objects.retire(run);
         } else {
             self.stocks.of(pool).free.give(run);
         }
@@ -322,11 +326,11 @@ impl Granules {
     pub(crate) fn quarantine(&mut self, lender: LenderId) {
         let Some(stock) = self.stocks.get_mut(lender) else { return };
         stock.quarantined = true;
-        self.loans.leave(lender);
+        self.lent_objects.leave(lender);
         let mut aside = stock.free.take_all();
-        let loans = self.loans.of(lender);
+        let lent_objects = self.lent_objects.of(lender);
         for (_, stock) in self.stocks.iter_mut() {
-            aside.extend(loans.iter().flat_map(|run| stock.free.take_within(*run)));
+            aside.extend(lent_objects.iter().flat_map(|run| stock.free.take_within(*run)));
         }
         aside.into_iter().for_each(|run| self.send(run, Destination::Quarantine(lender)));
     }
@@ -335,11 +339,11 @@ impl Granules {
     pub(crate) fn inherit(&mut self, lender: LenderId) {
         let Some(mut stock) = self.stocks.remove(lender) else { return };
         if !stock.quarantined {
-            self.loans.leave(lender);
+            self.lent_objects.leave(lender);
         }
         self.stocks.own.size += stock.size;
         let mut back = stock.free.take_all();
-        for run in self.loans.of(lender) {
+        for run in self.lent_objects.of(lender) {
             back.extend(self.stocks.own.free.take_within(run));
         }
         for id in back.into_iter().flat_map(Run::numbers) {
@@ -368,9 +372,10 @@ impl Granules {
 
     /// Where a run's granules are in the two tables.
     fn places(&self, run: Run) -> (Range<usize>, Range<usize>) {
-        let bound = self.loans.bound();
+        let bound = self.lent_objects.bound();
         let own = run.start.min(bound) as usize..run.end().min(bound) as usize;
-        let lent = self.loans.index(run.start.max(bound))..self.loans.index(run.end().max(bound));
+        let lent =
+            self.lent_objects.index(run.start.max(bound))..self.lent_objects.index(run.end().max(bound));
         // Of a run that is all lent, or all own, the other part is empty, wherever it begins.
         (if own.is_empty() { 0..0 } else { own }, if lent.is_empty() { 0..0 } else { lent })
     }
@@ -433,12 +438,16 @@ impl Granules {
 
     /// A granule's place in a list without the gap between own and lent numbers.
     pub(crate) fn dense(&self, id: u32) -> usize {
-        if id < self.loans.bound() { id as usize } else { self.own.len() + self.loans.index(id) }
+        if id < self.lent_objects.bound() {
+            id as usize
+        } else {
+            self.own.len() + self.lent_objects.index(id)
+        }
     }
 
     /// The granules of all objects, in order of their numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Granule)> {
-        let lent = self.loans.runs().flat_map(Run::numbers);
+        let lent = self.lent_objects.runs().flat_map(Run::numbers);
         (0..self.own()).chain(lent).map(|id| (id, self.get(id)))
     }
 }

@@ -78,7 +78,7 @@ impl Space {
         if object.kind().size() != core.granule() {
             return Err(Error::Kind { lent: object.kind(), own: core.kind });
         }
-        core.lock().check_loan(core, lender, object.len())?;
+        core.lock().check_lent_object(core, lender, object.len())?;
         object.allocate()?;
         let mut guard = core.lock();
         let state = &mut *guard;
@@ -164,7 +164,7 @@ impl State {
     /// Gives up whatever is kept for reuse in the lender's pool, and elsewhere of the lender's objects.
     fn let_go(&mut self, core: &Core, lender: LenderId) {
         self.flush_pool(core, lender, |_| true);
-        let lent = self.granules.loans.of(lender);
+        let lent = self.granules.lent_objects.of(lender);
         let is_lent = |id: u32| lent.iter().any(|run| run.numbers().contains(&id));
         for other in self.pools.lenders() {
             self.flush_pool(core, other, is_lent);

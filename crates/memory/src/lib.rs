@@ -26,7 +26,7 @@ mod fork;
 mod granule;
 mod immigrating;
 mod lenders;
-mod loan;
+mod lent_objects;
 mod losses;
 mod mark;
 mod migrant;

@@ -269,30 +269,33 @@ impl State {
     }
 
     /// How many granules a lender's object of `asked` bytes has, unless it can't be taken in.
-    pub(crate) fn check_loan(&self, core: &Core, lender: LenderId, asked: usize) -> Result<u32> {
+    pub(crate) fn check_lent_object(&self, core: &Core, lender: LenderId, asked: usize) -> Result<u32> {
         if lender == LenderId::OWN || !self.granules.stocks.is_live(lender) {
             return Err(Error::NoLender { lender });
         }
         let count = u32::try_from(asked / core.granule()).ok();
-        count.filter(|count| *count <= self.granules.loans.room()).ok_or_else(|| self.no_room(core, asked))
+        count
+            .filter(|count| *count <= self.granules.lent_objects.room())
+            .ok_or_else(|| self.no_room(core, asked))
     }
 
     fn no_room(&self, core: &Core, asked: usize) -> Error {
-        Error::Room { asked, free: core.bytes(self.granules.loans.room()) }
+        Error::Room { asked, free: core.bytes(self.granules.lent_objects.room()) }
     }
 
     /// Maps a lent object's aliases and adds its granules to the lender's pool.
     pub(crate) fn take_in(&mut self, core: &Core, lender: LenderId, object: Object) -> Result<()> {
         let asked = object.len();
-        let count = self.check_loan(core, lender, asked)?;
-        let granules = self.granules.loans.take_numbers(count).ok_or_else(|| self.no_room(core, asked))?;
+        let count = self.check_lent_object(core, lender, asked)?;
+        let granules =
+            self.granules.lent_objects.take_numbers(count).ok_or_else(|| self.no_room(core, asked))?;
         let offset = core.alias_offset(granules.start);
         // The lender may be punching holes into it at this moment.
         if let Err(error) = core.aliases().map_for(offset, &object, 0, asked, Access::ReadWrite) {
-            self.granules.loans.give_numbers(granules);
+            self.granules.lent_objects.give_numbers(granules);
             return Err(error.into());
         }
-        self.granules.add_loan(lender, granules);
+        self.granules.add_lent_object(lender, granules);
         self.objects.add(granules, object, Some(lender));
         Ok(())
     }
@@ -305,11 +308,11 @@ impl State {
 
     /// Unmaps lent objects all of which has retired. When the kernel cannot unmap one, it stays, in nobody's hands.
     pub(crate) fn end_loans(&mut self, core: &Core) {
-        while let Some(loan) = self.granules.loans.take_ended() {
-            if core.aliases().unmap(core.alias_offset(loan.start), core.bytes(loan.len)).is_ok() {
-                self.granules.loans.forget(loan);
-                self.objects.objects.remove(&loan.start);
-                self.losses.forget(loan.numbers());
+        while let Some(object) = self.granules.lent_objects.take_ended() {
+            if core.aliases().unmap(core.alias_offset(object.start), core.bytes(object.len)).is_ok() {
+                self.granules.lent_objects.forget(object);
+                self.objects.objects.remove(&object.start);
+                self.losses.forget(object.numbers());
                 self.objects.version.fetch_add(1, Ordering::Release);
             }
         }

@@ -163,7 +163,7 @@ pub(crate) struct Core {
     pub(crate) protected: Arc<AtomicU32>,
     /// How often an object came or went.
     pub(crate) objects_version: Arc<AtomicU64>,
-    /// Of windows and aliases, from the first loan on.
+    /// Of windows and aliases, from the first lent object on.
     pub(crate) guards: OnceLock<[Guard; 2]>,
     /// The count of missing memory at the last look for losses.
     pub(crate) missing_seen: AtomicU32,

@@ -239,10 +239,10 @@ impl State {
     }
 
     /// Gives the addresses back through which page tables were exchanged. They still map the objects that the client's
-    /// slots have shown; nobody touches them, and the next use maps over them. But a lent object must not last longer
-    /// than its loan.
+    /// slots have shown; nobody touches them, and the next use maps over them. But no object that was lent
+    /// may stay mapped here after its lender has gone.
     fn give_scratch(&mut self, core: &Core, slots: Run, scratch: Run) {
-        let bound = self.granules.loans.bound();
+        let bound = self.granules.lent_objects.bound();
         if self.slots.run(slots).any(|slot| slot.granule.is_some_and(|id| id >= bound)) {
             // When the kernel cannot unmap, the addresses stay reserved and unused.
             let _ = self.give_window(core, scratch);

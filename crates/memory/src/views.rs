@@ -45,7 +45,7 @@ pub(crate) fn granule(core: &Core, id: u32) -> DataMut<'_> {
 ///
 /// The caller has the granules in hand.
 pub(crate) fn part(core: &Core, id: u32, offset: usize, len: usize) -> DataMut<'_> {
-    // SAFETY: aliases of a granule stay mapped while it is in anybody's hands (`loan`), and no Rust reference points into the
+    // SAFETY: aliases of a granule stay mapped while it is in anybody's hands (`lent_objects`), and no Rust reference points into the
     // alias arena.
     unsafe { DataMut::new(one(alias(core, id, offset, len))) }
 }

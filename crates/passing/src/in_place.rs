@@ -8,7 +8,7 @@
 use genie_memory::{DataMut, Reference, SystemBuffer};
 
 use crate::input::Buffering;
-use crate::{Input, Lending, Passing, Result, Scheme, Target};
+use crate::{Input, Parties, Passing, Result, Scheme, Target};
 
 impl Passing {
     /// Runs the request-time operations of an input by `scheme` from a server in this process.
@@ -19,10 +19,10 @@ impl Passing {
     /// # Safety
     /// As [`Passing::input_from`].
     pub unsafe fn input(&self, scheme: Scheme, target: Target) -> Result<Box<Input>> {
-        self.begin_input(scheme, target, Lending::OWN)
+        self.begin_input(scheme, target, Parties::OWN)
     }
 
-    /// Runs the request-time operations of an input by `scheme`, whose system buffer will be as `lending` says: by a
+    /// Runs the request-time operations of an input by `scheme`, whose system buffer will be as `parties` says: by a
     /// [`LenderId`](genie_memory::LenderId) alone, the server's own. Move's is always the space's own memory, since the client
     /// keeps it, and the lender would lose it for good.
     ///
@@ -37,9 +37,9 @@ impl Passing {
         &self,
         scheme: Scheme,
         target: Target,
-        lending: impl Into<Lending>,
+        parties: impl Into<Parties>,
     ) -> Result<Box<Input>> {
-        self.begin_input(scheme, target, lending.into())
+        self.begin_input(scheme, target, parties.into())
     }
 }
 

@@ -11,7 +11,7 @@ use crate::outboard::Outboard;
 use crate::recorder::{Column, Moment, Watch};
 use crate::spare::Spare;
 use crate::tables::{self, InputOperations};
-use crate::{Error, Lending, Overlay, Passing, Reason, Receipt, Result, Scheme};
+use crate::{Error, Overlay, Parties, Passing, Reason, Receipt, Result, Scheme};
 
 mod delivery;
 mod ready;
@@ -50,7 +50,7 @@ pub struct Input {
     /// None when it is over.
     passing: Option<Passing>,
     receipt: Receipt,
-    lending: Lending,
+    parties: Parties,
     target: Target,
     pub(crate) buffering: Buffering,
     is_ready: bool,
@@ -81,14 +81,14 @@ impl Target {
 }
 
 impl Passing {
-    pub(crate) fn begin_input(&self, scheme: Scheme, target: Target, lending: Lending) -> Result<Box<Input>> {
+    pub(crate) fn begin_input(&self, scheme: Scheme, target: Target, parties: Parties) -> Result<Box<Input>> {
         let (effective, reason) = match target {
             Target::Native { addr, .. } => self.convert_foreign(scheme, addr),
             Target::Migrant { .. } => (scheme, None),
         };
-        match self.try_input(scheme, effective, target, reason, lending) {
+        match self.try_input(scheme, effective, target, reason, parties) {
             Err(Error::Memory(MemoryError::Foreign { .. })) if effective != Scheme::Copy => {
-                self.try_input(scheme, Scheme::Copy, target, Some(Reason::Foreign), lending)
+                self.try_input(scheme, Scheme::Copy, target, Some(Reason::Foreign), parties)
             }
             result => result,
         }
@@ -100,10 +100,10 @@ impl Passing {
         effective: Scheme,
         target: Target,
         reason: Option<Reason>,
-        lending: Lending,
+        parties: Parties,
     ) -> Result<Box<Input>> {
         let receipt = Receipt { effective, reason, ..Receipt::new(asked) };
-        let mut input = Input::new(self, receipt, target, lending);
+        let mut input = Input::new(self, receipt, target, parties);
         let mut watch = Watch::start(self.recorder());
         for operation in tables::customized_input(effective).request {
             input.request(*operation)?;
@@ -127,18 +127,18 @@ impl Passing {
 impl Input {
     /// Boxed from the start, as outputs are, and in memory that the last one has left, where there is such.
     #[inline]
-    fn new(passing: &Passing, receipt: Receipt, target: Target, lending: Lending) -> Box<Self> {
+    fn new(passing: &Passing, receipt: Receipt, target: Target, parties: Parties) -> Box<Self> {
         let passing = Some(passing.clone());
         match Spare::take(&SPARE) {
             Some(mut spare) => {
-                (spare.passing, spare.receipt, spare.target, spare.lending) =
-                    (passing, receipt, target, lending);
+                (spare.passing, spare.receipt, spare.target, spare.parties) =
+                    (passing, receipt, target, parties);
                 spare
             }
             None => Box::new(Self {
                 passing,
                 receipt,
-                lending,
+                parties,
                 target,
                 buffering: Buffering::Customized,
                 is_ready: false,

@@ -5,11 +5,11 @@ use genie_memory::{
     Wired,
 };
 
-use crate::lending::needs_completion;
 use crate::operation::Operation;
+use crate::parties::needs_completion;
 use crate::recorder::{Column, Moment, Recorder, Watch};
 use crate::spare::Spare;
-use crate::{Error, Lending, Passing, Reason, Receipt, Refused, Result, Scheme, tables};
+use crate::{Error, Parties, Passing, Reason, Receipt, Refused, Result, Scheme, tables};
 
 /// Where an output's data is.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub enum Source<'a> {
 #[derive(Debug)]
 pub struct Output {
     receipt: Receipt,
-    lending: Lending,
+    parties: Parties,
     len: usize,
     /// Copies of parts on the first and last granule, or of everything.
     copied: [Option<SystemBuffer>; 2],
@@ -48,10 +48,10 @@ impl Passing {
     /// # Panics
     /// As [`Passing::output_from`].
     pub fn output(&self, scheme: Scheme, source: Source<'_>) -> std::result::Result<Box<Output>, Refused> {
-        self.output_from(scheme, source, Lending::OWN)
+        self.output_from(scheme, source, Parties::OWN)
     }
 
-    /// Runs the request-time operations of an output by `scheme`, with system buffers as `lending` says: by a
+    /// Runs the request-time operations of an output by `scheme`, with system buffers as `parties` says: by a
     /// [`LenderId`] alone, the server's own.
     ///
     /// # Errors
@@ -65,18 +65,18 @@ impl Passing {
         &self,
         scheme: Scheme,
         source: Source<'_>,
-        lending: impl Into<Lending>,
+        parties: impl Into<Parties>,
     ) -> std::result::Result<Box<Output>, Refused> {
-        let lending = lending.into();
+        let parties = parties.into();
         match source {
-            Source::Native(bytes) => Ok(self.output_native(scheme, bytes, lending)?),
-            Source::Migrant(migrant) => self.output_migrant(scheme, migrant, lending),
+            Source::Native(bytes) => Ok(self.output_native(scheme, bytes, parties)?),
+            Source::Migrant(migrant) => self.output_migrant(scheme, migrant, parties),
         }
     }
 
-    fn output_native(&self, scheme: Scheme, bytes: &[u8], lending: Lending) -> Result<Box<Output>> {
+    fn output_native(&self, scheme: Scheme, bytes: &[u8], parties: Parties) -> Result<Box<Output>> {
         let (effective, reason) = self.convert_output(scheme, bytes.as_ptr().addr(), bytes.len());
-        let begin = |effective, reason| self.try_output(scheme, effective, bytes, reason, lending);
+        let begin = |effective, reason| self.try_output(scheme, effective, bytes, reason, parties);
         let reason = match begin(effective, reason) {
             Err(Error::Memory(MemoryError::Foreign { .. })) if effective != Scheme::Copy => Reason::Foreign,
             Err(Error::Unprofitable) => Reason::Faults,
@@ -94,9 +94,9 @@ impl Passing {
         effective: Scheme,
         bytes: &[u8],
         reason: Option<Reason>,
-        lending: Lending,
+        parties: Parties,
     ) -> Result<Box<Output>> {
-        let mut output = Output::new(asked, effective, bytes.len(), lending, self.recorder());
+        let mut output = Output::new(asked, effective, bytes.len(), parties, self.recorder());
         output.receipt.reason = reason;
         output.request(self, bytes, Watch::start(self.recorder()))?;
         Ok(output)
@@ -106,7 +106,7 @@ impl Passing {
         &self,
         scheme: Scheme,
         migrant: Migrant,
-        lending: Lending,
+        parties: Parties,
     ) -> std::result::Result<Box<Output>, Refused> {
         let strong = matches!(scheme, Scheme::Move | Scheme::EmulatedMove);
         if migrant.is_strong() != strong {
@@ -114,7 +114,7 @@ impl Passing {
             let error = Error::Integrity { scheme, expected };
             return Err(Refused { error, migrant: Some(migrant) });
         }
-        let mut output = Output::new(scheme, scheme, migrant.len(), lending, self.recorder());
+        let mut output = Output::new(scheme, scheme, migrant.len(), parties, self.recorder());
         let mut watch = Watch::start(self.recorder());
         let (emigrating, reference) = migrant.emigrate_referenced().map_err(Error::from)?;
         watch.early(Operation::ReferenceClientPages);
@@ -134,18 +134,18 @@ impl Output {
         asked: Scheme,
         effective: Scheme,
         len: usize,
-        lending: Lending,
+        parties: Parties,
         recorder: Option<&'static Recorder>,
     ) -> Box<Self> {
         let receipt = Receipt { effective, ..Receipt::new(asked) };
         match Spare::take(&SPARE) {
             Some(mut spare) => {
-                (spare.receipt, spare.lending, spare.len, spare.recorder) = (receipt, lending, len, recorder);
+                (spare.receipt, spare.parties, spare.len, spare.recorder) = (receipt, parties, len, recorder);
                 spare
             }
             None => Box::new(Self {
                 receipt,
-                lending,
+                parties,
                 len,
                 copied: [None, None],
                 reference: None,
@@ -277,7 +277,7 @@ impl Output {
             watch.ran(*operation);
         }
         watch.finish(|| self.column(Moment::Request));
-        self.zero_around(self.lending.server);
+        self.zero_around(self.parties.server);
         match passing.space().has_losses() {
             false => Ok(()),
             true => {
@@ -292,7 +292,7 @@ impl Output {
         let [head, middle, _] = passing.cut(bytes.as_ptr().addr(), bytes.len());
         for (index, part) in [&bytes[..head], &bytes[head + middle..]].into_iter().enumerate() {
             if !part.is_empty() {
-                self.copied[index] = Some(passing.copy_buffer(self.lending, part.len())?);
+                self.copied[index] = Some(passing.copy_buffer(self.parties, part.len())?);
                 self.copyin(index, part);
                 self.receipt.reason = Some(Reason::Edges);
             }
@@ -309,7 +309,7 @@ impl Output {
     fn request_operation(&mut self, passing: &Passing, operation: Operation, bytes: &[u8]) -> Result<()> {
         match operation {
             Operation::AllocateSystemBuffer => {
-                self.copied[0] = Some(passing.copy_buffer(self.lending, bytes.len())?);
+                self.copied[0] = Some(passing.copy_buffer(self.parties, bytes.len())?);
             }
             Operation::CopyinData => self.copyin(0, bytes),
             Operation::ReferenceClientPages => self.reference(passing, bytes)?,

@@ -2,6 +2,6 @@
 //!
 //! One binary, which costs one link. `calibration` is a binary of its own: it measures, and is not to be disturbed.
 
-mod lending;
+mod parties;
 mod recorder;
 mod tables;

@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 use super::link::Link;
 use super::wire::control::{ArenaPlace, Message, ObjectPlace, Trust};
 use super::wire::record::Segment;
-use crate::lent::Lent;
+use crate::location::Location;
 use crate::{Error, views};
 
 /// The arena that holds the aliases of the client's own space.
@@ -142,17 +142,17 @@ impl Announcements {
     pub(super) fn lent(
         &mut self,
         link: &Arc<Link>,
-        place: &Lent,
+        location: &Location,
         writes: bool,
         segments: &mut Segments,
     ) -> Result<(), Error> {
-        match place {
-            Lent::Here(spans) => self.own(link, spans, writes, segments),
-            Lent::Passed(input) => self.own(link, &input.seen(), writes, segments),
-            Lent::There(mirror, _) if self.is_silent => {
-                Err(Error::Elsewhere { addr: mirror.base(), len: place.len() })
+        match location {
+            Location::Here(spans) => self.own(link, spans, writes, segments),
+            Location::Passed(input) => self.own(link, &input.seen(), writes, segments),
+            Location::There(mirror, _) if self.is_silent => {
+                Err(Error::Elsewhere { addr: mirror.base(), len: location.len() })
             }
-            Lent::There(mirror, extents) => {
+            Location::There(mirror, extents) => {
                 let number = self.arena(link, mirror)?;
                 for Extent { offset, len } in extents.iter().copied() {
                     self.ensure_lent(link, number, mirror, (offset, len, writes))?;

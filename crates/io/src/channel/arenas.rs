@@ -14,7 +14,7 @@ use genie_sys::{GranuleKind, Object};
 
 use super::conversation::Over;
 use super::wire::control::{ArenaPlace, ObjectPlace, Reason};
-use crate::lent::{Lent, Places};
+use crate::location::{Location, Locations};
 
 /// How many arenas a client may have announced at once.
 const ARENAS: usize = 128;
@@ -56,23 +56,23 @@ impl Arenas {
         }
     }
 
-    /// Where data is that the client has named, for another server to be lent it.
-    pub(super) fn places(&self, named: &[(u16, Extent)]) -> Places {
+    /// Where data is that the client has named, to be shown to another server.
+    pub(super) fn locations(&self, named: &[(u16, Extent)]) -> Locations {
         let mirrors = self.read();
-        let mut places = Places::new();
+        let mut locations = Locations::new();
         let mut last = None;
         for (number, extent) in named {
-            match (places.last_mut(), last == Some(*number)) {
-                (Some(Lent::There(_, extents)), true) => extents.push(*extent),
+            match (locations.last_mut(), last == Some(*number)) {
+                (Some(Location::There(_, extents)), true) => extents.push(*extent),
                 _ => {
                     // An arena that was withdrawn since holds nothing any more.
                     let Ok(mirror) = find(&mirrors, *number) else { continue };
-                    places.push(Lent::There(mirror.clone(), Extents::from_iter([*extent])));
+                    locations.push(Location::There(mirror.clone(), Extents::from_iter([*extent])));
                     last = Some(*number);
                 }
             }
         }
-        places
+        locations
     }
 
     /// Enters an object that the client announced.

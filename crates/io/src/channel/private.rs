@@ -21,7 +21,7 @@ use genie_sys::process::Process;
 
 use super::wire::record::Element;
 use crate::Error;
-use crate::lent::LentTransfer;
+use crate::location::LocatedTransfer;
 use crate::work::{Transfer, Work};
 
 /// How one client's data is copied.
@@ -50,7 +50,7 @@ impl Private {
         element: &Element<'_>,
         direction: Direction,
         mut receipt: Receipt,
-    ) -> Result<Box<LentTransfer>, Error> {
+    ) -> Result<Box<LocatedTransfer>, Error> {
         let len = element.len as usize;
         let buffer = self.space.system_buffer(len)?;
         let mut places = Vec::with_capacity(element.segments.len());
@@ -69,9 +69,9 @@ impl Private {
             receipt.copied += len;
             receipt.reason = Some(Reason::Untrusted);
         }
-        let mut lent = LentTransfer::named(buffer.segments(), len, receipt);
-        lent.keep(PrivateBuffer { buffer, places });
-        Ok(lent)
+        let mut located = LocatedTransfer::named(buffer.segments(), len, receipt);
+        located.keep(PrivateBuffer { buffer, places });
+        Ok(located)
     }
 
     /// Writes the inputs' data, as much as was passed, to where it belongs.
@@ -81,8 +81,8 @@ impl Private {
             for element in &buffer.elements {
                 let here = element.len().min(left);
                 left -= here;
-                if let Transfer::Lent(lent) = &element.transfer
-                    && let Some(PrivateBuffer { buffer, places }) = lent.private()
+                if let Transfer::Located(located) = &element.transfer
+                    && let Some(PrivateBuffer { buffer, places }) = located.private()
                 {
                     each(buffer, places, here, |data, addr| {
                         if self.client.has_exited() {

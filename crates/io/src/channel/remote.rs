@@ -179,9 +179,9 @@ impl Remote {
                     Transfer::In(input) => {
                         announcements.own(&self.link, &input.segments(), writes, &mut segments)?;
                     }
-                    Transfer::Lent(lent) => {
-                        for place in lent.fragment_places() {
-                            announcements.lent(&self.link, place, writes, &mut segments)?;
+                    Transfer::Located(located) => {
+                        for location in located.fragment_locations() {
+                            announcements.lent(&self.link, location, writes, &mut segments)?;
                         }
                     }
                     Transfer::Passed(_) | Transfer::None(_) => {}

@@ -25,7 +25,7 @@ use super::wire::record::{
 };
 use crate::contract::Contract;
 use crate::incoming::{Access, Origin};
-use crate::lent::{LentTransfer, Places};
+use crate::location::{LocatedTransfer, Locations};
 use crate::primitive::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::work::{Work, WorkBuffer, WorkElement};
 use crate::{Client, Error, Incoming, ServiceId};
@@ -145,7 +145,7 @@ impl Session {
             work.add_buffer(buffer.direction, buffer.argument, buffer.room);
             for element in buffer.elements() {
                 let lent = self.element(known_mirrors, &element, buffer.direction, access)?;
-                work.buffers[index].elements.push(WorkElement::lent(lent));
+                work.buffers[index].elements.push(WorkElement::located(lent));
             }
         }
         Ok(work)
@@ -157,14 +157,14 @@ impl Session {
         element: &Element<'_>,
         direction: Direction,
         access: Access,
-    ) -> Result<Box<LentTransfer>, Unfit> {
+    ) -> Result<Box<LocatedTransfer>, Unfit> {
         let writes = direction == Direction::In;
         let receipt = Receipt::new(Scheme::Fragment);
         if let Some(private) = &self.private {
             return private.transfer(element, direction, receipt).map_err(|error| self.unfit(error));
         }
         let is_touched = if writes { access.writes || access.reads } else { access.reads };
-        let mut lent = LentTransfer::named(Segments::new(), element.len as usize, receipt);
+        let mut lent = LocatedTransfer::named(Segments::new(), element.len as usize, receipt);
         for segment in element.segments {
             let extent = Extent { offset: segment.offset() as usize, len: segment.len() as usize };
             let (mirror, known) = known_mirrors.mirror(segment.arena()).map_err(Unfit::Wrong)?;
@@ -203,8 +203,8 @@ impl Session {
     }
 
     /// Where data is that the client has named, for another server to be lent it.
-    pub(crate) fn places(&self, named: &[(u16, Extent)]) -> Places {
-        self.arenas.places(named)
+    pub(crate) fn locations(&self, named: &[(u16, Extent)]) -> Locations {
+        self.arenas.locations(named)
     }
 
     fn refuse(&self, slot: Slot, refusal: Refusal) {

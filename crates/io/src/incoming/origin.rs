@@ -7,7 +7,7 @@ use genie_memory::Extent;
 use crate::channel::{Session, Slot};
 use crate::contract::Contract;
 use crate::exchange::Exchange;
-use crate::lent::Places;
+use crate::location::Locations;
 use crate::work::Work;
 use crate::{Client, Error, RequestId};
 
@@ -51,10 +51,10 @@ impl Origin {
     }
 
     /// Where data is that a client in another process has named.
-    pub(crate) fn places(&self, named: &[(u16, Extent)]) -> Places {
+    pub(crate) fn locations(&self, named: &[(u16, Extent)]) -> Locations {
         match self {
-            Self::Here(_) => Places::new(),
-            Self::There(session, ..) => session.places(named),
+            Self::Here(_) => Locations::new(),
+            Self::There(session, ..) => session.locations(named),
         }
     }
 

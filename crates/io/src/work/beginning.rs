@@ -3,12 +3,12 @@
 //! Invariants: of a request that fails or is refused nothing is under way afterwards, and what it owned is given back.
 
 use genie_memory::{Direction, Migrant};
-use genie_passing::{Lending, Passing, Reason, Receipt, Scheme, Source, Target};
+use genie_passing::{Parties, Passing, Reason, Receipt, Scheme, Source, Target};
 
 use super::buffer::Kept;
 use super::{Destinations, Transfer, Work, WorkElement};
 use crate::element::{From, To};
-use crate::lent::LentTransfer;
+use crate::location::LocatedTransfer;
 use crate::reply::{ReplyBuffer, ReplyElement, Returned};
 use crate::request::{Buffers, Elements, RequestBuffer};
 use crate::{Error, Failed, Fragment, In, Out, ServerHandle, views};
@@ -16,13 +16,13 @@ use crate::{Error, Failed, Fragment, In, Out, ServerHandle, views};
 /// By which means a request's elements are passed.
 struct Way<'a> {
     passing: &'a Passing,
-    lending: Lending,
+    parties: Parties,
 }
 
 impl Way<'_> {
     fn lent_by(&self, lender: Option<&ServerHandle>) -> Self {
-        let lender = lender.map_or(self.lending.lender, ServerHandle::lender);
-        Self { passing: self.passing, lending: Lending { lender, ..self.lending } }
+        let lender = lender.map_or(self.parties.lender, ServerHandle::lender);
+        Self { passing: self.passing, parties: Parties { lender, ..self.parties } }
     }
 }
 
@@ -35,7 +35,7 @@ impl Work {
         buffers: &mut Buffers<'_, 'i>,
         server: &ServerHandle,
     ) -> Result<(Box<Self>, Destinations<'i>), Failed> {
-        let server = Way { passing, lending: Lending::by(server.lender()) };
+        let server = Way { passing, parties: Parties::by(server.lender()) };
         let mut destinations = Destinations::new();
         for buffer in buffers.iter_mut() {
             let direction = match buffer.elements {
@@ -117,7 +117,7 @@ impl Work {
                 if self.error.is_some() {
                     return self.add_returned(scheme, migrant);
                 }
-                match way.passing.output_from(scheme, Source::Migrant(migrant), way.lending) {
+                match way.passing.output_from(scheme, Source::Migrant(migrant), way.parties) {
                     Ok(output) => self.add(scheme, Ok(Transfer::Out(output)), Kept::Nothing),
                     Err(refused) => {
                         self.error = Some(refused.error.into());
@@ -132,14 +132,14 @@ impl Work {
     }
 
     fn add_fragment(&mut self, scheme: Scheme, fragment: Fragment) {
-        let lent = LentTransfer::fragment(fragment, Receipt::new(scheme));
-        self.add(scheme, Ok(Transfer::Lent(lent)), Kept::Nothing);
+        let located = LocatedTransfer::fragment(fragment, Receipt::new(scheme));
+        self.add(scheme, Ok(Transfer::Located(located)), Kept::Nothing);
     }
 
     fn begin_output(&self, way: &Way<'_>, scheme: Scheme, source: Source<'_>) -> Result<Transfer, Error> {
         match &self.error {
             Some(error) => Err(error.clone()),
-            None => match way.passing.output_from(scheme, source, way.lending) {
+            None => match way.passing.output_from(scheme, source, way.parties) {
                 Ok(output) => Ok(Transfer::Out(output)),
                 Err(refused) => Err(refused.error.into()),
             },
@@ -159,7 +159,7 @@ impl Work {
         let way = &way.lent_by(element.lender.as_deref());
         let begin = |work: &Self, scheme: Scheme, target: Target| match &work.error {
             Some(error) => Err(error.clone()),
-            None => match views::begin_input(way.passing, scheme, target, way.lending) {
+            None => match views::begin_input(way.passing, scheme, target, way.parties) {
                 Ok(input) => Ok(Transfer::In(input)),
                 Err(error) => Err(error.into()),
             },
@@ -203,7 +203,7 @@ fn note_borrowed(scheme: Scheme, mut transfer: Transfer) -> Transfer {
         match &mut transfer {
             Transfer::Out(output) => output.note(scheme, Reason::Borrowed),
             Transfer::In(input) => input.note(scheme, Reason::Borrowed),
-            Transfer::Passed(_) | Transfer::Lent(_) | Transfer::None(_) => {}
+            Transfer::Passed(_) | Transfer::Located(_) | Transfer::None(_) => {}
         }
     }
     transfer

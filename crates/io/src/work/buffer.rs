@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::Error;
 use crate::incoming::Origin;
-use crate::lent::{Lent, LentTransfer, Places};
+use crate::location::{LocatedTransfer, Location, Locations};
 use crate::passed::PassedInput;
 use crate::reply::{ReplyBuffer, ReplyElement, Returned};
 
@@ -49,16 +49,16 @@ pub(crate) enum Transfer {
     In(Box<Input>),
     /// An input that the server has passed on, until its reply takes effect.
     Passed(Arc<PassedInput>),
-    /// Data that was passed before, and is lent to this request's server.
-    Lent(Box<LentTransfer>),
+    /// Data that was passed before, and is shown to this request's server.
+    Located(Box<LocatedTransfer>),
     /// An element of a request that was refused, or is over.
     None(Scheme),
 }
 
 impl WorkElement {
     /// An element of data that was passed before.
-    pub(crate) fn lent(lent: Box<LentTransfer>) -> Self {
-        Self { transfer: Transfer::Lent(lent), kept: Kept::Nothing }
+    pub(crate) fn located(located: Box<LocatedTransfer>) -> Self {
+        Self { transfer: Transfer::Located(located), kept: Kept::Nothing }
     }
 
     pub(crate) fn receipt(&self) -> Receipt {
@@ -66,7 +66,7 @@ impl WorkElement {
             Transfer::Out(output) => *output.receipt(),
             Transfer::In(input) => *input.receipt(),
             Transfer::Passed(input) => input.receipt().unwrap_or(Receipt::new(Scheme::Fragment)),
-            Transfer::Lent(lent) => *lent.receipt(),
+            Transfer::Located(located) => *located.receipt(),
             Transfer::None(scheme) => Receipt::new(*scheme),
         }
     }
@@ -76,7 +76,7 @@ impl WorkElement {
             Transfer::Out(output) => output.len(),
             Transfer::In(input) => input.len(),
             Transfer::Passed(input) => input.len(),
-            Transfer::Lent(lent) => lent.len(),
+            Transfer::Located(located) => located.len(),
             Transfer::None(_) => 0,
         }
     }
@@ -84,7 +84,7 @@ impl WorkElement {
     fn output(&self) -> Data<'_> {
         match &self.transfer {
             Transfer::Out(output) => output.data(),
-            Transfer::Lent(lent) => lent.data(),
+            Transfer::Located(located) => located.data(),
             Transfer::In(_) | Transfer::Passed(_) | Transfer::None(_) => Data::default(),
         }
     }
@@ -93,7 +93,7 @@ impl WorkElement {
         match &self.transfer {
             Transfer::In(input) => input.data(),
             Transfer::Passed(input) => input.data(),
-            Transfer::Lent(lent) => lent.data_mut(),
+            Transfer::Located(located) => located.data_mut(),
             Transfer::Out(_) | Transfer::None(_) => DataMut::default(),
         }
     }
@@ -117,7 +117,7 @@ impl WorkElement {
         match &mut self.transfer {
             Transfer::In(input) => drop(input.ready()?),
             Transfer::Passed(input) => input.show()?,
-            Transfer::Lent(lent) => lent.ready()?,
+            Transfer::Located(located) => located.ready()?,
             Transfer::Out(_) | Transfer::None(_) => {}
         }
         Ok(())
@@ -132,7 +132,7 @@ impl WorkElement {
                     self.kept = Kept::Migrant(migrant);
                 }
             }
-            Transfer::In(_) | Transfer::Passed(_) | Transfer::Lent(_) | Transfer::None(_) => {}
+            Transfer::In(_) | Transfer::Passed(_) | Transfer::Located(_) | Transfer::None(_) => {}
         }
         Ok(())
     }
@@ -141,12 +141,12 @@ impl WorkElement {
     pub(super) fn check_input(&self, actual: usize) -> Result<(), Error> {
         match &self.transfer {
             Transfer::In(input) => Ok(input.check(actual, None)?),
-            Transfer::Lent(lent) => lent.check(actual),
+            Transfer::Located(located) => located.check(actual),
             Transfer::Out(_) | Transfer::Passed(_) | Transfer::None(_) => Ok(()),
         }
     }
 
-    /// Does what can fail of delivering an input of `actual` bytes, to the client's `bytes` if it lent any: after that, and
+    /// Does what can fail of delivering an input of `actual` bytes, to the client's `bytes` if it borrowed any: after that, and
     /// not before, its native buffers may be stored into. A migrant buffer arrives now.
     pub(super) fn prepare_input(&mut self, actual: usize, bytes: Option<&[u8]>) -> Result<(), Error> {
         match &mut self.transfer {
@@ -160,9 +160,9 @@ impl WorkElement {
                 };
                 input.prepare(actual, bytes)?;
             }
-            Transfer::Lent(lent) => {
-                lent.check(actual)?;
-                lent.bring(actual)?;
+            Transfer::Located(located) => {
+                located.check(actual)?;
+                located.bring(actual)?;
             }
             Transfer::Out(_) | Transfer::Passed(_) | Transfer::None(_) => {}
         }
@@ -198,7 +198,7 @@ impl WorkElement {
         match std::mem::replace(&mut self.transfer, over) {
             Transfer::Out(output) => output.end(),
             Transfer::In(input) => input.end(),
-            Transfer::Lent(lent) => lent.end(),
+            Transfer::Located(located) => located.end(),
             Transfer::Passed(_) | Transfer::None(_) => {}
         }
     }
@@ -274,25 +274,25 @@ impl WorkBuffer {
     /// Ends what is mapped for the time of the request only.
     pub(crate) fn let_go(&mut self) {
         for element in &mut self.elements {
-            if let Transfer::Lent(lent) = &mut element.transfer {
-                lent.let_go();
+            if let Transfer::Located(located) = &mut element.transfer {
+                located.let_go();
             }
         }
     }
 
-    /// Where the data is, for another server to be lent it.
+    /// Where the data is, to be shown to another server.
     ///
     /// # Errors
     /// No memory.
-    pub(crate) fn places(&self, origin: &Origin) -> Result<Places, Error> {
-        let mut all = Places::new();
+    pub(crate) fn locations(&self, origin: &Origin) -> Result<Locations, Error> {
+        let mut all = Locations::new();
         for element in &self.elements {
             match &element.transfer {
-                Transfer::Out(output) => all.push(Lent::Here(output.segments())),
-                Transfer::In(input) => all.push(Lent::Here(input.segments())),
+                Transfer::Out(output) => all.push(Location::Here(output.segments())),
+                Transfer::In(input) => all.push(Location::Here(input.segments())),
                 // What the contractor may look at need not be for others to see.
-                Transfer::Passed(input) => all.push(Lent::Here(input.ready()?)),
-                Transfer::Lent(lent) => all.extend(lent.places(origin)),
+                Transfer::Passed(input) => all.push(Location::Here(input.ready()?)),
+                Transfer::Located(located) => all.extend(located.locations(origin)),
                 Transfer::None(_) => {}
             }
         }

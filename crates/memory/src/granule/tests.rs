@@ -23,8 +23,8 @@ fn take(granules: &mut Granules, lender: LenderId, count: u32) -> Option<Granule
 
 /// Lends `len` granules.
 fn lend(granules: &mut Granules, lender: LenderId, len: u32) -> Run {
-    let run = granules.loans.take_numbers(len).unwrap();
-    granules.add_loan(lender, run);
+    let run = granules.lent_objects.take_numbers(len).unwrap();
+    granules.add_lent_object(lender, run);
     run
 }
 
@@ -85,24 +85,24 @@ fn without_its_lender_a_loan_ends_when_the_last_granule_is_back() {
     granules.stocks.add(gone);
     granules.stocks.add(stays);
     granules.add_object(2);
-    let loan = lend(&mut granules, gone, 3);
+    let object = lend(&mut granules, gone, 3);
     lend(&mut granules, stays, 1);
     take(&mut granules, LenderId::OWN, 2).unwrap();
     let held = take(&mut granules, gone, 2).unwrap()[0];
     granules.exchange_pools(0, held.start);
     granules.inherit(gone);
-    assert_eq!(granules.loans.take_ended(), None);
+    assert_eq!(granules.lent_objects.take_ended(), None);
     // A granule that was adopted comes back to the space, one that was lent does not.
     granules.release([0]);
     assert!(granules.stocks.own.free.numbers().eq([0]));
     granules.release([held.start]);
-    assert_eq!(granules.loans.take_ended(), None);
+    assert_eq!(granules.lent_objects.take_ended(), None);
     granules.reference(one(held.start + 1), Direction::Out);
     granules.release([held.start + 1]);
     granules.unreference(one(held.start + 1), Direction::Out);
-    assert_eq!(granules.loans.take_ended(), Some(loan));
-    granules.loans.forget(loan);
-    assert_eq!(granules.loans.take_numbers(3), Some(loan));
+    assert_eq!(granules.lent_objects.take_ended(), Some(object));
+    granules.lent_objects.forget(object);
+    assert_eq!(granules.lent_objects.take_numbers(3), Some(object));
     assert_eq!(granules.stocks.own.size, 2);
 }
 
@@ -113,21 +113,21 @@ fn quarantine_keeps_what_the_lender_may_store_into() {
     granules.stocks.add(silent);
     granules.stocks.add(other);
     granules.add_object(2);
-    let loan = lend(&mut granules, silent, 3);
+    let object = lend(&mut granules, silent, 3);
     lend(&mut granules, other, 1);
     take(&mut granules, LenderId::OWN, 2).unwrap();
     take(&mut granules, silent, 3).unwrap();
     // One lent granule becomes the space's own and is free, one is the other lender's, one stays in use.
-    granules.exchange_pools(0, loan.start);
-    granules.set_pool(loan.start + 1, other);
-    granules.release([loan.start, loan.start + 1]);
+    granules.exchange_pools(0, object.start);
+    granules.set_pool(object.start + 1, other);
+    granules.release([object.start, object.start + 1]);
     granules.quarantine(silent);
-    granules.release([0, loan.start + 2]);
+    granules.release([0, object.start + 2]);
     assert_eq!(free(&granules), 0);
     assert_eq!(granules.stocks.get(silent).unwrap().free.total(), 4);
     assert_eq!(take(&mut granules, silent, 1), None);
     granules.inherit(silent);
-    assert_eq!(granules.loans.take_ended(), Some(loan));
+    assert_eq!(granules.lent_objects.take_ended(), Some(object));
     assert!(granules.stocks.own.free.numbers().eq([0]));
     assert_eq!((granules.stocks.own.size, granules.stocks.get(other).unwrap().size), (2, 1));
 }

@@ -66,8 +66,8 @@ impl Input {
         let Buffering::Outboard(outboard) = &mut self.buffering else { return Ok(()) };
         let passing = self.passing.as_ref().expect("an input has its engine until it ends");
         let system = match passing.plan(addr, len).swap.is_empty() {
-            true => passing.copy_buffer(self.lending, len)?,
-            false => passing.aligned_buffer(self.lending, addr, len)?,
+            true => passing.copy_buffer(self.parties, len)?,
+            false => passing.aligned_buffer(self.parties, addr, len)?,
         };
         outboard.fill(&system.data())?;
         self.system = Some(system);

@@ -5,8 +5,8 @@
 use genie_memory::{LenderId, SystemBuffer};
 
 use super::{Buffering, Input, Target};
-use crate::lending::needs_completion;
 use crate::operation::Operation;
+use crate::parties::needs_completion;
 use crate::recorder::{Column, Moment, Watch};
 use crate::{Overlay, Reason, Result, Scheme};
 
@@ -85,7 +85,7 @@ impl Input {
                 let (len, kept) = (self.len(), self.receipt.effective == Scheme::Move);
                 let buffer = match kept {
                     true => self.space().aligned_buffer(0, len),
-                    false => self.passing().copy_buffer(self.lending, len),
+                    false => self.passing().copy_buffer(self.parties, len),
                 };
                 self.take(buffer?);
             }
@@ -105,9 +105,9 @@ impl Input {
             // Short data is converted to copy here: what is left of the tables is copy's row.
             self.receipt.effective = Scheme::Copy;
             self.receipt.reason = Some(Reason::Short);
-            self.passing().copy_buffer(self.lending, len)
+            self.passing().copy_buffer(self.parties, len)
         } else {
-            self.passing().aligned_buffer(self.lending, addr, len)
+            self.passing().aligned_buffer(self.parties, addr, len)
         };
         self.take(buffer?);
         Ok(())
@@ -116,6 +116,6 @@ impl Input {
     /// Takes a new system buffer, in which the server finds nothing of anybody else.
     fn take(&mut self, system: SystemBuffer) {
         self.system = Some(system);
-        self.zero_around(self.lending.server);
+        self.zero_around(self.parties.server);
     }
 }

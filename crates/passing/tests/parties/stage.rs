@@ -9,7 +9,7 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 
 use genie_memory::{Config, Faults, Granularity, GranuleKind, LenderId, Protection, Space, Span};
-use genie_passing::{Costs, Input, Lending, Passing, Scheme, Target, Thresholds};
+use genie_passing::{Costs, Input, Parties, Passing, Scheme, Target, Thresholds};
 use genie_sys::{Object, inspect};
 
 /// What memory holds that was somebody else's before.
@@ -42,13 +42,13 @@ macro_rules! on_both_kinds {
             #[test]
             #[cfg_attr(miri, ignore = "memfd")]
             fn huge() {
-                $crate::lending::stage::run(concat!(stringify!($test), "::huge"), genie_memory::GranuleKind::Huge, super::$test);
+                $crate::parties::stage::run(concat!(stringify!($test), "::huge"), genie_memory::GranuleKind::Huge, super::$test);
             }
 
             #[test]
             #[cfg_attr(miri, ignore = "memfd")]
             fn base() {
-                $crate::lending::stage::run(concat!(stringify!($test), "::base"), genie_memory::GranuleKind::Base, super::$test);
+                $crate::parties::stage::run(concat!(stringify!($test), "::base"), genie_memory::GranuleKind::Base, super::$test);
             }
         }
     )*};
@@ -147,10 +147,10 @@ pub(crate) fn begin(
     passing: &Passing,
     scheme: Scheme,
     target: Target,
-    lending: impl Into<Lending>,
+    parties: impl Into<Parties>,
 ) -> Box<Input> {
     // SAFETY: as said above.
-    unsafe { passing.input_from(scheme, target, lending) }.expect("an input")
+    unsafe { passing.input_from(scheme, target, parties) }.expect("an input")
 }
 
 /// Bytes that are all different from zero and from dirt, and mostly from their neighbours.

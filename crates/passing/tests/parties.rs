@@ -1,4 +1,4 @@
-//! Lending: whose memory system buffers are made of, and what a server in another process finds in them.
+//! Parties: whose memory system buffers are made of, and what a server in another process finds in them.
 //!
 //! What the server sees is read from the object itself, as a server's own mapping would show it.
 
@@ -6,7 +6,7 @@
 mod stage;
 
 use genie_memory::{DataMut, LenderId};
-use genie_passing::{Lending, Outboard, Reason, Scheme, Source, Target, Thresholds};
+use genie_passing::{Outboard, Parties, Reason, Scheme, Source, Target, Thresholds};
 
 use stage::{DIRT, Stage, begin, pattern};
 
@@ -104,8 +104,8 @@ fn a_lender_that_is_gone_gives_way_to_own_memory(stage: &Stage) {
     for quarantine in [true, false] {
         let gone = stage.lender(2);
         stage.space.remove_lender(gone, quarantine);
-        let lending = Lending { lender: gone, server };
-        let output = stage.passing.output_from(Scheme::Copy, Source::Native(&data), lending).unwrap();
+        let parties = Parties { lender: gone, server };
+        let output = stage.passing.output_from(Scheme::Copy, Source::Native(&data), parties).unwrap();
         assert_eq!(output.lenders().collect::<Vec<_>>(), [LenderId::OWN], "quarantine: {quarantine}");
         assert_eq!(stage.seen(&output.segments()).data, data);
     }
@@ -133,8 +133,8 @@ fn memory_of_another_lender_is_zero_completed(stage: &Stage) {
     let (server, other) = (stage.lender(4), stage.lender(4));
     stage.soil(other);
     let data = pattern(SHORT);
-    let lending = Lending { lender: other, server };
-    let output = stage.passing.output_from(Scheme::Copy, Source::Native(&data), lending).unwrap();
+    let parties = Parties { lender: other, server };
+    let output = stage.passing.output_from(Scheme::Copy, Source::Native(&data), parties).unwrap();
     let seen = stage.seen(&output.segments());
     assert_eq!((seen.lender, seen.data), (Some(other), data));
     assert!(seen.around.iter().all(|byte| *byte == 0));
@@ -145,15 +145,15 @@ fn data_shorter_than_t_m_goes_through_the_servers_pool(stage: &Stage) {
     let passing = stage.passing.clone();
     let passing = passing.with_thresholds(Thresholds { mapping: SHORT, ..Thresholds::ALWAYS });
     let (server, other) = (stage.lender(4), stage.lender(4));
-    let lending = Lending { lender: other, server };
+    let parties = Parties { lender: other, server };
     let data = pattern(SHORT);
     for (len, lender) in [(SHORT, other), (SHORT - 1, server)] {
-        let output = passing.output_from(Scheme::Copy, Source::Native(&data[..len]), lending).unwrap();
+        let output = passing.output_from(Scheme::Copy, Source::Native(&data[..len]), parties).unwrap();
         assert_eq!(output.lenders().collect::<Vec<_>>(), [lender], "output of {len} bytes");
         assert_eq!(output.receipt().zeroed == 0, lender == server, "output of {len} bytes");
 
         let mut bytes = stage.space.allocate(len).unwrap();
-        let mut input = begin(&passing, Scheme::Copy, native(&bytes), lending);
+        let mut input = begin(&passing, Scheme::Copy, native(&bytes), parties);
         input.ready().unwrap();
         assert_eq!(input.lender(), Some(lender), "input of {len} bytes");
         assert_eq!(input.receipt().zeroed == 0, lender == server, "input of {len} bytes");
@@ -179,8 +179,8 @@ fn a_subcontractor_finds_zeros_around_the_data(stage: &Stage) {
 fn a_server_in_this_process_gets_no_zeros(stage: &Stage) {
     let lender = stage.lender(4);
     let data = pattern(SHORT);
-    let lending = Lending { lender, server: LenderId::OWN };
-    let output = stage.passing.output_from(Scheme::Copy, Source::Native(&data), lending).unwrap();
+    let parties = Parties { lender, server: LenderId::OWN };
+    let output = stage.passing.output_from(Scheme::Copy, Source::Native(&data), parties).unwrap();
     assert_eq!(output.lenders().collect::<Vec<_>>(), [lender]);
     assert_eq!(output.receipt().zeroed, 0);
     let output = stage.passing.output(Scheme::Copy, Source::Native(&data)).unwrap();
@@ -228,11 +228,11 @@ fn swapped_input_exchanges_granules_with_the_pool_and_keeps_its_size(stage: &Sta
 fn input_from_own_memory_is_zeroed_before_the_server_fills_it(stage: &Stage) {
     let server = stage.lender(4);
     stage.soil(LenderId::OWN);
-    let lending = Lending { lender: LenderId::OWN, server };
+    let parties = Parties { lender: LenderId::OWN, server };
     let (granule, len) = (stage.granule(), stage.granule() + SHORT);
     let mut buffer = stage.space.allocate(len).unwrap();
     for scheme in [Scheme::Copy, Scheme::EmulatedCopy] {
-        let mut input = begin(&stage.passing, scheme, native(&buffer), lending);
+        let mut input = begin(&stage.passing, scheme, native(&buffer), parties);
         input.ready().unwrap();
         let seen = stage.seen(&input.segments());
         assert_eq!((seen.lender, seen.data, seen.around), (None, vec![0; len], vec![0; granule - SHORT]));
@@ -285,9 +285,9 @@ impl Outboard for Device {
 }
 
 fn outboard_data_survives_zero_completion(stage: &Stage) {
-    let lending = Lending { lender: LenderId::OWN, server: stage.lender(2) };
+    let parties = Parties { lender: LenderId::OWN, server: stage.lender(2) };
     let mut bytes = vec![0; SHORT];
-    let mut input = begin(&stage.passing, Scheme::Copy, native(&bytes), lending);
+    let mut input = begin(&stage.passing, Scheme::Copy, native(&bytes), parties);
     input.outboard(Box::new(Device)).unwrap();
     input.deliver(SHORT, Some(&mut bytes)).unwrap();
     assert_eq!(bytes, pattern(SHORT));

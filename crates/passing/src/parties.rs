@@ -1,4 +1,4 @@
-//! Lending: whose memory a transfer's system buffers are made of, and who is shown them.
+//! Parties: whose memory a transfer's system buffers are made of, and who is shown them.
 //!
 //! Why: memory that a server lent holds nothing that the server may not see. Memory of somebody else may, and what else is
 //! in a system buffer's granules has to be zeroed before a server in another process is shown them, which can cost more
@@ -17,7 +17,7 @@ use crate::Passing;
 
 /// Whose memory a transfer's system buffers are, and who sees them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Lending {
+pub struct Parties {
     /// From whose pool they come.
     pub lender: LenderId,
     /// The server that works on them, by the pool that it lends; [`LenderId::OWN`] for a server in this process, which
@@ -25,7 +25,7 @@ pub struct Lending {
     pub server: LenderId,
 }
 
-impl Lending {
+impl Parties {
     /// The space's own memory, for a server in this process.
     pub const OWN: Self = Self::by(LenderId::OWN);
 
@@ -40,7 +40,7 @@ impl Lending {
     }
 }
 
-impl From<LenderId> for Lending {
+impl From<LenderId> for Parties {
     fn from(server: LenderId) -> Self {
         Self::by(server)
     }
@@ -48,34 +48,34 @@ impl From<LenderId> for Lending {
 
 /// Whether a server that lends as `server` has to be kept from the other contents of `buffer`'s granules.
 pub(crate) fn needs_completion(buffer: &SystemBuffer, server: LenderId) -> bool {
-    Lending::by(server).shows(buffer.lender())
+    Parties::by(server).shows(buffer.lender())
 }
 
 impl Passing {
     /// A system buffer for data that will be copied.
-    pub(crate) fn copy_buffer(&self, lending: Lending, len: usize) -> Result<SystemBuffer> {
-        self.lent(lending, len, |lender| {
+    pub(crate) fn copy_buffer(&self, parties: Parties, len: usize) -> Result<SystemBuffer> {
+        self.lent(parties, len, |lender| {
             // What the server is shown must not share a granule with data that it may not see.
-            let server = if lending.shows(lender) { lending.server } else { lender };
+            let server = if parties.shows(lender) { parties.server } else { lender };
             self.space().system_buffer_shown(lender, server, len)
         })
     }
 
     /// A system buffer whose data starts where the client's does, `addr`, in its granule.
-    pub(crate) fn aligned_buffer(&self, lending: Lending, addr: usize, len: usize) -> Result<SystemBuffer> {
-        self.lent(lending, len, |lender| self.space().aligned_buffer_from(lender, addr, len))
+    pub(crate) fn aligned_buffer(&self, parties: Parties, addr: usize, len: usize) -> Result<SystemBuffer> {
+        self.lent(parties, len, |lender| self.space().aligned_buffer_from(lender, addr, len))
     }
 
-    /// Allocates from the pool that `lending` and the length name, or from the space's own when that is exhausted or
+    /// Allocates from the pool that `parties` and the length name, or from the space's own when that is exhausted or
     /// gone.
     fn lent(
         &self,
-        lending: Lending,
+        parties: Parties,
         len: usize,
         allocate: impl Fn(LenderId) -> Result<SystemBuffer>,
     ) -> Result<SystemBuffer> {
-        let is_short = lending.shows(lending.lender) && len < self.thresholds().mapping;
-        match allocate(if is_short { lending.server } else { lending.lender }) {
+        let is_short = parties.shows(parties.lender) && len < self.thresholds().mapping;
+        match allocate(if is_short { parties.server } else { parties.lender }) {
             Err(MemoryError::Lender { .. } | MemoryError::NoLender { .. }) => allocate(LenderId::OWN),
             result => result,
         }

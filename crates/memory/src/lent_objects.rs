@@ -1,4 +1,4 @@
-//! Loans: which granules are of objects that a lender has lent, and what becomes of them without their lender.
+//! Lent objects: which granules are of objects that a lender has lent, and what becomes of them without their lender.
 //!
 //! How: granules of an object whose lender is gone are not handed out again: as they are freed they *retire*, and when
 //! all of the object's have, it is unmapped and its numbers are used for the next one. So a program that meets thousands
@@ -26,7 +26,7 @@ pub(crate) enum Destination {
 
 /// One lent object's granules.
 #[derive(Debug)]
-struct Loan {
+struct LentObject {
     len: u32,
     lender: LenderId,
     /// How many have retired.
@@ -35,23 +35,23 @@ struct Loan {
 
 /// All lent objects' granules.
 #[derive(Debug)]
-pub(crate) struct Loans {
+pub(crate) struct LentObjects {
     bound: u32,
     /// By first granule.
-    loans: BTreeMap<u32, Loan>,
+    objects: BTreeMap<u32, LentObject>,
     numbers: FreeRuns,
-    /// First granules of loans that have retired wholly.
+    /// First granules of lent objects that have retired wholly.
     ended: Vec<u32>,
-    /// How many loans there are of lenders that are gone.
+    /// How many lent objects there are of lenders that are gone.
     leftovers: usize,
 }
 
-impl Loans {
+impl LentObjects {
     /// None yet; numbers for `room` lent granules begin at `bound`.
     pub(crate) fn new(bound: u32, room: u32) -> Self {
         let mut numbers = FreeRuns::default();
         numbers.give(Run { start: bound, len: room });
-        Self { bound, loans: BTreeMap::new(), numbers, ended: Vec::new(), leftovers: 0 }
+        Self { bound, objects: BTreeMap::new(), numbers, ended: Vec::new(), leftovers: 0 }
     }
 
     /// The number that tells lent granules, from it on, from the space's own.
@@ -90,18 +90,18 @@ impl Loans {
     }
 
     pub(crate) fn add(&mut self, lender: LenderId, run: Run) {
-        self.loans.insert(run.start, Loan { len: run.len, lender, retired: 0 });
+        self.objects.insert(run.start, LentObject { len: run.len, lender, retired: 0 });
     }
 
-    fn around(&self, id: u32) -> Option<&Loan> {
-        let (start, loan) = self.loans.range(..=id).next_back()?;
-        (id - start < loan.len).then_some(loan)
+    fn around(&self, id: u32) -> Option<&LentObject> {
+        let (start, object) = self.objects.range(..=id).next_back()?;
+        (id - start < object.len).then_some(object)
     }
 
     /// Where a granule of the pool `pool` goes that nobody holds any more.
     pub(crate) fn destination(&self, stocks: &Stocks, id: u32, pool: LenderId) -> Destination {
         let pool = stocks.owner(pool);
-        let lender = self.around(id).map(|loan| loan.lender);
+        let lender = self.around(id).map(|object| object.lender);
         if let Some(lender) = lender.filter(|lender| stocks.is_quarantined(*lender)) {
             return Destination::Quarantine(lender);
         }
@@ -118,46 +118,46 @@ impl Loans {
     pub(crate) fn retire(&mut self, run: Run) {
         let mut at = run.start;
         while at < run.end() {
-            let found = self.loans.range_mut(..=at).next_back();
-            let (start, loan) = found.expect("a retired granule is of a lent object");
-            let end = run.end().min(start + loan.len);
-            loan.retired += end - at;
-            if loan.retired == loan.len {
+            let found = self.objects.range_mut(..=at).next_back();
+            let (start, object) = found.expect("a retired granule is of a lent object");
+            let end = run.end().min(start + object.len);
+            object.retired += end - at;
+            if object.retired == object.len {
                 self.ended.push(*start);
             }
             at = end;
         }
     }
 
-    /// Takes one loan that has retired wholly, to be unmapped and then [forgotten](Loans::forget).
+    /// Takes one object that has retired wholly, to be unmapped and then [forgotten](LentObjects::forget).
     pub(crate) fn take_ended(&mut self) -> Option<Run> {
         let start = self.ended.pop()?;
-        Some(Run { start, len: self.loans[&start].len })
+        Some(Run { start, len: self.objects[&start].len })
     }
 
-    /// Forgets a loan whose object is unmapped.
+    /// Forgets an object that is unmapped.
     pub(crate) fn forget(&mut self, run: Run) {
-        self.loans.remove(&run.start);
+        self.objects.remove(&run.start);
         self.leftovers -= 1;
         self.give_numbers(run);
     }
 
     /// The granules of a lender's objects.
     pub(crate) fn of(&self, lender: LenderId) -> Vec<Run> {
-        let lent = self.loans.iter().filter(|(_, loan)| loan.lender == lender);
-        lent.map(|(start, loan)| Run { start: *start, len: loan.len }).collect()
+        let lent = self.objects.iter().filter(|(_, object)| object.lender == lender);
+        lent.map(|(start, object)| Run { start: *start, len: object.len }).collect()
     }
 
     /// The granules of all lent objects.
     pub(crate) fn runs(&self) -> impl Iterator<Item = Run> + '_ {
-        self.loans.iter().map(|(start, loan)| Run { start: *start, len: loan.len })
+        self.objects.iter().map(|(start, object)| Run { start: *start, len: object.len })
     }
 
     /// Each object's granules, lender, and count of granules that have retired.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Run, LenderId, u32)> + '_ {
-        self.loans
+        self.objects
             .iter()
-            .map(|(start, loan)| (Run { start: *start, len: loan.len }, loan.lender, loan.retired))
+            .map(|(start, object)| (Run { start: *start, len: object.len }, object.lender, object.retired))
     }
 
     /// How many are on record as left by lenders that are gone.

@@ -1,4 +1,4 @@
-//! Memory that somebody else lends to a request's server: a contractor's buffers, or a client's in another process.
+//! Locations of data that was passed before: in a contractor's buffers, or in memory of a client in another process.
 //!
 //! How: such data has been passed already, be it by the client's interface in its own process or for the request that it
 //! is a fragment of. Here it only has an address to be found, and that only for a service that may touch it.
@@ -20,17 +20,17 @@ use crate::{Error, Fragment, ServerHandle};
 
 /// Where data is: in memory that this process shows, or in a peer's that it may map.
 #[derive(Debug, Clone)]
-pub(crate) enum Lent {
+pub(crate) enum Location {
     Here(Segments),
     There(Mirror, Extents),
     /// In an input of a client in this process, which is made ready when its memory is needed.
     Passed(Arc<PassedInput>),
 }
 
-/// Places of some data, in order.
-pub(crate) type Places = SmallVec<[Lent; 1]>;
+/// Locations of some data, in order.
+pub(crate) type Locations = SmallVec<[Location; 1]>;
 
-impl Lent {
+impl Location {
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Here(segments) => segments.iter().map(|segment| segment.len()).sum(),
@@ -59,23 +59,23 @@ impl Lent {
     }
 }
 
-/// The bytes in `range` of `places`.
-pub(crate) fn part(places: &[Lent], range: Range<usize>) -> Places {
+/// The bytes in `range` of `locations`.
+pub(crate) fn part(locations: &[Location], range: Range<usize>) -> Locations {
     let mut at = 0;
-    let mut parts = Places::new();
-    for place in places {
-        let (start, end) = (range.start.max(at), range.end.min(at + place.len()));
+    let mut parts = Locations::new();
+    for location in locations {
+        let (start, end) = (range.start.max(at), range.end.min(at + location.len()));
         if start < end {
-            parts.push(place.part(start - at..end - at));
+            parts.push(location.part(start - at..end - at));
         }
-        at += place.len();
+        at += location.len();
     }
     parts
 }
 
-/// One element's data on the way through a server that was lent it.
+/// One element's data on the way through a server that it is shown to.
 #[derive(Debug)]
-pub(crate) struct LentTransfer {
+pub(crate) struct LocatedTransfer {
     /// What of it is mapped for the time of the request. Before what it is of, which ends with this: the client may withdraw
     /// its memory then.
     mapped: SmallVec<[Mapped; 1]>,
@@ -97,34 +97,34 @@ const MOST_KEPT: usize = 8;
 
 thread_local! {
     /// One that is over, with nothing in it.
-    static SPARE: Spare<Box<LentTransfer>> = const { Spare::none() };
+    static SPARE: Spare<Box<LocatedTransfer>> = const { Spare::none() };
 }
 
-/// Where lent data is from.
+/// How the data came to be there.
 #[derive(Debug)]
 enum Whence {
     /// A client in another process, which named it: (arena, extent).
     Client(Named),
     /// A part of a request that this one was originated by, which is not replied to before this one is.
-    Contract(Arc<Contract>, Places),
+    Contract(Arc<Contract>, Locations),
 }
 
 /// Data as a client in another process names it.
 pub(crate) type Named = SmallVec<[(u16, Extent); 1]>;
 
-impl LentTransfer {
+impl LocatedTransfer {
     /// Data that a client has named; `segments` is where it is mapped, if the service may touch it.
     pub(crate) fn named(segments: Segments, len: usize, receipt: Receipt) -> Box<Self> {
         Self::from(Whence::Client(Named::new()), segments, len, receipt)
     }
 
     pub(crate) fn fragment(fragment: Fragment, receipt: Receipt) -> Box<Self> {
-        let Fragment { contract, places, len, .. } = fragment;
+        let Fragment { contract, locations, len, .. } = fragment;
         let mut segments = Segments::new();
-        if let [Lent::Here(here)] = places.as_slice() {
+        if let [Location::Here(here)] = locations.as_slice() {
             segments.extend_from_slice(here);
         }
-        Self::from(Whence::Contract(contract, places), segments, len, receipt)
+        Self::from(Whence::Contract(contract, locations), segments, len, receipt)
     }
 
     /// Boxed from the start, as outputs and inputs are, and in memory that the last one has left.
@@ -215,8 +215,8 @@ impl LentTransfer {
     /// The input, of a client in this process, that the whole of this is.
     fn passed(&self) -> Option<&Arc<PassedInput>> {
         match &self.origin {
-            Whence::Contract(_, places) => match places.as_slice() {
-                [Lent::Passed(input)] => Some(input),
+            Whence::Contract(_, locations) => match locations.as_slice() {
+                [Location::Passed(input)] => Some(input),
                 _ => None,
             },
             Whence::Client(_) => None,
@@ -255,40 +255,40 @@ impl LentTransfer {
     }
 
     /// Where the data of a fragment is.
-    pub(crate) fn fragment_places(&self) -> &[Lent] {
+    pub(crate) fn fragment_locations(&self) -> &[Location] {
         match &self.origin {
-            Whence::Contract(_, places) => places,
+            Whence::Contract(_, locations) => locations,
             Whence::Client(_) => &[],
         }
     }
 
-    /// Where the data is, for another server to be lent it.
-    pub(crate) fn places(&self, origin: &Origin) -> Places {
+    /// Where the data is, to be shown to another server.
+    pub(crate) fn locations(&self, origin: &Origin) -> Locations {
         match &self.origin {
-            Whence::Contract(_, places) => places.clone(),
+            Whence::Contract(_, locations) => locations.clone(),
             Whence::Client(_) if self.private.is_some() => {
-                Places::from_iter([Lent::Here(self.segments.clone())])
+                Locations::from_iter([Location::Here(self.segments.clone())])
             }
-            Whence::Client(named) => origin.places(named),
+            Whence::Client(named) => origin.locations(named),
         }
     }
 
     /// Maps a fragment of a peer's memory, for stores, too, if `writes`.
     pub(crate) fn map(&mut self, writes: bool) -> Result<(), Error> {
-        let Whence::Contract(_, places) = &self.origin else { return Ok(()) };
+        let Whence::Contract(_, locations) = &self.origin else { return Ok(()) };
         if !self.segments.is_empty() {
             return Ok(());
         }
-        for place in places {
-            match place {
-                Lent::Here(here) => self.segments.extend_from_slice(here),
-                Lent::There(mirror, extents) => {
+        for location in locations {
+            match location {
+                Location::Here(here) => self.segments.extend_from_slice(here),
+                Location::There(mirror, extents) => {
                     let mapped = mirror.map(extents, writes)?;
                     self.segments.extend_from_slice(mapped.segments());
                     self.mapped.push(mapped);
                 }
                 // Its memory is made when it is asked for.
-                Lent::Passed(_) => {}
+                Location::Passed(_) => {}
             }
         }
         Ok(())
