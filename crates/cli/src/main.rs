@@ -15,6 +15,7 @@ mod output;
 mod peer;
 mod serve;
 mod servers;
+mod signals;
 mod store;
 mod thresholds;
 mod transfer;

@@ -8,12 +8,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use genie::file::File;
-use genie_io::channel::{Listener, ServeOptions, Stopper};
+use genie_io::channel::{Listener, ServeOptions};
 use genie_lab::length;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 use crate::failure::Failure;
+use crate::signals;
 use crate::transfer::{CACHE_BYTES, DEFAULT_NAME};
 
 /// For how long an interrupted upload can be resumed.
@@ -61,24 +60,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let threads = args.threads.map_or(cpus.min(THREADS), NonZeroUsize::get);
     let options = ServeOptions { threads, ..ServeOptions::default() };
     let serving = Listener::bind(&args.name, files, options).map_err(Failure::could_not)?;
-    stop_on_signals(serving.stopper())?;
+    let stopper = serving.stopper();
+    signals::on_first(move || stopper.stop())?;
     eprintln!("genie: serving {} as \"{}\"; interrupt to stop", args.directory.display(), args.name);
     serving.run().map_err(Failure::could_not)
-}
-
-/// Has the server stopped by the first signal; a second one ends the process.
-fn stop_on_signals(stopper: Stopper) -> Result<(), Failure> {
-    let fail = |error| Failure::could_not(format!("signals cannot be waited for: {error}"));
-    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(fail)?;
-    let wait = move || {
-        let mut received = signals.forever();
-        if received.next().is_some() {
-            stopper.stop();
-        }
-        if let Some(signal) = received.next() {
-            // Whoever asks twice wants it to end now; where even that fails, it ends by itself.
-            let _ = signal_hook::low_level::emulate_default_handler(signal);
-        }
-    };
-    std::thread::Builder::new().name("genie-signals".into()).spawn(wait).map(drop).map_err(fail)
 }

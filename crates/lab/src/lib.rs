@@ -5,6 +5,7 @@
 pub mod amounts;
 pub mod checksum;
 pub mod circumstances;
+pub mod clock;
 pub mod comparison;
 pub mod conclude;
 pub mod counter;

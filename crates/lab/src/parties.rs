@@ -14,7 +14,6 @@
 //! Source: J. C. Brustoloni's thesis, §8.1, §8.2.2.
 
 mod client;
-mod clock;
 mod meter;
 mod order;
 mod party;
@@ -31,6 +30,7 @@ use genie::{Pending, Scheme};
 use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
+use crate::clock::{CpuClock, now_ns};
 use crate::counter::{Event, Modes};
 use crate::device::{PACE, Rate};
 use crate::error::{Error, Result};
@@ -39,7 +39,6 @@ use crate::operations::OperationTime;
 use crate::peer::Peer;
 use crate::protocol::Check;
 use client::Client;
-use clock::{CpuClock, now_ns};
 use meter::Meter;
 pub(crate) use order::Order;
 pub use order::{Effect, Route};
@@ -143,7 +142,7 @@ impl Parties {
         receiver.order(&Order::Attend(theirs), &[], "it connected to the device")?;
         Ok(Self {
             client: Client::open(&ours)?,
-            clock: CpuClock::new(),
+            clock: CpuClock::of_process(),
             receiver,
             relays: our_relay.into_iter().chain(their_relay).collect(),
             stage: Rc::clone(stage),

@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 
 use genie::{Direction, Error, Scheme};
 use genie_baselines::{Baselines, EMPTY, Passing};
+use genie_lab::clock::CpuClock;
 use genie_lab::data::{Data, Verdict, sum};
 use genie_lab::probe::Probe;
 use genie_lab::random::Random;
 use genie_lab::touch::{Touch, load_words, store_words};
-use genie_sys::machine;
 
 use super::bench::{Bench, Task};
 use super::measured::{Measured, Measurements};
@@ -41,8 +41,6 @@ const LEAST: usize = 2 * CPU_TIME_EVERY;
 const SHORT: usize = 64;
 /// How often in a batch those who sleep hand over to each other, by futex alone and with requests: waking varies much.
 const SLEEPS: usize = 4;
-/// How often reading the CPU clock is timed.
-const CLOCK_READINGS: usize = 101;
 
 /// One length and direction.
 #[derive(Debug)]
@@ -59,8 +57,7 @@ pub(super) struct Series<'b> {
     sum: Option<u64>,
     memory: [Vec<u8>; 2],
     random: Random,
-    /// What reading the CPU clock adds to the CPU time between two readings.
-    cpu_clock: Duration,
+    cpu_clock: CpuClock,
 }
 
 /// Whose turn it is.
@@ -106,7 +103,7 @@ impl<'b> Series<'b> {
             sum,
             memory,
             random: Random::new(len as u64),
-            cpu_clock: cpu_clock_cost(),
+            cpu_clock: CpuClock::of_thread(),
         })
     }
 
@@ -225,9 +222,9 @@ impl<'b> Series<'b> {
         self.subjects[index].tidy()?;
         self.warm(self.subjects[index].place)?;
         if round.is_multiple_of(CPU_TIME_EVERY) {
-            let before = machine::thread_cpu_time();
+            let before = self.cpu_clock.now();
             self.operate(index, self.task)?;
-            measured.times.cpu.add((machine::thread_cpu_time() - before).saturating_sub(self.cpu_clock));
+            measured.times.cpu.add(self.cpu_clock.since(before));
         } else {
             let before = self.bench.genie.space().statistics().faults;
             let passed = self.operate(index, self.task)?;
@@ -246,12 +243,13 @@ impl<'b> Series<'b> {
     ) -> Result<(), Failure> {
         let Some(baselines) = &mut self.baselines else { return Ok(()) };
         if round.is_multiple_of(CPU_TIME_EVERY) {
+            let clock = self.cpu_clock;
             let time = baselines.exchange(index, self.passing, |exchange| {
-                let before = machine::thread_cpu_time();
+                let before = clock.now();
                 exchange()?;
-                Ok(machine::thread_cpu_time() - before)
+                Ok(clock.since(before))
             })?;
-            measured.times.cpu.add(time.saturating_sub(self.cpu_clock));
+            measured.times.cpu.add(time);
         } else {
             let exchanged = baselines.exchange(index, self.passing, |exchange| exchange())?;
             measured.add(&exchanged);
@@ -334,16 +332,4 @@ fn compared(expected: Option<u64>, found: Option<u64>) -> Verdict {
         }
         _ => Ok(()),
     }
-}
-
-/// The middle of many differences between two readings of the CPU clock, one right after the other.
-fn cpu_clock_cost() -> Duration {
-    let mut costs: Vec<_> = (0..CLOCK_READINGS)
-        .map(|_| {
-            let before = machine::thread_cpu_time();
-            machine::thread_cpu_time() - before
-        })
-        .collect();
-    costs.sort_unstable();
-    costs[CLOCK_READINGS / 2]
 }

@@ -12,13 +12,12 @@ use genie_lab::runner::noise::Noise;
 use genie_lab::runner::{self, Interruptions, Outcome, plan};
 use genie_lab::store::{Failed, Record, Run};
 use serde::Serialize;
-use signal_hook::consts::{SIGCONT, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
+use signal_hook::consts::SIGCONT;
 
 use super::progress::Progress;
 use super::{Place, report, tables};
 use crate::failure::Failure;
-use crate::output;
+use crate::{output, signals};
 
 /// How often each experiment is made: enough for their disagreement to show.
 const SITTINGS: usize = 3;
@@ -119,24 +118,15 @@ fn open(args: &Args) -> Result<(Run, bool), Failure> {
 /// Tells the run to stop at the first signal that asks for that, whereas a second one ends the process; and when the process went
 /// on after it was stopped.
 fn heed_signals() -> Result<Interruptions, Failure> {
-    let fail = |error| Failure::could_not(format!("signals cannot be waited for: {error}"));
-    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(fail)?;
     let interruptions = Interruptions::default();
     // This runs in the first thread, which measures, before that goes on.
-    signal_hook::flag::register(SIGCONT, Arc::clone(&interruptions.went_on)).map_err(fail)?;
+    let noted = signal_hook::flag::register(SIGCONT, Arc::clone(&interruptions.went_on));
+    noted.map_err(|error| signals::refused(&error))?;
     let told = Arc::clone(&interruptions.stop);
-    let wait = move || {
-        let mut received = signals.forever();
-        if received.next().is_some() {
-            told.store(true, Ordering::Relaxed);
-            eprintln!("\ngenie: finishing the step under way; interrupt once more to stop at once");
-        }
-        if let Some(signal) = received.next() {
-            // Whoever asks twice wants it to end now; where even that fails, it ends by itself.
-            let _ = signal_hook::low_level::emulate_default_handler(signal);
-        }
-    };
-    std::thread::Builder::new().name("genie-signals".into()).spawn(wait).map_err(fail)?;
+    signals::on_first(move || {
+        told.store(true, Ordering::Relaxed);
+        eprintln!("\ngenie: finishing the step under way; interrupt once more to stop at once");
+    })?;
     Ok(interruptions)
 }
 

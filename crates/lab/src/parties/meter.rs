@@ -5,11 +5,10 @@
 
 use std::time::Duration;
 
-use genie_sys::machine;
 use serde::{Deserialize, Serialize};
 
 use super::Measure;
-use super::clock::CpuClock;
+use crate::clock::CpuClock;
 use crate::counter::{Counter, Refusal};
 use crate::error::Result;
 
@@ -71,7 +70,7 @@ impl Meter {
         match self {
             Self::None => work(),
             Self::CpuTime { clock, time } => {
-                let before = machine::process_cpu_time();
+                let before = clock.now();
                 let result = work();
                 *time += clock.since(before);
                 result

@@ -9,9 +9,9 @@ use genie::{Pending, Scheme};
 
 use super::Measure;
 use super::client::Client;
-use super::clock::{CpuClock, now_ns};
 use super::meter::Meter;
 use super::order::{Attending, Effect, Heard, Posting, Received};
+use crate::clock::{CpuClock, now_ns};
 use crate::error::{Error, Result};
 use crate::peer::{Link, say};
 
@@ -28,7 +28,7 @@ pub(super) struct Receiver {
 
 impl Receiver {
     pub(super) fn open(attending: &Attending) -> Result<Self> {
-        Ok(Self { client: Client::open(attending)?, clock: CpuClock::new(), yields: attending.yields })
+        Ok(Self { client: Client::open(attending)?, clock: CpuClock::of_process(), yields: attending.yields })
     }
 
     /// Posts an input, and says so; then says how it went.

@@ -5,15 +5,13 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
-
+use genie_sys::process::{Pid, Process};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -27,7 +25,6 @@ const ENDING: Duration = Duration::from_secs(1);
 /// This program once more, in a process of its own, which takes orders.
 #[derive(Debug)]
 pub struct Peer {
-    pid: Pid,
     child: RefCell<Child>,
     link: Link,
     watch: Watch,
@@ -35,7 +32,7 @@ pub struct Peer {
 
 /// Tells whether the peer still runs. Cloning makes another one of the same process.
 #[derive(Debug, Clone)]
-pub struct Watch(Rc<OwnedFd>);
+pub struct Watch(Rc<Process>);
 
 impl Watch {
     /// Fails when the process has ended.
@@ -45,24 +42,15 @@ impl Watch {
     /// # Errors
     /// That it has.
     pub fn check(&self) -> io::Result<()> {
-        if self.wait(Duration::ZERO) {
+        if self.0.has_exited() {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the peer process has ended"));
         }
         Ok(())
     }
 
-    /// Waits for the end, and says whether it has come.
-    fn wait(&self, timeout: Duration) -> bool {
-        let deadline = Instant::now() + timeout;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            let time = Timespec::try_from(left).ok();
-            match poll(&mut [PollFd::new(&*self.0, PollFlags::IN)], time.as_ref()) {
-                Ok(ready) => return ready > 0,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(_) => return true,
-            }
-        }
+    /// Waits for the end as long as it may take, and says whether it has come.
+    fn wait(&self) -> bool {
+        self.0.wait(Some(ENDING)).unwrap_or(false)
     }
 }
 
@@ -85,15 +73,16 @@ impl Peer {
         // The command holds the other end; with it gone, the peer's end is closed when the peer ends.
         drop(starting);
         let pid = Pid::from_child(&child);
-        let watch = Watch(Rc::new(pidfd_open(pid, PidfdFlags::empty()).map_err(|e| cannot(e.into()))?));
-        let peer = Self { pid, child: RefCell::new(child), link, watch };
+        let process = Process::open(pid).map_err(|error| cannot(io::Error::other(error)))?;
+        let watch = Watch(Rc::new(process));
+        let peer = Self { child: RefCell::new(child), link, watch };
         peer.answer("it started")?;
         Ok(peer)
     }
 
     /// Its process.
     pub fn pid(&self) -> Pid {
-        self.pid
+        self.watch.0.pid()
     }
 
     /// Tells whether the process runs.
@@ -141,7 +130,7 @@ impl Peer {
 
     /// Says why an exchange with the peer failed: what it said last, how it ended, or the error itself.
     pub fn failure(&self, error: &io::Error, doing: &str) -> Error {
-        let ended = self.watch.wait(ENDING);
+        let ended = self.watch.wait();
         if let Some(Said::Failed(reason)) = self.link.look() {
             return Error::Peer(reason);
         }
@@ -165,7 +154,7 @@ impl Drop for Peer {
         let child = self.child.get_mut();
         // Without its link, a peer that is not in the middle of something ends by itself and tidies up.
         self.link.close();
-        self.watch.wait(ENDING);
+        self.watch.wait();
         // Errors mean that it has ended already, and been waited for.
         let _ = child.kill();
         let _ = child.wait();

@@ -1,0 +1,58 @@
+//! Clocks: one that all processes read alike, and those of the CPU time of one of them.
+
+use std::time::Duration;
+
+use genie_sys::machine;
+use rustix::time::{ClockId, clock_gettime};
+
+/// How often reading the CPU clock is timed.
+const READINGS: usize = 101;
+
+/// Nanoseconds since some moment that is the same for all processes.
+#[doc(alias = "CLOCK_MONOTONIC")]
+pub fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// CPU time, less what reading it takes.
+#[derive(Debug, Clone, Copy)]
+pub struct CpuClock {
+    read: fn() -> Duration,
+    /// What reading the clock adds between two readings.
+    cost: Duration,
+}
+
+impl CpuClock {
+    /// That of this process: of all its threads, so that what the fault thread does counts, too.
+    pub fn of_process() -> Self {
+        Self::new(machine::process_cpu_time)
+    }
+
+    /// That of the calling thread.
+    pub fn of_thread() -> Self {
+        Self::new(machine::thread_cpu_time)
+    }
+
+    /// The cost is the middle of many differences between two readings, one right after the other.
+    fn new(read: fn() -> Duration) -> Self {
+        let mut costs: Vec<_> = (0..READINGS)
+            .map(|_| {
+                let before = read();
+                read().saturating_sub(before)
+            })
+            .collect();
+        costs.sort_unstable();
+        Self { read, cost: costs[READINGS / 2] }
+    }
+
+    /// The time so far.
+    pub fn now(self) -> Duration {
+        (self.read)()
+    }
+
+    /// The CPU time since a reading, less what reading adds.
+    pub fn since(self, before: Duration) -> Duration {
+        self.now().saturating_sub(before).saturating_sub(self.cost)
+    }
+}
