@@ -10,6 +10,7 @@ pub mod projection;
 mod reading;
 mod servers;
 pub mod single_copy_tcp;
+mod sweep;
 #[cfg(test)]
 pub(crate) mod synthetic;
 mod turns;

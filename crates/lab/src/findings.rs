@@ -94,6 +94,18 @@ pub struct Axis {
     pub scale: Scale,
 }
 
+impl Axis {
+    /// One that is divided evenly.
+    pub fn linear(label: &str) -> Self {
+        Self { label: label.to_owned(), scale: Scale::Linear }
+    }
+
+    /// One that is divided by factors.
+    pub fn logarithmic(label: &str) -> Self {
+        Self { label: label.to_owned(), scale: Scale::Logarithmic }
+    }
+}
+
 /// One curve.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Curve {
@@ -103,6 +115,19 @@ pub struct Curve {
     pub points: Vec<CurvePoint>,
     /// Whether it was measured; else it is an estimate, and drawn so.
     pub measured: bool,
+}
+
+impl Curve {
+    /// One that was measured, without its spread.
+    pub fn plain(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        let point = |(x, y)| CurvePoint { x, y, low: None, high: None };
+        Self { name: name.into(), points: points.into_iter().map(point).collect(), measured: true }
+    }
+
+    /// One that was reckoned.
+    pub fn estimate(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        Self { measured: false, ..Self::plain(name, points) }
+    }
 }
 
 /// One point of a curve, in the units of the axes, with the spread where it was measured.
@@ -131,6 +156,19 @@ pub struct Figure {
     pub y: Axis,
     /// In any order; the legend lists them as they end, from top to bottom.
     pub curves: Vec<Curve>,
+}
+
+impl Figure {
+    /// A figure of those curves that have points; none where none has.
+    pub fn of(
+        name: impl Into<String>,
+        title: impl Into<String>,
+        [x, y]: [Axis; 2],
+        curves: impl IntoIterator<Item = Curve>,
+    ) -> Option<Self> {
+        let curves: Vec<_> = curves.into_iter().filter(|curve| !curve.points.is_empty()).collect();
+        (!curves.is_empty()).then(|| Self { name: name.into(), title: title.into(), x, y, curves })
+    }
 }
 
 #[cfg(test)]

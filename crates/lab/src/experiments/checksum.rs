@@ -9,20 +9,18 @@
 mod bare;
 mod verdicts;
 
-use std::time::Duration;
-
 use genie::Scheme;
 
-use super::reading::{MISSING, Reading, headings, throughput};
-use super::turns::{Subject, Turns, estimate, rounds, seconds};
-use crate::amounts::significant;
+use super::reading::{MISSING, Reading};
+use super::sweep::{self, Rounds, Setting, Sweep};
+use super::turns::Subject;
 use crate::checksum::Checksum as Kind;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};
 use crate::findings::{Conclusion, Scale, Table};
 use crate::length;
 use crate::measurement::{Measured, Measurements, Quantity};
-use crate::parties::{Exchange, Parties, Route, Stage};
+use crate::parties::{Exchange, Route};
 use crate::protocol::Check;
 
 /// The experiment.
@@ -105,9 +103,21 @@ fn lengths(options: &Options) -> &'static [usize] {
     if options.smoke { &LENGTHS_SMOKE } else { &LENGTHS }
 }
 
-fn count(options: &Options, len: usize) -> usize {
-    let full = rounds(SECONDS, subjects().len(), estimate(len, Duration::ZERO), ROUNDS_LEAST);
-    if options.smoke { ROUNDS_SMOKE } else { full }
+fn sweep(options: &Options) -> Sweep {
+    let subject = |(series, output, input, check)| Subject {
+        series,
+        parties: 0,
+        exchange: Exchange { output, input, check, ..Exchange::of(output, 0) },
+    };
+    Sweep {
+        id: ID,
+        settings: vec![Setting::only(options, lengths(options), SECONDS)],
+        subjects: subjects().into_iter().map(subject).collect(),
+        routes: vec![Route::InProcess],
+        rounds: Rounds::of(options, ROUNDS_SMOKE, ROUNDS_LEAST),
+        processing: false,
+        seed: options.seed,
+    }
 }
 
 /// The name of the step that measures what checksums cost alone.
@@ -121,19 +131,12 @@ impl Experiment for Checksum {
     }
 
     fn steps(&self, options: &Options) -> Vec<Step> {
-        let exchange = |len: &usize| {
-            let seconds = seconds(count(options, *len), subjects().len(), estimate(*len, Duration::ZERO));
-            Step { name: length::format(*len), seconds }
-        };
         let bare = |len: &usize| Step { name: bare_name(*len), seconds: 0.3 };
-        lengths(options).iter().map(exchange).chain(lengths(options).iter().map(bare)).collect()
+        sweep(options).steps().into_iter().chain(lengths(options).iter().map(bare)).collect()
     }
 
     fn sit<'a>(&'a self, options: &'a Options) -> Result<Box<dyn Sitting + 'a>> {
-        let stage = Stage::open(options.granule, lengths(options).last().copied().unwrap_or(0))?;
-        let parties = Parties::join(&stage, Route::InProcess)?;
-        stage.close();
-        Ok(Box::new(Seated { options, parties }))
+        Ok(Box::new(Seated { options, exchanges: sweep(options).sit() }))
     }
 
     fn conclude(&self, _options: &Options, measurements: &Measurements) -> Result<Conclusion> {
@@ -143,12 +146,8 @@ impl Experiment for Checksum {
         let names = || all.iter().map(String::as_str);
         let title = "End-to-end latency with and without checksums";
         let figure = reading.figure(ID, title, "end-to-end latency in µs", Scale::Logarithmic, names());
-        let lengths = reading.lengths(names());
-        let latencies = Table {
-            title: "End-to-end latency with and without checksums in µs (medians)".to_owned(),
-            columns: headings("scheme, checksum", &lengths),
-            rows: reading.rows(&lengths, names()),
-        };
+        let title = "End-to-end latency with and without checksums in µs (medians)";
+        let latencies = reading.table(title, "scheme, checksum", names());
         Ok(Conclusion {
             figures: figure.into_iter().chain(bare::figure(measurements)).collect(),
             tables: vec![latencies, throughputs(&reading), bare::table(measurements)],
@@ -174,30 +173,13 @@ fn notes() -> Vec<String> {
 
 struct Seated<'a> {
     options: &'a Options,
-    parties: Parties,
+    exchanges: sweep::Seated,
 }
 
 impl Sitting for Seated<'_> {
     fn measure(&mut self, step: &Step) -> Result<Vec<Measured>> {
-        let lengths = || lengths(self.options).iter().copied();
-        if let Some(len) = lengths().find(|len| bare_name(*len) == step.name) {
-            return Ok(bare::measure(len, self.options));
-        }
-        let len = lengths().find(|len| length::format(*len) == step.name);
-        let len = len.ok_or_else(|| Error::NoSuchStep { experiment: ID, step: step.name.clone() })?;
-        let subject = |(series, output, input, check)| Subject {
-            series,
-            parties: 0,
-            exchange: Exchange { output, input, check, ..Exchange::of(output, len) },
-        };
-        let turns = Turns {
-            setting: String::new(),
-            subjects: subjects().into_iter().map(subject).collect(),
-            rounds: count(self.options, len),
-            processing: false,
-            seed: self.options.seed ^ len as u64,
-        };
-        turns.take(std::slice::from_mut(&mut self.parties))
+        let bare = lengths(self.options).iter().find(|len| bare_name(**len) == step.name);
+        bare.map_or_else(|| self.exchanges.measure(step), |len| Ok(bare::measure(*len, self.options)))
     }
 }
 
@@ -211,11 +193,8 @@ fn throughputs(reading: &Reading<'_>) -> Table {
         _ => MISSING,
     };
     let row = |(series, output, _, check): (String, Scheme, Scheme, Check)| {
-        let cell = |len: u64| {
-            let us = reading.at(&series, len);
-            us.map_or_else(|| MISSING.to_owned(), |us| significant(throughput(len, us)))
-        };
-        vec![series.clone(), paper(check, output).to_owned(), cell(PAPER_LEN), cell(LONGEST)]
+        let here = [PAPER_LEN, LONGEST].map(|len| reading.throughput(&series, len));
+        [series, paper(check, output).to_owned()].into_iter().chain(here).collect()
     };
     Table {
         title: "Equivalent throughput of single datagrams in Mbit/s".to_owned(),

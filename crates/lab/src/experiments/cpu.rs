@@ -10,12 +10,12 @@
 mod instructions;
 
 use super::latency::{self, LONGEST, PAPER_LEN, schemes};
-use super::reading::{MISSING, Reading, headings, judged, per_cent, throughput, untested};
+use super::reading::{MISSING, Reading, judged, per_cent, shown, throughput, untested};
 use crate::amounts::significant;
 use crate::device::Rate;
 use crate::error::Result;
 use crate::experiment::{Claim, Declaration, Experiment, Options};
-use crate::findings::{Axis, Conclusion, Curve, CurvePoint, Figure, Finding, Scale, Table};
+use crate::findings::{Axis, Conclusion, Curve, Figure, Finding, Scale, Table};
 use crate::length;
 use crate::measurement::{Measurements, Quantity};
 
@@ -82,7 +82,6 @@ impl Experiment for Cpu {
     fn conclude(&self, _options: &Options, measurements: &Measurements) -> Result<Conclusion> {
         let setting = Rate::Unlimited.name();
         let times = Reading { measurements, experiment: latency::ID, setting, quantity: Quantity::CpuTime };
-        let lengths = times.lengths(schemes());
         let title = "I/O processing time of sender and receiver together";
         let figure = times.figure("cpu-time", title, "CPU time in µs", Scale::Logarithmic, schemes());
         Ok(Conclusion {
@@ -91,10 +90,14 @@ impl Experiment for Cpu {
                 .chain(saturation(&times))
                 .chain(instructions::figures(measurements))
                 .collect(),
-            tables: [table(&times, &lengths), beside_the_papers(&times), maxima(&times)]
-                .into_iter()
-                .chain(instructions::tables(measurements))
-                .collect(),
+            tables: [
+                times.table("I/O processing time in µs (medians)", "scheme", schemes()),
+                beside_the_papers(&times),
+                maxima(&times),
+            ]
+            .into_iter()
+            .chain(instructions::tables(measurements))
+            .collect(),
             verdicts: verdicts(&times),
             notes: notes(measurements),
         })
@@ -111,34 +114,13 @@ fn notes(measurements: &Measurements) -> Vec<String> {
 
 /// The throughput at which the CPU saturates, by length, in Gbit/s.
 fn saturation(times: &Reading<'_>) -> Option<Figure> {
-    let point = |(x, us): (u64, f64)| CurvePoint {
-        x: x as f64,
-        y: throughput(x, us.max(1e-3)) / 1e3,
-        low: None,
-        high: None,
+    let curve = |scheme: &'static str| {
+        let gbit_s = |(x, us): (u64, f64)| (x as f64, throughput(x, us.max(1e-3)) / 1e3);
+        Curve::plain(scheme, times.medians(scheme).into_iter().map(gbit_s))
     };
-    let curve = |scheme: &str| Curve {
-        name: scheme.to_owned(),
-        points: times.medians(scheme).into_iter().map(point).collect(),
-        measured: true,
-    };
-    let curves: Vec<_> = schemes().map(curve).filter(|curve| !curve.points.is_empty()).collect();
-    let axis = |label: &str| Axis { label: label.to_owned(), scale: Scale::Logarithmic };
-    (!curves.is_empty()).then(|| Figure {
-        name: "cpu-saturation".to_owned(),
-        title: "Throughput at which one CPU saturates that does both clients' data passing".to_owned(),
-        x: axis("data length in bytes"),
-        y: axis("throughput in Gbit/s"),
-        curves,
-    })
-}
-
-fn table(times: &Reading<'_>, lengths: &[u64]) -> Table {
-    Table {
-        title: "I/O processing time in µs (medians)".to_owned(),
-        columns: headings("scheme", lengths),
-        rows: times.rows(lengths, schemes()),
-    }
+    let axes = ["data length in bytes", "throughput in Gbit/s"].map(Axis::logarithmic);
+    let title = "Throughput at which one CPU saturates that does both clients' data passing";
+    Figure::of("cpu-saturation", title, axes, schemes().map(curve))
 }
 
 fn beside_the_papers(times: &Reading<'_>) -> Table {
@@ -177,9 +159,7 @@ fn longest(times: &Reading<'_>) -> Option<u64> {
 
 fn maxima(times: &Reading<'_>) -> Table {
     let len = longest(times).unwrap_or(LONGEST);
-    let cell = |scheme: &str, rate: Rate| {
-        times.at(scheme, len).map_or_else(|| MISSING.to_owned(), |us| significant(theta(rate, len, us)))
-    };
+    let cell = |scheme: &str, rate: Rate| shown(times.at(scheme, len).map(|us| theta(rate, len, us)));
     let row = |scheme: &str| {
         let cells = Rate::ALL.into_iter().map(|rate| cell(scheme, rate));
         std::iter::once(scheme.to_owned()).chain(cells).collect()

@@ -8,16 +8,17 @@ mod verdicts;
 
 use genie::Scheme;
 
-use super::reading::{MISSING, Reading, headings, slug, throughput};
-use super::turns::{HAND_OVER, HAND_OVER_ALL, Subject, Turns, estimate, rounds, seconds};
+use super::reading::{Reading, slug};
+use super::sweep::{Rounds, Setting, Sweep};
+use super::turns::{HAND_OVER, HAND_OVER_ALL, Subject};
 use crate::amounts::significant;
 use crate::device::Rate;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};
 use crate::findings::{Conclusion, Figure, Scale, Table};
 use crate::length;
-use crate::measurement::{Measured, Measurements, Quantity};
-use crate::parties::{Exchange, Parties, Seats};
+use crate::measurement::{Measurements, Quantity};
+use crate::parties::{Route, Seats};
 
 /// The experiment.
 #[derive(Debug)]
@@ -87,44 +88,26 @@ static DECLARATION: Declaration = Declaration {
     needs: &[],
 };
 
-/// What one step measures.
-#[derive(Debug, Clone, Copy)]
-struct Spot {
-    rate: Rate,
-    len: usize,
-}
-
-impl Spot {
-    fn all(options: &Options) -> Vec<Self> {
-        let of = |rate: Rate| {
-            let lengths: &[usize] = match (options.smoke, rate) {
-                (true, _) => &LENGTHS_SMOKE,
-                (false, Rate::Unlimited) => &LENGTHS,
-                (false, Rate::Bits(_)) => &LENGTHS_PACED,
-            };
-            let is_short = move |len: &usize| rate.time(*len as u64).as_millis() <= OPERATION_MAX_MS;
-            lengths.iter().copied().filter(is_short).map(move |len| Self { rate, len }).collect::<Vec<_>>()
+fn sweep(options: &Options) -> Sweep {
+    let setting = |rate: &Rate| {
+        let (lengths, seconds): (&[usize], f64) = match (options.smoke, rate) {
+            (true, _) => (&LENGTHS_SMOKE, SECONDS.0),
+            (false, Rate::Unlimited) => (&LENGTHS, SECONDS.0),
+            (false, Rate::Bits(_)) => (&LENGTHS_PACED, SECONDS.1),
         };
-        let rates = if options.smoke { &Rate::ALL[..3] } else { &Rate::ALL[..] };
-        rates.iter().flat_map(|rate| of(*rate)).collect()
-    }
-
-    fn name(self) -> String {
-        format!("{}, {}", self.rate.name(), length::format(self.len))
-    }
-
-    fn rounds(self, options: &Options) -> usize {
-        if options.smoke {
-            return ROUNDS_SMOKE;
-        }
-        let seconds = if self.rate == Rate::Unlimited { SECONDS.0 } else { SECONDS.1 };
-        let operation = estimate(self.len, self.rate.time(self.len as u64));
-        rounds(seconds, Scheme::ALL.len(), operation, ROUNDS_LEAST)
-    }
-
-    fn step(self, options: &Options) -> Step {
-        let operation = estimate(self.len, self.rate.time(self.len as u64));
-        Step { name: self.name(), seconds: seconds(self.rounds(options), Scheme::ALL.len(), operation) }
+        let is_short = |len: &usize| rate.time(*len as u64).as_millis() <= OPERATION_MAX_MS;
+        let lengths = lengths.iter().copied().filter(is_short).collect();
+        Setting { name: rate.name(), granule: options.granule, rate: Some(*rate), lengths, seconds }
+    };
+    let rates = if options.smoke { &Rate::ALL[..3] } else { &Rate::ALL[..] };
+    Sweep {
+        id: ID,
+        settings: rates.iter().map(setting).collect(),
+        subjects: Subject::schemes(),
+        routes: vec![Route::Device],
+        rounds: Rounds::of(options, ROUNDS_SMOKE, ROUNDS_LEAST),
+        processing: true,
+        seed: options.seed,
     }
 }
 
@@ -134,12 +117,11 @@ impl Experiment for Latency {
     }
 
     fn steps(&self, options: &Options) -> Vec<Step> {
-        Spot::all(options).into_iter().map(|spot| spot.step(options)).collect()
+        sweep(options).steps()
     }
 
     fn sit<'a>(&'a self, options: &'a Options) -> Result<Box<dyn Sitting + 'a>> {
-        let longest = Spot::all(options).iter().map(|spot| spot.len).max().unwrap_or(0);
-        Ok(Box::new(Seated { options, parties: Parties::open(options.granule, longest)? }))
+        Ok(Box::new(sweep(options).sit()))
     }
 
     fn conclude(&self, options: &Options, measurements: &Measurements) -> Result<Conclusion> {
@@ -151,32 +133,6 @@ impl Experiment for Latency {
             verdicts: verdicts::all(options, &readings),
             notes: notes(measurements, &readings),
         })
-    }
-}
-
-struct Seated<'a> {
-    options: &'a Options,
-    parties: Parties,
-}
-
-impl Sitting for Seated<'_> {
-    fn measure(&mut self, step: &Step) -> Result<Vec<Measured>> {
-        let spot = Spot::all(self.options).into_iter().find(|spot| spot.name() == step.name);
-        let spot = spot.ok_or_else(|| Error::NoSuchStep { experiment: ID, step: step.name.clone() })?;
-        self.parties.set_rate(spot.rate)?;
-        let subject = |scheme: Scheme| Subject {
-            series: scheme.name().to_owned(),
-            parties: 0,
-            exchange: Exchange::of(scheme, spot.len),
-        };
-        let turns = Turns {
-            setting: spot.rate.name(),
-            subjects: Scheme::ALL.into_iter().map(subject).collect(),
-            rounds: spot.rounds(self.options),
-            processing: true,
-            seed: self.options.seed ^ spot.len as u64,
-        };
-        turns.take(std::slice::from_mut(&mut self.parties))
     }
 }
 
@@ -197,12 +153,9 @@ fn figure(reading: &Reading<'_>) -> Option<Figure> {
 }
 
 fn table(reading: &Reading<'_>) -> Option<Table> {
-    let lengths = reading.lengths(schemes());
-    (!lengths.is_empty()).then(|| Table {
-        title: format!("End-to-end latency in µs (medians), rate of the network: {}", reading.setting),
-        columns: headings("scheme", &lengths),
-        rows: reading.rows(&lengths, schemes()),
-    })
+    let title = format!("End-to-end latency in µs (medians), rate of the network: {}", reading.setting);
+    let table = reading.table(title, "scheme", schemes());
+    (table.columns.len() > 1).then_some(table)
 }
 
 /// Equivalent throughput of single datagrams, beside the paper's.
@@ -214,12 +167,12 @@ fn throughputs(readings: &[Reading<'_>]) -> Table {
     let heading = |(reading, len): &(&Reading<'_>, u64)| {
         format!("{} at {}", length::format(*len as usize), reading.setting)
     };
-    let cell = |scheme: &str, (reading, len): &(&Reading<'_>, u64)| {
-        reading.at(scheme, *len).map_or_else(|| MISSING.to_owned(), |us| significant(throughput(*len, us)))
-    };
     let row = |(scheme, paper): (&str, u32)| {
         let first = [scheme.to_owned(), paper.to_string()];
-        first.into_iter().chain(columns.iter().map(|column| cell(scheme, column))).collect()
+        first
+            .into_iter()
+            .chain(columns.iter().map(|(reading, len)| reading.throughput(scheme, *len)))
+            .collect()
     };
     Table {
         title: "Equivalent throughput of single datagrams in Mbit/s".to_owned(),

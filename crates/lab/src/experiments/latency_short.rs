@@ -7,18 +7,16 @@
 
 mod verdicts;
 
-use genie::Scheme;
-
 use super::latency::{schemes, seating};
-use super::reading::{Reading, headings};
-use super::turns::{Subject, Turns, estimate, rounds, seconds};
-use crate::error::{Error, Result};
+use super::reading::Reading;
+use super::sweep::{Rounds, Setting, Sweep};
+use super::turns::Subject;
+use crate::error::Result;
 use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};
 use crate::findings::{Conclusion, Figure, Scale, Table};
 use crate::interface::Granule;
-use crate::length;
-use crate::measurement::{Measured, Measurements, Quantity};
-use crate::parties::{Exchange, Parties};
+use crate::measurement::{Measurements, Quantity};
+use crate::parties::Route;
 
 /// The experiment.
 #[derive(Debug)]
@@ -81,12 +79,12 @@ static DECLARATION: Declaration = Declaration {
 
 /// Which granules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Setting {
+enum Granules {
     Base,
     Run,
 }
 
-impl Setting {
+impl Granules {
     const ALL: [Self; 2] = [Self::Base, Self::Run];
 
     fn name(self) -> &'static str {
@@ -124,33 +122,22 @@ impl Setting {
     }
 }
 
-/// What one step measures.
-#[derive(Debug, Clone, Copy)]
-struct Spot {
-    setting: Setting,
-    len: usize,
-}
-
-impl Spot {
-    fn all(options: &Options) -> Vec<Self> {
-        let of =
-            |setting: Setting| setting.lengths(options).into_iter().map(move |len| Self { setting, len });
-        Setting::ALL.into_iter().flat_map(of).collect()
-    }
-
-    fn name(self) -> String {
-        format!("{}, {}", self.setting.name(), length::format(self.len))
-    }
-
-    fn rounds(self, options: &Options) -> usize {
-        let operation = estimate(self.len, std::time::Duration::ZERO);
-        let full = rounds(SECONDS, Scheme::ALL.len(), operation, ROUNDS_LEAST);
-        if options.smoke { ROUNDS_SMOKE } else { full }
-    }
-
-    fn step(self, options: &Options) -> Step {
-        let operation = estimate(self.len, std::time::Duration::ZERO);
-        Step { name: self.name(), seconds: seconds(self.rounds(options), Scheme::ALL.len(), operation) }
+fn sweep(options: &Options) -> Sweep {
+    let setting = |of: Granules| Setting {
+        name: of.name().to_owned(),
+        granule: of.granules(options),
+        rate: None,
+        lengths: of.lengths(options),
+        seconds: SECONDS,
+    };
+    Sweep {
+        id: ID,
+        settings: Granules::ALL.map(setting).to_vec(),
+        subjects: Subject::schemes(),
+        routes: vec![Route::Device],
+        rounds: Rounds::of(options, ROUNDS_SMOKE, ROUNDS_LEAST),
+        processing: false,
+        seed: options.seed,
     }
 }
 
@@ -160,15 +147,15 @@ impl Experiment for LatencyShort {
     }
 
     fn steps(&self, options: &Options) -> Vec<Step> {
-        Spot::all(options).into_iter().map(|spot| spot.step(options)).collect()
+        sweep(options).steps()
     }
 
     fn sit<'a>(&'a self, options: &'a Options) -> Result<Box<dyn Sitting + 'a>> {
-        Ok(Box::new(Seated { options, open: None }))
+        Ok(Box::new(sweep(options).sit()))
     }
 
     fn conclude(&self, _options: &Options, measurements: &Measurements) -> Result<Conclusion> {
-        let readings = Setting::ALL.map(|setting| reading(measurements, setting));
+        let readings = Granules::ALL.map(|granules| reading(measurements, granules));
         let mut notes = seating(measurements, ID, &readings[0].setting);
         notes.push(
             "Thresholds are those that calibration found here: `genie calibrate` prints them. The papers' were 2048 bytes \
@@ -184,49 +171,8 @@ impl Experiment for LatencyShort {
     }
 }
 
-/// The parties of one setting at a time.
-struct Seated<'a> {
-    options: &'a Options,
-    open: Option<(Setting, Parties)>,
-}
-
-impl Seated<'_> {
-    fn parties(&mut self, setting: Setting) -> Result<&mut Parties> {
-        if self.open.as_ref().is_none_or(|(open, _)| *open != setting) {
-            self.open = None;
-        }
-        Ok(match &mut self.open {
-            Some((_, parties)) => parties,
-            none => {
-                let longest = setting.lengths(self.options).last().copied().unwrap_or(0);
-                &mut none.insert((setting, Parties::open(setting.granules(self.options), longest)?)).1
-            }
-        })
-    }
-}
-
-impl Sitting for Seated<'_> {
-    fn measure(&mut self, step: &Step) -> Result<Vec<Measured>> {
-        let spot = Spot::all(self.options).into_iter().find(|spot| spot.name() == step.name);
-        let spot = spot.ok_or_else(|| Error::NoSuchStep { experiment: ID, step: step.name.clone() })?;
-        let subject = |scheme: Scheme| Subject {
-            series: scheme.name().to_owned(),
-            parties: 0,
-            exchange: Exchange::of(scheme, spot.len),
-        };
-        let turns = Turns {
-            setting: spot.setting.name().to_owned(),
-            subjects: Scheme::ALL.into_iter().map(subject).collect(),
-            rounds: spot.rounds(self.options),
-            processing: false,
-            seed: self.options.seed ^ spot.len as u64,
-        };
-        turns.take(std::slice::from_mut(self.parties(spot.setting)?))
-    }
-}
-
-fn reading(measurements: &Measurements, setting: Setting) -> Reading<'_> {
-    let setting = setting.name().to_owned();
+fn reading(measurements: &Measurements, granules: Granules) -> Reading<'_> {
+    let setting = granules.name().to_owned();
     Reading { measurements, experiment: ID, setting, quantity: Quantity::Latency }
 }
 
@@ -237,12 +183,9 @@ fn figure(reading: &Reading<'_>) -> Option<Figure> {
 }
 
 fn table(reading: &Reading<'_>) -> Option<Table> {
-    let lengths = reading.lengths(schemes());
-    (!lengths.is_empty()).then(|| Table {
-        title: format!("End-to-end latency in µs (medians), {}", reading.setting),
-        columns: headings("scheme", &lengths),
-        rows: reading.rows(&lengths, schemes()),
-    })
+    let title = format!("End-to-end latency in µs (medians), {}", reading.setting);
+    let table = reading.table(title, "scheme", schemes());
+    (table.columns.len() > 1).then_some(table)
 }
 
 #[cfg(test)]

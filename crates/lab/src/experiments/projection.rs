@@ -12,7 +12,7 @@ use genie_passing::Scheme;
 use crate::amounts::significant;
 use crate::error::Result;
 use crate::experiment::{Claim, Declaration, Experiment, Options};
-use crate::findings::{Axis, Conclusion, Curve, CurvePoint, Figure, Finding, Scale, Table, Verdict};
+use crate::findings::{Axis, Conclusion, Curve, Figure, Finding, Table, Verdict};
 use crate::length;
 use crate::measurement::{Measurements, Quantity};
 use crate::model::measured::Operations;
@@ -209,19 +209,15 @@ fn figure(name: &str, title: &str, (avoiding, copying): (Cost, Cost)) -> Figure 
         let point = |half_octave: i32| {
             let copy = (f64::from(half_octave) * 0.5).exp2();
             let percent = advantage(avoiding, copying, Speedup { cpu, copy }) * 100.0;
-            CurvePoint { x: copy, y: percent, low: None, high: None }
+            (copy, percent)
         };
-        Curve {
-            name: format!("all else {cpu} times as fast"),
-            points: (0..=2 * OCTAVES).map(point).collect(),
-            measured: false,
-        }
+        Curve::estimate(format!("all else {cpu} times as fast"), (0..=2 * OCTAVES).map(point))
     };
     Figure {
         name: name.to_owned(),
         title: title.to_owned(),
-        x: Axis { label: "how many times as fast copying becomes".to_owned(), scale: Scale::Logarithmic },
-        y: Axis { label: "more throughput, in per cent".to_owned(), scale: Scale::Linear },
+        x: Axis::logarithmic("how many times as fast copying becomes"),
+        y: Axis::linear("more throughput, in per cent"),
         curves: CURVES.into_iter().map(curve).collect(),
     }
 }

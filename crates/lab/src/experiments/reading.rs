@@ -1,7 +1,7 @@
 //! Reading measurements: medians, curves, and the words and numbers in which they are reported.
 
 use crate::amounts::significant;
-use crate::findings::{Axis, Curve, CurvePoint, Figure, Finding, Scale, Verdict};
+use crate::findings::{Axis, Curve, CurvePoint, Figure, Finding, Scale, Table, Verdict};
 use crate::length;
 use crate::measurement::{Measurements, Quantity};
 
@@ -50,25 +50,29 @@ impl Reading<'_> {
         scale: Scale,
         series: impl IntoIterator<Item = &'s str>,
     ) -> Option<Figure> {
-        let curves: Vec<_> = series.into_iter().map(|one| self.curve(one)).collect();
-        let curves: Vec<_> = curves.into_iter().filter(|curve| !curve.points.is_empty()).collect();
-        let axis = |label: &str| Axis { label: label.to_owned(), scale };
-        (!curves.is_empty()).then(|| Figure {
-            name: name.to_owned(),
-            title: title.to_owned(),
-            x: axis("data length in bytes"),
-            y: axis(y),
-            curves,
-        })
+        let axes = ["data length in bytes", y].map(|label| Axis { label: label.to_owned(), scale });
+        Figure::of(name, title, axes, series.into_iter().map(|one| self.curve(one)))
+    }
+
+    /// A table of medians by length: `first` heads the column of names.
+    pub(super) fn table<'s>(
+        &self,
+        title: impl Into<String>,
+        first: &str,
+        series: impl IntoIterator<Item = &'s str> + Clone,
+    ) -> Table {
+        let lengths = self.lengths(series.clone());
+        Table { title: title.into(), columns: headings(first, &lengths), rows: self.rows(&lengths, series) }
+    }
+
+    /// Equivalent throughput of single datagrams in Mbit/s, as a table's cell.
+    pub(super) fn throughput(&self, series: &str, bytes: u64) -> String {
+        shown(self.at(series, bytes).map(|us| throughput(bytes, us)))
     }
 
     /// A table's rows: for each series its medians at each of the lengths.
-    pub(super) fn rows<'s>(
-        &self,
-        lengths: &[u64],
-        series: impl IntoIterator<Item = &'s str>,
-    ) -> Vec<Vec<String>> {
-        let cell = |one: &str, x: &u64| self.at(one, *x).map_or_else(|| MISSING.to_owned(), significant);
+    fn rows<'s>(&self, lengths: &[u64], series: impl IntoIterator<Item = &'s str>) -> Vec<Vec<String>> {
+        let cell = |one: &str, x: &u64| shown(self.at(one, *x));
         let row = |one: &str| {
             std::iter::once(one.to_owned()).chain(lengths.iter().map(|x| cell(one, x))).collect::<Vec<_>>()
         };
@@ -78,6 +82,11 @@ impl Reading<'_> {
 
 /// What stands where nothing was measured.
 pub(super) const MISSING: &str = "–";
+
+/// A number as a table's cell.
+pub(super) fn shown(number: Option<f64>) -> String {
+    number.map_or_else(|| MISSING.to_owned(), significant)
+}
 
 /// A share as per cent.
 pub(super) fn per_cent(share: f64) -> String {

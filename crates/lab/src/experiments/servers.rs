@@ -8,20 +8,18 @@
 
 mod verdicts;
 
-use std::time::Duration;
-
 use genie::Scheme;
 
-use super::reading::{MISSING, Reading, headings, throughput};
-use super::turns::{Subject, Turns, estimate, rounds, seconds};
+use super::reading::{MISSING, Reading, headings, shown};
+use super::sweep::{Rounds, Setting, Sweep};
+use super::turns::Subject;
 use crate::amounts::significant;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};
 use crate::findings::{Axis, Conclusion, Curve, CurvePoint, Figure, Scale, Table};
-use crate::length;
-use crate::measurement::{Measured, Measurements, Quantity};
+use crate::measurement::{Measurements, Quantity};
 use crate::model::fit;
-use crate::parties::{Exchange, Parties, Route, Stage};
+use crate::parties::{Exchange, Route};
 use crate::protocol::Check;
 
 /// The experiment.
@@ -101,14 +99,24 @@ static DECLARATION: Declaration = Declaration {
     needs: &[],
 };
 
-fn lengths(options: &Options) -> &'static [usize] {
-    if options.smoke { &LENGTHS_SMOKE } else { &LENGTHS }
-}
-
-fn count(options: &Options, len: usize) -> usize {
-    let subjects = SCHEMES.len() * PLACES.len();
-    let full = rounds(SECONDS, subjects, estimate(len, Duration::ZERO), ROUNDS_LEAST);
-    if options.smoke { ROUNDS_SMOKE } else { full }
+fn sweep(options: &Options) -> Sweep {
+    let subjects = PLACES.iter().enumerate().flat_map(|(parties, (_, place))| {
+        SCHEMES.map(|scheme| Subject {
+            series: series(scheme.name(), place),
+            parties,
+            exchange: Exchange::of(scheme, 0),
+        })
+    });
+    let lengths: &[usize] = if options.smoke { &LENGTHS_SMOKE } else { &LENGTHS };
+    Sweep {
+        id: ID,
+        settings: vec![Setting::only(options, lengths, SECONDS)],
+        subjects: subjects.collect(),
+        routes: PLACES.map(|(route, _)| route).to_vec(),
+        rounds: Rounds::of(options, ROUNDS_SMOKE, ROUNDS_LEAST),
+        processing: false,
+        seed: options.seed,
+    }
 }
 
 /// A curve's name.
@@ -122,21 +130,11 @@ impl Experiment for Servers {
     }
 
     fn steps(&self, options: &Options) -> Vec<Step> {
-        let step = |len: &usize| {
-            let subjects = SCHEMES.len() * PLACES.len();
-            let seconds = seconds(count(options, *len), subjects, estimate(*len, Duration::ZERO));
-            Step { name: length::format(*len), seconds }
-        };
-        lengths(options).iter().map(step).collect()
+        sweep(options).steps()
     }
 
     fn sit<'a>(&'a self, options: &'a Options) -> Result<Box<dyn Sitting + 'a>> {
-        let longest = lengths(options).last().copied().unwrap_or(0);
-        let stage = Stage::open(options.granule, longest)?;
-        let parties = PLACES.iter().map(|(route, _)| Parties::join(&stage, *route));
-        let parties = parties.collect::<Result<Vec<_>>>()?;
-        stage.close();
-        Ok(Box::new(Seated { options, parties }))
+        Ok(Box::new(sweep(options).sit()))
     }
 
     fn conclude(&self, _options: &Options, measurements: &Measurements) -> Result<Conclusion> {
@@ -155,33 +153,6 @@ impl Experiment for Servers {
                 "The papers' network ran at 512 Mbit/s; the device here copies without limit.".to_owned(),
             ],
         })
-    }
-}
-
-struct Seated<'a> {
-    options: &'a Options,
-    parties: Vec<Parties>,
-}
-
-impl Sitting for Seated<'_> {
-    fn measure(&mut self, step: &Step) -> Result<Vec<Measured>> {
-        let len = lengths(self.options).iter().copied().find(|len| length::format(*len) == step.name);
-        let len = len.ok_or_else(|| Error::NoSuchStep { experiment: ID, step: step.name.clone() })?;
-        let subjects = PLACES.iter().enumerate().flat_map(|(index, (_, place))| {
-            SCHEMES.map(|scheme| Subject {
-                series: series(scheme.name(), place),
-                parties: index,
-                exchange: Exchange::of(scheme, len),
-            })
-        });
-        let turns = Turns {
-            setting: String::new(),
-            subjects: subjects.collect(),
-            rounds: count(self.options, len),
-            processing: false,
-            seed: self.options.seed ^ len as u64,
-        };
-        turns.take(&mut self.parties)
     }
 }
 
@@ -232,35 +203,19 @@ fn figures(reading: &Reading<'_>, overheads: &[Overhead]) -> Vec<Figure> {
         figure.curves.iter_mut().for_each(|curve| curve.points.retain(is_short));
         figure
     });
-    let curve = |overhead: &Overhead| Curve {
-        name: overhead.scheme.to_owned(),
-        points: overhead
-            .points
-            .iter()
-            .map(|(x, _, more)| CurvePoint { x: *x as f64, y: *more, low: None, high: None })
-            .collect(),
-        measured: true,
+    let curve = |overhead: &Overhead| {
+        Curve::plain(overhead.scheme, overhead.points.iter().map(|(x, _, more)| (*x as f64, *more)))
     };
-    let axis = |label: &str, scale| Axis { label: label.to_owned(), scale };
-    let overhead = (!overheads.is_empty()).then(|| Figure {
-        name: "servers-overhead".to_owned(),
-        title: "What user-level protocol servers at both ends cost".to_owned(),
-        x: axis("data length in bytes", Scale::Logarithmic),
-        y: axis("difference of latencies in µs", Scale::Linear),
-        curves: overheads.iter().map(curve).collect(),
-    });
+    let axes = [Axis::logarithmic("data length in bytes"), Axis::linear("difference of latencies in µs")];
+    let title = "What user-level protocol servers at both ends cost";
+    let overhead = Figure::of("servers-overhead", title, axes, overheads.iter().map(curve));
     [whole, short, overhead].into_iter().flatten().collect()
 }
 
 fn latencies(reading: &Reading<'_>) -> Table {
     let all = all_series();
-    let names = || all.iter().map(String::as_str);
-    let lengths = reading.lengths(names());
-    Table {
-        title: "End-to-end latency through protocol servers in µs (medians)".to_owned(),
-        columns: headings("scheme, servers", &lengths),
-        rows: reading.rows(&lengths, names()),
-    }
+    let title = "End-to-end latency through protocol servers in µs (medians)";
+    reading.table(title, "scheme, servers", all.iter().map(String::as_str))
 }
 
 fn overhead_table(overheads: &[Overhead]) -> Table {
@@ -268,7 +223,7 @@ fn overhead_table(overheads: &[Overhead]) -> Table {
         overheads.first().map_or_else(Vec::new, |one| one.points.iter().map(|one| one.0).collect());
     let row = |overhead: &Overhead| {
         let more = lengths.iter().map(|x| overhead.points.iter().find(|point| point.0 == *x));
-        let cells = more.map(|point| point.map_or_else(|| MISSING.to_owned(), |point| significant(point.2)));
+        let cells = more.map(|point| shown(point.map(|point| point.2)));
         let line = overhead.line();
         let line = line.map_or_else(
             || MISSING.to_owned(),
@@ -286,10 +241,7 @@ fn overhead_table(overheads: &[Overhead]) -> Table {
 }
 
 fn throughputs(reading: &Reading<'_>) -> Table {
-    let cell = |scheme: &str, place: &str, len: u64| {
-        let us = reading.at(&series(scheme, place), len);
-        us.map_or_else(|| MISSING.to_owned(), |us| significant(throughput(len, us)))
-    };
+    let cell = |scheme: &str, place: &str, len: u64| reading.throughput(&series(scheme, place), len);
     let row = |(scheme, papers): (&str, [u32; 2])| {
         let here = [PAPER_LEN, LONGEST]
             .into_iter()
@@ -314,8 +266,7 @@ fn throughputs(reading: &Reading<'_>) -> Table {
 
 /// The overhead for the shortest data by emulated copy, beside the papers' processors.
 fn processors(overheads: &[Overhead]) -> Table {
-    let here =
-        shortest(overheads, "emulated copy").map_or_else(|| MISSING.to_owned(), |(_, us)| significant(us));
+    let here = shown(shortest(overheads, "emulated copy").map(|(_, us)| us));
     let papers = PAPER_OVERHEAD.map(|(name, us)| vec![name.to_owned(), us.to_string()]);
     Table {
         title: "Overhead of user-level servers by processor, emulated copy, shortest data".to_owned(),

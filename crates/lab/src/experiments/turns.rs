@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use genie::Scheme;
+
 use crate::counter::{Counting, Event, Modes};
 use crate::error::{Error, Result};
 use crate::measurement::{Measured, Quantity};
@@ -13,7 +15,7 @@ use crate::parties::{Exchange, Exchanged, Measure, Parties, Route};
 use crate::random::Random;
 
 /// Rounds at the beginning that are not counted.
-const WARM_UP: usize = 2;
+pub(super) const WARM_UP: usize = 2;
 /// Among so many rounds that count, the first one measures CPU time, where that is measured at all.
 const CPU_TIME_EVERY: usize = 4;
 /// Among so many, one counts instructions, where they can be counted: this one, so that even a few rounds have one.
@@ -32,6 +34,18 @@ pub(super) struct Subject {
     pub(super) parties: usize,
     /// What they do.
     pub(super) exchange: Exchange,
+}
+
+impl Subject {
+    /// A scheme at both ends of the first parties, each with a curve of its name; of data whose length is yet to be said.
+    pub(super) fn schemes() -> Vec<Self> {
+        let of = |scheme: Scheme| Self {
+            series: scheme.name().to_owned(),
+            parties: 0,
+            exchange: Exchange::of(scheme, 0),
+        };
+        Scheme::ALL.map(of).to_vec()
+    }
 }
 
 /// What a step measures, and how often.
@@ -66,22 +80,6 @@ impl Taken {
             Measure::Latency | Measure::Operations => self.latencies.push(nanoseconds(done.latency)),
         }
     }
-}
-
-/// As many rounds as fit into some seconds, when one operation takes so long; at least `least`.
-pub(super) fn rounds(seconds: f64, subjects: usize, operation: Duration, least: usize) -> usize {
-    let each = operation.as_secs_f64() * subjects as f64;
-    ((seconds / each) as usize).clamp(least, 300)
-}
-
-/// About how long so many rounds take.
-pub(super) fn seconds(rounds: usize, subjects: usize, operation: Duration) -> f64 {
-    operation.as_secs_f64() * (subjects * (WARM_UP + rounds)) as f64
-}
-
-/// About how long an operation takes, with storing and comparing its data and waiting for the network.
-pub(super) fn estimate(len: usize, network: Duration) -> Duration {
-    Duration::from_nanos(80_000 + len as u64 / 2) + network
 }
 
 impl Turns {
@@ -174,14 +172,6 @@ fn nanoseconds(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn rounds_fill_the_time_within_bounds() {
-        let ms = Duration::from_millis(1);
-        assert_eq!(rounds(1.0, 8, ms, 6), 125);
-        assert_eq!(rounds(1.0, 8, 100 * ms, 6), 6);
-        assert_eq!(rounds(100.0, 8, ms, 6), 300);
-    }
 
     fn measures(processing: bool, modes: Option<Modes>) -> Vec<Measure> {
         let turns = Turns { setting: String::new(), subjects: Vec::new(), rounds: 0, processing, seed: 0 };

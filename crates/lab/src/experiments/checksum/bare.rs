@@ -3,11 +3,10 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use super::super::reading::{MISSING, Reading, headings};
+use super::super::reading::{Reading, headings, shown};
 use super::{ID, Kind};
-use crate::amounts::significant;
 use crate::experiment::Options;
-use crate::findings::{Axis, Curve, CurvePoint, Figure, Scale, Table};
+use crate::findings::{Axis, Curve, Figure, Table};
 use crate::measurement::{Measured, Measurements, Quantity};
 use crate::random::Random;
 
@@ -111,22 +110,14 @@ fn speed(bytes: u64, us: f64) -> f64 {
 /// Speeds by length.
 pub(super) fn figure(measurements: &Measurements) -> Option<Figure> {
     let reading = reading(measurements);
-    let point = |(x, us)| CurvePoint { x: x as f64, y: speed(x, us), low: None, high: None };
-    let curve = |pass: Pass| Curve {
-        points: reading.medians(&pass.name()).into_iter().map(point).collect(),
-        name: pass.name(),
-        measured: true,
+    let curve = |pass: Pass| {
+        let name = pass.name();
+        let points = reading.medians(&name).into_iter().map(|(x, us)| (x as f64, speed(x, us)));
+        Curve::plain(name.as_str(), points)
     };
-    let curves: Vec<_> =
-        Pass::all().into_iter().map(curve).filter(|curve| !curve.points.is_empty()).collect();
-    let axis = |label: &str, scale| Axis { label: label.to_owned(), scale };
-    (!curves.is_empty()).then(|| Figure {
-        name: "checksum-speed".to_owned(),
-        title: "Speed of checksums and of copying alone".to_owned(),
-        x: axis("data length in bytes", Scale::Logarithmic),
-        y: axis("speed in GB/s", Scale::Linear),
-        curves,
-    })
+    let axes = [Axis::logarithmic("data length in bytes"), Axis::linear("speed in GB/s")];
+    let title = "Speed of checksums and of copying alone";
+    Figure::of("checksum-speed", title, axes, Pass::all().into_iter().map(curve))
 }
 
 /// Speeds by length.
@@ -135,9 +126,7 @@ pub(super) fn table(measurements: &Measurements) -> Table {
     let names: Vec<_> = Pass::all().into_iter().map(Pass::name).collect();
     let lengths = reading.lengths(names.iter().map(String::as_str));
     let row = |name: &String| {
-        let cell = |x: &u64| {
-            reading.at(name, *x).map_or_else(|| MISSING.to_owned(), |us| significant(speed(*x, us)))
-        };
+        let cell = |x: &u64| shown(reading.at(name, *x).map(|us| speed(*x, us)));
         std::iter::once(name.clone()).chain(lengths.iter().map(cell)).collect()
     };
     Table {

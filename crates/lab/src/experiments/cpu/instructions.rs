@@ -5,7 +5,7 @@
 //! copying costs.
 
 use super::super::latency::{self, schemes};
-use super::super::reading::{Reading, headings};
+use super::super::reading::Reading;
 use crate::counter::{Counting, Modes};
 use crate::device::Rate;
 use crate::findings::{Figure, Scale, Table};
@@ -33,12 +33,7 @@ pub(super) fn figures(measurements: &Measurements) -> impl Iterator<Item = Figur
 /// Instructions by scheme and length.
 pub(super) fn tables(measurements: &Measurements) -> impl Iterator<Item = Table> {
     counted(measurements).map(|(modes, reading)| {
-        let lengths = reading.lengths(schemes());
-        Table {
-            title: format!("Instructions {} (medians)", modes.words()),
-            columns: headings("scheme", &lengths),
-            rows: reading.rows(&lengths, schemes()),
-        }
+        reading.table(format!("Instructions {} (medians)", modes.words()), "scheme", schemes())
     })
 }
 

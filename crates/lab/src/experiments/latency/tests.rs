@@ -7,20 +7,26 @@ use crate::interface::Granule;
 
 const OPTIONS: Options = Options { smoke: false, granule: Granule::Best, seed: 1 };
 
+/// Each rate with each length that is measured at it.
+fn spots() -> Vec<(Rate, usize)> {
+    let of = |setting: Setting| setting.lengths.into_iter().map(move |len| (setting.rate.unwrap(), len));
+    sweep(&OPTIONS).settings.into_iter().flat_map(of).collect()
+}
+
 /// A run in which a scheme takes `fixed` and, for each MiB, `slope` microseconds, and the network its time.
 fn run(lines: impl Fn(Scheme) -> (f64, f64)) -> Measurements {
-    let of = |spot: Spot| {
-        let setting = spot.rate.name();
+    let of = |(rate, len): (Rate, usize)| {
+        let setting = rate.name();
         let one = |scheme: Scheme| {
             let (fixed, slope) = lines(scheme);
-            let network = spot.rate.time(spot.len as u64).as_secs_f64() * 1e6;
-            let us = fixed + slope * spot.len as f64 / f64::from(1 << 20) + network;
-            let (series, x) = (scheme.name(), spot.len as u64);
+            let network = rate.time(len as u64).as_secs_f64() * 1e6;
+            let us = fixed + slope * len as f64 / f64::from(1 << 20) + network;
+            let (series, x) = (scheme.name(), len as u64);
             Made { setting: &setting, series, x, quantity: Quantity::Latency, us }
         };
         synthetic::run(ID, Scheme::ALL.map(one))
     };
-    Spot::all(&OPTIONS).into_iter().map(of).fold(Measurements::default(), Measurements::and)
+    spots().into_iter().map(of).fold(Measurements::default(), Measurements::and)
 }
 
 fn verdicts(measurements: &Measurements) -> Vec<(String, Verdict)> {
@@ -83,7 +89,7 @@ fn no_operation_takes_much_longer_than_a_tenth_of_a_second_and_smoke_is_short() 
         let options = Options { smoke, ..OPTIONS };
         Latency.steps(&options).iter().map(|step| step.seconds).sum::<f64>()
     };
-    assert!(Spot::all(&OPTIONS).iter().all(|spot| spot.rate.time(spot.len as u64).as_millis() <= 100));
+    assert!(spots().iter().all(|(rate, len)| rate.time(*len as u64).as_millis() <= 100));
     assert!(seconds(false) < 70.0, "{} s a sitting", seconds(false));
     assert!(seconds(true) < 2.0, "{} s a sitting", seconds(true));
 }

@@ -1,5 +1,7 @@
 //! What is concluded from measurements that are made up.
 
+use genie::Scheme;
+
 use super::super::synthetic::{Made, run};
 use super::*;
 use crate::findings::Verdict;
@@ -7,22 +9,24 @@ use crate::findings::Verdict;
 const OPTIONS: Options = Options { smoke: false, granule: Granule::Best, seed: 1 };
 
 /// A run in which a scheme at a length of a setting takes so many microseconds.
-fn made(us: impl Fn(Scheme, Setting, u64) -> f64) -> Measurements {
-    let all = Spot::all(&OPTIONS).into_iter().flat_map(|spot| Scheme::ALL.map(|scheme| (spot, scheme)));
+fn made(us: impl Fn(Scheme, Granules, u64) -> f64) -> Measurements {
+    let spots =
+        Granules::ALL.into_iter().flat_map(|of| of.lengths(&OPTIONS).into_iter().map(move |len| (of, len)));
+    let all = spots.flat_map(|spot| Scheme::ALL.map(|scheme| (spot, scheme)));
     run(
         ID,
-        all.map(|(spot, scheme)| Made {
-            setting: spot.setting.name(),
+        all.map(|((of, len), scheme)| Made {
+            setting: of.name(),
             series: scheme.name(),
-            x: spot.len as u64,
+            x: len as u64,
             quantity: Quantity::Latency,
-            us: us(scheme, spot.setting, spot.len as u64),
+            us: us(scheme, of, len as u64),
         }),
     )
 }
 
 /// As in the papers, in parts of a granule.
-fn like_the_papers(scheme: Scheme, setting: Setting, x: u64) -> f64 {
+fn like_the_papers(scheme: Scheme, setting: Granules, x: u64) -> f64 {
     let parts = x as f64 / setting.granule() as f64;
     match scheme {
         Scheme::Copy => 120.0 + 100.0 * parts,
@@ -63,7 +67,7 @@ fn emulated_copy_that_does_not_copy_short_data_fails_the_claims_about_it() {
 #[test]
 fn a_run_with_base_granules_has_one_setting_and_no_measurements_bear_nothing_out() {
     let base = Options { granule: Granule::Base, ..OPTIONS };
-    assert!(Spot::all(&base).iter().all(|spot| spot.setting == Setting::Base));
+    assert!(Granules::Run.lengths(&base).is_empty() && !Granules::Base.lengths(&base).is_empty());
     let found = verdicts(&Measurements::default());
     assert_eq!(found.len(), DECLARATION.claims.len());
     assert!(found.iter().all(|(_, verdict)| *verdict == Verdict::CannotBeTested));

@@ -5,7 +5,7 @@
 
 use super::super::latency::schemes;
 use super::super::reading::{Reading, judged, untested};
-use super::{DECLARATION, Setting};
+use super::{DECLARATION, Granules};
 use crate::amounts::significant;
 use crate::findings::Finding;
 use crate::length;
@@ -20,7 +20,7 @@ type Judgement = (bool, String);
 
 /// One for each claim, in their order.
 pub(super) fn all(readings: &[Reading<'_>; 2]) -> Vec<Finding> {
-    let judges: [fn(&Granules<'_>) -> Option<Judgement>; 6] = [
+    let judges: [fn(&Judged<'_>) -> Option<Judgement>; 6] = [
         |granules| granules.copies_below_half(),
         |granules| granules.is_never_worse(),
         |granules| granules.is_better_above_half(),
@@ -29,8 +29,8 @@ pub(super) fn all(readings: &[Reading<'_>; 2]) -> Vec<Finding> {
         |granules| granules.wiring_costs(),
     ];
     let granules: Vec<_> =
-        Setting::ALL.into_iter().zip(readings).map(|(of, reading)| Granules { of, reading }).collect();
-    let judge = |(claim, judge): (&crate::experiment::Claim, fn(&Granules<'_>) -> Option<Judgement>)| {
+        Granules::ALL.into_iter().zip(readings).map(|(of, reading)| Judged { of, reading }).collect();
+    let judge = |(claim, judge): (&crate::experiment::Claim, fn(&Judged<'_>) -> Option<Judgement>)| {
         let verdicts: Vec<_> = granules.iter().filter_map(|one| Some((one.of.name(), judge(one)?))).collect();
         if verdicts.is_empty() {
             return untested(claim.id, "the schemes that it compares were not all measured");
@@ -43,12 +43,12 @@ pub(super) fn all(readings: &[Reading<'_>; 2]) -> Vec<Finding> {
 }
 
 /// The measurements with some granules.
-struct Granules<'m> {
-    of: Setting,
+struct Judged<'m> {
+    of: Granules,
     reading: &'m Reading<'m>,
 }
 
-impl Granules<'_> {
+impl Judged<'_> {
     /// For each length that is `wanted`: that, and how many times as long `one` takes as `other`.
     fn factors(&self, one: &str, other: &str, wanted: impl Fn(u64) -> bool) -> Vec<(u64, f64)> {
         let factor = |(x, us): (u64, f64)| Some((x, us / self.reading.at(other, x)?));

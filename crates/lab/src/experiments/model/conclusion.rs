@@ -3,7 +3,7 @@
 use genie_passing::Scheme;
 
 use crate::amounts::{self, signed_percent, significant};
-use crate::findings::{Axis, Conclusion, Curve, CurvePoint, Figure, Finding, Scale, Table, Verdict};
+use crate::findings::{Axis, Conclusion, Curve, CurvePoint, Figure, Finding, Table, Verdict};
 use crate::length;
 use crate::measurement::Measurements;
 use crate::model::measured::Operations;
@@ -219,8 +219,8 @@ fn figure(estimates: &Estimates, name: &str, what: &str, is_in: impl Fn(Scheme) 
     Figure {
         name: format!("model-{name}"),
         title: format!("Latency estimated from the costs of operations, and measured: {what}"),
-        x: Axis { label: "data length in bytes".to_owned(), scale: Scale::Logarithmic },
-        y: Axis { label: "end-to-end latency in µs".to_owned(), scale: Scale::Logarithmic },
+        x: Axis::logarithmic("data length in bytes"),
+        y: Axis::logarithmic("end-to-end latency in µs"),
         curves: schemes.flat_map(curves).collect(),
     }
 }
@@ -235,12 +235,7 @@ fn curves(estimated: &Estimated) -> [Curve; 2] {
             high: Some(spread.p95),
         }
     };
-    let computed = |estimate: &Estimate| CurvePoint {
-        x: estimate.length as f64,
-        y: estimate.here,
-        low: None,
-        high: None,
-    };
+    let computed = |estimate: &Estimate| (estimate.length as f64, estimate.here);
     let name = estimated.scheme.name();
     [
         Curve {
@@ -248,11 +243,7 @@ fn curves(estimated: &Estimated) -> [Curve; 2] {
             points: estimated.lengths.iter().map(measured).collect(),
             measured: true,
         },
-        Curve {
-            name: format!("{name}, estimated"),
-            points: estimated.lengths.iter().map(computed).collect(),
-            measured: false,
-        },
+        Curve::estimate(format!("{name}, estimated"), estimated.lengths.iter().map(computed)),
     ]
 }
 

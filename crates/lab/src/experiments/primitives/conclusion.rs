@@ -8,7 +8,7 @@ use super::verdicts;
 use crate::amounts::{line, significant};
 use crate::experiment::Declaration;
 use crate::experiments::reading::MISSING;
-use crate::findings::{Axis, Conclusion, Curve, CurvePoint, Figure, Scale, Table};
+use crate::findings::{Axis, Conclusion, Curve, CurvePoint, Figure, Table};
 use crate::length;
 use crate::measurement::Measurements;
 use crate::model::breakdown::BASE;
@@ -263,7 +263,6 @@ fn others(rows: &[Row]) -> Table {
 }
 
 fn figure(rows: &[Row]) -> Figure {
-    let axis = |label: &str| Axis { label: label.to_owned(), scale: Scale::Logarithmic };
     let is_shown = |row: &&Row| {
         let is_part = WITH_OTHERS.iter().any(|(name, ..)| *name == row.name);
         PRIMITIVES.contains(&row.name.as_str()) && !is_part
@@ -271,8 +270,8 @@ fn figure(rows: &[Row]) -> Figure {
     Figure {
         name: "primitives".to_owned(),
         title: "Time of primitive operations by data length".to_owned(),
-        x: axis("data length in bytes"),
-        y: axis("time in µs"),
+        x: Axis::logarithmic("data length in bytes"),
+        y: Axis::logarithmic("time in µs"),
         curves: rows.iter().filter(is_shown).map(curve).filter(|curve| !curve.points.is_empty()).collect(),
     }
 }

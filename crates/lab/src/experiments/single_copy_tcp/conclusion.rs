@@ -3,7 +3,7 @@
 use crate::amounts::significant;
 use crate::experiments::single_copy_tcp::costs::{Direction, PACKET, costs};
 use crate::experiments::single_copy_tcp::{BOUNDS, DECLARATION, ORDER, RATIO};
-use crate::findings::{Axis, Conclusion, Curve, CurvePoint, Figure, Finding, Scale, Table, Verdict};
+use crate::findings::{Axis, Conclusion, Curve, Figure, Finding, Table, Verdict};
 use crate::measurement::Measurements;
 use crate::model::reproduced;
 use crate::model::reproduced::stacks::{self, MBYTE};
@@ -168,19 +168,14 @@ fn bounds(here: &[Costs]) -> Finding {
 }
 
 fn figure(costs: &Costs, direction: Direction) -> Figure {
-    let curve = |stack: Stack| Curve {
-        name: stack.name().to_owned(),
-        points: LENGTHS
-            .map(|power| f64::from(power).exp2())
-            .map(|x| CurvePoint { x, y: throughput(costs, stack, x), low: None, high: None })
-            .collect(),
-        measured: false,
-    };
+    let lengths = || LENGTHS.map(|power| f64::from(power).exp2());
+    let curve =
+        |stack: Stack| Curve::estimate(stack.name(), lengths().map(|x| (x, throughput(costs, stack, x))));
     Figure {
         name: format!("single-copy-{}", direction.name()),
         title: format!("Throughput of three stacks by the model, {}", direction.name()),
-        x: Axis { label: "packet length in bytes".to_owned(), scale: Scale::Logarithmic },
-        y: Axis { label: "throughput in MiB/s".to_owned(), scale: Scale::Logarithmic },
+        x: Axis::logarithmic("packet length in bytes"),
+        y: Axis::logarithmic("throughput in MiB/s"),
         curves: Stack::ALL.into_iter().map(curve).collect(),
     }
 }

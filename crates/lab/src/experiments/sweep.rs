@@ -1,0 +1,188 @@
+//! Sweeps: experiments in which subjects take turns at passing data, one length after the other, in one setting or several.
+//!
+//! How: an experiment describes what it varies. A step is one length in one setting; all subjects take turns in it. The parties
+//! are opened once in a sitting, and anew where a setting is of other granules.
+
+use std::time::Duration;
+
+use super::turns::{Subject, Turns, WARM_UP};
+use crate::device::Rate;
+use crate::error::{Error, Result};
+use crate::experiment::{Options, Sitting, Step};
+use crate::interface::Granule;
+use crate::length;
+use crate::measurement::Measured;
+use crate::parties::{Exchange, Parties, Route, Stage};
+
+/// More rounds tell no more.
+const ROUNDS_MOST: usize = 300;
+
+/// What is swept.
+#[derive(Debug)]
+pub(super) struct Sweep {
+    /// The experiment's id.
+    pub(super) id: &'static str,
+    /// In the order in which they are measured.
+    pub(super) settings: Vec<Setting>,
+    /// What takes turns, with data of any length.
+    pub(super) subjects: Vec<Subject>,
+    /// What is between the clients and the device, for each of the parties that subjects name.
+    pub(super) routes: Vec<Route>,
+    /// How often each subject has its turn in a step.
+    pub(super) rounds: Rounds,
+    /// Whether some of the rounds measure I/O processing.
+    pub(super) processing: bool,
+    /// Orders the turns.
+    pub(super) seed: u64,
+}
+
+/// What some steps have in common.
+#[derive(Debug, Clone)]
+pub(super) struct Setting {
+    /// The figure's name; empty where there is one setting.
+    pub(super) name: String,
+    pub(super) granule: Granule,
+    /// How fast the network is; none where the device is behind a protocol server, and has no limit.
+    pub(super) rate: Option<Rate>,
+    /// The data's, in the order in which they are measured.
+    pub(super) lengths: Vec<usize>,
+    /// How long one step may take, unless the least number of rounds takes longer.
+    pub(super) seconds: f64,
+}
+
+/// How many rounds a step has.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Rounds {
+    /// As many as fit into the setting's seconds; at least so many.
+    AtLeast(usize),
+    /// So many.
+    Exactly(usize),
+}
+
+impl Setting {
+    /// The only setting of an experiment without a rate.
+    pub(super) fn only(options: &Options, lengths: &[usize], seconds: f64) -> Self {
+        let granule = options.granule;
+        Self { name: String::new(), granule, rate: None, lengths: lengths.to_vec(), seconds }
+    }
+
+    fn step(&self, len: usize) -> String {
+        match self.name.as_str() {
+            "" => length::format(len),
+            name => format!("{name}, {}", length::format(len)),
+        }
+    }
+
+    /// About how long an operation takes, with storing and comparing its data and waiting for the network.
+    fn operation(&self, len: usize) -> Duration {
+        let network = self.rate.map_or(Duration::ZERO, |rate| rate.time(len as u64));
+        Duration::from_nanos(80_000 + len as u64 / 2) + network
+    }
+}
+
+impl Rounds {
+    /// As few as show that it works, if that is all that is asked for; else at least so many.
+    pub(super) fn of(options: &Options, smoke: usize, least: usize) -> Self {
+        if options.smoke { Self::Exactly(smoke) } else { Self::AtLeast(least) }
+    }
+
+    fn count(self, seconds: f64, round: Duration) -> usize {
+        match self {
+            Self::Exactly(count) => count,
+            Self::AtLeast(least) => ((seconds / round.as_secs_f64()) as usize).clamp(least, ROUNDS_MOST),
+        }
+    }
+}
+
+impl Sweep {
+    fn all(&self) -> impl Iterator<Item = (&Setting, usize)> {
+        self.settings.iter().flat_map(|setting| setting.lengths.iter().map(move |len| (setting, *len)))
+    }
+
+    /// About how long a round takes, and how many there are.
+    fn rounds(&self, setting: &Setting, len: usize) -> (Duration, usize) {
+        let round = setting.operation(len) * self.subjects.len() as u32;
+        (round, self.rounds.count(setting.seconds, round))
+    }
+
+    /// The steps of a sitting.
+    pub(super) fn steps(&self) -> Vec<Step> {
+        let step = |(setting, len): (&Setting, usize)| {
+            let (round, count) = self.rounds(setting, len);
+            Step { name: setting.step(len), seconds: round.as_secs_f64() * (WARM_UP + count) as f64 }
+        };
+        self.all().map(step).collect()
+    }
+
+    /// A sitting.
+    pub(super) fn sit(self) -> Seated {
+        Seated { sweep: self, open: None }
+    }
+
+    fn open(&self, granule: Granule) -> Result<Vec<Parties>> {
+        let alike = self.all().filter(|(setting, _)| setting.granule == granule);
+        let stage = Stage::open(granule, alike.map(|(_, len)| len).max().unwrap_or_default())?;
+        let parties = self.routes.iter().map(|route| Parties::join(&stage, *route)).collect();
+        stage.close();
+        parties
+    }
+}
+
+/// A sitting under way.
+#[derive(Debug)]
+pub(super) struct Seated {
+    sweep: Sweep,
+    /// The parties, and their granules.
+    open: Option<(Granule, Vec<Parties>)>,
+}
+
+impl Sitting for Seated {
+    fn measure(&mut self, step: &Step) -> Result<Vec<Measured>> {
+        let Self { sweep, open } = self;
+        let found = sweep.all().find(|(setting, len)| setting.step(*len) == step.name);
+        let unknown = || Error::NoSuchStep { experiment: sweep.id, step: step.name.clone() };
+        let (setting, len) = found.ok_or_else(unknown)?;
+        if open.as_ref().is_none_or(|(granule, _)| *granule != setting.granule) {
+            // The one's memory goes before the other's comes.
+            *open = None;
+        }
+        let (_, parties) = match open {
+            Some(open) => open,
+            none => none.insert((setting.granule, sweep.open(setting.granule)?)),
+        };
+        if let (Some(rate), Some(parties)) = (setting.rate, parties.first()) {
+            parties.set_rate(rate)?;
+        }
+        let subject = |one: &Subject| Subject { exchange: Exchange { len, ..one.exchange }, ..one.clone() };
+        let turns = Turns {
+            setting: setting.name.clone(),
+            subjects: sweep.subjects.iter().map(subject).collect(),
+            rounds: sweep.rounds(setting, len).1,
+            processing: sweep.processing,
+            seed: sweep.seed ^ len as u64,
+        };
+        turns.take(parties)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_fill_the_time_within_bounds() {
+        let ms = Duration::from_millis(1);
+        assert_eq!(Rounds::AtLeast(6).count(1.0, 8 * ms), 125);
+        assert_eq!(Rounds::AtLeast(6).count(1.0, 800 * ms), 6);
+        assert_eq!(Rounds::AtLeast(6).count(100.0, 8 * ms), ROUNDS_MOST);
+        assert_eq!(Rounds::Exactly(3).count(100.0, ms), 3);
+    }
+
+    #[test]
+    fn a_step_is_named_by_its_setting_where_there_are_several() {
+        let options = Options { smoke: true, granule: Granule::Base, seed: 1 };
+        let only = Setting::only(&options, &[4096], 1.0);
+        assert_eq!(only.step(4096), "4 KiB");
+        assert_eq!(Setting { name: "unlimited".to_owned(), ..only }.step(64), "unlimited, 64 B");
+    }
+}
