@@ -34,7 +34,7 @@ use crate::bar::Bar;
 use crate::failure::Failure;
 use crate::output;
 use bench::Bench;
-use document::{BaselineRow, Block, Document, Gathering, Row};
+use document::{Block, Document, Gathering};
 use series::Series;
 use wiring::LeftOut;
 
@@ -97,21 +97,23 @@ fn measure(
             if subjects.is_empty() {
                 continue;
             }
-            let mut series =
+            let series =
                 Series::new(bench, baselines.as_deref_mut(), subjects, args.touch).map_err(unable)?;
             let measured = series
                 .measure(args.rounds(len), probe, |rounds| bar.done(rounds))
                 .map_err(|failure| unmeasured(&what, failure))?;
             gathering.add(len, &measured);
             let (touch, placement) = (args.touch.name(), measured.placement);
-            let block = Block { direction, length: len, touch, placement };
-            results.extend(measured.schemes.into_iter().map(|one| Row::new(one, block)));
-            others.extend(measured.baselines.into_iter().map(|one| BaselineRow::new(one, block)));
+            let block = Block { direction: document::name(direction), length: len, touch, placement };
+            let (schemes, baselines) = document::rows(measured, block);
+            results.extend(schemes);
+            others.extend(baselines);
         }
     }
     drop(bar);
     left_out.report(results.is_empty())?;
-    others.extend(gathering.empty_rows());
+    let means = baselines.iter().flat_map(|baselines| baselines.means());
+    others.extend(gathering.empty_rows(bench.places(), means));
     Ok(Document {
         machine: Machine::describe(bench.genie.space(), before),
         granule: bench.genie.space().granule(),

@@ -12,8 +12,9 @@ use genie_lab::placement::Placement;
 use genie_lab::samples::{Samples, Spread, rounded};
 use serde::Serialize;
 
-use super::measured::{Baseline, Control, Measured, Measurements, Times};
+use super::measured::{Book, By, Measured, Measurements, Of, Side};
 use super::overhead::Overhead;
+use super::place::Place;
 use super::throughput::Throughput;
 use crate::failure::Failure;
 
@@ -133,7 +134,7 @@ pub(super) struct Passed {
 /// What was measured together.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Block {
-    pub(super) direction: Direction,
+    pub(super) direction: &'static str,
     pub(super) length: usize,
     /// Who touches the data.
     pub(super) touch: &'static str,
@@ -141,22 +142,36 @@ pub(super) struct Block {
 }
 
 impl Timed {
-    fn new(times: Times, server: &'static str, block: Block) -> Self {
-        let Times { latency, cycle, cpu, wrong } = times;
-        let (samples, latency) = (latency.count(), latency.spread());
+    fn new(book: &Book, by: By, wrong: Option<String>, server: &'static str, block: Block) -> Self {
+        let samples = |of: Of| book.get(of).cloned().unwrap_or_default();
+        let latency = samples(Of::Latency(by));
         Self {
-            direction: name(block.direction),
+            latency_us: latency.spread(),
+            cycle_us: samples(Of::Cycle(by)).spread(),
+            throughput_mb_s: throughput(block.length, latency.spread()),
+            cpu_us: rounded(samples(Of::CpuTime(by)).median_us()),
+            verified: wrong.is_none(),
+            wrong,
+            ..Self::empty(&latency, server, block)
+        }
+    }
+
+    /// A round trip without data, in the place of an empty block.
+    fn empty(times: &Samples, server: &'static str, block: Block) -> Self {
+        let spread = times.spread();
+        Self {
+            direction: block.direction,
             server,
             length: block.length,
             touch: block.touch,
-            latency_us: latency,
-            cycle_us: cycle.spread(),
-            throughput_mb_s: throughput(block.length, latency),
-            cpu_us: rounded(cpu.median_us()),
-            verified: wrong.is_none(),
+            latency_us: spread,
+            cycle_us: spread,
+            throughput_mb_s: throughput(block.length, spread),
+            cpu_us: 0.0,
+            verified: true,
             placement: block.placement.map(Placement::name),
-            samples,
-            wrong,
+            samples: times.count(),
+            wrong: None,
         }
     }
 
@@ -166,49 +181,29 @@ impl Timed {
     }
 }
 
-impl Row {
-    pub(super) fn new(measured: Measured, block: Block) -> Self {
-        Self {
-            scheme: measured.scheme.name(),
-            timed: Timed::new(measured.times, measured.place.name(), block),
-            receipt: Passed::new(&measured.receipt, measured.faults.median()),
-            strong: measured.scheme.integrity() == genie::model::Integrity::Strong,
+/// The rows of one series.
+pub(super) fn rows(measured: Measurements, block: Block) -> (Vec<Row>, Vec<BaselineRow>) {
+    let Measurements { book, schemes, baselines, .. } = measured;
+    let row = |(index, Side { what, wrong }): (usize, Side<Measured>)| {
+        let by = By::Scheme(index);
+        let faults = book.get(Of::Faults(by)).map_or(0, Samples::median);
+        Row {
+            scheme: what.scheme.name(),
+            timed: Timed::new(&book, by, wrong, what.place.name(), block),
+            receipt: Passed::new(&what.receipt, faults),
+            strong: what.scheme.integrity() == genie::model::Integrity::Strong,
         }
-    }
+    };
+    let baseline = |(index, Side { what, wrong }): (usize, Side<Means>)| {
+        let timed = Timed::new(&book, By::Baseline(index), wrong, Place::Process.name(), block);
+        BaselineRow { name: what.name(), timed }
+    };
+    let schemes = schemes.into_iter().enumerate().map(row).collect();
+    (schemes, baselines.into_iter().enumerate().map(baseline).collect())
 }
 
-impl BaselineRow {
-    pub(super) fn new(measured: Baseline, block: Block) -> Self {
-        Self { name: measured.means.name(), timed: Timed::new(measured.times, "process", block) }
-    }
-
-    /// A round trip without data.
-    fn empty(
-        name: &'static str,
-        server: &'static str,
-        times: &Samples,
-        placement: Option<Placement>,
-    ) -> Self {
-        let spread = times.spread();
-        let timed = Timed {
-            direction: EMPTY,
-            server,
-            length: MESSAGE,
-            touch: "none",
-            latency_us: spread,
-            cycle_us: spread,
-            throughput_mb_s: throughput(MESSAGE, spread),
-            cpu_us: 0.0,
-            verified: true,
-            placement: placement.map(Placement::name),
-            samples: times.count(),
-            wrong: None,
-        };
-        Self { name, timed }
-    }
-}
-
-fn name(direction: Direction) -> &'static str {
+/// The word for a direction.
+pub(super) fn name(direction: Direction) -> &'static str {
     match direction {
         Direction::Out => "out",
         Direction::In => "in",
@@ -240,72 +235,62 @@ impl Passed {
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
     memcpy: BTreeMap<usize, Samples>,
-    empty_request: Option<Samples>,
+    /// Of all series.
+    book: Book,
     round_trips: Vec<(Option<Placement>, u64)>,
-    control: Option<Control>,
-    empty: Vec<(Means, Samples)>,
     dropped: usize,
 }
 
 impl Gathering {
     pub(super) fn add(&mut self, length: usize, measurements: &Measurements) {
-        self.memcpy.entry(length).or_default().merge(&measurements.memcpy);
-        self.empty_request.get_or_insert_default().merge(&measurements.empty_request);
+        if let Some(times) = measurements.book.get(Of::Memcpy) {
+            self.memcpy.entry(length).or_default().merge(times);
+        }
+        self.book.merge(&measurements.book);
         let nanoseconds = measurements.round_trip.map_or(0, |time| time.as_nanos() as u64);
         self.round_trips.push((measurements.placement, nanoseconds));
         self.dropped += measurements.dropped;
-        self.add_control(measurements);
-    }
-
-    fn add_control(&mut self, measurements: &Measurements) {
-        match &mut self.control {
-            Some(control) => control.merge(&measurements.control),
-            None => self.control = Some(measurements.control.clone()),
-        }
-        for one in &measurements.baselines {
-            match self.empty.iter_mut().find(|(means, _)| *means == one.means) {
-                Some((_, samples)) => samples.merge(&one.empty),
-                None => self.empty.push((one.means, one.empty.clone())),
-            }
-        }
     }
 
     fn placement(&self) -> Option<Placement> {
         genie_lab::probe::majority(self.round_trips.iter().map(|(placement, _)| *placement))
     }
 
-    /// Round trips without data: those of the baselines, and requests without buffers.
-    pub(super) fn empty_rows(&self) -> Vec<BaselineRow> {
-        let placement = self.placement();
-        let requests = self.control.iter().flat_map(|control| &control.requests);
-        let genie =
-            requests.map(|(place, times)| BaselineRow::empty("genie", place.name(), times, placement));
-        let asleep = self.control.iter().map(|control| &control.asleep).filter(|times| times.count() > 0);
-        let asleep = asleep.map(|times| BaselineRow::empty("genie-blocking", "process", times, placement));
-        let baselines = self
-            .empty
-            .iter()
-            .map(|(means, times)| BaselineRow::empty(means.name(), "process", times, placement));
-        genie.chain(asleep).chain(baselines).collect()
+    /// Round trips without data: requests without buffers to the servers in these places, and those of the baselines.
+    pub(super) fn empty_rows(
+        &self,
+        places: impl Iterator<Item = Place>,
+        means: impl Iterator<Item = Means>,
+    ) -> Vec<BaselineRow> {
+        let block = Block { direction: EMPTY, length: MESSAGE, touch: "none", placement: self.placement() };
+        let row = |(name, place, of): (&'static str, Place, Of)| {
+            let timed = Timed::empty(self.book.get(of)?, place.name(), block);
+            Some(BaselineRow { name, timed })
+        };
+        let requests = places.enumerate().map(|(index, place)| ("genie", place, Of::Request(index)));
+        let asleep = ("genie-blocking", Place::Process, Of::RequestAsleep);
+        let baselines =
+            means.enumerate().map(|(index, means)| (means.name(), Place::Process, Of::Empty(index)));
+        requests.chain([asleep]).chain(baselines).filter_map(row).collect()
     }
 
     pub(super) fn limits(&self) -> Limits {
         let placement = self.placement();
-        let measured = |samples: &Samples| (samples.count() > 0).then(|| rounded(samples.median_us()));
-        let mut times = self.round_trips.iter().filter(|(here, _)| *here == placement).map(|(_, time)| *time);
-        let mut sorted: Vec<_> = times.by_ref().collect();
-        sorted.sort_unstable();
+        let median = |of: Of| self.book.get(of).map(|samples| rounded(samples.median_us()));
+        let of_placement = self.round_trips.iter().filter(|(here, _)| *here == placement);
+        let mut times: Vec<_> = of_placement.map(|(_, time)| *time).collect();
+        times.sort_unstable();
         Limits {
-            pingpong_ns: placement.and_then(|_| sorted.get(sorted.len() / 2).copied()),
+            pingpong_ns: placement.and_then(|_| times.get(times.len() / 2).copied()),
             placement: placement.map(Placement::name),
-            ping_pong_us: self.control.as_ref().and_then(|control| measured(&control.ping_pong)),
-            futex_hand_over_us: self.control.as_ref().and_then(|control| measured(&control.futex)),
+            ping_pong_us: median(Of::PingPong),
+            futex_hand_over_us: median(Of::Futex),
             memcpy_us: self
                 .memcpy
                 .iter()
                 .map(|(length, times)| (*length, rounded(times.median_us())))
                 .collect(),
-            empty_request_us: self.empty_request.as_ref().map_or(0.0, |times| rounded(times.median_us())),
+            empty_request_us: median(Of::RequestInTurn).unwrap_or_default(),
             batches_dropped: self.dropped,
         }
     }

@@ -14,7 +14,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use genie::{Direction, Error, Scheme};
-use genie_baselines::{Baselines, EMPTY, Passing};
+use genie_baselines::{Baselines, EMPTY, Means, Passing};
 use genie_lab::clock::CpuClock;
 use genie_lab::data::{Data, Verdict, sum};
 use genie_lab::probe::Probe;
@@ -22,7 +22,7 @@ use genie_lab::random::Random;
 use genie_lab::touch::{Touch, load_words, store_words};
 
 use super::bench::{Bench, Task};
-use super::measured::{Measured, Measurements};
+use super::measured::{Batch, Book, By, Measured, Measurements, Of, Side};
 use super::options::Rounds;
 use super::place::Place;
 use super::subject::{Passed, Subject};
@@ -48,6 +48,9 @@ pub(super) struct Series<'b> {
     bench: &'b Bench,
     baselines: Option<&'b mut Baselines>,
     subjects: Vec<Subject<'b>>,
+    /// What is known of subjects and baselines besides samples.
+    schemes: Vec<Side<Measured>>,
+    others: Vec<Side<Means>>,
     /// For each place.
     warmers: Vec<Subject<'b>>,
     passing: Passing,
@@ -94,6 +97,8 @@ impl<'b> Series<'b> {
             .collect::<Result<_, _>>()?;
         Ok(Self {
             bench,
+            schemes: subjects.iter().map(Measured::of).map(Side::new).collect(),
+            others: baselines.iter().flat_map(|baselines| baselines.means()).map(Side::new).collect(),
             baselines,
             subjects,
             warmers,
@@ -109,7 +114,7 @@ impl<'b> Series<'b> {
 
     /// Measures in as many rounds as asked for, or as there is time for, and says after each batch how many are done.
     pub(super) fn measure(
-        &mut self,
+        mut self,
         rounds: Rounds,
         probe: &Probe,
         mut done: impl FnMut(usize),
@@ -122,98 +127,91 @@ impl<'b> Series<'b> {
             batches.push(self.batch(Rounds { most: share, time }, probe)?);
             done(share);
         }
-        Ok(Measurements::of_one_placement(batches))
+        Ok(Measurements::of_one_placement(&batches, self.schemes, self.others))
     }
 
-    fn batch(&mut self, rounds: Rounds, probe: &Probe) -> Result<Measurements, Failure> {
+    fn batch(&mut self, rounds: Rounds, probe: &Probe) -> Result<Batch, Failure> {
         let end = rounds.time.map(|time| Instant::now() + time);
         self.exchange_buffers();
         let round_trip = probe.round_trip();
-        let mut batch = self.empty_batch(round_trip);
-        self.control(&mut batch)?;
-        for (subject, measured) in self.subjects.iter_mut().zip(&mut batch.schemes) {
-            measured.times.judge(verify::once(self.bench, subject).map_err(Failure::could_not)?);
+        let mut book = Book::default();
+        self.control(&mut book)?;
+        for (subject, side) in self.subjects.iter_mut().zip(&mut self.schemes) {
+            side.judge(verify::once(self.bench, subject).map_err(Failure::could_not)?);
         }
-        self.judge_baselines(&mut batch, Baselines::verify)?;
-        let mut warm_up = self.empty_batch(round_trip);
+        self.judge_baselines(Baselines::verify)?;
+        let mut warm_up = Book::default();
         (0..WARM_UP).try_for_each(|round| self.round(round * CPU_TIME_EVERY, &mut warm_up))?;
         // A batch of one round has samples of each kind all the same.
         for round in 1..=rounds.most.max(CPU_TIME_EVERY) {
             if round > LEAST && end.is_some_and(|end| Instant::now() >= end) {
                 break;
             }
-            self.round(round, &mut batch)?;
+            self.round(round, &mut book)?;
         }
-        for (subject, measured) in self.subjects.iter_mut().zip(&mut batch.schemes) {
+        for (subject, side) in self.subjects.iter_mut().zip(&mut self.schemes) {
             let verdict = verify::after_timing(self.bench, subject, self.task);
-            measured.times.judge(verdict.map_err(Failure::could_not)?);
+            side.judge(verdict.map_err(Failure::could_not)?);
         }
-        self.judge_baselines(&mut batch, Baselines::verify_after)?;
-        Ok(batch)
-    }
-
-    fn empty_batch(&self, round_trip: Option<Duration>) -> Measurements {
-        let means = self.baselines.iter().flat_map(|baselines| baselines.means());
-        Measurements::new(round_trip, &self.subjects, means, self.bench.places())
+        self.judge_baselines(Baselines::verify_after)?;
+        Ok(Batch { round_trip, book })
     }
 
     /// Verifies the baselines in one way or the other.
     fn judge_baselines(
         &mut self,
-        batch: &mut Measurements,
         verify: impl Fn(&mut Baselines, usize, Passing, &Data) -> genie_lab::error::Result<Verdict>,
     ) -> Result<(), Failure> {
         let Some(baselines) = &mut self.baselines else { return Ok(()) };
-        for (index, measured) in batch.baselines.iter_mut().enumerate() {
-            measured.times.judge(verify(baselines, index, self.passing, &self.bench.data)?);
+        for (index, side) in self.others.iter_mut().enumerate() {
+            side.judge(verify(baselines, index, self.passing, &self.bench.data)?);
         }
         Ok(())
     }
 
     /// Measures what control alone costs: requests without buffers, and what no request can beat.
-    fn control(&mut self, batch: &mut Measurements) -> Result<(), Failure> {
-        for (place, samples) in &mut batch.control.requests {
-            let request = || self.bench.empty_request(*place);
-            samples.add(empty_requests(request).map_err(Failure::could_not)?);
+    fn control(&mut self, book: &mut Book) -> Result<(), Failure> {
+        for (index, place) in self.bench.places().enumerate() {
+            let request = || self.bench.empty_request(place);
+            book.add(Of::Request(index), empty_requests(request).map_err(Failure::could_not)?);
         }
         let Some(baselines) = &mut self.baselines else { return Ok(()) };
-        for (index, measured) in batch.baselines.iter_mut().enumerate() {
-            measured.empty.add(baselines.empty(index)?);
+        for index in 0..self.others.len() {
+            book.add(Of::Empty(index), baselines.empty(index)?);
         }
         if let Some(time) = baselines.ping_pong()? {
-            batch.control.ping_pong.add(time);
+            book.add(Of::PingPong, time);
         }
         for _ in 0..SLEEPS {
-            batch.control.futex.add(baselines.futex_hand_over()?);
+            book.add(Of::Futex, baselines.futex_hand_over()?);
             if self.bench.empty_request_asleep().map_err(Failure::could_not)? {
                 let asleep = || self.bench.empty_request_asleep().map(drop);
-                batch.control.asleep.add(empty_requests(asleep).map_err(Failure::could_not)?);
+                book.add(Of::RequestAsleep, empty_requests(asleep).map_err(Failure::could_not)?);
             }
         }
         Ok(())
     }
 
-    fn round(&mut self, round: usize, batch: &mut Measurements) -> Result<(), Failure> {
+    fn round(&mut self, round: usize, book: &mut Book) -> Result<(), Failure> {
         let mut turns: Vec<_> = (0..self.subjects.len()).map(Turn::Scheme).collect();
-        turns.extend((0..batch.baselines.len()).map(Turn::Baseline));
+        turns.extend((0..self.others.len()).map(Turn::Baseline));
         turns.extend([Turn::Memcpy, Turn::EmptyRequest]);
         self.random.shuffle(&mut turns);
         for turn in turns {
             match turn {
-                Turn::Scheme(index) => {
-                    self.scheme(index, round, &mut batch.schemes[index]).map_err(Failure::could_not)?
-                }
-                Turn::Baseline(index) => self.baseline(index, round, &mut batch.baselines[index])?,
-                Turn::Memcpy => batch.memcpy.add(self.memcpy()),
+                Turn::Scheme(index) => self.scheme(index, round, book).map_err(Failure::could_not)?,
+                Turn::Baseline(index) => self.baseline(index, round, book)?,
+                Turn::Memcpy => book.add(Of::Memcpy, self.memcpy()),
                 Turn::EmptyRequest => {
-                    batch.empty_request.add(self.empty_request().map_err(Failure::could_not)?);
+                    book.add(Of::RequestInTurn, self.empty_request().map_err(Failure::could_not)?);
                 }
             }
         }
         Ok(())
     }
 
-    fn scheme(&mut self, index: usize, round: usize, measured: &mut Measured) -> Result<(), Error> {
+    fn scheme(&mut self, index: usize, round: usize, book: &mut Book) -> Result<(), Error> {
+        let by = By::Scheme(index);
         let warming = match self.subjects[index].direction {
             Direction::Out => self.task,
             Direction::In => Task::FETCH,
@@ -224,23 +222,23 @@ impl<'b> Series<'b> {
         if round.is_multiple_of(CPU_TIME_EVERY) {
             let before = self.cpu_clock.now();
             self.operate(index, self.task)?;
-            measured.times.cpu.add(self.cpu_clock.since(before));
+            book.add(Of::CpuTime(by), self.cpu_clock.since(before));
         } else {
             let before = self.bench.genie.space().statistics().faults;
             let passed = self.operate(index, self.task)?;
             let faults = self.bench.genie.space().statistics().faults - before;
-            measured.add(&passed, faults);
-            measured.times.judge(self.judge_sum(&self.subjects[index], passed.sum));
+            book.add(Of::Latency(by), passed.latency);
+            book.add(Of::Cycle(by), passed.cycle);
+            book.add_number(Of::Faults(by), faults);
+            self.schemes[index].what.receipt = passed.receipt;
+            let verdict = self.judge_sum(&self.subjects[index], passed.sum);
+            self.schemes[index].judge(verdict);
         }
         self.subjects[index].tidy()
     }
 
-    fn baseline(
-        &mut self,
-        index: usize,
-        round: usize,
-        measured: &mut super::measured::Baseline,
-    ) -> Result<(), Failure> {
+    fn baseline(&mut self, index: usize, round: usize, book: &mut Book) -> Result<(), Failure> {
+        let by = By::Baseline(index);
         let Some(baselines) = &mut self.baselines else { return Ok(()) };
         if round.is_multiple_of(CPU_TIME_EVERY) {
             let clock = self.cpu_clock;
@@ -249,11 +247,12 @@ impl<'b> Series<'b> {
                 exchange()?;
                 Ok(clock.since(before))
             })?;
-            measured.times.cpu.add(time);
+            book.add(Of::CpuTime(by), time);
         } else {
             let exchanged = baselines.exchange(index, self.passing, |exchange| exchange())?;
-            measured.add(&exchanged);
-            measured.times.judge(compared(self.sum, exchanged.sum));
+            book.add(Of::Latency(by), exchanged.latency);
+            book.add(Of::Cycle(by), exchanged.cycle);
+            self.others[index].judge(compared(self.sum, exchanged.sum));
         }
         Ok(())
     }
