@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io::IsTerminal;
 
-use comfy_table::{CellAlignment, Table};
+use comfy_table::Table;
 use genie::mechanism::{Costs, Space, Thresholds};
 use genie_lab::interface::{self, Granule};
 use genie_lab::length;
@@ -18,6 +18,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::output;
+use crate::tables;
 use crate::thresholds::Shortest;
 
 /// The lengths whose costs the table shows.
@@ -99,9 +100,7 @@ impl Document {
 
     fn text(&self) -> String {
         let mut text = format!("granules of {}; costs for B bytes, in microseconds\n\n", self.granules);
-        for line in self.table().to_string().lines() {
-            let _ = writeln!(text, "{}", line.trim_end());
-        }
+        text.push_str(&tables::text(&self.table()));
         let _ = write!(text, "\n{}", self.thresholds.text());
         if let Some(path) = &self.stored {
             let _ = writeln!(text, "\nstored in {path}");
@@ -110,15 +109,11 @@ impl Document {
     }
 
     fn table(&self) -> Table {
-        let mut table = Table::new();
-        table.load_style(comfy_table::presets::NOTHING);
-        let lengths = SHOWN.map(length::format);
-        table.set_header(["operation", "a * B", "+ b"].into_iter().map(str::to_owned).chain(lengths));
+        let headings = ["operation", "a * B", "+ b"].into_iter().map(str::to_owned);
+        let headings: Vec<_> = headings.chain(SHOWN.map(length::format)).collect();
+        let mut table = tables::new(&headings, 1..headings.len());
         for operation in &self.costs {
             table.add_row(operation.cells());
-        }
-        for column in table.column_iter_mut().skip(1) {
-            column.set_cell_alignment(CellAlignment::Right);
         }
         table
     }

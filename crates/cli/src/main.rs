@@ -17,6 +17,7 @@ mod serve;
 mod servers;
 mod signals;
 mod store;
+mod tables;
 mod thresholds;
 mod transfer;
 

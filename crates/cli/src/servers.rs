@@ -1,13 +1,13 @@
 //! `genie servers`: which servers run, what they offer, and to whom.
 
-use comfy_table::{ContentArrangement, Table};
+use comfy_table::ContentArrangement;
 use genie_io::channel::{self, Status};
 use genie_lab::length;
 use serde::Serialize;
 
 use crate::failure::Failure;
 
-use crate::output;
+use crate::{output, tables};
 
 /// List the servers that run, with their services, clients and pending bytes.
 #[derive(Debug, clap::Args)]
@@ -68,9 +68,8 @@ fn text(rows: &[Row]) -> String {
     if rows.is_empty() {
         return "no server runs\n".to_owned();
     }
-    let mut table = Table::new();
-    table.load_style(comfy_table::presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(["server", "process", "up", "clients", "pending", "services"]);
+    let mut table = tables::new(["server", "process", "up", "clients", "pending", "services"], []);
+    table.set_content_arrangement(ContentArrangement::Disabled);
     for row in rows {
         let cells = match (&row.facts, &row.error) {
             (Some(facts), _) => [

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use comfy_table::{CellAlignment, Table};
+use comfy_table::Table;
 use genie_lab::length;
 use genie_lab::samples::Spread;
 use owo_colors::OwoColorize;
@@ -10,6 +10,7 @@ use owo_colors::OwoColorize;
 use super::document::{BaselineRow, Document, EMPTY, Passed, Row, Timed};
 use super::overhead;
 use super::throughput::Throughput;
+use crate::tables;
 
 /// The columns, in order; all but the first and the last are numbers.
 const COLUMNS: [&str; 11] = [
@@ -52,7 +53,7 @@ fn control(text: &mut String, document: &Document) {
         return;
     }
     let _ = writeln!(text, "\nround trips without data, 64 bytes each way");
-    let mut table = plain(["", "us", "(p5-p95)"]);
+    let mut table = tables::new(["", "us", "(p5-p95)"], 1..3);
     for row in &empty {
         let name = if row.name == "genie" {
             format!("  genie, {}", row.timed.server)
@@ -68,7 +69,7 @@ fn control(text: &mut String, document: &Document) {
     if let Some(time) = limits.futex_hand_over_us {
         table.add_row(limit("a word by futex there and back", time));
     }
-    lines(text, &table);
+    text.push_str(&tables::text(&table));
 }
 
 /// Throughput with several requests in flight.
@@ -77,7 +78,7 @@ fn in_flight(text: &mut String, rows: &[Throughput]) {
         return;
     }
     let _ = writeln!(text, "\none way, with requests in flight");
-    let mut table = plain(["", "server", "length", "in flight", "recycling", "buffers", "MB/s"]);
+    let mut table = tables::new(["", "server", "length", "in flight", "recycling", "buffers", "MB/s"], 1..7);
     for row in rows {
         table.add_row([
             format!("  {}", row.by),
@@ -89,7 +90,7 @@ fn in_flight(text: &mut String, rows: &[Throughput]) {
             format!("{:.0}", row.mb_s),
         ]);
     }
-    lines(text, &table);
+    text.push_str(&tables::text(&table));
 }
 
 /// What the server's being in another process costs.
@@ -103,23 +104,6 @@ fn difference(text: &mut String, document: &Document) {
     );
     for line in overhead::lines(&document.overhead) {
         let _ = writeln!(text, "{line}");
-    }
-}
-
-/// A table whose columns but the first are numbers.
-fn plain<const N: usize>(header: [&str; N]) -> Table {
-    let mut table = Table::new();
-    table.load_style(comfy_table::presets::NOTHING);
-    table.set_header(header);
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
-}
-
-fn lines(text: &mut String, table: &Table) {
-    for line in table.to_string().lines() {
-        let _ = writeln!(text, "{}", line.trim_end());
     }
 }
 
@@ -162,9 +146,8 @@ fn block(text: &mut String, rows: &[Row], document: &Document, coloured: bool) {
     );
     let _ = writeln!(text, "\n{heading}");
     let best = fastest(rows);
-    let table = table(rows, best, &beside(document, first)).to_string();
+    let table = tables::text(&table(rows, best, &beside(document, first)));
     for (index, line) in table.lines().enumerate() {
-        let line = line.trim_end();
         // The first line is the header.
         if coloured && index > 0 && best == Some(index - 1) {
             let _ = writeln!(text, "{}", line.bold());
@@ -189,12 +172,9 @@ fn fastest(rows: &[Row]) -> Option<usize> {
 }
 
 fn table(rows: &[Row], best: Option<usize>, baselines: &[&BaselineRow]) -> Table {
-    let mut table = Table::new();
-    table.load_style(comfy_table::presets::NOTHING);
     let several = rows.iter().any(|row| row.timed.server != rows[0].timed.server);
     let noted = rows.iter().any(|row| !note(row).is_empty());
-    let header = COLUMNS.into_iter().chain(noted.then_some(NOTE));
-    table.set_header(header);
+    let mut table = tables::new(COLUMNS.into_iter().chain(noted.then_some(NOTE)), 1..COLUMNS.len());
     for (index, row) in rows.iter().enumerate() {
         let mut cells = cells(row, best == Some(index), several);
         if noted {
@@ -204,9 +184,6 @@ fn table(rows: &[Row], best: Option<usize>, baselines: &[&BaselineRow]) -> Table
     }
     for row in baselines {
         table.add_row(baseline_cells(row));
-    }
-    for column in table.column_iter_mut().skip(1).take(COLUMNS.len() - 1) {
-        column.set_cell_alignment(CellAlignment::Right);
     }
     table
 }

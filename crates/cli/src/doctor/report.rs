@@ -9,6 +9,7 @@ use owo_colors::OwoColorize;
 
 use super::finding::{Finding, State};
 use crate::failure::Failure;
+use crate::tables;
 
 /// Wide enough for the longest finding in a few lines, where standard output is no terminal or does not know its width.
 const WIDTH_WITHOUT_TERMINAL: u16 = 120;
@@ -73,8 +74,8 @@ impl Report {
     /// The report for people.
     pub(super) fn text(&self, coloured: bool) -> String {
         let mut text = format!("Linux {}\n\n", self.kernel);
-        for line in self.table().lines() {
-            text.push_str(&paint(line.trim_end(), coloured));
+        for line in tables::text(&self.table()).lines() {
+            text.push_str(&paint(line, coloured));
             text.push('\n');
         }
         self.write_applied(&mut text);
@@ -85,13 +86,12 @@ impl Report {
     }
 
     fn table(&self) -> Table {
-        let mut table = Table::new();
-        table.load_style(comfy_table::presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+        let mut table = tables::new(["state", "facility", "found", "what it means"], []);
+        table.set_content_arrangement(ContentArrangement::Dynamic);
         table.set_width(match table.width() {
             None | Some(0) => WIDTH_WITHOUT_TERMINAL,
             Some(columns) => columns.max(WIDTH_MIN),
         });
-        table.set_header(["state", "facility", "found", "what it means"]);
         for entry in &self.findings {
             table.add_row([entry.state.name(), entry.subject, &entry.found, &entry.meaning]);
         }

@@ -2,10 +2,12 @@
 
 use std::fmt::Write;
 
-use comfy_table::{CellAlignment, ContentArrangement, Table};
+use comfy_table::ContentArrangement;
 use genie_lab::conclude::Found;
 use genie_lab::findings::{self, Verdict};
 use owo_colors::OwoColorize;
+
+use crate::tables;
 
 /// An experiment's tables, its verdicts, and what the reader must know besides.
 pub(super) fn found(found: &Found, coloured: bool) -> String {
@@ -44,35 +46,20 @@ fn verdict(verdict: Verdict, coloured: bool) -> String {
 
 /// A table whose columns are set right where they hold numbers.
 pub(super) fn numbers(table: &findings::Table) -> String {
-    let mut drawn = plain(&table.columns);
+    let is_number = |index: &usize| table.holds_numbers(*index);
+    let mut drawn = tables::new(&table.columns, (0..table.columns.len()).filter(is_number));
     for row in &table.rows {
         drawn.add_row(row);
     }
-    for (index, column) in drawn.column_iter_mut().enumerate() {
-        if table.holds_numbers(index) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    lines(&drawn)
+    tables::text(&drawn)
 }
 
 /// A table of words, which wraps at the terminal's width.
 pub(super) fn wrapped(columns: &[String], rows: impl Iterator<Item = Vec<String>>) -> String {
-    let mut drawn = plain(columns);
+    let mut drawn = tables::new(columns, []);
     drawn.set_content_arrangement(ContentArrangement::Dynamic);
     rows.for_each(|row| {
         drawn.add_row(row);
     });
-    lines(&drawn)
-}
-
-fn plain(columns: &[String]) -> Table {
-    let mut table = Table::new();
-    table.load_style(comfy_table::presets::NOTHING);
-    table.set_header(columns);
-    table
-}
-
-fn lines(table: &Table) -> String {
-    table.to_string().lines().fold(String::new(), |text, line| text + line.trim_end() + "\n")
+    tables::text(&drawn)
 }
