@@ -13,11 +13,12 @@ mod style;
 
 use kuva::backend::svg::SvgBackend;
 use kuva::render::layout::ComputedLayout;
-use kuva::render::render::{Scene, render_multiple};
+use kuva::render::render::{Primitive, Scene, TextAnchor, render_multiple};
 
-use crate::findings::Figure;
+use crate::findings::{self, Figure};
 use axes::Axes;
 pub use palette::Ink;
+use style::Style;
 
 /// How large a drawing is, and where its legend stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +38,14 @@ pub const WIDE: Shape = Shape { width: 1080, height: 520, legend: Some(230), tex
 /// For telephones.
 pub const NARROW: Shape = Shape { width: 370, height: 330, legend: None, text: 13 };
 
+/// One of several on a sheet.
+const PANEL: Shape = Shape { width: 520, height: 380, legend: None, text: 12 };
+/// The width of a sheet's legend.
+const LEGEND: u32 = 230;
+/// The heights of a sheet's heading, and of those of its figures.
+const HEADING: u32 = 36;
+const PANEL_HEADING: u32 = 24;
+
 /// The typefaces of all drawings.
 pub const FONT: &str = "system-ui, Segoe UI, Roboto, DejaVu Sans, Liberation Sans, Arial, sans-serif";
 
@@ -51,15 +60,69 @@ pub fn draw(figure: &Figure, shape: Shape, ink: Ink) -> String {
     let axes = Axes::around(figure);
     let styles = style::assign(&figure.curves);
     let order = legend::order(figure, &axes);
+    let (mut scene, top) = plotted(figure, &axes, &styles, shape, ink);
+    legend::add(&mut scene, figure, &order, &styles, top, shape, ink);
+    finished(&scene, figure)
+}
+
+/// Draws figures on a sheet to be printed, two in a row, over axes that all share, with one legend for them.
+pub fn sheet(title: &str, figures: &[Figure]) -> String {
+    let Some(first) = figures.first() else { return String::new() };
+    let ink = Ink::Printed;
+    let curves = || figures.iter().flat_map(|figure| &figure.curves);
+    let axes = Axes::around(&Figure { curves: curves().cloned().collect(), ..first.clone() });
+    let mut names = std::collections::BTreeSet::new();
+    let each = curves().filter(|curve| names.insert(&curve.name)).cloned().collect();
+    let each = Figure { title: title.to_owned(), curves: each, ..first.clone() };
+    let styles = style::assign(&each.curves);
+    let columns = figures.len().min(2) as u32;
+    let width = columns * PANEL.width + LEGEND;
+    let step = PANEL_HEADING + PANEL.height;
+    let height = HEADING + figures.len().div_ceil(2) as u32 * step;
+    let mut scene = Scene::new(width.into(), height.into());
+    scene.font_family = Some(FONT.to_owned());
+    heading(&mut scene, title, (f64::from(width) / 2.0, f64::from(HEADING) * 0.6), PANEL.text + 3);
+    for (index, figure) in figures.iter().enumerate() {
+        let style_of = |curve: &findings::Curve| each.curves.iter().position(|one| one.name == curve.name);
+        let styles: Vec<_> = figure.curves.iter().filter_map(style_of).map(|index| styles[index]).collect();
+        let (panel, _) = plotted(figure, &axes, &styles, PANEL, ink);
+        let (column, row) = (index as u32 % columns, index as u32 / columns);
+        let (x, y) = (column * PANEL.width, HEADING + row * step + PANEL_HEADING);
+        let transform = Some(format!("translate({x},{y})"));
+        scene.add(Primitive::GroupStart { transform, title: None, extra_attrs: None });
+        scene.elements.extend(panel.elements);
+        scene.defs.extend(panel.defs);
+        heading(&mut scene, &figure.title, (f64::from(PANEL.width) / 2.0, 0.0), PANEL.text);
+        scene.add(Primitive::GroupEnd);
+    }
+    let shape = Shape { width, height, legend: Some(LEGEND), ..PANEL };
+    legend::add(&mut scene, &each, &legend::order(&each, &axes), &styles, f64::from(HEADING), shape, ink);
+    finished(&scene, &each)
+}
+
+fn heading(scene: &mut Scene, words: &str, (x, y): (f64, f64), size: u32) {
+    scene.add(Primitive::Text {
+        x,
+        y,
+        content: words.to_owned(),
+        size,
+        anchor: TextAnchor::Middle,
+        rotate: None,
+        bold: true,
+        color: None,
+    });
+}
+
+/// Axes and curves, and how far down the axes begin.
+fn plotted(figure: &Figure, axes: &Axes, styles: &[Style], shape: Shape, ink: Ink) -> (Scene, f64) {
     let layout = axes.layout(figure, shape, ink);
-    let lines = curve::lines(figure, &axes, &styles, ink);
+    let lines = curve::lines(figure, axes, styles, ink);
     let computed = ComputedLayout::from_layout(&layout);
     let mut scene = render_multiple(lines, layout);
-    for (curve, style) in figure.curves.iter().zip(&styles) {
-        curve::marks(&mut scene, &computed, &axes, curve, *style, ink);
+    for (curve, style) in figure.curves.iter().zip(styles) {
+        curve::marks(&mut scene, &computed, axes, curve, *style, ink);
     }
-    legend::add(&mut scene, &computed, figure, &order, &styles, shape, ink);
-    finished(&scene, figure)
+    (scene, computed.margin_top)
 }
 
 /// The drawing as text: it scales with what it stands in, and says what it shows to who cannot see it.

@@ -115,13 +115,26 @@ pub struct Curve {
     pub points: Vec<CurvePoint>,
     /// Whether it was measured; else it is an estimate, and drawn so.
     pub measured: bool,
+    /// Whether it is there for others to be compared with: it is drawn thin then, without markers.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub beside: bool,
 }
 
 impl Curve {
     /// One that was measured, without its spread.
     pub fn plain(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         let point = |(x, y)| CurvePoint { x, y, low: None, high: None };
-        Self { name: name.into(), points: points.into_iter().map(point).collect(), measured: true }
+        Self {
+            name: name.into(),
+            points: points.into_iter().map(point).collect(),
+            measured: true,
+            beside: false,
+        }
+    }
+
+    /// One that was measured for others to be compared with.
+    pub fn beside(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        Self { beside: true, ..Self::plain(name, points) }
     }
 
     /// One that was reckoned.

@@ -38,7 +38,12 @@ impl Reading<'_> {
             let at = |share| point.samples.quantile(share) as f64 / self.quantity.per_unit();
             CurvePoint { x: point.x as f64, y: at(0.5), low: Some(at(0.05)), high: Some(at(0.95)) }
         };
-        Curve { name: series.to_owned(), points: points.iter().map(point).collect(), measured: true }
+        Curve {
+            name: series.to_owned(),
+            points: points.iter().map(point).collect(),
+            measured: true,
+            beside: false,
+        }
     }
 
     /// Some series as a figure over data length, leaving out those that were not measured.

@@ -11,7 +11,6 @@ use super::axes::Axes;
 use super::style::{Mark, Style};
 use crate::findings::{Curve, Figure};
 
-const WIDTH: f64 = 2.0;
 /// Half the width of a marker.
 const MARKER: f64 = 4.2;
 /// How much of a curve's colour its spread has.
@@ -22,7 +21,8 @@ pub(super) fn lines(figure: &Figure, axes: &Axes, styles: &[Style], ink: Ink) ->
     let line = |(curve, style): (&Curve, &Style)| {
         let points: Vec<_> =
             curve.points.iter().map(|point| (axes.across(point.x), axes.up(point.y))).collect();
-        let line = LinePlot::new().with_data(points).with_color(ink.hue(style.hue)).with_stroke_width(WIDTH);
+        let line =
+            LinePlot::new().with_data(points).with_color(ink.hue(style.hue)).with_stroke_width(style.width);
         Plot::Line(match style.dashes {
             Some(dashes) => line.with_line_style(LineStyle::Custom(dashes.to_owned())),
             None => line,
@@ -47,8 +47,7 @@ pub(super) fn marks(
             scene.add(whisker(x, ends, ink.hue(style.hue)));
         }
     }
-    // An estimate's points were reckoned, not observed: its line is enough.
-    if curve.measured || curve.points.len() == 1 {
+    if style.marked {
         for point in &curve.points {
             let place = (computed.map_x(axes.across(point.x)), computed.map_y(axes.up(point.y)));
             scene.add(marker(place, style, ink));

@@ -1,7 +1,6 @@
 //! The legend: the curves as they end, from top to bottom.
 
 use kuva::render::color::Color;
-use kuva::render::layout::ComputedLayout;
 use kuva::render::render::{Primitive, Scene, TextAnchor};
 
 use super::axes::Axes;
@@ -19,35 +18,36 @@ const LEADING: f64 = 1.55;
 const LETTER: f64 = 0.56;
 
 /// The curves in the order in which they end, from top to bottom: by the last point; curves that end earlier count with
-/// theirs.
+/// theirs. Those that others are compared with come last.
 pub(super) fn order(figure: &Figure, axes: &Axes) -> Vec<usize> {
     let end = |curve: &Curve| curve.points.last().map_or(f64::MIN, |point| axes.up(point.y));
     let mut order: Vec<_> = (0..figure.curves.len()).collect();
-    order.sort_by(|one, other| end(&figure.curves[*other]).total_cmp(&end(&figure.curves[*one])));
+    let order_of = |one: &Curve, other: &Curve| {
+        one.beside.cmp(&other.beside).then_with(|| end(other).total_cmp(&end(one)))
+    };
+    order.sort_by(|one, other| order_of(&figure.curves[*one], &figure.curves[*other]));
     order
 }
 
-/// Adds the legend beside the curves or below them, and makes room for it.
+/// Adds the legend beside the curves, from `top` on, or below them, and makes room for it.
 pub(super) fn add(
     scene: &mut Scene,
-    computed: &ComputedLayout,
     figure: &Figure,
     order: &[usize],
     styles: &[Style],
+    top: f64,
     shape: Shape,
     ink: Ink,
 ) {
     let line = f64::from(shape.text) * LEADING;
     let (left, mut top, width) = match shape.legend {
-        Some(width) => {
-            (f64::from(shape.width - width) + GAP, computed.margin_top + line / 2.0, f64::from(width))
-        }
+        Some(width) => (f64::from(shape.width - width) + GAP, top + line / 2.0, f64::from(width)),
         None => (GAP, f64::from(shape.height) + line / 2.0, f64::from(shape.width)),
     };
     let letters = ((width - SAMPLE - 3.0 * GAP) / (f64::from(shape.text) * LETTER)) as usize;
     for index in order {
         let (curve, style) = (&figure.curves[*index], styles[*index]);
-        sample(scene, (left, top), curve, style, ink);
+        sample(scene, (left, top), style, ink);
         for part in wrapped(&curve.name, letters) {
             scene.add(Primitive::Text {
                 x: left + SAMPLE + GAP,
@@ -66,17 +66,17 @@ pub(super) fn add(
     scene.height = scene.height.max(top);
 }
 
-fn sample(scene: &mut Scene, (left, y): (f64, f64), curve: &Curve, style: Style, ink: Ink) {
+fn sample(scene: &mut Scene, (left, y): (f64, f64), style: Style, ink: Ink) {
     scene.add(Primitive::Line {
         x1: left,
         y1: y,
         x2: left + SAMPLE,
         y2: y,
         stroke: Color::from(ink.hue(style.hue)),
-        stroke_width: 2.0,
+        stroke_width: style.width,
         stroke_dasharray: style.dashes.map(str::to_owned),
     });
-    if curve.measured {
+    if style.marked {
         scene.add(curve::marker((left + SAMPLE / 2.0, y), style, ink));
     }
 }

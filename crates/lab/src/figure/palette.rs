@@ -12,17 +12,6 @@ use std::fmt::Write;
 /// Behind a drawing that is printed.
 const WHITE: &str = "#ffffff";
 
-/// For drawings on white with more curves than hues, a light brown.
-pub const OCHRE: &str = "#a6761d";
-/// For the same, a bluish purple.
-pub const VIOLET: &str = "#7b3fbf";
-/// For the same, a light violet.
-pub const LAVENDER: &str = "#9575cd";
-/// For the same, a greenish yellow.
-pub const OLIVE: &str = "#8a7a00";
-/// For the same, a dark grey.
-pub const SLATE: &str = "#555555";
-
 /// What is drawn in a colour of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hue {
@@ -75,11 +64,6 @@ impl Hue {
         Self::Sky,
         Self::Grey,
     ];
-
-    /// The colour on white.
-    pub const fn printed(self) -> &'static str {
-        self.colours().light
-    }
 
     const fn colours(self) -> Colours {
         match self {
@@ -225,9 +209,6 @@ mod tests {
                 let contrast = contrast(colour, ground);
                 assert!(contrast >= CONTRAST_MIN, "{hue:?}: {colour} on {ground} has {contrast:.2}");
             }
-        }
-        for colour in [OCHRE, VIOLET, LAVENDER, OLIVE, SLATE] {
-            assert!(contrast(colour, WHITE) >= CONTRAST_MIN, "{colour}");
         }
     }
 

@@ -12,6 +12,12 @@ const ESTIMATE: &str = "7 5";
 /// The patterns of curves that would otherwise look like another one.
 const OTHERWISE: [&str; 3] = ["2 3", "10 3 2 3", "12 4"];
 
+/// Those of curves that others are compared with, in turn.
+const BESIDE: [&str; 2] = ["7 2 1 2", "2 2"];
+/// How wide a curve's line is, and that of one that others are compared with.
+const WIDTH: f64 = 2.0;
+const THIN: f64 = 1.5;
+
 /// The shape of a marker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
@@ -24,12 +30,16 @@ pub(super) enum Mark {
 const MARKS: [Mark; 4] = [Mark::Circle, Mark::Square, Mark::Triangle, Mark::Diamond];
 
 /// How a curve looks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Style {
     pub(super) hue: Hue,
     pub(super) mark: Mark,
     pub(super) full: bool,
     pub(super) dashes: Option<&'static str>,
+    /// The line's width.
+    pub(super) width: f64,
+    /// Whether markers are drawn.
+    pub(super) marked: bool,
 }
 
 /// The schemes' names, longer ones first where one ends another.
@@ -50,12 +60,26 @@ pub(super) fn assign(curves: &[Curve]) -> Vec<Style> {
     for curve in curves {
         let dashes = (!curve.measured).then_some(ESTIMATE);
         let style = match scheme(&curve.name) {
-            Some((_, hue, mark, full)) => Style { hue: *hue, mark: *mark, full: *full, dashes },
+            _ if curve.beside => beside(styles.iter().filter(|style| style.width < WIDTH).count()),
+            Some((_, hue, mark, full)) => plain(*hue, *mark, *full, dashes),
             None => unused(&styles, dashes, curves),
         };
-        styles.push(distinct(&styles, style));
+        // An estimate's points were reckoned, not observed: its line is enough.
+        let marked = !curve.beside && (curve.measured || curve.points.len() == 1);
+        let style = Style { marked, ..style };
+        styles.push(if curve.beside { style } else { distinct(&styles, style) });
     }
     styles
+}
+
+fn plain(hue: Hue, mark: Mark, full: bool, dashes: Option<&'static str>) -> Style {
+    Style { hue, mark, full, dashes, width: WIDTH, marked: false }
+}
+
+/// The look of a curve that others are compared with, as many as these having had theirs.
+fn beside(before: usize) -> Style {
+    let hue = Hue::ALL[before / BESIDE.len() % Hue::ALL.len()];
+    Style { width: THIN, ..plain(hue, Mark::Circle, false, Some(BESIDE[before % BESIDE.len()])) }
 }
 
 /// The scheme that a curve is of, by the beginning of its name.
@@ -75,7 +99,7 @@ fn unused(styles: &[Style], dashes: Option<&'static str>, curves: &[Curve]) -> S
     let hue = Hue::ALL.into_iter().min_by_key(|hue| count(*hue)).unwrap_or(Hue::Black);
     let others = styles.iter().filter(|style| style.dashes == dashes).count();
     let full = (others / MARKS.len()).is_multiple_of(2);
-    Style { hue, mark: MARKS[others % MARKS.len()], full, dashes }
+    plain(hue, MARKS[others % MARKS.len()], full, dashes)
 }
 
 /// The look, or the next one like it that no other curve has.

@@ -8,7 +8,7 @@ fn curve(name: &str, measured: bool, ends: f64) -> Curve {
         low: measured.then_some(y * 0.9),
         high: measured.then_some(y * 1.2),
     });
-    Curve { name: name.to_owned(), points: points.to_vec(), measured }
+    Curve { name: name.to_owned(), points: points.to_vec(), measured, beside: false }
 }
 
 fn figure(curves: Vec<Curve>) -> Figure {
@@ -47,6 +47,24 @@ fn estimates_are_dashed_and_measurements_are_not() {
 }
 
 #[test]
+fn a_sheet_has_every_figure_and_each_curve_once_in_one_legend() {
+    let beside = Curve { beside: true, ..curve("pipe", true, 99.0) };
+    let panel = |title: &str, curves: &[Curve]| Figure { title: title.to_owned(), ..figure(curves.to_vec()) };
+    let svg = sheet(
+        "A machine",
+        &[
+            panel("output", &[curve("copy", true, 90.0), beside.clone()]),
+            panel("input", &[beside, curve("share", true, 30.0)]),
+        ],
+    );
+    for words in ["A machine", "output", "input", "copy", "share", "pipe"] {
+        assert_eq!(svg.matches(&format!(">{words}</text>")).count(), 1, "{words}");
+    }
+    let places = ["copy", "share", "pipe"].map(|name| position(&svg, name));
+    assert!(places.is_sorted(), "what others are compared with comes last: {places:?}");
+}
+
+#[test]
 fn no_two_curves_look_alike() {
     let names = [
         "copy",
@@ -69,7 +87,7 @@ fn no_two_curves_look_alike() {
         let alike = styles[..index].iter().position(|other| other == style);
         assert!(alike.is_none(), "{} looks like {}", names[index], names[alike.unwrap_or_default()]);
     }
-    let look = |one: &style::Style| (one.mark, one.full, one.dashes);
+    let look = |one: &Style| (one.mark, one.full, one.dashes);
     let colourless = |one: usize, other: usize| look(&styles[one]) == look(&styles[other]);
     assert!(!colourless(0, 1) && !colourless(0, 2) && !colourless(1, 3), "{styles:?}");
 }

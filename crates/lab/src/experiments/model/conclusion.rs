@@ -242,6 +242,7 @@ fn curves(estimated: &Estimated) -> [Curve; 2] {
             name: name.to_owned(),
             points: estimated.lengths.iter().map(measured).collect(),
             measured: true,
+            beside: false,
         },
         Curve::estimate(format!("{name}, estimated"), estimated.lengths.iter().map(computed)),
     ]

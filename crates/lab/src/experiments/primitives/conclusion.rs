@@ -284,7 +284,7 @@ fn curve(row: &Row) -> Curve {
         high: Some(time.high),
     };
     let points = row.times.iter().filter(|time| time.mean >= SHORTEST).map(point).collect();
-    Curve { name: row.name.clone(), points, measured: true }
+    Curve { name: row.name.clone(), points, measured: true, beside: false }
 }
 
 /// The shortest time that a logarithmic axis shows, in microseconds.
