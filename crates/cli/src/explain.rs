@@ -7,8 +7,9 @@
 mod price;
 mod report;
 
-use genie::model::{Allocation, Integrity};
-use genie::{Buffer, Direction, Failed, In, Interface, Out, Receipt, Reply, Scheme, ServerHandle, memory};
+use genie::model::Allocation;
+use genie::{Direction, Interface, Receipt, Scheme, ServerHandle, memory};
+use genie_lab::client_buffer::ClientBuffer;
 use genie_lab::interface::Granule;
 use genie_lab::length;
 use genie_lab::memory_server::Buffers;
@@ -86,43 +87,20 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 /// Passes data once and returns the receipt.
 fn pass(genie: &Interface, server: &ServerHandle, question: Question) -> Result<Receipt, genie::Error> {
-    let result = match question.alignment {
-        Some(offset) => pass_native(genie, server, question, genie.allocate_at(offset, question.len)?),
-        None => pass_migrant(genie, server, question)?,
+    let Question { scheme, len, .. } = question;
+    let mut buffer = match question.alignment {
+        Some(offset) => genie.allocate_at(offset, len)?.into(),
+        None => ClientBuffer::default(),
+    };
+    let request = genie.request(server, memory::NULL);
+    let result = match question.direction {
+        Direction::Out => {
+            let prepared = buffer.prepare(genie, scheme, len, |_| {})?;
+            request.out(buffer.output(scheme, prepared)).send()
+        }
+        Direction::In => request.input(buffer.input(genie, scheme, len)?).send(),
     };
     result.map(|reply| *reply.receipt()).map_err(|failed| failed.error)
-}
-
-fn pass_native(
-    genie: &Interface,
-    server: &ServerHandle,
-    question: Question,
-    mut buffer: Buffer,
-) -> Result<Reply, Failed> {
-    let scheme = question.scheme;
-    let request = genie.request(server, memory::NULL);
-    match (question.direction, scheme.integrity()) {
-        (Direction::Out, Integrity::Strong) => request.out(Out::borrowed(scheme, &buffer)).send(),
-        (Direction::In, Integrity::Strong) => request.input(In::borrowed(scheme, &mut buffer)).send(),
-        (Direction::Out, Integrity::Weak) => request.out(Out::owned(scheme, buffer)).send(),
-        (Direction::In, Integrity::Weak) => request.input(In::owned(scheme, buffer)).send(),
-    }
-}
-
-fn pass_migrant(
-    genie: &Interface,
-    server: &ServerHandle,
-    question: Question,
-) -> Result<Result<Reply, Failed>, genie::Error> {
-    let scheme = question.scheme;
-    let request = genie.request(server, memory::NULL);
-    Ok(match question.direction {
-        Direction::Out => {
-            let strong = scheme.integrity() == Integrity::Strong;
-            request.out(Out::migrant(scheme, genie.allocate_migrant(question.len, strong)?)).send()
-        }
-        Direction::In => request.input(In::migrant(scheme, question.len)).send(),
-    })
 }
 
 /// Reads an alignment: like a length, but it may be 0.

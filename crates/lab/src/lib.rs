@@ -5,6 +5,7 @@
 pub mod amounts;
 pub mod checksum;
 pub mod circumstances;
+pub mod client_buffer;
 pub mod clock;
 pub mod comparison;
 pub mod conclude;

@@ -8,7 +8,8 @@
 use std::time::{Duration, Instant};
 
 use genie::model::{Allocation, Integrity};
-use genie::{Buffer, Direction, Error, Failed, In, Out, Receipt, Reply, Request, Scheme};
+use genie::{Direction, Error, Out, Receipt, Reply, Scheme};
+use genie_lab::client_buffer::ClientBuffer;
 
 use super::bench::{Bench, Task};
 use super::place::Place;
@@ -31,8 +32,7 @@ pub(super) struct Subject<'b> {
     pub(super) direction: Direction,
     pub(super) len: usize,
     bench: &'b Bench,
-    /// The native buffer, except while it is shared.
-    buffer: Option<Buffer>,
+    buffer: ClientBuffer,
     /// Where the last migrant buffer arrived.
     arrived_at: usize,
 }
@@ -46,8 +46,10 @@ impl<'b> Subject<'b> {
         direction: Direction,
         len: usize,
     ) -> Result<Self, Error> {
-        let native = scheme.allocation() == Allocation::Native;
-        let buffer = native.then(|| bench.genie.allocate(len)).transpose()?;
+        let mut buffer = ClientBuffer::default();
+        if scheme.allocation() == Allocation::Native {
+            buffer.native_mut(&bench.genie, len)?;
+        }
         Ok(Self { place, scheme, direction, len, bench, buffer, arrived_at: 0 })
     }
 
@@ -58,7 +60,7 @@ impl<'b> Subject<'b> {
 
     /// The native buffer's bytes; none under a migrant scheme.
     pub(super) fn native(&self) -> Option<&[u8]> {
-        self.buffer.as_deref()
+        self.buffer.native()
     }
 
     /// Exchanges the native buffers of two subjects of one length.
@@ -69,93 +71,41 @@ impl<'b> Subject<'b> {
 
     /// Passes data out, after `prepare` has been given the buffer.
     pub(super) fn output(&mut self, task: Task, prepare: impl FnOnce(&mut [u8])) -> Result<Passed, Error> {
-        let (bench, place, scheme, strong) = (self.bench, self.place, self.scheme, self.is_strong());
+        let Self { bench, place, scheme, len, buffer, .. } = self;
         let begun = Instant::now();
-        let (sent, result) = match (&mut self.buffer, strong) {
-            (Some(buffer), true) => {
-                prepare(buffer);
-                let sent = Instant::now();
-                (
-                    sent,
-                    bench.request(place, task, |request| request.out(Out::borrowed(scheme, buffer))).send(),
-                )
-            }
-            (held @ Some(_), false) => {
-                let mut buffer = held.take().expect("matched");
-                prepare(&mut buffer);
-                let sent = Instant::now();
-                (sent, bench.request(place, task, |request| request.out(Out::owned(scheme, buffer))).send())
-            }
-            (None, _) => {
-                let mut migrant = bench.genie.allocate_migrant(self.len, strong)?;
-                prepare(&mut migrant);
-                let sent = Instant::now();
-                (
-                    sent,
-                    bench.request(place, task, |request| request.out(Out::migrant(scheme, migrant))).send(),
-                )
-            }
-        };
+        let prepared = buffer.prepare(&bench.genie, *scheme, *len, prepare)?;
+        let sent = Instant::now();
+        let result =
+            bench.request(*place, task, |request| request.out(buffer.output(*scheme, prepared))).send();
         let replied = Instant::now();
-        let reply = self.take_back(result)?;
+        let reply = buffer.settle(result)?;
         Ok(Passed { latency: replied - sent, cycle: replied - begun, ..passed(&reply) })
     }
 
     /// Passes data in, and gives `finish` the buffer in which it arrived.
     pub(super) fn input(&mut self, task: Task, finish: impl FnOnce(&[u8])) -> Result<Passed, Error> {
+        let Self { bench, place, scheme, len, buffer, arrived_at, .. } = self;
         let begun = Instant::now();
-        let result = self.input_request(task);
+        let element = buffer.input(&bench.genie, *scheme, *len)?;
+        let result = bench.request(*place, task, |request| request.input(element)).send();
         let replied = Instant::now();
-        let mut reply = self.take_back(result)?;
-        if let Some(bytes) = self.buffer.as_deref() {
+        let mut reply = buffer.settle(result)?;
+        if let Some(bytes) = buffer.native() {
             finish(bytes);
         } else if let Some(migrant) = reply.take_migrant() {
-            self.arrived_at = migrant.as_ptr().addr();
+            *arrived_at = migrant.as_ptr().addr();
             finish(&migrant);
         }
         let finished = Instant::now();
         Ok(Passed { latency: replied - begun, cycle: finished - begun, ..passed(&reply) })
     }
 
-    #[inline]
-    fn input_request(&mut self, task: Task) -> Result<Reply, Failed> {
-        let (scheme, len, strong) = (self.scheme, self.len, self.is_strong());
-        let element = match (&mut self.buffer, strong) {
-            (Some(buffer), true) => In::borrowed(scheme, buffer),
-            (held @ Some(_), false) => In::owned(scheme, held.take().expect("matched")),
-            (None, _) => In::migrant(scheme, len),
-        };
-        self.bench
-            .request(self.place, task, move |request: Request<'_, '_, '_>| request.input(element))
-            .send()
-    }
-
-    /// Takes a shared buffer back from the reply, or from the failed request.
-    fn take_back(&mut self, result: Result<Reply, Failed>) -> Result<Reply, Error> {
-        let shared = self.scheme.allocation() == Allocation::Native && !self.is_strong();
-        match result {
-            Ok(mut reply) => {
-                if shared {
-                    self.buffer = reply.take_buffer();
-                }
-                Ok(reply)
-            }
-            Err(mut failed) => {
-                if shared {
-                    self.buffer = failed.take_buffer();
-                }
-                Err(failed.error)
-            }
-        }
-    }
-
     /// Fills the buffer that the next input goes to, as far as the client knows which one that will be.
     pub(super) fn fill(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        if let Some(buffer) = &mut self.buffer {
-            buffer.copy_from_slice(bytes);
-        } else if self.scheme != Scheme::Move {
-            let mut migrant = self.bench.genie.allocate_migrant(self.len, self.is_strong())?;
-            migrant.copy_from_slice(bytes);
+        if self.scheme != Scheme::Move {
+            // What was prepared goes back to where the next input takes it from.
+            let fill = |buffer: &mut [u8]| buffer.copy_from_slice(bytes);
+            drop(self.buffer.prepare(&self.bench.genie, self.scheme, self.len, fill)?);
         }
         Ok(())
     }

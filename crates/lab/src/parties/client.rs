@@ -1,17 +1,13 @@
 //! A client, sender or receiver: its interface, the way to the device, and the memory whose data it passes.
-//!
-//! How: under native schemes all data goes out of, or into, one buffer, so that schemes differ in nothing but what they do
-//! with it. Under migrant ones each output takes a buffer that was allocated for it, as it must, and what an input
-//! brings is given back.
 
 use genie::channel::{ConnectOptions, Directory};
-use genie::model::{Allocation, Integrity};
-use genie::{Buffer, Failed, In, Interface, Migrant, Out, Pending, Reply, Scheme, ServerHandle};
+use genie::{Buffer, Failed, Interface, Out, Pending, Reply, Scheme, ServerHandle};
 use genie_passing::Recorder;
 use genie_sys::machine;
 
 use super::order::{Attending, Route};
 use super::pattern;
+use crate::client_buffer::{ClientBuffer, Prepared};
 use crate::device::{DISCARD, RECEIVE, TRANSMIT, argument};
 use crate::error::Result;
 use crate::model::breakdown::Buffering;
@@ -27,7 +23,7 @@ const RECORDS: usize = 64;
 #[derive(Debug)]
 pub(super) struct Client {
     // The buffers go before the interface.
-    native: Option<Buffer>,
+    memory: ClientBuffer,
     server: ServerHandle,
     driver: Driver,
     genie: Interface,
@@ -60,15 +56,6 @@ impl Driver {
     }
 }
 
-/// Data that is about to be sent.
-#[derive(Debug)]
-pub(super) enum Prepared {
-    /// It is in the client's native buffer.
-    Native,
-    /// It is in this one.
-    Migrant(Migrant),
-}
-
 impl Client {
     /// Opens an interface and connects it to the device.
     pub(super) fn open(attending: &Attending) -> Result<Self> {
@@ -90,7 +77,7 @@ impl Client {
             }
             Route::Process(_) => driver.relay = Some((genie.clone(), connected)),
         }
-        Ok(Self { native: None, server, driver, genie, recorder })
+        Ok(Self { memory: ClientBuffer::default(), server, driver, genie, recorder })
     }
 
     /// Has the times of operations recorded from now on.
@@ -119,13 +106,8 @@ impl Client {
 
     /// Stores the data of `seed` where a scheme sends it from.
     pub(super) fn prepare(&mut self, scheme: Scheme, len: usize, seed: u64) -> Result<Prepared> {
-        if scheme.allocation() == Allocation::Migrant {
-            let mut migrant = self.genie.allocate_migrant(len, is_strong(scheme))?;
-            pattern::fill(&mut migrant, seed);
-            return Ok(Prepared::Migrant(migrant));
-        }
-        pattern::fill(self.native(len)?, seed);
-        Ok(Prepared::Native)
+        let Self { memory, genie, .. } = self;
+        Ok(memory.prepare(genie, scheme, len, |bytes| pattern::fill(bytes, seed))?)
     }
 
     /// Requests an output of what was prepared.
@@ -134,16 +116,8 @@ impl Client {
         scheme: Scheme,
         prepared: Prepared,
     ) -> std::result::Result<Pending<'static>, Failed> {
-        let Self { native, server, genie, .. } = self;
-        let element = match (prepared, native) {
-            (Prepared::Migrant(migrant), _) => Out::migrant(scheme, migrant),
-            (Prepared::Native, Some(buffer)) if is_strong(scheme) => Out::borrowed(scheme, buffer),
-            (Prepared::Native, held) => match held.take() {
-                Some(buffer) => Out::owned(scheme, buffer),
-                // Nothing was prepared, so that nothing is sent.
-                None => Out::copy(&[]),
-            },
-        };
+        let Self { memory, server, genie, .. } = self;
+        let element = memory.output(scheme, prepared);
         genie.request(server, TRANSMIT).out(element).argument(&argument(PORT)).submit()
     }
 
@@ -153,34 +127,21 @@ impl Client {
         scheme: Scheme,
         len: usize,
     ) -> Result<std::result::Result<Pending<'_>, Failed>> {
-        let is_native = scheme.allocation() == Allocation::Native;
-        if is_native {
-            self.native(len)?;
-        }
-        let Self { native, server, genie, .. } = self;
-        let element = match (is_native, is_strong(scheme)) {
-            (false, _) => In::migrant(scheme, len),
-            (true, true) => In::borrowed(scheme, native.as_deref_mut().unwrap_or_default()),
-            (true, false) => match native.take() {
-                Some(buffer) => In::owned(scheme, buffer),
-                None => In::copy(&mut []),
-            },
-        };
+        let Self { memory, server, genie, .. } = self;
+        let element = memory.input(genie, scheme, len)?;
         Ok(genie.request(server, RECEIVE).input(element).argument(&argument(PORT)).submit())
     }
 
     /// Takes a shared buffer back.
     pub(super) fn take_back(&mut self, buffer: Option<Buffer>) {
-        if buffer.is_some() {
-            self.native = buffer;
-        }
+        self.memory.take_back(buffer);
     }
 
     /// Compares what an input brought with the data of `seed`, and gives it back if it is a migrant buffer.
     pub(super) fn judge(&mut self, scheme: Scheme, reply: &mut Reply, seed: u64) -> Result<Option<usize>> {
         self.take_back(reply.take_buffer());
         let Some(migrant) = reply.take_migrant() else {
-            return Ok(self.native.as_deref().map_or(Some(0), |bytes| pattern::mismatch(bytes, seed)));
+            return Ok(self.memory.native().map_or(Some(0), |bytes| pattern::mismatch(bytes, seed)));
         };
         let found = pattern::mismatch(&migrant, seed);
         if scheme == Scheme::Move {
@@ -190,19 +151,4 @@ impl Client {
         }
         Ok(found)
     }
-
-    /// Makes the native buffer one of `len` bytes.
-    fn native(&mut self, len: usize) -> Result<&mut Buffer> {
-        if self.native.as_ref().is_none_or(|buffer| buffer.len() != len) {
-            self.native = None;
-        }
-        Ok(match &mut self.native {
-            Some(buffer) => buffer,
-            none => none.insert(self.genie.allocate(len)?),
-        })
-    }
-}
-
-fn is_strong(scheme: Scheme) -> bool {
-    scheme.integrity() == Integrity::Strong
 }

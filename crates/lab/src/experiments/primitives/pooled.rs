@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use genie::model::{Allocation, Integrity};
-use genie::{Buffer, In, Interface, Out, Reply, Scheme, ServerHandle, memory};
+use genie::{Interface, Out, Reply, Scheme, ServerHandle, memory};
 use genie_passing::Recorder;
 
 use super::arrivals::{Arrivals, RECEIVE};
+use crate::client_buffer::ClientBuffer;
 use crate::error::{Error, Result};
 use crate::interface::Granule;
 use crate::model::breakdown::Buffering;
@@ -19,8 +19,8 @@ const OFFSET: usize = 128;
 /// The client and its server.
 pub(super) struct Pooled {
     // The buffers and the server go before the interface.
-    aligned: Option<Buffer>,
-    unaligned: Option<Buffer>,
+    aligned: ClientBuffer,
+    unaligned: ClientBuffer,
     arrivals: ServerHandle,
     /// Takes what is given away.
     sink: ServerHandle,
@@ -39,8 +39,8 @@ impl Pooled {
         let genie = granule.open_recorded(recorder)?;
         let data: Arc<[u8]> = (0..len).map(|index| (index % 251) as u8).collect();
         let arrivals = ServerHandle::new(Arrivals::open(genie.space(), recorder, Arc::clone(&data))?);
-        let aligned = Some(genie.allocate(len)?);
-        let unaligned = Some(genie.allocate_at(OFFSET, len)?);
+        let aligned = genie.allocate(len)?.into();
+        let unaligned = genie.allocate_at(OFFSET, len)?.into();
         let sink = ServerHandle::new(memory::Memory::customized());
         Ok(Self { aligned, unaligned, arrivals, sink, genie, recorder, data })
     }
@@ -52,40 +52,27 @@ impl Pooled {
     /// The request failed, or the data is damaged.
     pub(super) fn receive(&mut self, scheme: Scheme, buffering: Buffering) -> Result<Vec<OperationTime>> {
         let is_aligned = buffering != Buffering::PooledUnaligned;
-        let mut held = if is_aligned { self.aligned.take() } else { self.unaligned.take() };
-        let result = self.request(scheme, &mut held);
-        let times = operations::times(&self.recorder.drain(), buffering);
-        let result = result.and_then(|mut reply| {
-            held = held.take().or_else(|| reply.take_buffer());
-            let effective = reply.receipt().effective;
-            self.judge(scheme, &mut reply, held.as_deref())?;
-            Ok(if is_aligned && effective != scheme { Vec::new() } else { times })
-        });
-        *(if is_aligned { &mut self.aligned } else { &mut self.unaligned }) = held;
-        match result {
-            Err(Error::Unwired(_)) => Ok(Vec::new()),
-            result => result,
-        }
-    }
-
-    fn request(&self, scheme: Scheme, held: &mut Option<Buffer>) -> Result<Reply> {
-        let is_strong = scheme.integrity() == Integrity::Strong;
-        let element = match (scheme.allocation(), held) {
-            (Allocation::Migrant, _) | (_, None) => In::migrant(scheme, self.data.len()),
-            (Allocation::Native, Some(buffer)) if is_strong => In::borrowed(scheme, buffer),
-            (Allocation::Native, held) => match held.take() {
-                Some(buffer) => In::owned(scheme, buffer),
-                None => In::migrant(scheme, self.data.len()),
-            },
+        let Self { aligned, unaligned, genie, recorder, data, .. } = self;
+        let memory = if is_aligned { aligned } else { unaligned };
+        let request =
+            genie.request(&self.arrivals, RECEIVE).input(memory.input(genie, scheme, data.len())?);
+        recorder.pause(false);
+        let replied = request.send();
+        recorder.pause(true);
+        let times = operations::times(&recorder.drain(), buffering);
+        let mut reply = match memory.settle(replied).map_err(Error::of_request) {
+            Ok(reply) => reply,
+            Err(Error::Unwired(_)) => return Ok(Vec::new()),
+            Err(error) => return Err(error),
         };
-        self.recorder.pause(false);
-        let replied = self.genie.request(&self.arrivals, RECEIVE).input(element).send();
-        self.recorder.pause(true);
-        replied.map_err(|failed| Error::of_request(failed.error))
+        let effective = reply.receipt().effective;
+        self.judge(scheme, &mut reply, is_aligned)?;
+        Ok(if is_aligned && effective != scheme { Vec::new() } else { times })
     }
 
     /// Compares what came, and gives a migrant buffer back.
-    fn judge(&self, scheme: Scheme, reply: &mut Reply, native: Option<&[u8]>) -> Result<()> {
+    fn judge(&self, scheme: Scheme, reply: &mut Reply, is_aligned: bool) -> Result<()> {
+        let native = if is_aligned { self.aligned.native() } else { self.unaligned.native() };
         let migrant = reply.take_migrant();
         let bytes = migrant.as_deref().or(native).unwrap_or_default();
         if *bytes != *self.data {

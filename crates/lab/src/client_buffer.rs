@@ -1,0 +1,127 @@
+//! The memory that a client passes data out of and into, by whatever scheme.
+//!
+//! How: under native schemes all data goes out of, or into, one buffer, so that schemes differ in nothing but what they do with
+//! it. Under migrant ones each output takes a buffer that was allocated for it, as it must, and an input brings one.
+
+use genie::model::{Allocation, Integrity};
+use genie::{Buffer, Error, Failed, In, Interface, Migrant, Out, Reply, Scheme};
+
+/// A client's native buffer, where it has one: it is away while a request has it.
+#[derive(Debug, Default)]
+pub struct ClientBuffer(Option<Buffer>);
+
+/// Data that is about to be passed out.
+#[derive(Debug)]
+pub enum Prepared {
+    /// It is in the client's native buffer.
+    Native,
+    /// It is in this one.
+    Migrant(Migrant),
+}
+
+impl From<Buffer> for ClientBuffer {
+    fn from(buffer: Buffer) -> Self {
+        Self(Some(buffer))
+    }
+}
+
+impl ClientBuffer {
+    /// The native buffer's bytes; none before native data was passed.
+    pub fn native(&self) -> Option<&[u8]> {
+        self.0.as_deref()
+    }
+
+    /// The native buffer, which is allocated if there is none of `len` bytes.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn native_mut(&mut self, genie: &Interface, len: usize) -> Result<&mut Buffer, Error> {
+        if self.0.as_ref().is_none_or(|buffer| buffer.len() != len) {
+            self.0 = None;
+        }
+        Ok(match &mut self.0 {
+            Some(buffer) => buffer,
+            none => none.insert(genie.allocate(len)?),
+        })
+    }
+
+    /// Has `store` store what a scheme is to pass out.
+    ///
+    /// # Errors
+    /// No memory.
+    #[inline]
+    pub fn prepare(
+        &mut self,
+        genie: &Interface,
+        scheme: Scheme,
+        len: usize,
+        store: impl FnOnce(&mut [u8]),
+    ) -> Result<Prepared, Error> {
+        if scheme.allocation() == Allocation::Native {
+            store(self.native_mut(genie, len)?);
+            return Ok(Prepared::Native);
+        }
+        let mut migrant = genie.allocate_migrant(len, is_strong(scheme))?;
+        store(&mut migrant);
+        Ok(Prepared::Migrant(migrant))
+    }
+
+    /// The element of an output of what was prepared.
+    ///
+    /// # Panics
+    /// When what is prepared is native, and its buffer away.
+    #[inline]
+    pub fn output(&mut self, scheme: Scheme, prepared: Prepared) -> Out<'_> {
+        match prepared {
+            Prepared::Migrant(migrant) => Out::migrant(scheme, migrant),
+            Prepared::Native if is_strong(scheme) => Out::borrowed(scheme, self.0.as_ref().expect(PREPARED)),
+            Prepared::Native => Out::owned(scheme, self.0.take().expect(PREPARED)),
+        }
+    }
+
+    /// The element of an input of `len` bytes.
+    ///
+    /// # Errors
+    /// No memory.
+    #[inline]
+    pub fn input(&mut self, genie: &Interface, scheme: Scheme, len: usize) -> Result<In<'_>, Error> {
+        if scheme.allocation() == Allocation::Migrant {
+            return Ok(In::migrant(scheme, len));
+        }
+        self.native_mut(genie, len)?;
+        Ok(match is_strong(scheme) {
+            true => In::borrowed(scheme, self.0.as_mut().expect(PREPARED)),
+            false => In::owned(scheme, self.0.take().expect(PREPARED)),
+        })
+    }
+
+    /// Takes a buffer back that a request had.
+    pub fn take_back(&mut self, buffer: Option<Buffer>) {
+        if buffer.is_some() {
+            self.0 = buffer;
+        }
+    }
+
+    /// Takes a buffer back from a reply, or from the request that failed.
+    ///
+    /// # Errors
+    /// Why it failed.
+    pub fn settle(&mut self, result: Result<Reply, Failed>) -> Result<Reply, Error> {
+        match result {
+            Ok(mut reply) => {
+                self.take_back(reply.take_buffer());
+                Ok(reply)
+            }
+            Err(mut failed) => {
+                self.take_back(failed.take_buffer());
+                Err(failed.error)
+            }
+        }
+    }
+}
+
+const PREPARED: &str = "the native buffer is there";
+
+fn is_strong(scheme: Scheme) -> bool {
+    scheme.integrity() == Integrity::Strong
+}
