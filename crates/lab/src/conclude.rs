@@ -103,12 +103,12 @@ pub fn write(run: &Run, found: &[Found]) -> Result<()> {
         }
         let document = Document {
             schema: SCHEMA,
-            experiment: one.declaration.into(),
-            run: run.record.clone(),
-            measurements: steps,
-            failures: one.failures.clone(),
-            noise: one.noise.clone(),
-            conclusion: one.conclusion.clone(),
+            experiment: one.declaration,
+            run: &run.record,
+            measurements: &steps,
+            failures: &one.failures,
+            noise: &one.noise,
+            conclusion: &one.conclusion,
         };
         run.write_json(&format!("{id}.json"), &document)?;
     }

@@ -15,7 +15,7 @@ use crate::interface::Granule;
 use crate::measurement::{Measured, Measurements};
 
 /// What an experiment says about itself before it runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Declaration {
     /// The name on the command line.
     pub id: &'static str,
@@ -32,7 +32,7 @@ pub struct Declaration {
 }
 
 /// Something that a paper found, to be checked here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Claim {
     /// The name that the verdict refers to.
     pub id: &'static str,

@@ -13,37 +13,34 @@ use crate::length;
 /// Facts for the reader of a result.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Machine {
-    kernel: String,
-    cpu: String,
-    /// CPUs that this process may use.
-    cpus: usize,
-    memory: u64,
-    granules: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The CPUs' model.
+    pub cpu: String,
+    /// How many of them this process may use.
+    pub cpus: usize,
+    /// Its memory in bytes.
+    pub memory: u64,
+    /// The granules in words.
+    pub granules: String,
     /// How stores into protected memory are caught; none where they cannot be.
-    userfaultfd: Option<String>,
-    huge_pages: HugePages,
-    /// Runnable threads, averaged over the last minute, before the comparison began.
-    load: f64,
+    pub userfaultfd: Option<String>,
+    /// Reserved huge pages, before the measurement took any.
+    pub huge_pages: HugePages,
+    /// Runnable threads, averaged over the last minute, before the measurement began.
+    pub load: f64,
 }
 
-/// Reserved huge pages, before the comparison took any.
+/// Reserved huge pages.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct HugePages {
-    total: usize,
-    free: usize,
+    /// How many are reserved.
+    pub total: usize,
+    /// How many of them nobody uses.
+    pub free: usize,
 }
 
 impl HugePages {
-    /// How many are reserved.
-    pub fn total(self) -> usize {
-        self.total
-    }
-
-    /// How many of them nobody uses.
-    pub fn free(self) -> usize {
-        self.free
-    }
-
     /// Asks the kernel; a kernel that says nothing has none.
     pub fn read() -> Self {
         inspect::huge_pages()
@@ -83,46 +80,6 @@ impl Machine {
             huge_pages: before.huge_pages,
             load: before.load,
         }
-    }
-
-    /// The kernel's release.
-    pub fn kernel(&self) -> &str {
-        &self.kernel
-    }
-
-    /// The CPUs' model.
-    pub fn cpu(&self) -> &str {
-        &self.cpu
-    }
-
-    /// How many of them this process may use.
-    pub fn cpus(&self) -> usize {
-        self.cpus
-    }
-
-    /// Its memory in bytes.
-    pub fn memory(&self) -> u64 {
-        self.memory
-    }
-
-    /// The granules in words.
-    pub fn granules(&self) -> &str {
-        &self.granules
-    }
-
-    /// How stores into protected memory are caught; none where they cannot be.
-    pub fn userfaultfd(&self) -> Option<&str> {
-        self.userfaultfd.as_deref()
-    }
-
-    /// Reserved huge pages, before the measurement took any.
-    pub fn huge_pages(&self) -> HugePages {
-        self.huge_pages
-    }
-
-    /// Runnable threads, averaged over the last minute, before the measurement began.
-    pub fn load(&self) -> f64 {
-        self.load
     }
 
     /// The kernel and the granules.

@@ -88,6 +88,13 @@ pub struct Measured {
     pub samples: Vec<u64>,
 }
 
+impl Measured {
+    /// Samples at one point, in an experiment's only figure.
+    pub fn new(series: impl Into<String>, x: usize, quantity: Quantity, samples: Vec<u64>) -> Self {
+        Self { series: series.into(), setting: String::new(), x: x as u64, quantity, samples }
+    }
+}
+
 /// What one step of one sitting measured, and under which circumstances.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepResult {

@@ -39,7 +39,7 @@ impl Samples {
 
     /// Adds a time, in nanoseconds.
     pub fn add(&mut self, time: Duration) {
-        self.add_number(time.as_nanos() as u64);
+        self.add_number(nanoseconds(time));
     }
 
     /// Adds a number.
@@ -78,6 +78,11 @@ impl Samples {
         let at = |quantile| microseconds(self.0.value_at_quantile(quantile));
         Spread { median: at(0.5), p5: at(0.05), p95: at(0.95) }
     }
+}
+
+/// A time as samples have it; what is longer than five hundred years counts as that.
+pub fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Nanoseconds as microseconds.

@@ -15,10 +15,11 @@ use genie_lab::conclude::{self, Found, conclude};
 use genie_lab::counter::{Counting, Event, Modes};
 use genie_lab::error::Error;
 use genie_lab::experiment::Experiment;
-use genie_lab::findings::Verdict;
+use genie_lab::findings::{Conclusion, Verdict};
+use genie_lab::measurement::StepResult;
 use genie_lab::report;
+use genie_lab::runner::noise::Noise;
 use genie_lab::runner::{Doing, Interruptions, Watcher, go_on, plan};
-use genie_lab::store::document::Document;
 use genie_lab::store::{Entry, Folder, Run, read, read_json};
 
 /// Tells the test below, in a process of its own, where to run.
@@ -226,13 +227,14 @@ fn the_document_says_what_was_measured_and_reads_back_as_it_was_written() {
     let found = found(&run, &latency);
     conclude::write(&run, &found).unwrap();
     let path = run.path("latency.json");
-    let document: Document = read_json(&path).unwrap();
-    assert_eq!(document.measurements, run.measurements().unwrap().steps);
-    assert_eq!(document.conclusion, found[0].conclusion);
-    assert_eq!(document.noise, found[0].noise);
-    assert_eq!(document.experiment.claims.len(), 3);
-    run.write_json("again.json", &document).unwrap();
-    assert_eq!(read(&path).unwrap(), read(&run.path("again.json")).unwrap());
+    let document: serde_json::Value = read_json(&path).unwrap();
+    let part = |name: &str| document[name].clone();
+    let steps: Vec<StepResult> = serde_json::from_value(part("measurements")).unwrap();
+    assert_eq!(steps, run.measurements().unwrap().steps);
+    assert_eq!(serde_json::from_value::<Conclusion>(part("conclusion")).unwrap(), found[0].conclusion);
+    assert_eq!(serde_json::from_value::<Noise>(part("noise")).unwrap(), found[0].noise);
+    assert_eq!(document["experiment"]["claims"].as_array().unwrap().len(), 3);
+    assert_eq!(document["run"], read_json::<serde_json::Value>(&run.path("run.json")).unwrap());
     let lines = read(&run.path("latency.csv")).unwrap().lines().count();
     assert_eq!(lines, 1 + 2 * STEPS * fixture::SCHEMES.len());
     for file in ["latency-unlimited.svg", "latency-10-Gbit-s.svg", "model-estimates.svg", "model.json"] {

@@ -9,7 +9,7 @@ use genie_baselines::{MESSAGE, Means};
 use genie_lab::length;
 use genie_lab::machine::Machine;
 use genie_lab::placement::Placement;
-use genie_lab::samples::{Samples, Spread, rounded};
+use genie_lab::samples::{Samples, Spread, nanoseconds, rounded};
 use serde::Serialize;
 
 use super::measured::{Book, By, Measured, Measurements, Of, Side};
@@ -247,7 +247,7 @@ impl Gathering {
             self.memcpy.entry(length).or_default().merge(times);
         }
         self.book.merge(&measurements.book);
-        let nanoseconds = measurements.round_trip.map_or(0, |time| time.as_nanos() as u64);
+        let nanoseconds = measurements.round_trip.map_or(0, nanoseconds);
         self.round_trips.push((measurements.placement, nanoseconds));
         self.dropped += measurements.dropped;
     }

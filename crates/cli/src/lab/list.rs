@@ -1,7 +1,6 @@
 //! `genie lab list`: which experiments there are.
 
 use genie_lab::experiments;
-use genie_lab::store::document::Declaration;
 
 use super::tables;
 use crate::failure::Failure;
@@ -18,7 +17,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let declarations = experiments::ALL.iter().map(|experiment| experiment.declaration());
     if args.json {
-        return output::print_json(&declarations.map(Declaration::from).collect::<Vec<_>>());
+        return output::print_json(&declarations.collect::<Vec<_>>());
     }
     let rows = declarations
         .map(|one| [one.id, one.title, one.source, &one.needs.join(", ")].map(str::to_owned).to_vec());

@@ -47,13 +47,7 @@ pub(crate) fn step(experiment: &str, measured: Vec<Measured>) -> StepResult {
 
 /// What `primitives` stores of how long granules were, in bytes.
 pub(crate) fn granule(bytes: u64) -> Measured {
-    Measured {
-        series: measured::GRANULE.to_owned(),
-        setting: String::new(),
-        x: 64,
-        quantity: Quantity::Bytes,
-        samples: vec![bytes],
-    }
+    Measured::new(measured::GRANULE, 64, Quantity::Bytes, vec![bytes])
 }
 
 impl Measurements {

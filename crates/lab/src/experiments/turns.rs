@@ -4,8 +4,6 @@
 //! How: most rounds measure latency. Where processing is asked for, a fourth measure CPU time instead, and an eighth count
 //! instructions, where this machine does: those hardly differ from one operation to the next, so that few will do.
 
-use std::time::Duration;
-
 use genie::Scheme;
 
 use crate::counter::{Counting, Event, Modes};
@@ -13,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::measurement::{Measured, Quantity};
 use crate::parties::{Exchange, Exchanged, Measure, Parties, Route};
 use crate::random::Random;
+use crate::samples::nanoseconds;
 
 /// Rounds at the beginning that are not counted.
 pub(super) const WARM_UP: usize = 2;
@@ -163,10 +162,6 @@ fn exchange(parties: &mut Parties, exchange: &Exchange) -> Result<Option<Exchang
         Err(Error::Unwired(_)) => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    time.as_nanos() as u64
 }
 
 #[cfg(test)]

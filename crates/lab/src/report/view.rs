@@ -173,10 +173,10 @@ impl View {
 pub(super) fn machine(record: &Record) -> Vec<(&'static str, String)> {
     let (machine, circumstances) = (&record.machine, &record.circumstances);
     let unknown = || "not told".to_owned();
-    let pages = machine.huge_pages();
+    let pages = machine.huge_pages;
     vec![
-        ("CPU", machine.cpu().to_owned()),
-        ("CPUs to use", machine.cpus().to_string()),
+        ("CPU", machine.cpu.clone()),
+        ("CPUs to use", machine.cpus.to_string()),
         ("Caches of one", some(circumstances.caches.join(", "))),
         (
             "Clock frequency",
@@ -184,18 +184,18 @@ pub(super) fn machine(record: &Record) -> Vec<(&'static str, String)> {
         ),
         ("Frequency governor", circumstances.governor.clone().unwrap_or_else(unknown)),
         ("Turbo", circumstances.turbo.map_or_else(unknown, |on| if on { "on" } else { "off" }.to_owned())),
-        ("Memory", length::approximate(machine.memory())),
-        ("Kernel", format!("Linux {}", machine.kernel())),
-        ("Granules", machine.granules().to_owned()),
-        ("Huge pages", format!("{} of {} free at the beginning", pages.free(), pages.total())),
+        ("Memory", length::approximate(machine.memory)),
+        ("Kernel", format!("Linux {}", machine.kernel)),
+        ("Granules", machine.granules.clone()),
+        ("Huge pages", format!("{} of {} free at the beginning", pages.free, pages.total)),
         ("Transparent huge pages", circumstances.transparent_huge_pages.clone().unwrap_or_else(unknown)),
         (
             "Faults caught by",
-            machine.userfaultfd().unwrap_or("nothing: stores into output are not caught").to_owned(),
+            machine.userfaultfd.as_deref().unwrap_or("nothing: stores into output are not caught").to_owned(),
         ),
         ("Instructions", circumstances.instructions.as_ref().map_or_else(unknown, counted)),
         ("Clock", circumstances.clock.clone().unwrap_or_else(unknown)),
-        ("Load at the beginning", format!("{:.2}", machine.load())),
+        ("Load at the beginning", format!("{:.2}", machine.load)),
     ]
 }
 

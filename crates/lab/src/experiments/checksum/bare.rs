@@ -9,6 +9,7 @@ use crate::experiment::Options;
 use crate::findings::{Axis, Curve, Figure, Table};
 use crate::measurement::{Measured, Measurements, Quantity};
 use crate::random::Random;
+use crate::samples::nanoseconds;
 
 /// The setting that these are kept under.
 const SETTING: &str = "alone";
@@ -63,7 +64,7 @@ fn time(pass: Pass, count: u32, from: &[u8], to: &mut [u8]) -> u64 {
     for _ in 0..count {
         black_box(pass.run(black_box(from), black_box(&mut *to)));
     }
-    (begun.elapsed() / count).as_nanos() as u64
+    nanoseconds(begun.elapsed() / count)
 }
 
 /// Measures all passes over `len` bytes in turns.
@@ -76,7 +77,7 @@ pub(super) fn measure(len: usize, options: &Options) -> Vec<Measured> {
         .map(|pass| {
             time(*pass, 1, &from, &mut to);
             let once = time(*pass, 1, &from, &mut to).max(1);
-            (SAMPLE.as_nanos() as u64 / once).clamp(1, 1000) as u32
+            (nanoseconds(SAMPLE) / once).clamp(1, 1000) as u32
         })
         .collect();
     let mut samples = vec![Vec::new(); passes.len()];

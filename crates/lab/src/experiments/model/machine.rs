@@ -8,6 +8,7 @@ use crate::experiments::model::ID;
 use crate::measurement::{Measured, Measurements, Quantity};
 use crate::model::scaling::Figures;
 use crate::probe::Probe;
+use crate::samples::nanoseconds;
 use crate::yardsticks::{self, Copying};
 
 const INTEGER: &str = "integer program";
@@ -39,14 +40,8 @@ impl Machine {
     /// Times something once to warm up, and then as often as it takes.
     fn time(&self, series: &str, length: usize, mut once: impl FnMut() -> Duration) -> Measured {
         once();
-        let samples = (0..self.rounds).map(|_| u64::try_from(once().as_nanos()).unwrap_or(u64::MAX));
-        Measured {
-            series: series.to_owned(),
-            setting: String::new(),
-            x: length as u64,
-            quantity: Quantity::OperationTime,
-            samples: samples.collect(),
-        }
+        let samples = (0..self.rounds).map(|_| nanoseconds(once())).collect();
+        Measured::new(series, length, Quantity::OperationTime, samples)
     }
 }
 

@@ -16,6 +16,7 @@ use crate::model::measured::GRANULE;
 use crate::operations::OperationTime;
 use crate::parties::{Exchange, Exchanged, Measure, Parties};
 use crate::random::Random;
+use crate::samples::nanoseconds;
 
 /// How often each scheme passes data that is not long.
 const ROUNDS: usize = 100;
@@ -81,7 +82,7 @@ impl<'o> Operations<'o> {
             }
         }
         if let Some(exchanged) = self.exchange(Scheme::EmulatedShare, len, Measure::Latency)? {
-            let latency = exchanged.latency.as_nanos() as u64;
+            let latency = nanoseconds(exchanged.latency);
             collected.add("", Scheme::EmulatedShare.name(), Quantity::Latency, latency);
         }
         Ok(())

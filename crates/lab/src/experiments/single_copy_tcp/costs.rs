@@ -11,6 +11,7 @@ use crate::experiments::single_copy_tcp::ID;
 use crate::measurement::{Measured, Measurements, Quantity};
 use crate::model::single_copy::Costs;
 use crate::probe::Probe;
+use crate::samples::nanoseconds;
 
 /// Bytes of a packet.
 pub(super) const PACKET: usize = 4096;
@@ -82,13 +83,7 @@ impl Bench {
         mut once: impl FnMut(&mut [u8; PACKET], &mut [u8]),
     ) -> Measured {
         let samples = (0..=self.samples).map(|_| self.sample(&mut once)).skip(1).collect();
-        Measured {
-            series: series.to_owned(),
-            setting: String::new(),
-            x: length as u64,
-            quantity: Quantity::OperationTime,
-            samples,
-        }
+        Measured::new(series, length, Quantity::OperationTime, samples)
     }
 
     /// Nanoseconds for all repetitions of a sample together: one alone may be shorter than the clock's tick.
@@ -126,10 +121,6 @@ impl Sitting for Bench {
         }
         Ok(measured)
     }
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A socket that sends to itself, and does not wait for ever for what it sent.
