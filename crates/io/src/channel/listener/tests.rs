@@ -103,6 +103,7 @@ fn bind_refuses_what_no_client_could_be_told() {
 
 /// A welcome has no room for such a time: each client was refused as one that had not taken it.
 #[test]
+#[cfg_attr(sanitized, ignore = "reserves terabytes of addresses, of which ThreadSanitizer takes most")]
 fn options_without_bounds_keep_no_client_out() {
     let place = Place::new();
     let options = ServeOptions {
