@@ -120,6 +120,7 @@ impl ClientBuffer {
     }
 }
 
+/// What callers of [`ClientBuffer::output`] and [`ClientBuffer::input`] have made sure of.
 const PREPARED: &str = "the native buffer is there";
 
 fn is_strong(scheme: Scheme) -> bool {
