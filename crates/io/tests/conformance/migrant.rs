@@ -1,7 +1,9 @@
 //! Migrant buffers: passed on for good, given back when that fails, received without anybody else's data.
 
+use std::time::Instant;
+
 use genie_io::servers::memory;
-use genie_io::{In, Out};
+use genie_io::{In, Limits, Out};
 use genie_memory::Mark;
 use genie_passing::Scheme;
 
@@ -30,6 +32,12 @@ pub(crate) fn a_buffer_is_passed_on(t: &dyn Transport) {
     }
 }
 
+/// Whether so much time has passed that a client goes on without what a server still has that it has asked to let go: on a busy
+/// machine, the server in the other process may be as slow.
+fn is_late(asked: Instant) -> bool {
+    asked.elapsed() >= Limits::default().abort_timeout
+}
+
 pub(crate) fn a_failed_output_gives_the_buffer_back(t: &dyn Transport) {
     t.holder().set_obliging(true);
     for scheme in migrant() {
@@ -38,7 +46,8 @@ pub(crate) fn a_failed_output_gives_the_buffer_back(t: &dyn Transport) {
             let addr = region.as_ptr().addr();
             let request = t.interface().request(t.holder().handle(), HOLD);
             let pending = request.out(Out::migrant(scheme, region)).submit().expect("a request");
-            let failed = match way {
+            let asked = Instant::now();
+            let mut failed = match way {
                 "fail" => {
                     t.holder().fail(pending.id(), "no");
                     failed(pending)
@@ -49,9 +58,10 @@ pub(crate) fn a_failed_output_gives_the_buffer_back(t: &dyn Transport) {
                 }
                 _ => pending.abort().expect_err("aborted"),
             };
-            let mut failed = failed;
-            let mut region =
-                failed.take_migrant().unwrap_or_else(|| panic!("{scheme}, {way}: nothing came back"));
+            let Some(mut region) = failed.take_migrant() else {
+                assert!(way == "abort" && is_late(asked), "{scheme}, {way}: nothing came back");
+                continue;
+            };
             assert_eq!(region.as_ptr().addr(), addr, "{scheme}, {way}");
             same(&region, &bytes, format_args!("{scheme}, {way}"));
             region.fill(1);
@@ -179,7 +189,11 @@ pub(crate) fn a_failed_input_brings_nothing(t: &dyn Transport) {
         }
         let request = t.interface().request(t.holder().handle(), HOLD);
         let pending = request.input(In::migrant(scheme, buffer_len(t))).submit().expect("a request");
+        let asked = Instant::now();
         pending.abort().expect_err("aborted");
+        if is_late(asked) {
+            continue;
+        }
         let usage = checked(t.interface().space());
         assert_eq!(usage.regions, usage.queued, "{scheme}: the region waits for reuse");
         assert_eq!(usage.references, 0, "{scheme}");
