@@ -194,6 +194,20 @@ fn a_client_elsewhere_has_left_when_its_requests_are_to_be_aborted_and_its_memor
     assert_eq!(server.heard(9).len(), 9, "each has left once");
 }
 
+/// The timer of a client that was gone kept the requests that it watched, they their server, and that the channel.
+#[test]
+fn a_client_elsewhere_leaves_though_a_request_that_it_forgot_had_a_timeout() {
+    let server = Attentive::default();
+    let place = serve(&server);
+    let interface = interface();
+    let handle = connect(&place, &interface, "client");
+    let request = interface.request(&handle, KEEP).out(Out::copy(b"timed")).timeout(FOR_EVER * 2);
+    let pending = request.submit().expect("a request");
+    server.heard(1);
+    drop((pending, handle, interface));
+    assert_left(&server.heard(3), b"timed");
+}
+
 #[test]
 fn no_client_has_left_whose_request_is_just_handed_over() {
     let server = Attentive::default();
