@@ -9,6 +9,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::TryLockError;
 use std::time::{Duration, Instant};
 
+use genie_sys::fork::Maker;
+
 use crate::channel::Turn;
 use crate::code::Code;
 use crate::exchange::Awaited;
@@ -54,9 +56,14 @@ pub(crate) struct Reaping {
 impl Reaping {
     /// Waits until what is awaited has its reply, or has been given up; returns whether it has.
     pub(crate) fn wait(&self, server: &Code, awaited: &Awaited<'_>, deadline: Option<Instant>) -> bool {
+        let maker = Maker::this_process();
         loop {
             if awaited.is_replied() {
                 return true;
+            }
+            // The server's code has forked, and the reply comes to the process that asked.
+            if !maker.is_this_process() {
+                return false;
             }
             let left =
                 deadline.map_or(LONGEST, |at| at.saturating_duration_since(Instant::now()).min(LONGEST));

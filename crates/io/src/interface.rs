@@ -247,6 +247,7 @@ impl Interface {
         let server = request.server;
         let (exchange, destinations) = self.start(&mut request, work, Patience::Until(deadline))?;
         let left = if exchange.is_replied() { None } else { self.wait(&exchange, server, deadline, timeout) };
+        let exchange = self.still_here(exchange)?;
         let (found, exchange) = match left {
             Some((work, held)) => (Found::Work(work), Pair::keep(exchange, held)),
             None => Pair::take(exchange),
@@ -272,7 +273,9 @@ impl Interface {
             0 => Awaited::alone(exchange),
             _ => Awaited::by_many(exchange),
         };
-        if let (false, Some(timeout)) = (awaited.wait(server, deadline), timeout) {
+        if let (false, Some(timeout)) = (awaited.wait(server, deadline), timeout)
+            && !self.space().is_inherited()
+        {
             exchange.abort(server, &Error::TimedOut { timeout }, self.0.limits.abort_timeout);
         }
         awaited.into_left()
@@ -339,6 +342,7 @@ impl Interface {
                 false
             }
         };
+        let exchange = self.still_here(exchange)?;
         if is_sent {
             if exchange.is_aborting() && !exchange.is_replied() {
                 // That may have come before the server had the request.
@@ -347,6 +351,19 @@ impl Interface {
             return Ok((exchange, destinations));
         }
         Err(deliver(exchange.take(), destinations).err().unwrap_or_else(|| Error::Aborted.into()))
+    }
+
+    /// Gives a request back, unless its server's code has forked since it was made and this is the child.
+    ///
+    /// # Errors
+    /// [`Error::Inherited`]. The request is the parent's, and its locks may be held by the parent's threads.
+    #[inline]
+    fn still_here(&self, exchange: Arc<Exchange>) -> Result<Arc<Exchange>, Failed> {
+        if self.space().is_inherited() {
+            std::mem::forget(exchange);
+            return Err(Error::Inherited.into());
+        }
+        Ok(exchange)
     }
 
     fn timeout(&self, asked: Option<Duration>) -> Option<Duration> {

@@ -79,7 +79,9 @@ impl<'i> Pending<'i> {
 
     /// Waits for the reply, at most so long; returns whether it is there. The request goes on if it is not.
     pub fn wait(&self, timeout: Duration) -> bool {
-        self.is_inherited() || self.exchange.wait(&self.server, deadline_after(timeout))
+        self.is_inherited()
+            || self.exchange.wait(&self.server, deadline_after(timeout))
+            || self.is_inherited()
     }
 
     /// Waits for the reply and takes it, delivering the inputs' data to the buffers of the request: `io_sync` with
@@ -103,6 +105,9 @@ impl<'i> Pending<'i> {
             return Err(Error::Inherited);
         }
         self.exchange.wait(&self.server, None);
+        if self.is_inherited() {
+            return Err(Error::Inherited);
+        }
         self.exchange.look(|work| work.peek(peeks)).unwrap_or(Err(Error::Aborted))
     }
 
@@ -140,6 +145,10 @@ impl<'i> Pending<'i> {
             return Err(Error::Inherited.into());
         }
         self.exchange.wait(&self.server, None);
+        // The server's code may have forked meanwhile.
+        if self.is_inherited() {
+            return Err(Error::Inherited.into());
+        }
         deliver(self.exchange.take(), destinations)
     }
 }
