@@ -29,7 +29,6 @@ pub struct Serving {
 pub struct Running {
     stopper: Stopper,
     threads: Vec<thread::JoinHandle<()>>,
-    claim: Option<Arc<Claim>>,
 }
 
 /// Stops a server, from any thread.
@@ -140,14 +139,13 @@ fn start(shared: &Arc<Shared>, claim: Arc<Claim>, first: usize) -> Result<Runnin
     if shared.is_inherited() {
         return Err(Error::Inherited);
     }
-    let mut running = Running { stopper: Stopper(Arc::clone(shared)), threads: Vec::new(), claim: None };
+    let mut running = Running { stopper: Stopper(Arc::clone(shared)), threads: Vec::new() };
     let control = control::Control::new(shared, &claim)?;
     running.spawn("genie-control", move || control.run())?;
     for index in first..shared.inboxes.len() {
         let shared = Arc::clone(shared);
         running.spawn("genie-worker", move || Worker::new(&shared, index).run())?;
     }
-    running.claim = Some(claim);
     Ok(running)
 }
 
@@ -196,7 +194,6 @@ impl Running {
             // A panic has been reported by the panic hook.
             let _ = thread.join();
         }
-        self.claim = None;
     }
 }
 
@@ -219,7 +216,8 @@ impl Drop for StopsOnPanic {
 }
 
 impl Stopper {
-    /// Stops the server: its clients see it hang up, and the name is free again.
+    /// Stops the server: its clients see it hang up, and the name is free again as soon as the thread that attends to clients has
+    /// ended.
     pub fn stop(&self) {
         if self.0.is_inherited() {
             return;
@@ -233,6 +231,7 @@ impl Stopper {
 #[cfg(test)]
 mod tests {
     use std::sync::{Mutex, mpsc};
+    use std::time::Instant;
 
     use super::*;
     use crate::channel::directory::Directory;
@@ -248,6 +247,22 @@ mod tests {
         running.spawn("genie-test", || panic!("this panic is part of the test")).unwrap();
         running.wait();
         Listener::claim_in(&directory, "one", ServeOptions::default()).unwrap();
+    }
+
+    /// The name stayed taken, and clients that connected waited for seconds, until what ran the server was dropped.
+    #[test]
+    fn a_name_is_free_when_its_server_has_stopped() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = Directory::at(folder.path()).unwrap();
+        let claim = || Listener::claim_in(&directory, "one", ServeOptions::default());
+        let running = claim().unwrap().serve(Memory::customized()).and_then(Serving::start).unwrap();
+        running.stopper().stop();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while claim().is_err() {
+            assert!(Instant::now() < deadline, "the name is still taken");
+            thread::yield_now();
+        }
+        drop(running);
     }
 
     /// A server's code that stopped its own server, by dropping what runs it, waited for its own thread, which panicked.
