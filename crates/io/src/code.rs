@@ -37,12 +37,16 @@ struct Held {
     number: u64,
     /// As the server said once: what clients are told, and what they get, agree whatever it would say later.
     services: Box<[Service]>,
+    /// For each service, how input buffers should be laid out, when that makes a difference.
+    preferred: Box<[Option<Preferred>]>,
+    /// Why it has said nothing, if it panicked.
+    panicked: Option<Error>,
     /// There for a server that completes requests when a thread looks.
     reaping: Option<Reaping>,
 }
 
 thread_local! {
-    static CALLS: Calls = const { Calls { depth: Cell::new(0), has_unwound: Cell::new(false) } };
+    static CALLS: Calls = const { Calls { depth: Cell::new(0), unwound: Cell::new(0) } };
     /// Requests that were dropped by unwinding, in a call that is not over yet.
     static UNWOUND: RefCell<Vec<Incoming>> = const { RefCell::new(Vec::new()) };
 }
@@ -51,17 +55,28 @@ thread_local! {
 struct Calls {
     /// How many there are, one inside the other.
     depth: Cell<u32>,
-    /// Requests were set aside.
-    has_unwound: Cell<bool>,
+    /// How many requests are set aside, by all of them.
+    unwound: Cell<usize>,
 }
 
 impl Code {
     pub(crate) fn new(server: impl Server) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let services = call(|| server.services().into()).unwrap_or_default();
+        let services: Result<Box<[Service]>, Error> = call(|| server.services().into());
+        let panicked = services.as_ref().err().cloned();
+        let services = services.unwrap_or_default();
+        let preferred = |number| call(|| server.preferred(ServiceId(number))).unwrap_or_default();
+        let preferred = (0..services.len() as u32).map(preferred).collect();
         let has_completer = call(|| server.completer().is_some()).unwrap_or_default();
         let (number, reaping) = (NEXT.fetch_add(1, Ordering::Relaxed), has_completer.then(Reaping::default));
-        Self(Arc::new(Held { server: Some(Box::new(server)), number, services, reaping }))
+        Self(Arc::new(Held {
+            server: Some(Box::new(server)),
+            number,
+            services,
+            preferred,
+            panicked,
+            reaping,
+        }))
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -74,7 +89,15 @@ impl Code {
     }
 
     pub(crate) fn preferred(&self, service: ServiceId) -> Option<Preferred> {
-        call(|| self.server().preferred(service)).unwrap_or_default()
+        *self.0.preferred.get(service.0 as usize)?
+    }
+
+    /// Makes sure that the server has said what its services are.
+    ///
+    /// # Errors
+    /// It panicked.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.0.panicked.clone().map_or(Ok(()), Err)
     }
 
     /// Hands over the request that `make` makes: there, since moving it through what catches panics would cost more than that.
@@ -199,16 +222,21 @@ impl Drop for Held {
 /// # Errors
 /// It panicked.
 fn call<T>(code: impl FnOnce() -> T) -> Result<T, Error> {
-    CALLS.with(|calls| calls.depth.set(calls.depth.get() + 1));
-    let called = catch_unwind(AssertUnwindSafe(code)).map_err(panicked);
-    let has_unwound = CALLS.with(|calls| {
-        calls.depth.set(calls.depth.get() - 1);
-        calls.has_unwound.replace(false)
+    // A call that is made while an outer one unwinds leaves that one's requests to it.
+    let before = CALLS.with(|calls| {
+        calls.depth.set(calls.depth.get() + 1);
+        calls.unwound.get()
     });
-    if has_unwound {
+    let called = catch_unwind(AssertUnwindSafe(code)).map_err(panicked);
+    let unwound = CALLS.with(|calls| {
+        calls.depth.set(calls.depth.get() - 1);
+        calls.unwound.replace(before)
+    });
+    if unwound > before {
         // A server that catches its own panics gets here without an error.
         let error = called.as_ref().err().cloned().unwrap_or_else(elsewhere);
-        UNWOUND.take().into_iter().for_each(|request| request.fail(error.clone()));
+        let requests = UNWOUND.with_borrow_mut(|unwound| unwound.split_off(before));
+        requests.into_iter().for_each(|request| request.fail(error.clone()));
     }
     called
 }
@@ -220,7 +248,7 @@ pub(crate) fn end_unwound(request: Incoming) {
     if CALLS.with(|calls| calls.depth.get()) == 0 {
         return request.fail(elsewhere());
     }
-    CALLS.with(|calls| calls.has_unwound.set(true));
+    CALLS.with(|calls| calls.unwound.set(calls.unwound.get() + 1));
     UNWOUND.with_borrow_mut(|unwound| unwound.push(request));
 }
 

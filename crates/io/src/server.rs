@@ -93,7 +93,8 @@ pub trait Server: Send + Sync + 'static {
         None
     }
 
-    /// How clients should lay out input buffers for a service, when that makes a difference (client-aligned buffering).
+    /// How clients should lay out input buffers for a service, when that makes a difference (client-aligned buffering). Genie asks
+    /// once for each service, when the server is made reachable.
     fn preferred(&self, service: ServiceId) -> Option<Preferred> {
         let _ = service;
         None
@@ -145,6 +146,11 @@ impl ServerHandle {
     pub(crate) fn access(&self, service: ServiceId) -> Result<Access, Error> {
         let access = self.services().get(service.0 as usize).map(Service::access);
         access.ok_or_else(|| {
+            if let Location::Here(server) = &self.0
+                && let Err(panicked) = server.check()
+            {
+                return panicked;
+            }
             let (server, count) = (self.name().to_owned(), self.services().len());
             Error::NoSuchService { server, service: service.0, count }
         })

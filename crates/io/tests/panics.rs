@@ -136,7 +136,7 @@ impl Drop for Panicking {
 /// A server in another process, as its clients see it, that is in threads of this one.
 struct Elsewhere {
     directory: Directory,
-    running: Running,
+    _running: Running,
     _scratch: tempfile::TempDir,
 }
 
@@ -146,7 +146,7 @@ impl Elsewhere {
         let directory = Directory::at(scratch.path().join("run")).expect("a run-time directory");
         let options = ServeOptions { threads: 2, pool: 1 << 20, ..ServeOptions::default() };
         let serving = Listener::bind_in(&directory, "panicking", server, options).expect("a name");
-        Self { directory, running: serving.start().expect("threads"), _scratch: scratch }
+        Self { directory, _running: serving.start().expect("threads"), _scratch: scratch }
     }
 
     fn connect(&self, interface: &Interface) -> ServerHandle {
@@ -281,13 +281,57 @@ fn a_server_that_can_not_say_what_it_is_harms_nobody() {
     let here = ServerHandle::new(hopeless());
     assert_eq!((here.name(), here.services().len()), ("nameless", 0));
     let error = interface.request(&here, PASS).send().expect_err("no services").error;
-    assert!(matches!(error, Error::NoSuchService { count: 0, .. }), "{error}");
+    assert!(matches!(error, Error::Panicked { .. }), "{error}");
     drop(here);
-    let elsewhere = Elsewhere::start(hopeless());
-    for _ in 0..3 {
-        assert!(elsewhere.connect(&interface).services().is_empty());
+    let scratch = tempfile::tempdir().expect("a directory");
+    let directory = Directory::at(scratch.path().join("run")).expect("a run-time directory");
+    for _ in 0..2 {
+        let bound = Listener::bind_in(&directory, "hopeless", hopeless(), ServeOptions::default());
+        let error = bound.expect_err("a panic");
+        assert!(
+            matches!(&error, Error::Panicked { message } if message.contains("services' panic")),
+            "{error}"
+        );
     }
-    assert_eq!(elsewhere.running.status().services.len(), 0);
+}
+
+/// Makes a request of another server when it is dropped.
+struct Calling<'c>(&'c Interface, &'c ServerHandle);
+
+impl Drop for Calling<'_> {
+    fn drop(&mut self) {
+        passes(self.0, self.1);
+    }
+}
+
+/// Panics while it holds what makes a request of another server when it is dropped.
+struct Nesting(ServerHandle);
+
+impl Server for Nesting {
+    fn name(&self) -> &str {
+        "nesting"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        let interface = interface();
+        let _calling = Calling(&interface, &self.0);
+        let _held = request;
+        panic!("the outer panic");
+    }
+
+    fn abort(&self, _request: RequestId) {}
+}
+
+/// The other server's call took the request that unwinding had dropped before, and ended it without the message.
+#[test]
+fn a_request_made_by_unwinding_takes_no_message_from_others() {
+    let server = ServerHandle::new(Nesting(ServerHandle::new(Panicking::default())));
+    let error = fails(&interface(), &server, PASS);
+    assert_eq!(error, Error::Panicked { message: "the outer panic".to_owned() });
 }
 
 #[test]

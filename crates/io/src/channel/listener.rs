@@ -112,6 +112,7 @@ impl Listener {
     pub fn serve(self, server: impl Server) -> Result<Serving, Error> {
         let threads = self.options.threads.clamp(1, 64);
         let server = Code::new(server);
+        server.check()?;
         let shared = Shared {
             maker: Maker::this_process(),
             name: self.name,

@@ -54,9 +54,12 @@ pub struct ServeOptions {
     pub abort_timeout: Duration,
     /// How long a thread looks for requests before it sleeps.
     pub spin: Duration,
-    /// How large the rings are: as [`Layout`] allows.
+    /// How large the rings are: as [`Layout`] allows, and at most 64 MiB for each client, since they are made while others wait.
     pub rings: Layout,
 }
+
+/// The most bytes that the rings of a client may take.
+const RINGS_MAX: usize = 64 << 20;
 
 impl ServeOptions {
     /// Makes sure that a channel can have such rings, and the machine such a pool.
@@ -64,6 +67,23 @@ impl ServeOptions {
         let refused = |option, why| Err(Error::Unservable(format!("ServeOptions::{option}: {why}")));
         if let Err(error) = self.rings.check() {
             return refused("rings", error.to_string());
+        }
+        for (option, value) in
+            [("clients", self.clients), ("addresses", self.addresses), ("mapped", self.mapped)]
+        {
+            if value == 0 && !(self.untrusted && option == "mapped") {
+                return refused(option, "with 0 no client is served".to_owned());
+            }
+        }
+        if self.untrusted && self.hard_pool == 0 {
+            return refused("hard_pool", "a server that maps nothing needs memory to copy to".to_owned());
+        }
+        if self.rings.bytes() > RINGS_MAX {
+            let (bytes, lines, area) = (self.rings.bytes(), self.rings.lines, self.rings.area);
+            return refused(
+                "rings",
+                format!("{lines} lines and areas of {area} bytes take {bytes}, more than {RINGS_MAX}"),
+            );
         }
         let memory = machine::total_memory();
         if self.pool as u64 > memory {

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use genie_memory::{Config, Granularity, GranuleKind};
-use genie_passing::{Costs, Passing};
+use genie_passing::{Costs, Passing, Preferred};
 use genie_ring::Layout;
 
 use super::*;
@@ -37,6 +37,11 @@ impl Server for Growing {
     fn services(&self) -> &[Service] {
         let offered = self.offered.fetch_add(1, Ordering::Relaxed);
         &self.services[..offered.min(self.services.len())]
+    }
+
+    /// Of `offered` bytes, so that tests see how often a server was asked.
+    fn preferred(&self, _service: ServiceId) -> Option<Preferred> {
+        Some(Preferred { offset: 0, len: self.offered.fetch_add(1, Ordering::Relaxed).min(1 << 20) })
     }
 
     fn request(&self, request: Incoming) {
@@ -94,8 +99,18 @@ fn bind_refuses_what_no_client_could_be_told() {
     let rings = Layout { lines: 3, area: 256 };
     let options = ServeOptions { rings, ..ServeOptions::default() };
     refused(Growing::of(names(1, 1)), options, ["ServeOptions::rings", "3 lines"]);
-    let options = ServeOptions { pool: usize::MAX, ..ServeOptions::default() };
-    refused(Growing::of(names(1, 1)), options, ["ServeOptions::pool", "this machine has"]);
+    let default = ServeOptions::default;
+    let long = Layout { area: 1 << 28, ..Layout::default() };
+    for (options, words) in [
+        (ServeOptions { pool: usize::MAX, ..default() }, ["ServeOptions::pool", "this machine has"]),
+        (ServeOptions { rings: long, ..default() }, ["ServeOptions::rings", "268435456"]),
+        (ServeOptions { clients: 0, ..default() }, ["ServeOptions::clients", "0"]),
+        (ServeOptions { addresses: 0, ..default() }, ["ServeOptions::addresses", "0"]),
+        (ServeOptions { mapped: 0, ..default() }, ["ServeOptions::mapped", "0"]),
+        (ServeOptions { untrusted: true, hard_pool: 0, ..default() }, ["ServeOptions::hard_pool", "copy"]),
+    ] {
+        refused(Growing::of(names(1, 1)), options, words);
+    }
     let running = place.start(Growing::of(names(256, 64)), ServeOptions::default());
     assert_eq!(place.connect(&ConnectOptions::default()).unwrap().services().len(), 256);
     assert_eq!(running.status().services.len(), 256);
@@ -134,6 +149,8 @@ fn a_server_is_asked_once_what_it_offers() {
     for server in [ServerHandle::new(growing()), there] {
         assert_eq!((server.services().len(), server.service("two")), (1, None));
         place.interface.request(&server, ServiceId(0)).send().unwrap();
+        assert_eq!([0; 2].map(|service| server.preferred(ServiceId(service)).unwrap().len), [2; 2]);
     }
-    assert_eq!(running.status().services.len(), 1);
+    let services = running.status().services;
+    assert_eq!((services.len(), services[0].preferred.unwrap().len), (1, 2));
 }
