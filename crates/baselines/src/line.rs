@@ -2,7 +2,7 @@
 //!
 //! How: one line for each direction, each written by one side alone: seven words of message, then the first word, which
 //! counts messages (Release, for the Acquire of the side that waits for it). Waiting is either spinning on that word or
-//! sleeping on it; whoever writes for a side that sleeps wakes it each time.
+//! sleeping on it; the side that writes wakes one that sleeps, each time.
 //! Invariants: the two lines, and the lines that processors fetch along with them, are apart.
 
 use std::io;

@@ -29,10 +29,10 @@ pub(crate) enum Order {
     Serve(usize),
 }
 
-/// Is the peer, on `cpu` if there is one, until whoever started it goes.
+/// Is the peer, on `cpu` if there is one, until the process that started it goes.
 ///
 /// # Errors
-/// It was started by nobody, or could not do what it was told; whoever told it has heard of that.
+/// It was started by nobody, or could not do what it was told; the process that told it has heard of that.
 pub fn run(cpu: Option<usize>) -> Result<()> {
     let mut serving = Serving::default();
     obey(cpu, |order, descriptors, link| serving.obey(order, descriptors, link))

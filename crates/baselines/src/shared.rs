@@ -1,6 +1,6 @@
 //! Shared memory: used in place, which nothing that passes data between processes can beat, and with one copy.
 //!
-//! How: in place, client and peer work in the same bytes, and whoever has been told by a message that they are his touches
+//! How: in place, client and peer work in the same bytes, and the side that a message has told that they are its own touches
 //! them. With a copy, the client's data is in ordinary memory of its own, and is copied into the shared memory to be passed
 //! out, and from there when it has been passed in.
 

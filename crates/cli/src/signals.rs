@@ -14,7 +14,7 @@ pub(crate) fn on_first(heed: impl FnOnce() + Send + 'static) -> Result<(), Failu
             heed();
         }
         if let Some(signal) = received.next() {
-            // Whoever asks twice wants it to end now; where even that fails, it ends by itself.
+            // A user who asks twice wants it to end now; where even that fails, it ends by itself.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
         }
     };

@@ -1,8 +1,8 @@
 //! Parts: the files in which uploads grow.
 //!
 //! How: a part's name, `.genie-TOKEN-NONCE.part`, bears the client's token, by which it is found again, and a number that
-//! nobody guesses. Who resumes an upload takes its part over by renaming it; whoever stored into it before finds it gone.
-//! So the directory itself is all that is remembered, and a server that is killed forgets nothing.
+//! nobody guesses. A client that resumes an upload takes its part over by renaming it; the upload that stored into it before
+//! finds it gone. So the directory itself is all that is remembered, and a server that is killed forgets nothing.
 //! Limits: finding parts reads the names of their directory; finding leftovers, those of the whole tree.
 
 use std::ffi::{OsStr, OsString};

@@ -276,7 +276,7 @@ async fn a_request_whose_future_is_dropped_runs_on() {
 }
 
 /// A server in this process whose requests are over some time after they came: a thread of its own says so by an eventfd, and
-/// whoever looks replies.
+/// the thread that looks replies.
 #[derive(Clone)]
 struct Ring(Arc<Clock>);
 

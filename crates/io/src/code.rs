@@ -147,7 +147,7 @@ impl Code {
         Ok(self.completer(|completer| completer.arm())?.unwrap_or(true))
     }
 
-    /// Has whoever waits look: something is over without a reply.
+    /// Has threads that wait look: something is over without a reply.
     pub(crate) fn look(&self) {
         self.0.reaping.iter().for_each(Reaping::pass);
     }

@@ -1,7 +1,7 @@
 //! Completers: servers in this process that complete requests when somebody looks, as a ring of the kernel's is reaped.
 //!
-//! Why: such a server would need a thread to look, or its clients would have to know it. Its clients look instead, since whoever
-//! waits has nothing else to do.
+//! Why: such a server would need a thread to look, or its clients would have to know it. Its clients look instead, since a
+//! thread that waits has nothing else to do.
 //! How: as at a channel, one of the threads that wait for a server's replies looks and waits where the server says; the others
 //! sleep until it passes its turn. Event loops wait by the completer's descriptor (`interface/watch.rs`).
 
@@ -38,9 +38,9 @@ pub trait Completer {
         None
     }
 
-    /// Prepares the descriptor, if it needs that: from now on it becomes readable when there may be something to collect, for later
-    /// requests, too, and even if other threads look meanwhile. Returns false when there may be something now. Event loops of
-    /// several clients may call it at once, and while another thread looks.
+    /// Prepares the descriptor, if it needs that: from now on it becomes readable when there may be something to collect, for
+    /// later requests, too, and even if other threads look meanwhile. Returns false when there may be something now. Event
+    /// loops of several clients may call it at once, and while another thread looks.
     fn arm(&self) -> bool {
         true
     }

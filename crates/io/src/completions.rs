@@ -1,6 +1,7 @@
-//! Queues of requests that have been replied to: for whoever has many pending and wants those that are over without asking each.
+//! Queues of requests that have been replied to: for programs that have many pending and want those that are over without
+//! asking each.
 //!
-//! How: each request is added with what belongs to it. Whoever brings the reply, in whatever thread, puts the request's name into
+//! How: each request is added with what belongs to it. The thread that brings the reply puts the request's name into
 //! the queue.
 //! Limits: as many requests as the interface lets be pending. In a child made by fork a copy of the parent's holds nothing.
 
@@ -86,7 +87,7 @@ impl<T> Completions<T> {
         }
         let request = pending.id();
         let waker = Waker::from(Arc::new(Notice { queue: Arc::clone(&self.queue), request }));
-        // Under the lock, so that whoever finds the name in the queue finds the request.
+        // Under the lock, so that a thread that finds the name in the queue finds the request.
         let mut all = self.pending();
         let (pending, _) = all.entry(request).or_insert((pending, belonging));
         if pending.poll(&mut Context::from_waker(&waker)).is_ready() {

@@ -65,7 +65,7 @@ pub(crate) struct Exchange {
     id: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
-    /// The phase is not `Waiting` any more; for whoever would rather not take the lock to see that.
+    /// The phase is not `Waiting` any more; for threads that would rather not take the lock to see that.
     is_replied: AtomicBool,
     /// The request is to be let go, whether its server has it already or not.
     is_aborting: AtomicBool,
@@ -286,10 +286,10 @@ impl Exchange {
         }
     }
 
-    /// The request is over: wakes whoever waits for the phase to change. A task is woken after the lock is let go: that may run
-    /// it.
+    /// The request is over: wakes threads that wait for the phase to change. A task is woken after the lock is let go: that may
+    /// run it.
     fn wake(&self, mut state: MutexGuard<'_, State>) {
-        // Release pairs with the poller's Acquire, though whoever takes the reply takes the lock, too.
+        // Release pairs with the poller's Acquire, though the thread that takes the reply takes the lock, too.
         self.is_replied.store(true, Ordering::Release);
         // Notifying is a system call even when nobody sleeps.
         if state.sleepers > 0 {
@@ -402,7 +402,7 @@ impl Exchange {
         }
         let is_awaited = matches!(state.phase, Phase::Waiting);
         state.aborting.get_or_insert_with(|| reason.clone());
-        // The lock that the server takes for the abort, and for the request, orders this for whoever hands that over.
+        // The lock that the server takes for the abort, and for the request, orders this for the thread that hands that over.
         self.is_aborting.store(true, Ordering::Relaxed);
         let contract = state.contract.upgrade();
         drop(state);

@@ -268,7 +268,7 @@ impl Interface {
         timeout: Option<Duration>,
     ) -> Option<(Box<Work>, Arc<Exchange>)> {
         self.list(exchange, server);
-        // Whoever may abort it knows it by a weak reference: the contract that it was originated by.
+        // Code that may abort it knows it by a weak reference: the contract that it was originated by.
         let mut awaited = match Arc::weak_count(exchange) {
             0 => Awaited::alone(exchange),
             _ => Awaited::by_many(exchange),

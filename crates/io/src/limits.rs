@@ -122,7 +122,7 @@ impl Pendings {
             let is_room = used_bytes.saturating_add(bytes) <= limit && requests < most;
             is_room.then(|| used + share)
         };
-        // SeqCst pairs with the waiter's: either it sees the room made, or whoever makes room sees the waiter.
+        // SeqCst pairs with the waiter's: either it sees the room made, or the thread that makes room sees the waiter.
         match self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits) {
             Ok(_) => Ok(share),
             Err(used) => Err(match unpack(used) {

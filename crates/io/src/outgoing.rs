@@ -104,7 +104,7 @@ impl Outgoing {
         self.finish(None);
     }
 
-    /// There will be no reply, or none of success. Whoever has an anticipated one keeps it.
+    /// There will be no reply, or none of success. A client that has an anticipated one keeps it.
     pub(crate) fn fail(mut self, error: Error) {
         self.finish(Some(error));
     }

@@ -4,8 +4,8 @@
 //! made no sooner than the contractor itself would, and data that is in a subcontractor's own buffer already should go to the
 //! client as if the client had asked that server.
 //! How: the contractor's request and its fragments share the element until the contractor's reply takes effect. The first who
-//! needs memory has it made ready (point 1 of §7.5). Who has the data elsewhere puts that in the memory's place when its
-//! request has succeeded (points 2 and 3); if somebody needs memory after that, the data is copied there after all.
+//! needs memory has it made ready (point 1 of §7.5). A server that has the data elsewhere puts that in the memory's place when
+//! its request has succeeded (points 2 and 3); if somebody needs memory after that, the data is copied there after all.
 //! Invariants: a buffer that the contractor may have been shown stays until the contractor's reply.
 //! Limits: the fragment is one element, neither more nor less, and the client and both servers are in one process. Elsewhere
 //! the data is copied, and the receipt says why.

@@ -3,8 +3,8 @@
 //! Why: what borrows a request cannot be sent to another thread, or be put into a table of operations that a device or the kernel
 //! has in flight, as long as the request itself is to be kept elsewhere.
 //! How: a pin holds the request's contract, as a fragment does, so that the reply takes effect when the last pin has been let go.
-//! Invariants: the request's memory stays where it is, mapped, while a pin of it exists: whatever the client gives up, whether its
-//! process is there or not, and whether the server has replied, or dropped the request.
+//! Invariants: the request's memory stays where it is, mapped, while a pin of it exists: whatever the client gives up, whether
+//! its process is there or not, and whether the server has replied, or dropped the request.
 //! Source: thesis §3.2 (page referencing), which Genie does for a request; pins prolong it.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::contract::Contract;
 
 /// Bytes of an output that the server has pinned, to be read: see [`Incoming::pin_output`](crate::Incoming::pin_output).
 ///
-/// Where they are, as whoever fills in an `iovec` wants to know, [`Data::places`](genie_memory::Data::places) of
+/// Where they are, as a program that fills in an `iovec` wants to know, [`Data::places`](genie_memory::Data::places) of
 /// [`OutputPin::data`] says. It stays true while the pin exists.
 #[derive(Debug)]
 pub struct OutputPin(pub(crate) Pinned);

@@ -75,17 +75,18 @@ pub trait Server: Send + Sync + 'static {
     /// Whatever is kept for it may be let go, its requests included, whose memory stays until then.
     ///
     /// A client in another process has left when its channel has ended; [`Server::abort`] was called for its requests before. A
-    /// client in this process has left when the last clone of its interface has been dropped, and each [`Pending`](crate::Pending)
-    /// that the server did not reply to at once. Requests whose `Pending` was dropped run on, unless the server ends them here.
+    /// client in this process has left when the last clone of its interface has been dropped, and each
+    /// [`Pending`](crate::Pending) that the server did not reply to at once. Requests whose `Pending` was dropped run on,
+    /// unless the server ends them here.
     ///
     /// It is told by a thread of Genie's, or by the one that drops what is left of a client in this process.
     fn departed(&self, client: ClientId) {
         let _ = client;
     }
 
-    /// What completes the server's requests, if no thread of the server's does: it reaps a ring of the kernel's, say, or takes the
-    /// replies to requests of the server's own. While clients in this process wait for replies, one of the waiting threads calls
-    /// [`Completer::collect`] and [`Completer::wait`]. Return a completer always, or never.
+    /// What completes the server's requests, if no thread of the server's does: it reaps a ring of the kernel's, say, or takes
+    /// the replies to requests of the server's own. While clients in this process wait for replies, one of the waiting threads
+    /// calls [`Completer::collect`] and [`Completer::wait`]. Return a completer always, or never.
     ///
     /// Where a thread replies all the same, threads that wait notice it within a tenth of a second, and event loops at once. For
     /// clients in other processes the completer is not used.
@@ -93,8 +94,8 @@ pub trait Server: Send + Sync + 'static {
         None
     }
 
-    /// How clients should lay out input buffers for a service, when that makes a difference (client-aligned buffering). Genie asks
-    /// once for each service, when the server is made reachable.
+    /// How clients should lay out input buffers for a service, when that makes a difference (client-aligned buffering). Genie
+    /// asks once for each service, when the server is made reachable.
     fn preferred(&self, service: ServiceId) -> Option<Preferred> {
         let _ = service;
         None
@@ -103,9 +104,10 @@ pub trait Server: Send + Sync + 'static {
 
 /// A server, as its clients hold it, be it in this process or in another. Cloning makes another handle.
 ///
-/// A server in this process is dropped with its last handle. Where a request outlived the call that made it, whoever replies holds
-/// one until just after the client has the reply: the server may then be dropped by that thread, and some moments after the client
-/// has dropped its handles. A server that joins threads of its own when it is dropped must not let these reply last.
+/// A server in this process is dropped with its last handle. Where a request outlived the call that made it, the thread that
+/// replies holds one until just after the client has the reply: the server may then be dropped by that thread, and some moments
+/// after the client has dropped its handles. A server that joins threads of its own when it is dropped must not let these reply
+/// last.
 #[derive(Clone)]
 pub struct ServerHandle(Location);
 
@@ -178,7 +180,8 @@ impl ServerHandle {
     /// grants, which may be less. A server in this process knows no limits but the interface's.
     ///
     /// # Errors
-    /// [`Error::Inherited`]; or the server is gone, or does not answer within 5 seconds; what it grants is valid as soon as it answers.
+    /// [`Error::Inherited`]; or the server is gone, or does not answer within 5 seconds; what it grants is valid as soon as it
+    /// answers.
     pub fn adjust(&self, pending_bytes: usize, pending_requests: u32) -> Result<(usize, u32), Error> {
         match &self.0 {
             Location::Here(_) => Ok((usize::MAX, u32::MAX)),
@@ -255,7 +258,7 @@ impl ServerHandle {
         }
     }
 
-    /// Has whoever waits for this server's replies look: something is over without one.
+    /// Has threads that wait for this server's replies look: something is over without one.
     pub(crate) fn look(&self) {
         match &self.0 {
             Location::Here(server) => server.look(),

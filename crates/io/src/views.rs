@@ -33,8 +33,8 @@ pub(crate) fn begin_input(
 impl LocatedTransfer {
     /// The data, as far as it is mapped, to be read.
     pub(crate) fn data(&self) -> Data<'_> {
-        // SAFETY: this holds a mapping, a private buffer or the contract that the data is of; or else it is of a mirror that keeps
-        // it mapped while the client's requests are pending.
+        // SAFETY: this holds a mapping, a private buffer or the contract that the data is of; or else it is of a mirror that
+        // keeps it mapped while the client's requests are pending.
         unsafe { Data::new(self.segments()) }
     }
 
@@ -49,8 +49,8 @@ impl LocatedTransfer {
 impl PassedInput {
     /// What of it is there, to be seen by the contractor.
     pub(crate) fn data(&self) -> DataMut<'_> {
-        // SAFETY: the input, and each buffer that was ever in place of its memory, stay until the contractor's reply takes effect,
-        // and what the contractor is shown borrows its request.
+        // SAFETY: the input, and each buffer that was ever in place of its memory, stay until the contractor's reply takes
+        // effect, and what the contractor is shown borrows its request.
         unsafe { DataMut::new(self.seen()) }
     }
 }
@@ -74,7 +74,7 @@ impl InputPin {
 
 /// Takes an object in that a server in another process lends.
 pub(crate) fn lend(space: &Space, lender: LenderId, object: Object) -> genie_memory::Result<()> {
-    // SAFETY: whoever lends it stores into it where a request of this space says so; the descriptor came over a socket, and
+    // SAFETY: the lender stores into it where a request of this space says so; the descriptor came over a socket, and
     // nobody here has another use for it.
     unsafe { space.lend(lender, object) }
 }

@@ -171,7 +171,7 @@ fn everywhere(test: impl Fn(&Interface, &ServerHandle, &Panicking)) {
     for channel in &channels {
         test(&interface, channel, &server);
     }
-    // Whoever was there, and whoever comes.
+    // Clients that were there, and one that comes.
     for channel in channels.iter().chain([&elsewhere.connect(&interface)]) {
         passes(&interface, channel);
     }

@@ -1,10 +1,10 @@
-//! The soak: clients and servers are killed and stopped at random points of their work, and whoever is left goes on.
+//! The soak: clients and servers are killed and stopped at random points of their work, and the others go on.
 //!
 //! How: the test is the conductor of a cast of processes, which are this binary run once more: servers that verify and make
 //! patterns (*leaves*), servers that pass requests on to them without touching them (*relays*), and clients that use all
 //! eight schemes both ways. It kills one after the other, in the midst of whatever it does, and replaces it under the same
 //! name. Each process judges for itself: every byte, every error (a server said to be gone must be dead), its books. Now
-//! and then all of them *rest*, and whoever still has a descriptor, mapping, thread or granule too many fails the test.
+//! and then all of them *rest*, and a process that still has a descriptor, mapping, thread or granule too many fails the test.
 //! Meanwhile servers panic, processes are stopped for longer than anybody waits, clients fork, and memory and descriptors run
 //! out: each of those is a module.
 //! Limits: `GENIE_SOAK_KILLS` is how many are killed (40), `GENIE_SOAK_SECONDS` for how long at least (not at all);

@@ -2,9 +2,9 @@
 //!
 //!     RUSTFLAGS="--cfg interleaved" CARGO_TARGET_DIR=target/interleaved cargo test -p genie-io --release --test turns
 //!
-//! How: this compiles the file under test once more, with loom's locks and atomics. loom's waits have no timeouts, so that whoever
-//! is not woken is a deadlock, which loom reports. What is waited for is stored and loaded without any order of its own: that the
-//! one who is told sees it is what turns promise.
+//! How: this compiles the file under test once more, with loom's locks and atomics. loom's waits have no timeouts, so that a
+//! thread that is not woken is a deadlock, which loom reports. What is waited for is stored and loaded without any order of its
+//! own: that the one who is told sees it is what turns promise.
 #![cfg(interleaved)]
 
 /// What the file under test takes from the crate.

@@ -1,6 +1,6 @@
 //! From what a run measured to what it found: each experiment's conclusion, kept beside its measurements.
 //!
-//! Why: whoever wants another look at a run must not have to measure again.
+//! Why: a user who wants another look at a run must not have to measure again.
 //! Invariants: each claim of a declaration has one verdict, in the declaration's order; where an experiment cannot
 //! conclude, its claims cannot be tested, and the reason stands beside them.
 

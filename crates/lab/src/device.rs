@@ -22,7 +22,7 @@ use genie::{ClientId, Data, DataMut, Incoming, RequestId, Server, ServerError, S
 use ports::{Met, Ports, Side};
 pub use rate::{Bucket, Rate};
 
-/// Passes output buffer 0 to whoever receives at the port in its argument (see [`argument`]).
+/// Passes output buffer 0 to the client that receives at the port in its argument (see [`argument`]).
 pub const TRANSMIT: ServiceId = ServiceId(0);
 /// Fills input buffer 0 with what is sent to the port in its argument.
 pub const RECEIVE: ServiceId = ServiceId(1);

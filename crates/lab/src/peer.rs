@@ -1,11 +1,11 @@
-//! Peer processes: this program once more, in another party's role, on a CPU of whoever's choice.
+//! Peer processes: this program once more, in another party's role, on a CPU that the program that measures chooses.
 //!
 //! Why: data that is passed between threads of one process says nothing about what it costs to pass it between two.
 //! How: [`Peer::start`] runs this program with the hidden command [`COMMAND`] and the name of a role, and a [`Link`] for standard
 //! input. Over it the process is given orders, and descriptors with them ([`obey`]); it says when it is ready, or why it is not.
-//! Invariants: a peer ends with whoever started it, even one that is killed, and is stopped and goes on with it, from a
-//! terminal: it is of the same process group. What else a terminal says to that is for whoever started it, who may want to
-//! finish first.
+//! Invariants: a peer ends with the process that started it, even one that is killed, and is stopped and goes on with it, from a
+//! terminal: it is of the same process group. What else a terminal says to that is for the process that started it, which may
+//! want to finish first.
 
 mod folder;
 mod link;
@@ -40,12 +40,12 @@ pub enum Said {
     Failed(String),
 }
 
-/// Is a peer process, on `cpu` if there is one: carries out orders until whoever started it goes. `order` is to say when it has
-/// carried one out, where an answer is waited for.
+/// Is a peer process, on `cpu` if there is one: carries out orders until the process that started it goes. `order` is to say
+/// when it has carried one out, where an answer is waited for.
 ///
 /// # Errors
-/// Nobody holds the other end: the command was not started by a program that measures. Or an order failed; whoever gave it
-/// has heard of that.
+/// Nobody holds the other end: the command was not started by a program that measures. Or an order failed; the process that
+/// gave it has heard of that.
 pub fn obey<O: DeserializeOwned>(
     cpu: Option<usize>,
     mut order: impl FnMut(O, Vec<OwnedFd>, &Link) -> Result<()>,
@@ -84,7 +84,7 @@ fn ignore_interruptions() -> Result<()> {
     Ok(())
 }
 
-/// Sends whoever gave an order what there is to say.
+/// Sends the process that gave an order what there is to say.
 ///
 /// # Errors
 /// The other end has gone.

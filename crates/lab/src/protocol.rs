@@ -5,7 +5,7 @@
 //! How: of an output, a request to the device is originated with a header and a fragment of the client's buffer; of an input,
 //! one with room for a header and a fragment. So the data is passed once, between client and device, and the server in
 //! the middle touches it only for a checksum. Requests of its own are in a queue that they leave when the device has replied;
-//! whoever waits for one of its replies looks there ([`Completer`]), and so stands for the interrupt.
+//! a client that waits for one of its replies looks there ([`Completer`]), and so stands for the interrupt.
 //! With a checksum that is integrated with the copy, the server copies an output itself, and sums while it does; its client
 //! then passes by emulated share, and has its reply when the copy is made. An input's checksum is verified before the
 //! client is replied to, so that damaged data never reaches its buffer.

@@ -57,7 +57,7 @@ pub struct Doing<'d> {
     pub left: Duration,
 }
 
-/// What comes from outside while a run is made, from whoever handles signals.
+/// What comes from outside while a run is made, from the code that handles signals.
 #[derive(Debug, Default)]
 pub struct Interruptions {
     /// Set to have the run end after the step under way.
@@ -219,7 +219,7 @@ impl<'w> Work<'w> {
                 run.append(id, &Entry::Measured(result))?;
                 self.outcome.measured += 1;
             }
-            // Whoever interrupts may have interrupted a party, too: what fails then is to be measured again.
+            // The user who interrupts may have interrupted a party, too: what fails then is to be measured again.
             Err(_) if interrupted => {
                 *open = None;
                 self.outcome.interrupted = true;

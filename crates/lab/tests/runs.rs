@@ -312,7 +312,7 @@ fn the_report_is_one_file_that_fetches_nothing_and_shows_everything() {
     complete(&run, &latency);
     let found = found(&run, &latency);
     let page = report::page(&run, &[&latency, &Model], &found).unwrap();
-    // For whoever wants to look at it.
+    // For people who want to look at it.
     std::fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join("report.html"), &page).unwrap();
     assert_eq!(fetched(&page), [] as [&str; 0]);
     assert!(!page.contains("http"), "an address in the page");

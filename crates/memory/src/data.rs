@@ -9,7 +9,7 @@
 //! Source: thesis §7.2 (the buffers of incoming requests).
 #![allow(
     unsafe_code,
-    reason = "loads and stores bytes that whoever made the data has promised to be there for its lifetime"
+    reason = "loads and stores bytes that the maker of the data has promised to be there for its lifetime"
 )]
 
 use std::marker::PhantomData;
@@ -25,7 +25,7 @@ use crate::segments::{Segments, part};
 ///
 /// ```compile_fail,E0133
 /// # use genie_memory::{Data, Segments};
-/// let data = Data::new(Segments::new()); // whoever makes one vouches for the memory, which is unsafe
+/// let data = Data::new(Segments::new()); // its maker vouches for the memory, which is unsafe
 /// ```
 ///
 /// ```compile_fail,E0599
@@ -84,7 +84,7 @@ impl<'r> Data<'r> {
         let mut done = 0;
         for segment in &self.segments {
             let here = segment.len().min(bytes.len() - done);
-            // SAFETY: mapped for `'r`, as whoever made this has promised.
+            // SAFETY: mapped for `'r`, as the maker of this has promised.
             unsafe { segment.part(0, here).copy_to(&mut bytes[done..done + here]) };
             done += here;
         }
@@ -103,7 +103,7 @@ impl<'r> Data<'r> {
         let mut rest = bytes;
         for segment in &self.segments {
             let (here, later) = rest.split_at(segment.len().min(rest.len()));
-            // SAFETY: mapped for `'r`, as whoever made this has promised.
+            // SAFETY: mapped for `'r`, as the maker of this has promised.
             if let Some(at) = unsafe { segment.part(0, here.len()).mismatch(here) } {
                 return Some(bytes.len() - rest.len() + at);
             }
@@ -121,7 +121,7 @@ impl<'r> Data<'r> {
     /// The file's; some bytes may have been written.
     #[doc(alias = "pwrite")]
     pub fn write_file(&self, file: impl AsFd, offset: u64) -> genie_sys::Result<usize> {
-        // SAFETY: mapped for `'r`, as whoever made this has promised.
+        // SAFETY: mapped for `'r`, as the maker of this has promised.
         self.pass_each(|segment, at| unsafe { segment.write_file(&file, offset + at as u64) })
     }
 
@@ -132,7 +132,7 @@ impl<'r> Data<'r> {
     /// ESRCH: it has gone. EINVAL: it is this process.
     #[doc(alias = "process_vm_writev")]
     pub fn write_process(&self, pid: Pid, addr: usize) -> genie_sys::Result<usize> {
-        // SAFETY: mapped for `'r`, as whoever made this has promised.
+        // SAFETY: mapped for `'r`, as the maker of this has promised.
         self.pass_each(|segment, at| unsafe { segment.write_process(pid, addr + at) })
     }
 
@@ -146,14 +146,15 @@ impl<'r> Data<'r> {
     /// zeros. For sums of all kinds: nothing is stored, and each byte is loaded once, as fast as the memory is.
     #[inline]
     pub fn lines(&self, mut see: impl FnMut([u64; 8])) {
-        // SAFETY: mapped for `'r`, as whoever made this has promised.
+        // SAFETY: mapped for `'r`, as the maker of this has promised.
         self.segments.iter().for_each(|segment| unsafe { segment.lines(&mut see) });
     }
 
     /// The wrapping sum of all bytes as little-endian 64-bit words, the last one of each piece filled up with zeros. Each byte
-    /// is loaded once, as fast as the memory is. It is not the sum of the bytes: for that, add up those of [`Data::lines`]'s words.
+    /// is loaded once, as fast as the memory is. It is not the sum of the bytes: for that, add up those of [`Data::lines`]'s
+    /// words.
     pub fn sum(&self) -> u64 {
-        // SAFETY: mapped for `'r`, as whoever made this has promised.
+        // SAFETY: mapped for `'r`, as the maker of this has promised.
         self.segments.iter().map(|segment| unsafe { segment.sum() }).fold(0, u64::wrapping_add)
     }
 
@@ -162,8 +163,9 @@ impl<'r> Data<'r> {
         &self.segments
     }
 
-    /// Where its pieces are: (address, length). They show how data was passed, and fill in an `iovec` for the kernel, which may use
-    /// the memory while the request or the pin that the data is of is kept. There may be more of them than one call takes (`IOV_MAX`).
+    /// Where its pieces are: (address, length). They show how data was passed, and fill in an `iovec` for the kernel, which may
+    /// use the memory while the request or the pin that the data is of is kept. There may be more of them than one call takes
+    /// (`IOV_MAX`).
     pub fn places(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         self.segments.iter().map(|segment| (segment.addr(), segment.len()))
     }
@@ -217,7 +219,7 @@ impl<'r> DataMut<'r> {
         let mut done = 0;
         for segment in &self.segments {
             let here = segment.len().min(bytes.len() - done);
-            // SAFETY: writable for `'r`, and referenced by nobody, as whoever made this has promised.
+            // SAFETY: writable for `'r`, and referenced by nobody, as the maker of this has promised.
             unsafe { segment.part(0, here).copy_from(&bytes[done..done + here]) };
             done += here;
         }
@@ -233,7 +235,7 @@ impl<'r> DataMut<'r> {
             let mut target = *target;
             while let (false, Some(here)) = (target.is_empty(), source) {
                 let len = here.len().min(target.len());
-                // SAFETY: the target is writable and referenced by nobody, and the source is mapped, as whoever made the two has
+                // SAFETY: the target is writable and referenced by nobody, and the source is mapped, as the maker of the two has
                 // promised.
                 unsafe { target.part(0, len).copy_span(here.part(0, len)) };
                 done += len;
@@ -247,7 +249,7 @@ impl<'r> DataMut<'r> {
 
     /// Stores `byte` into all bytes.
     pub fn fill(&self, byte: u8) {
-        // SAFETY: writable for `'r`, and referenced by nobody, as whoever made this has promised.
+        // SAFETY: writable for `'r`, and referenced by nobody, as the maker of this has promised.
         self.segments.iter().for_each(|segment| unsafe { segment.fill(byte) });
     }
 
@@ -257,7 +259,7 @@ impl<'r> DataMut<'r> {
     /// The file's; some bytes may have been read.
     #[doc(alias = "pread")]
     pub fn read_file(&self, file: impl AsFd, offset: u64) -> genie_sys::Result<usize> {
-        // SAFETY: writable for `'r`, and referenced by nobody, as whoever made this has promised.
+        // SAFETY: writable for `'r`, and referenced by nobody, as the maker of this has promised.
         self.pass_each(|segment, at| unsafe { segment.read_file(&file, offset + at as u64) })
     }
 
@@ -268,7 +270,7 @@ impl<'r> DataMut<'r> {
     /// EFAULT: nothing is mapped at a piece's beginning. EPERM: no right to trace that process. ESRCH: it has gone.
     #[doc(alias = "process_vm_readv")]
     pub fn read_process(&self, pid: Pid, addr: usize) -> genie_sys::Result<usize> {
-        // SAFETY: writable for `'r`, and referenced by nobody, as whoever made this has promised.
+        // SAFETY: writable for `'r`, and referenced by nobody, as the maker of this has promised.
         self.pass_each(|segment, at| unsafe { segment.read_process(pid, addr + at) })
     }
 }

@@ -113,7 +113,7 @@ impl Space {
         Some(PoolSize { granules: stock.size, free: stock.free.total() })
     }
 
-    /// Removes a lender, who is gone. What its pool has adopted becomes the space's own again, and its objects are
+    /// Removes a lender that is gone. What its pool has adopted becomes the space's own again, and its objects are
     /// unmapped as soon as none of their granules is in use; granules of buffers in use follow when those are dropped.
     ///
     /// With `quarantine`, because the lender's process may still store into what it has mapped, all that is kept aside

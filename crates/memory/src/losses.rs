@@ -2,13 +2,14 @@
 //!
 //! Why: a peer that may store into an object may also punch holes into it, and use up the huge pages that this frees. Who touches
 //! a hole then finds zeros, which a guard has mapped; nobody is to take them for data.
-//! How: guards count what was missing when it was touched. Whoever begins or ends a request looks at the count; where it has
-//! grown, the granules that are shown by zeros of a guard's, not by their object, are put on record, and those who speak with the
-//! peers that could have taken them are told, after the books are closed. A request in which one of these granules is fails.
+//! How: guards count what was missing when it was touched. The thread that begins or ends a request looks at the count; where
+//! it has grown, the granules that are shown by zeros of a guard's, not by their object, are put on record, and those who speak
+//! with the peers that could have taken them are told, after the books are closed. A request in which one of these granules is
+//! fails.
 //! Invariants: a granule on record stays there as long as its object: nothing that is read or stored there can be relied on.
 //! Trust: a hole that the kernel has memory for reads as zeros that no guard sees, always so with small pages. That is no more
-//! than a peer can do by storing zeros, which is its right as long as it lends. Who takes memory away and gives it back between
-//! a client's touch and the look is not found out either, unless the zeros are still mapped.
+//! than a peer can do by storing zeros, which is its right as long as it lends. A peer that takes memory away and gives it back
+//! between a client's touch and the look is not found out either, unless the zeros are still mapped.
 //! Limits: granules on record are lost to the space if they are its own. Noticed is what somebody touches, with the next request.
 //! Source: none in the thesis, whose kernel maps and unmaps for all.
 

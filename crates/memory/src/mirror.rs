@@ -205,7 +205,7 @@ impl Mirror {
         }
         let mut announced = Announced::new(id, object, self.0.granules, self.0.mapping);
         if let Some(before) = objects.remove(&start) {
-            // Whoever works in what is mapped goes on; the rights change in place.
+            // A server that works in what is mapped goes on; the rights change in place.
             announced.uses = before.uses;
             for at in announced.uses.keys() {
                 self.show(start, &announced, announced.piece(start, *at))?;

@@ -84,7 +84,7 @@ impl Space {
         Ok(Reference { space, direction, region, slots, runs, offset, len, faults, released: false })
     }
 
-    /// References the granules that hold `len` bytes at `addr`, for whoever has the lock, and has the region in hand.
+    /// References the granules that hold `len` bytes at `addr`, for a caller that has the lock, and has the region in hand.
     ///
     /// # Errors
     /// The region is gone.
@@ -182,7 +182,7 @@ impl Reference {
         self.uncount(&mut state)
     }
 
-    /// Unreferences for whoever has the lock of its space; what is left may be dropped when the lock is free again.
+    /// Unreferences for a caller that has the lock of its space; what is left may be dropped when the lock is free again.
     pub(crate) fn release_in(&mut self, state: &mut State) -> Released {
         match std::mem::replace(&mut self.released, true) {
             true => Released::default(),

@@ -133,7 +133,7 @@ impl Slots {
     }
 
     fn count(&self, more: u32, less: u32) {
-        // Relaxed: whoever protected a slot and now delivers into it is one thread, or has synchronized with it.
+        // Relaxed: the thread that protected a slot and the one that now delivers into it are one, or has synchronized with it.
         if more != less {
             self.protected.fetch_add(more.wrapping_sub(less), Ordering::Relaxed);
         }

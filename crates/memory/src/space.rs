@@ -1,7 +1,7 @@
 //! Spaces: an I/O interface's memory, its books and its lock.
 //!
 //! How: one mutex guards the books (granules, slots, regions, pools). System calls that change mappings run under it;
-//! copying never does, except into granules that nobody else can see. Whoever holds it must not touch a window, since
+//! copying never does, except into granules that nobody else can see. Its holder must not touch a window, since
 //! the touch could fault and the fault handler needs the lock: servers and the library work through aliases.
 //! Limits: `Config::limit` bytes of granules of its own; four times as many bytes of addresses for clients.
 

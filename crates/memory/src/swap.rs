@@ -76,7 +76,7 @@ impl Space {
     /// ```compile_fail,E0308
     /// # use genie_memory::{Buffer, InputPlan, Space, SystemBuffer};
     /// fn deliver(space: &Space, system: &mut SystemBuffer, buffer: &Buffer) {
-    ///     // Whoever has bytes stored into must have borrowed them mutably; an address does not do.
+    ///     // A caller must have borrowed mutably what is stored into; an address does not do.
     ///     space.deliver(system, buffer.addresses().start, &InputPlan::default()).unwrap();
     /// }
     /// ```
@@ -303,7 +303,7 @@ impl State {
         }
     }
 
-    /// Lets go on whoever stored beside the buffer during the swap.
+    /// Lets threads go on that stored beside the buffer during the swap.
     fn end_guard(&mut self, core: &Core, guarded: &[u32]) {
         guarded.iter().for_each(|slot| self.let_store(core, *slot));
     }

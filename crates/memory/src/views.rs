@@ -45,8 +45,8 @@ pub(crate) fn granule(core: &Core, id: u32) -> DataMut<'_> {
 ///
 /// The caller has the granules in hand.
 pub(crate) fn part(core: &Core, id: u32, offset: usize, len: usize) -> DataMut<'_> {
-    // SAFETY: aliases of a granule stay mapped while it is in anybody's hands (`lent_objects`), and no Rust reference points into the
-    // alias arena.
+    // SAFETY: aliases of a granule stay mapped while it is in anybody's hands (`lent_objects`), and no Rust reference points
+    // into the alias arena.
     unsafe { DataMut::new(one(alias(core, id, offset, len))) }
 }
 
@@ -99,8 +99,8 @@ impl Space {
     /// As [`Space::share`].
     ///
     /// # Safety
-    /// Only other processes may use the descriptor, and what they store through it is up to them: whoever has one may store into
-    /// every granule of the object, for as long as it likes. In this process there may be references to those bytes.
+    /// Only other processes may use the descriptor, and what they store through it is up to them: a process that has one may
+    /// store into every granule of the object, for as long as it likes. In this process there may be references to those bytes.
     pub unsafe fn share_writable(&self, id: ObjectId) -> Result<OwnedFd> {
         self.describe(id, Object::duplicate)
     }

@@ -1,4 +1,4 @@
-//! Shortages: whoever can ask a lender for more is told when its pool is exhausted.
+//! Shortages: the code that can ask a lender for more is told when its pool is exhausted.
 
 use std::sync::{Arc, Mutex};
 

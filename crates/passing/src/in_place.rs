@@ -1,8 +1,8 @@
 //! In place: inputs for which a server fills the client's own granules, and what any server fills.
 //!
 //! Why it is sound: the granules are referenced, and so stay where they are. Those of a migrant region belong to the input until
-//! it arrives. Those of a native buffer are the input's by the promise of whoever began it; those that a device transfers to
-//! are in the bytes that are lent mutably for the time of the delivery.
+//! it arrives. Those of a native buffer are the input's by the promise of the caller that began it; those that a device
+//! transfers to are in the bytes that are lent mutably for the time of the delivery.
 #![allow(unsafe_code, reason = "hands out client memory to be filled, by the promises that the header names")]
 
 use genie_memory::{DataMut, Reference, SystemBuffer};

@@ -2,7 +2,7 @@
 //!
 //! Why: calls of the allocator show in what a short request costs; `allocations`, a test of io, sees that such a request makes
 //! none.
-//! Invariants: what is kept holds nothing of anybody's; whoever keeps it has seen to that.
+//! Invariants: what is kept holds nothing of anybody's; the code that keeps it has seen to that.
 //! Limits: one for each thread and kind; what is kept takes its predecessor's place.
 
 use std::cell::Cell;

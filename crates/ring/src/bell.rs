@@ -55,7 +55,7 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    /// The bell of whoever consumes `direction` and waits for `event`.
+    /// The bell of the side that consumes `direction` and waits for `event`.
     pub(crate) fn new(direction: Direction, event: Arc<Event>) -> Self {
         Self { direction, event }
     }

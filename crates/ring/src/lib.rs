@@ -23,10 +23,10 @@
 //!    out and goes on. It publishes its head every quarter of a lap.
 //! 3. A record of more than 448 bytes is put into the argument area, in one piece, and a line announces its length.
 //!    Where it lies follows from the lengths of those before it, on both sides alike, so that no offset is passed.
-//! 4. A side that wants to sleep says so in its sleeper word, and whoever publishes something looks at that word after
+//! 4. A side that wants to sleep says so in its sleeper word, and a side that publishes something looks at that word after
 //!    a fence (see the module `bell`). While both sides are awake there is no system call.
 //!
-//! Invariants: a record is seen whole or not at all, once, in the order of sending. Whoever armed its bell and was told
+//! Invariants: a record is seen whole or not at all, once, in the order of sending. A side that armed its bell and was told
 //! to sleep is woken by the next record, or finds it. What a producer has published, it does not touch until the
 //! consumer has published that it has done with it.
 //! Trust: the peer may store anything anywhere in the object at any time. Each word of it is loaded once, checked and

@@ -144,7 +144,7 @@ impl Producer {
     /// # Errors
     /// The peer broke the rules.
     pub fn want_room(&mut self) -> Result<bool, Broken> {
-        // Release, for the Acquire in `Consumer::publish`: whoever answers sees that this side sleeps.
+        // Release, for the Acquire in `Consumer::publish`: the side that answers sees that this side sleeps.
         self.direction.control().wants_room.0.swap(1, Ordering::AcqRel);
         // Partner: the fence in `Consumer::publish`.
         fence(Ordering::SeqCst);

@@ -17,7 +17,7 @@ const LOOK_GAP_NS: u32 = 36;
 /// Looks between two readings of the clock.
 const LOOKS_PER_READING: u32 = 64;
 
-/// The longest spinning: whoever spins notices neither the end of its time nor that of its peer.
+/// The longest spinning: a thread that spins notices neither the end of its time nor that of its peer.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// How long to spin before sleeping.

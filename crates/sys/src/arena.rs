@@ -139,7 +139,7 @@ impl Arena {
         self.check_mapping(offset, object, object_offset, len);
         let at = self.pointer(offset);
         // SAFETY: the range lies inside this arena (checked above), whose addresses belong to it alone; what Rust
-        // references exist into it is the duty of whoever made them.
+        // references exist into it is the duty of the code that made them.
         unsafe { map_object(at, libc::MAP_FIXED, object, object_offset, len, Access::ReadWrite) }
             .inspect_err(|_| self.fill_hole(offset, len))?;
         // What is mapped is in use from here on, so nothing may fail any more. Neither does, but for a system call filter:
@@ -309,8 +309,8 @@ impl Arena {
         done(result, "munlock", len, None)
     }
 
-    /// The range as raw memory. Whoever loads or stores through it sees to it that the arena exists meanwhile and that the range
-    /// is mapped accessibly.
+    /// The range as raw memory. A caller that loads or stores through it sees to it that the arena exists meanwhile and that
+    /// the range is mapped accessibly.
     pub fn span(&self, offset: usize, len: usize) -> Span {
         self.check(offset, len);
         Span::new(self.pointer(offset).cast(), len)
@@ -426,7 +426,7 @@ impl Drop for Arena {
             registration.retire();
         }
         let (start, len) = self.reservation;
-        // SAFETY: the arena owns the whole reservation; whoever uses a span of it is obliged not to outlive it.
+        // SAFETY: the arena owns the whole reservation; a user of a span of it is obliged not to outlive it.
         unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(start), len) };
     }
 }

@@ -35,7 +35,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// Makes a counter: whoever has it or a duplicate signals all of them.
+    /// Makes a counter: a holder of it or of a duplicate signals all of them.
     ///
     /// # Errors
     /// The limit on descriptors.

@@ -138,7 +138,7 @@ fn add() -> &'static Place {
     let mut first = PLACES.load(Ordering::Acquire);
     loop {
         place.next.store(first, Ordering::Release);
-        // Release: whoever finds it in the list finds it made.
+        // Release: a thread that finds it in the list finds it made.
         match PLACES.compare_exchange(first, pointer, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => return place,
             Err(newer) => first = newer,

@@ -38,7 +38,7 @@ pub enum Wait {
 /// EFAULT where the word's memory has gone.
 #[doc(alias = "FUTEX_WAIT")]
 pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Result<Wait> {
-    // In tests of interleavings whoever sleeps lets others go on, and a timeout is over some time.
+    // In tests of interleavings a thread that sleeps lets others go on, and a timeout is over some time.
     #[cfg(interleaved)]
     for looks in 0.. {
         if word.load(std::sync::atomic::Ordering::SeqCst) != expected {

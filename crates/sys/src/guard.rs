@@ -9,7 +9,7 @@
 //! late.
 //! How: the arena's addresses are entered in a table. The handler of SIGBUS, which may only do what is safe in the middle
 //! of anything, finds the address there, marks the entry broken, and maps a page of zeros in place of the missing one; the
-//! touch then goes on. Whoever used the memory looks at [`Guard::is_broken`] before it believes, or replies, anything.
+//! touch then goes on. A thread that used the memory looks at [`Guard::is_broken`] before it believes, or replies, anything.
 //! Every other SIGBUS goes to the handler that was there before. So does the report that a page was damaged (BUS_MCEERR_AR),
 //! unless all of the arena is a peer's: in memory of this process's own, zeros would be data that nobody wrote.
 //! Invariants: an entry names addresses of an arena that exists: the arena takes its entry away before its addresses.
@@ -90,7 +90,7 @@ impl Entry {
             return false;
         }
         self.is_broken.store(false, Ordering::Relaxed);
-        // Release: whoever reads one of these reads RESERVED, or what came later, after it.
+        // Release: a thread that reads one of these reads RESERVED, or what came later, after it.
         self.replaces_damaged.store(replaces == Replaces::MissingAndDamaged, Ordering::Release);
         self.end.store(end, Ordering::Release);
         self.start.store(start, Ordering::Release);
@@ -168,7 +168,7 @@ impl Guard {
     /// Whether memory of the arena was lost when it was touched. Then what was read of it since may be zeros, and what
     /// was stored may be lost; it never heals.
     pub fn is_broken(&self) -> bool {
-        // The flag is set before the zeros are mapped: whoever has read zeros finds it set.
+        // The flag is set before the zeros are mapped: a thread that has read zeros finds it set.
         fence(Ordering::Acquire);
         self.registration.entry().is_broken.load(Ordering::Acquire)
     }
@@ -179,7 +179,7 @@ impl Guard {
 /// Cost: a load.
 #[inline]
 pub fn breaks() -> u32 {
-    // The count is changed before the zeros are mapped, and after the guard is marked: whoever has read zeros finds both.
+    // The count is changed before the zeros are mapped, and after the guard is marked: a thread that has read zeros finds both.
     fence(Ordering::Acquire);
     BREAKS.load(Ordering::Acquire)
 }

@@ -75,7 +75,7 @@ impl Poller {
     /// The kernel's, with no cause that a program could meet.
     pub fn wait(&self, timeout: Option<Duration>, events: &mut Vec<Ready>) -> Result<()> {
         events.clear();
-        // In tests of interleavings whoever sleeps lets others go on, and no test needs this to time out.
+        // In tests of interleavings a thread that sleeps lets others go on, and no test needs this to time out.
         #[cfg(interleaved)]
         if timeout != Some(Duration::ZERO) {
             readable(self, None)?;

@@ -135,7 +135,7 @@ impl Socket {
         Ok((Self { descriptor: one }, Self { descriptor: other }))
     }
 
-    /// Takes an end that came from another process. Whoever holds a duplicate of it can make its calls block, or not.
+    /// Takes an end that came from another process. A process that holds a duplicate of it can make its calls block, or not.
     ///
     /// # Errors
     /// EINVAL: it is no SOCK_SEQPACKET socket of the Unix family; it is closed.
@@ -222,7 +222,7 @@ impl Socket {
     /// The kernel's, where memory is lacking.
     pub fn receive(&self, bytes: &mut [u8]) -> Result<Received> {
         loop {
-            // Whoever holds a duplicate may have made the socket non-blocking.
+            // A process that holds a duplicate may have made the socket non-blocking.
             readable(&self.descriptor, None)?;
             if let Some(received) = self.try_receive(bytes)? {
                 return Ok(received);

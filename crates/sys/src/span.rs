@@ -2,7 +2,7 @@
 //!
 //! Why: memory that another thread's mapping or another process can write is never a `&[u8]`: the compiler may assume
 //! that a shared slice does not change. A span is copied from and to, summed and compared, never borrowed.
-//! How: a span itself is inert, an address and a length. Whoever loads or stores through it calls an `unsafe fn`, and answers
+//! How: a span itself is inert, an address and a length. Code that loads or stores through it calls an `unsafe fn`, and answers
 //! for one of two things:
 //!
 //! - to *load*: the bytes are mapped and readable during the call;

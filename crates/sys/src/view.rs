@@ -3,7 +3,7 @@
 //! Why: a read from a mapping takes no system call and no second copy in this process, but it is SIGBUS where the file
 //! ends; looking at the file's size before would be too late.
 //! How: each view is an arena of its own, under a guard.
-//! Trust: whoever may write to the file decides what is read, and whether the view breaks.
+//! Trust: a process that may write to the file decides what is read, and whether the view breaks.
 //! Limits: as many views as arenas can be guarded. A view keeps its file's blocks on the disk, even when the file has no
 //! name any more.
 #![allow(unsafe_code, reason = "maps files into arenas of its own, which nobody else has addresses in")]

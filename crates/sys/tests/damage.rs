@@ -1,4 +1,4 @@
-//! Damaged memory: what the machine reports of it goes to whoever handled SIGBUS before, never into zeros of our own memory.
+//! Damaged memory: what the machine reports of it goes to the handler that SIGBUS had before, never into zeros of our own memory.
 //!
 //! The report of damaged memory (BUS_MCEERR_AR) was taken for memory that a peer had taken away: a page of a client's own
 //! buffer that the machine could not read any more became zeros, and the program went on with them.

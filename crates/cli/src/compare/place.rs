@@ -1,6 +1,6 @@
 //! Where the server of a comparison is: in this process, or in one of its own.
 //!
-//! How: the only difference to whoever makes requests is which handle they go to; [`Place::open`] is where handles come
+//! How: the only difference to a client is which handle they go to; [`Place::open`] is where handles come
 //! from.
 
 use std::time::Duration;

@@ -11,7 +11,7 @@ use genie_sys::{Errno, inspect, machine, probe};
 
 /// The sysctl by which programs without rights get a full userfaultfd.
 const UNPRIVILEGED_USERFAULTFD: &str = "/proc/sys/vm/unprivileged_userfaultfd";
-/// The device that gives a full userfaultfd to whoever may open it.
+/// The device that gives a full userfaultfd to every user who may open it.
 pub(super) const USERFAULTFD_DEVICE: &str = "/dev/userfaultfd";
 /// Enough to see past the scheduler, and over in milliseconds.
 const PING_PONG_ROUNDS: u32 = 5_000;

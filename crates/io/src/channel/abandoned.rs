@@ -1,6 +1,6 @@
 //! Abandoned requests: they are pending at a server, or anticipated, while nobody waits for a reply any more.
 //!
-//! Why: a reply is taken off its ring by whoever waits for one. Where a client has given its requests up, or forgotten
+//! Why: a reply is taken off its ring by a thread that waits for one. Where a client has given its requests up, or forgotten
 //! them, or has its replies before the server is done, what they hold would be held until its next request, and what
 //! waits for that memory, for ever.
 //! How: as long as there are any, a thread looks at the ring now and then. It never sleeps on the ring: that is for those

@@ -38,7 +38,8 @@ pub struct ConnectOptions {
     pub pending_bytes: usize,
     /// Requests that it would like to have pending; the server may grant fewer.
     pub pending_requests: u32,
-    /// Announces no memory to the server: data is copied by the kernel, and the server sees nothing else.
+    /// Announces no memory to the server: data is copied by the kernel, and the server sees nothing else. The two must be
+    /// different processes; within one, requests with data fail.
     pub untrusted: bool,
     /// Bytes that the server may lend at most, rings and pool, which are mapped at once: 1 GiB by default.
     pub lent: usize,

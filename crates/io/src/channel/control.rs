@@ -144,8 +144,8 @@ impl Control {
             let socket = match self.claim.listener().accept() {
                 Ok(Some(socket)) => socket,
                 Ok(None) => return,
-                // Most likely there are no descriptors, and somebody waits for one: whoever has said nothing makes room. Where
-                // others were accepted just now, it may be that nobody waits any more.
+                // Most likely there are no descriptors, and somebody waits for one: a connection that has said nothing makes
+                // room. Where others were accepted just now, it may be that nobody waits any more.
                 Err(_) => match self.handshakes.first_to_go() {
                     _ if accepted > 0 => return,
                     Some(token) => {

@@ -3,11 +3,11 @@
 //! Why: a pool made for a client's busiest moment would be memory that lies idle at all others, for each client anew.
 //! How: the space says when a system buffer can't be had from the pool. The server is then asked for as much again as it
 //! lends, or for what was lacking if that is more. Nobody waits for the answer: the link's thread takes in what comes, and
-//! who needs memory meanwhile takes the client's own, as everybody does where no more is lent.
+//! a request that needs memory meanwhile takes the client's own, as all do where no more is lent.
 //! Invariants: one question at a time is open.
 //! Trust: a server that lends what nobody asked for, or more, ends the channel.
-//! Limits: what the server allows. Who was lent nothing does not ask again for [`SHORTEST`], and each further time for twice
-//! as long, up to [`LONGEST`].
+//! Limits: what the server allows. A client that was lent nothing does not ask again for [`SHORTEST`], and each further time
+//! for twice as long, up to [`LONGEST`].
 //! Source: thesis §5.2 (lender mechanism). Differs: its pools don't grow.
 
 use std::os::fd::OwnedFd;

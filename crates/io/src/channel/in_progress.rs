@@ -180,7 +180,8 @@ impl InProgress {
         }
     }
 
-    /// Sends replies that had to wait, as far as there is room; more of that wakes whoever has armed the other ring before.
+    /// Sends replies that had to wait, as far as there is room; more of that wakes the client, if it has armed the other ring
+    /// before.
     pub(super) fn catch_up(&mut self) -> Result<(), String> {
         while let Some((kind, body)) = self.backlog.pop_front() {
             match self.producer.push(kind as u8, &body) {

@@ -47,7 +47,7 @@ pub(super) struct Link {
     answered: Condvar,
     /// The server is gone, nothing is pending any more, and nothing will be.
     is_over: AtomicBool,
-    /// For whoever waits by descriptor: others took replies, or nothing is pending any more.
+    /// For a loop that waits by descriptor: others took replies, or nothing is pending any more.
     news: Mutex<News>,
     /// What was pending when the client itself let the channel go.
     left: Mutex<Vec<Outgoing>>,
@@ -221,7 +221,7 @@ impl Link {
 
     fn end(&self, error: Error) {
         self.reason.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
-        // Release: whoever sees the flag sees the reason.
+        // Release: a thread that sees the flag sees the reason.
         self.is_gone.store(true, Ordering::Release);
     }
 
@@ -291,7 +291,7 @@ impl Link {
         space.remove_lender(lender, false);
     }
 
-    /// Tells whoever waits that nothing is pending any more.
+    /// Tells threads and loops that wait that nothing is pending any more.
     fn announce_end(&self, remote: &Weak<Remote>) {
         // A channel that the client itself let go has no watcher, whose descriptor would stay readable.
         if let Some(remote) = remote.upgrade() {

@@ -1,6 +1,6 @@
 //! Receiving: how a client's replies are taken off the ring, and by whom.
 //!
-//! How: whoever waits for a reply takes what there is, also for others; one thread at a time, while the others sleep until
+//! How: a thread that waits for a reply takes what there is, also for others; one thread at a time, while the others sleep until
 //! it passes its turn. A loop that waits by descriptor arms it, and takes what has come without waiting.
 //! Trust: a reply must name a request that is pending; lengths are checked against the request's. What no honest server
 //! says ends the channel.
@@ -93,7 +93,7 @@ impl Remote {
         taken
     }
 
-    /// The same for whoever waits for the descriptor, which is not readable afterwards.
+    /// The same for a loop that waits for the descriptor, which is not readable afterwards.
     pub(crate) fn collect_watched(&self) -> usize {
         self.link.news().quiet();
         let Some(mut receiving) = self.try_receiving() else {
@@ -111,12 +111,12 @@ impl Remote {
     /// Has the descriptor become readable with the next reply, or when somebody else has taken one; returns false when
     /// there is one already, or others have taken some since the loop collected.
     pub(crate) fn arm(&self) -> bool {
-        // First: whoever has the turn now looks at this when it passes it on.
+        // First: the thread that has the turn now looks at this when it passes it on.
         let is_armed = self.link.news().arm();
         self.arm_bell() & is_armed
     }
 
-    /// Has the bell ring with the next reply; returns false when there is one already. Whoever has the turn does so, or
+    /// Has the bell ring with the next reply; returns false when there is one already. The thread that has the turn does so, or
     /// tells the loop, afterwards.
     fn arm_bell(&self) -> bool {
         let Some(mut receiving) = self.try_receiving() else { return true };
@@ -166,7 +166,7 @@ impl Remote {
 
     #[cold]
     fn tell_loop(&self, is_over: bool) {
-        // A loop that sleeps has the bell armed again, which whoever had the turn may have silenced.
+        // A loop that sleeps has the bell armed again, which the thread that had the turn may have silenced.
         if is_over || self.link.news().is_armed() && !self.arm_bell() {
             self.link.news().come();
         }

@@ -1,7 +1,8 @@
 //! A server in another process, as its client sees it.
 //!
 //! How: a request's buffers are named in a record on the ring, after the client's interface has done its part of the data
-//! passing; the request itself waits in a table for the reply, which whoever waits takes off the other ring (`receiving.rs`).
+//! passing; the request itself waits in a table for the reply, which a thread that waits takes off the other ring
+//! (`receiving.rs`).
 //! Invariants: a request in the table belongs to the server until it replies, or is surely gone.
 //! Limits: as many requests and bytes as the server has granted; requests beyond wait, or are refused if asynchronous.
 //! Source: thesis §5.1, §7.1.
@@ -37,7 +38,7 @@ pub(crate) struct Remote {
     /// The space that it lends to, whose memory its requests are made with.
     pub(crate) space: Space,
     pub(super) spin: Spin,
-    /// Rung by the server for whoever waits by descriptor.
+    /// Rung by the server for loops that wait by descriptor.
     pub(super) bell: Event,
     pub(super) sending: Mutex<Sending>,
     pub(super) receiving: Mutex<Receiving>,

@@ -260,7 +260,8 @@ impl Session {
 
     /// Notes that a request may originate others; returns whether it is being aborted already.
     pub(crate) fn contracted(&self, slot: Slot, contract: &Arc<Contract>) -> bool {
-        // When the channel ends, all requests in progress are aborted: this one is among them, or sees that the channel has ended.
+        // When the channel ends, all requests in progress are aborted: this one is among them, or sees that the channel has
+        // ended.
         self.in_progress().contracted(slot, contract) || self.is_gone()
     }
 
@@ -329,7 +330,8 @@ impl Session {
         self.wrong.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Sends replies that had to wait, as far as there is room; more of that wakes whoever has armed the other ring before.
+    /// Sends replies that had to wait, as far as there is room; more of that wakes the client, if it has armed the other ring
+    /// before.
     pub(super) fn flush(&self) {
         let sent = self.in_progress().catch_up();
         self.heed(sent);

@@ -1,6 +1,6 @@
 //! Turns: of the threads that wait for one server's replies, one takes them off the ring; the others sleep.
 //!
-//! How: whoever wants to be told says so in one word, which is looked at after every turn; nothing else is done while
+//! How: a thread that wants to be told says so in one word, which is looked at after every turn; nothing else is done while
 //! nobody does.
 
 use std::sync::PoisonError;
@@ -11,10 +11,10 @@ use crate::primitive::{AtomicU32, Condvar, Mutex, Ordering};
 /// The longest sleep without a look at what is waited for.
 const LONGEST: Duration = Duration::from_millis(100);
 
-/// The bit of [`Turn::audience`] for whoever waits by descriptor; the others count threads.
+/// The bit of [`Turn::audience`] for loops that wait by descriptor; the others count threads.
 const WATCHED: u32 = 1 << 31;
 
-/// Who waits for a turn.
+/// The threads and the loop that wait for a turn.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     audience: AtomicU32,
@@ -47,8 +47,9 @@ impl Turn {
     /// watches.
     #[inline]
     pub(crate) fn pass(&self) -> bool {
-        // Changes of the word are in one order. Who announces itself before this exchange is seen by it; who does so after
-        // it has the word from here, and with it sees what was done before. A mere look would need a fence on both sides.
+        // Changes of the word are in one order. A thread that announces itself before this exchange is seen by it; one that
+        // does so after it has the word from here, and with it sees what was done before. A mere look would need a fence on
+        // both sides.
         match self.audience.compare_exchange(0, 0, Ordering::AcqRel, Ordering::Relaxed) {
             Ok(_) => false,
             Err(audience) => self.tell(audience),

@@ -1,6 +1,6 @@
 //! Unwanted descriptors: those that a peer must not send.
 //!
-//! Why: closing a file asks its file system, and a peer's own one (FUSE) need never answer: whoever closes the descriptor
+//! Why: closing a file asks its file system, and a peer's own one (FUSE) need never answer: the thread that closes the descriptor
 //! waits for ever. A server's control thread must not.
 //! How: what comes with a message is looked at by questions that the kernel answers itself. Sockets of the Unix family and
 //! memory are closed where they are found wanting, all else by a thread of its own.

@@ -1,7 +1,7 @@
 //! Pairs: both holds on the exchange of a request that is about to be made, in memory that an earlier request has left.
 //!
 //! Why: making and giving up an exchange takes longer than passing it on.
-//! Invariants: whoever finds a spare pair holds the exchange alone, and nothing has become of it yet.
+//! Invariants: the thread that finds a spare pair holds the exchange alone, and nothing has become of it yet.
 //! Limits: one for each thread.
 
 use std::sync::atomic::Ordering;
@@ -30,7 +30,7 @@ impl Pair {
     pub(crate) fn new(id: RequestId) -> Self {
         match Spare::take(&SPARE) {
             Some(spare) => {
-                // Whoever is handed the exchange is handed this, too.
+                // The owner of the exchange is handed this, too.
                 spare.client.id.store(id.0, Ordering::Relaxed);
                 spare
             }

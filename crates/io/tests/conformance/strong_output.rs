@@ -83,7 +83,7 @@ pub(crate) fn a_buffer_dropped_meanwhile_is_still_read(t: &dyn Transport) {
         let (buffer, before) = filled(t);
         let pending = submit_out(t, scheme, &buffer[3..]);
         drop(buffer);
-        // Whoever gets memory now must not get the granules that the server reads.
+        // A program that gets memory now must not get the granules that the server reads.
         for _ in 0..2 {
             let (other, content) = filled(t);
             same(&other, &content, "another buffer");

@@ -16,7 +16,7 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::{MaxSteps, Runner, thread};
 
-/// Longer than any test: who waits so long and is not woken waits for ever.
+/// Longer than any test: a thread that waits so long and is not woken waits for ever.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(3600);
 
 /// The one service.

@@ -150,7 +150,7 @@ fn is_replied_to_in_time(t: &InProcess, timeout: Duration) -> bool {
 }
 
 /// A deadline was computed as the time of now plus the timeout, which panicked where the clock cannot count that far:
-/// `Duration::MAX` was no timeout for whoever waits as long as it takes.
+/// `Duration::MAX` was no timeout for a client that waits as long as it takes.
 #[test]
 fn a_timeout_that_no_clock_reaches_never_ends() {
     let limits = Limits { pending_requests: 2, abort_timeout: GRACE, ..Limits::default() };

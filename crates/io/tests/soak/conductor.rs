@@ -196,7 +196,7 @@ impl Conductor {
             let mut place = self.random.below(self.cast.len());
             let is_spared = self.random.below(100) < SPARED;
             if self.random.once_in(3) {
-                // Who is stopped is there for a short while only.
+                // A process that is stopped is so for a short while only.
                 let is_next = |place: &Place| place.is_stopped() && !place.is_stopped_for_long();
                 place = self.cast.iter().position(is_next).unwrap_or(place);
             }

@@ -13,7 +13,7 @@ use crate::traces::is_dead;
 /// How long a server may take to listen.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// One server's name, and the connection to whoever has it now.
+/// One server's name, and the connection to the server that has it now.
 pub(crate) struct Door {
     pub(crate) name: String,
     options: ConnectOptions,

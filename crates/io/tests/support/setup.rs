@@ -135,7 +135,7 @@ pub(crate) fn checked(space: &Space) -> Usage {
 
 /// Verifies that nothing is held any more but `reserved` granules of servers' own buffers.
 ///
-/// Whoever replies wakes the client first, and lets go of the server afterwards, which may be the last to know it.
+/// The thread that replies wakes the client first, and lets go of the server afterwards, which may be the last to know it.
 #[track_caller]
 pub(crate) fn assert_idle(interface: &Interface, reserved: usize) {
     let end = Instant::now() + Duration::from_secs(10);

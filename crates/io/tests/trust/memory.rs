@@ -431,7 +431,7 @@ fn a_file_system_that_does_not_answer_holds_up_nobody() {
         attacker.says_that("it sent a descriptor that is neither memory nor a socket");
         scene.goes_on();
     }
-    // Whoever has the file open ends with the file system only.
+    // A process that has the file open ends with the file system only.
     file_system.kill();
     scene.survives(attacker);
 }

@@ -4,7 +4,7 @@
 )]
 //! Missing memory: has the kernel answer the touch of a hole by SIGBUS, as it does when its huge pages have run out.
 //!
-//! Why: who uses up all huge pages disturbs every other test of the machine, and needs huge pages.
+//! Why: a test that uses up all huge pages disturbs every other test of the machine, and needs huge pages.
 //! How: a userfaultfd with UFFD_FEATURE_SIGBUS, on the addresses at which this process has mapped an object. A page that is in
 //! the object is mapped as ever; one that is missing is SIGBUS.
 //! Source: userfaultfd(2), ioctl_userfaultfd(2).

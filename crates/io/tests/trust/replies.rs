@@ -129,7 +129,7 @@ fn a_reply_that_is_replayed_does_not_hit_the_next_request() {
     let handle = connected();
     let request = scene.interface().request(&handle, STORE).timeout(patience);
     request.out(Out::emulated_copy(&buffer)).send().expect("an anticipated reply");
-    // Whoever takes replies finds what comes twice.
+    // The thread that takes replies finds what comes twice.
     let next = scene.interface().request(&handle, STORE).timeout(patience);
     let error = next.out(Out::copy(b"next")).send().expect_err("a channel that is over").error;
     assert!(error.to_string().contains("not anticipated"), "{error}");

@@ -96,7 +96,7 @@ impl Hostile {
         let mut descriptors = vec![self.object.as_fd(), theirs.as_fd()];
         descriptors.extend_from_slice(pool);
         let bytes = Message::Welcome(welcome).encode().expect("a welcome");
-        // Who does not like it may have hung up.
+        // A client that does not like it may have hung up.
         let _ = self.socket().send(&bytes, &descriptors);
     }
 

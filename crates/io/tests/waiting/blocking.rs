@@ -8,7 +8,7 @@ use genie_io::{Error, ServerHandle};
 
 use super::stage::{ASK, FOR_EVER, Random, Slow, Stage, assert_idle, interface, memory, options};
 
-/// Who is not woken looks again after this long at the earliest; that hides a lost wake-up, but not its delay.
+/// A thread that is not woken looks again after this long at the earliest; that hides a lost wake-up, but not its delay.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 
 #[test]

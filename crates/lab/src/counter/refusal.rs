@@ -5,7 +5,7 @@ use std::io;
 use super::{Event, Modes};
 
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
-/// The greatest values of that setting at which whoever has no rights may count in the kernel, and in user mode.
+/// The greatest values of that setting at which a user without rights may count in the kernel, and in user mode.
 const IN_KERNEL: i32 = 1;
 const IN_USER_MODE: i32 = 2;
 

@@ -11,10 +11,10 @@ use crate::device::Loop;
 use crate::error::{Error, Result};
 use crate::peer::{self, Link, Said, say};
 
-/// Is a party, on `cpu` if there is one, until whoever started it goes.
+/// Is a party, on `cpu` if there is one, until the process that started it goes.
 ///
 /// # Errors
-/// It was started by nobody, or could not do what it was told; whoever told it has heard of that.
+/// It was started by nobody, or could not do what it was told; the process that told it has heard of that.
 pub fn run(cpu: Option<usize>) -> Result<()> {
     let mut cast = Cast::default();
     peer::obey(cpu, |order, _, link| cast.obey(order, link))

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::peer::{Link, Said, say};
 use crate::protocol::Protocol;
 
-/// Serves until whoever gave the order has gone.
+/// Serves until the process that gave the order has gone.
 pub(super) fn run(relaying: &Relaying, link: &Link) -> Result<()> {
     let _ = machine::raise_memory_lock_limit();
     let attending = &relaying.attending;

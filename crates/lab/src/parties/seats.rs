@@ -16,7 +16,7 @@ const OWN_CPU: Duration = Duration::from_millis(50);
 /// The parties' CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seats {
-    /// The sender's: the one of whoever measures.
+    /// The sender's: the one of the process that measures.
     pub sender: usize,
     /// The device's.
     pub device: usize,

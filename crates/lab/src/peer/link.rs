@@ -1,4 +1,4 @@
-//! The line between whoever measures and a peer process: messages with descriptors attached.
+//! The line between the program that measures and a peer process: messages with descriptors attached.
 //!
 //! Why: whatever passes data (sockets, pipes, memory) is made by the one and handed over, so that nothing has a
 //! name in a file system that a crash could leave behind.

@@ -1,4 +1,4 @@
-//! A peer process, as whoever measures holds it.
+//! A peer process, as the program that measures holds it.
 //!
 //! Invariants: the process is gone, and has been waited for, when this is dropped. It is gone, too, when the thread that
 //! started it ends in any way: the kernel kills it then (see [`super::begin`]).

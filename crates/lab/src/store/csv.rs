@@ -1,4 +1,4 @@
-//! `ID.csv`: one line for each point of each sitting, for whoever draws or reckons elsewhere.
+//! `ID.csv`: one line for each point of each sitting, for programs that draw or reckon.
 
 use crate::measurement::StepResult;
 use crate::placement::Placement;

@@ -27,7 +27,7 @@ pub struct Run {
     folder: PathBuf,
     /// How it is made.
     pub record: Record,
-    /// Holds the lock, for whoever measures.
+    /// Holds the lock, for the process that measures.
     _lock: Option<File>,
 }
 

@@ -180,7 +180,7 @@ pub(crate) fn client<'b>(addr: usize, len: usize) -> &'b mut [u8] {
 
 /// Has a lender lend an object into which nobody stores but as the tests say.
 pub(crate) fn lend(space: &Space, lender: LenderId, object: Object) -> genie_memory::Result<()> {
-    // SAFETY: whoever keeps the object stores where a server would.
+    // SAFETY: the test that keeps the object stores where a server would.
     unsafe { space.lend(lender, object) }
 }
 

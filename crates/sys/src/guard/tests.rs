@@ -17,7 +17,7 @@ fn byte(arena: &Arena, offset: usize) -> u8 {
     let mut byte = [0];
     // SAFETY: mapped by the test, no references exist.
     unsafe { arena.span(offset, 1).copy_to(&mut byte) };
-    // The load is made, whoever looks at the byte.
+    // The load is made, though nothing looks at the byte.
     std::hint::black_box(byte[0])
 }
 

@@ -1,6 +1,6 @@
 //! Objects that come from another process: what a descriptor must be to be mapped here.
 //!
-//! Why: whoever maps a file trusts it: one that shrinks kills the mapper at its next touch, and one of a user's own file
+//! Why: a process that maps a file trusts it: one that shrinks kills the mapper at its next touch, and one of a user's own file
 //! system (FUSE) lets its touch wait for ever.
 //! How: by questions that no file system answers, until it is known that the kernel's own memory is behind the descriptor.
 //! Trust: the peer has its own descriptor of the same memory: it changes bytes at any moment, and may punch holes, which

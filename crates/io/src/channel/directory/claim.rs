@@ -26,7 +26,7 @@ pub struct Claim {
     maker: Maker,
     path: PathBuf,
     socket: Identity,
-    // Dropped last: whoever gets the lock after this must find the socket gone.
+    // Dropped last: the process that gets the lock after this must find the socket gone.
     _lock: Lock,
 }
 
