@@ -513,6 +513,7 @@ fn ends_well(child: Pid) -> bool {
 
 /// In a child that a server's code had forked in its client's thread, the client waited for ever: the reply comes to the parent.
 #[test]
+#[cfg_attr(sanitized, ignore = "ThreadSanitizer allows no new thread in the child of a process with several")]
 fn a_child_forked_while_its_client_waits_gets_an_error() {
     for (service, is_sent) in [(IN_REQUEST, true), (IN_REQUEST, false), (IN_WAIT, true), (IN_WAIT, false)] {
         in_child(|| {
