@@ -72,7 +72,7 @@ pub struct Passing {
     pub direction: Direction,
     /// How much.
     pub len: usize,
-    /// Who touches it.
+    /// The sides that touch it.
     pub touch: Touch,
 }
 

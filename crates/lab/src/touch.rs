@@ -1,4 +1,4 @@
-//! Who touches data that is passed, and how a client does: one word in every 4 KiB.
+//! The sides that touch data that is passed, and how a client does: one word in every 4 KiB.
 //!
 //! The word lies one cache line further in each 4 KiB than in the one before. Were it always the first, all touched
 //! words would share a few sets of the cache, and drive out of it whatever else lies at the beginning of a page.
@@ -11,7 +11,7 @@ const STRIDE: usize = 4096;
 const LINE: usize = 64;
 const WORD: usize = 8;
 
-/// Who touches the data.
+/// The sides that touch the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Touch {
     /// Nobody: passing alone is measured.

@@ -136,7 +136,7 @@ pub(super) struct Passed {
 pub(super) struct Block {
     pub(super) direction: &'static str,
     pub(super) length: usize,
-    /// Who touches the data.
+    /// The sides that touch the data.
     pub(super) touch: &'static str,
     pub(super) placement: Option<Placement>,
 }

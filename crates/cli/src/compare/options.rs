@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// How much to pass at once, in bytes or with a suffix K, M or G.
     #[arg(long, value_delimiter = ',', value_parser = length::parse, default_value = LENGTHS, allow_hyphen_values = true)]
     pub(super) lengths: Vec<usize>,
-    /// Who touches the data. The client stores one word into every 4 KiB before each output and loads one after each
+    /// The sides that touch the data. The client stores one word into every 4 KiB before each output and loads one after each
     /// input; the server reads or writes every byte.
     #[arg(long, value_enum, default_value_t = Touch::Client)]
     pub(super) touch: Touch,

@@ -62,11 +62,18 @@ pub struct ServeOptions {
 const RINGS_MAX: usize = 64 << 20;
 
 impl ServeOptions {
-    /// Makes sure that a channel can have such rings, and the machine such a pool.
+    /// Makes sure that clients can be served with these options.
     pub(super) fn check(&self) -> Result<(), Error> {
         let refused = |option, why| Err(Error::Unservable(format!("ServeOptions::{option}: {why}")));
         if let Err(error) = self.rings.check() {
             return refused("rings", error.to_string());
+        }
+        if self.rings.bytes() > RINGS_MAX {
+            let (bytes, lines, area) = (self.rings.bytes(), self.rings.lines, self.rings.area);
+            return refused(
+                "rings",
+                format!("{lines} lines and areas of {area} bytes take {bytes} bytes, more than {RINGS_MAX}"),
+            );
         }
         for (option, value) in
             [("clients", self.clients), ("addresses", self.addresses), ("mapped", self.mapped)]
@@ -77,13 +84,6 @@ impl ServeOptions {
         }
         if self.untrusted && self.hard_pool == 0 {
             return refused("hard_pool", "a server that maps nothing needs memory to copy to".to_owned());
-        }
-        if self.rings.bytes() > RINGS_MAX {
-            let (bytes, lines, area) = (self.rings.bytes(), self.rings.lines, self.rings.area);
-            return refused(
-                "rings",
-                format!("{lines} lines and areas of {area} bytes take {bytes}, more than {RINGS_MAX}"),
-            );
         }
         let memory = machine::total_memory();
         if self.pool as u64 > memory {

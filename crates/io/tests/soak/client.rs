@@ -57,7 +57,7 @@ pub(crate) struct Client {
     kind: Kind,
     /// Whether the process may have no more descriptors than it has.
     is_scarce: AtomicBool,
-    /// Of a client with an event loop: the thread that runs it.
+    /// The thread that runs a client's event loop.
     watch: Option<Mutex<()>>,
     tally: Mutex<Tally>,
 }
