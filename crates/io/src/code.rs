@@ -36,11 +36,9 @@ struct Held {
     /// Tells servers apart; no other one of this process ever has it.
     number: u64,
     /// As the server said once: what clients are told, and what they get, agree whatever it would say later.
-    services: Box<[Service]>,
+    services: Result<Box<[Service]>, Error>,
     /// For each service, how input buffers should be laid out, when that makes a difference.
     preferred: Box<[Option<Preferred>]>,
-    /// Why it has said nothing, if it panicked.
-    panicked: Option<Error>,
     /// There for a server that completes requests when a thread looks.
     reaping: Option<Reaping>,
 }
@@ -63,20 +61,12 @@ impl Code {
     pub(crate) fn new(server: impl Server) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let services: Result<Box<[Service]>, Error> = call(|| server.services().into());
-        let panicked = services.as_ref().err().cloned();
-        let services = services.unwrap_or_default();
+        let count = services.as_deref().map_or(0, <[_]>::len);
         let preferred = |number| call(|| server.preferred(ServiceId(number))).unwrap_or_default();
-        let preferred = (0..services.len() as u32).map(preferred).collect();
+        let preferred = (0..count as u32).map(preferred).collect();
         let has_completer = call(|| server.completer().is_some()).unwrap_or_default();
         let (number, reaping) = (NEXT.fetch_add(1, Ordering::Relaxed), has_completer.then(Reaping::default));
-        Self(Arc::new(Held {
-            server: Some(Box::new(server)),
-            number,
-            services,
-            preferred,
-            panicked,
-            reaping,
-        }))
+        Self(Arc::new(Held { server: Some(Box::new(server)), number, services, preferred, reaping }))
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -85,7 +75,7 @@ impl Code {
 
     #[inline]
     pub(crate) fn services(&self) -> &[Service] {
-        &self.0.services
+        self.0.services.as_deref().unwrap_or_default()
     }
 
     pub(crate) fn preferred(&self, service: ServiceId) -> Option<Preferred> {
@@ -97,7 +87,7 @@ impl Code {
     /// # Errors
     /// It panicked.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        self.0.panicked.clone().map_or(Ok(()), Err)
+        self.0.services.as_ref().map(drop).map_err(Clone::clone)
     }
 
     /// Hands over the request that `make` makes: there, since moving it through what catches panics would cost more than that.
