@@ -52,7 +52,7 @@ pub const ROLE: &str = "party";
 
 /// One operation that is to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Exchange {
+pub struct Transfer {
     /// How the sender passes its data.
     pub output: Scheme,
     /// How the receiver does.
@@ -65,7 +65,7 @@ pub struct Exchange {
     pub measure: Measure,
 }
 
-impl Exchange {
+impl Transfer {
     /// An operation of which the latency is measured, by one scheme at both ends.
     pub fn of(scheme: Scheme, len: usize) -> Self {
         Self { output: scheme, input: scheme, len, check: Check::None, measure: Measure::Latency }
@@ -88,7 +88,7 @@ pub enum Measure {
 
 /// How an operation went.
 #[derive(Debug, Clone)]
-pub struct Exchanged {
+pub struct Transferred {
     /// From the sender's request to the receiver's having its data.
     pub latency: Duration,
     /// From the end of the sender's request until the receiver had the CPU, where they share one.
@@ -187,19 +187,19 @@ impl Parties {
     /// # Errors
     /// [`Error::Unwired`] where a scheme wires memory and this process may not, [`Error::Counter`] where what is to be
     /// counted cannot be; the parties go on. Others end them.
-    pub fn exchange(&mut self, exchange: &Exchange) -> Result<Exchanged> {
+    pub fn transfer(&mut self, transfer: &Transfer) -> Result<Transferred> {
         self.seed += 1;
-        let mut meter = Meter::of(exchange.measure, self.clock)?;
-        self.client.driver().set_check(exchange.check);
-        let prepared = self.client.prepare(exchange.output, exchange.len, self.seed)?;
-        self.post(exchange)?;
-        let records = exchange.measure == Measure::Operations;
+        let mut meter = Meter::of(transfer.measure, self.clock)?;
+        self.client.driver().set_check(transfer.check);
+        let prepared = self.client.prepare(transfer.output, transfer.len, self.seed)?;
+        self.post(transfer)?;
+        let records = transfer.measure == Measure::Operations;
         if records {
             self.client.record();
         }
         let client = &mut self.client;
         let sent_ns = now_ns();
-        let sent = meter.around(|| client.transmit(exchange.output, prepared));
+        let sent = meter.around(|| client.transmit(transfer.output, prepared));
         let waiting_ns = now_ns();
         let pending = match sent {
             Ok(pending) => pending,
@@ -215,9 +215,9 @@ impl Parties {
         let received = received?;
         let metered = meter.finish()?.with(received.metered);
         if let Some(offset) = received.damaged_at {
-            return Err(damaged(exchange, offset));
+            return Err(damaged(transfer, offset));
         }
-        Ok(Exchanged {
+        Ok(Transferred {
             latency: Duration::from_nanos(received.delivered_ns.saturating_sub(sent_ns)),
             hand_over: Duration::from_nanos(received.resumed_ns.saturating_sub(waiting_ns)),
             cpu: metered.cpu,
@@ -229,13 +229,13 @@ impl Parties {
     }
 
     /// Has the receiver post its input.
-    fn post(&self, exchange: &Exchange) -> Result<()> {
+    fn post(&self, transfer: &Transfer) -> Result<()> {
         let posting = Posting {
-            scheme: exchange.input.name().to_owned(),
-            len: exchange.len,
+            scheme: transfer.input.name().to_owned(),
+            len: transfer.len,
             seed: self.seed,
-            measure: exchange.measure,
-            check: exchange.check,
+            measure: transfer.measure,
+            check: transfer.check,
         };
         self.receiver.tell(&Order::Receive(posting), &[], "it was to post an input")?;
         match self.receiver.hear("it posted an input")? {
@@ -287,10 +287,10 @@ fn unexpected(heard: Heard) -> Error {
     }
 }
 
-fn damaged(exchange: &Exchange, offset: usize) -> Error {
+fn damaged(transfer: &Transfer, offset: usize) -> Error {
     Error::Peer(format!(
         "data that was sent by {} and received by {} arrived damaged: of {} bytes those from {offset} on are not what was \
          sent; this is an error of Genie's, please report it",
-        exchange.output, exchange.input, exchange.len
+        transfer.output, transfer.input, transfer.len
     ))
 }

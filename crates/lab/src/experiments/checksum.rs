@@ -20,7 +20,7 @@ use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};
 use crate::findings::{Conclusion, Scale, Table};
 use crate::length;
 use crate::measurement::{Measured, Measurements, Quantity};
-use crate::parties::{Exchange, Route};
+use crate::parties::{Route, Transfer};
 use crate::protocol::Check;
 
 /// The experiment.
@@ -107,7 +107,7 @@ fn sweep(options: &Options) -> Sweep {
     let subject = |(series, output, input, check)| Subject {
         series,
         parties: 0,
-        exchange: Exchange { output, input, check, ..Exchange::of(output, 0) },
+        transfer: Transfer { output, input, check, ..Transfer::of(output, 0) },
     };
     Sweep {
         id: ID,
@@ -136,7 +136,7 @@ impl Experiment for Checksum {
     }
 
     fn sit<'a>(&'a self, options: &'a Options) -> Result<Box<dyn Sitting + 'a>> {
-        Ok(Box::new(Seated { options, exchanges: sweep(options).sit() }))
+        Ok(Box::new(Seated { options, transfers: sweep(options).sit() }))
     }
 
     fn conclude(&self, _options: &Options, measurements: &Measurements) -> Result<Conclusion> {
@@ -173,13 +173,13 @@ fn notes() -> Vec<String> {
 
 struct Seated<'a> {
     options: &'a Options,
-    exchanges: sweep::Seated,
+    transfers: sweep::Seated,
 }
 
 impl Sitting for Seated<'_> {
     fn measure(&mut self, step: &Step) -> Result<Vec<Measured>> {
         let bare = lengths(self.options).iter().find(|len| bare_name(**len) == step.name);
-        bare.map_or_else(|| self.exchanges.measure(step), |len| Ok(bare::measure(*len, self.options)))
+        bare.map_or_else(|| self.transfers.measure(step), |len| Ok(bare::measure(*len, self.options)))
     }
 }
 

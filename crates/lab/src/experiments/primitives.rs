@@ -1,6 +1,6 @@
 //! Experiment `primitives`: what each primitive operation costs, inside real requests, as a*B + b.
 //!
-//! How: each step is one length. The parties of `latency` exchange data by each scheme, with the times of operations
+//! How: each step is one length. The parties of `latency` pass data by each scheme, with the times of operations
 //! recorded at both ends, and by emulated share without, for the base latency; then the pooled server of
 //! [`arrivals`](self) sends to an interface of its own, since overlay buffers and clients share a space.
 //! Shape: the series are the rows of the thesis's tables 8.2 and 12.1, and some that it doesn't have, of quantity

@@ -19,7 +19,7 @@ use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};
 use crate::findings::{Axis, Conclusion, Curve, CurvePoint, Figure, Scale, Table};
 use crate::measurement::{Measurements, Quantity};
 use crate::model::fit;
-use crate::parties::{Exchange, Route};
+use crate::parties::{Route, Transfer};
 use crate::protocol::Check;
 
 /// The experiment.
@@ -104,7 +104,7 @@ fn sweep(options: &Options) -> Sweep {
         SCHEMES.map(|scheme| Subject {
             series: series(scheme.name(), place),
             parties,
-            exchange: Exchange::of(scheme, 0),
+            transfer: Transfer::of(scheme, 0),
         })
     });
     let lengths: &[usize] = if options.smoke { &LENGTHS_SMOKE } else { &LENGTHS };

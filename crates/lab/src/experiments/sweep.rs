@@ -12,7 +12,7 @@ use crate::experiment::{Options, Sitting, Step};
 use crate::interface::Granule;
 use crate::length;
 use crate::measurement::Measured;
-use crate::parties::{Exchange, Parties, Route, Stage};
+use crate::parties::{Parties, Route, Stage, Transfer};
 
 /// More rounds tell no more.
 const ROUNDS_MOST: usize = 300;
@@ -153,7 +153,7 @@ impl Sitting for Seated {
         if let (Some(rate), Some(parties)) = (setting.rate, parties.first()) {
             parties.set_rate(rate)?;
         }
-        let subject = |one: &Subject| Subject { exchange: Exchange { len, ..one.exchange }, ..one.clone() };
+        let subject = |one: &Subject| Subject { transfer: Transfer { len, ..one.transfer }, ..one.clone() };
         let turns = Turns {
             setting: setting.name.clone(),
             subjects: sweep.subjects.iter().map(subject).collect(),

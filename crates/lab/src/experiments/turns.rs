@@ -9,7 +9,7 @@ use genie::Scheme;
 use crate::counter::{Counting, Event, Modes};
 use crate::error::{Error, Result};
 use crate::measurement::{Measured, Quantity};
-use crate::parties::{Exchange, Exchanged, Measure, Parties, Route};
+use crate::parties::{Measure, Parties, Route, Transfer, Transferred};
 use crate::random::Random;
 use crate::samples::nanoseconds;
 
@@ -32,7 +32,7 @@ pub(super) struct Subject {
     /// Which of the parties do it, by their place.
     pub(super) parties: usize,
     /// What they do.
-    pub(super) exchange: Exchange,
+    pub(super) transfer: Transfer,
 }
 
 impl Subject {
@@ -41,7 +41,7 @@ impl Subject {
         let of = |scheme: Scheme| Self {
             series: scheme.name().to_owned(),
             parties: 0,
-            exchange: Exchange::of(scheme, 0),
+            transfer: Transfer::of(scheme, 0),
         };
         Scheme::ALL.map(of).to_vec()
     }
@@ -72,7 +72,7 @@ struct Taken {
 
 impl Taken {
     /// Adds what was measured of an operation; nothing where that could not be.
-    fn add(&mut self, measure: Measure, done: &Exchanged) {
+    fn add(&mut self, measure: Measure, done: &Transferred) {
         match measure {
             Measure::CpuTime => self.cpu_times.extend(done.cpu.map(nanoseconds)),
             Measure::Count(..) => self.instructions.extend(done.count),
@@ -97,7 +97,7 @@ impl Turns {
                 let Some(samples) = &mut taken[index] else { continue };
                 let subject = &self.subjects[index];
                 let parties = &mut parties[subject.parties];
-                let Some(done) = exchange(parties, &Exchange { measure, ..subject.exchange })? else {
+                let Some(done) = transfer(parties, &Transfer { measure, ..subject.transfer })? else {
                     taken[index] = None;
                     continue;
                 };
@@ -134,7 +134,7 @@ impl Turns {
         let one = |(quantity, samples)| Measured {
             series: subject.series.clone(),
             setting: self.setting.clone(),
-            x: subject.exchange.len as u64,
+            x: subject.transfer.len as u64,
             quantity,
             samples,
         };
@@ -147,7 +147,7 @@ impl Turns {
     fn hand_over(&self, parties: &Parties, samples: Vec<u64>) -> Option<Measured> {
         let seats = parties.seats();
         let series = if seats.device_shares() { HAND_OVER_ALL } else { HAND_OVER };
-        let x = self.subjects.first().map_or(0, |subject| subject.exchange.len as u64);
+        let x = self.subjects.first().map_or(0, |subject| subject.transfer.len as u64);
         let (series, setting) = (series.to_owned(), self.setting.clone());
         let measured = Measured { series, setting, x, quantity: Quantity::Latency, samples };
         let is_plain = parties.route() == Route::Device && seats.clients_share();
@@ -156,8 +156,8 @@ impl Turns {
 }
 
 /// Makes one operation; none where memory may not be wired.
-fn exchange(parties: &mut Parties, exchange: &Exchange) -> Result<Option<Exchanged>> {
-    match parties.exchange(exchange) {
+fn transfer(parties: &mut Parties, transfer: &Transfer) -> Result<Option<Transferred>> {
+    match parties.transfer(transfer) {
         Ok(done) => Ok(Some(done)),
         Err(Error::Unwired(_)) => Ok(None),
         Err(error) => Err(error),

@@ -25,14 +25,14 @@ mod tests {
     use super::*;
     use crate::papers::brustoloni;
 
-    fn exchange(scheme: &str) -> Work {
+    fn transfer(scheme: &str) -> Work {
         let times = brustoloni::processing_times();
         let time = times.iter().find(|time| time.scheme == scheme).unwrap();
         Work { length: 61_440.0, client: 0.0, processing: time.processing_time.value() }
     }
 
     fn gain(scheme: &str) -> f64 {
-        exchange(scheme).throughput(f64::INFINITY) / exchange("copy").throughput(f64::INFINITY) - 1.0
+        transfer(scheme).throughput(f64::INFINITY) / transfer("copy").throughput(f64::INFINITY) - 1.0
     }
 
     #[test]
@@ -44,12 +44,12 @@ mod tests {
 
     #[test]
     fn a_saturated_device_makes_all_schemes_equal() {
-        assert_eq!(exchange("copy").throughput(10.0), exchange("emulated copy").throughput(10.0));
+        assert_eq!(transfer("copy").throughput(10.0), transfer("emulated copy").throughput(10.0));
     }
 
     #[test]
     fn a_client_that_computes_long_makes_them_nearly_equal() {
-        let slow = |scheme| Work { client: 1e6, ..exchange(scheme) }.throughput(f64::INFINITY);
+        let slow = |scheme| Work { client: 1e6, ..transfer(scheme) }.throughput(f64::INFINITY);
         assert!(slow("emulated copy") / slow("copy") < 1.01);
     }
 }

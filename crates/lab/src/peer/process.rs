@@ -128,7 +128,7 @@ impl Peer {
         }
     }
 
-    /// Says why an exchange with the peer failed: what it said last, how it ended, or the error itself.
+    /// Says why the peer could not be reached: what it said last, how it ended, or the error itself.
     pub fn failure(&self, error: &io::Error, doing: &str) -> Error {
         let ended = self.watch.wait();
         if let Some(Said::Failed(reason)) = self.link.look() {

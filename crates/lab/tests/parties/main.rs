@@ -2,8 +2,8 @@
 //!
 //! How: this test brings its own harness, since the parties are this program once more, called by another name.
 
-mod exchanges;
 mod experiments;
+mod transfers;
 
 use std::process::ExitCode;
 
@@ -33,29 +33,29 @@ fn trials() -> Vec<Trial> {
         })
     };
     vec![
-        trial("every_scheme_passes_every_byte", exchanges::every_scheme_passes_every_byte),
-        trial("schemes_may_differ_at_the_two_ends", exchanges::schemes_may_differ_at_the_two_ends),
-        trial("emulated_share_copies_nothing", exchanges::emulated_share_copies_nothing),
-        trial("operations_are_timed_at_both_ends", exchanges::operations_are_timed_at_both_ends),
-        trial("cpu_time_is_measured_where_asked_for", exchanges::cpu_time_is_measured_where_asked_for),
+        trial("every_scheme_passes_every_byte", transfers::every_scheme_passes_every_byte),
+        trial("schemes_may_differ_at_the_two_ends", transfers::schemes_may_differ_at_the_two_ends),
+        trial("emulated_share_copies_nothing", transfers::emulated_share_copies_nothing),
+        trial("operations_are_timed_at_both_ends", transfers::operations_are_timed_at_both_ends),
+        trial("cpu_time_is_measured_where_asked_for", transfers::cpu_time_is_measured_where_asked_for),
         trial(
             "events_of_both_clients_are_counted_where_asked_for",
-            exchanges::events_of_both_clients_are_counted_where_asked_for,
+            transfers::events_of_both_clients_are_counted_where_asked_for,
         ),
         trial(
             "what_cannot_be_counted_is_refused_and_disturbs_nobody",
-            exchanges::what_cannot_be_counted_is_refused_and_disturbs_nobody,
+            transfers::what_cannot_be_counted_is_refused_and_disturbs_nobody,
         ),
-        trial("the_rate_bounds_the_latency_from_below", exchanges::the_rate_bounds_the_latency_from_below),
+        trial("the_rate_bounds_the_latency_from_below", transfers::the_rate_bounds_the_latency_from_below),
         trial(
             "protocol_servers_pass_every_byte_wherever_they_are",
-            exchanges::protocol_servers_pass_every_byte_wherever_they_are,
+            transfers::protocol_servers_pass_every_byte_wherever_they_are,
         ),
-        trial("a_party_that_is_killed_is_an_error", exchanges::a_party_that_is_killed_is_an_error),
+        trial("a_party_that_is_killed_is_an_error", transfers::a_party_that_is_killed_is_an_error),
         trial(
             "every_experiment_measures_all_its_steps_and_judges_all_its_claims",
             experiments::every_experiment_measures_all_its_steps_and_judges_all_its_claims,
         ),
-        trial("parties_go_with_their_sender", exchanges::parties_go_with_their_sender),
+        trial("parties_go_with_their_sender", transfers::parties_go_with_their_sender),
     ]
 }

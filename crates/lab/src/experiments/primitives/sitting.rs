@@ -1,4 +1,4 @@
-//! A sitting: the parties, then a client of the pooled server, exchange data of one length after the other.
+//! A sitting: the parties, then a client of the pooled server, pass data of one length after the other.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::measurement::{Measured, Quantity};
 use crate::model::breakdown::Buffering;
 use crate::model::measured::GRANULE;
 use crate::operations::OperationTime;
-use crate::parties::{Exchange, Exchanged, Measure, Parties};
+use crate::parties::{Measure, Parties, Transfer, Transferred};
 use crate::random::Random;
 use crate::samples::nanoseconds;
 
@@ -75,23 +75,23 @@ impl<'o> Operations<'o> {
         let mut schemes = Scheme::ALL;
         self.random.shuffle(&mut schemes);
         for scheme in schemes {
-            if let Some(exchanged) = self.exchange(scheme, len, Measure::Operations)? {
-                for (side, times) in ["sender", "receiver"].into_iter().zip(&exchanged.operations) {
+            if let Some(transferred) = self.transfer(scheme, len, Measure::Operations)? {
+                for (side, times) in ["sender", "receiver"].into_iter().zip(&transferred.operations) {
                     collected.add_times(side, scheme, Buffering::EarlyDemultiplexed, times);
                 }
             }
         }
-        if let Some(exchanged) = self.exchange(Scheme::EmulatedShare, len, Measure::Latency)? {
-            let latency = nanoseconds(exchanged.latency);
+        if let Some(transferred) = self.transfer(Scheme::EmulatedShare, len, Measure::Latency)? {
+            let latency = nanoseconds(transferred.latency);
             collected.add("", Scheme::EmulatedShare.name(), Quantity::Latency, latency);
         }
         Ok(())
     }
 
     /// Passes data; none where memory would have to be wired that may not be.
-    fn exchange(&mut self, scheme: Scheme, len: usize, measure: Measure) -> Result<Option<Exchanged>> {
-        match self.parties.exchange(&Exchange { measure, ..Exchange::of(scheme, len) }) {
-            Ok(exchanged) => Ok(Some(exchanged)),
+    fn transfer(&mut self, scheme: Scheme, len: usize, measure: Measure) -> Result<Option<Transferred>> {
+        match self.parties.transfer(&Transfer { measure, ..Transfer::of(scheme, len) }) {
+            Ok(transferred) => Ok(Some(transferred)),
             Err(Error::Unwired(_)) => Ok(None),
             Err(error) => Err(error),
         }

@@ -10,7 +10,7 @@ use genie_lab::device::Rate;
 use genie_lab::error::Error;
 use genie_lab::interface::Granule;
 use genie_lab::model::breakdown::{Buffering, receiver_rows, sender_rows};
-use genie_lab::parties::{Effect, Exchange, Measure, Parties, Route, Stage};
+use genie_lab::parties::{Effect, Measure, Parties, Route, Stage, Transfer};
 use genie_lab::protocol::Check;
 use genie_lab::samples::Samples;
 use rustix::process::{Pid, Signal, kill_process};
@@ -24,23 +24,23 @@ fn open() -> Parties {
     Parties::open(Granule::Base, 1 << 20).expect("the parties")
 }
 
-fn alike(scheme: Scheme, len: usize) -> Exchange {
-    Exchange::of(scheme, len)
+fn alike(scheme: Scheme, len: usize) -> Transfer {
+    Transfer::of(scheme, len)
 }
 
-/// Whether an exchange worked; false where memory may not be wired.
-fn passes(parties: &mut Parties, exchange: &Exchange) -> bool {
-    match parties.exchange(exchange) {
+/// Whether a transfer worked; false where memory may not be wired.
+fn passes(parties: &mut Parties, transfer: &Transfer) -> bool {
+    match parties.transfer(transfer) {
         Ok(_) => true,
         Err(Error::Unwired(reason)) => {
-            eprintln!("SKIP {exchange:?}: {reason}");
+            eprintln!("SKIP {transfer:?}: {reason}");
             false
         }
-        Err(error) => panic!("{exchange:?}: {error}"),
+        Err(error) => panic!("{transfer:?}: {error}"),
     }
 }
 
-// The receiver compares every byte of every exchange with data that no exchange before had.
+// The receiver compares every byte of every transfer with data that no transfer before had.
 
 pub(crate) fn every_scheme_passes_every_byte() {
     let mut parties = open();
@@ -56,23 +56,23 @@ pub(crate) fn every_scheme_passes_every_byte() {
 pub(crate) fn operations_are_timed_at_both_ends() {
     let mut parties = open();
     for scheme in Scheme::ALL {
-        let exchange = Exchange { measure: Measure::Operations, ..alike(scheme, LONG) };
-        let exchanged = match parties.exchange(&exchange) {
-            Ok(exchanged) => exchanged,
+        let transfer = Transfer { measure: Measure::Operations, ..alike(scheme, LONG) };
+        let transferred = match parties.transfer(&transfer) {
+            Ok(transferred) => transferred,
             Err(Error::Unwired(reason)) => {
-                eprintln!("SKIP {exchange:?}: {reason}");
+                eprintln!("SKIP {transfer:?}: {reason}");
                 continue;
             }
-            Err(error) => panic!("{exchange:?}: {error}"),
+            Err(error) => panic!("{transfer:?}: {error}"),
         };
         // Copying may pay more here.
         let effective = |effect: &Effect| effect.effective.parse::<Scheme>().expect("a scheme");
-        let (sender, receiver) = (effective(&exchanged.output), effective(&exchanged.input));
+        let (sender, receiver) = (effective(&transferred.output), effective(&transferred.input));
         let expected = [
             (sender, sender_rows(sender)),
             (receiver, receiver_rows(receiver, Buffering::EarlyDemultiplexed)),
         ];
-        for (times, (scheme, rows)) in exchanged.operations.iter().zip(expected) {
+        for (times, (scheme, rows)) in transferred.operations.iter().zip(expected) {
             assert!(times.iter().all(|time| time.len == LONG), "{times:?}");
             for row in rows {
                 let times_of = times.iter().filter(|time| time.row == row && time.scheme == scheme.name());
@@ -80,81 +80,81 @@ pub(crate) fn operations_are_timed_at_both_ends() {
             }
         }
     }
-    let exchanged = parties.exchange(&alike(Scheme::EmulatedShare, LONG)).expect("an exchange");
-    assert!(exchanged.operations.iter().all(Vec::is_empty), "they were not asked for");
+    let transferred = parties.transfer(&alike(Scheme::EmulatedShare, LONG)).expect("a transfer");
+    assert!(transferred.operations.iter().all(Vec::is_empty), "they were not asked for");
 }
 
 pub(crate) fn schemes_may_differ_at_the_two_ends() {
     let mut parties = open();
     for output in Scheme::ALL {
         for input in Scheme::ALL {
-            let exchange = Exchange { output, input, ..alike(output, 9000) };
-            passes(&mut parties, &exchange);
+            let transfer = Transfer { output, input, ..alike(output, 9000) };
+            passes(&mut parties, &transfer);
         }
     }
 }
 
 pub(crate) fn emulated_share_copies_nothing() {
     let mut parties = open();
-    let shared = parties.exchange(&alike(Scheme::EmulatedShare, 1 << 20)).expect("an exchange");
+    let shared = parties.transfer(&alike(Scheme::EmulatedShare, 1 << 20)).expect("a transfer");
     assert_eq!((shared.output.copied, shared.input.copied), (0, 0));
-    let copied = parties.exchange(&alike(Scheme::Copy, 1 << 20)).expect("an exchange");
+    let copied = parties.transfer(&alike(Scheme::Copy, 1 << 20)).expect("a transfer");
     assert_eq!((copied.output.copied, copied.input.copied), (1 << 20, 1 << 20));
 }
 
 pub(crate) fn cpu_time_is_measured_where_asked_for() {
     let mut parties = open();
-    let measured = |measure| Exchange { measure, ..alike(Scheme::Copy, 1 << 20) };
-    let timed = parties.exchange(&measured(Measure::CpuTime)).expect("an exchange");
+    let measured = |measure| Transfer { measure, ..alike(Scheme::Copy, 1 << 20) };
+    let timed = parties.transfer(&measured(Measure::CpuTime)).expect("a transfer");
     assert!(timed.cpu.expect("CPU time") > Duration::ZERO);
-    assert!(parties.exchange(&measured(Measure::Latency)).expect("an exchange").cpu.is_none());
+    assert!(parties.transfer(&measured(Measure::Latency)).expect("a transfer").cpu.is_none());
 }
 
 pub(crate) fn events_of_both_clients_are_counted_where_asked_for() {
     let mut parties = open();
     let counted =
-        |event, modes| Exchange { measure: Measure::Count(event, modes), ..alike(Scheme::Copy, LONG) };
+        |event, modes| Transfer { measure: Measure::Count(event, modes), ..alike(Scheme::Copy, LONG) };
     let Counting { modes, lack } = Counting::of(Event::RunTime);
     let Some(modes) = modes else {
         eprintln!("SKIP events_of_both_clients_are_counted_where_asked_for: {}", lack.expect("a reason"));
         return;
     };
-    let timed = Exchange { measure: Measure::CpuTime, ..alike(Scheme::Copy, LONG) };
+    let timed = Transfer { measure: Measure::CpuTime, ..alike(Scheme::Copy, LONG) };
     let (mut counts, mut times) = (Samples::new(), Samples::new());
     for _ in 0..31 {
-        let exchanged = parties.exchange(&counted(Event::RunTime, modes)).expect("an exchange");
-        assert!(exchanged.cpu.is_none());
-        counts.add_number(exchanged.count.expect("the kernel counts this itself"));
-        times.add(parties.exchange(&timed).expect("an exchange").cpu.expect("CPU time"));
+        let transferred = parties.transfer(&counted(Event::RunTime, modes)).expect("a transfer");
+        assert!(transferred.cpu.is_none());
+        counts.add_number(transferred.count.expect("the kernel counts this itself"));
+        times.add(parties.transfer(&timed).expect("a transfer").cpu.expect("CPU time"));
     }
     // Of one client alone it would be half as much.
     let ratio = counts.median() as f64 / times.median() as f64;
     assert!((0.7..1.8).contains(&ratio), "the same work takes {ratio} times the CPU time");
-    assert!(parties.exchange(&alike(Scheme::Copy, LONG)).expect("an exchange").count.is_none());
+    assert!(parties.transfer(&alike(Scheme::Copy, LONG)).expect("a transfer").count.is_none());
 }
 
 pub(crate) fn what_cannot_be_counted_is_refused_and_disturbs_nobody() {
     let mut parties = open();
-    let exchange = Exchange {
+    let transfer = Transfer {
         measure: Measure::Count(Event::Instructions, Modes::User),
         ..alike(Scheme::EmulatedCopy, LONG)
     };
-    match parties.exchange(&exchange) {
-        Ok(exchanged) => assert!(exchanged.count.is_none_or(|count| count > 1000), "{exchanged:?}"),
+    match parties.transfer(&transfer) {
+        Ok(transferred) => assert!(transferred.count.is_none_or(|count| count > 1000), "{transferred:?}"),
         Err(Error::Counter(refusal)) => {
             assert_eq!(Some(refusal.to_string()), Counting::of(Event::Instructions).lack)
         }
         Err(error) => panic!("{error}"),
     }
-    parties.exchange(&alike(Scheme::EmulatedCopy, LONG)).expect("an exchange");
+    parties.transfer(&alike(Scheme::EmulatedCopy, LONG)).expect("a transfer");
 }
 
 pub(crate) fn the_rate_bounds_the_latency_from_below() {
     let mut parties = open();
     let rate = Rate::Bits(155_000_000);
     parties.set_rate(rate).expect("a rate");
-    let exchanged = parties.exchange(&alike(Scheme::EmulatedCopy, 61_440)).expect("an exchange");
-    assert!(exchanged.latency >= rate.time(61_440 - 4096), "{:?}", exchanged.latency);
+    let transferred = parties.transfer(&alike(Scheme::EmulatedCopy, 61_440)).expect("a transfer");
+    assert!(transferred.latency >= rate.time(61_440 - 4096), "{:?}", transferred.latency);
 }
 
 pub(crate) fn protocol_servers_pass_every_byte_wherever_they_are() {
@@ -168,8 +168,8 @@ pub(crate) fn protocol_servers_pass_every_byte_wherever_they_are() {
             for scheme in [Scheme::Copy, Scheme::EmulatedCopy, Scheme::EmulatedShare] {
                 for turn in 0..6 {
                     let parties = &mut parties[turn % 2];
-                    let exchanged = parties.exchange(&Exchange { check, ..alike(scheme, len) });
-                    exchanged.unwrap_or_else(|error| {
+                    let transferred = parties.transfer(&Transfer { check, ..alike(scheme, len) });
+                    transferred.unwrap_or_else(|error| {
                         panic!("{:?}, {check:?}, {len} bytes by {scheme}: {error}", parties.route())
                     });
                 }
@@ -181,12 +181,12 @@ pub(crate) fn protocol_servers_pass_every_byte_wherever_they_are() {
 pub(crate) fn a_party_that_is_killed_is_an_error() {
     for victim in [0, 1] {
         let mut parties = open();
-        parties.exchange(&alike(Scheme::EmulatedCopy, 4096)).expect("an exchange");
+        parties.transfer(&alike(Scheme::EmulatedCopy, 4096)).expect("a transfer");
         let processes = parties.processes();
         kill_process(processes[victim], Signal::KILL).expect("a process to kill");
         // It may live on for a moment.
         let deadline = Instant::now() + Duration::from_secs(20);
-        while parties.exchange(&alike(Scheme::EmulatedCopy, 4096)).is_ok() {
+        while parties.transfer(&alike(Scheme::EmulatedCopy, 4096)).is_ok() {
             assert!(Instant::now() < deadline, "party {victim} is not missed");
         }
         drop(parties);
