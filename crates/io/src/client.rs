@@ -5,14 +5,15 @@
 //! Invariants: a client's name is never given again in this process.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use genie_sys::fork::Maker;
 use genie_sys::machine;
 
 use crate::channel::MAX_NAME;
 use crate::code::{Code, WeakCode};
+use crate::primitive::Mutex;
 
 /// Names a client: a channel from another process, or an interface of this one. No other client that this process ever has gets
 /// the same name.
@@ -114,7 +115,7 @@ impl Presence {
 
     #[cold]
     fn remember(&self, server: &Code) {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut asked = self.asked.lock();
         if asked.iter().all(|known| !known.is(server)) {
             asked.retain(WeakCode::is_there);
             asked.push(server.downgrade());
@@ -128,7 +129,7 @@ impl Drop for Presence {
         if !self.maker.is_this_process() {
             return;
         }
-        let asked = std::mem::take(self.asked.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let asked = std::mem::take(self.asked.get_mut());
         asked.iter().filter_map(WeakCode::upgrade).for_each(|server| server.departed(self.client));
     }
 }

@@ -139,7 +139,7 @@ impl Code {
 
     /// Has threads that wait look: something is over without a reply.
     pub(crate) fn look(&self) {
-        self.0.reaping.iter().for_each(Reaping::pass);
+        self.0.reaping.iter().for_each(Reaping::wake);
     }
 
     /// Whether its clients have to look for what it has completed.

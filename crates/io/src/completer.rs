@@ -2,19 +2,18 @@
 //!
 //! Why: such a server would need a thread to look, or its clients would have to know it. Its clients look instead, since a
 //! thread that waits has nothing else to do.
-//! How: as at a channel, one of the threads that wait for a server's replies looks and waits where the server says; the others
-//! sleep until it passes its turn. Event loops wait by the completer's descriptor (`interface/watch.rs`).
+//! How: as at a channel, one of the threads that wait for a server's replies leads: it looks, and waits where the server says. Its
+//! followers sleep until it wakes them. Event loops wait by the completer's descriptor (`interface/watch.rs`).
 
 use std::os::fd::BorrowedFd;
-use std::sync::TryLockError;
 use std::time::{Duration, Instant};
 
 use genie_sys::fork::Maker;
 
-use crate::channel::Turn;
+use crate::channel::Followers;
 use crate::code::Code;
 use crate::exchange::Awaited;
-use crate::primitive::{Mutex, MutexGuard, thread};
+use crate::primitive::{Mutex, thread};
 
 /// The longest wait without a look at whether the request has been given up.
 const LONGEST: Duration = Duration::from_millis(100);
@@ -50,7 +49,7 @@ pub trait Completer {
 #[derive(Debug, Default)]
 pub(crate) struct Reaping {
     looking: Mutex<()>,
-    turn: Turn,
+    followers: Followers,
 }
 
 impl Reaping {
@@ -70,8 +69,8 @@ impl Reaping {
             if left.is_zero() {
                 return false;
             }
-            let Some(looking) = self.try_look() else {
-                self.turn.sleep(|| awaited.is_replied() || self.try_look().is_some(), deadline);
+            let Some(looking) = self.looking.try_lock() else {
+                self.followers.sleep(|| awaited.is_replied() || self.looking.try_lock().is_some(), deadline);
                 continue;
             };
             if collect(server) == 0 && !awaited.is_replied() {
@@ -81,30 +80,22 @@ impl Reaping {
                 collect(server);
             }
             drop(looking);
-            self.turn.pass();
+            self.followers.wake();
         }
     }
 
     /// Looks once, unless another thread does; returns how many requests that completed.
     pub(crate) fn collect(&self, server: &Code) -> usize {
-        let Some(looking) = self.try_look() else { return 0 };
+        let Some(looking) = self.looking.try_lock() else { return 0 };
         let count = collect(server);
         drop(looking);
-        self.turn.pass();
+        self.followers.wake();
         count
     }
 
     /// Has those who sleep look whether they still wait.
-    pub(crate) fn pass(&self) {
-        self.turn.pass();
-    }
-
-    fn try_look(&self) -> Option<MutexGuard<'_, ()>> {
-        match self.looking.try_lock() {
-            Ok(looking) => Some(looking),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+    pub(crate) fn wake(&self) {
+        self.followers.wake();
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use genie_sys::fork::Maker;
 
 use crate::deadline::deadline_after;
 use crate::exchange::Awaited;
-use crate::primitive::{Condvar, Mutex, MutexGuard};
+use crate::primitive::{Condvar, Mutex};
 use crate::{Pending, RequestId, ServerHandle};
 
 /// Pending requests, each with a `T` that belongs to it, and a queue of those that have been replied to. In a child made by
@@ -67,12 +67,8 @@ impl Wake for Notice {
 
 impl Queue {
     fn push(&self, request: RequestId) {
-        self.lock().push_back(request);
+        self.replied.lock().push_back(request);
         self.changed.notify_all();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<RequestId>> {
-        self.replied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -88,7 +84,7 @@ impl<T> Completions<T> {
         let request = pending.id();
         let waker = Waker::from(Arc::new(Notice { queue: Arc::clone(&self.queue), request }));
         // Under the lock, so that a thread that finds the name in the queue finds the request.
-        let mut all = self.pending();
+        let mut all = self.pending.lock();
         let (pending, _) = all.entry(request).or_insert((pending, belonging));
         if pending.poll(&mut Context::from_waker(&waker)).is_ready() {
             self.queue.push(request);
@@ -101,9 +97,9 @@ impl<T> Completions<T> {
             return None;
         }
         loop {
-            let request = self.queue.lock().pop_front()?;
+            let request = self.queue.replied.lock().pop_front()?;
             // One that was removed has left its name.
-            if let Some(found) = self.pending().remove(&request) {
+            if let Some(found) = self.pending.lock().remove(&request) {
                 return Some(found);
             }
         }
@@ -129,14 +125,13 @@ impl<T> Completions<T> {
 
     /// Whether a request is in the queue. It does not look for replies.
     pub fn has_next(&self) -> bool {
-        !self.is_inherited() && !self.queue.lock().is_empty()
+        !self.is_inherited() && !self.queue.replied.lock().is_empty()
     }
 
     /// Sleeps until other threads have had requests replied to.
     fn sleep(&self, deadline: Option<Instant>) -> bool {
-        let left = deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
-        let waited = self.queue.changed.wait_timeout_while(self.queue.lock(), left, |queue| queue.is_empty());
-        !waited.unwrap_or_else(PoisonError::into_inner).0.is_empty()
+        let has_next = |replied: &VecDeque<_>| !replied.is_empty();
+        self.queue.changed.wait_until(self.queue.replied.lock(), deadline, has_next).1
     }
 
     /// Takes out the requests of which this is so, whether they have been replied to or not. The queue is locked meanwhile:
@@ -145,24 +140,20 @@ impl<T> Completions<T> {
         if self.is_inherited() {
             return Vec::new();
         }
-        let mut pending = self.pending();
+        let mut pending = self.pending.lock();
         let removed = pending.extract_if(.., |_, (_, belonging)| is_it(belonging));
         removed.map(|(_, found)| found).collect()
     }
 
     /// Whether there is no request in it, neither pending nor replied to.
     pub fn is_empty(&self) -> bool {
-        self.is_inherited() || self.pending().is_empty()
+        self.is_inherited() || self.pending.lock().is_empty()
     }
 
     /// Whether this process is a child, made by fork, of the one that made this. A thread of the parent's may hold either lock,
     /// and may have been changing what it protects.
     fn is_inherited(&self) -> bool {
         !self.maker.is_this_process()
-    }
-
-    fn pending(&self) -> MutexGuard<'_, BTreeMap<RequestId, (Pending<'static>, T)>> {
-        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -175,7 +166,7 @@ impl<T> Default for Completions<T> {
 impl<T> Drop for Completions<T> {
     fn drop(&mut self) {
         if self.is_inherited() {
-            let pending = self.pending.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let pending = self.pending.get_mut();
             std::mem::forget(std::mem::take(pending));
             std::mem::forget(Arc::clone(&self.queue));
         }
@@ -186,7 +177,7 @@ impl<T> fmt::Debug for Completions<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.is_inherited() {
             true => f.write_str("Completions(inherited)"),
-            false => write!(f, "Completions({} requests)", self.pending().len()),
+            false => write!(f, "Completions({} requests)", self.pending.lock().len()),
         }
     }
 }

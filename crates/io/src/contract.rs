@@ -9,7 +9,7 @@
 //! Limits: [`DEEPEST`]: replies and evictions go along a chain of requests by recursion.
 //! Source: thesis §3.1.2, figure 3.1; §5.3.
 
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use genie_memory::Direction;
@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use crate::exchange::Exchange;
 use crate::incoming::Origin;
 use crate::location::Location;
-use crate::primitive::{Mutex, MutexGuard};
+use crate::primitive::Mutex;
 use crate::work::Work;
 use crate::{Error, RequestId, ServerHandle};
 
@@ -68,12 +68,12 @@ impl Contract {
 
     /// Leaves the reply, to be given when nobody holds a fragment any more.
     pub(crate) fn deposit(&self, work: Box<Work>, error: Option<Error>) {
-        *self.deposit.lock().unwrap_or_else(PoisonError::into_inner) = Some((work, error));
+        *self.deposit.lock() = Some((work, error));
     }
 
     /// Links a request to the one that originated it, unless that is being aborted.
     pub(crate) fn originate(&self, exchange: &Arc<Exchange>, server: &ServerHandle) -> Result<(), Error> {
-        let mut originated = self.originated();
+        let mut originated = self.originated.lock();
         if let Some(reason) = &originated.over {
             return Err(reason.clone());
         }
@@ -94,19 +94,15 @@ impl Contract {
 
     /// Lets nothing more be originated; returns what has been.
     fn end(&self, reason: &Error) -> Vec<(Weak<Exchange>, ServerHandle)> {
-        let mut originated = self.originated();
+        let mut originated = self.originated.lock();
         originated.over.get_or_insert_with(|| reason.clone());
         std::mem::take(&mut originated.requests)
-    }
-
-    fn originated(&self) -> MutexGuard<'_, Originated> {
-        self.originated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Contract {
     fn drop(&mut self) {
-        let deposit = self.deposit.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let deposit = self.deposit.get_mut().take();
         if !self.maker.is_this_process() {
             // The reply is the parent's.
             return std::mem::forget(deposit);

@@ -7,7 +7,7 @@
 //! Invariants: the phase leaves `Waiting` once, by a reply, by giving up, or by the client's departure.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -76,8 +76,6 @@ struct State {
     phase: Phase,
     /// The server has no part of the work any more.
     is_done: bool,
-    /// Threads that sleep until the phase changes.
-    sleepers: u32,
     /// The task to be woken when the phase changes.
     task: Option<Waker>,
     /// The interface's list of outstanding requests, if this one is in it.
@@ -95,7 +93,6 @@ impl State {
         Self {
             phase: Phase::Waiting,
             is_done: false,
-            sleepers: 0,
             task: None,
             listing: None,
             alarm: None,
@@ -212,25 +209,21 @@ impl Exchange {
 
     /// The server has passed parts of the request on; returns whether it was asked to let the request go before.
     pub(crate) fn contracted(&self, contract: &Arc<Contract>) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.contract = Arc::downgrade(contract);
         state.aborting.is_some()
     }
 
     /// Whether other requests may have been originated of this one.
     pub(crate) fn is_contracted(&self) -> bool {
-        self.lock().contract.strong_count() > 0
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().contract.strong_count() > 0
     }
 
     /// The server's reply; it has no part of the work any more.
     pub(crate) fn reply(&self, mut work: Box<Work>, error: Option<Error>) {
         work.error = error;
         work.finish_outputs(work.error.is_none());
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.is_done = true;
         let listing = state.listing.take();
         let left = match &state.phase {
@@ -258,7 +251,7 @@ impl Exchange {
 
     /// The server's anticipated reply; it keeps the work.
     pub(crate) fn anticipate(&self, buffers: Vec<ReplyBuffer>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.phase = match state.phase {
             Phase::Waiting => Phase::Anticipated(buffers),
             Phase::Forgotten => Phase::Over,
@@ -269,7 +262,7 @@ impl Exchange {
 
     /// Lists the request as outstanding, unless the server has let it go already; returns whether it is listed.
     pub(crate) fn list(self: &Arc<Self>, server: &ServerHandle, outstanding: &Arc<Outstanding>) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.is_done {
             return false;
         }
@@ -280,7 +273,7 @@ impl Exchange {
 
     /// Sets an alarm, unless the request is over.
     pub(crate) fn set_alarm(&self, set: impl FnOnce() -> Alarm) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if !state.is_done && matches!(state.phase, Phase::Waiting | Phase::Forgotten) {
             state.alarm = Some(set());
         }
@@ -291,10 +284,7 @@ impl Exchange {
     fn wake(&self, mut state: MutexGuard<'_, State>) {
         // Release pairs with the poller's Acquire, though the thread that takes the reply takes the lock, too.
         self.is_replied.store(true, Ordering::Release);
-        // Notifying is a system call even when nobody sleeps.
-        if state.sleepers > 0 {
-            self.changed.notify_all();
-        }
+        self.changed.notify_all();
         let (task, alarm) = (state.task.take(), state.alarm.take());
         drop(state);
         drop(alarm);
@@ -320,7 +310,7 @@ impl Exchange {
         if self.is_replied() {
             return true;
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let is_over = !matches!(state.phase, Phase::Waiting);
         let mut replaced = None;
         if !is_over && !state.task.as_ref().is_some_and(|known| known.will_wake(task)) {
@@ -338,31 +328,18 @@ impl Exchange {
     }
 
     fn sleep(&self, deadline: Option<Instant>) -> bool {
-        let mut state = self.lock();
-        state.sleepers += 1;
-        while matches!(state.phase, Phase::Waiting) {
-            let Some(deadline) = deadline else {
-                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            };
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        state.sleepers -= 1;
-        !matches!(state.phase, Phase::Waiting)
+        let is_over = |state: &State| !matches!(state.phase, Phase::Waiting);
+        self.changed.wait_until(self.state.lock(), deadline, is_over).1
     }
 
     /// Takes the reply, or the reason why there is none.
     pub(crate) fn take(&self) -> Found {
-        std::mem::replace(&mut self.lock().phase, Phase::Over).into()
+        std::mem::replace(&mut self.state.lock().phase, Phase::Over).into()
     }
 
     /// Looks at a reply that is there, without taking it.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&mut Work) -> T) -> Option<T> {
-        match &mut self.lock().phase {
+        match &mut self.state.lock().phase {
             Phase::Replied(work) if work.error.is_none() => Some(look(work)),
             _ => None,
         }
@@ -370,7 +347,7 @@ impl Exchange {
 
     /// The client wants no reply any more. Returns whether the server still has a part of the request.
     pub(crate) fn depart(&self) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let is_left = !state.is_done;
         let next = match state.phase {
             Phase::Waiting => Phase::Forgotten,
@@ -396,7 +373,7 @@ impl Exchange {
     /// Asks the server to let the request go, after whatever the request originated has been aborted; returns whether there
     /// was no reply yet.
     pub(crate) fn ask_to_abort(&self, server: &ServerHandle, reason: &Error, grace: Duration) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.is_done || !matches!(state.phase, Phase::Waiting | Phase::Forgotten) {
             return false;
         }
@@ -425,7 +402,7 @@ impl Exchange {
 
     /// Ends the client's waiting, if there is no reply yet; the server keeps the work.
     pub(crate) fn give_up(&self, reason: &Error) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if matches!(state.phase, Phase::Waiting) {
             state.phase = Phase::GivenUp(Box::new(reason.clone()));
             self.wake_listed(state);

@@ -5,7 +5,7 @@
 //! only a request that outlives the call is listed, so that it can be timed out, flushed or aborted.
 //! Source: thesis §7.1.
 
-use std::sync::{Arc, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use genie_memory::{Buffer, Config, Migrant, Space};
@@ -110,7 +110,7 @@ impl Interface {
         self.ensure_own()?;
         let spin = self.0.passing.costs().spin();
         let remote = channel::connect(self.space(), directory, server, spin, options)?;
-        let mut remotes = self.0.remotes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut remotes = self.0.remotes.lock();
         remotes.retain(|remote| remote.strong_count() > 0);
         if let Some(watch) = self.0.watch.get() {
             remote.watch_by(&watch.poller, 0)?;
@@ -129,7 +129,7 @@ impl Interface {
 
     /// Watches a server no longer.
     fn forget(&self, gone: &Arc<Remote>) {
-        let mut remotes = self.0.remotes.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut remotes = self.0.remotes.lock();
         remotes.retain(|remote| remote.as_ptr() != Arc::as_ptr(gone));
         if let Some(watch) = self.0.watch.get() {
             gone.unwatch_by(&watch.poller);
@@ -140,7 +140,7 @@ impl Interface {
         if self.space().is_inherited() {
             return SmallVec::new();
         }
-        let remotes = self.0.remotes.lock().unwrap_or_else(PoisonError::into_inner);
+        let remotes = self.0.remotes.lock();
         remotes.iter().filter_map(Weak::upgrade).collect()
     }
 

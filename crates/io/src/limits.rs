@@ -6,7 +6,7 @@
 //! Limits: 2^44 - 1 bytes and 2^20 - 1 requests; higher limits are taken for these.
 //! Source: thesis §3.1.2, point 1.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::deadline::deadline_after;
@@ -159,28 +159,24 @@ impl Pendings {
     ) -> Option<Result<u64, Error>> {
         loop {
             collect.map(|collect| collect());
-            let guard = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            let guard = self.queue.lock();
             match self.try_admit(bytes) {
                 Err(refused) if may_fit_later(&refused) => {}
                 decided => return Some(decided),
             }
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            let sleep = match (left, collect) {
-                (Some(Duration::ZERO), _) => return None,
-                (left, Some(_)) => Some(left.unwrap_or(LOOK).min(LOOK)),
-                (left, None) => left,
-            };
-            match sleep {
-                Some(sleep) => drop(self.room.wait_timeout(guard, sleep)),
-                None => drop(self.room.wait(guard)),
+            let now = Instant::now();
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                return None;
             }
+            let look = collect.map(|_| now + LOOK);
+            drop(self.room.wait(guard, deadline.into_iter().chain(look).min()));
         }
     }
 
     fn notify(&self) {
         if self.waiters.load(Ordering::SeqCst) > 0 {
             // Taking the lock orders this after the waiter's look and before its sleep, or after the sleep has begun.
-            drop(self.queue.lock().unwrap_or_else(PoisonError::into_inner));
+            drop(self.queue.lock());
             self.room.notify_all();
         }
     }

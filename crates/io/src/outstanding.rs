@@ -4,23 +4,21 @@
 //! its clients have to look.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
 use smallvec::SmallVec;
 
 use crate::exchange::{Awaited, Exchange};
 use crate::news::News;
-use crate::primitive::{AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
+use crate::primitive::{Condvar, Mutex};
 use crate::{RequestId, ServerHandle};
 
 /// The requests that outlived the call that made them and that a server still has a part of.
 #[derive(Debug, Default)]
 pub(crate) struct Outstanding {
-    requests: Mutex<Listed>,
+    listed: Mutex<Listed>,
     removed: Condvar,
-    /// Threads that wait for requests to be removed; changed under the lock.
-    flushers: AtomicU64,
 }
 
 /// Requests, and how many of them are at each server that clients have to look at.
@@ -34,7 +32,7 @@ struct Listed {
 
 impl Outstanding {
     pub(crate) fn add(&self, exchange: &Arc<Exchange>, server: &ServerHandle) {
-        let mut listed = self.listed();
+        let mut listed = self.listed.lock();
         let before = listed.requests.insert(exchange.id(), (Arc::clone(exchange), server.clone()));
         if before.is_none() && server.is_looked_at() {
             listed.count(server);
@@ -43,42 +41,39 @@ impl Outstanding {
 
     /// Has an event loop look that waits by descriptor: a request may be over for its client.
     pub(crate) fn come(&self) {
-        self.listed().news.iter_mut().for_each(News::come);
+        self.listed.lock().news.iter_mut().for_each(News::come);
     }
 
     pub(crate) fn remove(&self, id: RequestId) {
-        let mut listed = self.listed();
+        let mut listed = self.listed.lock();
         let removed = listed.requests.remove(&id);
         let forgotten = removed.as_ref().and_then(|(_, server)| listed.discount(server));
         listed.news.iter_mut().for_each(News::come);
-        // Notifying is a system call even when nobody sleeps.
-        if self.flushers.load(Ordering::Relaxed) > 0 {
-            self.removed.notify_all();
-        }
+        self.removed.notify_all();
         drop(listed);
         drop((removed, forgotten));
     }
 
     /// The servers in this process at which requests are outstanding and which clients have to look at.
     pub(crate) fn looked_at(&self) -> SmallVec<[ServerHandle; 1]> {
-        self.listed().looked_at()
+        self.listed.lock().looked_at()
     }
 
     /// Tells an event loop from now on.
     pub(crate) fn tell(&self, news: News) {
-        self.listed().news = Some(news);
+        self.listed.lock().news = Some(news);
     }
 
     /// The servers that are looked at, before an event loop has them look, and looks itself.
     pub(crate) fn quiet(&self) -> SmallVec<[ServerHandle; 1]> {
-        let mut listed = self.listed();
+        let mut listed = self.listed.lock();
         listed.news.iter_mut().for_each(News::quiet);
         listed.looked_at()
     }
 
     /// The same, before it sleeps, and whether it may.
     pub(crate) fn arm(&self) -> (bool, SmallVec<[ServerHandle; 1]>) {
-        let mut listed = self.listed();
+        let mut listed = self.listed.lock();
         (listed.news.as_mut().is_none_or(News::arm), listed.looked_at())
     }
 
@@ -91,25 +86,10 @@ impl Outstanding {
     ) -> bool {
         if server.is_looked_at() {
             server.collect();
-            return Awaited::until(&|| !self.listed().has_older(server, before)).wait(server, deadline);
+            return Awaited::until(&|| !self.listed.lock().has_older(server, before)).wait(server, deadline);
         }
-        let mut listed = self.listed();
-        self.flushers.fetch_add(1, Ordering::Relaxed);
-        let mut is_flushed = true;
-        while listed.has_older(server, before) {
-            let left = deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
-            if left.is_zero() {
-                is_flushed = false;
-                break;
-            }
-            listed = self.removed.wait_timeout(listed, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        self.flushers.fetch_sub(1, Ordering::Relaxed);
-        is_flushed
-    }
-
-    fn listed(&self) -> MutexGuard<'_, Listed> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
+        let is_flushed = |listed: &Listed| !listed.has_older(server, before);
+        self.removed.wait_until(self.listed.lock(), deadline, is_flushed).1
     }
 }
 

@@ -12,14 +12,14 @@
 //! Source: thesis §7.5.
 
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use genie_memory::{Segments, part};
 use genie_passing::{Input, Outboard, Overlay, Receipt};
 
 use crate::Error;
 use crate::incoming::Access;
-use crate::primitive::{Mutex, MutexGuard};
+use crate::primitive::Mutex;
 use crate::work::{Transfer, Work, WorkBuffer};
 
 /// Input data that a server has elsewhere than in the memory that it was shown.
@@ -69,12 +69,12 @@ impl PassedInput {
     }
 
     pub(crate) fn receipt(&self) -> Option<Receipt> {
-        self.lock().input.as_ref().map(|input| *input.receipt())
+        self.state.lock().input.as_ref().map(|input| *input.receipt())
     }
 
     /// The memory that a server fills, which any server may be shown.
     pub(crate) fn ready(&self) -> Result<Segments, Error> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let brought = state.brought;
         let input = state.input.as_mut().ok_or(Error::Aborted)?;
         let spent = input.customize(brought)?;
@@ -92,14 +92,14 @@ impl PassedInput {
 
     /// What of it is there.
     pub(crate) fn seen(&self) -> Segments {
-        let state = self.lock();
+        let state = self.state.lock();
         state.input.as_ref().map_or_else(Segments::new, |input| part(&input.segments(), 0..self.len))
     }
 
     /// Puts `supply`, which has brought `brought` bytes, in place of memory; returns it where that can't be: somebody has
     /// memory already, or, for a device's data, the contractor may want to see it.
     pub(crate) fn supply(&self, supply: Supply, brought: usize) -> Result<Option<Supply>, Error> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let input = state.input.as_mut().ok_or(Error::Aborted)?;
         match supply {
             supply if input.is_ready() => return Ok(Some(supply)),
@@ -124,13 +124,9 @@ impl PassedInput {
 
     /// Takes it out of all hands but the caller's.
     pub(crate) fn take(&self) -> Option<Box<Input>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.spent.clear();
         state.input.take()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

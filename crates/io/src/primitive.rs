@@ -1,22 +1,39 @@
-//! The locks, atomics and threads that requests are passed on by: the standard library's, or those of a scheduler that tests use.
+//! The locks, atomics and threads of this crate: the standard library's, or those of a scheduler that tests use.
 //!
 //! Why: with `--cfg interleaved` shuttle decides which thread goes on at every lock, atomic and wait of this module, so that a
 //! test meets orders of events that a real scheduler hardly ever produces. A wait with a timeout has none there: a wake-up that is
 //! lost is a deadlock, which shuttle reports, where otherwise the timeout would hide it.
-//! Limits: the order of memory accesses is not explored, as every atomic is sequentially consistent there; `tests/turns.rs` does
+//! Limits: the order of memory accesses is not explored, as every atomic is sequentially consistent there; `tests/followers.rs` does
 //! that for the one word that needs it.
 
-#[cfg(interleaved)]
-pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
-#[cfg(interleaved)]
-pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
-pub(crate) use std::sync::atomic::Ordering;
-#[cfg(not(interleaved))]
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
-#[cfg(not(interleaved))]
-pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
+mod lock;
+
+pub(crate) use lock::{Condvar, Mutex, MutexGuard};
+pub(crate) use raw::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 #[cfg(not(interleaved))]
 pub(crate) use std::thread;
+
+/// What both kinds have.
+mod raw {
+    #[cfg(interleaved)]
+    pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, atomic::*};
+    #[cfg(not(interleaved))]
+    pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic::*};
+}
+
+/// Starts a thread.
+///
+/// # Errors
+/// The kernel allows no more of them.
+pub(crate) fn spawn(
+    name: &str,
+    run: impl FnOnce() + Send + 'static,
+) -> genie_sys::Result<thread::JoinHandle<()>> {
+    thread::Builder::new().name(name.to_owned()).spawn(run).map_err(|error| {
+        let errno = genie_sys::Errno::from_io_error(&error).unwrap_or(genie_sys::Errno::AGAIN);
+        genie_sys::Error::new("clone", format!("the thread {name}"), errno)
+    })
+}
 
 /// Threads of shuttle's. One that sleeps waits for others, and so lets them go on.
 #[cfg(interleaved)]

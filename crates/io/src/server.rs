@@ -262,7 +262,7 @@ impl ServerHandle {
     pub(crate) fn look(&self) {
         match &self.0 {
             Location::Here(server) => server.look(),
-            Location::There(remote) => remote.pass(true),
+            Location::There(remote) => remote.wake(true),
         }
         self.tend();
     }

@@ -7,14 +7,14 @@
 //! timer holds nothing for a request that is over.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use genie_sys::fork::Maker;
 
 use crate::deadline::deadline_after;
 use crate::exchange::Exchange;
-use crate::primitive::{Condvar, Mutex, MutexGuard, thread};
+use crate::primitive::{Condvar, Mutex, spawn, thread};
 use crate::{Error, RequestId, ServerHandle};
 
 #[derive(Debug)]
@@ -58,7 +58,7 @@ pub(crate) struct Alarm {
 
 impl Drop for Alarm {
     fn drop(&mut self) {
-        let removed = self.shared.lock().deadlines.remove(&self.key);
+        let removed = self.shared.queue.lock().deadlines.remove(&self.key);
         // Without the lock: this may be the server's last handle.
         drop(removed);
     }
@@ -74,14 +74,10 @@ impl Timer {
     /// # Errors
     /// No thread can be had.
     pub(crate) fn start(&self) -> Result<(), Error> {
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut thread = self.thread.lock();
         if thread.is_none() {
             let shared = Arc::clone(&self.shared);
-            let spawned = thread::Builder::new().name("genie-timer".into()).spawn(move || shared.run());
-            *thread = Some(spawned.map_err(|error| {
-                let errno = genie_sys::Errno::from_io_error(&error).unwrap_or(genie_sys::Errno::AGAIN);
-                genie_memory::Error::Kernel(genie_sys::Error::new("clone", "the timer thread", errno))
-            })?);
+            *thread = Some(spawn("genie-timer", move || shared.run())?);
         }
         Ok(())
     }
@@ -103,13 +99,13 @@ impl Timer {
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.get_mut().take();
         if !self.maker.is_this_process() {
             // The thread is the parent's alone, and may have had the lock.
             return std::mem::forget(thread);
         }
-        self.shared.lock().stopped = true;
-        self.shared.changed.notify_one();
+        self.shared.queue.lock().stopped = true;
+        self.shared.changed.notify_all();
         // The thread may be the one that drops the interface, when the last request to time out held it.
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != thread::current().id()) {
             // A panic of the thread has been reported by the panic hook.
@@ -117,45 +113,37 @@ impl Drop for Timer {
         }
         // Requests that are not over hold their server, whose channel holds them by their alarms. Without the lock, which
         // alarms take.
-        let left = std::mem::take(&mut self.shared.lock().deadlines);
+        let left = std::mem::take(&mut self.shared.queue.lock().deadlines);
         drop(left);
     }
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Has the thread look at a request at a time, unless the request is over before.
     fn set(self: &Arc<Self>, exchange: &Exchange, at: Instant, deadline: Deadline) {
         let key = (at, exchange.id());
         exchange.set_alarm(|| {
-            let mut queue = self.lock();
+            let mut queue = self.queue.lock();
             queue.deadlines.insert(key, deadline);
             if queue.deadlines.first_key_value().is_some_and(|(first, _)| *first == key) {
-                self.changed.notify_one();
+                self.changed.notify_all();
             }
             Alarm { shared: Arc::clone(self), key }
         });
     }
 
     fn run(self: &Arc<Self>) {
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         while !queue.stopped {
-            let now = Instant::now();
-            let first = queue.deadlines.first_key_value();
-            queue = match first.map(|((at, _), _)| at.saturating_duration_since(now)) {
-                None => self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
-                Some(Duration::ZERO) => {
+            let first = queue.deadlines.first_key_value().map(|((at, _), _)| *at);
+            queue = match first {
+                Some(at) if at <= Instant::now() => {
                     let due = queue.deadlines.pop_first();
                     drop(queue);
                     due.into_iter().for_each(|(_, due)| due.expire(self));
-                    self.lock()
+                    self.queue.lock()
                 }
-                Some(left) => {
-                    self.changed.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0
-                }
+                _ => self.changed.wait(queue, first),
             };
         }
     }
@@ -177,7 +165,7 @@ impl Deadline {
             let (server, grace) = (self.server, self.grace);
             let evict = move || exchange.abort(&server, &reason, grace);
             // Where no thread can be had the request is let be: its client can abort it.
-            let _ = thread::Builder::new().name("genie-eviction".into()).spawn(evict);
+            let _ = spawn("genie-eviction", evict);
             return;
         }
         let is_asked = exchange.ask_to_abort(&self.server, &reason, self.grace);

@@ -174,7 +174,7 @@ fn a_childs_copy_of_a_driven_server_tells_nobody_that_anybody_has_left() {
     let server = std::thread::scope(|scope| {
         let connecting = scope.spawn(|| connect(&interface, &directory));
         while !connecting.is_finished() {
-            driven.turn();
+            driven.serve();
         }
         connecting.join().expect("no panic").expect("a connection")
     });
@@ -183,7 +183,7 @@ fn a_childs_copy_of_a_driven_server_tells_nobody_that_anybody_has_left() {
         if kept.1.load(Ordering::Relaxed) { Err(1) } else { Ok(()) }
     });
     let pending = interface.request(&server, NULL).submit().expect("a request");
-    while !driven.turn() {
+    while !driven.serve() {
         std::thread::yield_now();
     }
     kept.take().reply(Ok(()));

@@ -7,7 +7,7 @@
 //! by its timeout there, so that a thread that is not woken waits for ever, and that fails the test; but for a sleep on a ring,
 //! after which a client looks whether its server is still there.
 //! Limits: `GENIE_INTERLEAVINGS` is how many orders are tried of each kind, at random and by priorities (500). A failure prints
-//! the schedule that repeats it. The order of memory accesses is not explored; `turns.rs` does that where it matters.
+//! the schedule that repeats it. The order of memory accesses is not explored; `followers.rs` does that where it matters.
 #![cfg(interleaved)]
 
 #[path = "interleavings/departures.rs"]

@@ -349,7 +349,7 @@ fn an_event_loop_goes_on_when_the_server_panics() {
             passes(&interface, &server);
         });
         while !client.is_finished() {
-            driven.turn();
+            driven.serve();
         }
         client.join().expect("a client that was served");
     });

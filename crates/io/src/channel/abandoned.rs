@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::remote::Remote;
 
-use crate::primitive::{Ordering, thread};
+use crate::primitive::{Ordering, spawn, thread};
 
 /// The first pause between two looks; each is twice as long as the one before.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -25,14 +25,13 @@ impl Remote {
             return;
         }
         let remote = Arc::downgrade(self);
-        let tending = thread::Builder::new().name("genie-abandoned".into()).spawn(move || tend(&remote));
-        if tending.is_err() {
+        if spawn("genie-abandoned", move || tend(&remote)).is_err() {
             self.is_tended.store(false, Ordering::Release);
         }
     }
 
     fn has_abandoned(&self) -> bool {
-        !self.link.is_gone() && self.sending().table.has_abandoned()
+        !self.link.is_gone() && self.sending.lock().table.has_abandoned()
     }
 
     /// Whether nothing is left to be done; from then on, another thread may begin.

@@ -17,16 +17,16 @@ use genie_sys::socket::Socket;
 
 use super::announce::Announcements;
 use super::directory::Directory;
+use super::followers::Followers;
 use super::in_progress::MOST_REQUESTS;
 use super::link::{Link, PATIENCE};
 use super::receiving::Receiving;
 use super::remote::{Remote, Sending};
 use super::table::Table;
-use super::turn::Turn;
 use super::unwanted::{self, Unusable};
 use super::wire::control::{Hello, Limits, MAX_MESSAGE, Message, Party, Status, Trust, VERSION, Welcome};
 use super::wire::record::Body;
-use crate::primitive::{AtomicBool, Mutex, thread};
+use crate::primitive::{AtomicBool, Mutex, spawn};
 use crate::{Error, views};
 
 /// How a client wants to be connected.
@@ -116,10 +116,7 @@ pub(crate) fn connect(
             let spin = options.spin.unwrap_or(spin);
             let remote = remote(space, lender, spin, welcome, (ends, watched), link);
             let (link, watched, space) = (Arc::clone(&remote.link), Arc::downgrade(&remote), space.clone());
-            thread::Builder::new()
-                .name("genie-link".into())
-                .spawn(move || link.watch(&watched, &space, lender))
-                .map_err(|error| gone(error.to_string()))?;
+            spawn("genie-link", move || link.watch(&watched, &space, lender))?;
             Ok(remote)
         });
     let remote = joined.inspect_err(|_: &Error| space.remove_lender(lender, false))?;
@@ -200,7 +197,7 @@ fn remote(
             aborts: Vec::new(),
         }),
         receiving: Mutex::new(Receiving { consumer: ends.consumer, record: Record::new() }),
-        turn: Turn::default(),
+        followers: Followers::default(),
         is_tended: AtomicBool::new(false),
         is_accepting: AtomicBool::new(false),
         link: Arc::new(link),

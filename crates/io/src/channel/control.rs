@@ -308,7 +308,7 @@ impl Control {
         if !answer(socket, &Message::Welcome(welcome), &descriptors) {
             return Err(Over::new(Reason::Silent, "the client does not take its welcome"));
         }
-        shared.sessions().push(Arc::clone(&session));
+        shared.sessions.lock().push(Arc::clone(&session));
         let departure = Departure::new(&shared.server, &session);
         let line = Line {
             departure: Arc::clone(&departure),
@@ -406,7 +406,7 @@ impl Control {
         let session = client.session();
         session.end(None);
         self.shared.inboxes[inbox].notify();
-        self.shared.sessions().retain(|other| !Arc::ptr_eq(other, session));
+        self.shared.sessions.lock().retain(|other| !Arc::ptr_eq(other, session));
         self.shared.evictions.evict(session.all(), client);
     }
 }

@@ -8,13 +8,13 @@
 //! Source: thesis §3.1.2 (eviction).
 
 use std::collections::VecDeque;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::session::Session;
 use crate::code::Code;
 use crate::contract::Contract;
-use crate::primitive::{Mutex, MutexGuard, thread};
+use crate::primitive::{Mutex, spawn};
 use crate::{Error, RequestId};
 
 /// How many threads abort what requests have originated.
@@ -78,7 +78,7 @@ impl Evictions {
             if contract.strong_count() == 0 {
                 self.server.abort(request);
             } else {
-                self.state().waiting.push_back(((request, contract), Arc::clone(client)));
+                self.state.lock().waiting.push_back(((request, contract), Arc::clone(client)));
                 self.summon();
             }
         }
@@ -86,13 +86,12 @@ impl Evictions {
 
     /// Sees to it that somebody comes to what waits.
     fn summon(self: &Arc<Self>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.threads >= THREADS {
             return;
         }
         let evictions = Arc::clone(self);
-        let spawned = thread::Builder::new().name("genie-eviction".into()).spawn(move || evictions.run());
-        match spawned {
+        match spawn("genie-eviction", move || evictions.run()) {
             Ok(_) => state.threads += 1,
             // Without a thread the subcontracts run on; their own clients' timeouts end them.
             Err(_) if state.threads == 0 => {
@@ -116,15 +115,11 @@ impl Evictions {
 
     /// What is to be aborted next; the thread that finds nothing is no longer one of these.
     fn next(&self) -> Option<(Aborted, Arc<Departure>)> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let next = state.waiting.pop_front();
         if next.is_none() {
             state.threads -= 1;
         }
         next
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

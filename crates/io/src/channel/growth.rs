@@ -11,12 +11,12 @@
 //! Source: thesis §5.2 (lender mechanism). Differs: its pools don't grow.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use genie_memory::{Error as MemoryError, LenderId, Space};
 use genie_sys::Object;
 
+use crate::primitive::Mutex;
 use crate::views;
 
 /// How long to do without another answer after the first one that brought nothing.
@@ -48,7 +48,7 @@ impl Growth {
 
     /// How much to ask for, `lacking` bytes having been found not to be there; none: nothing, now.
     pub(super) fn ask(&self, lacking: usize, now: Instant) -> Option<usize> {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         if state.asked.is_some() || state.quiet.is_some_and(|until| now < until) {
             return None;
         }
@@ -67,7 +67,7 @@ impl Growth {
         lender: LenderId,
         now: Instant,
     ) -> Result<(), String> {
-        let Some(asked) = self.lock().asked.take() else {
+        let Some(asked) = self.0.lock().asked.take() else {
             return Err("it lent memory that nobody had asked for".to_owned());
         };
         let mut left = asked.next_multiple_of(space.granule());
@@ -89,12 +89,12 @@ impl Growth {
 
     /// The question could not be asked.
     pub(super) fn unasked(&self, now: Instant) {
-        self.lock().asked = None;
+        self.0.lock().asked = None;
         self.add(0, now);
     }
 
     fn add(&self, come: usize, now: Instant) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.lent += come;
         if come > 0 {
             (state.quiet, state.pause) = (None, SHORTEST);
@@ -102,10 +102,6 @@ impl Growth {
             state.quiet = Some(now + state.pause);
             state.pause = (state.pause * 2).min(LONGEST);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

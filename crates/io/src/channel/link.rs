@@ -8,7 +8,7 @@
 //! may still touch stays in quarantine until it is gone.
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use genie_memory::{LenderId, Space};
@@ -22,10 +22,11 @@ use super::remote::Remote;
 use super::unwanted;
 use super::wire::control::{Ending, Limits, MAX_MESSAGE, Message, Party, Reason};
 use crate::Error;
+use crate::deadline::deadline_after;
 use crate::exchange::Awaited;
 use crate::news::News;
 use crate::outgoing::Outgoing;
-use crate::primitive::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, thread};
+use crate::primitive::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, spawn, thread};
 
 /// How long a server may take to welcome a client, and how long a client waits for other limits.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -119,7 +120,7 @@ impl Link {
                 let _ = link.unsaid(&error);
             }
         };
-        if thread::Builder::new().name("genie-outbox".into()).spawn(send).is_err() {
+        if spawn("genie-outbox", send).is_err() {
             self.outbox.has_no_sender();
         }
     }
@@ -134,8 +135,9 @@ impl Link {
     /// # Errors
     /// The server is gone, or does not answer in time; then what it grants is valid as soon as it does.
     pub(super) fn adjust(self: &Arc<Self>, wanted: Limits) -> Result<(), Error> {
-        let deadline = Instant::now() + PATIENCE;
-        let mut questions = self.await_answer(self.questions(), deadline, |questions| !questions.is_open)?;
+        let deadline = deadline_after(PATIENCE);
+        let mut questions =
+            self.await_answer(self.questions.lock(), deadline, |questions| !questions.is_open)?;
         self.say(&Message::LimitsWanted(wanted), Vec::new())?;
         questions.is_open = true;
         let before = questions.answered;
@@ -145,26 +147,17 @@ impl Link {
     /// Waits until the questions are as is wanted.
     fn await_answer<'a>(
         &'a self,
-        mut questions: MutexGuard<'a, Questions>,
-        deadline: Instant,
+        questions: MutexGuard<'a, Questions>,
+        deadline: Option<Instant>,
         is_it: impl Fn(&Questions) -> bool,
     ) -> Result<MutexGuard<'a, Questions>, Error> {
-        while !is_it(&questions) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if self.is_gone() {
-                return Err(self.error());
-            }
-            if left.is_zero() {
-                return Err(Error::Silent { server: self.server.clone(), timeout: PATIENCE });
-            }
-            let waited = self.answered.wait_timeout(questions, left);
-            questions = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let is_over = |questions: &Questions| is_it(questions) || self.is_gone();
+        let (questions, is_over) = self.answered.wait_until(questions, deadline, is_over);
+        match is_over {
+            _ if is_it(&questions) => Ok(questions),
+            true => Err(self.error()),
+            false => Err(Error::Silent { server: self.server.clone(), timeout: PATIENCE }),
         }
-        Ok(questions)
-    }
-
-    fn questions(&self) -> MutexGuard<'_, Questions> {
-        self.questions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether this process is a child, made by fork, of the one that has connected: the socket is its parent's.
@@ -176,13 +169,13 @@ impl Link {
     pub(super) fn withdraw_arena(self: &Arc<Self>, number: u16) {
         // With a channel that ends everything is withdrawn.
         if self.say(&Message::WithdrawArena(number), Vec::new()).is_ok() {
-            self.withdrawn.lock().unwrap_or_else(PoisonError::into_inner).push(number);
+            self.withdrawn.lock().push(number);
         }
     }
 
     /// Takes the numbers of arenas that were withdrawn, to be given again.
     pub(super) fn withdrawn(&self) -> Vec<u16> {
-        std::mem::take(&mut *self.withdrawn.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.withdrawn.lock())
     }
 
     /// Asks for more of the server's pool, in which `lacking` bytes were found not to be there; does not wait for it.
@@ -196,7 +189,7 @@ impl Link {
 
     /// What an event loop is told of requests that are over. To be locked for moments.
     pub(super) fn news(&self) -> MutexGuard<'_, News> {
-        self.news.lock().unwrap_or_else(PoisonError::into_inner)
+        self.news.lock()
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -209,7 +202,7 @@ impl Link {
 
     /// Why requests fail from now on.
     pub(super) fn error(&self) -> Error {
-        let reason = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
+        let reason = self.reason.lock();
         reason.clone().unwrap_or_else(|| self.gone("it hung up"))
     }
 
@@ -220,7 +213,7 @@ impl Link {
     }
 
     fn end(&self, error: Error) {
-        self.reason.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.reason.lock().get_or_insert(error);
         // Release: a thread that sees the flag sees the reason.
         self.is_gone.store(true, Ordering::Release);
     }
@@ -238,7 +231,7 @@ impl Link {
 
     /// The client lets the channel go, with what is pending at the server.
     pub(super) fn leave(&self, left: Vec<Outgoing>) {
-        self.left().extend(left);
+        self.left.lock().extend(left);
         let goodbye = Ending { reason: Reason::Closing, sentence: "the client is done".to_owned() };
         // A server that does not hear it will see the hang-up.
         let _ = Message::Goodbye(goodbye).encode().map(|bytes| self.outbox.try_put(&self.socket, &bytes));
@@ -251,11 +244,7 @@ impl Link {
     /// Keeps what had its reply just when the server went, which may still touch the memory.
     pub(super) fn keep(&self, request: Outgoing) {
         request.give_up(&self.error());
-        self.left().push(request);
-    }
-
-    fn left(&self) -> MutexGuard<'_, Vec<Outgoing>> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+        self.left.lock().push(request);
     }
 
     /// Reads the socket until the server hangs up, then ends what is pending.
@@ -269,15 +258,15 @@ impl Link {
         };
         self.end(self.gone(&why));
         // Taking the lock orders this after the look of a thread that is about to wait for an answer.
-        drop(self.questions());
+        drop(self.questions.lock());
         self.answered.notify_all();
         self.socket.hang_up();
-        let mut left = std::mem::take(&mut *self.left());
+        let mut left = std::mem::take(&mut *self.left.lock());
         if let Some(remote) = remote.upgrade() {
             // Replies that were on their way count.
             remote.collect();
-            left = remote.sending().table.drain();
-            remote.pass(true);
+            left = remote.sending.lock().table.drain();
+            remote.wake(true);
         }
         let error = self.error();
         if left.is_empty() || !self.is_surely_gone(Some(PATIENCE / 50)) {
@@ -285,7 +274,7 @@ impl Link {
             self.announce_end(remote);
             self.is_surely_gone(None);
         }
-        left.append(&mut self.left());
+        left.append(&mut self.left.lock());
         left.into_iter().for_each(|request| request.fail(error.clone()));
         self.announce_end(remote);
         space.remove_lender(lender, false);
@@ -296,7 +285,7 @@ impl Link {
         // A channel that the client itself let go has no watcher, whose descriptor would stay readable.
         if let Some(remote) = remote.upgrade() {
             self.is_over.store(true, Ordering::Release);
-            remote.pass(true);
+            remote.wake(true);
         }
     }
 
@@ -325,13 +314,13 @@ impl Link {
 
     /// Applies limits that the server has granted.
     fn take_limits(&self, limits: Limits, remote: &Weak<Remote>) -> Result<(), String> {
-        if !self.questions().is_open {
+        if !self.questions.lock().is_open {
             return Err("it granted limits that nobody had asked for".to_owned());
         }
         if let Some(remote) = remote.upgrade() {
             remote.grant(limits);
         }
-        let mut questions = self.questions();
+        let mut questions = self.questions.lock();
         questions.is_open = false;
         questions.answered += 1;
         self.answered.notify_all();

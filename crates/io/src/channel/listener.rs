@@ -7,7 +7,7 @@
 //! Source: thesis §7.2 (`io_server_register`, `io_server`).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use genie_memory::Space;
@@ -26,7 +26,7 @@ use super::wire::control::{
 };
 use super::worker::Line;
 use crate::code::Code;
-use crate::primitive::{Mutex, MutexGuard};
+use crate::primitive::Mutex;
 use crate::{Error, Server, ServiceId};
 
 /// How many clients one thread attends to: as many words as the kernel lets it sleep on, but for its own.
@@ -194,10 +194,6 @@ impl Shared {
         let _ = self.attention.signal();
     }
 
-    pub(super) fn sessions(&self) -> MutexGuard<'_, Vec<Arc<Session>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Makes sure that clients can be told of the server; the error says what they can't be told.
     fn check(&self) -> Result<(), Error> {
         let limits = Limits { pending_bytes: 0, pending_requests: 0 };
@@ -246,7 +242,7 @@ impl Shared {
     }
 
     pub(super) fn status(&self) -> Status {
-        let sessions = self.sessions();
+        let sessions = self.sessions.lock();
         let client = |session: &Arc<Session>| {
             let (bytes, requests) = session.load();
             let pending = Limits { pending_bytes: bytes as u64, pending_requests: requests };
@@ -275,12 +271,12 @@ impl std::fmt::Debug for Shared {
 
 impl Inbox {
     pub(super) fn leave(&self, line: Line) {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        self.lines.lock().push(line);
         self.notify();
     }
 
     pub(super) fn take(&self) -> Vec<Line> {
-        std::mem::take(&mut *self.lines.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.lines.lock())
     }
 
     /// Has the worker look at what has changed.

@@ -9,13 +9,12 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use genie_sys::socket::Socket;
 use genie_sys::{Errno, Result};
 
-use crate::primitive::{AtomicUsize, Mutex, MutexGuard, Ordering, thread};
+use crate::primitive::{AtomicUsize, Mutex, Ordering, thread};
 
 /// So many messages wait only for a server that reads nothing.
 const CROWDED: usize = 64;
@@ -60,7 +59,7 @@ impl Outbox {
     /// # Errors
     /// The server has hung up.
     pub(super) fn put(&self, socket: &Socket, bytes: Vec<u8>, descriptors: Vec<OwnedFd>) -> Result<Put> {
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         queue.count += 1;
         queue.waiting.push_back(Waiting { bytes, descriptors });
         let is_all_sent = self.send(&mut queue, socket)?;
@@ -70,7 +69,7 @@ impl Outbox {
 
     /// Sends a message without descriptors if that can be done now; returns whether it was sent.
     pub(super) fn try_put(&self, socket: &Socket, bytes: &[u8]) -> bool {
-        let mut queue = self.lock();
+        let mut queue = self.queue.lock();
         let is_sent = queue.waiting.is_empty() && socket.try_send(bytes, &[]).unwrap_or(false);
         queue.count += u64::from(is_sent);
         is_sent
@@ -88,7 +87,7 @@ impl Outbox {
     pub(super) fn send_all(&self, socket: &Socket) -> Result<()> {
         loop {
             socket.wait_for_room()?;
-            let mut queue = self.lock();
+            let mut queue = self.queue.lock();
             let before = queue.waiting.len();
             if self.send(&mut queue, socket)? {
                 queue.has_sender = false;
@@ -104,7 +103,7 @@ impl Outbox {
 
     /// There is no thread to send what waits: the next message tries again.
     pub(super) fn has_no_sender(&self) {
-        self.lock().has_sender = false;
+        self.queue.lock().has_sender = false;
     }
 
     /// Sends what can be sent without waiting; returns whether that is all.
@@ -129,10 +128,6 @@ impl Outbox {
         }
         self.waiting.store(queue.waiting.len(), Ordering::Relaxed);
         sent
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,11 +1,10 @@
 //! Receiving: how a client's replies are taken off the ring, and by whom.
 //!
-//! How: a thread that waits for a reply takes what there is, also for others; one thread at a time, while the others sleep until
-//! it passes its turn. A loop that waits by descriptor arms it, and takes what has come without waiting.
-//! Trust: a reply must name a request that is pending; lengths are checked against the request's. What no honest server
-//! says ends the channel.
+//! How: one of the threads that wait for replies leads: it takes all replies that come, and its followers sleep until it wakes
+//! them. An event loop arms the channel's descriptor before it sleeps, and then takes what has come without waiting.
+//! Trust: a reply must name a request that is pending; lengths are checked against the request's. A reply that no honest server
+//! sends ends the channel.
 
-use std::sync::TryLockError;
 use std::time::{Duration, Instant};
 
 use genie_ring::{Consumer, Mode, Record as Received};
@@ -14,7 +13,7 @@ use genie_sys::poll::Poller;
 use super::remote::Remote;
 use super::wire::record::{Limit, Outcome, Record, Refusal, Reply};
 use crate::exchange::Awaited;
-use crate::primitive::{MutexGuard, Ordering};
+use crate::primitive::Ordering;
 use crate::{Error, ServerError};
 
 /// The longest sleep without a look at whether the server is still there.
@@ -37,19 +36,19 @@ impl Remote {
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 return false;
             }
-            let Some(mut receiving) = self.try_receiving() else {
-                let is_free = || self.receiving.try_lock().is_ok();
-                self.turn.sleep(|| awaited.is_replied() || is_free(), deadline);
+            let Some(mut receiving) = self.receiving.try_lock() else {
+                let is_free = || self.receiving.try_lock().is_some();
+                self.followers.sleep(|| awaited.is_replied() || is_free(), deadline);
                 continue;
             };
             let has_taken = self.receive_until(&mut receiving, awaited, deadline);
             drop(receiving);
-            self.pass(has_taken);
+            self.wake(has_taken);
         }
     }
 
-    /// Takes replies off the ring until there is the one that is awaited, the time is over, or the server is gone. Returns
-    /// whether it has taken some of which it has told nobody yet.
+    /// Leads: takes replies off the ring until the awaited one has come, the time is over, or the server is gone. Returns
+    /// whether it has taken replies since it last woke the followers.
     fn receive_until(
         &self,
         receiving: &mut Receiving,
@@ -62,7 +61,7 @@ impl Remote {
                 return taken > 0;
             }
             if taken > 0 {
-                self.pass(true);
+                self.wake(true);
                 continue;
             }
             if self.spin.until(|| receiving.consumer.is_ready()) {
@@ -84,47 +83,47 @@ impl Remote {
         }
     }
 
-    /// Takes the replies that are there; returns how many. Nothing, when another thread is taking them.
+    /// Takes the replies that are there; returns how many. It takes none while another thread leads.
     pub(crate) fn collect(&self) -> usize {
-        let Some(mut receiving) = self.try_receiving() else { return 0 };
+        let Some(mut receiving) = self.receiving.try_lock() else { return 0 };
         let taken = self.receive(&mut receiving, &mut Awaited::none());
         drop(receiving);
-        self.pass(taken > 0);
+        self.wake(taken > 0);
         taken
     }
 
     /// The same for a loop that waits for the descriptor, which is not readable afterwards.
     pub(crate) fn collect_watched(&self) -> usize {
         self.link.news().quiet();
-        let Some(mut receiving) = self.try_receiving() else {
-            // The thread that has the turn takes the reply that the bell was rung for, and tells the loop. It clears no bell.
+        let Some(mut receiving) = self.receiving.try_lock() else {
+            // The leader takes the reply that the bell was rung for, and tells the loop. It clears no bell.
             let _ = self.bell.clear();
             return 0;
         };
         receiving.consumer.disarm();
         let taken = self.receive(&mut receiving, &mut Awaited::none());
         drop(receiving);
-        self.pass(false);
+        self.wake(false);
         taken
     }
 
-    /// Has the descriptor become readable with the next reply, or when somebody else has taken one; returns false when
-    /// there is one already, or others have taken some since the loop collected.
+    /// Has the descriptor become readable with the next reply, or when another thread takes one; returns false when there is
+    /// a reply already, or others have taken some since the loop collected.
     pub(crate) fn arm(&self) -> bool {
-        // First: the thread that has the turn now looks at this when it passes it on.
+        // First: the leader of now looks at this when it stops leading.
         let is_armed = self.link.news().arm();
         self.arm_bell() & is_armed
     }
 
-    /// Has the bell ring with the next reply; returns false when there is one already. The thread that has the turn does so, or
-    /// tells the loop, afterwards.
+    /// Has the bell ring with the next reply; returns false when there is one already. Where another
+    /// thread leads, that thread arms the bell, or tells the loop, when it stops.
     fn arm_bell(&self) -> bool {
-        let Some(mut receiving) = self.try_receiving() else { return true };
-        // Of a server that is gone nothing comes; that what is pending has been ended is told, too.
+        let Some(mut receiving) = self.receiving.try_lock() else { return true };
+        // A server that is gone sends nothing more; the loop is told when what is pending has been ended.
         let is_armed = receiving.consumer.arm(Mode::Descriptor) || self.link.is_gone();
         drop(receiving);
-        // A thread may have found the turn taken meanwhile.
-        self.turn.pass();
+        // A thread may have found this one leading meanwhile.
+        self.followers.wake();
         is_armed
     }
 
@@ -132,18 +131,18 @@ impl Remote {
     pub(crate) fn watch_by(&self, poller: &Poller, token: u64) -> Result<(), Error> {
         poller.add(&self.bell, token)?;
         poller.add(self.link.news().event(), token)?;
-        self.turn.watch();
+        self.followers.watch();
         Ok(())
     }
 
-    /// Takes it out again. Of a server that is gone it would stay readable.
+    /// Takes it out again. The descriptor of a server that is gone would stay readable.
     pub(crate) fn unwatch_by(&self, poller: &Poller) {
         // Removing a descriptor that is not in the set does no harm.
         let _ = poller.remove(&self.bell);
         let _ = poller.remove(self.link.news().event());
     }
 
-    /// Takes the bell out when nobody is left to ring it, from when on it would be readable; the channel's end is told otherwise.
+    /// Takes the bell out once the server is gone, since it would stay readable. [`Link::news`] tells of the channel's end.
     pub(crate) fn silence_bell(&self, poller: &Poller) {
         if self.link.is_gone() {
             let _ = poller.remove(&self.bell);
@@ -155,28 +154,20 @@ impl Remote {
         self.link.is_over()
     }
 
-    /// Has others look whether something has come for them, or whether it is their turn. An event loop is told only that
+    /// Wakes the followers, so that each looks whether its reply has come, or leads. An event loop is told only where
     /// something `is_over`: a reply was taken, or a request given up.
     #[inline]
-    pub(crate) fn pass(&self, is_over: bool) {
-        if self.turn.pass() {
+    pub(crate) fn wake(&self, is_over: bool) {
+        if self.followers.wake() {
             self.tell_loop(is_over);
         }
     }
 
     #[cold]
     fn tell_loop(&self, is_over: bool) {
-        // A loop that sleeps has the bell armed again, which the thread that had the turn may have silenced.
+        // For a loop that sleeps the bell is armed again, which the leader may have disarmed.
         if is_over || self.link.news().is_armed() && !self.arm_bell() {
             self.link.news().come();
-        }
-    }
-
-    fn try_receiving(&self) -> Option<MutexGuard<'_, Receiving>> {
-        match self.receiving.try_lock() {
-            Ok(receiving) => Some(receiving),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
         }
     }
 
@@ -188,7 +179,7 @@ impl Remote {
                 Ok(false) => return taken,
                 Ok(true) => {
                     taken += 1;
-                    // Before the request leaves the table; until all that it held is back. Partner: `flush`.
+                    // From before the request leaves the table until all that it held is back. Partner: `flush`.
                     self.is_accepting.store(true, Ordering::Relaxed);
                     let accepted = self.accept(&receiving.record, awaited);
                     self.is_accepting.store(false, Ordering::Release);
@@ -213,7 +204,7 @@ impl Remote {
         match Record::decode(record.kind(), record.payload()).map_err(|malformed| malformed.to_string())? {
             Record::Reply(reply) => self.replied(&reply, awaited),
             Record::Done(slot) => {
-                let done = self.sending().table.take_continued(slot);
+                let done = self.sending.lock().table.take_continued(slot);
                 done.ok_or_else(|| format!("{slot:?} is done, which was not anticipated"))?.succeed();
                 Ok(())
             }
@@ -227,7 +218,7 @@ impl Remote {
     fn replied(&self, reply: &Reply<'_>, awaited: &mut Awaited<'_>) -> Result<(), String> {
         let unknown = || format!("a reply names {:?}, which is not pending", reply.slot);
         let is_anticipated = reply.outcome == (Outcome::Ok { anticipated: true });
-        let mut sending = self.sending();
+        let mut sending = self.sending.lock();
         let taken = match is_anticipated {
             true => sending.table.take_and_keep(reply.slot),
             false => sending.table.take(reply.slot),
@@ -246,9 +237,9 @@ impl Remote {
         match reply.outcome {
             Outcome::Ok { anticipated: false } => request.succeed_for(awaited),
             Outcome::Ok { anticipated: true } => {
-                // Whether buffers are to come back with the reply the server does not know.
+                // The server does not know whether buffers are to come back with the reply.
                 request.anticipate();
-                let left = self.sending().table.put_continued(reply.slot, request);
+                let left = self.sending.lock().table.put_continued(reply.slot, request);
                 left.into_iter().for_each(|request| self.link.keep(request));
             }
             Outcome::Failed { code, message } => {

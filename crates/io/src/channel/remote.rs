@@ -7,7 +7,7 @@
 //! Limits: as many requests and bytes as the server has granted; requests beyond wait, or are refused if asynchronous.
 //! Source: thesis §5.1, §7.1.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use genie_memory::{Direction, LenderId, Space};
@@ -16,15 +16,15 @@ use genie_ring::{Producer, PushError, Spin};
 use genie_sys::event::Event;
 
 use super::announce::{Announcements, Segments};
+use super::followers::Followers;
 use super::in_progress::MOST_REQUESTS;
 use super::link::Link;
 use super::receiving::Receiving;
 use super::table::Table;
-use super::turn::Turn;
 use super::wire::control::Limits;
 use super::wire::record::{Body, Kind, RequestWriter, Slot, encode_said, encode_slot};
 use crate::outgoing::Outgoing;
-use crate::primitive::{AtomicBool, Mutex, MutexGuard, Ordering, thread};
+use crate::primitive::{AtomicBool, Mutex, Ordering, thread};
 use crate::work::Transfer;
 use crate::{Error, RequestId, Service, ServiceId};
 
@@ -42,7 +42,7 @@ pub(crate) struct Remote {
     pub(super) bell: Event,
     pub(super) sending: Mutex<Sending>,
     pub(super) receiving: Mutex<Receiving>,
-    pub(super) turn: Turn,
+    pub(super) followers: Followers,
     /// A thread takes replies for whom nobody waits.
     pub(super) is_tended: AtomicBool,
     /// The thread that takes replies is at work on one that has left the table.
@@ -88,7 +88,7 @@ impl Remote {
         }
         let wanted = Limits { pending_bytes: bytes as u64, pending_requests: requests };
         self.link.adjust(wanted)?;
-        Ok(self.sending().table.limits())
+        Ok(self.sending.lock().table.limits())
     }
 
     /// Whether this process is a child, made by fork, of the one that has connected.
@@ -99,7 +99,7 @@ impl Remote {
     /// Applies what the server grants.
     pub(super) fn grant(&self, granted: Limits) {
         let bytes = usize::try_from(granted.pending_bytes).unwrap_or(usize::MAX);
-        self.sending().table.adjust(bytes, granted.pending_requests.min(MOST_REQUESTS));
+        self.sending.lock().table.adjust(bytes, granted.pending_requests.min(MOST_REQUESTS));
     }
 
     /// Sends a request; until `patience` if the server's limits leave no room now, or not at all. Returns whether it was
@@ -110,7 +110,7 @@ impl Remote {
             return false;
         }
         loop {
-            let mut sending = self.sending();
+            let mut sending = self.sending.lock();
             let refused = match self.push(&mut sending, &request) {
                 Ok((slot, bytes)) => {
                     sending.table.put(slot, request, bytes);
@@ -208,7 +208,7 @@ impl Remote {
 
     /// Asks the server to let a request go.
     pub(crate) fn abort(&self, request: RequestId) {
-        let mut sending = self.sending();
+        let mut sending = self.sending.lock();
         let Some(slot) = sending.table.find(request) else { return };
         // Where the ring has no room, the server is not taking anything. The client gives the request up in time; from then
         // on it is abandoned, and the thread that tends abandoned requests sends the abort.
@@ -219,7 +219,7 @@ impl Remote {
 
     /// Sends aborts that had to wait for room, as far as there is some.
     pub(super) fn send_aborts(&self) {
-        let mut sending = self.sending();
+        let mut sending = self.sending.lock();
         while let Some(slot) = sending.aborts.last().copied() {
             if sending.table.is_taken(slot) && !sending.abort(slot) {
                 return;
@@ -233,7 +233,7 @@ impl Remote {
         loop {
             self.collect();
             // The table's lock orders its look after the flag was set.
-            let is_older = self.sending().table.has_older(before);
+            let is_older = self.sending.lock().table.has_older(before);
             if !is_older && !self.is_accepting.load(Ordering::Acquire) {
                 return true;
             }
@@ -242,10 +242,6 @@ impl Remote {
             }
             thread::sleep(Duration::from_micros(50));
         }
-    }
-
-    pub(super) fn sending(&self) -> MutexGuard<'_, Sending> {
-        self.sending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -285,7 +281,7 @@ enum Refused {
 
 impl Drop for Remote {
     fn drop(&mut self) {
-        let sending = self.sending.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let sending = self.sending.get_mut();
         let left = sending.table.drain();
         match self.link.is_inherited() {
             // The channel, and what is pending, is the parent's.

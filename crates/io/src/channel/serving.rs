@@ -15,7 +15,7 @@ use super::listener::{Inbox, Shared};
 use super::wire::control::Status;
 use super::worker::Worker;
 use crate::Error;
-use crate::primitive::thread;
+use crate::primitive::{spawn, thread};
 
 /// A server that others can reach as soon as it runs. Dropping it gives the name up.
 #[derive(Debug)]
@@ -85,7 +85,7 @@ pub struct Driven {
 }
 
 impl Serving {
-    /// Serves whenever the program calls [`Driven::turn`].
+    /// Serves whenever the program calls [`Driven::serve`].
     ///
     /// # Errors
     /// The limit on descriptors.
@@ -102,7 +102,7 @@ impl Serving {
 
 impl Driven {
     /// Serves what is there, without waiting; returns whether there was anything.
-    pub fn turn(&mut self) -> bool {
+    pub fn serve(&mut self) -> bool {
         if self.control.is_inherited() {
             return false;
         }
@@ -111,8 +111,8 @@ impl Driven {
         let poller = self.control.poller();
         let mut served = false;
         for worker in &mut self.workers {
-            // A ring that can't be watched is looked at with every turn all the same.
-            served |= worker.turn(|consumer, is_new| {
+            // A ring that can't be watched is looked at in every round all the same.
+            served |= worker.serve(|consumer, is_new| {
                 let _ = if is_new { poller.add(consumer, control::RING) } else { poller.remove(consumer) };
             });
         }
@@ -128,7 +128,7 @@ impl Driven {
         armed.fold(true, BitAnd::bitand)
     }
 
-    /// Readable, after [`Driven::arm`], when there is something for [`Driven::turn`] to do.
+    /// Readable, after [`Driven::arm`], when there is something for [`Driven::serve`] to do.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.control.poller().as_fd()
     }
@@ -152,13 +152,9 @@ fn start(shared: &Arc<Shared>, claim: Arc<Claim>, first: usize) -> Result<Runnin
 impl Running {
     fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
         let stops = StopsOnPanic(self.stopper());
-        let spawned = thread::Builder::new().name(name.into()).spawn(move || {
+        self.threads.push(spawn(name, move || {
             let _stops = stops;
             run();
-        });
-        self.threads.push(spawned.map_err(|error| {
-            let errno = genie_sys::Errno::from_io_error(&error).unwrap_or(genie_sys::Errno::AGAIN);
-            genie_memory::Error::Kernel(genie_sys::Error::new("clone", "a thread of a server", errno))
         })?);
         Ok(())
     }

@@ -8,7 +8,7 @@
 //! the table, sizes against the limits granted. What no honest client says ends the channel.
 //! Source: thesis §5.1, §7.2.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use genie_memory::{Direction, Extent, Mapping, Segments};
@@ -26,7 +26,7 @@ use super::wire::record::{
 use crate::contract::Contract;
 use crate::incoming::{Access, Origin};
 use crate::location::{LocatedTransfer, Locations};
-use crate::primitive::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
+use crate::primitive::{AtomicBool, AtomicU64, Mutex, Ordering};
 use crate::work::{Work, WorkBuffer, WorkElement};
 use crate::{Client, Error, Incoming, ServiceId};
 
@@ -93,7 +93,7 @@ impl Session {
         request: &Request<'_>,
     ) -> Result<Option<Incoming>, String> {
         let bytes = request.bytes as usize;
-        let entered = self.in_progress().enter(request.slot, bytes)?;
+        let entered = self.in_progress.lock().enter(request.slot, bytes)?;
         let id = match entered {
             Ok(id) => id,
             Err(refusal) => {
@@ -107,7 +107,7 @@ impl Session {
             Ok(work) => work,
             Err(Unfit::Wrong(wrong)) => return Err(wrong),
             Err(Unfit::Short(refusal)) => {
-                self.in_progress().leave(request.slot);
+                self.in_progress.lock().leave(request.slot);
                 self.refuse(request.slot, refusal);
                 return Ok(None);
             }
@@ -208,7 +208,7 @@ impl Session {
     }
 
     fn refuse(&self, slot: Slot, refusal: Refusal) {
-        let mut in_progress = self.in_progress();
+        let mut in_progress = self.in_progress.lock();
         ReplyWriter::begin(&mut in_progress.body, slot, Outcome::Refused(refusal));
         self.push(&mut in_progress, Kind::Reply);
     }
@@ -227,7 +227,7 @@ impl Session {
         }
         // Mappings for the time of the request end before the client may use its memory again.
         work.buffers.iter_mut().for_each(WorkBuffer::let_go);
-        let mut in_progress = self.in_progress();
+        let mut in_progress = self.in_progress.lock();
         let state = in_progress.leave(slot);
         let body = &mut in_progress.body;
         let kind = match (state, &error) {
@@ -252,7 +252,7 @@ impl Session {
 
     /// The server's anticipated reply.
     pub(crate) fn anticipate(&self, slot: Slot, work: &Work) {
-        let mut in_progress = self.in_progress();
+        let mut in_progress = self.in_progress.lock();
         in_progress.anticipate(slot);
         encode(&mut in_progress.body, slot, work, Outcome::Ok { anticipated: true });
         self.push(&mut in_progress, Kind::Reply);
@@ -262,17 +262,17 @@ impl Session {
     pub(crate) fn contracted(&self, slot: Slot, contract: &Arc<Contract>) -> bool {
         // When the channel ends, all requests in progress are aborted: this one is among them, or sees that the channel has
         // ended.
-        self.in_progress().contracted(slot, contract) || self.is_gone()
+        self.in_progress.lock().contracted(slot, contract) || self.is_gone()
     }
 
     /// The request to be aborted, unless it was before: its name, and what it has originated.
     pub(super) fn abort(&self, slot: Slot) -> Option<Aborted> {
-        self.in_progress().abort(slot)
+        self.in_progress.lock().abort(slot)
     }
 
     /// All requests that are pending.
     pub(super) fn all(&self) -> Vec<Aborted> {
-        self.in_progress().all()
+        self.in_progress.lock().all()
     }
 
     /// How long the server may take to let a request go.
@@ -282,12 +282,12 @@ impl Session {
 
     /// Grants other limits; places are never taken away.
     pub(super) fn grant(&self, bytes: usize, requests: u32) -> (usize, u32) {
-        self.in_progress().grant(bytes, requests)
+        self.in_progress.lock().grant(bytes, requests)
     }
 
     /// (bytes, requests) pending.
     pub(super) fn load(&self) -> (usize, u32) {
-        self.in_progress().load()
+        self.in_progress.lock().load()
     }
 
     /// Whether nothing is pending.
@@ -299,7 +299,7 @@ impl Session {
     /// the client's memory stays until they are over.
     pub(super) fn end(&self, wrong: Option<String>) {
         if let Some(wrong) = wrong {
-            self.wrong.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(wrong);
+            self.wrong.lock().get_or_insert(wrong);
         }
         self.is_gone.store(true, Ordering::Release);
     }
@@ -327,13 +327,13 @@ impl Session {
 
     /// What the client did that no honest one does.
     pub(super) fn wrong(&self) -> Option<String> {
-        self.wrong.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.wrong.lock().clone()
     }
 
     /// Sends replies that had to wait, as far as there is room; more of that wakes the client, if it has armed the other ring
     /// before.
     pub(super) fn flush(&self) {
-        let sent = self.in_progress().catch_up();
+        let sent = self.in_progress.lock().catch_up();
         self.heed(sent);
     }
 
@@ -349,10 +349,6 @@ impl Session {
         if let Err(wrong) = sent {
             self.end(Some(wrong));
         }
-    }
-
-    fn in_progress(&self) -> MutexGuard<'_, InProgress> {
-        self.in_progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,8 +1,9 @@
 //! Workers: the threads that take requests off the rings.
 //!
-//! How: a worker looks at its clients' rings in turn; when none has had anything for a while it sleeps on all of them at
-//! once. What it takes it hands to the server's code, in this thread.
-//! A client's records that rest on control messages wait until the control thread has acted upon those, and nobody else's do.
+//! How: a worker goes round its clients' rings; when none has had anything for a while it sleeps on all of them at once. It
+//! hands the requests that it takes to the server's code, in this thread.
+//! A client's records that rest on control messages wait until the control thread has acted upon those; other clients' records
+//! do not wait.
 //! Trust: one client is served a bounded number of requests before the next one is looked at.
 
 use std::ops::{BitAnd, BitOr};
@@ -19,8 +20,8 @@ use super::listener::Shared;
 use super::session::Session;
 use super::wire::record::{Record, Slot};
 
-/// Requests of one client that are served before others' are looked at.
-const TURN: usize = 16;
+/// The most requests of one client that a round serves.
+const ROUND: usize = 16;
 /// The longest sleep.
 const LONGEST_SLEEP: Duration = Duration::from_millis(500);
 
@@ -55,7 +56,7 @@ impl Worker {
     pub(super) fn run(mut self) {
         let spin = Spin::new(self.shared.options.spin);
         while !self.shared.has_stopped() {
-            let is_idle = !self.turn(|_, _| {});
+            let is_idle = !self.serve(|_, _| {});
             if self.shared.is_inherited() {
                 // The server's code has forked, and the child has returned from it: rings and clients are the parent's.
                 return std::mem::forget(self);
@@ -68,7 +69,7 @@ impl Worker {
 
     /// Serves every client's next requests; returns whether there were any. `change` is shown the rings of clients that came
     /// (true) and went.
-    pub(super) fn turn(&mut self, mut change: impl FnMut(&Consumer, bool)) -> bool {
+    pub(super) fn serve(&mut self, mut change: impl FnMut(&Consumer, bool)) -> bool {
         let inbox = &self.shared.inboxes[self.index];
         let changes = inbox.changes.load(Ordering::Acquire);
         if changes != self.seen {
@@ -120,12 +121,12 @@ impl Worker {
 }
 
 impl Line {
-    /// Serves what is there, up to a turn; returns whether there was anything.
+    /// Serves what is there, at most a round's share; returns whether there was anything.
     fn serve(&mut self, shared: &Arc<Shared>) -> bool {
         if shared.is_inherited() || self.session.is_gone() || self.is_held() {
             return false;
         }
-        for served in 0..TURN {
+        for served in 0..ROUND {
             match self.consumer.pop(&mut self.record) {
                 Ok(true) => {}
                 Ok(false) => return served > 0,

@@ -4,8 +4,8 @@
 //! Invariants: the thread that finds a spare pair holds the exchange alone, and nothing has become of it yet.
 //! Limits: one for each thread.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 
 use genie_passing::Spare;
 
@@ -56,7 +56,7 @@ impl Pair {
     #[inline]
     pub(crate) fn take(mut client: Arc<Exchange>) -> (Found, Option<Arc<Exchange>>) {
         let Some(exchange) = Arc::get_mut(&mut client) else { return (client.take(), Some(client)) };
-        let state = exchange.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let state = exchange.state.get_mut();
         let found = std::mem::replace(state, State::new()).phase.into();
         (exchange.is_replied, exchange.is_aborting) = Default::default();
         Spare::keep(&SPARE, Self { server: Arc::clone(&client), client });

@@ -9,14 +9,14 @@
 
 use std::ops::BitAnd;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{PoisonError, Weak};
+use std::sync::Weak;
 
 use genie_sys::poll::Poller;
 
 use super::Interface;
 use crate::code::Code;
 use crate::news::News;
-use crate::primitive::{Mutex, MutexGuard};
+use crate::primitive::Mutex;
 use crate::{Error, ServerHandle};
 
 /// What the interface's descriptor stands for.
@@ -65,7 +65,7 @@ impl Interface {
             return Ok(watch.poller.as_fd());
         }
         // The lock is held until the poller is known, so that no server connects in between.
-        let remotes = self.0.remotes.lock().unwrap_or_else(PoisonError::into_inner);
+        let remotes = self.0.remotes.lock();
         let watch = Watch { poller: Poller::new()?, completers: Mutex::default() };
         for remote in remotes.iter().filter_map(Weak::upgrade) {
             remote.watch_by(&watch.poller, 0)?;
@@ -123,12 +123,12 @@ impl Watch {
     fn arm(&self, servers: &[ServerHandle]) -> bool {
         let servers = || servers.iter().filter_map(ServerHandle::here);
         // Out of the lock, under which no server is called.
-        let mut all = std::mem::take(&mut *self.completers());
+        let mut all = std::mem::take(&mut *self.completers.lock());
         // Another thread that arms now finds none of them, and waits for each by one more descriptor.
         let is_over = |watched: &mut Watched| !servers().any(|server| server.number() == watched.server);
         all.extract_if(.., is_over).for_each(|over| self.let_go(&over.by));
         let are_armed = servers().map(|server| self.arm_one(server, &mut all)).fold(true, BitAnd::bitand);
-        let mut known = self.completers();
+        let mut known = self.completers.lock();
         for watched in all {
             match known.iter().any(|known| known.server == watched.server) {
                 true => self.let_go(&watched.by),
@@ -182,9 +182,5 @@ impl Watch {
             // Removing a descriptor that is not in the set does no harm.
             let _ = self.poller.remove(descriptor);
         }
-    }
-
-    fn completers(&self) -> MutexGuard<'_, Vec<Watched>> {
-        self.completers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

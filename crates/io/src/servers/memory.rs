@@ -6,11 +6,11 @@
 //! receives before it is asked.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use genie_memory::{DataMut, Direction, Space};
 use genie_passing::{Overlay, Overlays, Preferred};
 
+use crate::primitive::Mutex;
 use crate::{Error, Incoming, RequestId, Server, ServerError, Service, ServiceId};
 
 /// Replies at once and touches nothing. Input buffers are made ready and returned whole, with whatever is in them.
@@ -63,10 +63,6 @@ impl Memory {
         Ok(Self { overlays: Some(overlays), kept: Mutex::default() })
     }
 
-    fn kept(&self) -> MutexGuard<'_, BTreeMap<Vec<u8>, Vec<u8>>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn serve(&self, request: &mut Incoming) -> Result<(), ServerError> {
         match request.service() {
             NULL => self.null(request),
@@ -84,7 +80,7 @@ impl Memory {
             }),
             STORE => {
                 let bytes = request.output(0)?.to_vec();
-                self.kept().insert(request.argument(0).to_vec(), bytes);
+                self.kept.lock().insert(request.argument(0).to_vec(), bytes);
                 Ok(())
             }
             FETCH => self.fetch(request),
@@ -103,7 +99,7 @@ impl Memory {
     }
 
     fn fetch(&self, request: &mut Incoming) -> Result<(), ServerError> {
-        let kept = self.kept();
+        let kept = self.kept.lock();
         let bytes = find(&kept, request.argument(0))?;
         self.fill(request, 0, bytes.len(), |_, to| {
             to.copy_from(bytes);
@@ -112,7 +108,7 @@ impl Memory {
     }
 
     fn check(&self, request: &Incoming) -> Result<(), ServerError> {
-        let kept = self.kept();
+        let kept = self.kept.lock();
         let bytes = find(&kept, request.argument(0))?;
         let data = request.output(0)?;
         if data.len() > bytes.len() {

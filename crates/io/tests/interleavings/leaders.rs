@@ -1,4 +1,4 @@
-//! Several threads wait at one channel: one of them takes replies for all, and passes its turn on.
+//! Several threads wait at one channel: one of them leads, and takes replies for all.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn whoever_waits_goes_on_when_the_one_with_the_turn_departs() {
     explore(|| {
         let (_elsewhere, keeper, interface, server) = channel(FOR_EVER);
         let patient = interface.request(&server, SERVICE).submit().expect("it is admitted");
-        // This one leaves without a reply, whenever it has the turn.
+        // This one leaves without a reply, whenever it leads.
         let hasty = interface.request(&server, SERVICE).submit().expect("it is admitted");
         let leaves = thread::spawn(move || hasty.abort().is_ok());
         let waits = thread::spawn(move || patient.sync().map(drop));

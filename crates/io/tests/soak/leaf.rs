@@ -271,7 +271,7 @@ impl Serves {
             let is_over = Arc::clone(&is_over);
             move || {
                 while !is_over.load(Ordering::Relaxed) {
-                    if !driven.turn() && driven.arm() {
+                    if !driven.serve() && driven.arm() {
                         readable(driven.descriptor(), Some(TURN)).expect("a descriptor");
                     }
                 }

@@ -16,7 +16,7 @@ const FEW: u32 = 3;
 
 /// Turns an event loop as long as it is woken within a moment; returns how often that was.
 #[track_caller]
-fn turn(interface: &Interface, pending: &[Pending<'_>]) -> u32 {
+fn look(interface: &Interface, pending: &[Pending<'_>]) -> u32 {
     let (mut wakes, mut turns) = (0, 0);
     loop {
         interface.collect();
@@ -42,13 +42,13 @@ fn a_loop_that_asks_what_is_pending_sleeps_until_there_is_a_reply() {
     let interface = interface();
     let server = stage.connect(&interface, "keeper");
     let mut pending: Vec<_> = (0..4).map(|_| submit(&interface, &server)).collect();
-    assert!(turn(&interface, &pending) <= FEW);
+    assert!(look(&interface, &pending) <= FEW);
     for _ in 0..4 {
         keeper.take(1).remove(0).reply(Ok(()));
         let before = pending.len();
         let mut wakes = 0;
         while pending.len() == before {
-            wakes += turn(&interface, &pending);
+            wakes += look(&interface, &pending);
             pending.retain(|pending| !pending.is_replied());
         }
         assert!(wakes <= FEW, "{wakes} polls for one reply");
@@ -78,7 +78,7 @@ fn a_descriptor_that_is_asked_for_last_is_readable_for_what_came_before() {
         }
         assert!(readable(descriptor, Some(FOR_EVER)).expect("a descriptor"), "it sleeps, taken: {is_taken}");
         pending.sync().expect("a reply");
-        assert!(turn(&interface, &[]) <= FEW);
+        assert!(look(&interface, &[]) <= FEW);
         assert_idle(&interface);
     }
 }
@@ -90,7 +90,7 @@ fn a_loop_that_is_asleep_is_told_of_a_reply_though_others_have_looked_meanwhile(
     let server = stage.connect(&interface, "keeper");
     interface.descriptor().expect("a descriptor");
     let pending = [submit(&interface, &server), submit(&interface, &server)];
-    turn(&interface, &pending);
+    look(&interface, &pending);
     // Neither one that looks nor one that waits for a while takes the loop's bell away.
     assert!(!pending[0].is_replied());
     assert!(!pending[0].wait(Duration::from_millis(5)));
@@ -99,7 +99,7 @@ fn a_loop_that_is_asleep_is_told_of_a_reply_though_others_have_looked_meanwhile(
     keeper.take(2).into_iter().for_each(|request| request.reply(Ok(())));
     assert!(readable(descriptor, Some(FOR_EVER)).expect("a descriptor"));
     // The loop has armed; what another one takes is told.
-    turn(&interface, &pending);
+    look(&interface, &pending);
     for pending in pending {
         pending.sync().expect("a reply");
     }
@@ -113,9 +113,9 @@ fn a_loop_whose_completer_shares_its_interface_sleeps_until_there_is_a_reply() {
     let interface = interface();
     let middle = Middle::serve(stage.connect(&interface, "keeper"), interface.clone());
     let pending = [submit(&interface, &middle)];
-    assert!(turn(&interface, &pending) <= FEW);
+    assert!(look(&interface, &pending) <= FEW);
     keeper.take(1).remove(0).reply(Ok(()));
-    assert!(turn(&interface, &pending) <= FEW);
+    assert!(look(&interface, &pending) <= FEW);
     let [pending] = pending;
     assert!(pending.is_replied());
     pending.sync().expect("a reply");
@@ -132,14 +132,14 @@ fn loops_at_one_completer_do_not_wake_each_other() {
     let pending = loops.each_ref().map(|interface| [submit(interface, &middle)]);
     for round in 0..10 {
         let (sleeps, looks) = (round % 2, (round + 1) % 2);
-        assert!(turn(&loops[sleeps], &pending[sleeps]) <= FEW);
+        assert!(look(&loops[sleeps], &pending[sleeps]) <= FEW);
         loops[looks].collect();
         let descriptor = loops[sleeps].descriptor().expect("a descriptor");
         let is_woken = readable(descriptor, Some(Duration::ZERO)).expect("a descriptor");
         assert!(!is_woken, "round {round}: it is woken for nothing");
     }
     keeper.take(2).into_iter().for_each(|request| request.reply(Ok(())));
-    let wakes: u32 = (0..50).map(|round| turn(&loops[round % 2], &pending[round % 2])).sum();
+    let wakes: u32 = (0..50).map(|round| look(&loops[round % 2], &pending[round % 2])).sum();
     assert!(wakes <= 4 * FEW, "{wakes} polls for two replies");
     for [pending] in pending {
         assert!(pending.is_replied());
@@ -156,15 +156,15 @@ fn a_loop_that_stops_after_it_could_not_be_armed_leaves_nothing_to_one_that_slee
     let middle = Middle::serve(stage.connect(&inner, "keeper"), inner);
     let [sleeps, stops] = [interface(), interface()];
     let pending = [&sleeps, &stops].map(|interface| submit(interface, &middle));
-    turn(&stops, &[]);
-    turn(&sleeps, &[]);
+    look(&stops, &[]);
+    look(&sleeps, &[]);
     let descriptor = sleeps.descriptor().expect("a descriptor");
     keeper.take(1).remove(0).reply(Ok(()));
     assert!(readable(descriptor, Some(FOR_EVER)).expect("a descriptor"));
     // It takes the reply to the request of the one that sleeps, and is never seen again.
     while stops.arm() {}
     assert!(readable(descriptor, Some(FOR_EVER)).expect("a descriptor"), "its reply was taken from it");
-    turn(&sleeps, &[]);
+    look(&sleeps, &[]);
     let [replied, rest] = pending;
     replied.sync().expect("a reply");
     keeper.take(1).remove(0).reply(Ok(()));
@@ -178,15 +178,15 @@ fn a_server_that_goes_wakes_a_loop_a_few_times() {
     let interface = interface();
     let server = stage.connect(&interface, "keeper");
     let pending = [submit(&interface, &server)];
-    turn(&interface, &pending);
+    look(&interface, &pending);
     let kept = keeper.take(1);
     drop((gone, kept));
     // Until the client has heard of it, which may take as long as the machine likes.
     while server.adjust(1 << 20, 4).is_ok() {}
     while !pending[0].is_replied() {
-        turn(&interface, &pending);
+        look(&interface, &pending);
     }
     let [pending] = pending;
     pending.sync().expect_err("its server is gone");
-    assert_eq!(turn(&interface, &[]), 0);
+    assert_eq!(look(&interface, &[]), 0);
 }

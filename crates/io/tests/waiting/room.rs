@@ -90,7 +90,7 @@ fn a_request_whose_abort_found_no_room_is_aborted_later() {
     let server = std::thread::scope(|scope| {
         let connecting = scope.spawn(|| stage.connect(&interface, "keeper"));
         while !connecting.is_finished() {
-            driven.turn();
+            driven.serve();
         }
         connecting.join().unwrap()
     });
@@ -105,7 +105,7 @@ fn a_request_whose_abort_found_no_room_is_aborted_later() {
     let start = Instant::now();
     while !interface.flush(&server, Duration::from_millis(1)) {
         assert!(start.elapsed() < FOR_EVER / 6, "the server was not asked to let go");
-        driven.turn();
+        driven.serve();
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) fn run(relaying: &Relaying, link: &Link) -> Result<()> {
 
 fn serve(mut driven: Driven, protocol: &Protocol, link: &Link) -> Result<()> {
     loop {
-        let is_served = driven.turn();
+        let is_served = driven.serve();
         if protocol.collect() > 0 || is_served {
             continue;
         }

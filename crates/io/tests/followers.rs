@@ -1,49 +1,56 @@
-//! Turns at one channel, in every order of threads and of their memory accesses that loom can tell apart.
+//! The threads that follow a channel's leader, in every order of threads and of memory accesses that loom can tell apart.
 //!
-//!     RUSTFLAGS="--cfg interleaved" CARGO_TARGET_DIR=target/interleaved cargo test -p genie-io --release --test turns
+//!     RUSTFLAGS="--cfg interleaved" CARGO_TARGET_DIR=target/interleaved cargo test -p genie-io --release --test followers
 //!
 //! How: this compiles the file under test once more, with loom's locks and atomics. loom's waits have no timeouts, so that a
 //! thread that is not woken is a deadlock, which loom reports. What is waited for is stored and loaded without any order of its
-//! own: that the one who is told sees it is what turns promise.
+//! own: `Followers` promises that a thread that is woken sees it.
 #![cfg(interleaved)]
 
-/// What the file under test takes from the crate.
-mod primitive {
-    pub(crate) use std::sync::atomic::Ordering;
+#[path = "../src/primitive/lock.rs"]
+#[allow(dead_code, reason = "followers use a part of what locks can do")]
+mod lock;
 
-    pub(crate) use loom::sync::atomic::AtomicU32;
-    pub(crate) use loom::sync::{Condvar, Mutex};
+/// What the files under test take from the crate.
+mod primitive {
+    pub(crate) use crate::lock::{Condvar, Mutex};
+    pub(crate) use crate::raw::{AtomicU32, Ordering};
 }
 
-#[path = "../src/channel/turn.rs"]
-mod turn;
+mod raw {
+    pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
+    pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
+}
+
+#[path = "../src/channel/followers.rs"]
+mod followers;
 
 use std::sync::Arc;
 
+use followers::Followers;
 use loom::sync::atomic::AtomicBool;
 use primitive::Ordering::Relaxed;
-use turn::Turn;
 
-/// A turn, and what is waited for.
+/// Followers, and what they wait for.
 struct Scene {
-    turn: Turn,
+    followers: Followers,
     is_over: AtomicBool,
 }
 
 impl Scene {
     fn new() -> Arc<Self> {
-        Arc::new(Self { turn: Turn::default(), is_over: AtomicBool::new(false) })
+        Arc::new(Self { followers: Followers::default(), is_over: AtomicBool::new(false) })
     }
 
     fn sleep(&self) {
         while !self.is_over.load(Relaxed) {
-            self.turn.sleep(|| self.is_over.load(Relaxed), None);
+            self.followers.sleep(|| self.is_over.load(Relaxed), None);
         }
     }
 
     fn end(&self) -> bool {
         self.is_over.store(true, Relaxed);
-        self.turn.pass()
+        self.followers.wake()
     }
 }
 
@@ -54,7 +61,7 @@ fn explore(model: fn()) {
 }
 
 #[test]
-fn whoever_sleeps_when_the_turn_is_passed_is_woken_or_has_seen_why() {
+fn a_thread_that_sleeps_when_followers_are_woken_is_woken_or_has_seen_why() {
     explore(|| {
         let scene = Scene::new();
         let sleepers = [(); 2].map(|()| {
@@ -67,13 +74,13 @@ fn whoever_sleeps_when_the_turn_is_passed_is_woken_or_has_seen_why() {
 }
 
 #[test]
-fn whoever_watches_is_to_be_told_or_has_seen_why() {
+fn a_loop_that_watches_is_told_or_has_seen_why() {
     explore(|| {
         let scene = Scene::new();
         let watches = loom::thread::spawn({
             let scene = Arc::clone(&scene);
             move || {
-                scene.turn.watch();
+                scene.followers.watch();
                 scene.is_over.load(Relaxed)
             }
         });
