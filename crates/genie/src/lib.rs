@@ -42,9 +42,9 @@ pub mod tokio;
 pub use genie_file as file;
 pub use genie_io::servers::memory;
 pub use genie_io::{
-    Anticipated, Client, ClientId, Completer, Completions, Error, Failed, Fragment, In, Incoming, InputPin,
-    Interface, Limits, Out, OutputPin, Pending, Reply, ReplyBuffer, ReplyElement, Request, RequestId,
-    Returned, Server, ServerError, ServerHandle, Service, ServiceId,
+    Anticipated, Client, ClientId, Completer, Completions, Element, Error, Failed, Fragment, In, Incoming,
+    InputPin, Interface, Limits, Out, OutputPin, Pending, Reply, ReplyBuffer, ReplyElement, Request,
+    RequestId, Returned, Server, ServerError, ServerHandle, Service, ServiceId,
 };
 
 /// Servers in other processes: listening and connecting.

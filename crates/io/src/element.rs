@@ -6,90 +6,113 @@
 //! output that a server still reads, nor see input half done.
 //! Source: thesis §7.3 (`io_scatter_gather`).
 
-use std::ops::Range;
+use std::fmt::Debug;
+use std::ops::{Deref, Range};
 
 use genie_memory::{Buffer, Direction, Migrant};
 use genie_passing::Scheme;
+use genie_passing::model::Allocation;
 
 use crate::{Fragment, ServerHandle};
 
-/// One element of an output buffer.
+/// One element of an output buffer: what is borrowed is read, and a migrant buffer goes to the server.
+pub type Out<'o> = Element<&'o [u8], Migrant>;
+
+/// One element of an input buffer: what is borrowed is stored into, and a migrant buffer of at most so many bytes arrives.
+pub type In<'i> = Element<&'i mut [u8], usize>;
+
+/// One element of a buffer: [`Out`] or [`In`].
 #[derive(Debug)]
-pub struct Out<'o> {
+pub struct Element<B, M> {
     pub(crate) scheme: Scheme,
     /// Boxed, as few elements have one.
     pub(crate) lender: Option<Box<ServerHandle>>,
-    pub(crate) from: From<'o>,
+    pub(crate) memory: Memory<B, M>,
 }
 
 #[derive(Debug)]
-pub(crate) enum From<'o> {
-    Borrowed(&'o [u8]),
+pub(crate) enum Memory<B, M> {
+    Borrowed(B),
     Owned(Buffer, Range<usize>),
-    Migrant(Migrant),
+    Migrant(M),
     /// Boxed, as others are shorter and far more frequent.
     Fragment(Box<Fragment>),
 }
 
-/// One element of an input buffer.
-#[derive(Debug)]
-pub struct In<'i> {
-    pub(crate) scheme: Scheme,
-    /// Boxed, as few elements have one.
-    pub(crate) lender: Option<Box<ServerHandle>>,
-    pub(crate) to: To<'i>,
+/// Memory that an element borrows: for output `&[u8]`, for input `&mut [u8]`.
+pub trait Borrowed: Deref<Target = [u8]> + Debug {
+    /// Which way the data goes.
+    const DIRECTION: Direction;
 }
 
-#[derive(Debug)]
-pub(crate) enum To<'i> {
-    Borrowed(&'i mut [u8]),
-    Owned(Buffer, Range<usize>),
-    Migrant(usize),
-    Fragment(Box<Fragment>),
+impl Borrowed for &[u8] {
+    const DIRECTION: Direction = Direction::Out;
 }
 
-impl<'o> Out<'o> {
+impl Borrowed for &mut [u8] {
+    const DIRECTION: Direction = Direction::In;
+}
+
+/// A migrant buffer: for output the buffer, for input the most bytes that it is to have.
+pub trait Moved: Debug {
+    /// The number of bytes.
+    fn bytes(&self) -> usize;
+}
+
+impl Moved for Migrant {
+    fn bytes(&self) -> usize {
+        self.len()
+    }
+}
+
+impl Moved for usize {
+    fn bytes(&self) -> usize {
+        *self
+    }
+}
+
+impl<B: Borrowed, M: Moved> Element<B, M> {
     /// Passes `bytes` by copy.
     #[inline]
-    pub fn copy(bytes: &'o [u8]) -> Self {
+    pub fn copy(bytes: B) -> Self {
         Self::borrowed(Scheme::Copy, bytes)
     }
 
-    /// Passes `bytes` by emulated copy: without copying where that is cheaper, and with copy's meaning always.
+    /// Passes `bytes` by emulated copy: by swapping or protecting pages where that is cheaper, and with copy's meaning always.
     #[inline]
-    pub fn emulated_copy(bytes: &'o [u8]) -> Self {
+    pub fn emulated_copy(bytes: B) -> Self {
         Self::borrowed(Scheme::EmulatedCopy, bytes)
     }
 
-    /// Lets the server read in `buffer` itself until the reply brings it back; wires it.
+    /// Lets the server work in `buffer` itself until the reply brings it back; wires it.
     #[inline]
     pub fn share(buffer: Buffer) -> Self {
         Self::owned(Scheme::Share, buffer)
     }
 
-    /// Lets the server read in `buffer` itself until the reply brings it back.
+    /// Lets the server work in `buffer` itself until the reply brings it back.
     #[inline]
     pub fn emulated_share(buffer: Buffer) -> Self {
         Self::owned(Scheme::EmulatedShare, buffer)
     }
 
-    /// Moves a migrant buffer to the server; its region is removed.
-    pub fn moved(migrant: Migrant) -> Self {
+    /// Moves a migrant buffer. An output's region is removed; an input arrives in a new region.
+    pub fn moved(migrant: M) -> Self {
         Self::migrant(Scheme::Move, migrant)
     }
 
-    /// Moves a migrant buffer to the server; its region is hidden and kept for reuse.
-    pub fn emulated_move(migrant: Migrant) -> Self {
+    /// Moves a migrant buffer. An output's region is hidden and kept for reuse; an input arrives in a region that was hidden.
+    pub fn emulated_move(migrant: M) -> Self {
         Self::migrant(Scheme::EmulatedMove, migrant)
     }
 
-    /// Moves a migrant buffer to the server, weakly; wires it; its region is kept for reuse.
-    pub fn weak_move(migrant: Migrant) -> Self {
+    /// Moves a migrant buffer, weakly; wires it. An output's region is kept for reuse; an input arrives in such a region.
+    pub fn weak_move(migrant: M) -> Self {
         Self::migrant(Scheme::WeakMove, migrant)
     }
 
-    /// Moves a migrant buffer to the server, weakly; its region is kept for reuse.
-    pub fn emulated_weak_move(migrant: Migrant) -> Self {
+    /// Moves a migrant buffer, weakly. An output's region is kept for reuse; an input arrives in such a region.
+    pub fn emulated_weak_move(migrant: M) -> Self {
         Self::migrant(Scheme::EmulatedWeakMove, migrant)
     }
 
@@ -99,9 +122,9 @@ impl<'o> Out<'o> {
     /// # Panics
     /// When `scheme` is a migrant one.
     #[inline]
-    pub fn borrowed(scheme: Scheme, bytes: &'o [u8]) -> Self {
-        assert_native(scheme);
-        Self { scheme, lender: None, from: From::Borrowed(bytes) }
+    pub fn borrowed(scheme: Scheme, bytes: B) -> Self {
+        assert_allocation(scheme, Allocation::Native);
+        Self { scheme, lender: None, memory: Memory::Borrowed(bytes) }
     }
 
     /// Passes a whole native buffer by any native scheme; the reply brings it back.
@@ -110,28 +133,29 @@ impl<'o> Out<'o> {
     /// When `scheme` is a migrant one.
     #[inline]
     pub fn owned(scheme: Scheme, buffer: Buffer) -> Self {
-        assert_native(scheme);
+        assert_allocation(scheme, Allocation::Native);
         let range = 0..buffer.len();
-        Self { scheme, lender: None, from: From::Owned(buffer, range) }
+        Self { scheme, lender: None, memory: Memory::Owned(buffer, range) }
     }
 
-    /// Passes a migrant buffer by any migrant scheme.
+    /// Passes a migrant buffer by any migrant scheme: for output this one, for input one of at most so many bytes.
     ///
     /// # Panics
-    /// When `scheme` is a native one; pass `&migrant[..]` by it instead.
+    /// When `scheme` is a native one; output `&migrant[..]` by it instead.
     #[inline]
-    pub fn migrant(scheme: Scheme, migrant: Migrant) -> Self {
-        assert_migrant(scheme);
-        Self { scheme, lender: None, from: From::Migrant(migrant) }
+    pub fn migrant(scheme: Scheme, migrant: M) -> Self {
+        assert_allocation(scheme, Allocation::Migrant);
+        Self { scheme, lender: None, memory: Memory::Migrant(migrant) }
     }
 
-    /// Passes on a part of the output of a request that the caller serves: subcontracting.
+    /// Forwards a part of a buffer of a request that the caller serves: subcontracting.
     ///
     /// # Panics
-    /// When the fragment is of an input buffer.
+    /// When the fragment is of a buffer of the other direction.
     pub fn fragment(fragment: Fragment) -> Self {
-        assert_eq!(fragment.direction(), Direction::Out, "a fragment of input is passed on for input");
-        Self { scheme: Scheme::Fragment, lender: None, from: From::Fragment(Box::new(fragment)) }
+        let direction = fragment.direction();
+        assert_eq!(direction, B::DIRECTION, "a fragment is forwarded in its own direction");
+        Self { scheme: Scheme::Fragment, lender: None, memory: Memory::Fragment(Box::new(fragment)) }
     }
 
     /// Has the system buffer, if data passing needs one, lent by `lender`: of the servers that the data will reach, the one
@@ -149,158 +173,32 @@ impl<'o> Out<'o> {
     /// When the range leaves the buffer, or the element is not a buffer given by value.
     #[must_use]
     pub fn part(mut self, part: Range<usize>) -> Self {
-        match &mut self.from {
-            From::Owned(buffer, range) => *range = checked(buffer, part),
+        match &mut self.memory {
+            Memory::Owned(buffer, range) => {
+                let len = buffer.len();
+                assert!(part.start <= part.end && part.end <= len, "bytes {part:?} of a buffer of {len}");
+                *range = part;
+            }
             other => panic!("{other:?} is not a native buffer given by value; slice it instead"),
         }
         self
     }
 
     pub(crate) fn len(&self) -> usize {
-        match &self.from {
-            From::Borrowed(bytes) => bytes.len(),
-            From::Owned(_, range) => range.len(),
-            From::Migrant(migrant) => migrant.len(),
-            From::Fragment(fragment) => fragment.len(),
+        match &self.memory {
+            Memory::Borrowed(bytes) => bytes.len(),
+            Memory::Owned(_, range) => range.len(),
+            Memory::Migrant(migrant) => migrant.bytes(),
+            Memory::Fragment(fragment) => fragment.len(),
         }
     }
 }
 
-impl<'i> In<'i> {
-    /// Receives into `bytes` by copy.
-    #[inline]
-    pub fn copy(bytes: &'i mut [u8]) -> Self {
-        Self::borrowed(Scheme::Copy, bytes)
-    }
-
-    /// Receives into `bytes` by emulated copy: pages are swapped where that is cheaper, with copy's meaning always.
-    #[inline]
-    pub fn emulated_copy(bytes: &'i mut [u8]) -> Self {
-        Self::borrowed(Scheme::EmulatedCopy, bytes)
-    }
-
-    /// Lets the server write in `buffer` itself until the reply brings it back; wires it.
-    #[inline]
-    pub fn share(buffer: Buffer) -> Self {
-        Self::owned(Scheme::Share, buffer)
-    }
-
-    /// Lets the server write in `buffer` itself until the reply brings it back.
-    #[inline]
-    pub fn emulated_share(buffer: Buffer) -> Self {
-        Self::owned(Scheme::EmulatedShare, buffer)
-    }
-
-    /// Receives at most `len` bytes in a new region.
-    pub fn moved(len: usize) -> Self {
-        Self::migrant(Scheme::Move, len)
-    }
-
-    /// Receives at most `len` bytes in a region that was hidden.
-    pub fn emulated_move(len: usize) -> Self {
-        Self::migrant(Scheme::EmulatedMove, len)
-    }
-
-    /// Receives at most `len` bytes in a cached region; wires it.
-    pub fn weak_move(len: usize) -> Self {
-        Self::migrant(Scheme::WeakMove, len)
-    }
-
-    /// Receives at most `len` bytes in a cached region.
-    pub fn emulated_weak_move(len: usize) -> Self {
-        Self::migrant(Scheme::EmulatedWeakMove, len)
-    }
-
-    /// Receives into borrowed memory by any native scheme. Share schemes become copy; the receipt says so.
-    ///
-    /// # Panics
-    /// When `scheme` is a migrant one.
-    #[inline]
-    pub fn borrowed(scheme: Scheme, bytes: &'i mut [u8]) -> Self {
-        assert_native(scheme);
-        Self { scheme, lender: None, to: To::Borrowed(bytes) }
-    }
-
-    /// Receives into a whole native buffer by any native scheme; the reply brings it back.
-    ///
-    /// # Panics
-    /// When `scheme` is a migrant one.
-    #[inline]
-    pub fn owned(scheme: Scheme, buffer: Buffer) -> Self {
-        assert_native(scheme);
-        let range = 0..buffer.len();
-        Self { scheme, lender: None, to: To::Owned(buffer, range) }
-    }
-
-    /// Receives at most `len` bytes by any migrant scheme.
-    ///
-    /// # Panics
-    /// When `scheme` is a native one.
-    #[inline]
-    pub fn migrant(scheme: Scheme, len: usize) -> Self {
-        assert_migrant(scheme);
-        Self { scheme, lender: None, to: To::Migrant(len) }
-    }
-
-    /// Has a part of the input of a request that the caller serves filled by another server: subcontracting.
-    ///
-    /// # Panics
-    /// When the fragment is of an output buffer.
-    pub fn fragment(fragment: Fragment) -> Self {
-        assert_eq!(fragment.direction(), Direction::In, "a fragment of output is passed on for output");
-        Self { scheme: Scheme::Fragment, lender: None, to: To::Fragment(Box::new(fragment)) }
-    }
-
-    /// Has the system buffer, if data passing needs one, lent by `lender`; see [`Out::lent_by`].
-    #[must_use]
-    pub fn lent_by(mut self, lender: &ServerHandle) -> Self {
-        self.lender = Some(Box::new(lender.clone()));
-        self
-    }
-
-    /// Receives only into these bytes of a buffer that was given by value.
-    ///
-    /// # Panics
-    /// When the range leaves the buffer, or the element is not a buffer given by value.
-    #[must_use]
-    pub fn part(mut self, part: Range<usize>) -> Self {
-        match &mut self.to {
-            To::Owned(buffer, range) => *range = checked(buffer, part),
-            other => panic!("{other:?} is not a native buffer given by value; slice it instead"),
-        }
-        self
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        match &self.to {
-            To::Borrowed(bytes) => bytes.len(),
-            To::Owned(_, range) => range.len(),
-            To::Migrant(len) => *len,
-            To::Fragment(fragment) => fragment.len(),
-        }
-    }
-}
-
-fn checked(buffer: &Buffer, part: Range<usize>) -> Range<usize> {
-    assert!(
-        part.start <= part.end && part.end <= buffer.len(),
-        "bytes {part:?} of a buffer of {}",
-        buffer.len()
-    );
-    part
-}
-
-fn assert_native(scheme: Scheme) {
+fn assert_allocation(scheme: Scheme, allocation: Allocation) {
     assert!(scheme != Scheme::Fragment, "fragments are made by Incoming::fragment");
-    assert!(
-        scheme.allocation() == genie_passing::model::Allocation::Native,
-        "{scheme} passes migrant buffers only"
-    );
-}
-
-fn assert_migrant(scheme: Scheme) {
-    assert!(
-        scheme.allocation() == genie_passing::model::Allocation::Migrant,
-        "{scheme} passes native buffers only"
-    );
+    let other = match allocation {
+        Allocation::Native => "migrant",
+        Allocation::Migrant => "native",
+    };
+    assert!(scheme.allocation() == allocation, "{scheme} passes {other} buffers only");
 }

@@ -152,7 +152,7 @@ impl Interface {
     /// The same for a request: the server's handle must be of this process, too.
     fn ensure_request(&self, request: &mut Request<'_, '_, '_>) -> Result<(), Failed> {
         if self.space().is_inherited() || request.server.is_inherited() {
-            return Err(Work::refuse(&mut request.buffers, Error::Inherited));
+            return Err(Work::refuse(request, Error::Inherited));
         }
         Ok(())
     }
@@ -327,7 +327,7 @@ impl Interface {
         });
         let (access, work) = match access.and_then(|access| Ok((access, work?))) {
             Ok(both) => both,
-            Err(error) => return Err(Work::refuse(&mut request.buffers, error)),
+            Err(error) => return Err(Work::refuse(request, error)),
         };
         let id = self.0.ids.take();
         let (work, destinations) = Work::begin(work, &self.0.passing, &mut request.buffers, request.server)?;

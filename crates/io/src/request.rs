@@ -1,12 +1,13 @@
 //! Requests, as clients compose them.
 //!
-//! How: what composes one is always inlined: a request that is passed by way of memory is copied at each step.
+//! How: what composes a request is always inlined: a request that goes through memory is copied at each step.
 //! Source: thesis §7.1 (`io_request`), §7.3 (buffer headers).
 
 use std::time::Duration;
 
 use genie_memory::Space;
 
+use crate::element::{Borrowed, Element, Moved};
 use crate::work::Work;
 use crate::{Error, Failed, In, Interface, Out, Pending, Reply, ServerHandle, ServiceId};
 
@@ -50,23 +51,52 @@ pub(crate) struct RequestBuffer<'o, 'i> {
 
 #[derive(Debug)]
 pub(crate) enum Elements<'o, 'i> {
-    /// The first one, and the others.
-    Out(Option<Out<'o>>, Vec<Out<'o>>),
-    In(Option<In<'i>>, Vec<In<'i>>),
+    Out(List<Out<'o>>),
+    In(List<In<'i>>),
 }
 
-impl Elements<'_, '_> {
+/// A buffer's elements.
+#[derive(Debug)]
+pub(crate) struct List<E> {
+    first: Option<E>,
+    others: Vec<E>,
+}
+
+impl<E> List<E> {
+    #[inline(always)]
+    fn new(first: Option<E>) -> Self {
+        Self { first, others: Vec::new() }
+    }
+
+    fn push(&mut self, element: E) {
+        match self.first {
+            None => self.first = Some(element),
+            Some(_) => self.others.push(element),
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &E> {
+        self.first.iter().chain(&self.others)
+    }
+
+    /// Takes all elements out, in order.
+    #[inline]
+    pub(crate) fn take_each(&mut self, mut act: impl FnMut(E)) {
+        if let Some(first) = self.first.take() {
+            act(first);
+        }
+        self.others.drain(..).for_each(act);
+    }
+}
+
+impl<B: Borrowed, M: Moved> List<Element<B, M>> {
     /// The lender that an element names and that can't be served memory of this space.
     fn foreign_lender(&self, space: &Space) -> Option<&ServerHandle> {
-        let is_foreign = |server: &&ServerHandle| !server.is_of(space);
-        match self {
-            Self::Out(first, others) => {
-                first.iter().chain(others).filter_map(|element| element.lender.as_deref()).find(is_foreign)
-            }
-            Self::In(first, others) => {
-                first.iter().chain(others).filter_map(|element| element.lender.as_deref()).find(is_foreign)
-            }
-        }
+        self.iter().filter_map(|element| element.lender.as_deref()).find(|lender| !lender.is_of(space))
+    }
+
+    fn bytes(&self) -> usize {
+        self.iter().map(Element::len).fold(0, usize::saturating_add)
     }
 }
 
@@ -86,19 +116,19 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     /// Begins an output buffer with one element.
     #[inline(always)]
     pub fn out(self, element: Out<'o>) -> Self {
-        self.buffer(Elements::Out(Some(element), Vec::new()))
+        self.buffer(Elements::Out(List::new(Some(element))))
     }
 
     /// Begins an input buffer with one element.
     #[inline(always)]
     pub fn input(self, element: In<'i>) -> Self {
-        self.buffer(Elements::In(Some(element), Vec::new()))
+        self.buffer(Elements::In(List::new(Some(element))))
     }
 
     /// Begins an output buffer without elements, for arguments alone.
     #[inline(always)]
     pub fn arguments(self) -> Self {
-        self.buffer(Elements::Out(None, Vec::new()))
+        self.buffer(Elements::Out(List::new(None)))
     }
 
     /// Adds an element to the last buffer, an output one.
@@ -107,8 +137,7 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     /// When there is no buffer yet, or the last one is for input.
     pub fn and_out(mut self, element: Out<'o>) -> Self {
         match self.buffers.last.as_mut().map(|buffer| &mut buffer.elements) {
-            Some(Elements::Out(first @ None, _)) => *first = Some(element),
-            Some(Elements::Out(_, others)) => others.push(element),
+            Some(Elements::Out(elements)) => elements.push(element),
             _ => panic!("and_out adds to an output buffer; begin one by out"),
         }
         self
@@ -120,8 +149,7 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     /// When there is no buffer yet, or the last one is for output.
     pub fn and_input(mut self, element: In<'i>) -> Self {
         match self.buffers.last.as_mut().map(|buffer| &mut buffer.elements) {
-            Some(Elements::In(first @ None, _)) => *first = Some(element),
-            Some(Elements::In(_, others)) => others.push(element),
+            Some(Elements::In(elements)) => elements.push(element),
             _ => panic!("and_input adds to an input buffer; begin one by input"),
         }
         self
@@ -181,7 +209,7 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     pub fn submit_by(mut self, interface: &Interface) -> Result<Pending<'i>, Failed> {
         if !self.interface.is(interface) {
             let server = self.server.name().to_owned();
-            return Err(Work::refuse(&mut self.buffers, Error::OtherInterface { server }));
+            return Err(Work::refuse(&mut self, Error::OtherInterface { server }));
         }
         self.submit()
     }
@@ -215,9 +243,12 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     pub(crate) fn foreign_server(&self, space: &Space) -> Option<&ServerHandle> {
         let mut buffers = self.buffers.earlier.iter().chain(&self.buffers.last);
         let is_foreign = !self.server.is_of(space);
-        is_foreign
-            .then_some(self.server)
-            .or_else(|| buffers.find_map(|buffer| buffer.elements.foreign_lender(space)))
+        is_foreign.then_some(self.server).or_else(|| {
+            buffers.find_map(|buffer| match &buffer.elements {
+                Elements::Out(elements) => elements.foreign_lender(space),
+                Elements::In(elements) => elements.foreign_lender(space),
+            })
+        })
     }
 
     /// Bytes in all buffers together.
@@ -225,12 +256,8 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     pub(crate) fn bytes(&self) -> usize {
         let buffers = self.buffers.earlier.iter().chain(&self.buffers.last);
         let bytes = buffers.map(|buffer| match &buffer.elements {
-            Elements::Out(first, others) => {
-                first.iter().chain(others).map(Out::len).fold(0, usize::saturating_add)
-            }
-            Elements::In(first, others) => {
-                first.iter().chain(others).map(In::len).fold(0, usize::saturating_add)
-            }
+            Elements::Out(elements) => elements.bytes(),
+            Elements::In(elements) => elements.bytes(),
         });
         bytes.fold(0, usize::saturating_add)
     }

@@ -7,11 +7,10 @@ use genie_passing::{Parties, Passing, Reason, Receipt, Scheme, Source, Target};
 
 use super::buffer::Kept;
 use super::{Destinations, Transfer, Work, WorkElement};
-use crate::element::{From, To};
+use crate::element::{Borrowed, Element, Memory, Moved};
 use crate::location::LocatedTransfer;
-use crate::reply::{ReplyBuffer, ReplyElement, Returned};
-use crate::request::{Buffers, Elements, RequestBuffer};
-use crate::{Error, Failed, Fragment, In, Out, ServerHandle, views};
+use crate::request::{Buffers, Elements};
+use crate::{Error, Failed, Request, ServerHandle, views};
 
 /// By which means a request's elements are passed.
 struct Way<'a> {
@@ -24,6 +23,66 @@ impl Way<'_> {
         let lender = lender.map_or(self.parties.lender, ServerHandle::lender);
         Self { passing: self.passing, parties: Parties { lender, ..self.parties } }
     }
+
+    fn output(&self, scheme: Scheme, source: Source<'_>) -> (Result<Transfer, Error>, Kept) {
+        match self.passing.output_from(scheme, source, self.parties) {
+            Ok(output) => (Ok(Transfer::Out(output)), Kept::Nothing),
+            Err(refused) => (Err(refused.error.into()), refused.migrant.map_or(Kept::Nothing, Kept::Migrant)),
+        }
+    }
+
+    fn input(&self, scheme: Scheme, target: Target) -> Result<Transfer, Error> {
+        Ok(Transfer::In(views::begin_input(self.passing, scheme, target, self.parties)?))
+    }
+}
+
+/// How transfers of one direction begin.
+trait Begin: Borrowed {
+    type Migrant: Moved;
+
+    fn begin_native(way: &Way<'_>, scheme: Scheme, bytes: &[u8]) -> Result<Transfer, Error>;
+
+    /// After a failure the migrant buffer comes back.
+    fn begin_migrant(
+        way: &Way<'_>,
+        scheme: Scheme,
+        migrant: Self::Migrant,
+    ) -> (Result<Transfer, Error>, Kept);
+
+    /// What is given back of a migrant buffer that is not passed.
+    fn keep(migrant: Self::Migrant) -> Kept;
+}
+
+impl Begin for &[u8] {
+    type Migrant = Migrant;
+
+    fn begin_native(way: &Way<'_>, scheme: Scheme, bytes: &[u8]) -> Result<Transfer, Error> {
+        way.output(scheme, Source::Native(bytes)).0
+    }
+
+    fn begin_migrant(way: &Way<'_>, scheme: Scheme, migrant: Migrant) -> (Result<Transfer, Error>, Kept) {
+        way.output(scheme, Source::Migrant(migrant))
+    }
+
+    fn keep(migrant: Migrant) -> Kept {
+        Kept::Migrant(migrant)
+    }
+}
+
+impl Begin for &mut [u8] {
+    type Migrant = usize;
+
+    fn begin_native(way: &Way<'_>, scheme: Scheme, bytes: &[u8]) -> Result<Transfer, Error> {
+        way.input(scheme, Target::Native { addr: bytes.as_ptr().addr(), len: bytes.len() })
+    }
+
+    fn begin_migrant(way: &Way<'_>, scheme: Scheme, len: usize) -> (Result<Transfer, Error>, Kept) {
+        (way.input(scheme, Target::Migrant { len }), Kept::Nothing)
+    }
+
+    fn keep(_len: usize) -> Kept {
+        Kept::Nothing
+    }
 }
 
 impl Work {
@@ -35,61 +94,93 @@ impl Work {
         buffers: &mut Buffers<'_, 'i>,
         server: &ServerHandle,
     ) -> Result<(Box<Self>, Destinations<'i>), Failed> {
-        let server = Way { passing, parties: Parties::by(server.lender()) };
-        let mut destinations = Destinations::new();
-        for buffer in buffers.iter_mut() {
-            let direction = match buffer.elements {
-                Elements::Out(..) => Direction::Out,
-                Elements::In(..) => Direction::In,
-            };
-            work.add_buffer(direction, buffer.argument, buffer.room);
-            // After a failure the remaining elements are only taken apart, so that what they own comes back, too.
-            match &mut buffer.elements {
-                Elements::Out(first, others) => {
-                    first.take().into_iter().for_each(|element| work.add_out(&server, element));
-                    others.drain(..).for_each(|element| work.add_out(&server, element));
-                }
-                Elements::In(first, others) => {
-                    destinations.extend(first.take().and_then(|element| work.add_in(&server, element)));
-                    destinations.extend(others.drain(..).filter_map(|element| work.add_in(&server, element)));
-                }
-            }
-        }
+        let destinations = work.add_all(passing, buffers, server);
         match work.error.take() {
             None => Ok((work, destinations)),
-            Some(error) => {
-                work.finish_outputs(false);
-                let buffers = work.give_back().into_vec();
-                work.end();
-                Err(Failed { error, buffers })
-            }
+            Some(error) => Err(work.undo(error)),
         }
     }
 
     /// Gives back what a request holds that is refused before any operation has run.
-    pub(crate) fn refuse(buffers: &mut Buffers<'_, '_>, error: Error) -> Failed {
-        let returned = |scheme, returned| ReplyElement { receipt: Receipt::new(scheme), returned };
-        let out = |element: Out<'_>| match element.from {
-            From::Borrowed(_) | From::Fragment(_) => returned(element.scheme, Returned::Nothing),
-            From::Owned(buffer, _) => returned(element.scheme, Returned::Buffer(buffer)),
-            From::Migrant(migrant) => returned(element.scheme, Returned::Migrant(migrant)),
-        };
-        let input = |element: In<'_>| match element.to {
-            To::Borrowed(_) | To::Migrant(_) | To::Fragment(_) => returned(element.scheme, Returned::Nothing),
-            To::Owned(buffer, _) => returned(element.scheme, Returned::Buffer(buffer)),
-        };
-        let buffer = |buffer: &mut RequestBuffer<'_, '_>| ReplyBuffer {
-            elements: match &mut buffer.elements {
-                Elements::Out(first, others) => {
-                    first.take().into_iter().chain(others.drain(..)).map(out).collect()
+    pub(crate) fn refuse(request: &mut Request<'_, '_, '_>, error: Error) -> Failed {
+        let mut work = Self::new();
+        work.error = Some(error.clone());
+        work.add_all(request.interface.passing(), &mut request.buffers, request.server);
+        work.error = None;
+        work.undo(error)
+    }
+
+    fn undo(mut self: Box<Self>, error: Error) -> Failed {
+        self.finish_outputs(false);
+        let buffers = self.give_back().into_vec();
+        self.end();
+        Failed { error, buffers }
+    }
+
+    /// Takes all elements, and begins their transfers until one fails. After that elements are only taken apart, so that what
+    /// they own comes back, too.
+    fn add_all<'i>(
+        &mut self,
+        passing: &Passing,
+        buffers: &mut Buffers<'_, 'i>,
+        server: &ServerHandle,
+    ) -> Destinations<'i> {
+        let way = Way { passing, parties: Parties::by(server.lender()) };
+        let mut destinations = Destinations::new();
+        for buffer in buffers.iter_mut() {
+            let (argument, room) = (buffer.argument, buffer.room);
+            match &mut buffer.elements {
+                Elements::Out(elements) => {
+                    self.add_buffer(Direction::Out, argument, room);
+                    elements.take_each(|element| {
+                        let _ = self.add_element(&way, element);
+                    });
                 }
-                Elements::In(first, others) => {
-                    first.take().into_iter().chain(others.drain(..)).map(input).collect()
+                Elements::In(elements) => {
+                    self.add_buffer(Direction::In, argument, room);
+                    elements.take_each(|element| destinations.extend(self.add_element(&way, element)));
                 }
-            },
-            ..ReplyBuffer::default()
+            }
+        }
+        destinations
+    }
+
+    /// Adds an element to the last buffer; returns the memory that it borrows.
+    fn add_element<B: Begin<Migrant = M>, M: Moved>(
+        &mut self,
+        way: &Way<'_>,
+        element: Element<B, M>,
+    ) -> Option<B> {
+        let scheme = element.scheme;
+        let way = &way.lent_by(element.lender.as_deref());
+        let has_failed = self.error.is_some();
+        let begin = |by: Scheme, bytes: &[u8]| match has_failed {
+            true => Ok(Transfer::None(scheme)),
+            false => B::begin_native(way, by, bytes),
         };
-        Failed { error, buffers: buffers.iter_mut().map(buffer).collect() }
+        match element.memory {
+            Memory::Borrowed(bytes) => {
+                let begun = begin(borrowable(scheme), &bytes);
+                self.add(scheme, begun.map(|transfer| note_borrowed(scheme, transfer)), Kept::Nothing);
+                return Some(bytes);
+            }
+            Memory::Owned(buffer, range) => {
+                let begun = begin(scheme, &buffer[range.clone()]);
+                self.add(scheme, begun, Kept::Buffer(buffer, range));
+            }
+            Memory::Migrant(migrant) if has_failed => {
+                self.add(scheme, Ok(Transfer::None(scheme)), B::keep(migrant));
+            }
+            Memory::Migrant(migrant) => {
+                let (begun, kept) = B::begin_migrant(way, scheme, migrant);
+                self.add(scheme, begun, kept);
+            }
+            Memory::Fragment(fragment) => {
+                let located = LocatedTransfer::fragment(*fragment, Receipt::new(scheme));
+                self.add(scheme, Ok(Transfer::Located(located)), Kept::Nothing);
+            }
+        }
+        None
     }
 
     fn add(&mut self, scheme: Scheme, begun: Result<Transfer, Error>, kept: Kept) {
@@ -99,93 +190,6 @@ impl Work {
         });
         let buffer = self.buffers.last_mut().expect("an element is added to a buffer");
         buffer.elements.push(WorkElement { transfer, kept });
-    }
-
-    fn add_out(&mut self, way: &Way<'_>, element: Out<'_>) {
-        let scheme = element.scheme;
-        let way = &way.lent_by(element.lender.as_deref());
-        match element.from {
-            From::Borrowed(bytes) => {
-                let transfer = self.begin_output(way, borrowable(scheme), Source::Native(bytes));
-                self.add(scheme, transfer.map(|transfer| note_borrowed(scheme, transfer)), Kept::Nothing);
-            }
-            From::Owned(buffer, range) => {
-                let transfer = self.begin_output(way, scheme, Source::Native(&buffer[range.clone()]));
-                self.add(scheme, transfer, Kept::Buffer(buffer, range));
-            }
-            From::Migrant(migrant) => {
-                if self.error.is_some() {
-                    return self.add_returned(scheme, migrant);
-                }
-                match way.passing.output_from(scheme, Source::Migrant(migrant), way.parties) {
-                    Ok(output) => self.add(scheme, Ok(Transfer::Out(output)), Kept::Nothing),
-                    Err(refused) => {
-                        self.error = Some(refused.error.into());
-                        if let Some(migrant) = refused.migrant {
-                            self.add_returned(scheme, migrant);
-                        }
-                    }
-                }
-            }
-            From::Fragment(fragment) => self.add_fragment(scheme, *fragment),
-        }
-    }
-
-    fn add_fragment(&mut self, scheme: Scheme, fragment: Fragment) {
-        let located = LocatedTransfer::fragment(fragment, Receipt::new(scheme));
-        self.add(scheme, Ok(Transfer::Located(located)), Kept::Nothing);
-    }
-
-    fn begin_output(&self, way: &Way<'_>, scheme: Scheme, source: Source<'_>) -> Result<Transfer, Error> {
-        match &self.error {
-            Some(error) => Err(error.clone()),
-            None => match way.passing.output_from(scheme, source, way.parties) {
-                Ok(output) => Ok(Transfer::Out(output)),
-                Err(refused) => Err(refused.error.into()),
-            },
-        }
-    }
-
-    fn add_returned(&mut self, scheme: Scheme, migrant: Migrant) {
-        self.add(scheme, Ok(Transfer::None(scheme)), Kept::Nothing);
-        let elements = self.buffers.last_mut().map(|buffer| &mut buffer.elements);
-        if let Some(element) = elements.and_then(|elements| elements.last_mut()) {
-            element.kept = Kept::Migrant(migrant);
-        }
-    }
-
-    fn add_in<'i>(&mut self, way: &Way<'_>, element: In<'i>) -> Option<&'i mut [u8]> {
-        let scheme = element.scheme;
-        let way = &way.lent_by(element.lender.as_deref());
-        let begin = |work: &Self, scheme: Scheme, target: Target| match &work.error {
-            Some(error) => Err(error.clone()),
-            None => match views::begin_input(way.passing, scheme, target, way.parties) {
-                Ok(input) => Ok(Transfer::In(input)),
-                Err(error) => Err(error.into()),
-            },
-        };
-        let native = |bytes: &[u8]| Target::Native { addr: bytes.as_ptr().addr(), len: bytes.len() };
-        match element.to {
-            To::Borrowed(bytes) => {
-                let transfer = begin(self, borrowable(scheme), native(bytes));
-                self.add(scheme, transfer.map(|transfer| note_borrowed(scheme, transfer)), Kept::Nothing);
-                Some(bytes)
-            }
-            To::Owned(buffer, range) => {
-                let transfer = begin(self, scheme, native(&buffer[range.clone()]));
-                self.add(scheme, transfer, Kept::Buffer(buffer, range));
-                None
-            }
-            To::Migrant(len) => {
-                let transfer = begin(self, scheme, Target::Migrant { len });
-                self.add(scheme, transfer, Kept::Nothing);
-                None
-            }
-            To::Fragment(fragment) => {
-                self.add_fragment(scheme, *fragment);
-                None
-            }
-        }
     }
 }
 
