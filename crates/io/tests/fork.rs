@@ -277,7 +277,7 @@ fn what_a_child_asks_of_its_copy_of_a_space_is_refused_or_does_nothing() {
         let lender = space.add_lender();
         space.on_loss(lender, || ());
         space.on_shortage(lender, |_| ());
-        space.release_quarantine(lender);
+        space.remove_lender(lender);
         drop(Passing::new(space.clone(), Costs::default()));
         if !matches!(space.read_only(&reference), Err(genie_memory::Error::Inherited)) {
             return Err(1);

@@ -26,8 +26,6 @@ pub struct Usage {
     pub deferred: u32,
     /// On the free lists of all pools.
     pub free: u32,
-    /// Kept aside, because a lender that is gone may still store into them.
-    pub quarantined: u32,
     /// Of lent objects whose lender is gone, waiting for the other granules of their objects.
     pub retired: u32,
     /// Of all these, granules of lent objects.
@@ -57,8 +55,8 @@ type Found = SmallVec<[(&'static str, LenderId); 1]>;
 type Places = Vec<Found>;
 
 impl Space {
-    /// Verifies that each granule is in exactly one of a region, a system buffer, a pool's buffers, deferral, a free list,
-    /// quarantine or retirement, and belongs to the pool where it is.
+    /// Verifies that each granule is in exactly one of a region, a system buffer, a pool's buffers, deferral, a free list or
+    /// retirement, and belongs to the pool where it is.
     ///
     /// # Errors
     /// Every contradiction found, as a sentence.
@@ -91,8 +89,7 @@ impl State {
             }
         }
         for (lender, stock) in self.granules.stocks.iter() {
-            let list = if stock.quarantined { "quarantine" } else { "free list" };
-            stock.free.numbers().for_each(|id| enter(id, list, lender));
+            stock.free.numbers().for_each(|id| enter(id, "free list", lender));
         }
         for (lender, pool) in self.pools.iter() {
             pool.granules().for_each(|id| enter(id, "pool", self.granules.stocks.owner(lender)));
@@ -193,7 +190,6 @@ impl Usage {
         match (granule.place, place) {
             (Place::Region { .. }, Some("region")) => Some(&mut self.regions),
             (Place::Free, Some("free list")) if !referenced => Some(&mut self.free),
-            (Place::Quarantined, Some("quarantine")) if !referenced => Some(&mut self.quarantined),
             (Place::System, Some("pool")) => Some(&mut self.pooled),
             (Place::System, None) => Some(in_use),
             (Place::Deferred, None) if referenced => Some(&mut self.deferred),

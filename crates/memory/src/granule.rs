@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use crate::lent_objects::{Destination, LentObjects};
+use crate::lent_objects::LentObjects;
 use crate::runs::Run;
 use crate::stock::Stocks;
 use crate::{Direction, LenderId};
@@ -35,8 +35,6 @@ pub(crate) enum Place {
     System,
     /// In no region or buffer any more, but referenced by a pending request.
     Deferred,
-    /// Kept aside, because a lender that is gone may still store into it.
-    Quarantined,
     /// Of an object whose lender is gone, waiting until all of it can be unmapped.
     Retired,
 }
@@ -173,7 +171,7 @@ impl Granules {
         if self.available(lender) < count {
             return None;
         }
-        let free = &mut self.stocks.get_mut(lender).filter(|stock| !stock.quarantined)?.free;
+        let free = &mut self.stocks.get_mut(lender)?.free;
         let mut runs = GranuleRuns::new();
         runs.extend(free.take_chosen(count, fit));
         let mut left = if runs.is_empty() { count } else { 0 };
@@ -259,7 +257,7 @@ impl Granules {
 
     /// Gives granules up: each goes back to its pool now, or when its last reference goes.
     pub(crate) fn release(&mut self, ids: impl IntoIterator<Item = u32>) {
-        let (mut run, mut to) = (Run { start: 0, len: 0 }, Destination::Stock(LenderId::OWN));
+        let (mut run, mut to) = (Run { start: 0, len: 0 }, None);
         for id in ids {
             self.end_promise(id);
             if self.get(id).is_referenced() {
@@ -278,18 +276,18 @@ impl Granules {
         self.send(run, to);
     }
 
-    /// Where a granule that nobody holds any more goes.
-    fn destination(&self, id: u32) -> Destination {
+    /// To whose free list a granule goes that nobody holds any more; none where it retires.
+    fn destination(&self, id: u32) -> Option<LenderId> {
         let pool = self.get(id).pool;
         if pool == LenderId::OWN && id < self.lent_objects.bound() {
-            return Destination::Stock(pool);
+            return Some(pool);
         }
         self.lent_objects.destination(&self.stocks, id, pool)
     }
 
     /// Whether a granule would go back to the free list of `lender`'s pool.
     pub(crate) fn belongs(&self, id: u32, lender: LenderId) -> bool {
-        self.destination(id) == Destination::Stock(lender)
+        self.destination(id) == Some(lender)
     }
 
     /// Whether a buffer from `lender`'s pool with these granules may be kept for reuse.
@@ -304,43 +302,24 @@ impl Granules {
     }
 
     /// Puts granules that nobody holds where they belong.
-    fn send(&mut self, run: Run, to: Destination) {
-        let (place, pool) = match to {
-            Destination::Stock(pool) => (Place::Free, pool),
-            Destination::Quarantine(pool) => (Place::Quarantined, pool),
-            Destination::Retirement => (Place::Retired, LenderId::OWN),
-        };
+    fn send(&mut self, run: Run, to: Option<LenderId>) {
+        let place = if to.is_some() { Place::Free } else { Place::Retired };
         for id in run.numbers() {
-            self.set_pool(id, pool);
+            self.set_pool(id, to.unwrap_or(LenderId::OWN));
             self.get_mut(id).place = place;
         }
-        if to == Destination::Retirement {
+        if let Some(pool) = to {
+            self.stocks.of(pool).free.give(run);
+        } else {
             self.stocks.own.size -= run.len;
             self.lent_objects.retire(run);
-        } else {
-            self.stocks.of(pool).free.give(run);
         }
     }
 
-    /// Keeps a lender's pool aside, and whatever free granules of its objects other pools have.
-    pub(crate) fn quarantine(&mut self, lender: LenderId) {
-        let Some(stock) = self.stocks.get_mut(lender) else { return };
-        stock.quarantined = true;
-        self.lent_objects.leave(lender);
-        let mut aside = stock.free.take_all();
-        let lent_objects = self.lent_objects.of(lender);
-        for (_, stock) in self.stocks.iter_mut() {
-            aside.extend(lent_objects.iter().flat_map(|run| stock.free.take_within(*run)));
-        }
-        aside.into_iter().for_each(|run| self.send(run, Destination::Quarantine(lender)));
-    }
-
-    /// Makes a lender's pool the space's own, but for what is left of its objects, which retires.
-    pub(crate) fn inherit(&mut self, lender: LenderId) {
+    /// Makes the pool of a lender that is gone the space's own, but for what is left of its objects, which retires.
+    pub(crate) fn take_over(&mut self, lender: LenderId) {
         let Some(mut stock) = self.stocks.remove(lender) else { return };
-        if !stock.quarantined {
-            self.lent_objects.leave(lender);
-        }
+        self.lent_objects.leave(lender);
         self.stocks.own.size += stock.size;
         let mut back = stock.free.take_all();
         for run in self.lent_objects.of(lender) {

@@ -7,8 +7,8 @@
 //! each side *adopts* the other one's granule: pools keep their sizes. A region filled by move takes granules from the
 //! pool for good, so those had better be the space's own.
 //! Trust: a lender can change what it has lent, at any moment and for as long as its process lives, also after a swap
-//! has made it a client's. What a lender that was removed with quarantine has lent is not handed out again. A lender that
-//! punches holes into what it has lent can make huge pages vanish: see `losses.rs`.
+//! has made it a client's. So a lender is removed when its process can store no more: until then the floor above keeps all that
+//! the process may touch. A lender that punches holes into what it has lent can make huge pages vanish: see `losses.rs`.
 //! Limits: granules of lent objects that regions hold when their lender goes stay mapped until they are freed, and their
 //! objects with them.
 //! Source: thesis §5.2.
@@ -109,21 +109,19 @@ impl Space {
     pub fn pool_size(&self, lender: LenderId) -> Option<PoolSize> {
         self.core().ensure_own().ok()?;
         let state = self.core().lock();
-        let stock = state.granules.stocks.get(lender).filter(|stock| !stock.quarantined)?;
+        let stock = state.granules.stocks.get(lender)?;
         Some(PoolSize { granules: stock.size, free: stock.free.total() })
     }
 
-    /// Removes a lender that is gone. What its pool has adopted becomes the space's own again, and its objects are
-    /// unmapped as soon as none of their granules is in use; granules of buffers in use follow when those are dropped.
-    ///
-    /// With `quarantine`, because the lender's process may still store into what it has mapped, all that is kept aside
-    /// until [`Space::release_quarantine`], and data in buffers in use can be copied only.
+    /// Removes a lender whose process can store no more into what it has mapped. What its pool has adopted becomes the space's
+    /// own again, and its objects are unmapped as soon as none of their granules is in use; granules of buffers in use follow
+    /// when those are dropped.
     ///
     /// A lender that was removed already is left as it is.
     ///
     /// # Panics
     /// When the space itself is to be removed.
-    pub fn remove_lender(&self, lender: LenderId, quarantine: bool) {
+    pub fn remove_lender(&self, lender: LenderId) {
         assert_ne!(lender, LenderId::OWN, "a space lends to itself as long as it lives");
         let core = self.core();
         if !core.is_own() {
@@ -137,26 +135,10 @@ impl Space {
         state.losses.forget_lender(lender);
         state.objects.distrust(lender);
         state.let_go(core, lender);
-        if quarantine {
-            state.granules.quarantine(lender);
-            state.keep_promises(core);
-        } else {
-            state.inherit(core, lender);
-        }
-    }
-
-    /// Ends the quarantine of a lender's memory: its process has ended, so that nobody can store there any more.
-    ///
-    /// A lender whose memory is not in quarantine is left as it is.
-    pub fn release_quarantine(&self, lender: LenderId) {
-        if self.is_inherited() {
-            return;
-        }
-        let core = self.core();
-        let mut state = core.lock();
-        if state.granules.stocks.is_quarantined(lender) {
-            state.inherit(core, lender);
-        }
+        state.granules.take_over(lender);
+        state.pools.forget_if_empty(lender);
+        state.end_loans(core);
+        state.keep_promises(core);
     }
 }
 
@@ -173,12 +155,5 @@ impl State {
         if self.is_queued(is_lent) {
             self.flush_queues(core);
         }
-    }
-
-    fn inherit(&mut self, core: &Core, lender: LenderId) {
-        self.granules.inherit(lender);
-        self.pools.forget_if_empty(lender);
-        self.end_loans(core);
-        self.keep_promises(core);
     }
 }

@@ -13,17 +13,6 @@ use crate::LenderId;
 use crate::runs::{FreeRuns, Run};
 use crate::stock::Stocks;
 
-/// Where a granule that nobody holds belongs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Destination {
-    /// On the free list of a pool.
-    Stock(LenderId),
-    /// With what is kept aside because of a lender.
-    Quarantine(LenderId),
-    /// Nowhere: its object goes when all of it is back.
-    Retirement,
-}
-
 /// One lent object's granules.
 #[derive(Debug)]
 struct LentObject {
@@ -98,20 +87,11 @@ impl LentObjects {
         (id - start < object.len).then_some(object)
     }
 
-    /// Where a granule of the pool `pool` goes that nobody holds any more.
-    pub(crate) fn destination(&self, stocks: &Stocks, id: u32, pool: LenderId) -> Destination {
+    /// To whose free list a granule of the pool `pool` goes that nobody holds any more; none where it retires.
+    pub(crate) fn destination(&self, stocks: &Stocks, id: u32, pool: LenderId) -> Option<LenderId> {
         let pool = stocks.owner(pool);
-        let lender = self.around(id).map(|object| object.lender);
-        if let Some(lender) = lender.filter(|lender| stocks.is_quarantined(*lender)) {
-            return Destination::Quarantine(lender);
-        }
-        if stocks.is_quarantined(pool) {
-            return Destination::Quarantine(pool);
-        }
-        if pool == LenderId::OWN && lender.is_some_and(|lender| !stocks.is_live(lender)) {
-            return Destination::Retirement;
-        }
-        Destination::Stock(pool)
+        let is_left = self.around(id).is_some_and(|object| !stocks.is_live(object.lender));
+        (pool != LenderId::OWN || !is_left).then_some(pool)
     }
 
     /// Retires granules of one pool, all of one object or of several.

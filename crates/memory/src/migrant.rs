@@ -16,9 +16,7 @@ use genie_sys::Access;
 use crate::granule::{GranuleRuns, push};
 use crate::region::Owned;
 use crate::space::{Core, Space, State};
-use crate::{
-    Direction, Error, Immigrating, Mark, Reference, RegionId, Released, Result, SystemBuffer, Wired,
-};
+use crate::{Direction, Immigrating, Mark, Reference, RegionId, Released, Result, SystemBuffer, Wired};
 
 /// A migrant buffer in the client's hands: an immigrant region, or what part of it holds data.
 ///
@@ -104,8 +102,7 @@ impl Space {
     /// good (thesis §5.2, footnote 1): better to fill regions from the space's own.
     ///
     /// # Errors
-    /// No addresses or mappings: the granules go back to the free list. [`Error::NoLender`] while the lender is in
-    /// quarantine: the system buffer is as it was, but for the zeroing.
+    /// No addresses or mappings: the granules go back to the free list.
     ///
     /// # Panics
     /// When the system buffer holds fewer bytes, or is no [`Space::aligned_buffer`].
@@ -118,9 +115,6 @@ impl Space {
         let zeroed = system.zero_granules_around(0..len, count);
         let mut guard = core.lock();
         let state = &mut *guard;
-        if state.granules.stocks.is_quarantined(system.lender()) {
-            return Err(Error::NoLender { lender: system.lender() });
-        }
         let (granules, window) = system.surrender(core, state, count);
         let region = match window {
             Some(window) => {

@@ -14,12 +14,10 @@ use crate::runs::FreeRuns;
 /// One pool's granules.
 #[derive(Debug, Default)]
 pub(crate) struct Stock {
-    /// Those that nothing holds; of a quarantined pool, those kept aside.
+    /// Those that nothing holds.
     pub(crate) free: FreeRuns,
     /// How many belong to the pool.
     pub(crate) size: u32,
-    /// The lender is gone, but may still store into what it has mapped.
-    pub(crate) quarantined: bool,
 }
 
 /// All pools' granules.
@@ -60,22 +58,12 @@ impl Stocks {
         if self.lenders.contains_key(&lender) { lender } else { LenderId::OWN }
     }
 
-    /// Whether a lender's memory is kept aside.
-    pub(crate) fn is_quarantined(&self, lender: LenderId) -> bool {
-        self.lenders.get(&lender).is_some_and(|stock| stock.quarantined)
-    }
-
     /// Whether buffers may be allocated from the lender's pool.
     pub(crate) fn is_live(&self, lender: LenderId) -> bool {
-        self.get(lender).is_some_and(|stock| !stock.quarantined)
+        self.get(lender).is_some()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (LenderId, &Stock)> {
         std::iter::once((LenderId::OWN, &self.own)).chain(self.lenders.iter().map(|(id, stock)| (*id, stock)))
-    }
-
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (LenderId, &mut Stock)> {
-        std::iter::once((LenderId::OWN, &mut self.own))
-            .chain(self.lenders.iter_mut().map(|(id, stock)| (*id, stock)))
     }
 }

@@ -70,8 +70,7 @@ impl Space {
     /// Granules that cannot be swapped after all (another alignment, too many mappings) are copied.
     /// Afterwards the system buffer holds the client's former granules instead, but for those from which an output is
     /// pending: fresh ones take their places; where there are none, it is left without memory
-    /// ([`SystemBuffer::refill`]). The lender's pool adopts them, and the space the lender's (thesis §5.2); nothing is
-    /// swapped while the lender is in quarantine.
+    /// ([`SystemBuffer::refill`]). The lender's pool adopts them, and the space the lender's (thesis §5.2).
     ///
     /// ```compile_fail,E0308
     /// # use genie_memory::{Buffer, InputPlan, Space, SystemBuffer};
@@ -152,7 +151,6 @@ fn copy_out(core: &Core, system: &SystemBuffer, delivery: &Delivery, swapped: Ru
 /// Swaps what is to be swapped; also says whether a pending request uses a granule that went to the system buffer.
 fn swap_pages(core: &Core, system: &mut SystemBuffer, delivery: &Delivery) -> Result<(Passed, bool)> {
     let foreign = || Error::Foreign { addr: delivery.addr, len: delivery.len };
-    let lender = system.lender();
     let Some((granules, window)) = system.granules_mut() else { return Ok(Default::default()) };
     let index = (delivery.swap.start - delivery.first) as usize;
     let granules = &mut granules[index..index + delivery.swap.len as usize];
@@ -162,10 +160,6 @@ fn swap_pages(core: &Core, system: &mut SystemBuffer, delivery: &Delivery) -> Re
     let region = state.slots.get(delivery.swap.start).region.ok_or_else(foreign)?;
     if state.slots.run(delivery.swap).any(|slot| slot.region != Some(region)) {
         return Err(foreign());
-    }
-    if state.granules.stocks.is_quarantined(lender) {
-        // Its lender may still store into it: it must not become the client's.
-        return Ok(Default::default());
     }
     let (guarded, copied) = state.reverse_copyout(core, granules, delivery);
     let swapped = match copied {

@@ -60,10 +60,6 @@ enum Step {
     },
     Disconnect {
         lender: u8,
-        quarantine: bool,
-    },
-    EndQuarantine {
-        which: u8,
     },
 }
 
@@ -80,8 +76,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => n().prop_map(|which| Step::Move { which }),
         1 => (n(), any::<bool>()).prop_map(|(lender, keep)| Step::Chunk { lender, keep }),
         2 => n().prop_map(|granules| Step::Connect { granules }),
-        1 => (n(), any::<bool>()).prop_map(|(lender, quarantine)| Step::Disconnect { lender, quarantine }),
-        1 => n().prop_map(|which| Step::EndQuarantine { which }),
+        1 => n().prop_map(|lender| Step::Disconnect { lender }),
     ]
 }
 
@@ -94,7 +89,6 @@ struct World {
     systems: Vec<(SystemBuffer, Vec<u8>)>,
     chunks: Vec<SystemBuffer>,
     lenders: Vec<LenderId>,
-    quarantined: Vec<LenderId>,
 }
 
 /// Adds to a list that keeps only so many.
@@ -112,8 +106,8 @@ fn index<T>(list: &[T], which: u8) -> Option<usize> {
 impl World {
     fn new(space: Space, kind: GranuleKind) -> Self {
         let (buffers, outputs, migrants, systems) = Default::default();
-        let (chunks, lenders, quarantined) = Default::default();
-        Self { space, kind, buffers, outputs, migrants, systems, chunks, lenders, quarantined }
+        let (chunks, lenders) = Default::default();
+        Self { space, kind, buffers, outputs, migrants, systems, chunks, lenders }
     }
 
     fn len(&self, granules: u8) -> usize {
@@ -151,8 +145,7 @@ impl World {
             Step::Deliver { which, to, keep } => self.deliver(which, to, keep)?,
             Step::Move { which } => {
                 let (mut system, model) = self.systems.swap_remove(index(&self.systems, which)?);
-                // Refused while the lender is in quarantine.
-                let (migrant, _) = self.space.region_from(&mut system, model.len()).ok()?;
+                let (migrant, _) = self.space.region_from(&mut system, model.len()).unwrap();
                 keep(&mut self.migrants, (migrant, model));
             }
             Step::Chunk { lender, keep: kept } => {
@@ -162,13 +155,9 @@ impl World {
                 }
             }
             Step::Connect { granules } => self.connect(self.len(granules)),
-            Step::Disconnect { lender, quarantine } => {
+            Step::Disconnect { lender } => {
                 let lender = self.lenders.swap_remove(index(&self.lenders, lender)?);
-                self.disconnect(lender, quarantine);
-            }
-            Step::EndQuarantine { which } => {
-                let lender = self.quarantined.swap_remove(index(&self.quarantined, which)?);
-                self.space.release_quarantine(lender);
+                self.space.remove_lender(lender);
             }
         }
         Some(())
@@ -191,9 +180,7 @@ impl World {
         let len = data.len().min(model.len());
         let plan = InputPlan { swap: 0..LONGEST as u32 };
         let passed = self.space.deliver(&mut system, &mut buffer[..len], &plan).unwrap();
-        let granules = (len / self.kind.size()) as u32;
-        let copied = self.quarantined.contains(&system.lender());
-        assert_eq!(passed.swapped, if copied { 0 } else { granules });
+        assert_eq!(passed.swapped as usize, len / self.kind.size());
         model[..len].copy_from_slice(&data[..len]);
         if keep_it && !system.is_empty() {
             let data = pattern(len as u64, data.len());
@@ -208,19 +195,7 @@ impl World {
         machine::lend(&self.space, lender, Object::create(self.kind, len).unwrap()).unwrap();
         self.lenders.push(lender);
         if self.lenders.len() > MOST {
-            let oldest = self.lenders.remove(0);
-            self.disconnect(oldest, false);
-        }
-    }
-
-    fn disconnect(&mut self, lender: LenderId, quarantine: bool) {
-        self.space.remove_lender(lender, quarantine);
-        if quarantine {
-            self.quarantined.push(lender);
-        }
-        // Each takes granules away that this program needs.
-        if self.quarantined.len() > 1 {
-            self.space.release_quarantine(self.quarantined.remove(0));
+            self.space.remove_lender(self.lenders.remove(0));
         }
     }
 
@@ -242,13 +217,12 @@ impl World {
 
     /// Ends everything; what is left is the space's own.
     fn end(self) {
-        let Self { space, lenders, quarantined, .. } = self;
+        let Self { space, lenders, .. } = self;
         drop((self.buffers, self.outputs, self.migrants, self.systems, self.chunks));
         checked(&space);
-        lenders.into_iter().for_each(|lender| space.remove_lender(lender, false));
-        quarantined.into_iter().for_each(|lender| space.release_quarantine(lender));
+        lenders.into_iter().for_each(|lender| space.remove_lender(lender));
         let usage = checked(&space);
-        assert_eq!((usage.lent, usage.retired, usage.quarantined), (0, 0, 0), "{usage:?}");
+        assert_eq!((usage.lent, usage.retired), (0, 0), "{usage:?}");
         assert_eq!((usage.system, usage.deferred, usage.references), (0, 0, 0), "{usage:?}");
         let all = space.allocate(GRANULES * space.granule()).expect("all of the space's own granules");
         assert!(all.iter().step_by(97).all(|byte| *byte == 0));

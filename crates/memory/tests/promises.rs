@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 use crate::machine::{self, Machine, checked, output, output_of, same, seen, server};
-use genie_memory::{Buffer, Direction, Error, InputPlan, LenderId, Reference, Space};
+use genie_memory::{Buffer, Direction, Error, InputPlan, Reference, Space, SystemBuffer};
 use genie_sys::Object;
 
 on_each_kind!(
@@ -151,12 +151,12 @@ fn an_input_in_place_takes_promised_granules(machine: Machine) {
 }
 
 /// A full space in which an output is pending whose promises its lender's departure has broken: the granules kept for
-/// stores were the lender's, which a swap had brought, and are in quarantine with what the lender had got for them.
+/// stores were the lender's, which a swap had brought, and what the lender had got for them is in a system buffer.
 struct Broken {
     space: Space,
     buffer: Buffer,
     reference: Reference,
-    lender: LenderId,
+    system: SystemBuffer,
 }
 
 impl Broken {
@@ -170,19 +170,19 @@ impl Broken {
         let mut system = space.aligned_buffer_from(lender, 0, 2 * granule).unwrap();
         let plan = InputPlan { swap: 0..2 };
         assert_eq!(space.deliver(&mut system, &mut client, &plan).unwrap().swapped, 2);
-        drop((system, client));
+        drop(client);
         buffer.fill(1);
         (0..outputs_before).for_each(|_| drop(output(&space, &buffer)));
         let reference = output(&space, &buffer);
         checked(&space);
-        space.remove_lender(lender, true);
+        space.remove_lender(lender);
         assert_eq!(checked(&space).free, 0);
-        Some(Self { space, buffer, reference, lender })
+        Some(Self { space, buffer, reference, system })
     }
 
     /// Stores into the buffer, which waits; then does `release`, and returns the output when the store is done.
-    fn store_until(self, release: impl FnOnce(&Space, LenderId, Reference) -> Option<Reference>) {
-        let Self { space, mut buffer, reference, lender } = self;
+    fn store_until(self, release: impl FnOnce(SystemBuffer, Reference) -> Option<Reference>) {
+        let Self { space, mut buffer, reference, system } = self;
         let pending = std::thread::scope(|scope| {
             let client = scope.spawn(|| buffer.fill(2));
             while space.statistics().waits == 0 {
@@ -193,7 +193,7 @@ impl Broken {
             assert!(seen(&reference).iter().all(|byte| *byte == 1), "the output changed");
             assert!(!client.is_finished(), "the store did not wait");
             checked(&space);
-            let pending = release(&space, lender, reference);
+            let pending = release(system, reference);
             let end = Instant::now() + Duration::from_secs(20);
             while !client.is_finished() {
                 if Instant::now() > end {
@@ -213,7 +213,7 @@ impl Broken {
 }
 
 fn an_input_in_place_without_a_free_granule_is_refused(machine: Machine) {
-    let Some(Broken { space, buffer, reference, .. }) = Broken::make(&machine, 0) else { return };
+    let Some(Broken { space, buffer, reference, system: _system }) = Broken::make(&machine, 0) else { return };
     let start = buffer.addresses().start;
     let error = space.reference(start, buffer.len(), Direction::In).unwrap_err();
     assert!(matches!(error, Error::Limit { .. }), "{error}");
@@ -226,7 +226,7 @@ fn an_input_in_place_without_a_free_granule_is_refused(machine: Machine) {
 fn without_a_promise_a_store_waits_for_the_output(machine: Machine) {
     let Some(broken) = Broken::make(&machine, 0) else { return };
     let space = broken.space.clone();
-    broken.store_until(|_, _, reference| {
+    broken.store_until(|_system, reference| {
         drop(reference);
         None
     });
@@ -237,7 +237,7 @@ fn without_a_promise_a_store_waits_for_the_output(machine: Machine) {
 /// The sixteenth output in a row leaves the region protected, but not its waiting thread asleep.
 fn a_waiting_store_goes_on_where_its_region_stays_protected(machine: Machine) {
     let Some(broken) = Broken::make(&machine, 15) else { return };
-    broken.store_until(|_, _, reference| {
+    broken.store_until(|_system, reference| {
         drop(reference);
         None
     });
@@ -246,8 +246,8 @@ fn a_waiting_store_goes_on_where_its_region_stays_protected(machine: Machine) {
 fn a_waiting_store_goes_on_when_memory_is_back(machine: Machine) {
     let Some(broken) = Broken::make(&machine, 0) else { return };
     let space = broken.space.clone();
-    broken.store_until(|space, lender, reference| {
-        space.release_quarantine(lender);
+    broken.store_until(|system, reference| {
+        drop(system);
         Some(reference)
     });
     assert_eq!(space.statistics().replacements, 2);

@@ -56,7 +56,7 @@ fn the_teller_may_have_more_lent_at_once(machine: Machine) {
     assert_eq!((buffer.lender(), space.pool_size(lender).unwrap().granules), (lender, 3));
     drop(buffer);
     checked(&space);
-    space.remove_lender(lender, false);
+    space.remove_lender(lender);
     assert_eq!(checked(&space).objects, 1);
 }
 
@@ -64,7 +64,7 @@ fn nobody_is_told_of_a_lender_that_is_gone(machine: Machine) {
     let space = machine.space(1);
     let lender = space.add_lender();
     let told = noted(&space, lender);
-    space.remove_lender(lender, false);
+    space.remove_lender(lender);
     assert_eq!(Arc::strong_count(&told), 1, "what was to be called is forgotten");
     assert!(matches!(space.system_buffer_from(lender, 1), Err(Error::Lender { .. })));
     space.on_shortage(lender, |_| unreachable!("the lender is gone"));

@@ -119,7 +119,7 @@ pub(crate) fn connect(
             spawn("genie-link", move || link.watch(&watched, &space, lender))?;
             Ok(remote)
         });
-    let remote = joined.inspect_err(|_: &Error| space.remove_lender(lender, false))?;
+    let remote = joined.inspect_err(|_: &Error| space.remove_lender(lender))?;
     if is_mapped {
         let link = Arc::downgrade(&remote.link);
         space.on_loss(lender, move || {

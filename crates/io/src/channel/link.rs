@@ -277,7 +277,7 @@ impl Link {
         left.append(&mut self.left.lock());
         left.into_iter().for_each(|request| request.fail(error.clone()));
         self.announce_end(remote);
-        space.remove_lender(lender, false);
+        space.remove_lender(lender);
     }
 
     /// Tells threads and loops that wait that nothing is pending any more.

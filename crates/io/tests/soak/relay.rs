@@ -163,6 +163,6 @@ pub(crate) fn held(interface: &Interface) -> Option<String> {
 /// What of its servers' memory a space still has.
 pub(crate) fn lent(interface: &Interface) -> Option<String> {
     let usage = checked(interface.space());
-    let is_own = (usage.lent, usage.quarantined, usage.retired) == (0, 0, 0);
+    let is_own = (usage.lent, usage.retired) == (0, 0);
     (!is_own).then(|| format!("{usage:?}"))
 }

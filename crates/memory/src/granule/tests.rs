@@ -90,7 +90,7 @@ fn without_its_lender_a_loan_ends_when_the_last_granule_is_back() {
     take(&mut granules, LenderId::OWN, 2).unwrap();
     let held = take(&mut granules, gone, 2).unwrap()[0];
     granules.exchange_pools(0, held.start);
-    granules.inherit(gone);
+    granules.take_over(gone);
     assert_eq!(granules.lent_objects.take_ended(), None);
     // A granule that was adopted comes back to the space, one that was lent does not.
     granules.release([0]);
@@ -107,29 +107,29 @@ fn without_its_lender_a_loan_ends_when_the_last_granule_is_back() {
 }
 
 #[test]
-fn quarantine_keeps_what_the_lender_may_store_into() {
+fn a_granule_that_another_lender_has_adopted_keeps_its_object() {
     let mut granules = granules();
-    let (silent, other) = (LenderId(1), LenderId(2));
-    granules.stocks.add(silent);
+    let (gone, other) = (LenderId(1), LenderId(2));
+    granules.stocks.add(gone);
     granules.stocks.add(other);
     granules.add_object(2);
-    let object = lend(&mut granules, silent, 3);
+    let object = lend(&mut granules, gone, 3);
     lend(&mut granules, other, 1);
     take(&mut granules, LenderId::OWN, 2).unwrap();
-    take(&mut granules, silent, 3).unwrap();
+    take(&mut granules, gone, 3).unwrap();
     // One lent granule becomes the space's own and is free, one is the other lender's, one stays in use.
     granules.exchange_pools(0, object.start);
     granules.set_pool(object.start + 1, other);
     granules.release([object.start, object.start + 1]);
-    granules.quarantine(silent);
+    granules.take_over(gone);
     granules.release([0, object.start + 2]);
-    assert_eq!(free(&granules), 0);
-    assert_eq!(granules.stocks.get(silent).unwrap().free.total(), 4);
-    assert_eq!(take(&mut granules, silent, 1), None);
-    granules.inherit(silent);
-    assert_eq!(granules.lent_objects.take_ended(), Some(object));
     assert!(granules.stocks.own.free.numbers().eq([0]));
-    assert_eq!((granules.stocks.own.size, granules.stocks.get(other).unwrap().size), (2, 1));
+    assert_eq!(granules.lent_objects.take_ended(), None);
+    assert_eq!((granules.stocks.own.size, granules.stocks.get(other).unwrap().size), (2, 2));
+    granules.take_over(other);
+    assert_eq!(granules.lent_objects.take_ended(), Some(Run { start: object.end(), len: 1 }));
+    assert_eq!(granules.lent_objects.take_ended(), Some(object));
+    assert_eq!(granules.stocks.own.size, 2);
 }
 
 #[test]
