@@ -213,7 +213,9 @@ impl Broken {
 }
 
 fn an_input_in_place_without_a_free_granule_is_refused(machine: Machine) {
-    let Some(Broken { space, buffer, reference, system: _system }) = Broken::make(&machine, 0) else { return };
+    let Some(Broken { space, buffer, reference, system: _system }) = Broken::make(&machine, 0) else {
+        return;
+    };
     let start = buffer.addresses().start;
     let error = space.reference(start, buffer.len(), Direction::In).unwrap_err();
     assert!(matches!(error, Error::Limit { .. }), "{error}");

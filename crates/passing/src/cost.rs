@@ -58,9 +58,13 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// The cost measured at these lengths.
-    pub fn measured(mut points: Vec<(usize, f64)>) -> Self {
-        points.sort_by_key(|(bytes, _)| *bytes);
+    /// The cost that samples show, (bytes, nanoseconds): the median of each length.
+    pub fn measured(mut samples: Vec<(usize, f64)>) -> Self {
+        samples.sort_by_key(|(bytes, _)| *bytes);
+        let of_one_length = samples.chunk_by(|one, next| one.0 == next.0);
+        let points: Vec<_> = of_one_length
+            .map(|samples| (samples[0].0, median(samples.iter().map(|(_, nanoseconds)| *nanoseconds))))
+            .collect();
         Self { line: Line::fit(&points), points }
     }
 
@@ -85,6 +89,13 @@ impl std::fmt::Display for Cost {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.line.fmt(f)
     }
+}
+
+/// The value in the middle; zero when there is none.
+pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.into_iter().collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
 }
 
 /// Weighted sums for a straight line.
@@ -116,85 +127,80 @@ impl Sums {
     }
 }
 
-/// The costs that thresholds and predictions are made from, for one granule kind on one machine.
-///
-/// Named after the rows of table 8.2; rows of one fixed cost there may depend on the length here.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Costs {
+/// Makes the type of costs of one line for each: its field, and the name of its row, as in table 8.2 where that has it.
+macro_rules! costs {
+    ($($(#[$doc:meta])+ $field:ident: $name:literal,)+) => {
+        /// The costs that thresholds and predictions are made from, for one granule kind on one machine.
+        ///
+        /// Named after the rows of table 8.2; rows of one fixed cost there may depend on the length here.
+        #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+        pub struct Costs {
+            $($(#[$doc])+ pub $field: Cost,)+
+            /// For each class of [`Recycling`], how many system buffers are best used in turn; 0 where it was not measured.
+            pub rotation: [u16; Recycling::CLASSES],
+        }
+
+        impl Costs {
+            /// The rows by their names.
+            pub fn rows(&self) -> [(&'static str, &Cost); [$($name),+].len()] {
+                [$(($name, &self.$field)),+]
+            }
+
+            /// Makes costs of samples: those of an operation are its points here, in any order, many for a length.
+            pub(crate) fn of_samples(samples: Self) -> Self {
+                Self { $($field: Cost::measured(samples.$field.points),)+ rotation: samples.rotation }
+            }
+        }
+    };
+}
+
+costs! {
     /// Copying from client to system buffer.
-    pub copyin: Cost,
-    /// Copying from system buffer to client.
-    pub copyout: Cost,
-    /// Allocating and deallocating a system buffer for copying.
-    pub system_buffer: Cost,
-    /// Allocating and deallocating an aligned buffer of whole granules.
-    pub aligned_buffer: Cost,
+    copyin: "Copyin",
     /// Referencing.
-    pub reference: Cost,
-    /// Unreferencing.
-    pub unreference: Cost,
+    reference: "Reference",
     /// Wiring a region.
-    pub wire: Cost,
-    /// Unwiring a region.
-    pub unwire: Cost,
+    wire: "Wire",
     /// Removing write permission.
-    pub read_only: Cost,
+    read_only: "Read only",
     /// Giving write permission back, with what the client's next stores pay for it.
-    pub reinstate: Cost,
+    reinstate: "Reinstate",
     /// Removing all access.
-    pub invalidate: Cost,
+    invalidate: "Invalidate",
     /// Giving all access back.
-    pub restore: Cost,
+    restore: "Restore access",
+    /// Copying from system buffer to client.
+    copyout: "Copyout",
+    /// Unreferencing.
+    unreference: "Unreference",
+    /// Unwiring a region.
+    unwire: "Unwire",
     /// Swapping whole granules, with what the client's next loads pay for it.
-    pub swap: Cost,
+    swap: "Swap",
     /// Guarding one partial granule during its swap.
-    pub guard: Cost,
+    guard: "Guard a partial granule",
     /// Creating, filling and mapping a region from a system buffer.
-    pub region_create: Cost,
+    region_create: "Region create, fill, map",
     /// Removing a region.
-    pub region_remove: Cost,
+    region_remove: "Region remove",
     /// Taking a cached region from its queue, and putting it back.
-    pub region_queue: Cost,
+    region_queue: "Region dequeue, enqueue",
+    /// Allocating and deallocating a system buffer for copying.
+    system_buffer: "System buffer",
+    /// Allocating and deallocating an aligned buffer of whole granules.
+    aligned_buffer: "Aligned buffer",
     /// A write fault that replaces one granule.
-    pub replacement: Cost,
+    replacement: "Replacement by a fault",
     /// Storing zeros.
-    pub zero: Cost,
+    zero: "Zero",
     /// Waking a thread that sleeps on another CPU, whatever the length; not measured where there is one CPU.
-    pub wake: Cost,
-    /// For each class of [`Recycling`], how many system buffers are best used in turn; 0 where it was not measured.
-    pub rotation: [u16; Recycling::CLASSES],
+    wake: "Wake a sleeper",
 }
 
 /// How long a waiter spins at least, and at most, before it sleeps.
 const SPIN: [Duration; 2] = [Duration::from_micros(5), Duration::from_micros(100)];
 
 impl Costs {
-    /// The rows, named as in table 8.2 where it has them.
-    pub fn rows(&self) -> [(&'static str, &Cost); 20] {
-        [
-            ("Copyin", &self.copyin),
-            ("Reference", &self.reference),
-            ("Wire", &self.wire),
-            ("Read only", &self.read_only),
-            ("Reinstate", &self.reinstate),
-            ("Invalidate", &self.invalidate),
-            ("Restore access", &self.restore),
-            ("Copyout", &self.copyout),
-            ("Unreference", &self.unreference),
-            ("Unwire", &self.unwire),
-            ("Swap", &self.swap),
-            ("Guard a partial granule", &self.guard),
-            ("Region create, fill, map", &self.region_create),
-            ("Region remove", &self.region_remove),
-            ("Region dequeue, enqueue", &self.region_queue),
-            ("System buffer", &self.system_buffer),
-            ("Aligned buffer", &self.aligned_buffer),
-            ("Replacement by a fault", &self.replacement),
-            ("Zero", &self.zero),
-            ("Wake a sleeper", &self.wake),
-        ]
-    }
-
     /// How the space should reuse system buffers.
     pub fn recycling(&self) -> Recycling {
         Recycling { rotation: self.rotation.map(|count| count.max(1)) }

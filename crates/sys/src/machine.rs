@@ -4,7 +4,7 @@
 //! Why: measurements mean nothing without the CPUs that they ran on, and wiring fails where the limit is low.
 //! Limits: CPU sets of at most 1024 CPUs.
 
-mod ping_pong;
+mod turns;
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -18,7 +18,7 @@ use rustix::time::ClockId;
 use crate::inspect::read_text;
 use crate::{Error, Result};
 
-pub use ping_pong::ping_pong;
+pub use turns::{Turns, on_two_cpus, ping_pong};
 
 const ONLINE_CPUS: &str = "/sys/devices/system/cpu/online";
 

@@ -7,7 +7,7 @@ use genie_sys::machine;
 
 use super::pair::Pair;
 use super::rotation;
-use crate::{Cost, Costs};
+use crate::Costs;
 
 /// How much time to spend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,56 +39,10 @@ impl Effort {
     }
 }
 
-/// The rows that are measured, by their place in [`Samples`].
-#[derive(Debug, Clone, Copy)]
-enum Row {
-    Copyin,
-    Copyout,
-    SystemBuffer,
-    AlignedBuffer,
-    Reference,
-    Unreference,
-    Wire,
-    Unwire,
-    ReadOnly,
-    Reinstate,
-    Invalidate,
-    Restore,
-    Swap,
-    Guard,
-    RegionCreate,
-    RegionRemove,
-    RegionQueue,
-    Replacement,
-    Zero,
-}
-
-const ROWS: usize = Row::Zero as usize + 1;
 /// Lengths below a granule at which copying is measured.
 const SHORT: [usize; 5] = [64, 4096, 65536, 256 << 10, 1 << 20];
 /// How often a sleeper is woken in a round.
 const WAKES: u32 = 8;
-
-/// Nanoseconds, by row and length.
-struct Samples(Vec<Vec<(usize, Vec<f64>)>>);
-
-impl Samples {
-    fn new() -> Self {
-        Self(vec![Vec::new(); ROWS])
-    }
-
-    fn add(&mut self, row: Row, len: usize, nanoseconds: f64) {
-        let lengths = &mut self.0[row as usize];
-        match lengths.iter_mut().find(|(at, _)| *at == len) {
-            Some((_, values)) => values.push(nanoseconds),
-            None => lengths.push((len, vec![nanoseconds])),
-        }
-    }
-
-    fn cost(&self, row: Row) -> Cost {
-        Cost::measured(self.0[row as usize].iter().map(|(len, values)| (*len, median(values))).collect())
-    }
-}
 
 /// Measures the primitive operations in `space`.
 ///
@@ -102,11 +56,11 @@ pub fn measure(space: &Space, effort: Effort) -> Result<Costs> {
     // A thread that moves between CPUs leaves the space's mappings in use on both, and then every change of them costs
     // an interruption of the other. Where the thread may not be pinned, that is what is measured.
     let _pinned = machine::allowed_cpus().ok().and_then(|cpus| machine::pin_thread(*cpus.last()?).ok());
-    let mut samples = Samples::new();
+    let mut samples = Costs::default();
     for len in effort.lengths(space.granule()) {
         let mut bench = Bench::new(space, len)?;
         // The first round fills caches and pools.
-        bench.round(&mut Samples::new())?;
+        bench.round(&mut Costs::default())?;
         for _ in 0..effort.rounds() {
             bench.round(&mut samples)?;
         }
@@ -124,37 +78,9 @@ pub fn measure(space: &Space, effort: Effort) -> Result<Costs> {
         bench.replacement(&mut samples)?;
     }
     let wake = pair.and_then(|pair| pair.wake(WAKES * effort.rounds() as u32));
-    Ok(Costs {
-        wake: Cost::measured(wake.map(|time| (1, time)).into_iter().collect()),
-        rotation: rotation::measure(space, pair, effort),
-        ..costs(&samples)
-    })
-}
-
-/// The costs of what one thread measures.
-fn costs(samples: &Samples) -> Costs {
-    Costs {
-        copyin: samples.cost(Row::Copyin),
-        copyout: samples.cost(Row::Copyout),
-        system_buffer: samples.cost(Row::SystemBuffer),
-        aligned_buffer: samples.cost(Row::AlignedBuffer),
-        reference: samples.cost(Row::Reference),
-        unreference: samples.cost(Row::Unreference),
-        wire: samples.cost(Row::Wire),
-        unwire: samples.cost(Row::Unwire),
-        read_only: samples.cost(Row::ReadOnly),
-        reinstate: samples.cost(Row::Reinstate),
-        invalidate: samples.cost(Row::Invalidate),
-        restore: samples.cost(Row::Restore),
-        swap: samples.cost(Row::Swap),
-        guard: samples.cost(Row::Guard),
-        region_create: samples.cost(Row::RegionCreate),
-        region_remove: samples.cost(Row::RegionRemove),
-        region_queue: samples.cost(Row::RegionQueue),
-        replacement: samples.cost(Row::Replacement),
-        zero: samples.cost(Row::Zero),
-        ..Costs::default()
-    }
+    samples.wake.points.extend(wake.map(|time| (1, time)));
+    samples.rotation = rotation::measure(space, pair, effort);
+    Ok(Costs::of_samples(samples))
 }
 
 /// One length's buffers.
@@ -171,7 +97,7 @@ impl<'a> Bench<'a> {
         Ok(Self { space, len, buffer })
     }
 
-    fn round(&mut self, samples: &mut Samples) -> Result<()> {
+    fn round(&mut self, samples: &mut Costs) -> Result<()> {
         self.copies(samples)?;
         self.references(samples)?;
         self.wiring(samples)?;
@@ -179,7 +105,7 @@ impl<'a> Bench<'a> {
         self.migrants(samples)
     }
 
-    fn copies(&mut self, samples: &mut Samples) -> Result<()> {
+    fn copies(&mut self, samples: &mut Costs) -> Result<()> {
         let (space, len) = (self.space, self.len);
         // The pool holds one from now on, as it does in a program that goes on doing the same.
         drop(space.system_buffer(len)?);
@@ -190,45 +116,45 @@ impl<'a> Bench<'a> {
         let (_, copyout) = timed(|| data.copy_to(&mut self.buffer));
         let ((), zero) = timed(|| data.fill(0));
         let ((), deallocate) = timed(|| drop(system));
-        samples.add(Row::Zero, len, zero);
-        samples.add(Row::Copyin, len, copyin);
-        samples.add(Row::Copyout, len, copyout);
-        samples.add(Row::SystemBuffer, len, allocate + deallocate);
+        samples.zero.points.push((len, zero));
+        samples.copyin.points.push((len, copyin));
+        samples.copyout.points.push((len, copyout));
+        samples.system_buffer.points.push((len, allocate + deallocate));
         Ok(())
     }
 
     /// Referencing, write protection and its removal, the latter with what the client's next stores pay.
-    fn references(&mut self, samples: &mut Samples) -> Result<()> {
+    fn references(&mut self, samples: &mut Costs) -> Result<()> {
         let (space, len) = (self.space, self.len);
         let touch = self.touch();
         let addr = self.buffer.as_ptr().addr();
         let (reference, time) = timed(|| space.reference(addr, len, Direction::Out));
         let reference = reference?;
-        samples.add(Row::Reference, len, time);
+        samples.reference.points.push((len, time));
         if matches!(space.protection(), Protection::None(_)) {
             let (_, time) = timed(|| reference.release());
-            samples.add(Row::Unreference, len, time);
+            samples.unreference.points.push((len, time));
             return Ok(());
         }
         let (protected, time) = timed(|| space.read_only(&reference));
         protected?;
-        samples.add(Row::ReadOnly, len, time);
+        samples.read_only.points.push((len, time));
         let before = space.statistics();
         let (_, release) = timed(|| reference.release());
         let reinstated = space.statistics().reinstated > before.reinstated;
         let stores = self.touch();
         // Now and then a buffer is left protected, to learn whether its owner stores; that is no sample.
         if reinstated {
-            samples.add(Row::Reinstate, len, (release + stores - touch).max(release / 2.0));
+            samples.reinstate.points.push((len, (release + stores - touch).max(release / 2.0)));
         }
         let unprotected = space.reference(addr, len, Direction::Out)?;
         let (_, time) = timed(|| unprotected.release());
-        samples.add(Row::Unreference, len, time);
+        samples.unreference.points.push((len, time));
         Ok(())
     }
 
     /// A store into a granule from which an output is pending.
-    fn replacement(&mut self, samples: &mut Samples) -> Result<()> {
+    fn replacement(&mut self, samples: &mut Costs) -> Result<()> {
         let (space, granule) = (self.space, self.space.granule());
         if matches!(space.protection(), Protection::None(_)) {
             return Ok(());
@@ -236,21 +162,21 @@ impl<'a> Bench<'a> {
         let reference = space.reference(self.buffer.as_ptr().addr(), 1, Direction::Out)?;
         space.read_only(&reference)?;
         let ((), time) = timed(|| self.buffer[0] = self.buffer[0].wrapping_add(1));
-        samples.add(Row::Replacement, granule, time);
+        samples.replacement.points.push((granule, time));
         Ok(())
     }
 
-    fn wiring(&self, samples: &mut Samples) -> Result<()> {
+    fn wiring(&self, samples: &mut Costs) -> Result<()> {
         let (wired, time) = timed(|| self.space.wire_region(self.buffer.region()));
         // Without the right to lock so much memory there is no cost to be measured.
         let Ok(wired) = wired else { return Ok(()) };
-        samples.add(Row::Wire, self.len, time);
+        samples.wire.points.push((self.len, time));
         let ((), time) = timed(|| drop(wired));
-        samples.add(Row::Unwire, self.len, time);
+        samples.unwire.points.push((self.len, time));
         Ok(())
     }
 
-    fn swaps(&mut self, samples: &mut Samples) -> Result<()> {
+    fn swaps(&mut self, samples: &mut Costs) -> Result<()> {
         let (space, len) = (self.space, self.len);
         let addr = self.buffer.as_ptr().addr();
         let granules = (len / space.granule()) as u32;
@@ -263,8 +189,8 @@ impl<'a> Bench<'a> {
         passed?;
         let loads = self.touch();
         let ((), deallocate) = timed(|| drop(system));
-        samples.add(Row::Swap, len, (swap + loads - touch).max(swap));
-        samples.add(Row::AlignedBuffer, len, allocate + deallocate);
+        samples.swap.points.push((len, (swap + loads - touch).max(swap)));
+        samples.aligned_buffer.points.push((len, allocate + deallocate));
         if granules == 1 && space.can_swap_partial_granules() {
             self.guard(samples, swap)?;
         }
@@ -272,38 +198,38 @@ impl<'a> Bench<'a> {
     }
 
     /// A swap of a granule of which all but one byte is data, beyond the swap of a whole one.
-    fn guard(&mut self, samples: &mut Samples, whole: f64) -> Result<()> {
+    fn guard(&mut self, samples: &mut Costs, whole: f64) -> Result<()> {
         let (space, len) = (self.space, self.len - 1);
         let addr = self.buffer.as_ptr().addr();
         let mut system = space.aligned_buffer(addr, len)?;
         let plan = InputPlan { swap: 0..1 };
         let (passed, time) = timed(|| space.deliver(&mut system, &mut self.buffer[..len], &plan));
         passed?;
-        samples.add(Row::Guard, space.granule(), (time - whole).max(1.0));
+        samples.guard.points.push((space.granule(), (time - whole).max(1.0)));
         Ok(())
     }
 
-    fn migrants(&mut self, samples: &mut Samples) -> Result<()> {
+    fn migrants(&mut self, samples: &mut Costs) -> Result<()> {
         let (space, len) = (self.space, self.len);
         let mut system = space.aligned_buffer(0, len)?;
         let (created, time) = timed(|| space.region_from(&mut system, len));
         let (migrant, _) = created?;
-        samples.add(Row::RegionCreate, len, time);
+        samples.region_create.points.push((len, time));
         let mut emigrating = migrant.emigrate()?;
         let (hidden, time) = timed(|| emigrating.hide());
         hidden?;
-        samples.add(Row::Invalidate, len, time);
+        samples.invalidate.points.push((len, time));
         let ((), enqueue) = timed(|| emigrating.enqueue());
         let (immigrating, dequeue) = timed(|| space.dequeue(len, true));
         let mut immigrating = immigrating?;
-        samples.add(Row::RegionQueue, len, enqueue + dequeue);
+        samples.region_queue.points.push((len, enqueue + dequeue));
         let (restored, time) = timed(|| immigrating.reinstate());
         restored?;
-        samples.add(Row::Restore, len, time);
+        samples.restore.points.push((len, time));
         let emigrating = immigrating.arrive(len).emigrate()?;
         let (removed, time) = timed(|| emigrating.remove());
         removed?;
-        samples.add(Row::RegionRemove, len, time);
+        samples.region_remove.points.push((len, time));
         Ok(())
     }
 
@@ -323,11 +249,4 @@ pub(super) fn timed<T>(action: impl FnOnce() -> T) -> (T, f64) {
     let start = Instant::now();
     let result = std::hint::black_box(action());
     (result, start.elapsed().as_nanos() as f64)
-}
-
-/// The value in the middle; zero when there is none.
-pub(super) fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or_default()
 }

@@ -1,23 +1,20 @@
-//! Two threads on two CPUs that take turns: what handing over costs, with sleeping and with spinning.
+//! Two CPUs between which work is handed over: what waking a sleeper costs, and what a relay of buffers does.
 //!
-//! How: a word counts the turns; each thread waits until the word says that it is its turn, does its part, and adds one.
 //! Limits: where the user may have no other thread (`ulimit -u`), nothing is measured.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
-use std::time::Duration;
 
-use genie_sys::futex::{self, Wait};
-use genie_sys::machine;
+use genie_sys::machine::{self, Turns, on_two_cpus};
 
-use super::measure::{median, timed};
+use super::measure::timed;
+use crate::cost::median;
 
-/// Between two hand-overs that nothing delays, a thread spins less often than this; then it lets others run.
-const SPINS: u32 = 10_000;
-/// How long a sleeper waits for a turn. Only a thread that is stopped from outside takes so long.
-const PATIENCE: Duration = Duration::from_secs(1);
 /// Tells the second thread to end.
 const END: u32 = u32::MAX;
+
+/// What the second thread is to read, alone on its cache line as the turns are.
+#[repr(align(128))]
+struct Item(AtomicU32);
 
 /// Two CPUs that this process may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,11 +22,6 @@ pub(super) struct Pair {
     first: usize,
     second: usize,
 }
-
-/// A word alone on its cache line and on the line that CPUs fetch along with it.
-#[repr(align(128))]
-#[derive(Default)]
-struct Turn(AtomicU32);
 
 impl Pair {
     /// The first and the last CPU that this thread may use, when there are two.
@@ -43,19 +35,17 @@ impl Pair {
     /// What waking a thread that sleeps on the other CPU costs, in nanoseconds: half of the round trip of two that wake
     /// each other, the median of `rounds`. `None` where there is no other thread to be had, or the kernel cannot wake it.
     pub(super) fn wake(self, rounds: u32) -> Option<f64> {
-        let turn = Turn::default();
-        let trips = thread::scope(|scope| {
-            let other = || {
-                let _pinned = machine::pin_thread(self.second);
-                (0..rounds).all(|round| turn.sleep_until(2 * round + 1) && turn.pass(2 * round + 2))
-            };
-            thread::Builder::new().spawn_scoped(scope, other).ok()?;
-            let _pinned = machine::pin_thread(self.first);
-            let trip = |round| turn.pass(2 * round + 1) && turn.sleep_until(2 * round + 2);
+        let turns = Turns::default();
+        let there = || {
+            let _ = (0..rounds).all(|round| turns.sleep_until(2 * round + 1) && turns.wake(2 * round + 2));
+        };
+        let trip = |round| turns.wake(2 * round + 1) && turns.sleep_until(2 * round + 2);
+        let here = || {
             let trips = (0..rounds).map(|round| timed(|| trip(round)));
             trips.map(|(done, time)| done.then_some(time)).collect::<Option<Vec<_>>>()
-        })?;
-        Some(median(&trips) / 2.0)
+        };
+        let trips = on_two_cpus((self.first, here), (self.second, there)).ok()??;
+        Some(median(trips) / 2.0)
     }
 
     /// How long `write` on one CPU and `read` on the other take together for each of the numbers in `items`, in
@@ -66,73 +56,36 @@ impl Pair {
         write: impl Fn(usize),
         read: impl Fn(usize) + Sync,
     ) -> Vec<f64> {
-        let (turn, item) = (Turn::default(), Turn::default());
-        thread::scope(|scope| {
-            let other = || {
-                let _pinned = machine::pin_thread(self.second);
-                for round in 0.. {
-                    turn.spin_until(2 * round + 1);
-                    match item.0.load(Ordering::Relaxed) {
-                        END => return,
-                        item => read(item as usize),
-                    }
-                    turn.0.store(2 * round + 2, Ordering::Release);
+        let (turns, item) = (Turns::default(), Item(AtomicU32::new(END)));
+        let there = || {
+            for round in 0.. {
+                turns.spin_until(2 * round + 1);
+                match item.0.load(Ordering::Relaxed) {
+                    END => return,
+                    item => read(item as usize),
                 }
-            };
-            if thread::Builder::new().spawn_scoped(scope, other).is_err() {
-                return Vec::new();
+                turns.hand_over(2 * round + 2);
             }
-            let _pinned = machine::pin_thread(self.first);
+        };
+        let here = || {
             let mut rounds = 0;
             let times = items
                 .map(|number| {
                     let ((), time) = timed(|| {
                         write(number);
                         item.0.store(number as u32, Ordering::Relaxed);
-                        turn.0.store(2 * rounds + 1, Ordering::Release);
-                        turn.spin_until(2 * rounds + 2);
+                        turns.hand_over(2 * rounds + 1);
+                        turns.spin_until(2 * rounds + 2);
                     });
                     rounds += 1;
                     time
                 })
                 .collect();
             item.0.store(END, Ordering::Relaxed);
-            turn.0.store(2 * rounds + 1, Ordering::Release);
+            turns.hand_over(2 * rounds + 1);
             times
-        })
-    }
-}
-
-impl Turn {
-    /// Waits for `turn` without sleeping. The Acquire sees what the other did before its Release.
-    fn spin_until(&self, turn: u32) {
-        let mut spins = 0;
-        while self.0.load(Ordering::Acquire) != turn {
-            std::hint::spin_loop();
-            spins += 1;
-            if spins % SPINS == 0 {
-                thread::yield_now();
-            }
-        }
-    }
-
-    /// Waits for `turn` asleep; returns whether it came.
-    fn sleep_until(&self, turn: u32) -> bool {
-        loop {
-            let found = self.0.load(Ordering::Acquire);
-            if found == turn {
-                return true;
-            }
-            if matches!(futex::wait(&self.0, found, Some(PATIENCE)), Ok(Wait::TimedOut) | Err(_)) {
-                return false;
-            }
-        }
-    }
-
-    /// Makes it `turn`, and wakes who sleeps until then; returns whether the kernel could.
-    fn pass(&self, turn: u32) -> bool {
-        self.0.store(turn, Ordering::Release);
-        futex::wake(&self.0, 1).is_ok()
+        };
+        on_two_cpus((self.first, here), (self.second, there)).unwrap_or_default()
     }
 }
 
@@ -141,6 +94,7 @@ mod tests {
     use std::io::Write;
     use std::process::Command;
     use std::sync::Mutex;
+    use std::thread;
 
     use rustix::process::{Resource, Rlimit, getuid, setrlimit};
     use rustix::thread::set_thread_res_uid;

@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use genie_memory::{Config, Data, DataMut, Faults, Granularity, Recycling, Space, SystemBuffer};
 
-use super::measure::{Effort, median};
+use super::measure::Effort;
 use super::pair::Pair;
+use crate::cost::median;
 
 /// How many buffers are tried.
 const COUNTS: [u16; 4] = [1, 4, 16, 64];
@@ -52,7 +53,7 @@ fn best(space: &Space, pair: Pair, len: usize, effort: Effort) -> u16 {
         for (count, least) in &mut times {
             // Whatever else runs on the two CPUs makes a round slower, never faster.
             let round = cycles(pair, &data[..usize::from(*count)], len, deadline);
-            *least = least.min(if round.is_empty() { f64::INFINITY } else { median(&round) });
+            *least = least.min(if round.is_empty() { f64::INFINITY } else { median(round) });
         }
     }
     choose(times.into_iter())
@@ -69,9 +70,9 @@ fn choose(times: impl Iterator<Item = (u16, f64)>) -> u16 {
 fn cycles(pair: Pair, buffers: &[DataMut<'_>], len: usize, deadline: Instant) -> Vec<f64> {
     let count = buffers.len();
     let data = vec![1; len];
-    let turns = count + (ENOUGH / len).clamp(4, 64).max(count);
+    let rounds = count + (ENOUGH / len).clamp(4, 64).max(count);
     let mut times = pair.relay(
-        (0..turns).map(|turn| turn % count).take_while(|_| Instant::now() < deadline),
+        (0..rounds).map(|round| round % count).take_while(|_| Instant::now() < deadline),
         |buffer| {
             buffers[buffer].copy_from(&data);
         },

@@ -1,9 +1,7 @@
-//! How long a cache line takes from one CPU to another and back.
+//! Two threads on two CPUs that take turns: what a cache line takes from one to the other and back, and what else is measured so.
 //!
-//! Why: on a virtual machine the host moves the CPUs, and measurements of near and far placements must be
-//! kept apart.
-//! How: two pinned threads take turns at adding one to a word that both spin on; the median of batches is
-//! reported.
+//! Why: on a virtual machine the host moves the CPUs, and measurements of near and far placements must be kept apart.
+//! How: a word counts the turns; each thread waits until the word says that it is its turn, does its part, and adds one.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
@@ -12,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use super::pin_thread;
+use crate::futex::{self, Wait};
 use crate::{Error, Result};
 
 /// Round trips that are timed together, since one is shorter than the clock is exact.
@@ -24,9 +23,80 @@ const SPINS: u32 = 10_000;
 /// Each round adds two to the word, which must not wrap.
 const ROUNDS_MAX: u32 = 1_000_000_000;
 
-/// A word alone on its cache line and on the line that CPUs fetch along with it.
+/// How long a sleeper waits for its turn. Only a thread that is stopped from outside takes so long.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Whose turn it is: a word alone on its cache line and on the line that CPUs fetch along with it.
+#[derive(Debug, Default)]
 #[repr(align(128))]
-struct Line(AtomicU32);
+pub struct Turns(AtomicU32);
+
+impl Turns {
+    /// Waits for `turn` without sleeping. The Acquire sees what the other thread did before its Release.
+    pub fn spin_until(&self, turn: u32) {
+        let mut spins = 0;
+        while self.0.load(Ordering::Acquire) != turn {
+            std::hint::spin_loop();
+            spins += 1;
+            if spins % SPINS == 0 {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// Waits for `turn` asleep; returns whether it came.
+    pub fn sleep_until(&self, turn: u32) -> bool {
+        loop {
+            let found = self.0.load(Ordering::Acquire);
+            if found == turn {
+                return true;
+            }
+            if matches!(futex::wait(&self.0, found, Some(PATIENCE)), Ok(Wait::TimedOut) | Err(_)) {
+                return false;
+            }
+        }
+    }
+
+    /// Makes it `turn`, for a thread that spins.
+    pub fn hand_over(&self, turn: u32) {
+        self.0.store(turn, Ordering::Release);
+    }
+
+    /// Makes it `turn`, and wakes who sleeps until then; returns whether the kernel could.
+    pub fn wake(&self, turn: u32) -> bool {
+        self.hand_over(turn);
+        futex::wake(&self.0, 1).is_ok()
+    }
+}
+
+/// Runs `here` in this thread and `there` in another one, each held on a CPU of its own, and returns what `here` does.
+///
+/// # Errors
+/// EINVAL: a CPU doesn't exist, or isn't this process's to use. EAGAIN: there is no second thread to be had.
+pub fn on_two_cpus<T>(
+    (cpu_here, here): (usize, impl FnOnce() -> T),
+    (cpu_there, there): (usize, impl FnOnce() + Send),
+) -> Result<T> {
+    std::thread::scope(|scope| {
+        let _pinned = pin_thread(cpu_here)?;
+        let (report, ready) = mpsc::channel();
+        let other = move || {
+            let pinned = pin_thread(cpu_there);
+            let may_start = pinned.is_ok();
+            let sent = report.send(pinned.as_ref().map(|_| ()).map_err(Clone::clone));
+            if may_start && sent.is_ok() {
+                there();
+            }
+        };
+        std::thread::Builder::new().spawn_scoped(scope, other).map_err(|error| {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::AGAIN);
+            Error::new("clone", "a second thread", errno)
+                .with_remedy("raise the limit on processes (`ulimit -u`), or free memory")
+        })?;
+        ready.recv().expect("the other thread reports before it ends")?;
+        Ok(here())
+    })
+}
 
 /// Measures the round trip of a cache line between two CPUs: the median over batches of 100 of `rounds` round
 /// trips, rounded up to whole batches.
@@ -38,67 +108,31 @@ struct Line(AtomicU32);
 /// # Cost
 /// Both CPUs spin meanwhile. Where other threads want them, it takes a slice of time now and then for a round trip.
 pub fn ping_pong(cpu_a: usize, cpu_b: usize, rounds: u32) -> Result<Duration> {
-    let batches = rounds.div_ceil(BATCH);
     if cpu_a == cpu_b || rounds == 0 || rounds > ROUNDS_MAX {
         let subject = format!("{rounds} rounds between CPU {cpu_a} and CPU {cpu_b}");
         return Err(Error::new("ping-pong", subject, Errno::INVAL)
             .with_remedy("name two CPUs and at least 1 and at most 1000000000 rounds"));
     }
-    let line = Line(AtomicU32::new(0));
-    std::thread::scope(|scope| {
-        let pinned = pin_thread(cpu_a)?;
-        let (report, ready) = mpsc::channel();
-        let line = &line;
-        let other = move || {
-            let pinned = pin_thread(cpu_b);
-            let may_start = pinned.is_ok();
-            let sent = report.send(pinned.as_ref().map(|_| ()).map_err(Clone::clone));
-            if may_start && sent.is_ok() {
-                (0..batches * BATCH).for_each(|round| take_turn(line, 2 * round + 1));
-            }
-        };
-        std::thread::Builder::new().spawn_scoped(scope, other).map_err(|error| {
-            let errno = Errno::from_io_error(&error).unwrap_or(Errno::AGAIN);
-            Error::new("clone", "a second thread", errno)
-                .with_remedy("raise the limit on processes (`ulimit -u`), or free memory")
-        })?;
-        ready.recv().expect("the other thread reports before it ends")?;
-        let times = (0..batches).map(|batch| time_batch(line, batch)).collect();
-        drop(pinned);
-        Ok(median(times) / BATCH)
-    })
+    let (turns, batches) = (Turns::default(), rounds.div_ceil(BATCH));
+    let answer = || {
+        for round in 0..batches * BATCH {
+            turns.spin_until(2 * round + 1);
+            turns.hand_over(2 * round + 2);
+        }
+    };
+    let ask = || (0..batches).map(|batch| time_batch(&turns, batch)).collect();
+    let mut times: Vec<Duration> = on_two_cpus((cpu_a, ask), (cpu_b, answer))?;
+    times.sort_unstable();
+    Ok(times[times.len() / 2] / BATCH)
 }
 
-fn time_batch(line: &Line, batch: u32) -> Duration {
+fn time_batch(turns: &Turns, batch: u32) -> Duration {
     let start = Instant::now();
     for round in batch * BATCH..(batch + 1) * BATCH {
-        take_turn(line, 2 * round);
-        // The other side's answer ends the round trip.
-        spin_until(line, 2 * round + 2);
+        turns.hand_over(2 * round + 1);
+        turns.spin_until(2 * round + 2);
     }
     start.elapsed()
-}
-
-fn take_turn(line: &Line, turn: u32) {
-    spin_until(line, turn);
-    // Release, for the Acquire in `spin_until`.
-    line.0.store(turn + 1, Ordering::Release);
-}
-
-fn spin_until(line: &Line, turn: u32) {
-    let mut spins = 0;
-    while line.0.load(Ordering::Acquire) != turn {
-        std::hint::spin_loop();
-        spins += 1;
-        if spins % SPINS == 0 {
-            std::thread::yield_now();
-        }
-    }
-}
-
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort_unstable();
-    times[times.len() / 2]
 }
 
 #[cfg(test)]
@@ -109,10 +143,10 @@ mod tests {
     #[test]
     fn a_round_trip_between_two_cpus_takes_more_than_no_time_and_less_than_a_slice() {
         let [a, b, ..] = allowed_cpus().unwrap()[..] else {
-            eprintln!(
-                "SKIP a_round_trip_between_two_cpus_takes_more_than_no_time_and_less_than_a_slice: only one CPU"
+            return crate::skip::skip(
+                "a_round_trip_between_two_cpus_takes_more_than_no_time_and_less_than_a_slice",
+                "only one CPU",
             );
-            return;
         };
         let time = ping_pong(a, b, 20_000).unwrap();
         assert!(time > Duration::from_nanos(10) && time < Duration::from_millis(1), "{time:?}");
@@ -122,9 +156,10 @@ mod tests {
     #[test]
     fn one_cpu_no_rounds_and_unknown_cpus_are_refused() {
         let cpu = allowed_cpus().unwrap()[0];
-        assert_eq!(ping_pong(cpu, cpu, 100).unwrap_err().errno, Errno::INVAL);
-        assert_eq!(ping_pong(cpu, cpu + 1, 0).unwrap_err().errno, Errno::INVAL);
-        assert_eq!(ping_pong(cpu, usize::MAX, 100).unwrap_err().errno, Errno::INVAL);
-        assert_eq!(ping_pong(usize::MAX, cpu, 100).unwrap_err().errno, Errno::INVAL);
+        for (a, b, rounds) in
+            [(cpu, cpu, 100), (cpu, cpu + 1, 0), (cpu, usize::MAX, 100), (usize::MAX, cpu, 100)]
+        {
+            assert_eq!(ping_pong(a, b, rounds).unwrap_err().errno, Errno::INVAL);
+        }
     }
 }
