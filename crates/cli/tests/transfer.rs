@@ -52,9 +52,13 @@ impl Place {
     fn serve(&mut self, args: &[&str]) {
         let mut command = self.plain(&["serve"]);
         command.arg(self.served("")).args(args).stderr(Stdio::null());
-        self.server = Some(command.spawn().unwrap());
+        let pid = self.server.insert(command.spawn().unwrap()).id().to_string();
         let begun = Instant::now();
-        while !text(&self.plain(&["servers"]).output().unwrap().stdout).contains("files ") {
+        // One that was killed before is listed by its name, too.
+        while !text(&self.plain(&["servers"]).output().unwrap().stdout)
+            .split_whitespace()
+            .any(|word| word == pid)
+        {
             assert!(begun.elapsed() < Duration::from_secs(30), "the server cannot be reached");
             std::thread::sleep(Duration::from_millis(5));
         }
