@@ -1,13 +1,12 @@
 //! From what a run measured to what it found: each experiment's conclusion, kept beside its measurements.
 //!
 //! Why: a user who wants another look at a run must not have to measure again.
-//! Invariants: each claim of a declaration has one verdict, in the declaration's order; where an experiment cannot
-//! conclude, its claims cannot be tested, and the reason stands beside them.
+//! Invariants: each claim of a declaration has one verdict, in the declaration's order.
 
 use crate::error::Result;
 use crate::experiment::{Declaration, Experiment};
 use crate::figure::{self, Ink};
-use crate::findings::{Conclusion, Finding, Verdict};
+use crate::findings::{Conclusion, Finding};
 use crate::measurement::Measurements;
 use crate::runner::noise::{self, Noise};
 use crate::store::document::Document;
@@ -46,11 +45,7 @@ pub fn conclude(run: &Run, experiments: &[&dyn Experiment]) -> Result<Vec<Found>
 }
 
 fn one(run: &Run, experiment: &dyn Experiment, measurements: &Measurements) -> Result<Found> {
-    let declaration = experiment.declaration();
-    let (conclusion, untested) = match experiment.conclude(&run.record.options, measurements) {
-        Ok(conclusion) => (conclusion, "What was measured says nothing about it.".to_owned()),
-        Err(error) => (Conclusion::default(), format!("Nothing can be concluded: {error}.")),
-    };
+    let (declaration, conclusion) = (experiment.declaration(), experiment.conclude(measurements));
     let entries = run.entries(declaration.id)?;
     let failed = |entry| match entry {
         Entry::Failed(failed) => Some(failed),
@@ -58,7 +53,7 @@ fn one(run: &Run, experiment: &dyn Experiment, measurements: &Measurements) -> R
     };
     Ok(Found {
         declaration,
-        conclusion: complete(declaration, conclusion, &untested, run.record.options.smoke),
+        conclusion: complete(declaration, conclusion, run.record.options.smoke),
         noise: noise::judge(declaration.id, measurements),
         failures: entries.into_iter().filter_map(failed).collect(),
         noisy_needs: Vec::new(),
@@ -66,23 +61,14 @@ fn one(run: &Run, experiment: &dyn Experiment, measurements: &Measurements) -> R
 }
 
 /// Puts the verdicts into the order of the claims, and one where none is. A smoke run has measured too little to judge.
-fn complete(
-    declaration: &Declaration,
-    mut conclusion: Conclusion,
-    untested_because: &str,
-    smoke: bool,
-) -> Conclusion {
-    let verdict = |claim: &str| {
-        let found = conclusion.verdicts.iter().find(|finding| finding.claim == claim);
-        let untested =
-            |found: String| Finding { claim: claim.to_owned(), verdict: Verdict::CannotBeTested, found };
-        match found {
-            Some(finding) if smoke => {
-                untested(format!("A smoke run is too short to tell. {}", finding.found))
-            }
-            Some(finding) => finding.clone(),
-            None => untested(untested_because.to_owned()),
+fn complete(declaration: &Declaration, mut conclusion: Conclusion, smoke: bool) -> Conclusion {
+    let verdict = |claim: &str| match conclusion.verdicts.iter().find(|finding| finding.claim == claim) {
+        Some(finding) if smoke => {
+            let found = format!("A smoke run is too short to tell. {}", finding.found);
+            Finding::of(claim, Err(found))
         }
+        Some(finding) => finding.clone(),
+        None => Finding::of(claim, Err("What was measured says nothing about it.".to_owned())),
     };
     conclusion.verdicts = declaration.claims.iter().map(|claim| verdict(claim.id)).collect();
     conclusion

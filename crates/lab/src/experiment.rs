@@ -9,7 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::findings::Conclusion;
 use crate::interface::Granule;
 use crate::measurement::{Measured, Measurements};
@@ -68,26 +68,18 @@ pub trait Experiment: Sync {
     fn declaration(&self) -> &'static Declaration;
 
     /// The steps of each sitting, in order; none for what concludes from what others measured, as models do.
-    fn steps(&self, options: &Options) -> Vec<Step> {
-        let _ = options;
-        Vec::new()
-    }
+    fn steps(&self, options: &Options) -> Vec<Step>;
 
     /// Opens what a sitting needs. It is not told which one this is: all are made alike, turns in the same order, so that only
     /// what the machine makes different differs between them.
     ///
     /// # Errors
     /// No memory, a process that does not start; that there are no steps.
-    fn sit<'a>(&'a self, options: &'a Options) -> Result<Box<dyn Sitting + 'a>> {
-        let _ = options;
-        Err(Error::NoSuchStep { experiment: self.declaration().id, step: "any".to_owned() })
-    }
+    fn sit<'a>(&'a self, options: &'a Options) -> Result<Box<dyn Sitting + 'a>>;
 
-    /// Concludes from all measurements of a run: its own and those of the experiments that it needs.
-    ///
-    /// # Errors
-    /// Measurements that are not there.
-    fn conclude(&self, options: &Options, measurements: &Measurements) -> Result<Conclusion>;
+    /// Concludes from all measurements of a run: its own and those of the experiments that it needs. A claim about what was not
+    /// measured cannot be tested.
+    fn conclude(&self, measurements: &Measurements) -> Conclusion;
 }
 
 /// A sitting under way; dropping it closes everything that it opened.

@@ -1,37 +1,107 @@
 //! The experiments, in the order in which they are run.
+//!
+//! How: each is a description, with the functions that measure what is its own and that conclude.
 
+mod alone;
 mod checksum;
 mod cpu;
 mod latency;
 mod latency_short;
 pub mod model;
 mod primitives;
-pub mod projection;
+mod projection;
 mod reading;
 mod servers;
-pub mod single_copy_tcp;
+mod single_copy_tcp;
 mod sweep;
 #[cfg(test)]
 pub(crate) mod synthetic;
 mod turns;
 
-use crate::experiment::Experiment;
+use crate::error::{Error, Result};
+use crate::experiment::{Declaration, Experiment, Options, Sitting, Step};
+use crate::findings::Conclusion;
+use crate::measurement::Measurements;
+use sweep::Sweep;
 
 /// All of them: what others need before those others.
 pub const ALL: &[&dyn Experiment] = &[
-    &latency::Latency,
+    &latency::LATENCY,
     // Beside what is predicted from it.
-    &primitives::Primitives,
-    &latency_short::LatencyShort,
-    &cpu::Cpu,
-    &checksum::Checksum,
-    &servers::Servers,
-    &model::Model,
-    &projection::Projection,
-    &single_copy_tcp::SingleCopyTcp,
+    &primitives::PRIMITIVES,
+    &latency_short::LATENCY_SHORT,
+    &cpu::CPU,
+    &checksum::CHECKSUM,
+    &servers::SERVERS,
+    &model::MODEL,
+    &projection::PROJECTION,
+    &single_copy_tcp::SINGLE_COPY_TCP,
 ];
 
 /// The experiment of that id.
 pub fn find(id: &str) -> Option<&'static dyn Experiment> {
     ALL.iter().copied().find(|experiment| experiment.declaration().id == id)
+}
+
+/// An experiment as a description.
+struct Described {
+    declaration: &'static Declaration,
+    measuring: Measuring,
+    conclude: fn(&Measurements) -> Conclusion,
+}
+
+/// How an experiment measures.
+enum Measuring {
+    /// It does not: it concludes from what others measured.
+    Nothing,
+    /// Subjects take turns, one length after the other.
+    Sweep(fn(&Options) -> Sweep),
+    /// In steps and sittings of its own.
+    Own { steps: fn(&Options) -> Vec<Step>, sit: for<'o> fn(&'o Options) -> Result<Box<dyn Sitting + 'o>> },
+}
+
+impl Experiment for Described {
+    fn declaration(&self) -> &'static Declaration {
+        self.declaration
+    }
+
+    fn steps(&self, options: &Options) -> Vec<Step> {
+        match self.measuring {
+            Measuring::Nothing => Vec::new(),
+            Measuring::Sweep(sweep) => sweep(options).steps(),
+            Measuring::Own { steps, .. } => steps(options),
+        }
+    }
+
+    fn sit<'o>(&'o self, options: &'o Options) -> Result<Box<dyn Sitting + 'o>> {
+        match self.measuring {
+            Measuring::Nothing => {
+                Err(Error::NoSuchStep { experiment: self.declaration.id, step: "any".to_owned() })
+            }
+            Measuring::Sweep(sweep) => Ok(Box::new(sweep(options).sit())),
+            Measuring::Own { sit, .. } => sit(options),
+        }
+    }
+
+    fn conclude(&self, measurements: &Measurements) -> Conclusion {
+        (self.conclude)(measurements)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::findings::Verdict;
+
+    #[test]
+    fn nothing_measured_is_nothing_concluded() {
+        for experiment in ALL {
+            let conclusion = experiment.conclude(&Measurements::default());
+            let claims = experiment.declaration().claims.iter().map(|claim| claim.id);
+            assert!(claims.eq(conclusion.verdicts.iter().map(|finding| finding.claim.as_str())));
+            assert!(conclusion.verdicts.iter().all(|finding| finding.verdict == Verdict::CannotBeTested));
+            let mut curves = conclusion.figures.iter().flat_map(|figure| &figure.curves);
+            assert!(curves.all(|curve| !curve.measured), "{}", experiment.declaration().id);
+        }
+    }
 }

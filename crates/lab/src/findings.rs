@@ -49,6 +49,21 @@ pub struct Finding {
     pub found: String,
 }
 
+/// Whether a claim holds, and what was found, with figures; or why it could not be tested.
+pub type Judgement = Result<(bool, String), String>;
+
+impl Finding {
+    /// The finding on the claim of that id.
+    pub fn of(claim: &str, judgement: Judgement) -> Self {
+        let (verdict, found) = match judgement {
+            Ok((true, found)) => (Verdict::Holds, found),
+            Ok((false, found)) => (Verdict::DoesNotHold, found),
+            Err(why) => (Verdict::CannotBeTested, why),
+        };
+        Self { claim: claim.to_owned(), verdict, found }
+    }
+}
+
 /// A table: a heading for each column, and rows of as many cells.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Table {
@@ -60,7 +75,22 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
+/// A table's row: its name, and its cells.
+pub fn row(name: impl Into<String>, cells: impl IntoIterator<Item = String>) -> Vec<String> {
+    std::iter::once(name.into()).chain(cells).collect()
+}
+
 impl Table {
+    /// A table of these rows.
+    pub fn new(
+        title: impl Into<String>,
+        columns: impl IntoIterator<Item = impl Into<String>>,
+        rows: impl IntoIterator<Item = Vec<String>>,
+    ) -> Self {
+        let columns = columns.into_iter().map(Into::into).collect();
+        Self { title: title.into(), columns, rows: rows.into_iter().collect() }
+    }
+
     /// Whether a column holds numbers, which are set to the right: at least half of the cells that say something begin like
     /// one.
     pub fn holds_numbers(&self, column: usize) -> bool {
@@ -121,15 +151,16 @@ pub struct Curve {
 }
 
 impl Curve {
+    /// One that was measured.
+    pub fn measured(name: impl Into<String>, points: impl IntoIterator<Item = CurvePoint>) -> Self {
+        let points = points.into_iter().collect();
+        Self { name: name.into(), points, measured: true, beside: false }
+    }
+
     /// One that was measured, without its spread.
     pub fn plain(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         let point = |(x, y)| CurvePoint { x, y, low: None, high: None };
-        Self {
-            name: name.into(),
-            points: points.into_iter().map(point).collect(),
-            measured: true,
-            beside: false,
-        }
+        Self::measured(name, points.into_iter().map(point))
     }
 
     /// One that was measured for others to be compared with.

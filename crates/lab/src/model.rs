@@ -12,4 +12,3 @@ pub mod reproduced;
 pub mod rows;
 pub mod scaling;
 pub mod single_copy;
-pub mod throughput;

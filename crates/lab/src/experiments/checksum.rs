@@ -14,18 +14,15 @@ use genie::Scheme;
 use super::reading::{MISSING, Reading};
 use super::sweep::{self, Rounds, Setting, Sweep};
 use super::turns::Subject;
+use super::{Described, Measuring};
 use crate::checksum::Checksum as Kind;
 use crate::error::Result;
-use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};
-use crate::findings::{Conclusion, Scale, Table};
+use crate::experiment::{Claim, Declaration, Options, Sitting, Step};
+use crate::findings::{Conclusion, Scale, Table, row};
 use crate::length;
 use crate::measurement::{Measured, Measurements, Quantity};
 use crate::parties::{Route, Transfer};
 use crate::protocol::Check;
-
-/// The experiment.
-#[derive(Debug)]
-pub(super) struct Checksum;
 
 const ID: &str = "checksum";
 
@@ -37,6 +34,10 @@ const LONGEST: u64 = 16 << 20;
 const SECONDS: f64 = 1.5;
 const ROUNDS_LEAST: usize = 10;
 const ROUNDS_SMOKE: usize = 3;
+
+/// The experiment.
+pub(super) static CHECKSUM: Described =
+    Described { declaration: &DECLARATION, measuring: Measuring::Own { steps, sit }, conclude };
 
 static DECLARATION: Declaration = Declaration {
     id: ID,
@@ -125,35 +126,28 @@ fn bare_name(len: usize) -> String {
     format!("alone, {}", length::format(len))
 }
 
-impl Experiment for Checksum {
-    fn declaration(&self) -> &'static Declaration {
-        &DECLARATION
-    }
+fn steps(options: &Options) -> Vec<Step> {
+    let bare = |len: &usize| Step { name: bare_name(*len), seconds: 0.3 };
+    sweep(options).steps().into_iter().chain(lengths(options).iter().map(bare)).collect()
+}
 
-    fn steps(&self, options: &Options) -> Vec<Step> {
-        let bare = |len: &usize| Step { name: bare_name(*len), seconds: 0.3 };
-        sweep(options).steps().into_iter().chain(lengths(options).iter().map(bare)).collect()
-    }
+fn sit(options: &Options) -> Result<Box<dyn Sitting + '_>> {
+    Ok(Box::new(Seated { options, transfers: sweep(options).sit() }))
+}
 
-    fn sit<'a>(&'a self, options: &'a Options) -> Result<Box<dyn Sitting + 'a>> {
-        Ok(Box::new(Seated { options, transfers: sweep(options).sit() }))
-    }
-
-    fn conclude(&self, _options: &Options, measurements: &Measurements) -> Result<Conclusion> {
-        let reading =
-            Reading { measurements, experiment: ID, setting: String::new(), quantity: Quantity::Latency };
-        let all: Vec<_> = subjects().into_iter().map(|(name, ..)| name).collect();
-        let names = || all.iter().map(String::as_str);
-        let title = "End-to-end latency with and without checksums";
-        let figure = reading.figure(ID, title, "end-to-end latency in µs", Scale::Logarithmic, names());
-        let title = "End-to-end latency with and without checksums in µs (medians)";
-        let latencies = reading.table(title, "scheme, checksum", names());
-        Ok(Conclusion {
-            figures: figure.into_iter().chain(bare::figure(measurements)).collect(),
-            tables: vec![latencies, throughputs(&reading), bare::table(measurements)],
-            verdicts: verdicts::all(&reading),
-            notes: notes(),
-        })
+fn conclude(measurements: &Measurements) -> Conclusion {
+    let reading = Reading::of(measurements, ID, "", Quantity::Latency);
+    let names = || subjects().into_iter().map(|(name, ..)| name);
+    let title = "End-to-end latency with and without checksums";
+    let figure = reading.figure(ID, title, "end-to-end latency in µs", Scale::Logarithmic, names());
+    let title = "End-to-end latency with and without checksums in µs (medians)";
+    let latencies = reading.table(title, "scheme, checksum", names().collect::<Vec<_>>());
+    let bare = bare::reading(measurements);
+    Conclusion {
+        figures: figure.into_iter().chain(bare::figure(&bare)).collect(),
+        tables: vec![latencies, throughputs(&reading), bare::table(&bare)],
+        verdicts: verdicts::all(&reading),
+        notes: notes(),
     }
 }
 
@@ -192,17 +186,13 @@ fn throughputs(reading: &Reading<'_>) -> Table {
         (Check::Separate(Kind::Internet), _) => "206",
         _ => MISSING,
     };
-    let row = |(series, output, _, check): (String, Scheme, Scheme, Check)| {
+    let cells = |(series, output, _, check): (String, Scheme, Scheme, Check)| {
         let here = [PAPER_LEN, LONGEST].map(|len| reading.throughput(&series, len));
-        [series, paper(check, output).to_owned()].into_iter().chain(here).collect()
+        row(series, [paper(check, output).to_owned()].into_iter().chain(here))
     };
-    Table {
-        title: "Equivalent throughput of single datagrams in Mbit/s".to_owned(),
-        columns: ["scheme, checksum", "paper: 60 KB at 512 Mbit/s", "60 KiB", "16 MiB"]
-            .map(str::to_owned)
-            .to_vec(),
-        rows: subjects().into_iter().map(row).collect(),
-    }
+    let columns = ["scheme, checksum", "paper: 60 KB at 512 Mbit/s", "60 KiB", "16 MiB"];
+    let title = "Equivalent throughput of single datagrams in Mbit/s";
+    Table::new(title, columns, subjects().into_iter().map(cells))
 }
 
 #[cfg(test)]

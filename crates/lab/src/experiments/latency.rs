@@ -8,21 +8,17 @@ mod verdicts;
 
 use genie::Scheme;
 
-use super::reading::{Reading, slug};
+use super::reading::{Reading, bytes, slug};
 use super::sweep::{Rounds, Setting, Sweep};
 use super::turns::{HAND_OVER, HAND_OVER_ALL, Subject};
+use super::{Described, Measuring};
 use crate::amounts::significant;
 use crate::device::Rate;
-use crate::error::Result;
-use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};
-use crate::findings::{Conclusion, Figure, Scale, Table};
-use crate::length;
+use crate::experiment::{Claim, Declaration, Options};
+use crate::findings::{Conclusion, Figure, Scale, Table, row};
 use crate::measurement::{Measurements, Quantity};
+use crate::papers::brustoloni::{self, EquivalentThroughput};
 use crate::parties::{Route, Seats};
-
-/// The experiment.
-#[derive(Debug)]
-pub(super) struct Latency;
 
 /// Its id.
 pub(super) const ID: &str = "latency";
@@ -45,6 +41,10 @@ const SECONDS: (f64, f64) = (2.0, 1.2);
 /// What each has at least: two samples of CPU time, and one of instructions.
 const ROUNDS_LEAST: usize = 8;
 const ROUNDS_SMOKE: usize = 4;
+
+/// The experiment.
+pub(super) static LATENCY: Described =
+    Described { declaration: &DECLARATION, measuring: Measuring::Sweep(sweep), conclude };
 
 static DECLARATION: Declaration = Declaration {
     id: ID,
@@ -111,38 +111,20 @@ fn sweep(options: &Options) -> Sweep {
     }
 }
 
-impl Experiment for Latency {
-    fn declaration(&self) -> &'static Declaration {
-        &DECLARATION
-    }
-
-    fn steps(&self, options: &Options) -> Vec<Step> {
-        sweep(options).steps()
-    }
-
-    fn sit<'a>(&'a self, options: &'a Options) -> Result<Box<dyn Sitting + 'a>> {
-        Ok(Box::new(sweep(options).sit()))
-    }
-
-    fn conclude(&self, options: &Options, measurements: &Measurements) -> Result<Conclusion> {
-        let settings: Vec<_> = Rate::ALL.iter().map(|rate| rate.name()).collect();
-        let readings: Vec<_> = settings.into_iter().map(|setting| reading(measurements, setting)).collect();
-        Ok(Conclusion {
-            figures: readings.iter().filter_map(figure).collect(),
-            tables: readings.iter().filter_map(table).chain([throughputs(&readings)]).collect(),
-            verdicts: verdicts::all(options, &readings),
-            notes: notes(measurements, &readings),
-        })
+fn conclude(measurements: &Measurements) -> Conclusion {
+    let reading = |rate: Rate| Reading::of(measurements, ID, rate.name(), Quantity::Latency);
+    let readings = Rate::ALL.map(reading);
+    Conclusion {
+        figures: readings.iter().filter_map(figure).collect(),
+        tables: readings.iter().filter_map(table).chain([throughputs(&readings)]).collect(),
+        verdicts: verdicts::all(&readings),
+        notes: notes(measurements, &readings),
     }
 }
 
 /// The names of the schemes, which are those of the curves.
 pub(super) fn schemes() -> impl Iterator<Item = &'static str> + Clone {
     Scheme::ALL.into_iter().map(|scheme| scheme.name())
-}
-
-fn reading(measurements: &Measurements, setting: String) -> Reading<'_> {
-    Reading { measurements, experiment: ID, setting, quantity: Quantity::Latency }
 }
 
 fn figure(reading: &Reading<'_>) -> Option<Figure> {
@@ -160,28 +142,22 @@ fn table(reading: &Reading<'_>) -> Option<Table> {
 
 /// Equivalent throughput of single datagrams, beside the paper's.
 fn throughputs(readings: &[Reading<'_>]) -> Table {
-    let lengths = [PAPER_LEN, LONGEST];
-    let columns = readings.iter().flat_map(|reading| lengths.map(|len| (reading, len)));
-    let columns: Vec<_> =
-        columns.filter(|(reading, len)| schemes().any(|one| reading.at(one, *len).is_some())).collect();
-    let heading = |(reading, len): &(&Reading<'_>, u64)| {
-        format!("{} at {}", length::format(*len as usize), reading.setting)
+    let columns = readings.iter().flat_map(|reading| [PAPER_LEN, LONGEST].map(|len| (reading, len)));
+    let was_measured =
+        |(reading, len): &(&Reading<'_>, u64)| schemes().any(|one| reading.at(one, *len).is_some());
+    let columns: Vec<_> = columns.filter(was_measured).collect();
+    let headings = columns.iter().map(|(reading, len)| format!("{} at {}", bytes(*len), reading.setting));
+    let cells = |paper: EquivalentThroughput| {
+        let here = columns.iter().map(|(reading, len)| reading.throughput(&paper.scheme, *len));
+        let cells: Vec<_> = [paper.early_demultiplexing.to_string()].into_iter().chain(here).collect();
+        row(paper.scheme, cells)
     };
-    let row = |(scheme, paper): (&str, u32)| {
-        let first = [scheme.to_owned(), paper.to_string()];
-        first
-            .into_iter()
-            .chain(columns.iter().map(|(reading, len)| reading.throughput(scheme, *len)))
-            .collect()
-    };
-    Table {
-        title: "Equivalent throughput of single datagrams in Mbit/s".to_owned(),
-        columns: ["scheme".to_owned(), "paper: 60 KB at 512 Mbit/s".to_owned()]
-            .into_iter()
-            .chain(columns.iter().map(heading))
-            .collect(),
-        rows: verdicts::PAPER.into_iter().map(row).collect(),
-    }
+    let first = ["scheme", "paper: 60 KB at 512 Mbit/s"].map(str::to_owned);
+    Table::new(
+        "Equivalent throughput of single datagrams in Mbit/s",
+        first.into_iter().chain(headings),
+        brustoloni::equivalent_throughputs().into_iter().map(cells),
+    )
 }
 
 fn notes(measurements: &Measurements, readings: &[Reading<'_>]) -> Vec<String> {
@@ -200,20 +176,19 @@ fn notes(measurements: &Measurements, readings: &[Reading<'_>]) -> Vec<String> {
 }
 
 /// Who shared a CPU with whom, as the measurements tell, and what handing it over took.
-pub(super) fn seating(measurements: &Measurements, experiment: &str, setting: &str) -> Vec<String> {
+pub(super) fn seating(measurements: &Measurements, experiment: &'static str, setting: &str) -> Vec<String> {
     let own = Seats { sender: 2, device: 1, receiver: 0 };
     let cases = [
         (HAND_OVER, Seats { sender: 1, device: 0, receiver: 1 }),
         (HAND_OVER_ALL, Seats { sender: 0, device: 0, receiver: 0 }),
     ];
-    let reading =
-        Reading { measurements, experiment, setting: setting.to_owned(), quantity: Quantity::Latency };
+    let reading = Reading::of(measurements, experiment, setting, Quantity::Latency);
     let shared = cases.iter().find_map(|(series, seats)| Some((seats, *reading.medians(series).first()?)));
     let Some((seats, (len, us))) = shared else { return vec![own.sentence().to_owned()] };
     let handed = format!(
         "Handing the CPU over, from the end of the sender's request until the receiver ran, took {} µs (median at {}).",
         significant(us),
-        length::format(len as usize)
+        bytes(len)
     );
     vec![seats.sentence().to_owned(), handed]
 }

@@ -8,19 +8,15 @@
 mod verdicts;
 
 use super::latency::{schemes, seating};
-use super::reading::Reading;
+use super::reading::{Reading, slug};
 use super::sweep::{Rounds, Setting, Sweep};
 use super::turns::Subject;
-use crate::error::Result;
-use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};
+use super::{Described, Measuring};
+use crate::experiment::{Claim, Declaration, Options};
 use crate::findings::{Conclusion, Figure, Scale, Table};
 use crate::interface::Granule;
 use crate::measurement::{Measurements, Quantity};
 use crate::parties::Route;
-
-/// The experiment.
-#[derive(Debug)]
-pub(super) struct LatencyShort;
 
 const ID: &str = "latency-short";
 const BASE_GRANULE: usize = 4 << 10;
@@ -29,6 +25,10 @@ const LENGTHS_SMOKE: [usize; 2] = [64, 3072];
 const SECONDS: f64 = 0.6;
 const ROUNDS_LEAST: usize = 20;
 const ROUNDS_SMOKE: usize = 3;
+
+/// The experiment.
+pub(super) static LATENCY_SHORT: Described =
+    Described { declaration: &DECLARATION, measuring: Measuring::Sweep(sweep), conclude };
 
 static DECLARATION: Declaration = Declaration {
     id: ID,
@@ -141,43 +141,25 @@ fn sweep(options: &Options) -> Sweep {
     }
 }
 
-impl Experiment for LatencyShort {
-    fn declaration(&self) -> &'static Declaration {
-        &DECLARATION
+fn conclude(measurements: &Measurements) -> Conclusion {
+    let reading = |of: Granules| Reading::of(measurements, ID, of.name(), Quantity::Latency);
+    let readings = Granules::ALL.map(reading);
+    let mut notes = seating(measurements, ID, &readings[0].setting);
+    notes.push(
+        "Thresholds are those that calibration found here: `genie calibrate` prints them. The papers' were 2048 bytes \
+         for output by emulated copy and 2304 for its input."
+            .to_owned(),
+    );
+    Conclusion {
+        figures: readings.iter().filter_map(figure).collect(),
+        tables: readings.iter().filter_map(table).collect(),
+        verdicts: verdicts::all(&readings),
+        notes,
     }
-
-    fn steps(&self, options: &Options) -> Vec<Step> {
-        sweep(options).steps()
-    }
-
-    fn sit<'a>(&'a self, options: &'a Options) -> Result<Box<dyn Sitting + 'a>> {
-        Ok(Box::new(sweep(options).sit()))
-    }
-
-    fn conclude(&self, _options: &Options, measurements: &Measurements) -> Result<Conclusion> {
-        let readings = Granules::ALL.map(|granules| reading(measurements, granules));
-        let mut notes = seating(measurements, ID, &readings[0].setting);
-        notes.push(
-            "Thresholds are those that calibration found here: `genie calibrate` prints them. The papers' were 2048 bytes \
-             for output by emulated copy and 2304 for its input."
-                .to_owned(),
-        );
-        Ok(Conclusion {
-            figures: readings.iter().filter_map(figure).collect(),
-            tables: readings.iter().filter_map(table).collect(),
-            verdicts: verdicts::all(&readings),
-            notes,
-        })
-    }
-}
-
-fn reading(measurements: &Measurements, granules: Granules) -> Reading<'_> {
-    let setting = granules.name().to_owned();
-    Reading { measurements, experiment: ID, setting, quantity: Quantity::Latency }
 }
 
 fn figure(reading: &Reading<'_>) -> Option<Figure> {
-    let name = format!("latency-short-{}", super::reading::slug(&reading.setting));
+    let name = format!("latency-short-{}", slug(&reading.setting));
     let title = format!("End-to-end latency of short data, {}", reading.setting);
     reading.figure(&name, &title, "end-to-end latency in µs", Scale::Linear, schemes())
 }

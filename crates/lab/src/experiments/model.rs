@@ -15,20 +15,21 @@ mod machine;
 
 pub use machine::figures;
 
-use crate::error::Result;
-use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};
-use crate::findings::Conclusion;
-use crate::measurement::Measurements;
+use super::{Described, Measuring};
+use crate::experiment::{Claim, Declaration};
 
 /// The name on the command line.
-pub const ID: &str = "model";
+const ID: &str = "model";
+
+/// The experiment.
+pub(super) static MODEL: Described = Described {
+    declaration: &DECLARATION,
+    measuring: Measuring::Own { steps: machine::steps, sit: machine::sit },
+    conclude: conclusion::conclude,
+};
 
 /// How far an estimate may be off, as a fraction.
 const TOLERANCE: f64 = 0.15;
-
-const SUM: &str = "sum";
-const LINES: &str = "lines";
-const SCALING: &str = "scaling";
 
 static DECLARATION: Declaration = Declaration {
     id: ID,
@@ -37,21 +38,21 @@ static DECLARATION: Declaration = Declaration {
              8.2.2, tables 8.6 to 8.9",
     claims: &[
         Claim {
-            id: SUM,
+            id: "sum",
             text: "A latency is the sum of a base, which no scheme changes, and of those operations that hold the data up: the \
                    sender's at request time and the receiver's at reply time. Estimates were within a few per cent; here within 15 % \
                    of the median at every length, with the operations' medians at that length.",
             source: "§8.2.2, tables 8.6 and 8.7",
         },
         Claim {
-            id: LINES,
+            id: "lines",
             text: "A straight line for each operation, a factor for each byte and a fixed term, is enough for that: summed lines and \
                    the lines of measured latencies differed by a few per cent for multiples of the page size up to 60 KiB; here by at \
                    most 15 % at every length.",
             source: "§8.2.2, tables 8.2 to 8.7",
         },
         Claim {
-            id: SCALING,
+            id: "scaling",
             text: "From one machine to another, copyout's cost scales as the copying rate of memory, copyin's between those of \
                    cache and memory, and all other operations' as the speed of integer programs: with a factor of 2.40 expected and 2.43 \
                    found for memory, and of more than 1.57 expected and 1.79 and 1.83 found for the CPU.",
@@ -61,25 +62,3 @@ static DECLARATION: Declaration = Declaration {
     axes: &["data length in bytes, multiples of the granule", "scheme"],
     needs: &["primitives", "latency"],
 };
-
-/// The experiment.
-#[derive(Debug)]
-pub struct Model;
-
-impl Experiment for Model {
-    fn declaration(&self) -> &'static Declaration {
-        &DECLARATION
-    }
-
-    fn steps(&self, options: &Options) -> Vec<Step> {
-        machine::steps(options)
-    }
-
-    fn sit<'a>(&'a self, options: &'a Options) -> Result<Box<dyn Sitting + 'a>> {
-        Ok(Box::new(machine::Machine::open(options)?))
-    }
-
-    fn conclude(&self, _options: &Options, measurements: &Measurements) -> Result<Conclusion> {
-        Ok(conclusion::conclude(measurements))
-    }
-}

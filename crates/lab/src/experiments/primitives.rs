@@ -17,21 +17,18 @@ mod pooled;
 mod sitting;
 mod verdicts;
 
+use super::{Described, Measuring};
 use crate::error::Result;
-use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};
-use crate::findings::Conclusion;
+use crate::experiment::{Claim, Declaration, Options, Sitting, Step};
 use crate::length;
-use crate::measurement::Measurements;
-
-/// The experiment's name.
-pub(super) const ID: &str = "primitives";
+use conclusion::conclude;
 
 /// The experiment.
-#[derive(Debug)]
-pub(super) struct Primitives;
+pub(super) static PRIMITIVES: Described =
+    Described { declaration: &DECLARATION, measuring: Measuring::Own { steps, sit }, conclude };
 
 static DECLARATION: Declaration = Declaration {
-    id: ID,
+    id: "primitives",
     title: "What each primitive operation costs",
     source: "J. C. Brustoloni, Effects of Data Passing Semantics and Operating System Structure on Network I/O \
              Performance, §8.2.2, tables 8.2 to 8.5, and table 12.1",
@@ -68,22 +65,12 @@ fn lengths(options: &Options) -> &'static [usize] {
     if options.smoke { &LENGTHS_SMOKE } else { &LENGTHS }
 }
 
-impl Experiment for Primitives {
-    fn declaration(&self) -> &'static Declaration {
-        &DECLARATION
-    }
+fn steps(options: &Options) -> Vec<Step> {
+    let step =
+        |len: &usize| Step { name: length::format(*len), seconds: sitting::seconds(*len, options.smoke) };
+    lengths(options).iter().map(step).collect()
+}
 
-    fn steps(&self, options: &Options) -> Vec<Step> {
-        let step =
-            |len: &usize| Step { name: length::format(*len), seconds: sitting::seconds(*len, options.smoke) };
-        lengths(options).iter().map(step).collect()
-    }
-
-    fn sit<'a>(&'a self, options: &'a Options) -> Result<Box<dyn Sitting + 'a>> {
-        Ok(Box::new(sitting::Operations::open(options)?))
-    }
-
-    fn conclude(&self, _options: &Options, measurements: &Measurements) -> Result<Conclusion> {
-        Ok(conclusion::conclude(&DECLARATION, measurements))
-    }
+fn sit(options: &Options) -> Result<Box<dyn Sitting + '_>> {
+    Ok(Box::new(sitting::Operations::open(options)?))
 }

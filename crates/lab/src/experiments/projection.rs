@@ -9,22 +9,22 @@
 
 use genie_passing::Scheme;
 
+use super::latency;
+use super::reading::{Reading, bytes, findings};
+use super::{Described, Measuring};
 use crate::amounts::significant;
-use crate::error::Result;
-use crate::experiment::{Claim, Declaration, Experiment, Options};
-use crate::findings::{Axis, Conclusion, Curve, Figure, Finding, Table, Verdict};
-use crate::length;
+use crate::device::Rate;
+use crate::experiment::{Claim, Declaration};
+use crate::findings::{Axis, Conclusion, Curve, Figure, Judgement, Table, row};
 use crate::measurement::{Measurements, Quantity};
 use crate::model::measured::Operations;
 use crate::model::projection::{Cost, Speedup, advantage, break_even};
-use crate::model::reproduced::{self, projections};
+use crate::model::reproduced::{KEY, projections};
 use crate::papers::Rounding;
 
-/// The name on the command line.
-pub const ID: &str = "projection";
-
-const LATENCY: &str = "latency";
-const UNLIMITED: &str = "unlimited";
+/// The experiment.
+pub(super) static PROJECTION: Described =
+    Described { declaration: &DECLARATION, measuring: Measuring::Nothing, conclude };
 
 /// The paper's CPU speed-up, and its two copy speed-ups.
 const CPU: f64 = 4.0;
@@ -35,7 +35,7 @@ const CURVES: [f64; 4] = [1.0, 2.0, 4.0, 8.0];
 const OCTAVES: i32 = 6;
 
 static DECLARATION: Declaration = Declaration {
-    id: ID,
+    id: "projection",
     title: "The advantage of not copying on faster systems",
     source: "M. N. Thadani and Y. A. Khalidi, An Efficient Zero-Copy I/O Framework for UNIX, SMLI TR-95-39, §6.3, appendix A",
     claims: &[
@@ -52,37 +52,21 @@ static DECLARATION: Declaration = Declaration {
         },
     ],
     axes: &["how many times as fast copying becomes", "how many times as fast everything else becomes"],
-    needs: &["primitives", LATENCY],
+    needs: &["primitives", latency::ID],
 };
 
-/// The experiment.
-#[derive(Debug)]
-pub struct Projection;
-
-impl Experiment for Projection {
-    fn declaration(&self) -> &'static Declaration {
-        &DECLARATION
-    }
-
-    fn conclude(&self, _options: &Options, measurements: &Measurements) -> Result<Conclusion> {
-        let here = Transfer::all(measurements);
-        let paper = projections::printed_costs(Rounding::Nearest);
-        let title = "Advantage of fbufs over a single copy, from the paper's figures";
-        let mut conclusion = Conclusion {
-            figures: vec![figure("projection-paper", title, paper)],
-            tables: vec![projections::measured().table(), projections::projected().table()],
-            notes: vec![reproduced::KEY.to_owned(), of_the_paper()],
-            verdicts: Vec::new(),
-        };
-        match here.first() {
-            Some(shortest) => add_here(&mut conclusion, shortest, &here),
-            None => conclusion.verdicts.extend(DECLARATION.claims.iter().map(|claim| Finding {
-                claim: claim.id.to_owned(),
-                verdict: Verdict::CannotBeTested,
-                found: UNMEASURED.to_owned(),
-            })),
-        }
-        Ok(conclusion)
+fn conclude(measurements: &Measurements) -> Conclusion {
+    let here = Transfer::all(measurements);
+    let shortest = here.first();
+    let title = "Advantage of fbufs over a single copy, from the paper's figures";
+    let papers = figure("projection-paper", title, projections::printed_costs(Rounding::Nearest));
+    let judgements = shortest.map(|shortest| vec![of_advantage(shortest), of_break_even(shortest)]);
+    let tables = shortest.map(|_| costs_table(&here)).into_iter();
+    Conclusion {
+        figures: shortest.and_then(figure_here).into_iter().chain(papers).collect(),
+        tables: tables.chain([projections::measured().table(), projections::projected().table()]).collect(),
+        verdicts: findings(&DECLARATION, judgements.ok_or(UNMEASURED)),
+        notes: vec![KEY.to_owned(), of_the_paper()],
     }
 }
 
@@ -108,89 +92,84 @@ impl Transfer {
     /// Those of which everything was measured and which emulated copy really passed without copying, the shortest first.
     fn all(measurements: &Measurements) -> Vec<Self> {
         let operations = Operations::of(measurements);
-        let times =
-            |scheme: Scheme| measurements.medians(LATENCY, UNLIMITED, scheme.name(), Quantity::CpuTime);
-        let avoiding = times(Scheme::EmulatedCopy);
+        let times = Reading::of(measurements, latency::ID, Rate::Unlimited.name(), Quantity::CpuTime);
         let transfer = |(length, total): (u64, f64)| {
-            let (_, avoided) = avoiding.iter().find(|(at, _)| *at == length)?;
+            let avoided = times.at(Scheme::EmulatedCopy.name(), length)?;
             // Only what a scheme itself ran has been timed: data that was copied after all has no swap.
             operations.added_at(Scheme::EmulatedCopy, length).ok()?;
             let copying = operations.added_at(Scheme::Copy, length).ok()?.min(total);
             Some(Self {
                 length,
                 copying: Cost { total, copying },
-                avoiding: Cost { total: *avoided, copying: 0.0 },
+                avoiding: Cost { total: avoided, copying: 0.0 },
             })
         };
-        times(Scheme::Copy).into_iter().filter_map(transfer).collect()
-    }
-
-    fn name(self) -> String {
-        length::format(usize::try_from(self.length).unwrap_or(usize::MAX))
+        times.medians(Scheme::Copy.name()).into_iter().filter_map(transfer).collect()
     }
 }
 
-fn add_here(conclusion: &mut Conclusion, shortest: &Transfer, all: &[Transfer]) {
-    let title =
-        format!("Advantage of emulated copy over copy for {}, from this machine's figures", shortest.name());
-    let costs = (shortest.avoiding, shortest.copying);
-    conclusion.figures.insert(0, figure("projection-here", &title, costs));
-    conclusion.tables.insert(0, costs_table(all));
-    conclusion.verdicts.push(of_advantage(shortest));
-    conclusion.verdicts.push(of_break_even(shortest));
+fn figure_here(shortest: &Transfer) -> Option<Figure> {
+    let length = bytes(shortest.length);
+    let title = format!("Advantage of emulated copy over copy for {length}, from this machine's figures");
+    figure("projection-here", &title, (shortest.avoiding, shortest.copying))
+}
+
+/// The advantages in per cent at the paper's CPU speed-up, for each of its copy speed-ups.
+fn advantages(avoiding: Cost, copying: Cost) -> [f64; 2] {
+    COPY.map(|copy| advantage(avoiding, copying, Speedup { cpu: CPU, copy }) * 100.0)
 }
 
 /// Each length here, and the paper's.
 fn costs_table(all: &[Transfer]) -> Table {
-    let row = |name: String, avoiding: Cost, copying: Cost| {
+    let cells = |name: String, avoiding: Cost, copying: Cost| {
         let share = copying.copying / copying.total * 100.0;
-        let advantages = COPY.map(|copy| advantage(avoiding, copying, Speedup { cpu: CPU, copy }) * 100.0);
+        let [all_four_times, copying_ten_times] = advantages(avoiding, copying);
         let break_even = break_even(avoiding, copying, CPU).map_or_else(|| "never".to_owned(), significant);
-        vec![
-            name,
+        let cells = [
             significant(copying.total),
             format!("{share:.0} %"),
             significant(avoiding.total),
-            format!("{:.0} %", advantages[0]),
-            format!("{:.0} %", advantages[1]),
+            format!("{all_four_times:.0} %"),
+            format!("{copying_ten_times:.0} %"),
             break_even,
-        ]
+        ];
+        row(name, cells)
     };
     let (avoiding, copying) = projections::printed_costs(Rounding::Nearest);
-    let here = all.iter().map(|transfer| row(transfer.name(), transfer.avoiding, transfer.copying));
-    Table {
-        title: "CPU time in µs by copy and by emulated copy (the paper: a single copy and fbufs), and the advantage of the latter where \
-                all but copying becomes 4 times as fast"
-            .to_owned(),
-        columns: ["", "copy", "share of copying", "emulated copy", "copying 4 times", "copying 10 times", "nothing left at"]
-            .map(str::to_owned)
-            .to_vec(),
-        rows: here.chain([row("the paper, 8 KiB".to_owned(), avoiding, copying)]).collect(),
-    }
+    let here = all.iter().map(|transfer| cells(bytes(transfer.length), transfer.avoiding, transfer.copying));
+    Table::new(
+        "CPU time in µs by copy and by emulated copy (the paper: a single copy and fbufs), and the advantage of the latter where \
+         all but copying becomes 4 times as fast",
+        [
+            "",
+            "copy",
+            "share of copying",
+            "emulated copy",
+            "copying 4 times",
+            "copying 10 times",
+            "nothing left at",
+        ],
+        here.chain([cells("the paper, 8 KiB".to_owned(), avoiding, copying)]),
+    )
 }
 
 /// Holds where the advantage is at least the paper's for both copy speed-ups.
-fn of_advantage(transfer: &Transfer) -> Finding {
-    let paper = projections::printed_costs(Rounding::Nearest);
-    let [here, there] = [(transfer.avoiding, transfer.copying), paper].map(|(avoiding, copying)| {
-        COPY.map(|copy| advantage(avoiding, copying, Speedup { cpu: CPU, copy }) * 100.0)
-    });
-    let holds = here.iter().zip(there).all(|(here, there)| here.round() >= there.round());
-    Finding {
-        claim: "advantage".to_owned(),
-        verdict: if holds { Verdict::Holds } else { Verdict::DoesNotHold },
-        found: format!(
-            "From this machine's figures for {}, emulated copy gives {:.0} % more throughput than copy where everything becomes 4 times \
-             as fast, and {:.0} % where copying becomes 10 times as fast.",
-            transfer.name(),
-            here[0],
-            here[1],
-        ),
-    }
+fn of_advantage(transfer: &Transfer) -> Judgement {
+    let (avoiding, copying) = projections::printed_costs(Rounding::Nearest);
+    let here = advantages(transfer.avoiding, transfer.copying);
+    let there = advantages(avoiding, copying);
+    let found = format!(
+        "From this machine's figures for {}, emulated copy gives {:.0} % more throughput than copy where everything becomes 4 times \
+         as fast, and {:.0} % where copying becomes 10 times as fast.",
+        bytes(transfer.length),
+        here[0],
+        here[1],
+    );
+    Ok((here.iter().zip(there).all(|(here, there)| here.round() >= there.round()), found))
 }
 
 /// Holds where the advantage lasts at least as long as the paper's.
-fn of_break_even(transfer: &Transfer) -> Finding {
+fn of_break_even(transfer: &Transfer) -> Judgement {
     let here = break_even(transfer.avoiding, transfer.copying, CPU);
     let paper = projections::vanishing().unwrap_or(f64::INFINITY).round();
     let found = match here {
@@ -199,12 +178,10 @@ fn of_break_even(transfer: &Transfer) -> Finding {
                  emulated copy."
             .to_owned(),
     };
-    let holds = here.is_none_or(|copy| copy.round() >= paper);
-    let verdict = if holds { Verdict::Holds } else { Verdict::DoesNotHold };
-    Finding { claim: "break-even".to_owned(), verdict, found }
+    Ok((here.is_none_or(|copy| copy.round() >= paper), found))
 }
 
-fn figure(name: &str, title: &str, (avoiding, copying): (Cost, Cost)) -> Figure {
+fn figure(name: &str, title: &str, (avoiding, copying): (Cost, Cost)) -> Option<Figure> {
     let curve = |cpu: f64| {
         let point = |half_octave: i32| {
             let copy = (f64::from(half_octave) * 0.5).exp2();
@@ -213,20 +190,16 @@ fn figure(name: &str, title: &str, (avoiding, copying): (Cost, Cost)) -> Figure 
         };
         Curve::estimate(format!("all else {cpu} times as fast"), (0..=2 * OCTAVES).map(point))
     };
-    Figure {
-        name: name.to_owned(),
-        title: title.to_owned(),
-        x: Axis::logarithmic("how many times as fast copying becomes"),
-        y: Axis::linear("more throughput, in per cent"),
-        curves: CURVES.into_iter().map(curve).collect(),
-    }
+    let across = Axis::logarithmic("how many times as fast copying becomes");
+    let axes = [across, Axis::linear("more throughput, in per cent")];
+    Figure::of(name, title, axes, CURVES.map(curve))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::experiments::synthetic::{Made, run};
-    use crate::interface::Granule;
+    use crate::findings::Verdict;
 
     fn made<'t>(setting: &'t str, series: &'t str, quantity: Quantity, us: f64) -> Made<'t> {
         Made { setting, series, x: 8192, quantity, us }
@@ -235,8 +208,8 @@ mod tests {
     /// The paper's machine: 739 us by copy, of which 280 copy, and `avoiding` us without.
     fn conclude(avoiding: f64) -> Conclusion {
         let latency = [
-            made(UNLIMITED, "copy", Quantity::CpuTime, 739.0),
-            made(UNLIMITED, "emulated copy", Quantity::CpuTime, avoiding),
+            made("unlimited", "copy", Quantity::CpuTime, 739.0),
+            made("unlimited", "emulated copy", Quantity::CpuTime, avoiding),
         ];
         let operation = |setting, series, us| made(setting, series, Quantity::OperationTime, us);
         let primitives = [
@@ -247,8 +220,7 @@ mod tests {
             operation("receiver", "Swap", 1.0),
         ];
         let run = run("latency", latency).and(run("primitives", primitives));
-        let options = Options { smoke: true, granule: Granule::Base, seed: 1 };
-        Projection.conclude(&options, &run).unwrap()
+        super::conclude(&run)
     }
 
     #[test]
@@ -281,15 +253,7 @@ mod tests {
 
     #[test]
     fn without_measurements_only_the_papers_projection_is_there() {
-        let options = Options { smoke: true, granule: Granule::Base, seed: 1 };
-        let conclusion = Projection.conclude(&options, &Measurements::default()).unwrap();
-        assert!(conclusion.verdicts.iter().all(|finding| finding.verdict == Verdict::CannotBeTested));
+        let conclusion = super::conclude(&Measurements::default());
         assert_eq!((conclusion.figures.len(), conclusion.tables.len()), (1, 2));
-    }
-
-    #[test]
-    fn it_needs_no_steps() {
-        let options = Options { smoke: false, granule: Granule::Base, seed: 1 };
-        assert!(Projection.steps(&options).is_empty());
     }
 }

@@ -1,20 +1,30 @@
 //! Reading measurements: medians, curves, and the words and numbers in which they are reported.
 
 use crate::amounts::significant;
-use crate::findings::{Axis, Curve, CurvePoint, Figure, Finding, Scale, Table, Verdict};
+use crate::experiment::Declaration;
+use crate::findings::{Axis, Curve, CurvePoint, Figure, Finding, Judgement, Scale, Table, row};
 use crate::length;
-use crate::measurement::{Measurements, Quantity};
+use crate::measurement::{Measurements, Point, Quantity};
 
 /// One quantity of one experiment at one setting.
 #[derive(Debug, Clone)]
 pub(super) struct Reading<'m> {
-    pub(super) measurements: &'m Measurements,
-    pub(super) experiment: &'m str,
+    measurements: &'m Measurements,
+    experiment: &'static str,
     pub(super) setting: String,
     pub(super) quantity: Quantity,
 }
 
-impl Reading<'_> {
+impl<'m> Reading<'m> {
+    pub(super) fn of(
+        measurements: &'m Measurements,
+        experiment: &'static str,
+        setting: impl Into<String>,
+        quantity: Quantity,
+    ) -> Self {
+        Self { measurements, experiment, setting: setting.into(), quantity }
+    }
+
     /// A series: (x, median in microseconds or, of what is no time, in its own unit), ascending.
     pub(super) fn medians(&self, series: &str) -> Vec<(u64, f64)> {
         self.measurements.medians(self.experiment, &self.setting, series, self.quantity)
@@ -26,62 +36,61 @@ impl Reading<'_> {
     }
 
     /// All x at which any of the series was measured, ascending.
-    pub(super) fn lengths<'s>(&self, series: impl IntoIterator<Item = &'s str>) -> Vec<u64> {
-        let all = series.into_iter().flat_map(|one| self.medians(one)).map(|(x, _)| x);
+    pub(super) fn lengths(&self, series: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<u64> {
+        let all = series.into_iter().flat_map(|one| self.medians(one.as_ref())).map(|(x, _)| x);
         all.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
     }
 
     /// A series as a curve, in the same unit, with its spread.
-    pub(super) fn curve(&self, series: &str) -> Curve {
+    fn curve(&self, series: &str) -> Curve {
         let points = self.measurements.points(self.experiment, &self.setting, series, self.quantity);
-        let point = |point: &crate::measurement::Point| {
+        let point = |point: &Point| {
             let at = |share| point.samples.quantile(share) as f64 / self.quantity.per_unit();
             CurvePoint { x: point.x as f64, y: at(0.5), low: Some(at(0.05)), high: Some(at(0.95)) }
         };
-        Curve {
-            name: series.to_owned(),
-            points: points.iter().map(point).collect(),
-            measured: true,
-            beside: false,
-        }
+        Curve::measured(series, points.iter().map(point))
     }
 
     /// Some series as a figure over data length, leaving out those that were not measured.
-    pub(super) fn figure<'s>(
+    pub(super) fn figure(
         &self,
         name: &str,
         title: &str,
         y: &str,
         scale: Scale,
-        series: impl IntoIterator<Item = &'s str>,
+        series: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Option<Figure> {
         let axes = ["data length in bytes", y].map(|label| Axis { label: label.to_owned(), scale });
-        Figure::of(name, title, axes, series.into_iter().map(|one| self.curve(one)))
+        Figure::of(name, title, axes, series.into_iter().map(|one| self.curve(one.as_ref())))
     }
 
     /// A table of medians by length: `first` heads the column of names.
-    pub(super) fn table<'s>(
+    pub(super) fn table(
         &self,
         title: impl Into<String>,
         first: &str,
-        series: impl IntoIterator<Item = &'s str> + Clone,
+        series: impl IntoIterator<Item = impl AsRef<str>> + Clone,
+    ) -> Table {
+        self.table_of(title, first, series, |_, median| median)
+    }
+
+    /// A table by length of what follows from a length and the median there.
+    pub(super) fn table_of(
+        &self,
+        title: impl Into<String>,
+        first: &str,
+        series: impl IntoIterator<Item = impl AsRef<str>> + Clone,
+        number: impl Fn(u64, f64) -> f64,
     ) -> Table {
         let lengths = self.lengths(series.clone());
-        Table { title: title.into(), columns: headings(first, &lengths), rows: self.rows(&lengths, series) }
+        let cell = |one: &str, x: u64| shown(self.at(one, x).map(|median| number(x, median)));
+        let cells = |one: &str| row(one, lengths.iter().map(|x| cell(one, *x)));
+        Table::new(title, headings(first, &lengths), series.into_iter().map(|one| cells(one.as_ref())))
     }
 
     /// Equivalent throughput of single datagrams in Mbit/s, as a table's cell.
-    pub(super) fn throughput(&self, series: &str, bytes: u64) -> String {
-        shown(self.at(series, bytes).map(|us| throughput(bytes, us)))
-    }
-
-    /// A table's rows: for each series its medians at each of the lengths.
-    fn rows<'s>(&self, lengths: &[u64], series: impl IntoIterator<Item = &'s str>) -> Vec<Vec<String>> {
-        let cell = |one: &str, x: &u64| shown(self.at(one, *x));
-        let row = |one: &str| {
-            std::iter::once(one.to_owned()).chain(lengths.iter().map(|x| cell(one, x))).collect::<Vec<_>>()
-        };
-        series.into_iter().map(row).collect()
+    pub(super) fn throughput(&self, series: &str, len: u64) -> String {
+        shown(self.at(series, len).map(|us| throughput(len, us)))
     }
 }
 
@@ -99,15 +108,27 @@ pub(super) fn per_cent(share: f64) -> String {
     format!("{:.0} %", (share * 100.0).round() + 0.0)
 }
 
+/// A length for people.
+pub(super) fn bytes(len: u64) -> String {
+    length::format(len as usize)
+}
+
 /// Bytes in so many microseconds, as Mbit/s.
 pub(super) fn throughput(bytes: u64, us: f64) -> f64 {
     bytes as f64 * 8.0 / us
 }
 
+/// The least and the greatest of some numbers; none of none.
+pub(super) fn ends(numbers: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
+    numbers.into_iter().fold(None, |ends, one| {
+        let (least, greatest) = ends.unwrap_or((one, one));
+        Some((least.min(one), greatest.max(one)))
+    })
+}
+
 /// The headings of a table by length: a first one, and the lengths.
 pub(super) fn headings(first: &str, lengths: &[u64]) -> Vec<String> {
-    let lengths = lengths.iter().map(|x| length::format(*x as usize));
-    std::iter::once(first.to_owned()).chain(lengths).collect()
+    row(first, lengths.iter().map(|x| bytes(*x)))
 }
 
 /// A setting as a part of a file name: `10-gbit-s`.
@@ -116,15 +137,14 @@ pub(super) fn slug(text: &str) -> String {
     words.collect::<Vec<_>>().join("-").to_ascii_lowercase()
 }
 
-/// The verdict on a claim.
-pub(super) fn judged(claim: &str, holds: bool, found: impl Into<String>) -> Finding {
-    let verdict = if holds { Verdict::Holds } else { Verdict::DoesNotHold };
-    Finding { claim: claim.to_owned(), verdict, found: found.into() }
-}
-
-/// A claim that was not tested, and why.
-pub(super) fn untested(claim: &str, why: impl Into<String>) -> Finding {
-    Finding { claim: claim.to_owned(), verdict: Verdict::CannotBeTested, found: why.into() }
+/// The findings on an experiment's claims: judgements in the order of the claims, or why none can be tested.
+pub(super) fn findings(
+    declaration: &Declaration,
+    judgements: Result<Vec<Judgement>, impl Into<String>>,
+) -> Vec<Finding> {
+    let claims = declaration.claims;
+    let judgements = judgements.unwrap_or_else(|why| vec![Err(why.into()); claims.len()]);
+    claims.iter().zip(judgements).map(|(claim, judgement)| Finding::of(claim.id, judgement)).collect()
 }
 
 #[cfg(test)]

@@ -13,18 +13,15 @@ use genie::Scheme;
 use super::reading::{MISSING, Reading, headings, shown};
 use super::sweep::{Rounds, Setting, Sweep};
 use super::turns::Subject;
+use super::{Described, Measuring};
 use crate::amounts::significant;
-use crate::error::Result;
-use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};
-use crate::findings::{Axis, Conclusion, Curve, CurvePoint, Figure, Scale, Table};
+use crate::experiment::{Claim, Declaration, Options};
+use crate::findings::{Axis, Conclusion, Curve, CurvePoint, Figure, Scale, Table, row};
 use crate::measurement::{Measurements, Quantity};
 use crate::model::fit;
+use crate::papers::brustoloni::{self, ServerThroughput};
 use crate::parties::{Route, Transfer};
 use crate::protocol::Check;
-
-/// The experiment.
-#[derive(Debug)]
-pub(super) struct Servers;
 
 const ID: &str = "servers";
 
@@ -58,12 +55,9 @@ const SECONDS: f64 = 1.5;
 const ROUNDS_LEAST: usize = 10;
 const ROUNDS_SMOKE: usize = 3;
 
-/// The paper's equivalent throughput of single 60 KB datagrams in Mbit/s (table 9.2): in the kernel, at user level.
-const PAPER_THROUGHPUT: [(&str, [u32; 2]); 3] =
-    [("copy", [178, 175]), ("emulated copy", [323, 307]), ("emulated share", [346, 320])];
-/// The paper's overheads in microseconds (table 9.3).
-const PAPER_OVERHEAD: [(&str, u32); 3] =
-    [("Pentium 90 MHz", 209), ("Pentium 166 MHz", 110), ("Pentium Pro 200 MHz", 63)];
+/// The experiment.
+pub(super) static SERVERS: Described =
+    Described { declaration: &DECLARATION, measuring: Measuring::Sweep(sweep), conclude };
 
 static DECLARATION: Declaration = Declaration {
     id: ID,
@@ -124,35 +118,26 @@ fn series(scheme: &str, place: &str) -> String {
     format!("{scheme}, {place}")
 }
 
-impl Experiment for Servers {
-    fn declaration(&self) -> &'static Declaration {
-        &DECLARATION
-    }
-
-    fn steps(&self, options: &Options) -> Vec<Step> {
-        sweep(options).steps()
-    }
-
-    fn sit<'a>(&'a self, options: &'a Options) -> Result<Box<dyn Sitting + 'a>> {
-        Ok(Box::new(sweep(options).sit()))
-    }
-
-    fn conclude(&self, _options: &Options, measurements: &Measurements) -> Result<Conclusion> {
-        let reading =
-            Reading { measurements, experiment: ID, setting: String::new(), quantity: Quantity::Latency };
-        let overheads = Overhead::all(&reading);
-        Ok(Conclusion {
-            figures: figures(&reading, &overheads),
-            tables: vec![latencies(&reading), overhead_table(&overheads), throughputs(&reading), processors(&overheads)],
-            verdicts: verdicts::all(&reading, &overheads),
-            notes: vec![
-                "A protocol server in a process of its own runs on its client's CPU and sleeps while it has nothing to do; \
-                 with a request of its own pending it hands the CPU over between looks for the reply. Each end has one, so \
-                 that an overhead holds the switches of both."
-                    .to_owned(),
-                "The papers' network ran at 512 Mbit/s; the device here copies without limit.".to_owned(),
-            ],
-        })
+fn conclude(measurements: &Measurements) -> Conclusion {
+    let reading = Reading::of(measurements, ID, "", Quantity::Latency);
+    let overheads = Overhead::all(&reading);
+    let title = "End-to-end latency through protocol servers in µs (medians)";
+    Conclusion {
+        figures: figures(&reading, &overheads),
+        tables: vec![
+            reading.table(title, "scheme, servers", all_series()),
+            overhead_table(&overheads),
+            throughputs(&reading),
+            processors(&overheads),
+        ],
+        verdicts: verdicts::all(&reading, &overheads),
+        notes: vec![
+            "A protocol server in a process of its own runs on its client's CPU and sleeps while it has nothing to do; \
+             with a request of its own pending it hands the CPU over between looks for the reply. Each end has one, so \
+             that an overhead holds the switches of both."
+                .to_owned(),
+            "The papers' network ran at 512 Mbit/s; the device here copies without limit.".to_owned(),
+        ],
     }
 }
 
@@ -187,18 +172,12 @@ fn all_series() -> Vec<String> {
 }
 
 fn figures(reading: &Reading<'_>, overheads: &[Overhead]) -> Vec<Figure> {
-    let all = all_series();
-    let names = || all.iter().map(String::as_str);
-    let y = "end-to-end latency in µs";
-    let whole = reading.figure(
-        "servers",
-        "End-to-end latency through protocol servers",
-        y,
-        Scale::Logarithmic,
-        names(),
-    );
+    let of_latency =
+        |name, title, scale| reading.figure(name, title, "end-to-end latency in µs", scale, all_series());
+    let title = "End-to-end latency through protocol servers";
+    let whole = of_latency("servers", title, Scale::Logarithmic);
     let title = "End-to-end latency of short data through protocol servers";
-    let short = reading.figure("servers-short", title, y, Scale::Linear, names()).map(|mut figure| {
+    let short = of_latency("servers-short", title, Scale::Linear).map(|mut figure| {
         let is_short = |point: &CurvePoint| point.x <= SHORT as f64;
         figure.curves.iter_mut().for_each(|curve| curve.points.retain(is_short));
         figure
@@ -212,41 +191,26 @@ fn figures(reading: &Reading<'_>, overheads: &[Overhead]) -> Vec<Figure> {
     [whole, short, overhead].into_iter().flatten().collect()
 }
 
-fn latencies(reading: &Reading<'_>) -> Table {
-    let all = all_series();
-    let title = "End-to-end latency through protocol servers in µs (medians)";
-    reading.table(title, "scheme, servers", all.iter().map(String::as_str))
-}
-
 fn overhead_table(overheads: &[Overhead]) -> Table {
     let lengths: Vec<u64> =
         overheads.first().map_or_else(Vec::new, |one| one.points.iter().map(|one| one.0).collect());
-    let row = |overhead: &Overhead| {
+    let cells = |overhead: &Overhead| {
         let more = lengths.iter().map(|x| overhead.points.iter().find(|point| point.0 == *x));
-        let cells = more.map(|point| shown(point.map(|point| point.2)));
-        let line = overhead.line();
-        let line = line.map_or_else(
+        let line = overhead.line().map_or_else(
             || MISSING.to_owned(),
             |(slope, fixed)| format!("{} x MiB + {}", significant(slope), significant(fixed)),
         );
-        std::iter::once(overhead.scheme.to_owned()).chain(cells).chain([line]).collect()
+        row(overhead.scheme, more.map(|point| shown(point.map(|point| point.2))).chain([line]))
     };
-    let mut columns = headings("scheme", &lengths);
-    columns.push("line".to_owned());
-    Table {
-        title: "Overhead of user-level protocol servers in µs".to_owned(),
-        columns,
-        rows: overheads.iter().map(row).collect(),
-    }
+    let columns = headings("scheme", &lengths).into_iter().chain(["line".to_owned()]);
+    Table::new("Overhead of user-level protocol servers in µs", columns, overheads.iter().map(cells))
 }
 
 fn throughputs(reading: &Reading<'_>) -> Table {
-    let cell = |scheme: &str, place: &str, len: u64| reading.throughput(&series(scheme, place), len);
-    let row = |(scheme, papers): (&str, [u32; 2])| {
-        let here = [PAPER_LEN, LONGEST]
-            .into_iter()
-            .flat_map(|len| PLACES.map(|(_, place)| cell(scheme, place, len)));
-        std::iter::once(scheme.to_owned()).chain(papers.map(|mbit| mbit.to_string())).chain(here).collect()
+    let cells = |paper: ServerThroughput| {
+        let at = |len| PLACES.map(|(_, place)| reading.throughput(&series(&paper.scheme, place), len));
+        let papers = [paper.kernel_level, paper.user_level].map(|mbit| mbit.to_string());
+        row(&paper.scheme, papers.into_iter().chain([PAPER_LEN, LONGEST].into_iter().flat_map(at)))
     };
     let columns = [
         "scheme",
@@ -257,22 +221,17 @@ fn throughputs(reading: &Reading<'_>) -> Table {
         "16 MiB, in process",
         "16 MiB, own process",
     ];
-    Table {
-        title: "Equivalent throughput of single datagrams in Mbit/s".to_owned(),
-        columns: columns.map(str::to_owned).to_vec(),
-        rows: PAPER_THROUGHPUT.into_iter().map(row).collect(),
-    }
+    let title = "Equivalent throughput of single datagrams in Mbit/s";
+    Table::new(title, columns, brustoloni::server_throughputs().into_iter().map(cells))
 }
 
 /// The overhead for the shortest data by emulated copy, beside the papers' processors.
 fn processors(overheads: &[Overhead]) -> Table {
     let here = shown(shortest(overheads, "emulated copy").map(|(_, us)| us));
-    let papers = PAPER_OVERHEAD.map(|(name, us)| vec![name.to_owned(), us.to_string()]);
-    Table {
-        title: "Overhead of user-level servers by processor, emulated copy, shortest data".to_owned(),
-        columns: ["processor", "overhead in µs"].map(str::to_owned).to_vec(),
-        rows: papers.into_iter().chain([vec!["this one".to_owned(), here]]).collect(),
-    }
+    let papers = brustoloni::server_overheads().into_iter();
+    let papers = papers.map(|paper| row(paper.processor, [paper.overhead.to_string()]));
+    let title = "Overhead of user-level servers by processor, emulated copy, shortest data";
+    Table::new(title, ["processor", "overhead in µs"], papers.chain([row("this one", [here])]))
 }
 
 /// The shortest length, and the overhead there.

@@ -10,17 +10,18 @@
 mod conclusion;
 mod costs;
 
-use crate::error::Result;
-use crate::experiment::{Claim, Declaration, Experiment, Options, Sitting, Step};
-use crate::findings::Conclusion;
-use crate::measurement::Measurements;
+use super::{Described, Measuring};
+use crate::experiment::{Claim, Declaration};
 
 /// The name on the command line.
-pub const ID: &str = "single-copy-tcp";
+const ID: &str = "single-copy-tcp";
 
-const ORDER: &str = "order";
-const RATIO: &str = "ratio";
-const BOUNDS: &str = "bounds";
+/// The experiment.
+pub(super) static SINGLE_COPY_TCP: Described = Described {
+    declaration: &DECLARATION,
+    measuring: Measuring::Own { steps: costs::steps, sit: costs::sit },
+    conclude: conclusion::conclude,
+};
 
 static DECLARATION: Declaration = Declaration {
     id: ID,
@@ -28,19 +29,19 @@ static DECLARATION: Declaration = Declaration {
     source: "C. Dalton and others, Afterburner: Architectural Support for High-Performance Protocols, HPL-93-46, tables 1 and 2",
     claims: &[
         Claim {
-            id: ORDER,
+            id: "order",
             text: "In packets of 4 Kbyte, the single-copy stack is faster than the two-copy one, and that faster than the conventional \
                    one: 17.1, 12.8 and 11.6 Mbyte/s sending, 17.1, 13.1 and 10.8 receiving.",
             source: "tables 1 and 2",
         },
         Claim {
-            id: RATIO,
+            id: "ratio",
             text: "The single-copy stack has 1.47 times the throughput of the conventional one sending and 1.58 times receiving, even \
                    with such small packets and large overheads for each of them.",
             source: "tables 1 and 2",
         },
         Claim {
-            id: BOUNDS,
+            id: "bounds",
             text: "Moving data alone would allow 2.4 times the throughput with one copy: 50 Mbyte/s, and 21 with two copies and a \
                    checksum, of which the checksum is only about one sixth.",
             source: "section on copying",
@@ -49,25 +50,3 @@ static DECLARATION: Declaration = Declaration {
     axes: &["stack", "sending or receiving"],
     needs: &[],
 };
-
-/// The experiment.
-#[derive(Debug)]
-pub struct SingleCopyTcp;
-
-impl Experiment for SingleCopyTcp {
-    fn declaration(&self) -> &'static Declaration {
-        &DECLARATION
-    }
-
-    fn steps(&self, options: &Options) -> Vec<Step> {
-        costs::steps(options)
-    }
-
-    fn sit<'a>(&'a self, options: &'a Options) -> Result<Box<dyn Sitting + 'a>> {
-        Ok(Box::new(costs::Bench::open(options)?))
-    }
-
-    fn conclude(&self, _options: &Options, measurements: &Measurements) -> Result<Conclusion> {
-        Ok(conclusion::conclude(measurements))
-    }
-}

@@ -156,7 +156,7 @@ impl Turns {
 }
 
 /// Makes one operation; none where memory may not be wired.
-fn transfer(parties: &mut Parties, transfer: &Transfer) -> Result<Option<Transferred>> {
+pub(super) fn transfer(parties: &mut Parties, transfer: &Transfer) -> Result<Option<Transferred>> {
     match parties.transfer(transfer) {
         Ok(done) => Ok(Some(done)),
         Err(Error::Unwired(_)) => Ok(None),

@@ -58,14 +58,10 @@ pub struct Machine {
     pub specint95: Printed,
     /// What that is worth.
     pub rating: Rating,
-    /// Within the first-level cache.
-    pub l1_cache: Printed,
     /// Within the second-level cache.
     pub l2_cache: Printed,
     /// In main memory.
     pub memory: Printed,
-    /// The page size in KiB.
-    pub page_kib: Printed,
 }
 
 /// Table 8.1, and the one row of table 9.1.
@@ -153,10 +149,6 @@ pub struct EquivalentThroughput {
     pub scheme: String,
     /// With early demultiplexing.
     pub early_demultiplexing: Printed,
-    /// With pooled buffers, and the receiver's aligned with them.
-    pub aligned: Printed,
-    /// With pooled buffers, and the receiver's not aligned.
-    pub unaligned: Printed,
 }
 
 /// The throughputs that section 8.2.1 quotes.
@@ -214,6 +206,24 @@ pub fn server_overheads() -> Vec<ServerOverhead> {
     read(include_str!("../../papers/brustoloni-9.3.csv"))
 }
 
+/// A row of table 12.1: the time of one part of a transfer.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct Part {
+    /// The row's letter.
+    pub letter: String,
+    /// What it is.
+    pub part: String,
+    /// Nanoseconds per byte; none where it takes the same for any length.
+    pub factor: Option<Printed>,
+    /// Microseconds.
+    pub fixed: Printed,
+}
+
+/// Table 12.1.
+pub fn parts() -> Vec<Part> {
+    read(include_str!("../../papers/brustoloni-12.1.csv"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -236,6 +246,6 @@ mod tests {
         assert_eq!((machines().len(), costs_per_byte().len(), scalings().len()), (4, 9, 8));
         assert_eq!((latencies_demultiplexed().len(), latencies_pooled().len()), (16, 16));
         assert_eq!((equivalent_throughputs().len(), processing_times().len()), (8, 8));
-        assert_eq!((server_throughputs().len(), server_overheads().len()), (3, 3));
+        assert_eq!((server_throughputs().len(), server_overheads().len(), parts().len()), (3, 3, 25));
     }
 }

@@ -15,7 +15,7 @@ pub(crate) fn every_experiment_measures_all_its_steps_and_judges_all_its_claims(
     for id in IDS {
         let experiment = experiments::find(id).expect("an experiment");
         measure(experiment, &mut measurements);
-        let conclusion = experiment.conclude(&OPTIONS, &measurements).expect("a conclusion");
+        let conclusion = experiment.conclude(&measurements);
         let claims = experiment.declaration().claims.iter().map(|claim| claim.id);
         assert!(claims.eq(conclusion.verdicts.iter().map(|finding| finding.claim.as_str())), "{id}");
         assert!(!conclusion.figures.is_empty() && !conclusion.tables.is_empty(), "{id}");

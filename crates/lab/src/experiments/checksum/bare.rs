@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use super::super::reading::{Reading, headings, shown};
+use super::super::reading::Reading;
 use super::{ID, Kind};
 use crate::experiment::Options;
 use crate::findings::{Axis, Curve, Figure, Table};
@@ -99,8 +99,9 @@ pub(super) fn measure(len: usize, options: &Options) -> Vec<Measured> {
     passes.iter().zip(samples).map(measured).collect()
 }
 
-fn reading(measurements: &Measurements) -> Reading<'_> {
-    Reading { measurements, experiment: ID, setting: SETTING.to_owned(), quantity: Quantity::OperationTime }
+/// What was measured of it.
+pub(super) fn reading(measurements: &Measurements) -> Reading<'_> {
+    Reading::of(measurements, ID, SETTING, Quantity::OperationTime)
 }
 
 /// Bytes in so many microseconds, as GB/s.
@@ -109,12 +110,11 @@ fn speed(bytes: u64, us: f64) -> f64 {
 }
 
 /// Speeds by length.
-pub(super) fn figure(measurements: &Measurements) -> Option<Figure> {
-    let reading = reading(measurements);
+pub(super) fn figure(reading: &Reading<'_>) -> Option<Figure> {
     let curve = |pass: Pass| {
         let name = pass.name();
         let points = reading.medians(&name).into_iter().map(|(x, us)| (x as f64, speed(x, us)));
-        Curve::plain(name.as_str(), points)
+        Curve::plain(name, points)
     };
     let axes = [Axis::logarithmic("data length in bytes"), Axis::linear("speed in GB/s")];
     let title = "Speed of checksums and of copying alone";
@@ -122,19 +122,9 @@ pub(super) fn figure(measurements: &Measurements) -> Option<Figure> {
 }
 
 /// Speeds by length.
-pub(super) fn table(measurements: &Measurements) -> Table {
-    let reading = reading(measurements);
+pub(super) fn table(reading: &Reading<'_>) -> Table {
     let names: Vec<_> = Pass::all().into_iter().map(Pass::name).collect();
-    let lengths = reading.lengths(names.iter().map(String::as_str));
-    let row = |name: &String| {
-        let cell = |x: &u64| shown(reading.at(name, *x).map(|us| speed(*x, us)));
-        std::iter::once(name.clone()).chain(lengths.iter().map(cell)).collect()
-    };
-    Table {
-        title: "Speed of checksums and of copying alone, in GB/s".to_owned(),
-        columns: headings("pass", &lengths),
-        rows: names.iter().map(row).collect(),
-    }
+    reading.table_of("Speed of checksums and of copying alone, in GB/s", "pass", names, speed)
 }
 
 #[cfg(test)]

@@ -3,11 +3,8 @@
 use super::super::synthetic::{Made, run};
 use super::*;
 use crate::findings::Verdict;
-use crate::interface::Granule;
 
-const OPTIONS: Options = Options { smoke: false, granule: Granule::Best, seed: 1 };
-
-fn conclude(us: impl Fn(Scheme, Check) -> f64) -> Conclusion {
+fn concluded(us: impl Fn(Scheme, Check) -> f64) -> Conclusion {
     let all = subjects();
     let points = all.iter().flat_map(|(series, _, input, check)| {
         let us = us(*input, *check);
@@ -19,7 +16,7 @@ fn conclude(us: impl Fn(Scheme, Check) -> f64) -> Conclusion {
             us: us * x as f64 / PAPER_LEN as f64,
         })
     });
-    Checksum.conclude(&OPTIONS, &run(ID, points)).unwrap()
+    conclude(&run(ID, points))
 }
 
 fn verdicts(conclusion: &Conclusion) -> Vec<Verdict> {
@@ -28,7 +25,7 @@ fn verdicts(conclusion: &Conclusion) -> Vec<Verdict> {
 
 #[test]
 fn the_papers_own_throughputs_bear_its_claims_out() {
-    let conclusion = conclude(|scheme, check| {
+    let conclusion = concluded(|scheme, check| {
         let mbit = match (scheme, check) {
             (Scheme::Copy, Check::None) => 135.0,
             (Scheme::Copy, Check::Separate(_)) => 116.0,
@@ -47,18 +44,11 @@ fn the_papers_own_throughputs_bear_its_claims_out() {
 
 #[test]
 fn slow_checksums_refute_the_claims() {
-    let conclusion = conclude(|scheme, check| match (scheme, check) {
+    let conclusion = concluded(|scheme, check| match (scheme, check) {
         (_, Check::None) => 100.0,
         (Scheme::Copy, Check::Separate(_)) => 600.0,
         (Scheme::Copy, _) => 90.0,
         _ => 500.0,
     });
     assert_eq!(verdicts(&conclusion), [Verdict::DoesNotHold; 4], "{:?}", conclusion.verdicts);
-}
-
-#[test]
-fn nothing_measured_is_nothing_concluded() {
-    let conclusion = Checksum.conclude(&OPTIONS, &Measurements::default()).unwrap();
-    assert_eq!(verdicts(&conclusion), [Verdict::CannotBeTested; 4]);
-    assert!(conclusion.figures.is_empty());
 }

@@ -1,11 +1,10 @@
 //! What the measurements say about the claims of `checksum`: at the longest length. The papers' checksum is that of the
 //! Internet, which the verdicts are about; CRC32C stands beside it.
 
-use super::super::reading::{Reading, judged, untested};
+use super::super::reading::{Reading, bytes, findings};
 use super::{Check, DECLARATION, Kind, name};
 use crate::amounts::significant;
-use crate::findings::Finding;
-use crate::length;
+use crate::findings::{Finding, Judgement};
 
 /// Differences below that are none.
 const TOLERANCE: f64 = 1.05;
@@ -28,16 +27,15 @@ struct With {
 
 /// One for each claim, in their order.
 pub(super) fn all(reading: &Reading<'_>) -> Vec<Finding> {
-    let Some(longest) = Longest::of(reading) else {
-        let why = "not everything that it compares was measured";
-        return DECLARATION.claims.iter().map(|claim| untested(claim.id, why)).collect();
-    };
-    vec![
-        longest.with_checksum(),
-        longest.cheaper_after_copy(),
-        longest.integrated_in_between(),
-        longest.below_the_integrated(),
-    ]
+    let judgements = Longest::of(reading).map(|longest| {
+        vec![
+            longest.with_checksum(),
+            longest.cheaper_after_copy(),
+            longest.integrated_in_between(),
+            longest.below_the_integrated(),
+        ]
+    });
+    findings(&DECLARATION, judgements.ok_or("not everything that it compares was measured"))
 }
 
 impl Longest {
@@ -58,15 +56,14 @@ impl Longest {
     }
 
     /// Judges the Internet checksum, and puts what was found of each kind into one sentence.
-    fn judge(&self, claim: &str, holds: impl Fn(&With) -> bool, found: impl Fn(&With) -> String) -> Finding {
+    fn judge(&self, holds: impl Fn(&With) -> bool, found: impl Fn(&With) -> String) -> Judgement {
         let all: Vec<_> =
             self.with.iter().map(|with| format!("{}: {}.", with.kind.name(), found(with))).collect();
-        let found = format!("{}. {}", length::format(self.len as usize), all.join(" "));
         let internet = self.with.iter().find(|with| with.kind == Kind::Internet);
-        judged(claim, internet.is_some_and(holds), found)
+        Ok((internet.is_some_and(holds), format!("{}. {}", bytes(self.len), all.join(" "))))
     }
 
-    fn with_checksum(&self) -> Finding {
+    fn with_checksum(&self) -> Judgement {
         let found = |with: &With| {
             format!(
                 "emulated copy with it takes {} µs, copy without {} µs",
@@ -74,10 +71,10 @@ impl Longest {
                 significant(self.copy)
             )
         };
-        self.judge("emulated-copy-with-checksum", |with| with.emulated < self.copy, found)
+        self.judge(|with| with.emulated < self.copy, found)
     }
 
-    fn cheaper_after_copy(&self) -> Finding {
+    fn cheaper_after_copy(&self) -> Judgement {
         let added = |with: &With| (with.copy - self.copy, with.emulated - self.emulated);
         let found = |with: &With| {
             let (copy, emulated) = added(with);
@@ -88,10 +85,10 @@ impl Longest {
             )
         };
         let holds = |with: &With| added(with).0 < added(with).1;
-        self.judge("checksum-cheaper-after-copy", holds, found)
+        self.judge(holds, found)
     }
 
-    fn integrated_in_between(&self) -> Finding {
+    fn integrated_in_between(&self) -> Judgement {
         let found = |with: &With| {
             format!(
                 "copy takes {} µs, with it integrated {} µs, with it in a pass of its own {} µs",
@@ -103,10 +100,10 @@ impl Longest {
         let holds = |with: &With| {
             with.integrated * TOLERANCE >= self.copy && with.integrated <= with.copy * TOLERANCE
         };
-        self.judge("integrated-in-between", holds, found)
+        self.judge(holds, found)
     }
 
-    fn below_the_integrated(&self) -> Finding {
+    fn below_the_integrated(&self) -> Judgement {
         let found = |with: &With| {
             format!(
                 "emulated copy and checksum take {} µs, copy with it integrated {} µs",
@@ -114,6 +111,6 @@ impl Longest {
                 significant(with.integrated)
             )
         };
-        self.judge("below-the-integrated", |with| with.emulated < with.integrated, found)
+        self.judge(|with| with.emulated < with.integrated, found)
     }
 }

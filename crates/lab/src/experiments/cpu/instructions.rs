@@ -14,8 +14,8 @@ use crate::measurement::{Measurements, Quantity};
 /// Those of the modes that instructions were counted in, mostly one.
 fn counted(measurements: &Measurements) -> impl Iterator<Item = (Modes, Reading<'_>)> {
     let reading = |modes| {
-        let (experiment, quantity) = (latency::ID, Quantity::instructions(modes));
-        (modes, Reading { measurements, experiment, setting: Rate::Unlimited.name(), quantity })
+        let quantity = Quantity::instructions(modes);
+        (modes, Reading::of(measurements, latency::ID, Rate::Unlimited.name(), quantity))
     };
     let were = |(_, reading): &(Modes, Reading<'_>)| !reading.lengths(schemes()).is_empty();
     [Modes::UserAndKernel, Modes::User].into_iter().map(reading).filter(were)
@@ -73,14 +73,10 @@ fn uncounted(measurements: &Measurements) -> String {
 mod tests {
     use super::super::super::latency::{LONGEST, PAPER_LEN};
     use super::super::super::synthetic::{Made, run};
-    use super::super::Cpu;
+    use super::super::conclude;
     use super::*;
     use crate::circumstances::Circumstances;
-    use crate::experiment::{Experiment, Options};
     use crate::findings::Conclusion;
-    use crate::interface::Granule;
-
-    const OPTIONS: Options = Options { smoke: false, granule: Granule::Best, seed: 1 };
 
     /// Emulated copy takes 1234 instructions whatever the length, everything else 1500 or 2000.
     fn measured(quantity: Quantity, counting: Option<Counting>) -> Conclusion {
@@ -92,7 +88,7 @@ mod tests {
         };
         let mut measurements = run(latency::ID, points.map(made));
         measurements.circumstances = Circumstances { instructions: counting, ..Circumstances::default() };
-        Cpu.conclude(&OPTIONS, &measurements).unwrap()
+        conclude(&measurements)
     }
 
     fn lacking(modes: Option<Modes>) -> Option<Counting> {
@@ -147,7 +143,7 @@ mod tests {
             assert_eq!(conclusion.tables.len(), 3);
             assert!(conclusion.notes.last().unwrap().starts_with(reason), "{:?}", conclusion.notes);
         }
-        let notes = Cpu.conclude(&OPTIONS, &Measurements::default()).unwrap().notes;
+        let notes = conclude(&Measurements::default()).notes;
         assert!(!notes.iter().any(|note| note.contains("nstructions")), "{notes:?}");
     }
 }

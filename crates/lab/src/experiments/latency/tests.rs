@@ -30,7 +30,7 @@ fn run(lines: impl Fn(Scheme) -> (f64, f64)) -> Measurements {
 }
 
 fn verdicts(measurements: &Measurements) -> Vec<(String, Verdict)> {
-    let conclusion = Latency.conclude(&OPTIONS, measurements).unwrap();
+    let conclusion = conclude(measurements);
     conclusion.verdicts.into_iter().map(|finding| (finding.claim, finding.verdict)).collect()
 }
 
@@ -65,7 +65,7 @@ fn a_run_in_which_copying_is_free_bears_none_of_those_about_copying_out() {
 
 #[test]
 fn nothing_measured_is_nothing_concluded() {
-    let conclusion = Latency.conclude(&OPTIONS, &Measurements::default()).unwrap();
+    let conclusion = conclude(&Measurements::default());
     assert!(conclusion.figures.is_empty());
     let ids: Vec<_> = conclusion.verdicts.iter().map(|finding| finding.claim.as_str()).collect();
     assert_eq!(ids, DECLARATION.claims.iter().map(|claim| claim.id).collect::<Vec<_>>());
@@ -74,7 +74,7 @@ fn nothing_measured_is_nothing_concluded() {
 
 #[test]
 fn every_rate_has_a_figure_and_a_table_and_throughput_stands_beside_the_papers() {
-    let conclusion = Latency.conclude(&OPTIONS, &run(|_| (10.0, 100.0))).unwrap();
+    let conclusion = conclude(&run(|_| (10.0, 100.0)));
     let names: Vec<_> = conclusion.figures.iter().map(|figure| figure.name.as_str()).collect();
     assert_eq!(names.first(), Some(&"latency-unlimited"));
     assert_eq!(names.len(), Rate::ALL.len());
@@ -87,7 +87,7 @@ fn every_rate_has_a_figure_and_a_table_and_throughput_stands_beside_the_papers()
 fn no_operation_takes_much_longer_than_a_tenth_of_a_second_and_smoke_is_short() {
     let seconds = |smoke| {
         let options = Options { smoke, ..OPTIONS };
-        Latency.steps(&options).iter().map(|step| step.seconds).sum::<f64>()
+        sweep(&options).steps().iter().map(|step| step.seconds).sum::<f64>()
     };
     assert!(spots().iter().all(|(rate, len)| rate.time(*len as u64).as_millis() <= 100));
     assert!(seconds(false) < 70.0, "{} s a sitting", seconds(false));

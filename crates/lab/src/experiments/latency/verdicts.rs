@@ -3,24 +3,10 @@
 //! How: the papers compared lengths that are multiples of the granule. Here that is the longest one, 16 MiB, at no limit,
 //! unless a claim is about the network. Tolerances are named where they are used.
 
-use super::super::reading::{Reading, judged, per_cent, untested};
-use super::{DECLARATION, schemes};
+use super::super::reading::{Reading, bytes, ends, findings, per_cent};
+use super::{DECLARATION, PAPER_LEN, schemes};
 use crate::amounts::significant;
-use crate::experiment::Options;
-use crate::findings::Finding;
-use crate::length;
-
-/// The paper's equivalent throughput of single 60 KB datagrams at 512 Mbit/s, in Mbit/s (§8.2.1).
-pub(super) const PAPER: [(&str, u32); 8] = [
-    ("copy", 135),
-    ("emulated copy", 338),
-    ("share", 341),
-    ("emulated share", 379),
-    ("move", 328),
-    ("emulated move", 356),
-    ("weak move", 348),
-    ("emulated weak move", 372),
-];
+use crate::findings::{Finding, Judgement};
 
 /// Copy is apart where it takes at least so many times as long as the slowest other one (in the paper: 2.4 times).
 const APART: f64 = 1.25;
@@ -32,9 +18,8 @@ const SAVED: (f64, f64) = (0.60, 0.9);
 const TOLERANCE: f64 = 1.05;
 
 /// One for each claim, in their order.
-pub(super) fn all(_options: &Options, readings: &[Reading<'_>]) -> Vec<Finding> {
-    let unlimited = &readings[0];
-    let found = Longest::of(unlimited).map(|longest| {
+pub(super) fn all(readings: &[Reading<'_>]) -> Vec<Finding> {
+    let judgements = Longest::of(&readings[0]).map(|longest| {
         vec![
             longest.copy_apart(),
             longest.others_close(),
@@ -44,15 +29,12 @@ pub(super) fn all(_options: &Options, readings: &[Reading<'_>]) -> Vec<Finding> 
             network_levels(readings),
         ]
     });
-    found.unwrap_or_else(|| {
-        let all = DECLARATION.claims.iter();
-        all.map(|claim| untested(claim.id, "copy and emulated copy were not both measured")).collect()
-    })
+    findings(&DECLARATION, judgements.ok_or("copy and emulated copy were not both measured"))
 }
 
 /// All schemes at the longest length that was measured.
 struct Longest {
-    len: u64,
+    length: String,
     copy: f64,
     emulated_copy: f64,
     /// The schemes other than copy, from the quickest to the slowest, in microseconds.
@@ -62,13 +44,10 @@ struct Longest {
 impl Longest {
     fn of(reading: &Reading<'_>) -> Option<Self> {
         let len = reading.lengths(["copy", "emulated copy"]).last().copied()?;
-        let mut others: Vec<_> = schemes()
-            .filter(|one| *one != "copy")
-            .filter_map(|one| Some((one, reading.at(one, len)?)))
-            .collect();
+        let mut others: Vec<_> = others().filter_map(|one| Some((one, reading.at(one, len)?))).collect();
         others.sort_by(|one, other| one.1.total_cmp(&other.1));
         Some(Self {
-            len,
+            length: bytes(len),
             copy: reading.at("copy", len)?,
             emulated_copy: reading.at("emulated copy", len)?,
             others,
@@ -80,102 +59,93 @@ impl Longest {
     }
 
     /// The quickest and the slowest of the others.
-    fn ends(&self) -> ((&'static str, f64), (&'static str, f64)) {
-        (self.others[0], self.others[self.others.len() - 1])
+    fn ends(&self) -> [(&'static str, f64); 2] {
+        [self.others[0], self.others[self.others.len() - 1]]
     }
 
-    fn length(&self) -> String {
-        length::format(self.len as usize)
-    }
-
-    fn copy_apart(&self) -> Finding {
-        let (_, (name, slowest)) = self.ends();
+    fn copy_apart(&self) -> Judgement {
+        let [_, (name, slowest)] = self.ends();
         let factor = self.copy / slowest;
         let found = format!(
             "{} take {} µs by copy, {} times as long as by the slowest other scheme ({name}, {} µs).",
-            self.length(),
+            self.length,
             significant(self.copy),
             significant(factor),
             significant(slowest)
         );
-        judged("copy-apart", factor >= APART, found)
+        Ok((factor >= APART, found))
     }
 
-    fn others_close(&self) -> Finding {
-        let ((quick, least), (slow, most)) = self.ends();
+    fn others_close(&self) -> Judgement {
+        let [(quick, least), (slow, most)] = self.ends();
         let found = format!(
             "{} take {} µs by {quick} and {} µs by {slow}, a factor of {}.",
-            self.length(),
+            self.length,
             significant(least),
             significant(most),
             significant(most / least)
         );
-        judged("others-close", most / least <= CLOSE, found)
+        Ok((most / least <= CLOSE, found))
     }
 
-    fn emulated_copy_gains(&self, readings: &[Reading<'_>]) -> Finding {
+    fn emulated_copy_gains(&self, readings: &[Reading<'_>]) -> Judgement {
         let saved = 1.0 - self.emulated_copy / self.copy;
         let papers = readings.iter().find(|reading| reading.setting == "512 Mbit/s");
         let at_paper = papers.and_then(|reading| {
-            let [copy, emulated] = ["copy", "emulated copy"].map(|one| reading.at(one, super::PAPER_LEN));
+            let [copy, emulated] = ["copy", "emulated copy"].map(|one| reading.at(one, PAPER_LEN));
             Some(format!("; of 60 KiB at 512 Mbit/s {}", per_cent(1.0 - emulated? / copy?)))
         });
         let found = format!(
             "Of copy's time for {} emulated copy saves {} without limit{}.",
-            self.length(),
+            self.length,
             per_cent(saved),
             at_paper.unwrap_or_default()
         );
-        judged("emulated-copy-gains", saved >= SAVED.0 * SAVED.1, found)
+        Ok((saved >= SAVED.0 * SAVED.1, found))
     }
 
-    fn emulated_copy_like_share(&self) -> Finding {
-        let claim = "emulated-copy-like-share";
-        let (Some(moved), Some(shared)) = (self.at("move"), self.at("share")) else {
-            return untested(claim, "move and share wire memory, which this process may not");
-        };
+    fn emulated_copy_like_share(&self) -> Judgement {
+        let both = self.at("move").zip(self.at("share"));
+        let (moved, shared) = both.ok_or("move and share wire memory, which this process may not")?;
         let found = format!(
             "{} take {} µs by emulated copy, {} µs by move and {} µs by share.",
-            self.length(),
+            self.length,
             significant(self.emulated_copy),
             significant(moved),
             significant(shared)
         );
         let is_near = self.emulated_copy <= shared * TOLERANCE;
-        judged(claim, self.emulated_copy < moved && is_near, found)
+        Ok((self.emulated_copy < moved && is_near, found))
     }
 
-    fn emulated_share_lowest(&self) -> Finding {
-        let claim = "emulated-share-lowest";
-        let Some(shared) = self.at("emulated share") else {
-            return untested(claim, "emulated share was not measured");
-        };
-        let ((name, least), _) = self.ends();
+    fn emulated_share_lowest(&self) -> Judgement {
+        let shared = self.at("emulated share").ok_or("emulated share was not measured")?;
+        let [(name, least), _] = self.ends();
         let found = format!(
             "{} take {} µs by emulated share; the quickest is {name} with {} µs.",
-            self.length(),
+            self.length,
             significant(shared),
             significant(least)
         );
-        judged(claim, shared <= least * TOLERANCE, found)
+        Ok((shared <= least * TOLERANCE, found))
     }
 }
 
+/// The schemes other than copy.
+fn others() -> impl Iterator<Item = &'static str> {
+    schemes().filter(|one| *one != "copy")
+}
+
 /// How far the schemes other than copy are apart, at the same length with and without a network.
-fn network_levels(readings: &[Reading<'_>]) -> Finding {
-    let claim = "network-levels";
-    let len = super::PAPER_LEN;
+fn network_levels(readings: &[Reading<'_>]) -> Judgement {
     let spread = |reading: &Reading<'_>| {
-        let others = schemes().filter(|one| *one != "copy").filter_map(|one| reading.at(one, len));
-        let (least, most) =
-            others.fold((f64::MAX, 0.0f64), |(least, most), us| (least.min(us), most.max(us)));
-        (most > 0.0).then(|| (reading.setting.clone(), most / least))
+        let (least, most) = ends(others().filter_map(|one| reading.at(one, PAPER_LEN)))?;
+        Some((reading.setting.clone(), most / least))
     };
     let spreads: Vec<_> = readings.iter().filter_map(spread).collect();
-    let [(_, unlimited), paced @ ..] = &spreads[..] else { return untested(claim, "no rate was measured") };
-    let Some((_, slowest)) = paced.first() else { return untested(claim, "no rate was measured") };
+    let [(_, unlimited), (_, slowest), ..] = &spreads[..] else { return Err("no rate was measured".into()) };
     let all: Vec<_> =
         spreads.iter().map(|(rate, factor)| format!("{} ({rate})", significant(*factor))).collect();
     let found = format!("Schemes other than copy differ at 60 KiB by factors of {}.", all.join(", "));
-    judged(claim, slowest < unlimited, found)
+    Ok((slowest < unlimited, found))
 }

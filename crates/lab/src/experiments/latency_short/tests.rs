@@ -41,7 +41,7 @@ fn like_the_papers(scheme: Scheme, setting: Granules, x: u64) -> f64 {
 }
 
 fn verdicts(measurements: &Measurements) -> Vec<(String, Verdict)> {
-    let conclusion = LatencyShort.conclude(&OPTIONS, measurements).unwrap();
+    let conclusion = conclude(measurements);
     conclusion.verdicts.into_iter().map(|finding| (finding.claim, finding.verdict)).collect()
 }
 

@@ -4,51 +4,48 @@
 //! if it holds with all.
 
 use super::super::latency::schemes;
-use super::super::reading::{Reading, judged, untested};
+use super::super::reading::{Reading, bytes, findings};
 use super::{DECLARATION, Granules};
 use crate::amounts::significant;
-use crate::findings::Finding;
-use crate::length;
+use crate::findings::{Finding, Judgement};
 
 /// Differences below that are none.
 const TOLERANCE: f64 = 1.05;
 /// Move is apart where it takes at least so many times as long as the slowest other one.
 const APART: f64 = 1.25;
 
-/// What was found with some granules.
-type Judgement = (bool, String);
+/// Whether a claim holds with some granules, and what was found; nothing where not all that it compares was measured.
+type Judged = Option<(bool, String)>;
+type Judge<'m> = fn(&With<'m>) -> Judged;
 
 /// One for each claim, in their order.
-pub(super) fn all(readings: &[Reading<'_>; 2]) -> Vec<Finding> {
-    let judges: [fn(&Judged<'_>) -> Option<Judgement>; 6] = [
-        |granules| granules.copies_below_half(),
-        |granules| granules.is_never_worse(),
-        |granules| granules.is_better_above_half(),
-        |granules| granules.share_is_lowest(),
-        |granules| granules.move_is_highest(),
-        |granules| granules.wiring_costs(),
+pub(super) fn all<'m>(readings: &'m [Reading<'m>; 2]) -> Vec<Finding> {
+    let judges: [Judge<'m>; 6] = [
+        With::copies_below_half,
+        With::is_never_worse,
+        With::is_better_above_half,
+        With::share_is_lowest,
+        With::move_is_highest,
+        With::wiring_costs,
     ];
     let granules: Vec<_> =
-        Granules::ALL.into_iter().zip(readings).map(|(of, reading)| Judged { of, reading }).collect();
-    let judge = |(claim, judge): (&crate::experiment::Claim, fn(&Judged<'_>) -> Option<Judgement>)| {
-        let verdicts: Vec<_> = granules.iter().filter_map(|one| Some((one.of.name(), judge(one)?))).collect();
-        if verdicts.is_empty() {
-            return untested(claim.id, "the schemes that it compares were not all measured");
-        }
-        let found: Vec<_> =
-            verdicts.iter().map(|(name, (_, found))| format!("With {name}: {found}.")).collect();
-        judged(claim.id, verdicts.iter().all(|(_, (holds, _))| *holds), found.join(" "))
+        Granules::ALL.into_iter().zip(readings).map(|(of, reading)| With { of, reading }).collect();
+    let judgement = |judge: Judge<'m>| -> Judgement {
+        let found = granules.iter().filter_map(|one| Some((one.of.name(), judge(one)?)));
+        let found = found.map(|(name, (holds, found))| (holds, format!("With {name}: {found}.")));
+        let all = found.reduce(|one, other| (one.0 && other.0, format!("{} {}", one.1, other.1)));
+        all.ok_or_else(|| "the schemes that it compares were not all measured".to_owned())
     };
-    DECLARATION.claims.iter().zip(judges).map(judge).collect()
+    findings(&DECLARATION, Ok::<_, String>(judges.map(judgement).to_vec()))
 }
 
 /// The measurements with some granules.
-struct Judged<'m> {
+struct With<'m> {
     of: Granules,
     reading: &'m Reading<'m>,
 }
 
-impl Judged<'_> {
+impl With<'_> {
     /// For each length that is `wanted`: that, and how many times as long `one` takes as `other`.
     fn factors(&self, one: &str, other: &str, wanted: impl Fn(u64) -> bool) -> Vec<(u64, f64)> {
         let factor = |(x, us): (u64, f64)| Some((x, us / self.reading.at(other, x)?));
@@ -59,30 +56,30 @@ impl Judged<'_> {
         self.of.granule() as u64 / 2
     }
 
-    fn copies_below_half(&self) -> Option<Judgement> {
+    fn copies_below_half(&self) -> Judged {
         let factors = self.factors("emulated copy", "copy", |x| x <= self.half());
         let (least, most) = (lowest(&factors)?, highest(&factors)?);
         let holds = least.1 >= 1.0 / TOLERANCE && most.1 <= TOLERANCE;
         let found = format!(
             "up to {} emulated copy takes {} to {} times as long as copy",
-            length::format(self.half() as usize),
+            bytes(self.half()),
             significant(least.1),
             significant(most.1)
         );
         Some((holds, found))
     }
 
-    fn is_never_worse(&self) -> Option<Judgement> {
+    fn is_never_worse(&self) -> Judged {
         let worst = highest(&self.factors("emulated copy", "copy", |_| true))?;
         let found = format!(
             "at worst ({}) emulated copy takes {} times as long as copy",
-            length::format(worst.0 as usize),
+            bytes(worst.0),
             significant(worst.1)
         );
         Some((worst.1 <= TOLERANCE, found))
     }
 
-    fn is_better_above_half(&self) -> Option<Judgement> {
+    fn is_better_above_half(&self) -> Judged {
         let above = self.factors("emulated copy", "copy", |x| x > self.half() && x <= 2 * self.half());
         let (least, most) = (lowest(&above)?, highest(&above)?);
         let found = format!(
@@ -93,7 +90,7 @@ impl Judged<'_> {
         Some((most.1 < 1.0, found))
     }
 
-    fn share_is_lowest(&self) -> Option<Judgement> {
+    fn share_is_lowest(&self) -> Judged {
         let others = schemes().filter(|one| *one != "emulated share");
         let all: Vec<_> = others.flat_map(|one| self.factors("emulated share", one, |_| true)).collect();
         let worst = highest(&all)?;
@@ -103,14 +100,14 @@ impl Judged<'_> {
             "emulated share takes {} times as long as the quickest other one at worst ({}); emulated copy lags behind it \
              most at {}, by a factor of {}",
             significant(worst.1),
-            length::format(worst.0 as usize),
-            length::format(lag.0 as usize),
+            bytes(worst.0),
+            bytes(lag.0),
             significant(lag.1)
         );
         Some((worst.1 <= TOLERANCE, found))
     }
 
-    fn move_is_highest(&self) -> Option<Judgement> {
+    fn move_is_highest(&self) -> Judged {
         let short = |x| x <= self.half();
         let others = schemes().filter(|one| *one != "move");
         let all: Vec<_> = others.flat_map(|one| self.factors("move", one, short)).collect();
@@ -124,7 +121,7 @@ impl Judged<'_> {
         Some((least.1 >= APART && hidden.1 >= APART, found))
     }
 
-    fn wiring_costs(&self) -> Option<Judgement> {
+    fn wiring_costs(&self) -> Judged {
         let pairs = [("share", "emulated share"), ("weak move", "emulated weak move")];
         let means = pairs.map(|(wired, emulated)| mean(&self.factors(wired, emulated, |_| true)));
         let (share, weak_move) = (means[0]?, means[1]?);

@@ -3,43 +3,37 @@
 use genie_passing::Scheme;
 
 use crate::amounts::{self, signed_percent, significant};
-use crate::findings::{Axis, Conclusion, Curve, CurvePoint, Figure, Finding, Table, Verdict};
-use crate::length;
+use crate::experiments::reading::{bytes, findings, headings};
+use crate::findings::{Axis, Conclusion, Curve, CurvePoint, Figure, Judgement, Table, row};
 use crate::measurement::Measurements;
 use crate::model::measured::Operations;
-use crate::model::reproduced::{self, Reproduced, latencies, scalings};
+use crate::model::reproduced::{KEY, Reproduced, latencies, scalings};
 use crate::papers::Agreement;
 
 use super::circumstances;
 use super::estimates::{Base, Estimate, Estimated, Estimates, furthest_from_its_line};
-use super::{LINES, SCALING, SUM, TOLERANCE};
+use super::{DECLARATION, TOLERANCE};
 
 pub(super) fn conclude(measurements: &Measurements) -> Conclusion {
     let reproduced =
         [latencies::demultiplexed(), latencies::pooled(), scalings::costs_per_byte(), scalings::ratios()];
-    let mut conclusion = match circumstances::choose(measurements) {
+    let (mut conclusion, sum, lines) = match circumstances::choose(measurements) {
         Ok(chosen) => {
-            let mut conclusion = of_estimates(&chosen.estimates, &Operations::of(&chosen.measurements));
+            let estimates = &chosen.estimates;
+            let mut conclusion = of_estimates(estimates, &Operations::of(&chosen.measurements));
             conclusion.notes.extend(chosen.note);
-            conclusion
+            let sum = judgement(estimates, |estimate| Some(estimate.here), false);
+            (conclusion, sum, judgement(estimates, |estimate| estimate.line, true))
         }
-        Err(reason) => Conclusion {
-            verdicts: [SUM, LINES].map(|claim| cannot_be_tested(claim, &reason)).to_vec(),
-            ..Conclusion::default()
-        },
+        Err(reason) => (Conclusion::default(), Err(reason.clone()), Err(reason)),
     };
-    conclusion.verdicts.push(cannot_be_tested(
-        SCALING,
-        "One run is of one machine. Save a run of each and compare them: genie lab compare RUN RUN.",
-    ));
+    let scaling =
+        "One run is of one machine. Save a run of each and compare them: genie lab compare RUN RUN.";
+    conclusion.verdicts = findings(&DECLARATION, Ok::<_, String>(vec![sum, lines, Err(scaling.to_owned())]));
     conclusion.tables.extend(reproduced.iter().map(Reproduced::table));
     conclusion.notes.push(of_reproduction(&reproduced));
-    conclusion.notes.push(reproduced::KEY.to_owned());
+    conclusion.notes.push(KEY.to_owned());
     conclusion
-}
-
-fn cannot_be_tested(claim: &str, reason: &str) -> Finding {
-    Finding { claim: claim.to_owned(), verdict: Verdict::CannotBeTested, found: reason.to_owned() }
 }
 
 fn of_reproduction(tables: &[Reproduced]) -> String {
@@ -69,16 +63,12 @@ fn of_estimates(estimates: &Estimates, operations: &Operations<'_>) -> Conclusio
     notes.extend(
         estimates.schemes.iter().flat_map(|estimated| reasons(&estimates.base, estimated, operations)),
     );
+    let native = figure(estimates, "native", "schemes with native buffers", |scheme| !is_migrant(scheme));
+    let migrant = figure(estimates, "migrant", "schemes with migrant buffers", is_migrant);
     Conclusion {
-        figures: vec![
-            figure(estimates, "native", "schemes with native buffers", |scheme| !is_migrant(scheme)),
-            figure(estimates, "migrant", "schemes with migrant buffers", is_migrant),
-        ],
+        figures: native.into_iter().chain(migrant).collect(),
         tables: vec![lines(estimates), errors(estimates)],
-        verdicts: vec![
-            verdict(SUM, estimates, |estimate| Some(estimate.here), false),
-            verdict(LINES, estimates, |estimate| estimate.line, true),
-        ],
+        verdicts: Vec::new(),
         notes,
     }
 }
@@ -90,15 +80,15 @@ fn is_migrant(scheme: Scheme) -> bool {
 /// Table 8.6 for this machine.
 fn lines(estimates: &Estimates) -> Table {
     let shown = |line: Option<_>| line.map_or_else(|| ["no line", ""].map(str::to_owned), amounts::line);
-    let row = |estimated: &Estimated| {
+    let cells = |estimated: &Estimated| {
         let lines = [estimated.estimated, estimated.actual].into_iter().flat_map(shown);
-        std::iter::once(estimated.scheme.to_string()).chain(lines).collect()
+        row(estimated.scheme.name(), lines)
     };
-    Table {
-        title: "Lines of latency: estimated, fitted to the operations and summed; actual, fitted to what was measured".to_owned(),
-        columns: ["scheme", "estimated: ns/B", "and µs", "actual: ns/B", "and µs"].map(str::to_owned).to_vec(),
-        rows: estimates.schemes.iter().map(row).collect(),
-    }
+    Table::new(
+        "Lines of latency: estimated, fitted to the operations and summed; actual, fitted to what was measured",
+        ["scheme", "estimated: ns/B", "and µs", "actual: ns/B", "and µs"],
+        estimates.schemes.iter().map(cells),
+    )
 }
 
 /// How far the estimates are off, at each length.
@@ -110,47 +100,36 @@ fn errors(estimates: &Estimates) -> Table {
             .map_or_else(String::new, |line| format!(" ({})", signed_percent(estimate.error(line))));
         format!("{}{line}", signed_percent(estimate.error(estimate.here)))
     };
-    let row = |estimated: &Estimated| {
+    let cells = |estimated: &Estimated| {
         let at = |length: &u64| estimated.lengths.iter().find(|estimate| estimate.length == *length);
-        let cells = lengths.iter().map(|length| at(length).map_or_else(String::new, shown));
-        std::iter::once(estimated.scheme.to_string()).chain(cells).collect()
+        row(estimated.scheme.name(), lengths.iter().map(|length| at(length).map_or_else(String::new, shown)))
     };
-    let headings = lengths.iter().map(|length| length::format(*length as usize));
-    Table {
-        title: "How far the estimate is from the measured median: by the operations' medians at that length (by their lines)"
-            .to_owned(),
-        columns: std::iter::once(String::new()).chain(headings).collect(),
-        rows: estimates.schemes.iter().map(row).collect(),
-    }
+    Table::new(
+        "How far the estimate is from the measured median: by the operations' medians at that length (by their lines)",
+        headings("", &lengths),
+        estimates.schemes.iter().map(cells),
+    )
 }
 
 /// Judges one kind of estimate at all lengths of all schemes; of the scheme that the base is taken from only where that proves
 /// something.
-fn verdict(
-    claim: &str,
-    estimates: &Estimates,
-    of: impl Fn(&Estimate) -> Option<f64>,
-    with_base: bool,
-) -> Finding {
+fn judgement(estimates: &Estimates, of: impl Fn(&Estimate) -> Option<f64>, with_base: bool) -> Judgement {
     let schemes = estimates.schemes.iter().filter(|estimated| with_base || !estimated.is_base);
     let errors: Vec<(Scheme, u64, f64)> = schemes
         .flat_map(|estimated| estimated.lengths.iter().map(move |estimate| (estimated.scheme, estimate)))
         .filter_map(|(scheme, estimate)| Some((scheme, estimate.length, estimate.error(of(estimate)?))))
         .collect();
-    let Some(worst) = errors.iter().max_by(|one, other| one.2.abs().total_cmp(&other.2.abs())) else {
-        return cannot_be_tested(claim, "Too few lengths were measured.");
-    };
+    let worst = errors.iter().max_by(|one, other| one.2.abs().total_cmp(&other.2.abs()));
+    let (scheme, length, error) = worst.ok_or("Too few lengths were measured.")?;
     let within = errors.iter().filter(|(_, _, error)| error.abs() <= TOLERANCE).count();
-    let verdict = if within == errors.len() { Verdict::Holds } else { Verdict::DoesNotHold };
     let found = format!(
-        "{within} of {} estimates are within {:.0} % of the measured median; the worst is {} off, for {} of {}.",
+        "{within} of {} estimates are within {:.0} % of the measured median; the worst is {} off, for {scheme} of {}.",
         errors.len(),
         TOLERANCE * 100.0,
-        signed_percent(worst.2),
-        worst.0,
-        length::format(worst.1 as usize),
+        signed_percent(*error),
+        bytes(*length),
     );
-    Finding { claim: claim.to_owned(), verdict, found }
+    Ok((within == errors.len(), found))
 }
 
 /// Why a scheme's estimates are off, where they are.
@@ -172,7 +151,7 @@ fn reasons(base: &Base, estimated: &Estimated, operations: &Operations<'_>) -> V
 
 fn not_in_the_sum(scheme: Scheme, estimate: &Estimate, operations: &Operations<'_>) -> String {
     let actual = estimate.actual.samples.median_us();
-    let here = format!("{scheme} of {}", length::format(estimate.length as usize));
+    let here = format!("{scheme} of {}", bytes(estimate.length));
     let (actual_us, off_us) = (significant(actual), significant((actual - estimate.here).abs()));
     if actual < estimate.here {
         return format!(
@@ -206,7 +185,7 @@ fn not_on_a_line(
     Some(format!(
         "{} of {}: by lines the estimate is {} µs, measured were {} µs. Of its parts {row} is least like a line: its line is {} µs {} its median there. Lines over such a range of lengths follow the longest ones.",
         estimated.scheme,
-        length::format(estimate.length as usize),
+        bytes(estimate.length),
         significant(estimate.line?),
         significant(estimate.actual.samples.median_us()),
         significant(above.abs()),
@@ -214,15 +193,11 @@ fn not_on_a_line(
     ))
 }
 
-fn figure(estimates: &Estimates, name: &str, what: &str, is_in: impl Fn(Scheme) -> bool) -> Figure {
+fn figure(estimates: &Estimates, name: &str, what: &str, is_in: impl Fn(Scheme) -> bool) -> Option<Figure> {
     let schemes = estimates.schemes.iter().filter(|estimated| is_in(estimated.scheme));
-    Figure {
-        name: format!("model-{name}"),
-        title: format!("Latency estimated from the costs of operations, and measured: {what}"),
-        x: Axis::logarithmic("data length in bytes"),
-        y: Axis::logarithmic("end-to-end latency in µs"),
-        curves: schemes.flat_map(curves).collect(),
-    }
+    let title = format!("Latency estimated from the costs of operations, and measured: {what}");
+    let axes = ["data length in bytes", "end-to-end latency in µs"].map(Axis::logarithmic);
+    Figure::of(format!("model-{name}"), title, axes, schemes.flat_map(curves))
 }
 
 fn curves(estimated: &Estimated) -> [Curve; 2] {
@@ -238,12 +213,7 @@ fn curves(estimated: &Estimated) -> [Curve; 2] {
     let computed = |estimate: &Estimate| (estimate.length as f64, estimate.here);
     let name = estimated.scheme.name();
     [
-        Curve {
-            name: name.to_owned(),
-            points: estimated.lengths.iter().map(measured).collect(),
-            measured: true,
-            beside: false,
-        },
+        Curve::measured(name, estimated.lengths.iter().map(measured)),
         Curve::estimate(format!("{name}, estimated"), estimated.lengths.iter().map(computed)),
     ]
 }

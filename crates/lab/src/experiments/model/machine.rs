@@ -1,14 +1,11 @@
 //! The step of its own: the machine's figures, as in table 8.1.
 
-use std::time::Duration;
-
 use crate::error::Result;
 use crate::experiment::{Options, Sitting, Step};
+use crate::experiments::alone::{Alone, timed};
 use crate::experiments::model::ID;
 use crate::measurement::{Measured, Measurements, Quantity};
 use crate::model::scaling::Figures;
-use crate::probe::Probe;
-use crate::samples::nanoseconds;
 use crate::yardsticks::{self, Copying};
 
 const INTEGER: &str = "integer program";
@@ -23,38 +20,18 @@ pub(super) fn steps(options: &Options) -> Vec<Step> {
     vec![Step { name: "the machine's own figures".to_owned(), seconds }]
 }
 
-/// A sitting: this thread on one CPU.
-#[derive(Debug)]
-pub(super) struct Machine {
-    rounds: usize,
-    uncached: usize,
-    _probe: Probe,
+pub(super) fn sit(options: &Options) -> Result<Box<dyn Sitting + '_>> {
+    let (samples, uncached) = if options.smoke { (2, UNCACHED_SMOKE) } else { (15, yardsticks::UNCACHED) };
+    Alone::sit(move || measure(samples, uncached))
 }
 
-impl Machine {
-    pub(super) fn open(options: &Options) -> Result<Self> {
-        let (rounds, uncached) = if options.smoke { (2, UNCACHED_SMOKE) } else { (15, yardsticks::UNCACHED) };
-        Ok(Self { rounds, uncached, _probe: Probe::pin()? })
-    }
-
-    /// Times something once to warm up, and then as often as it takes.
-    fn time(&self, series: &str, length: usize, mut once: impl FnMut() -> Duration) -> Measured {
-        once();
-        let samples = (0..self.rounds).map(|_| nanoseconds(once())).collect();
-        Measured::new(series, length, Quantity::OperationTime, samples)
-    }
-}
-
-impl Sitting for Machine {
-    fn measure(&mut self, _step: &Step) -> Result<Vec<Measured>> {
-        let mut cached = Copying::new(yardsticks::CACHED);
-        let mut uncached = Copying::new(self.uncached);
-        Ok(vec![
-            self.time(INTEGER, 0, yardsticks::integer_program),
-            self.time(CACHED, yardsticks::CACHED, || cached.copy()),
-            self.time(UNCACHED, self.uncached, || uncached.copy()),
-        ])
-    }
+fn measure(samples: usize, uncached: usize) -> Vec<Measured> {
+    let (mut within_the_cache, mut in_memory) = (Copying::new(yardsticks::CACHED), Copying::new(uncached));
+    vec![
+        timed(INTEGER, 0, samples, yardsticks::integer_program),
+        timed(CACHED, yardsticks::CACHED, samples, || within_the_cache.copy()),
+        timed(UNCACHED, uncached, samples, || in_memory.copy()),
+    ]
 }
 
 /// The figures of the machine that a run was made on: integer programs per microsecond, and rates in bytes per microsecond; none
@@ -82,7 +59,7 @@ mod tests {
     fn a_sitting_measures_every_figure_of_the_machine() {
         let options = Options { smoke: true, granule: Granule::Base, seed: 1 };
         let step = &steps(&options)[0];
-        let measured = Machine::open(&options).unwrap().measure(step).unwrap();
+        let measured = sit(&options).unwrap().measure(step).unwrap();
         let run = Measurements { steps: vec![synthetic::step(ID, measured)], ..Measurements::default() };
         let figures = figures(&run).unwrap();
         assert!(figures.integer > 0.0 && figures.cache > 0.0 && figures.memory > 0.0, "{figures:?}");

@@ -6,16 +6,15 @@ use genie_passing::operation::PRIMITIVES;
 
 use super::verdicts;
 use crate::amounts::{line, significant};
-use crate::experiment::Declaration;
-use crate::experiments::reading::MISSING;
-use crate::findings::{Axis, Conclusion, Curve, CurvePoint, Figure, Table};
-use crate::length;
+use crate::experiments::reading::{MISSING, bytes};
+use crate::findings::{Axis, Conclusion, Curve, CurvePoint, Figure, Table, row};
 use crate::measurement::Measurements;
 use crate::model::breakdown::BASE;
 use crate::model::fit::Fit;
 use crate::model::measured::granule;
 use crate::model::rows::{self, Row, Time};
-use crate::papers::brustoloni::{self, Cost, Platform};
+use crate::papers::Printed;
+use crate::papers::brustoloni::{self, Cost, Part, Platform};
 
 /// Rows of table 8.2 whose work is mostly done by another one's operation, which one, and why.
 const WITH_OTHERS: [(&str, &str, &str); 3] = [
@@ -36,65 +35,27 @@ const WITH_OTHERS: [(&str, &str, &str); 3] = [
 const NOT_RUN: &str =
     "did not run: memory could not be wired or protected, or no length was a multiple of the granule";
 
-/// A row of table 12.1: its letter, its name, its line (nanoseconds for each byte, microseconds in all), and what there is of
-/// it here.
-struct Part(&'static str, &'static str, [&'static str; 2], Here);
-
-enum Here {
-    /// A row.
-    Row(&'static str),
-    /// Nothing, for this reason.
-    Absent(&'static str),
-}
-
-const NO_IOLETS: &str = "there are no iolets yet";
-const NO_DEVICE: &str = "there is no such device: the loop device copies";
-const NOT_APART: &str = "contained in the base: not taken apart";
-
-const TABLE_12_1: [Part; 25] = [
-    Part("a", "Request enter", [MISSING, "11"], Here::Absent(NOT_APART)),
-    Part("b", "Reply leave", [MISSING, "11"], Here::Absent(NOT_APART)),
-    Part("c", "Iolet enter", [MISSING, "20"], Here::Absent(NO_IOLETS)),
-    Part("d", "Iolet leave", [MISSING, "13"], Here::Absent(NO_IOLETS)),
-    Part("e", "Iolet sequence", [MISSING, "3"], Here::Absent(NO_IOLETS)),
-    Part("f", "Multiserver buffer turn-around", [MISSING, "1"], Here::Absent(NO_IOLETS)),
-    Part(
-        "g",
-        "Reschedule",
-        [MISSING, "16"],
-        Here::Absent("Linux does that; see the hand-over in experiment latency"),
-    ),
-    Part("h", "Reschedule and context switch", [MISSING, "28"], Here::Absent("see g")),
-    Part("i", "Cyclone driver, input", ["0.156", "9"], Here::Absent(NO_DEVICE)),
-    Part("j", "Cyclone board to host memory", ["21.1", "13"], Here::Absent(NO_DEVICE)),
-    Part("k", "ATM driver, output", ["0.520", "30"], Here::Absent(NO_DEVICE)),
-    Part("l", "Host memory to ATM network", ["59.0", "17"], Here::Absent(NO_DEVICE)),
-    Part("m", "Cyclone board to ATM network", ["74.6", "23"], Here::Absent(NO_DEVICE)),
-    Part("n", "System buffer allocate", ["0.162", "5"], Here::Row("System buffer allocate")),
-    Part("o", "System buffer deallocate", ["0.125", "5"], Here::Row("System buffer deallocate")),
-    Part("p", "Allocate and copyin", ["16.8", "-5"], Here::Row("Allocate and copyin")),
-    Part("q", "Copyout and deallocate", ["20.5", "15"], Here::Row("Copyout and deallocate")),
-    Part("r", "Aligned buffer allocate", ["0.226", "4"], Here::Row("Aligned buffer allocate")),
-    Part("s", "Swap and deallocate", ["2.22", "19"], Here::Row("Swap and deallocate")),
-    Part("t", "Reference", ["0.424", "10"], Here::Row("Reference")),
-    Part("u", "Unreference", ["0.111", "4"], Here::Row("Unreference")),
-    Part("v", "Reference and read-only", ["0.808", "13"], Here::Row("Reference and read-only")),
-    Part("w", "Outboard allocate", ["0.0868", "8"], Here::Absent("there is no outboard memory")),
-    Part("x", "Outboard deallocate", ["0.0481", "8"], Here::Absent("there is no outboard memory")),
-    Part("y", "Prepare descriptors", [MISSING, "4"], Here::Absent(NOT_APART)),
+/// Why there is nothing here of rows of table 12.1, by their letters.
+const ABSENT_PARTS: [(&[&str], &str); 6] = [
+    (&["a", "b", "y"], "contained in the base: not taken apart"),
+    (&["c", "d", "e", "f"], "there are no iolets yet"),
+    (&["g"], "Linux does that; see the hand-over in experiment latency"),
+    (&["h"], "see g"),
+    (&["i", "j", "k", "l", "m"], "there is no such device: the loop device copies"),
+    (&["w", "x"], "there is no outboard memory"),
 ];
 
 /// Concludes from what was measured.
-pub(super) fn conclude(declaration: &Declaration, measurements: &Measurements) -> Conclusion {
+pub(super) fn conclude(measurements: &Measurements) -> Conclusion {
     let rows = rows::rows(measurements);
-    let granule = granule(measurements).unwrap_or_default() as usize;
+    let granule = granule(measurements).unwrap_or_default();
     let mut notes = vec![
         format!(
             "Times were taken inside requests, at both ends, by a recorder that reads the clock before and after each \
              operation and subtracts what that takes. Granules were of {}; lines are laid through lengths that are \
              multiples of that, by ordinary least squares, through the means over all schemes, sides and kinds of \
              buffering. With long data in the fit, fixed terms below a microsecond, or negative, say little.",
-            length::format(granule)
+            bytes(granule)
         ),
         "The base is the end-to-end latency of emulated share less referencing and unreferencing. It contains the copy \
          that stands for the wire."
@@ -104,9 +65,9 @@ pub(super) fn conclude(declaration: &Declaration, measurements: &Measurements) -
     notes.extend(absent(&rows));
     notes.push(parts_absent());
     Conclusion {
-        figures: vec![figure(&rows)],
+        figures: figure(&rows).into_iter().collect(),
         tables: vec![table_8_2(&rows, measurements), table_12_1(&rows), others(&rows)],
-        verdicts: verdicts::verdicts(declaration, &rows),
+        verdicts: verdicts::verdicts(&rows),
         notes,
     }
 }
@@ -150,61 +111,42 @@ fn absent(rows: &[Row]) -> Vec<String> {
 
 /// The rows of table 12.1 that there is nothing of here, with the reasons.
 fn parts_absent() -> String {
-    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
-    for Part(letter, _, _, here) in &TABLE_12_1 {
-        let Here::Absent(reason) = here else { continue };
-        match reasons.iter_mut().find(|(known, _)| known == reason) {
-            Some((_, letters)) => letters.push(letter),
-            None => reasons.push((reason, vec![letter])),
-        }
-    }
-    let reasons: Vec<_> =
-        reasons.iter().map(|(reason, letters)| format!("{} ({reason})", letters.join(", "))).collect();
+    let reasons = ABSENT_PARTS.map(|(letters, reason)| format!("{} ({reason})", letters.join(", ")));
     format!("Rows of table 12.1 that are absent: {}.", reasons.join("; "))
 }
 
 fn table_8_2(rows: &[Row], measurements: &Measurements) -> Table {
-    let papers = brustoloni::costs(Platform::P166);
-    let mut table = empty_table(
-        "Primitive operations, beside table 8.2 of the thesis (Micron P166 at 155 Mbit/s)",
-        &COLUMNS,
-    );
-    for cost in &papers {
-        let mut cells = match find(rows, &cost.operation) {
+    let title = "Primitive operations, beside table 8.2 of the thesis (Micron P166 at 155 Mbit/s)";
+    let row = |cost: Cost| {
+        let name = cost.operation.as_str();
+        let here = match find(rows, name) {
             Some(row) => cells(row),
-            None if cost.operation == BASE => base_cells(rows, measurements),
-            None => absent_cells(&cost.operation),
+            None if name == BASE => base_cells(rows, measurements),
+            None => absent_cells(name),
         };
-        cells.extend(printed(cost));
-        table.rows.push(cells);
-    }
-    table
+        beside(here, cost.factor.map(Printed::in_thousandths), cost.fixed)
+    };
+    Table::new(title, COLUMNS, brustoloni::costs(Platform::P166).into_iter().map(row))
 }
 
-/// For each byte and in all, here and, last, in the thesis.
 const COLUMNS: [&str; 8] =
     ["operation", "ns/B", "and µs", "R²", "shortest, µs", "longest, µs", "thesis: ns/B", "and µs"];
 /// How many of them are of what is here.
 const HERE: usize = 6;
 
-fn empty_table(title: &str, columns: &[&str]) -> Table {
-    let columns = columns.iter().copied().map(str::to_owned).collect();
-    Table { title: title.to_owned(), columns, rows: Vec::new() }
-}
-
+/// A row's cells for what is here.
 fn cells(row: &Row) -> Vec<String> {
     let name = match WITH_OTHERS.iter().find(|(name, ..)| *name == row.name) {
         Some((_, other, _)) => format!("{} (with {other})", row.name),
         None => row.name.clone(),
     };
     let [per_byte, fixed] = row.fit.map_or_else(nothing, |fit| line(fit.line));
-    let whole = || row.times.iter().filter(|time| time.is_whole);
+    let mut whole = row.times.iter().filter(|time| time.is_whole);
     let at = |time: Option<&Time>| {
-        time.map_or_else(none, |time| {
-            format!("{} ({})", significant(time.mean), length::format(time.len as usize))
-        })
+        time.map_or_else(none, |time| format!("{} ({})", significant(time.mean), bytes(time.len)))
     };
-    vec![name, per_byte, fixed, r_squared(row.fit), at(whole().next()), at(whole().next_back())]
+    let (first, last) = (whole.clone().next(), whole.next_back());
+    vec![name, per_byte, fixed, r_squared(row.fit), at(first), at(last)]
 }
 
 fn base_cells(rows: &[Row], measurements: &Measurements) -> Vec<String> {
@@ -216,7 +158,13 @@ fn base_cells(rows: &[Row], measurements: &Measurements) -> Vec<String> {
 }
 
 fn absent_cells(name: &str) -> Vec<String> {
-    std::iter::once(name.to_owned()).chain(std::iter::repeat_with(none).take(HERE - 1)).collect()
+    row(name, std::iter::repeat_with(none).take(HERE - 1))
+}
+
+/// The same, followed by the thesis's factor in nanoseconds for each byte, and its fixed term.
+fn beside(here: Vec<String>, factor: Option<Printed>, fixed: Printed) -> Vec<String> {
+    let factor = factor.map_or_else(none, |factor| factor.to_string());
+    here.into_iter().chain([factor, fixed.to_string()]).collect()
 }
 
 fn r_squared(fit: Option<Fit>) -> String {
@@ -232,48 +180,34 @@ fn nothing() -> [String; 2] {
     [none(), none()]
 }
 
-fn printed(cost: &Cost) -> [String; 2] {
-    let factor = cost.factor.map_or_else(none, |factor| factor.in_thousandths().to_string());
-    [factor, cost.fixed.to_string()]
-}
-
 fn table_12_1(rows: &[Row]) -> Table {
-    let mut table = empty_table("Parts of transfers, beside table 12.1 of the thesis", &COLUMNS);
-    for Part(letter, name, thesis, here) in &TABLE_12_1 {
-        let found = match here {
-            Here::Row(row) => find(rows, row).map(cells),
-            Here::Absent(_) => None,
-        };
-        let mut cells = found.unwrap_or_else(|| absent_cells(name));
-        cells[0] = format!("{letter}  {name}");
-        cells.extend(thesis.map(str::to_owned));
-        table.rows.push(cells);
-    }
-    table
+    let row = |part: Part| {
+        let mut here = find(rows, &part.part).map_or_else(|| absent_cells(&part.part), cells);
+        here[0] = format!("{}  {}", part.letter, part.part);
+        beside(here, part.factor, part.fixed)
+    };
+    let title = "Parts of transfers, beside table 12.1 of the thesis";
+    Table::new(title, COLUMNS, brustoloni::parts().into_iter().map(row))
 }
 
 /// What runs here and is in neither of these tables, since the thesis's latencies don't contain it.
 fn others(rows: &[Row]) -> Table {
-    let is_there = |row: &&Row| {
-        let is_part = |part: &Part| matches!(part.3, Here::Row(name) if name == row.name);
-        !PRIMITIVES.contains(&row.name.as_str()) && !TABLE_12_1.iter().any(is_part)
+    let parts = brustoloni::parts();
+    let is_other = |row: &&Row| {
+        !PRIMITIVES.contains(&row.name.as_str()) && !parts.iter().any(|part| part.part == row.name)
     };
-    let table = empty_table("Other operations: they overlap with the transfer", &COLUMNS[..HERE]);
-    Table { rows: rows.iter().filter(is_there).map(cells).collect(), ..table }
+    let title = "Other operations: they overlap with the transfer";
+    Table::new(title, COLUMNS.into_iter().take(HERE), rows.iter().filter(is_other).map(cells))
 }
 
-fn figure(rows: &[Row]) -> Figure {
+fn figure(rows: &[Row]) -> Option<Figure> {
     let is_shown = |row: &&Row| {
         let is_part = WITH_OTHERS.iter().any(|(name, ..)| *name == row.name);
         PRIMITIVES.contains(&row.name.as_str()) && !is_part
     };
-    Figure {
-        name: "primitives".to_owned(),
-        title: "Time of primitive operations by data length".to_owned(),
-        x: Axis::logarithmic("data length in bytes"),
-        y: Axis::logarithmic("time in µs"),
-        curves: rows.iter().filter(is_shown).map(curve).filter(|curve| !curve.points.is_empty()).collect(),
-    }
+    let axes = ["data length in bytes", "time in µs"].map(Axis::logarithmic);
+    let title = "Time of primitive operations by data length";
+    Figure::of("primitives", title, axes, rows.iter().filter(is_shown).map(curve))
 }
 
 fn curve(row: &Row) -> Curve {
@@ -283,8 +217,7 @@ fn curve(row: &Row) -> Curve {
         low: Some(time.low.max(SHORTEST)),
         high: Some(time.high),
     };
-    let points = row.times.iter().filter(|time| time.mean >= SHORTEST).map(point).collect();
-    Curve { name: row.name.clone(), points, measured: true, beside: false }
+    Curve::measured(row.name.as_str(), row.times.iter().filter(|time| time.mean >= SHORTEST).map(point))
 }
 
 /// The shortest time that a logarithmic axis shows, in microseconds.

@@ -9,6 +9,7 @@ use super::pooled::Pooled;
 use crate::device::Rate;
 use crate::error::{Error, Result};
 use crate::experiment::{Options, Sitting, Step};
+use crate::experiments::turns::transfer;
 use crate::length;
 use crate::measurement::{Measured, Quantity};
 use crate::model::breakdown::Buffering;
@@ -88,13 +89,9 @@ impl<'o> Operations<'o> {
         Ok(())
     }
 
-    /// Passes data; none where memory would have to be wired that may not be.
+    /// Passes data; nothing is measured where memory would have to be wired that may not be.
     fn transfer(&mut self, scheme: Scheme, len: usize, measure: Measure) -> Result<Option<Transferred>> {
-        match self.parties.transfer(&Transfer { measure, ..Transfer::of(scheme, len) }) {
-            Ok(transferred) => Ok(Some(transferred)),
-            Err(Error::Unwired(_)) => Ok(None),
-            Err(error) => Err(error),
-        }
+        transfer(&mut self.parties, &Transfer { measure, ..Transfer::of(scheme, len) })
     }
 
     /// Receives data of the pooled server once by each scheme, aligned and not, in any order.

@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 use crate::checksum::Checksum;
 use crate::error::Result;
 use crate::experiment::{Options, Sitting, Step};
+use crate::experiments::alone::{Alone, timed};
 use crate::experiments::single_copy_tcp::ID;
 use crate::measurement::{Measured, Measurements, Quantity};
 use crate::model::single_copy::Costs;
-use crate::probe::Probe;
-use crate::samples::nanoseconds;
 
 /// Bytes of a packet.
 pub(super) const PACKET: usize = 4096;
@@ -50,76 +49,57 @@ pub(super) fn steps(options: &Options) -> Vec<Step> {
     vec![Step { name: "calls, packets, copies and checksums".to_owned(), seconds }]
 }
 
-/// A sitting: this thread on one CPU, memory for many packets, and a socket connected to itself where there is a network.
-#[derive(Debug)]
-pub(super) struct Bench {
-    samples: usize,
-    memory: Vec<u8>,
-    packet: [u8; PACKET],
-    next: usize,
-    socket: Option<UdpSocket>,
-    _probe: Probe,
+pub(super) fn sit(options: &Options) -> Result<Box<dyn Sitting + '_>> {
+    let (samples, packets) = if options.smoke { (5, REPEATED) } else { (100, PACKETS) };
+    Alone::sit(move || measure(samples, packets))
 }
 
-impl Bench {
-    pub(super) fn open(options: &Options) -> Result<Self> {
-        let packets = if options.smoke { REPEATED } else { PACKETS };
-        Ok(Self {
-            samples: if options.smoke { 5 } else { 100 },
-            memory: vec![1; packets * PACKET],
-            packet: [2; PACKET],
-            next: 0,
-            socket: loopback().ok(),
-            _probe: Probe::pin()?,
-        })
-    }
-
-    /// Times what `once` does with the packet and with memory that has not been used for long, after one sample that does not
-    /// count.
-    fn time(
-        &mut self,
-        series: &str,
-        length: usize,
-        mut once: impl FnMut(&mut [u8; PACKET], &mut [u8]),
-    ) -> Measured {
-        let samples = (0..=self.samples).map(|_| self.sample(&mut once)).skip(1).collect();
-        Measured::new(series, length, Quantity::OperationTime, samples)
-    }
-
-    /// Nanoseconds for all repetitions of a sample together: one alone may be shorter than the clock's tick.
-    fn sample(&mut self, once: &mut impl FnMut(&mut [u8; PACKET], &mut [u8])) -> u64 {
-        let begin = Instant::now();
-        for _ in 0..REPEATED {
-            let at = self.next * PACKET;
-            self.next = (self.next + 1) % (self.memory.len() / PACKET);
-            once(&mut self.packet, &mut self.memory[at..at + PACKET]);
-        }
-        nanoseconds(begin.elapsed())
-    }
-}
-
-impl Sitting for Bench {
-    fn measure(&mut self, _step: &Step) -> Result<Vec<Measured>> {
-        let mut measured = vec![
-            self.time(CALL, 0, |_, _| {
+/// Measures everything, but datagrams only where there is a network.
+fn measure(samples: usize, packets: usize) -> Vec<Measured> {
+    let mut memory = Memory { packets: vec![1; packets * PACKET], next: 0 };
+    let mut packet = [2; PACKET];
+    let mut measured = vec![
+        timed(CALL, 0, samples, || {
+            repeated(|| {
                 black_box(std::os::unix::process::parent_id());
-            }),
-            self.time(OUT, PACKET, |packet, memory| memory.copy_from_slice(black_box(packet))),
-            self.time(IN, PACKET, |packet, memory| packet.copy_from_slice(black_box(memory))),
-            self.time(CHECKSUM, PACKET, |packet, _| {
-                black_box(Checksum::Internet.of(black_box(packet)));
-            }),
-        ];
-        if let Some(socket) = self.socket.take() {
-            let mut lost = false;
-            measured.push(self.time(DATAGRAM, 1, |_, _| lost |= round(&socket).is_err()));
-            if lost {
-                // Without a round there is no time of one.
-                measured.pop();
-            }
-            self.socket = Some(socket);
-        }
-        Ok(measured)
+            })
+        }),
+        timed(OUT, PACKET, samples, || repeated(|| memory.unused().copy_from_slice(black_box(&packet)))),
+        timed(IN, PACKET, samples, || repeated(|| packet.copy_from_slice(black_box(memory.unused())))),
+        timed(CHECKSUM, PACKET, samples, || {
+            repeated(|| {
+                black_box(Checksum::Internet.of(black_box(&packet)));
+            })
+        }),
+    ];
+    if let Ok(socket) = loopback() {
+        let mut lost = false;
+        let datagrams = timed(DATAGRAM, 1, samples, || repeated(|| lost |= round(&socket).is_err()));
+        // Without a round there is no time of one.
+        measured.extend((!lost).then_some(datagrams));
+    }
+    measured
+}
+
+/// How long all repetitions of a sample take together: one alone may be shorter than the clock's tick.
+fn repeated(mut once: impl FnMut()) -> Duration {
+    let begin = Instant::now();
+    (0..REPEATED).for_each(|_| once());
+    begin.elapsed()
+}
+
+/// Memory for many packets.
+struct Memory {
+    packets: Vec<u8>,
+    next: usize,
+}
+
+impl Memory {
+    /// A packet's memory that has not been used for long.
+    fn unused(&mut self) -> &mut [u8] {
+        let at = self.next * PACKET;
+        self.next = (self.next + 1) % (self.packets.len() / PACKET);
+        &mut self.packets[at..at + PACKET]
     }
 }
 
@@ -169,8 +149,7 @@ mod tests {
     fn a_sitting_measures_every_cost_there_is() {
         let options = Options { smoke: true, granule: Granule::Base, seed: 1 };
         let step = &steps(&options)[0];
-        let mut bench = Bench::open(&options).unwrap();
-        let measured = bench.measure(step).unwrap();
+        let measured = sit(&options).unwrap().measure(step).unwrap();
         assert!(measured.iter().all(|one| one.samples.len() == 5), "{measured:?}");
         let run = Measurements { steps: vec![synthetic::step(ID, measured)], ..Measurements::default() };
         let costs = costs(&run, Direction::Reception);

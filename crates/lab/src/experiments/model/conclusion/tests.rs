@@ -1,5 +1,6 @@
 use super::*;
 use crate::experiments::synthetic::{self, Made};
+use crate::findings::Verdict;
 use crate::measurement::Quantity;
 use crate::model::breakdown::{BASE, Buffering, Costs};
 use crate::model::fit::Line;
