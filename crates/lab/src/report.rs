@@ -41,7 +41,7 @@ struct Page<'p> {
     progress: Progress,
     summary: Summary,
     machine: Vec<(&'static str, String)>,
-    sections: Vec<Section>,
+    sections: Vec<Section<'p>>,
 }
 
 /// The page.

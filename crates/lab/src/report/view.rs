@@ -5,8 +5,9 @@ use serde::Serialize;
 
 use crate::conclude::Found;
 use crate::counter::Counting;
+use crate::experiment::{Claim, Declaration};
 use crate::figure::{self, Ink};
-use crate::findings::{Figure, Table, Verdict};
+use crate::findings::{Figure, Finding, Table, Verdict};
 use crate::length;
 use crate::store::Record;
 
@@ -21,7 +22,6 @@ pub(super) struct Summary {
     cannot_be_tested: usize,
     /// Experiments with warnings.
     noisy: Vec<&'static str>,
-    failures: usize,
 }
 
 impl Summary {
@@ -34,42 +34,35 @@ impl Summary {
             does_not_hold: count(Verdict::DoesNotHold),
             cannot_be_tested: count(Verdict::CannotBeTested),
             noisy: noisy.map(|one| one.declaration.id).collect(),
-            failures: found.iter().map(|one| one.failures.len()).sum(),
         }
     }
 }
 
 /// One experiment.
 #[derive(Debug, Serialize)]
-pub(super) struct Section {
-    id: &'static str,
-    title: &'static str,
-    source: &'static str,
-    axes: String,
-    claims: Vec<Claim>,
-    figures: Vec<Drawing>,
-    tables: Vec<View>,
-    notes: Vec<String>,
+pub(super) struct Section<'f> {
+    declaration: &'static Declaration,
+    claims: Vec<Judged<'f>>,
+    figures: Vec<Drawing<'f>>,
+    tables: Vec<View<'f>>,
+    notes: &'f [String],
     warnings: Vec<String>,
     failures: Vec<String>,
-    rests_on: &'static [&'static str],
 }
 
 /// A claim beside what was found.
 #[derive(Debug, Serialize)]
-struct Claim {
-    text: &'static str,
-    source: &'static str,
-    found: String,
-    verdict: Verdict,
+struct Judged<'f> {
+    claim: &'static Claim,
+    finding: &'f Finding,
     words: &'static str,
     sign: &'static str,
 }
 
 /// A figure, drawn for two widths.
 #[derive(Debug, Serialize)]
-struct Drawing {
-    title: String,
+struct Drawing<'f> {
+    title: &'f str,
     wide: Value,
     narrow: Value,
     file: String,
@@ -78,29 +71,21 @@ struct Drawing {
     spread: bool,
 }
 
-/// A table, and how its columns are set.
+/// A table, and how it is set.
 #[derive(Debug, Serialize)]
-struct View {
-    title: String,
-    columns: Vec<Column>,
-    rows: Vec<Vec<String>>,
+struct View<'f> {
+    table: &'f Table,
+    /// Whether each column holds numbers.
+    numbers: Vec<bool>,
     long: bool,
 }
 
-#[derive(Debug, Serialize)]
-struct Column {
-    heading: String,
-    number: bool,
-}
-
-impl Section {
-    pub(super) fn of(found: &Found) -> Self {
+impl<'f> Section<'f> {
+    pub(super) fn of(found: &'f Found) -> Self {
         let (declaration, conclusion) = (found.declaration, &found.conclusion);
-        let claims = declaration.claims.iter().zip(&conclusion.verdicts).map(|(claim, finding)| Claim {
-            text: claim.text,
-            source: claim.source,
-            found: finding.found.clone(),
-            verdict: finding.verdict,
+        let claims = declaration.claims.iter().zip(&conclusion.verdicts).map(|(claim, finding)| Judged {
+            claim,
+            finding,
             words: finding.verdict.words(),
             sign: sign(finding.verdict),
         });
@@ -112,17 +97,13 @@ impl Section {
             warnings.push(format!("It rests on noisy measurements: {}.", found.noisy_needs.join(", ")));
         }
         Self {
-            id: declaration.id,
-            title: declaration.title,
-            source: declaration.source,
-            axes: declaration.axes.join("; "),
+            declaration,
             claims: claims.collect(),
             figures: conclusion.figures.iter().map(|figure| Drawing::of(declaration.id, figure)).collect(),
             tables: conclusion.tables.iter().map(View::of).collect(),
-            notes: conclusion.notes.clone(),
+            notes: &conclusion.notes,
             warnings,
             failures: found.failures.iter().map(failure).collect(),
-            rests_on: declaration.needs,
         }
     }
 }
@@ -136,15 +117,15 @@ fn sign(verdict: Verdict) -> &'static str {
     }
 }
 
-impl Drawing {
-    fn of(id: &str, figure: &Figure) -> Self {
+impl<'f> Drawing<'f> {
+    fn of(id: &str, figure: &'f Figure) -> Self {
         // Within the page, the name space goes without saying; and its drawing is nobody's text to be escaped.
         let draw = |shape| {
             let svg = figure::draw(figure, shape, Ink::OfPage);
             Value::from_safe_string(svg.replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1))
         };
         Self {
-            title: figure.title.clone(),
+            title: &figure.title,
             wide: draw(figure::WIDE),
             narrow: draw(figure::NARROW),
             file: figure::file(id, figure),
@@ -154,47 +135,36 @@ impl Drawing {
     }
 }
 
-impl View {
-    fn of(table: &Table) -> Self {
-        let column = |(index, heading): (usize, &String)| Column {
-            heading: heading.clone(),
-            number: table.holds_numbers(index),
-        };
-        Self {
-            title: table.title.clone(),
-            columns: table.columns.iter().enumerate().map(column).collect(),
-            rows: table.rows.clone(),
-            long: table.rows.len() > ROWS,
-        }
+impl<'f> View<'f> {
+    fn of(table: &'f Table) -> Self {
+        let numbers = (0..table.columns.len()).map(|column| table.holds_numbers(column)).collect();
+        Self { table, numbers, long: table.rows.len() > ROWS }
     }
 }
 
 /// Facts about the machine, each with its name.
 pub(super) fn machine(record: &Record) -> Vec<(&'static str, String)> {
     let (machine, circumstances) = (&record.machine, &record.circumstances);
-    let unknown = || "not told".to_owned();
+    let told = |fact: Option<String>| fact.unwrap_or_else(|| "not told".to_owned());
     let pages = machine.huge_pages;
+    let caches = Some(circumstances.caches.join(", ")).filter(|caches| !caches.is_empty());
+    let frequency = circumstances.frequency_mhz.map(|mhz| format!("{mhz} MHz at the beginning"));
+    let faults = machine.userfaultfd.as_deref().unwrap_or("nothing: stores into output are not caught");
     vec![
         ("CPU", machine.cpu.clone()),
         ("CPUs to use", machine.cpus.to_string()),
-        ("Caches of one", some(circumstances.caches.join(", "))),
-        (
-            "Clock frequency",
-            circumstances.frequency_mhz.map_or_else(unknown, |mhz| format!("{mhz} MHz at the beginning")),
-        ),
-        ("Frequency governor", circumstances.governor.clone().unwrap_or_else(unknown)),
-        ("Turbo", circumstances.turbo.map_or_else(unknown, |on| if on { "on" } else { "off" }.to_owned())),
+        ("Caches of one", told(caches)),
+        ("Clock frequency", told(frequency)),
+        ("Frequency governor", told(circumstances.governor.clone())),
+        ("Turbo", told(circumstances.turbo.map(|on| if on { "on" } else { "off" }.to_owned()))),
         ("Memory", length::approximate(machine.memory)),
         ("Kernel", format!("Linux {}", machine.kernel)),
         ("Granules", machine.granules.clone()),
         ("Huge pages", format!("{} of {} free at the beginning", pages.free, pages.total)),
-        ("Transparent huge pages", circumstances.transparent_huge_pages.clone().unwrap_or_else(unknown)),
-        (
-            "Faults caught by",
-            machine.userfaultfd.as_deref().unwrap_or("nothing: stores into output are not caught").to_owned(),
-        ),
-        ("Instructions", circumstances.instructions.as_ref().map_or_else(unknown, counted)),
-        ("Clock", circumstances.clock.clone().unwrap_or_else(unknown)),
+        ("Transparent huge pages", told(circumstances.transparent_huge_pages.clone())),
+        ("Faults caught by", faults.to_owned()),
+        ("Instructions", told(circumstances.instructions.as_ref().map(counted))),
+        ("Clock", told(circumstances.clock.clone())),
         ("Load at the beginning", format!("{:.2}", machine.load)),
     ]
 }
@@ -203,8 +173,4 @@ fn counted(instructions: &Counting) -> String {
     instructions
         .modes
         .map_or_else(|| "cannot be counted".to_owned(), |modes| format!("counted {}", modes.words()))
-}
-
-fn some(text: String) -> String {
-    if text.is_empty() { "not told".to_owned() } else { text }
 }
