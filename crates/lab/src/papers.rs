@@ -18,3 +18,11 @@ fn read<Row: serde::de::DeserializeOwned>(table: &str) -> Vec<Row> {
     let rows: csv::Result<Vec<Row>> = reader.deserialize().collect();
     rows.expect("a table that is part of the program can be read, which a test sees to")
 }
+
+/// The row of a table for which something holds.
+///
+/// # Panics
+/// The table has none: the tables are part of the program.
+pub(crate) fn row<Row>(table: Vec<Row>, is_it: impl Fn(&Row) -> bool) -> Row {
+    table.into_iter().find(is_it).expect("the paper's table has this row")
+}

@@ -10,6 +10,7 @@ mod verdicts;
 
 use genie::Scheme;
 
+use super::latency::{LONGEST, PAPER_LEN};
 use super::reading::{MISSING, Reading, headings, shown};
 use super::sweep::{Rounds, Setting, Sweep};
 use super::turns::Subject;
@@ -48,8 +49,6 @@ const LENGTHS: [usize; 12] = [
 const LENGTHS_SMOKE: [usize; 2] = [64, 16 << 10];
 /// Lengths up to this are short data.
 const SHORT: u64 = 8 << 10;
-const PAPER_LEN: u64 = 61_440;
-const LONGEST: u64 = 16 << 20;
 
 const SECONDS: f64 = 1.5;
 const ROUNDS_LEAST: usize = 10;
@@ -161,7 +160,7 @@ impl Overhead {
 
     /// A line through the overheads: microseconds for each MiB, and in all.
     fn line(&self) -> Option<(f64, f64)> {
-        let points: Vec<_> = self.points.iter().map(|(x, _, more)| (*x as f64, *more)).collect();
+        let points: Vec<_> = self.points.iter().map(|(x, _, more)| (*x, *more)).collect();
         fit::fit(&points).map(|fit| (fit.line.factor * f64::from(1 << 20), fit.line.fixed))
     }
 }

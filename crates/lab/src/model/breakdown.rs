@@ -9,7 +9,6 @@
 use std::collections::BTreeMap;
 
 use genie_passing::{Scheme, tables};
-use serde::{Deserialize, Serialize};
 
 use crate::model::fit::Line;
 use crate::papers::Rounding;
@@ -37,7 +36,7 @@ pub enum Buffering {
 pub struct Unpriced(pub &'static str);
 
 /// What each row of table 8.2 costs on one machine.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Costs(BTreeMap<String, Line>);
 
 /// The rows that a scheme adds to the base at the sender.

@@ -9,7 +9,7 @@
 
 use crate::amounts::significant;
 use crate::experiments::model::figures;
-use crate::findings::Table;
+use crate::findings::{Table, row};
 use crate::length;
 use crate::measurement::Measurements;
 use crate::model::measured::granule;
@@ -55,23 +55,18 @@ fn expected(parameter: Parameter, reference: &Figures, other: &Figures) -> Optio
 }
 
 fn table(rows: &[Row]) -> Table {
-    let row = |row: &Row| {
-        let actual = row.actual.map_or_else(
-            || vec![String::new(); 4],
-            |ratios| {
-                let ratio = [ratios.geometric_mean, ratios.least, ratios.greatest].map(significant);
-                ratio.into_iter().chain([ratios.count.to_string()]).collect()
-            },
-        );
-        let expected = row.expected.map_or_else(|| "not measured".to_owned(), shown);
-        [vec![what(row.parameter).to_owned(), expected], actual].concat()
+    let actual = |ratios: Ratios| {
+        let [mean, least, greatest] = [ratios.geometric_mean, ratios.least, ratios.greatest].map(significant);
+        [mean, least, greatest, ratios.count.to_string()]
     };
+    let cells = |one: &Row| {
+        let expected = one.expected.map_or_else(|| "not measured".to_owned(), shown);
+        let actual = one.actual.map_or_else(Default::default, actual);
+        row(what(one.parameter), [expected].into_iter().chain(actual))
+    };
+    let title = "Costs of the second run relative to the first: expected from the machines' own figures, and measured";
     let columns = ["", "expected", "geometric mean", "least", "greatest", "operations"];
-    Table {
-        title: "Costs of the second run relative to the first: expected from the machines' own figures, and measured".to_owned(),
-        columns: columns.map(str::to_owned).to_vec(),
-        rows: rows.iter().map(row).collect(),
-    }
+    Table::new(title, columns, rows.iter().map(cells))
 }
 
 fn what(parameter: Parameter) -> &'static str {

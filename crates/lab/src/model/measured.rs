@@ -11,7 +11,7 @@ use genie_passing::Scheme;
 
 use crate::measurement::{Measurements, Quantity};
 use crate::model::breakdown::{Buffering, Unpriced, receiver_rows, sender_rows};
-use crate::model::fit::{Fit, Line, fit};
+use crate::model::fit::{Line, fit};
 
 /// The experiment that times operations.
 pub const EXPERIMENT: &str = "primitives";
@@ -59,12 +59,6 @@ impl Side {
 pub fn granule(measurements: &Measurements) -> Option<u64> {
     let mut measured = measurements.of(EXPERIMENT).flat_map(|step| &step.measured);
     measured.find(|one| one.quantity == Quantity::Bytes && one.series == GRANULE)?.samples.first().copied()
-}
-
-/// Lays a line through medians.
-pub fn line_through(medians: &[Median]) -> Option<Fit> {
-    let points: Vec<(f64, f64)> = medians.iter().map(|(length, cost)| (*length as f64, *cost)).collect();
-    fit(&points)
 }
 
 impl<'m> Operations<'m> {
@@ -134,7 +128,7 @@ impl<'m> Operations<'m> {
     ) -> Result<Line, Unpriced> {
         let mut medians = self.medians(side, scheme, row);
         medians.retain(|(length, _)| lengths.contains(length));
-        line_through(&medians).map(|fit| fit.line).ok_or(Unpriced(row))
+        fit(&medians).map(|fit| fit.line).ok_or(Unpriced(row))
     }
 }
 

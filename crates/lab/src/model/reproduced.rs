@@ -8,8 +8,8 @@ pub mod projections;
 pub mod scalings;
 pub mod stacks;
 
-use crate::findings::Table;
-use crate::papers::{Agreement, Reproduction};
+use crate::findings::{Table, row};
+use crate::papers::{Agreement, Printed, Reproduction, Rounding};
 
 /// A number of a paper's table.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +20,19 @@ pub struct Cell {
     pub column: String,
     /// It, and what the model makes of it.
     pub reproduction: Reproduction,
+}
+
+impl Cell {
+    /// A printed number, and what the model makes of inputs that are rounded so.
+    pub fn of(
+        row: impl Into<String>,
+        column: impl Into<String>,
+        printed: Printed,
+        result: impl Fn(Rounding) -> f64,
+    ) -> Self {
+        let reproduction = Reproduction::of(printed, result);
+        Self { row: row.into(), column: column.into(), reproduction }
+    }
 }
 
 /// How a shown cell says how it agrees, for the reader of [`Reproduced::table`].
@@ -56,16 +69,12 @@ impl Reproduced {
             let cell = self.cells.iter().find(|cell| cell.row == row && cell.column == column);
             cell.map_or_else(String::new, |cell| show(&cell.reproduction))
         };
-        let cells = |row: &&str| {
-            std::iter::once((*row).to_owned())
-                .chain(columns.iter().map(|column| shown(row, column)))
-                .collect()
-        };
-        Table {
-            title: format!("{}, computed from the paper's own inputs", self.title),
-            columns: std::iter::once("").chain(columns.iter().copied()).map(str::to_owned).collect(),
-            rows: rows.iter().map(cells).collect(),
-        }
+        let cells = |name: &&str| row(*name, columns.iter().map(|column| shown(name, column)));
+        Table::new(
+            format!("{}, computed from the paper's own inputs", self.title),
+            std::iter::once("").chain(columns.iter().copied()),
+            rows.iter().map(cells),
+        )
     }
 }
 

@@ -33,8 +33,6 @@ pub struct Row {
     pub times: Vec<Time>,
     /// The line, in microseconds; none where it was measured at fewer than two multiples of the granule.
     pub fit: Option<Fit>,
-    /// Under how many combinations of scheme, side and buffering it ran.
-    pub settings: usize,
     /// Whether others did its work wherever it ran.
     pub is_idle: bool,
 }
@@ -77,15 +75,14 @@ fn row(measurements: &Measurements, name: &str, settings: &BTreeSet<&str>, granu
     if !is_idle {
         settings.retain(|points| !does_nothing(points));
     }
-    let count = settings.len();
     let mut points: BTreeMap<u64, Vec<Point>> = BTreeMap::new();
     for point in settings.into_iter().flatten() {
         points.entry(point.x).or_default().push(point);
     }
     let times: Vec<Time> = points.iter().map(|(len, points)| time(*len, points, granule)).collect();
     let whole = times.iter().filter(|time| time.is_whole);
-    let fit = fit(&whole.map(|time| (time.len as f64, time.mean)).collect::<Vec<_>>());
-    Row { name: name.to_owned(), times, fit, settings: count, is_idle }
+    let fit = fit(&whole.map(|time| (time.len, time.mean)).collect::<Vec<_>>());
+    Row { name: name.to_owned(), times, fit, is_idle }
 }
 
 fn time(len: u64, points: &[Point], granule: u64) -> Time {
@@ -109,7 +106,7 @@ pub fn latency(measurements: &Measurements) -> Option<Fit> {
     let own = points(EXPERIMENT, "");
     let latency = Some(points("latency", "unlimited")).filter(|points| !points.is_empty()).unwrap_or(own);
     let whole = latency.iter().filter(|point| point.x.is_multiple_of(granule));
-    fit(&whole.map(|point| (point.x as f64, point.samples.median_us())).collect::<Vec<_>>())
+    fit(&whole.map(|point| (point.x, point.samples.median_us())).collect::<Vec<_>>())
 }
 
 /// The costs of the machine: the lines of table 8.2's rows, and the base where that can be had.

@@ -5,7 +5,6 @@
 //! the CPU in integer programs; copying has fixed terms, too, but they are an artefact of the fit, and ignored.
 //! Source: Brustoloni, section 8.2.2, tables 8.8 and 8.9.
 
-use serde::{Deserialize, Serialize};
 use statrs::statistics::Statistics;
 
 use crate::model::breakdown::{BASE, Costs};
@@ -17,7 +16,7 @@ const COPYIN: &str = "Copyin";
 const COPYOUT: &str = "Copyout";
 
 /// A kind of parameter, by what dominates it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parameter {
     /// The base's factor.
     Network,
@@ -61,7 +60,7 @@ impl Parameter {
 }
 
 /// What is known of a machine; rates are those of copying.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Figures {
     /// How much it does in a time in integer programs, in any unit.
     pub integer: f64,
@@ -74,7 +73,7 @@ pub struct Figures {
 }
 
 /// What the model expects.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Expected {
     /// This.
     Exactly(f64),
@@ -141,7 +140,7 @@ pub fn expected_ratio(parameter: Parameter, reference: &Figures, other: &Figures
 }
 
 /// The actual ratios of the parameters of one kind.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ratios {
     /// How many operations there are of which both costs are above zero; of others a ratio says nothing.
     pub count: usize,

@@ -16,17 +16,6 @@ pub enum Agreement {
     None,
 }
 
-impl Agreement {
-    /// The words for it.
-    pub fn words(self) -> &'static str {
-        match self {
-            Self::Digits => "to every digit",
-            Self::Rounding => "within the rounding of the inputs",
-            Self::None => "not from these inputs",
-        }
-    }
-}
-
 /// A printed result and what the model computes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reproduction {

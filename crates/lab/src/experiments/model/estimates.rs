@@ -4,8 +4,8 @@ use genie_passing::Scheme;
 
 use crate::measurement::{Measurements, Point, Quantity};
 use crate::model::breakdown::Unpriced;
-use crate::model::fit::Line;
-use crate::model::measured::{Median, Operations, Side, granule, line_through};
+use crate::model::fit::{Line, fit};
+use crate::model::measured::{Median, Operations, Side, granule};
 
 /// The experiment that measured latencies, and how fast its device was.
 const LATENCY: &str = "latency";
@@ -72,7 +72,7 @@ pub(super) fn estimate(measurements: &Measurements) -> Result<Estimates, String>
                 .to_owned(),
         );
     }
-    let base = Base::of(&operations, &share).map_err(|unpriced| unpriced.to_string())?;
+    let base = Base::of(&operations, &share)?;
     let (mut schemes, mut missing) = (Vec::new(), Vec::new());
     for scheme in Scheme::ALL {
         let points = latencies(measurements, scheme, granule);
@@ -92,20 +92,13 @@ pub(super) struct Base {
 }
 
 impl Base {
-    fn of(operations: &Operations<'_>, share: &[Point]) -> Result<Self, Unpriced> {
-        let scheme = Scheme::EmulatedShare;
-        let mut medians = Vec::new();
-        let mut failed = None;
-        for point in share {
-            match operations.added_at(scheme, point.x) {
-                Ok(added) => medians.push((point.x, point.samples.median_us() - added)),
-                Err(unpriced) => failed = Some(unpriced),
-            }
-        }
-        if let (true, Some(unpriced)) = (medians.is_empty(), failed) {
-            return Err(unpriced);
-        }
-        let line = line_through(&medians).map(|fit| fit.line);
+    fn of(operations: &Operations<'_>, share: &[Point]) -> Result<Self, String> {
+        let median = |point: &Point| {
+            let added = operations.added_at(Scheme::EmulatedShare, point.x)?;
+            Ok::<_, Unpriced>((point.x, point.samples.median_us() - added))
+        };
+        let medians = possible(share.iter().map(|point| median(point).map_err(|error| error.to_string())))?;
+        let line = fit(&medians).map(|fit| fit.line);
         Ok(Self { medians, line })
     }
 
@@ -123,22 +116,12 @@ fn one(
     if points.is_empty() {
         return Err("its latency was not measured".to_owned());
     }
-    let mut lengths = Vec::new();
-    let mut unpriced = None;
-    for point in points {
-        match (operations.added_at(scheme, point.x), base.at(point.x)) {
-            (Ok(added), Some(base)) => {
-                lengths.push(Estimate { length: point.x, actual: point, here: base + added, line: None });
-            }
-            (Err(error), _) => unpriced = Some(error),
-            (Ok(_), None) => {}
-        }
-    }
-    if lengths.is_empty() {
-        return Err(
-            unpriced.map_or_else(|| "there is no base at its lengths".to_owned(), |error| error.to_string())
-        );
-    }
+    let estimate = |actual: Point| {
+        let added = operations.added_at(scheme, actual.x).map_err(|error| error.to_string())?;
+        let base = base.at(actual.x).ok_or("there is no base at its lengths")?;
+        Ok(Estimate { length: actual.x, actual, here: base + added, line: None })
+    };
+    let mut lengths = possible(points.into_iter().map(estimate))?;
     let common: Vec<u64> = lengths.iter().map(|estimate| estimate.length).collect();
     let added = operations.added_line(scheme, &common).ok();
     let estimated = added.zip(base.line).map(|(added, base)| added + base);
@@ -147,8 +130,20 @@ fn one(
     }
     let medians: Vec<Median> =
         lengths.iter().map(|estimate| (estimate.length, estimate.actual.samples.median_us())).collect();
-    let actual = line_through(&medians).map(|fit| fit.line);
+    let actual = fit(&medians).map(|fit| fit.line);
     Ok(Estimated { scheme, lengths, estimated, actual, is_base: scheme == Scheme::EmulatedShare })
+}
+
+/// Those that are possible; why the last one is not, where none is.
+fn possible<One>(all: impl Iterator<Item = Result<One, String>>) -> Result<Vec<One>, String> {
+    let (mut possible, mut lacking) = (Vec::new(), None);
+    for one in all {
+        match one {
+            Ok(one) => possible.push(one),
+            Err(reason) => lacking = Some(reason),
+        }
+    }
+    lacking.filter(|_| possible.is_empty()).map_or(Ok(possible), Err)
 }
 
 /// The base or the operation whose line is furthest from its median at a length, and by how many microseconds it is above.

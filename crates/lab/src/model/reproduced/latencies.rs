@@ -5,8 +5,8 @@ use genie_passing::Scheme;
 use crate::model::breakdown::{Buffering, Costs};
 use crate::model::fit::Line;
 use crate::model::reproduced::{Cell, Reproduced};
+use crate::papers::Rounding;
 use crate::papers::brustoloni::{self, Latency, Platform};
-use crate::papers::{Reproduction, Rounding};
 
 /// Table 8.6, from table 8.2.
 pub fn demultiplexed() -> Reproduced {
@@ -22,14 +22,14 @@ pub fn pooled() -> Reproduced {
 }
 
 fn cells(latency: &Latency) -> [Cell; 2] {
-    let cell = |term: &str, reproduction| Cell {
-        row: latency.scheme.clone(),
-        column: format!("{}, {term}", latency.setting),
-        reproduction,
+    let cell = |term: &str, printed, of: fn(Line) -> f64| {
+        let column = format!("{}, {term}", latency.setting);
+        Cell::of(&latency.scheme, column, printed, |rounding| of(estimate(latency, rounding)))
     };
-    let factor = Reproduction::of(latency.estimated_factor, |rounding| estimate(latency, rounding).factor);
-    let fixed = Reproduction::of(latency.estimated_fixed, |rounding| estimate(latency, rounding).fixed);
-    [cell("factor", factor), cell("fixed", fixed)]
+    [
+        cell("factor", latency.estimated_factor, |line| line.factor),
+        cell("fixed", latency.estimated_fixed, |line| line.fixed),
+    ]
 }
 
 /// The estimate by the model, for an entry of table 8.6 or 8.7.

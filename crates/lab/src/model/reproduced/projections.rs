@@ -3,7 +3,7 @@
 use crate::model::projection::{Cost, Speedup, advantage, break_even, latency};
 use crate::model::reproduced::{Cell, Reproduced};
 use crate::papers::thadani::{self, Framework};
-use crate::papers::{Reproduction, Rounding};
+use crate::papers::{Rounding, row};
 
 /// 8 KiB, in bits.
 const BITS: f64 = 65_536.0;
@@ -22,10 +22,8 @@ pub fn cost(framework: &Framework, rounding: Rounding) -> Cost {
 
 /// The costs as printed, of fbufs and of a single copy: the paper goes on with these.
 pub fn printed_costs(rounding: Rounding) -> (Cost, Cost) {
-    let frameworks = thadani::frameworks();
     let of = |name: &str| {
-        let framework = frameworks.iter().find(|framework| framework.framework == name);
-        let framework = framework.expect("the paper has two frameworks");
+        let framework = row(thadani::frameworks(), |framework| framework.framework == name);
         Cost { total: framework.cost.at(rounding), copying: framework.copying.value() }
     };
     (of("fbufs"), of("single-copy"))
@@ -37,28 +35,26 @@ pub fn vanishing() -> Option<f64> {
     break_even(avoiding, copying, 4.0)
 }
 
-fn cell(row: &str, column: &str, reproduction: Reproduction) -> Cell {
-    Cell { row: row.to_owned(), column: column.to_owned(), reproduction }
-}
-
 /// Appendix A: latencies and costs from throughputs.
 pub fn measured() -> Reproduced {
     let title = "Thadani and Khalidi, appendix A: latency and CPU time of 8 KiB, in µs";
-    let mut cells = Vec::new();
-    for framework in thadani::frameworks() {
+    let frameworks = thadani::frameworks();
+    let of_frameworks = frameworks.iter().flat_map(|framework| {
+        let name = framework.framework.as_str();
         let slowest = |rounding: Rounding| rate(framework.throughput.at(rounding.opposite()));
-        let el = Reproduction::of(framework.latency, |rounding| latency(BITS, slowest(rounding)));
-        let cc = Reproduction::of(framework.cost, |rounding| cost(&framework, rounding).total);
-        cells.push(cell(&framework.framework, "end-to-end latency", el));
-        cells.push(cell(&framework.framework, "computational cost", cc));
-    }
-    for network in thadani::networks() {
+        let el = |rounding| latency(BITS, slowest(rounding));
+        let cc = |rounding| cost(framework, rounding).total;
+        [
+            Cell::of(name, "end-to-end latency", framework.latency, el),
+            Cell::of(name, "computational cost", framework.cost, cc),
+        ]
+    });
+    let of_networks = thadani::networks().into_iter().map(|network| {
         let bits = network.bytes.value() * 8.0;
         let nl = |rounding: Rounding| latency(bits, rate(network.rate.at(rounding.opposite())));
-        let row = format!("{} network", network.network);
-        cells.push(cell(&row, "network latency", Reproduction::of(network.latency, nl)));
-    }
-    Reproduced { title, cells }
+        Cell::of(format!("{} network", network.network), "network latency", network.latency, nl)
+    });
+    Reproduced { title, cells: of_frameworks.chain(of_networks).collect() }
 }
 
 /// Section 6.3: advantages on faster systems.
@@ -71,7 +67,7 @@ pub fn projected() -> Reproduced {
             advantage(avoiding, copying, speedup) * 100.0
         };
         let row = format!("CPU {} times, copying {} times as fast", projection.cpu, projection.copy);
-        cell(&row, "advantage", Reproduction::of(projection.advantage, percent))
+        Cell::of(row, "advantage", projection.advantage, percent)
     });
     Reproduced { title, cells: cells.collect() }
 }
@@ -103,8 +99,7 @@ mod tests {
     /// Up to a CPU speed-up of 4 the CPU is slower than the network of 622 Mbit/s, which the projection assumes.
     #[test]
     fn projected_costs_stay_above_the_latency_of_the_faster_network() {
-        let networks = thadani::networks();
-        let oc12 = networks.iter().find(|network| network.network == "OC12").unwrap();
+        let oc12 = row(thadani::networks(), |network| network.network == "OC12");
         let (avoiding, _) = printed_costs(Rounding::Nearest);
         assert!(avoiding.projected(Speedup { cpu: 4.0, copy: 4.0 }) > oc12.latency.value());
     }

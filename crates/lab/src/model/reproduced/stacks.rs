@@ -3,7 +3,7 @@
 use crate::model::reproduced::{Cell, Reproduced};
 use crate::model::single_copy::{Costs, Stack, total};
 use crate::papers::dalton::{self, Bound, Packet};
-use crate::papers::{Printed, Reproduction, Rounding};
+use crate::papers::{Rounding, row};
 
 /// Bytes of a packet.
 pub const PACKET: f64 = 4096.0;
@@ -13,14 +13,8 @@ pub const MBYTE: f64 = 1_048_576.0;
 
 /// The costs that the text gives for `transmission` or `reception`, in microseconds.
 pub fn costs(direction: &str, rounding: Rounding) -> Costs {
-    let overheads = dalton::overheads();
-    let overhead = overheads.iter().find(|overhead| overhead.direction == direction);
-    let overhead = overhead.expect("the paper has two directions");
-    let rates = dalton::rates();
-    let byte = |what: &str| {
-        let rate = rates.iter().find(|rate| rate.what == what).expect("the paper has three rates");
-        rate.nanoseconds.at(rounding) / 1e3
-    };
+    let overhead = row(dalton::overheads(), |overhead| overhead.direction == direction);
+    let byte = |what: &str| row(dalton::rates(), |rate| rate.what == what).nanoseconds.at(rounding) / 1e3;
     let interface = if direction == "reception" { "copy from interface" } else { "copy" };
     Costs {
         call: overhead.call.value(),
@@ -53,11 +47,12 @@ pub fn reception() -> Reproduced {
 
 /// A packet's row, whose total takes this time.
 fn cells(packet: &Packet, time: impl Fn(Rounding) -> f64) -> [Cell; 3] {
-    let rate = |rounding: Rounding| throughput(time(rounding.opposite()));
+    let data = |rounding| stack(packet).per_byte(&costs(&packet.direction, rounding)) * PACKET;
+    let throughput = |rounding: Rounding| PACKET / time(rounding.opposite()) * 1e6 / MBYTE;
     [
-        data(packet),
-        cell(packet, "total", packet.total, &time),
-        cell(packet, "throughput", packet.throughput, rate),
+        Cell::of(&packet.stack, "data", packet.data, data),
+        Cell::of(&packet.stack, "total", packet.total, &time),
+        Cell::of(&packet.stack, "throughput", packet.throughput, throughput),
     ]
 }
 
@@ -76,10 +71,8 @@ fn bound(bound: &Bound) -> [Cell; 2] {
     };
     let copies = if bound.copies == 1 { "one copy" } else { "two copies" };
     let row = format!("{copies}{}", if bound.checksum { " and a checksum" } else { "" });
-    let cell = |column: &str, printed, unit: f64| Cell {
-        row: row.clone(),
-        column: column.to_owned(),
-        reproduction: Reproduction::of(printed, |rounding: Rounding| unit / time(rounding.opposite())),
+    let cell = |column: &str, printed, unit: f64| {
+        Cell::of(&row, column, printed, |rounding: Rounding| unit / time(rounding.opposite()))
     };
     [cell("Mbyte/s", bound.mbytes, 1e6 / MBYTE), cell("Mbit/s", bound.mbits, 8.0)]
 }
@@ -93,24 +86,10 @@ fn stack(packet: &Packet) -> Stack {
     all.find(|stack| stack.name() == packet.stack).expect("the paper's stacks are ours")
 }
 
-fn throughput(microseconds: f64) -> f64 {
-    PACKET / microseconds * 1e6 / MBYTE
-}
-
-fn data(packet: &Packet) -> Cell {
-    let time = |rounding| stack(packet).per_byte(&costs(&packet.direction, rounding)) * PACKET;
-    cell(packet, "data", packet.data, time)
-}
-
-fn cell(packet: &Packet, column: &str, printed: Printed, result: impl Fn(Rounding) -> f64) -> Cell {
-    let reproduction = Reproduction::of(printed, result);
-    Cell { row: packet.stack.clone(), column: column.to_owned(), reproduction }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::papers::Agreement;
+    use crate::papers::{Agreement, Reproduction};
 
     #[test]
     fn table_1_follows_to_the_digit_from_the_costs_in_the_text() {
