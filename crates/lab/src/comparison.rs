@@ -3,6 +3,8 @@
 //! How: a point differs where the medians of the sittings of one run all lie beyond those of the other, and the medians of
 //! all samples are more than 10 % apart. Points that only one run has are left out.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use crate::measurement::{Measurements, Point, Quantity};
@@ -83,13 +85,10 @@ fn apart(one: &Point, other: &Point) -> bool {
 
 /// Experiments whose CPUs were placed otherwise in one run than in the other, which must not be compared.
 pub fn placed_otherwise(runs: [&Measurements; 2]) -> Vec<String> {
-    let mut ids: Vec<_> = runs[0].steps.iter().map(|step| step.experiment.clone()).collect();
-    ids.dedup();
-    ids.sort_unstable();
-    ids.dedup();
+    let ids: BTreeSet<_> = runs[0].steps.iter().map(|step| step.experiment.as_str()).collect();
     let both = |id: &str| runs.iter().all(|run| run.of(id).next().is_some());
-    ids.retain(|id| both(id) && runs[0].placement(id) != runs[1].placement(id));
-    ids
+    let differ = |id: &&str| both(id) && runs[0].placement(id) != runs[1].placement(id);
+    ids.into_iter().filter(differ).map(str::to_owned).collect()
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod verdicts;
 
 use genie::Scheme;
 
+use super::latency::{LONGEST, PAPER_LEN};
 use super::reading::{MISSING, Reading};
 use super::sweep::{self, Rounds, Setting, Sweep};
 use super::turns::Subject;
@@ -28,8 +29,6 @@ const ID: &str = "checksum";
 
 const LENGTHS: [usize; 8] = [64, 4 << 10, 16 << 10, 60 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
 const LENGTHS_SMOKE: [usize; 2] = [64, 60 << 10];
-const PAPER_LEN: u64 = 61_440;
-const LONGEST: u64 = 16 << 20;
 
 const SECONDS: f64 = 1.5;
 const ROUNDS_LEAST: usize = 10;

@@ -33,23 +33,11 @@ pub enum Hue {
     Grey,
 }
 
-/// A hue's colours, and the variable of a page that holds the one or the other.
+/// A hue's colours, and the value of the variable of a page that holds the one or the other.
 struct Colours {
     light: &'static str,
     dark: &'static str,
-    name: &'static str,
     variable: &'static str,
-}
-
-impl Colours {
-    const fn new(
-        light: &'static str,
-        dark: &'static str,
-        name: &'static str,
-        variable: &'static str,
-    ) -> Self {
-        Self { light, dark, name, variable }
-    }
 }
 
 impl Hue {
@@ -65,16 +53,21 @@ impl Hue {
         Self::Grey,
     ];
 
+    /// The name of the page's variable.
+    fn name(self) -> &'static str {
+        self.colours().variable.trim_start_matches("var(").trim_end_matches(')')
+    }
+
     const fn colours(self) -> Colours {
         match self {
-            Self::Black => Colours::new("#000000", "#e9e7e2", "--black", "var(--black)"),
-            Self::Amber => Colours::new("#6a3b01", "#ecc509", "--amber", "var(--amber)"),
-            Self::Sky => Colours::new("#148ae8", "#5ec2ff", "--sky", "var(--sky)"),
-            Self::Green => Colours::new("#167259", "#38b35f", "--green", "var(--green)"),
-            Self::Blue => Colours::new("#323a9b", "#5773e1", "--blue", "var(--blue)"),
-            Self::Vermilion => Colours::new("#e26706", "#c22a04", "--vermilion", "var(--vermilion)"),
-            Self::Purple => Colours::new("#a652a4", "#fe89b8", "--purple", "var(--purple)"),
-            Self::Grey => Colours::new("#909090", "#656565", "--grey", "var(--grey)"),
+            Self::Black => Colours { light: "#000000", dark: "#e9e7e2", variable: "var(--black)" },
+            Self::Amber => Colours { light: "#6a3b01", dark: "#ecc509", variable: "var(--amber)" },
+            Self::Sky => Colours { light: "#148ae8", dark: "#5ec2ff", variable: "var(--sky)" },
+            Self::Green => Colours { light: "#167259", dark: "#38b35f", variable: "var(--green)" },
+            Self::Blue => Colours { light: "#323a9b", dark: "#5773e1", variable: "var(--blue)" },
+            Self::Vermilion => Colours { light: "#e26706", dark: "#c22a04", variable: "var(--vermilion)" },
+            Self::Purple => Colours { light: "#a652a4", dark: "#fe89b8", variable: "var(--purple)" },
+            Self::Grey => Colours { light: "#909090", dark: "#656565", variable: "var(--grey)" },
         }
     }
 }
@@ -83,7 +76,7 @@ impl Hue {
 pub fn variables() -> String {
     let rule = |of: fn(Colours) -> &'static str| {
         Hue::ALL.iter().fold(String::new(), |mut rule, hue| {
-            let _ = write!(rule, " {}: {};", hue.colours().name, of(hue.colours()));
+            let _ = write!(rule, " {}: {};", hue.name(), of(hue.colours()));
             rule
         })
     };
@@ -259,7 +252,7 @@ mod tests {
     fn a_page_has_a_variable_for_each_hue_in_light_and_in_dark() {
         let style = variables();
         for hue in Hue::ALL {
-            let name = Ink::OfPage.hue(hue).trim_start_matches("var(").trim_end_matches(')');
+            let name = hue.name();
             assert_eq!(style.matches(&format!(" {name}: #")).count(), 2, "{name} in {style}");
         }
     }

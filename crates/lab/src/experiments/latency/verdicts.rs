@@ -65,27 +65,21 @@ impl Longest {
 
     fn copy_apart(&self) -> Judgement {
         let [_, (name, slowest)] = self.ends();
-        let factor = self.copy / slowest;
+        let (length, factor) = (&self.length, self.copy / slowest);
+        let [copy, times, slowest] = [self.copy, factor, slowest].map(significant);
         let found = format!(
-            "{} take {} µs by copy, {} times as long as by the slowest other scheme ({name}, {} µs).",
-            self.length,
-            significant(self.copy),
-            significant(factor),
-            significant(slowest)
+            "{length} take {copy} µs by copy, {times} times as long as by the slowest other scheme ({name}, {slowest} µs)."
         );
         Ok((factor >= APART, found))
     }
 
     fn others_close(&self) -> Judgement {
         let [(quick, least), (slow, most)] = self.ends();
-        let found = format!(
-            "{} take {} µs by {quick} and {} µs by {slow}, a factor of {}.",
-            self.length,
-            significant(least),
-            significant(most),
-            significant(most / least)
-        );
-        Ok((most / least <= CLOSE, found))
+        let (length, spread) = (&self.length, most / least);
+        let [least, most, factor] = [least, most, spread].map(significant);
+        let found =
+            format!("{length} take {least} µs by {quick} and {most} µs by {slow}, a factor of {factor}.");
+        Ok((spread <= CLOSE, found))
     }
 
     fn emulated_copy_gains(&self, readings: &[Reading<'_>]) -> Judgement {
@@ -107,27 +101,23 @@ impl Longest {
     fn emulated_copy_like_share(&self) -> Judgement {
         let both = self.at("move").zip(self.at("share"));
         let (moved, shared) = both.ok_or("move and share wire memory, which this process may not")?;
+        let holds = self.emulated_copy < moved && self.emulated_copy <= shared * TOLERANCE;
+        let [emulated_copy, moved, shared] = [self.emulated_copy, moved, shared].map(significant);
+        let length = &self.length;
         let found = format!(
-            "{} take {} µs by emulated copy, {} µs by move and {} µs by share.",
-            self.length,
-            significant(self.emulated_copy),
-            significant(moved),
-            significant(shared)
+            "{length} take {emulated_copy} µs by emulated copy, {moved} µs by move and {shared} µs by share."
         );
-        let is_near = self.emulated_copy <= shared * TOLERANCE;
-        Ok((self.emulated_copy < moved && is_near, found))
+        Ok((holds, found))
     }
 
     fn emulated_share_lowest(&self) -> Judgement {
         let shared = self.at("emulated share").ok_or("emulated share was not measured")?;
         let [(name, least), _] = self.ends();
-        let found = format!(
-            "{} take {} µs by emulated share; the quickest is {name} with {} µs.",
-            self.length,
-            significant(shared),
-            significant(least)
-        );
-        Ok((shared <= least * TOLERANCE, found))
+        let holds = shared <= least * TOLERANCE;
+        let (length, [shared, least]) = (&self.length, [shared, least].map(significant));
+        let found =
+            format!("{length} take {shared} µs by emulated share; the quickest is {name} with {least} µs.");
+        Ok((holds, found))
     }
 }
 

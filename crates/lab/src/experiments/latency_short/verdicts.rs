@@ -3,8 +3,10 @@
 //! How: each claim is judged with 4 KiB granules, the papers', and with those of the run, where that has others. It holds
 //! if it holds with all.
 
+use statrs::statistics::Statistics;
+
 use super::super::latency::schemes;
-use super::super::reading::{Reading, bytes, findings};
+use super::super::reading::{Reading, bytes, ends, findings};
 use super::{DECLARATION, Granules};
 use crate::amounts::significant;
 use crate::findings::{Finding, Judgement};
@@ -58,36 +60,28 @@ impl With<'_> {
 
     fn copies_below_half(&self) -> Judged {
         let factors = self.factors("emulated copy", "copy", |x| x <= self.half());
-        let (least, most) = (lowest(&factors)?, highest(&factors)?);
-        let holds = least.1 >= 1.0 / TOLERANCE && most.1 <= TOLERANCE;
-        let found = format!(
-            "up to {} emulated copy takes {} to {} times as long as copy",
-            bytes(self.half()),
-            significant(least.1),
-            significant(most.1)
-        );
-        Some((holds, found))
+        let (least, most) = ends(factors.into_iter().map(|(_, factor)| factor))?;
+        let holds = least >= 1.0 / TOLERANCE && most <= TOLERANCE;
+        let (half, [least, most]) = (bytes(self.half()), [least, most].map(significant));
+        Some((holds, format!("up to {half} emulated copy takes {least} to {most} times as long as copy")))
     }
 
     fn is_never_worse(&self) -> Judged {
-        let worst = highest(&self.factors("emulated copy", "copy", |_| true))?;
-        let found = format!(
-            "at worst ({}) emulated copy takes {} times as long as copy",
-            bytes(worst.0),
-            significant(worst.1)
-        );
-        Some((worst.1 <= TOLERANCE, found))
+        let (len, factor) = highest(&self.factors("emulated copy", "copy", |_| true))?;
+        let (worst, times) = (bytes(len), significant(factor));
+        let found = format!("at worst ({worst}) emulated copy takes {times} times as long as copy");
+        Some((factor <= TOLERANCE, found))
     }
 
     fn is_better_above_half(&self) -> Judged {
         let above = self.factors("emulated copy", "copy", |x| x > self.half() && x <= 2 * self.half());
-        let (least, most) = (lowest(&above)?, highest(&above)?);
+        let (least, most) = ends(above.into_iter().map(|(_, factor)| factor))?;
         let found = format!(
             "from half a granule to a whole one emulated copy takes {} to {} times as long as copy",
-            significant(least.1),
-            significant(most.1)
+            significant(least),
+            significant(most)
         );
-        Some((most.1 < 1.0, found))
+        Some((most < 1.0, found))
     }
 
     fn share_is_lowest(&self) -> Judged {
@@ -111,14 +105,15 @@ impl With<'_> {
         let short = |x| x <= self.half();
         let others = schemes().filter(|one| *one != "move");
         let all: Vec<_> = others.flat_map(|one| self.factors("move", one, short)).collect();
-        let (least, hidden) = (lowest(&all)?, lowest(&self.factors("move", "emulated move", short))?);
+        let lowest = |all: Vec<(u64, f64)>| ends(all.into_iter().map(|(_, factor)| factor));
+        let ((least, _), (hidden, _)) = (lowest(all)?, lowest(self.factors("move", "emulated move", short))?);
         let found = format!(
             "up to half a granule move takes at least {} times as long as every other scheme, and at least {} times as \
              long as emulated move",
-            significant(least.1),
-            significant(hidden.1)
+            significant(least),
+            significant(hidden)
         );
-        Some((least.1 >= APART && hidden.1 >= APART, found))
+        Some((least >= APART && hidden >= APART, found))
     }
 
     fn wiring_costs(&self) -> Judged {
@@ -134,16 +129,11 @@ impl With<'_> {
     }
 }
 
-fn lowest(factors: &[(u64, f64)]) -> Option<(u64, f64)> {
-    factors.iter().copied().min_by(|one, other| one.1.total_cmp(&other.1))
-}
-
 fn highest(factors: &[(u64, f64)]) -> Option<(u64, f64)> {
     factors.iter().copied().max_by(|one, other| one.1.total_cmp(&other.1))
 }
 
 /// The geometric mean, as of all factors.
 fn mean(factors: &[(u64, f64)]) -> Option<f64> {
-    let logs: f64 = factors.iter().map(|(_, factor)| factor.ln()).sum();
-    (!factors.is_empty()).then(|| (logs / factors.len() as f64).exp())
+    (!factors.is_empty()).then(|| factors.iter().map(|(_, factor)| factor).geometric_mean())
 }

@@ -111,16 +111,16 @@ impl<'o> Operations<'o> {
 impl Sitting for Operations<'_> {
     fn measure(&mut self, step: &Step) -> Result<Vec<Measured>> {
         let len = length::parse(&step.name).map_err(Error::Peer)?;
-        let mut collected = Collected::default();
+        let (mut collected, mut warming_up) = (Collected::default(), Collected::default());
         let rounds = rounds(len, self.options.smoke);
-        for round in 0..=rounds {
-            let mut warming = Collected::default();
-            self.demultiplexed(len, if round == 0 { &mut warming } else { &mut collected })?;
+        self.demultiplexed(len, &mut warming_up)?;
+        for _ in 0..rounds {
+            self.demultiplexed(len, &mut collected)?;
         }
         let mut pooled = Pooled::open(self.options.granule, self.recorder, len)?;
-        for round in 0..=rounds {
-            let mut warming = Collected::default();
-            self.pooled(&mut pooled, if round == 0 { &mut warming } else { &mut collected })?;
+        self.pooled(&mut pooled, &mut warming_up)?;
+        for _ in 0..rounds {
+            self.pooled(&mut pooled, &mut collected)?;
         }
         let granule = self.parties.granule() as u64;
         collected.add("", GRANULE, Quantity::Bytes, granule);
