@@ -8,6 +8,9 @@
     reason = "forks, and drops in the child what the parent goes on with: the two have different memory"
 )]
 
+#[path = "../../sys/tests/child/mod.rs"]
+mod child;
+
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,8 +24,9 @@ use genie_io::{
 };
 use genie_memory::{Config, Direction, Granularity, GranuleKind, Space};
 use genie_passing::{Costs, Passing, Thresholds};
-use genie_sys::process::{ExitOutcome, fork_child};
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
+
+use child::{ExitOutcome, fork_child};
 
 /// No child takes as long, unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -10,6 +10,9 @@
 
 mod support;
 
+#[path = "../../sys/tests/child/mod.rs"]
+mod child;
+
 #[path = "programs/action.rs"]
 mod action;
 #[path = "programs/fork.rs"]

@@ -14,6 +14,9 @@
 
 mod support;
 
+#[path = "../../sys/tests/child/mod.rs"]
+mod child;
+
 #[path = "soak/cast.rs"]
 mod cast;
 #[path = "soak/client.rs"]

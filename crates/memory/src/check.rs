@@ -42,7 +42,7 @@ pub struct CheckFailed(pub Vec<String>);
 
 impl fmt::Display for CheckFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the granule books do not add up: {}", self.0.join("; "))
+        write!(f, "the granule tables do not add up: {}", self.0.join("; "))
     }
 }
 
@@ -97,10 +97,10 @@ impl State {
         found
     }
 
-    /// Counts the granules by place, and compares with where they were found and with what is booked.
+    /// Counts the granules by place, and compares with where they were found and with what is on record.
     fn count(&self, found: &Places, wrong: &mut Vec<String>) -> Usage {
-        let booked = self.pools.iter().map(|(_, pool)| pool.in_use()).sum::<u32>() + self.replacing;
-        let mut usage = Usage { objects: self.objects.len() as u32, system: booked, ..Usage::default() };
+        let recorded = self.pools.iter().map(|(_, pool)| pool.in_use()).sum::<u32>() + self.replacing;
+        let mut usage = Usage { objects: self.objects.len() as u32, system: recorded, ..Usage::default() };
         let (mut in_use, mut granules) = (0, 0);
         for (id, granule) in self.granules.iter() {
             granules += 1;
@@ -119,7 +119,7 @@ impl State {
         let named = found.iter().filter(|places| !places.is_empty()).count() as u32;
         let named = named + usage.deferred + usage.retired + in_use;
         for (what, count, expected) in [
-            ("granules of system buffers in use", in_use, booked),
+            ("granules of system buffers in use", in_use, recorded),
             ("deferred granules", usage.deferred, self.granules.deferred()),
             ("granules of regions", usage.regions, mapped),
             ("granules with a place", named, granules),
@@ -143,28 +143,28 @@ impl State {
 
     /// Compares the count of promised replacements with the granules, and with those that are free.
     fn check_promises(&self, wrong: &mut Vec<String>) {
-        let (mut promised, booked) = (0, self.granules.promised());
+        let (mut promised, recorded) = (0, self.granules.promised());
         for (id, granule) in self.granules.iter().filter(|(_, granule)| granule.is_promised()) {
             promised += 1;
             if granule.outputs == 0 || !matches!(granule.place, Place::Region { .. }) {
                 wrong.push(format!("granule {id} needs no replacement: {granule:?}"));
             }
         }
-        differ(wrong, "granules with a promise", promised, booked);
+        differ(wrong, "granules with a promise", promised, recorded);
         let free = self.granules.stocks.own.free.total();
-        if free < booked {
-            wrong.push(format!("{free} granules are free, but {booked} are promised"));
+        if free < recorded {
+            wrong.push(format!("{free} granules are free, but {recorded} are promised"));
         }
     }
 
     /// Compares each lent object's count of retired granules with the granules, and with the objects.
     fn check_loans(&self, wrong: &mut Vec<String>) {
         let mut leftovers = 0;
-        for (run, lender, booked) in self.granules.lent_objects.iter() {
+        for (run, lender, recorded) in self.granules.lent_objects.iter() {
             leftovers += u32::from(!self.granules.stocks.is_live(lender));
             let retired =
                 run.numbers().filter(|id| self.granules.get(*id).place == Place::Retired).count() as u32;
-            differ(wrong, &format!("retired granules of those from {} on", run.start), retired, booked);
+            differ(wrong, &format!("retired granules of those from {} on", run.start), retired, recorded);
             if self.objects.parts(run).collect::<Vec<_>>() != [run] {
                 wrong.push(format!("granules {run:?} are not one object's"));
             }
@@ -201,6 +201,6 @@ impl Usage {
 
 fn differ(wrong: &mut Vec<String>, what: &str, count: u32, expected: u32) {
     if count != expected {
-        wrong.push(format!("{count} {what}, but {expected} are booked"));
+        wrong.push(format!("{count} {what}, but {expected} are on record"));
     }
 }

@@ -39,7 +39,7 @@ impl Credit {
         false
     }
 
-    /// Books what a protected output saved.
+    /// Enters what a protected output saved.
     pub(crate) fn earn(&mut self, nanoseconds: u64) {
         self.balance = self.balance.saturating_add_unsigned(nanoseconds).min(BOUND);
         if self.balance == BOUND && self.next_suspension > FIRST_SUSPENSION {
@@ -48,7 +48,7 @@ impl Credit {
         }
     }
 
-    /// Books what a fault cost.
+    /// Enters what a fault cost.
     pub(crate) fn spend(&mut self, nanoseconds: u64) {
         self.balance = self.balance.saturating_sub_unsigned(nanoseconds);
         if self.balance < -BOUND && self.suspended == 0 {

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use genie_sys::event::Event;
 use genie_sys::fork::Maker;
-use genie_sys::userfault::{StopSignal, Wait};
+use genie_sys::userfault::Wait;
 
 use crate::Result;
 use crate::space::Core;
@@ -19,13 +20,13 @@ use crate::tcow::RETRY;
 /// A running fault thread; it ends when this is dropped.
 pub(crate) struct Handler {
     maker: Maker,
-    stop: Arc<StopSignal>,
+    stop: Arc<Event>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Handler {
     pub(crate) fn start(core: &Arc<Core>) -> Result<Self> {
-        let stop = Arc::new(StopSignal::new()?);
+        let stop = Arc::new(Event::new()?);
         let (core, signal) = (Arc::clone(core), Arc::clone(&stop));
         let thread = std::thread::Builder::new()
             .name("genie-faults".into())
@@ -44,8 +45,8 @@ impl Drop for Handler {
             // The signal is one with the parent's, and the thread is the parent's alone.
             return std::mem::forget(self.thread.take());
         }
-        // Raising fails only for a descriptor that is closed; then the thread has ended.
-        let _ = self.stop.raise();
+        // Signalling fails only for a descriptor that is closed; then the thread has ended.
+        let _ = self.stop.signal();
         if let Some(thread) = self.thread.take() {
             // A panic of the handler has been reported by the panic hook; there is nobody to pass it on to.
             let _ = thread.join();
@@ -53,7 +54,7 @@ impl Drop for Handler {
     }
 }
 
-fn serve(core: &Core, stop: &StopSignal) {
+fn serve(core: &Core, stop: &Event) {
     let Some(userfault) = &core.userfault else { return };
     let mut faults = Vec::with_capacity(16);
     let mut tried = Instant::now();

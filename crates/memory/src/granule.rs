@@ -241,8 +241,8 @@ impl Granules {
         }
     }
 
-    /// Exchanges the pools that two granules belong to: each pool adopts the other one's granule, and keeps its size.
-    pub(crate) fn exchange_pools(&mut self, a: u32, b: u32) {
+    /// Swaps the pools that two granules belong to: each pool adopts the other one's granule, and keeps its size.
+    pub(crate) fn swap_pools(&mut self, a: u32, b: u32) {
         let (of_a, of_b) = (self.get(a).pool, self.get(b).pool);
         if of_a != of_b {
             self.get_mut(a).pool = of_b;

@@ -1,7 +1,7 @@
 //! Immigrating regions: migrant buffers on their way to the client.
 //!
 //! How: an input dequeues a cached or hidden region and references it, the server fills it, and the reply makes it the
-//! client's. Where nothing but the books has to change, each of the two takes the space's lock once.
+//! client's. Where nothing but the tables has to change, each of the two takes the space's lock once.
 //! Source: thesis §3.3, §7.4.2.
 
 use genie_sys::Access;
@@ -11,6 +11,7 @@ use crate::region::Owned;
 use crate::{Direction, InputPlan, Mark, Migrant, Passed, Reference, Released, Result, SystemBuffer, Wired};
 
 /// A cached or hidden region, or a new one, in which an input is pending.
+#[derive(Debug)]
 pub struct Immigrating {
     pub(crate) owned: Option<Owned>,
     pub(crate) queue: Mark,
@@ -152,12 +153,6 @@ impl Immigrating {
 
     fn inner(&self) -> &Owned {
         self.owned.as_ref().expect("taken only by value")
-    }
-}
-
-impl std::fmt::Debug for Immigrating {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Immigrating({:?}, {} bytes)", self.inner().region, self.len)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Memory objects, regions and the copy-avoidance mechanisms of chapters 3 and 4 of the thesis.
 //!
 //! Why: passing data without copying means passing *pages*, and pages have owners, readers and a past. This floor keeps
-//! the books (which granule is where, who references it) and knows the five tricks: transient output copy-on-write,
+//! the tables (which granule is where, who references it) and knows the five tricks: transient output copy-on-write,
 //! page swapping, input alignment, region caching and region hiding.
 //! How: a [`Space`] owns memory objects. Its *windows* are the addresses that clients use; its *aliases* show every
 //! granule of every object at a fixed address, where servers work. A buffer changes hands by changing which granule a

@@ -4,7 +4,7 @@
 //! a hole then finds zeros, which a guard has mapped; nobody is to take them for data.
 //! How: guards count what was missing when it was touched. The thread that begins or ends a request looks at the count; where
 //! it has grown, the granules that are shown by zeros of a guard's, not by their object, are put on record, and those who speak
-//! with the peers that could have taken them are told, after the books are closed. A request in which one of these granules is
+//! with the peers that could have taken them are told, when the lock is free again. A request in which one of these granules is
 //! fails.
 //! Invariants: a granule on record stays there as long as its object: nothing that is read or stored there can be relied on.
 //! Trust: a hole that the kernel has memory for reads as zeros that no guard sees, always so with small pages. That is no more
@@ -145,7 +145,7 @@ impl Core {
 impl State {
     /// Puts on record what is lost; returns who is to be told.
     fn record_losses(&mut self, core: &Core) -> Vec<Tell> {
-        // While the books' lock is held, nobody but a guard changes mappings. Where /proc tells nothing, all is taken for lost.
+        // While the space's lock is held, nobody but a guard changes mappings. Where /proc tells nothing, all is taken for lost.
         let zeros = inspect::anonymous_mappings().ok();
         let is_zeros = |addr| zeros.as_ref().is_none_or(|zeros| is_in(zeros, addr));
         let mut blamed = BTreeSet::new();

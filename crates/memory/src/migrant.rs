@@ -21,13 +21,16 @@ use crate::{Direction, Immigrating, Mark, Reference, RegionId, Released, Result,
 /// A migrant buffer in the client's hands: an immigrant region, or what part of it holds data.
 ///
 /// Shape: placed and laid out by the interface. Passing it on gives it up; dropping it deallocates it.
+#[derive(Debug)]
 pub struct Migrant {
     pub(crate) owned: Option<Owned>,
     /// What it becomes when it is passed on or deallocated: emigrant or weak emigrant.
     pub(crate) queue: Mark,
 }
 
-/// A migrant buffer that an output is taking away.
+/// A migrant buffer that an output is taking away. Dropping this ends the output: the region is marked emigrant, if it is hidden,
+/// or weak emigrant, and kept for reuse.
+#[derive(Debug)]
 pub struct Emigrating {
     owned: Option<Owned>,
     queue: Mark,
@@ -118,7 +121,7 @@ impl Space {
         let (granules, window) = system.surrender(core, state, count);
         let region = match window {
             Some(window) => {
-                // A swap may have exchanged its page tables, which ends their registration.
+                // A delivery may have swapped its page tables, which ends their registration.
                 state.register(core, window.start, window.len);
                 state.enter_region(window, granules.iter().copied(), Mark::Immigrant)
             }
@@ -209,12 +212,6 @@ impl DerefMut for Migrant {
     }
 }
 
-impl std::fmt::Debug for Migrant {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Migrant({} bytes at {:#x})", self.inner().len, self.inner().addr)
-    }
-}
-
 impl Drop for Migrant {
     fn drop(&mut self) {
         if let Some(owned) = self.owned.take() {
@@ -264,13 +261,8 @@ impl Emigrating {
         core.lock().remove_region(core, owned.region)
     }
 
-    /// Ends the output by marking the region emigrant, if it is hidden, or weak emigrant, and keeping it for reuse.
-    pub fn enqueue(mut self) {
-        let owned = self.owned.take().expect("taken only by value");
-        enqueue(&owned, self.queue, self.hidden);
-    }
-
-    /// The same, and unreferences the granules before. Takes the space's lock once for a region that is hidden or need not be.
+    /// Ends the output as dropping this does, and unreferences the granules before. Takes the space's lock once for a region
+    /// that is hidden or need not be.
     ///
     /// # Panics
     /// When the reference is of another space.
@@ -297,12 +289,6 @@ impl Emigrating {
 
     fn inner(&self) -> &Owned {
         self.owned.as_ref().expect("taken only by value")
-    }
-}
-
-impl std::fmt::Debug for Emigrating {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Emigrating({:?}, hidden: {})", self.inner().region, self.hidden)
     }
 }
 

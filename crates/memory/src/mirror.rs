@@ -28,7 +28,7 @@ use genie_sys::guard::{Guard, Replaces};
 use genie_sys::{Arena, GranuleKind, Object, Span};
 use smallvec::SmallVec;
 
-use crate::{Error, Result, views};
+use crate::{Error, Result};
 use announced::{Announced, Objects};
 
 pub use mapped::Mapped;
@@ -330,7 +330,7 @@ impl Mirror {
             drop(self.map(&[extent], writes)?);
             known.ranges.extend(self.shown_from(extent));
         }
-        Ok(views::mirrored(&self.0.arena, extent.offset, extent.len))
+        Ok(self.0.arena.span(extent.offset, extent.len))
     }
 
     /// What is mapped, without a gap, of the object in which `extent` begins.
@@ -376,12 +376,6 @@ impl Mirror {
             });
         };
         Ok(if writes { found.object.duplicate()? } else { found.object.read_only()? })
-    }
-
-    /// How many bytes are mapped at the moment.
-    pub fn mapped_bytes(&self) -> usize {
-        let objects = self.objects();
-        objects.announced.iter().map(|(start, object)| object.mapped(*start)).sum()
     }
 
     fn granule(&self) -> usize {

@@ -319,7 +319,7 @@ impl State {
     }
 
     /// Maps runs of granules at consecutive slots from `slot` on, in place of what is there, populated and registered
-    /// for faults. The books are the caller's.
+    /// for faults. The caller enters them in the tables.
     ///
     /// # Errors
     /// The kernel's. Of several parts the first ones may be mapped. A part that was not is as it was, or inaccessible,

@@ -4,7 +4,7 @@
 //! a region; a *chunk* is a part of a granule, for data that will be copied anyway (`chunks`). Both are kept for reuse when
 //! they are deallocated; which one is handed out next is told by [`Recycling`](crate::Recycling). Chunks that a server is
 //! shown which is not the pool's lender are cut from granules of their own, in which that server finds nothing else.
-//! With small pages, whole buffers also have a window of their own, populated, whose page tables a swap exchanges with
+//! With small pages, whole buffers also have a window of their own, populated, whose page tables are swapped with
 //! the client's.
 //! Invariants: a kept buffer's granules are referenced by nobody, and belong to its pool.
 //! Limits: the space's own pool keeps `Config::pool` bytes; a lender's keeps whatever it has, since nothing else can be
@@ -21,7 +21,7 @@ use crate::runs::Run;
 use crate::space::{Core, State};
 use crate::{Error, LenderId, Result, views};
 
-/// From this many granules on exchanging page tables beats mapping page by page.
+/// From this many granules on swapping page tables beats mapping page by page.
 const WINDOWED: u32 = 16;
 /// Whole granules, with the window at which they are mapped, if any.
 #[derive(Debug, Default)]

@@ -17,6 +17,7 @@ use crate::space::{Core, Space, State, count};
 use crate::{Direction, Error, RegionId, Result, views};
 
 /// The granules of a client's buffer, referenced; dropping it unreferences them.
+#[derive(Debug)]
 pub struct Reference {
     space: Space,
     direction: Direction,
@@ -165,7 +166,7 @@ impl Reference {
         self.unreference()
     }
 
-    /// The granules of one space mean nothing in the books of another.
+    /// The granules of one space mean nothing in the tables of another.
     ///
     /// # Panics
     /// When it is of another space.
@@ -211,12 +212,6 @@ impl Reference {
 impl Drop for Reference {
     fn drop(&mut self) {
         self.unreference();
-    }
-}
-
-impl std::fmt::Debug for Reference {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Reference({} bytes, {}, {:?})", self.len, self.direction, self.runs)
     }
 }
 
@@ -274,8 +269,8 @@ impl State {
         Some(Run { start, len: end - start })
     }
 
-    /// Gives back write permission to a run of slots. When the kernel refuses, some may still be protected; the books
-    /// call all of them unprotected, so that a later output protects them anew, and a store until then faults and tries
+    /// Gives back write permission to a run of slots. When the kernel refuses, some may still be protected; the table
+    /// calls all of them unprotected, so that a later output protects them anew, and a store until then faults and tries
     /// again.
     pub(crate) fn unprotect(&mut self, core: &Core, run: Run) -> Result<()> {
         let changed = self.slots.set_protected(run, false);

@@ -19,7 +19,7 @@ pub struct RegionId {
     generation: u32,
 }
 
-/// What the books say of one region.
+/// What is on record of one region.
 #[derive(Debug)]
 pub(crate) struct Region {
     pub(crate) slots: Run,
@@ -117,7 +117,7 @@ impl State {
         Ok(self.enter_region(window, runs.iter().flat_map(|run| run.numbers()), mark))
     }
 
-    /// Enters into the books the region of a window that maps `granules` in this order. They are the space's own from
+    /// Enters the region of a window that maps `granules` in this order. They are the space's own from
     /// now on.
     pub(crate) fn enter_region(
         &mut self,
@@ -157,6 +157,7 @@ impl State {
 }
 
 /// The memory of one region, owned.
+#[derive(Debug)]
 pub(crate) struct Owned {
     pub(crate) space: Space,
     pub(crate) region: RegionId,
@@ -180,6 +181,7 @@ impl Owned {
 /// program stores into it, except by its leave: an input delivers into it while it is borrowed mutably, and share takes
 /// it by value for as long as a server may work in it.
 /// Dropping it while output is pending is safe: the granules are freed when the last request lets them go.
+#[derive(Debug)]
 pub struct Buffer(pub(crate) Owned);
 
 impl Space {
@@ -276,12 +278,6 @@ impl Deref for Buffer {
 impl DerefMut for Buffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         self.0.bytes_mut()
-    }
-}
-
-impl std::fmt::Debug for Buffer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Buffer({} bytes at {:#x})", self.0.len, self.0.addr)
     }
 }
 

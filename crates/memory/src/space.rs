@@ -1,6 +1,6 @@
-//! Spaces: an I/O interface's memory, its books and its lock.
+//! Spaces: an I/O interface's memory, its tables and its lock.
 //!
-//! How: one mutex guards the books (granules, slots, regions, pools). System calls that change mappings run under it;
+//! How: one mutex guards the tables (granules, slots, regions, pools). System calls that change mappings run under it;
 //! copying never does, except into granules that nobody else can see. Its holder must not touch a window, since
 //! the touch could fault and the fault handler needs the lock: servers and the library work through aliases.
 //! Limits: `Config::limit` bytes of granules of its own; four times as many bytes of addresses for clients.
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use genie_sys::fork::Maker;
 use genie_sys::guard::Guard;
 use genie_sys::inspect;
-use genie_sys::userfault::{Rights, Userfault, Way};
+use genie_sys::userfault::{Userfault, Way};
 use genie_sys::{Arena, GranuleKind, Object, machine};
 
 use crate::faults::Handler;
@@ -127,7 +127,7 @@ pub(crate) fn count(counter: &AtomicU64, more: u64) {
     counter.fetch_add(more, Relaxed);
 }
 
-/// The books.
+/// The tables.
 pub(crate) struct State {
     pub(crate) granules: Granules,
     pub(crate) slots: Slots,
@@ -373,7 +373,7 @@ impl Core {
         if self.is_own() { Ok(()) } else { Err(Error::Inherited) }
     }
 
-    /// Takes the lock. A panic of another holder is no reason to stop: the books are consistent between calls.
+    /// Takes the lock. A panic of another holder is no reason to stop: the tables are consistent between calls.
     ///
     /// # Panics
     /// In a child made by fork: what can be asked of an inherited space looks at [`Core::is_own`] before.
@@ -456,11 +456,9 @@ fn userfault(config: &Config) -> Result<(Option<Userfault>, Protection)> {
             Err(_) => return Ok((None, Protection::None("the kernel grants no userfaultfd"))),
         },
     };
-    match userfault.rights() {
-        Rights::Full => Ok((Some(userfault), Protection::Full)),
-        Rights::UserOnly if config.kernel_never_stores => Ok((Some(userfault), Protection::StoresOnly)),
-        Rights::UserOnly => {
-            Ok((None, Protection::None("the userfaultfd granted cannot catch stores by the kernel")))
-        }
+    match userfault.way().catches_kernel_stores() {
+        true => Ok((Some(userfault), Protection::Full)),
+        false if config.kernel_never_stores => Ok((Some(userfault), Protection::StoresOnly)),
+        false => Ok((None, Protection::None("the userfaultfd granted cannot catch stores by the kernel"))),
     }
 }

@@ -13,13 +13,13 @@
 //! ```
 //!
 //! With huge pages a swap maps the system buffer's granules over the client's, page tables filled; with 4 KiB pages
-//! it exchanges the two windows' page tables. Either way the client's addresses are mapped at every moment.
+//! it swaps the two windows' page tables. Either way the client's addresses are mapped at every moment.
 //! Source: thesis §4.1, figure 4.1; §4.3 for buffers with output pending.
 
 use std::ops::Range;
 
 use genie_sys::GranuleKind;
-use genie_sys::arena::Exchanged;
+use genie_sys::arena::Swapped;
 use smallvec::SmallVec;
 
 use crate::granule::{GranuleRuns, Place};
@@ -164,7 +164,7 @@ fn swap_pages(core: &Core, system: &mut SystemBuffer, delivery: &Delivery) -> Re
     let (guarded, copied) = state.reverse_copyout(core, granules, delivery);
     let swapped = match copied {
         None => 0,
-        Some(_) if state.exchange(core, delivery.swap, window, granules) => delivery.swap.len,
+        Some(_) if state.swap_tables(core, delivery.swap, window, granules) => delivery.swap.len,
         Some(_) => {
             state.give_up_window(core, window);
             state.map_over(core, delivery.swap, granules)
@@ -208,31 +208,36 @@ impl State {
         (guarded, Some(copied))
     }
 
-    /// Exchanges the page tables of the client's slots and the system buffer's window, if there is one and the kernel
-    /// can.
-    fn exchange(&mut self, core: &Core, slots: Run, window: &mut Option<Run>, granules: &mut [u32]) -> bool {
+    /// Swaps the page tables of the client's slots and the system buffer's window, if there is one and the kernel can.
+    fn swap_tables(
+        &mut self,
+        core: &Core,
+        slots: Run,
+        window: &mut Option<Run>,
+        granules: &mut [u32],
+    ) -> bool {
         let Some(own) = window.filter(|own| own.len == slots.len) else { return false };
-        debug_assert_ne!(core.kind, GranuleKind::Huge, "huge pages are mapped, not exchanged");
+        debug_assert_ne!(core.kind, GranuleKind::Huge, "huge pages are mapped, not swapped");
         if self.slots.run(slots).any(|slot| slot.protected) {
             // Protection would travel with the page tables.
             return false;
         }
         let Ok(scratch) = self.take_slots(core, slots.len) else { return false };
         let bytes = |run: Run| core.bytes(run.start);
-        let result = core.windows.exchange(bytes(slots), bytes(own), bytes(scratch), core.bytes(slots.len));
+        let result = core.windows.swap(bytes(slots), bytes(own), bytes(scratch), core.bytes(slots.len));
         self.give_scratch(core, slots, scratch);
         // Page tables that were moved, be it forth and back, are registered no longer.
         self.register(core, slots.start, slots.len);
         match result {
-            Ok(Exchanged::Both) => {}
-            Ok(Exchanged::FirstOnly) => self.give_up_window(core, window),
+            Ok(Swapped::Both) => {}
+            Ok(Swapped::FirstOnly) => self.give_up_window(core, window),
             Err(_) => return false,
         }
         self.enter_swap(slots, granules);
         true
     }
 
-    /// Gives the addresses back through which page tables were exchanged. They still map the objects that the client's
+    /// Gives the addresses back through which page tables were swapped. They still map the objects that the client's
     /// slots have shown; nobody touches them, and the next use maps over them. But no object that was lent
     /// may stay mapped here after its lender has gone.
     fn give_scratch(&mut self, core: &Core, slots: Run, scratch: Run) {
@@ -274,7 +279,7 @@ impl State {
         done
     }
 
-    /// Maps what the books say that slots show, since a mapping over them has failed and may have left nothing there. A slot
+    /// Maps what the table says that slots show, since a mapping over them has failed and may have left nothing there. A slot
     /// that no granule can be mapped at stays as it is.
     fn show_again(&mut self, core: &Core, slots: Run) {
         for slot in slots.numbers() {
@@ -292,7 +297,7 @@ impl State {
             let Some(old) = self.slots.show(slot, *granule) else { continue };
             self.granules.put(*granule, Place::Region { slot });
             self.granules.put(old, Place::System);
-            self.granules.exchange_pools(*granule, old);
+            self.granules.swap_pools(*granule, old);
             *granule = old;
         }
     }

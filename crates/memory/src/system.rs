@@ -23,6 +23,7 @@ enum Backing {
 }
 
 /// Memory for `len` bytes that no client sees; dropping it deallocates it.
+#[derive(Debug)]
 pub struct SystemBuffer {
     space: Space,
     lender: LenderId,
@@ -37,28 +38,18 @@ impl Space {
     /// # Errors
     /// [`Error::Limit`], or the kernel's reason.
     pub fn system_buffer(&self, len: usize) -> Result<SystemBuffer> {
-        self.system_buffer_from(LenderId::OWN, len)
+        self.system_buffer_shown(LenderId::OWN, LenderId::OWN, len)
     }
 
-    /// As [`Space::system_buffer`], from a lender's pool.
+    /// As [`Space::system_buffer`], from a lender's pool, for `server` to be shown, named by the pool that it lends.
     ///
-    /// Shape: short data is in a part of a granule, beside other data; a party that sees the whole granule and should
-    /// not see other data is shown a [`Space::system_buffer_shown`], or an aligned buffer that is zeroed around its data.
+    /// Shape: short data is in a part of a granule, beside other data. Where the server is not the lender, the granule was zeroed,
+    /// and the other data is what the same server is shown. What the part itself holds beside the data is of that server's
+    /// earlier requests, until [`SystemBuffer::zero_around`].
     ///
     /// # Errors
     /// [`Error::Lender`] when the lender's pool is exhausted, which [`Space::on_shortage`] tells of, or the lender gone;
     /// [`Error::Limit`] and the kernel's reason for the space's own.
-    pub fn system_buffer_from(&self, lender: LenderId, len: usize) -> Result<SystemBuffer> {
-        self.system_buffer_shown(lender, lender, len)
-    }
-
-    /// As [`Space::system_buffer_from`], for `server` to be shown, named by the pool that it lends, which is not `lender`'s.
-    ///
-    /// Shape: short data is in a part of a granule that was zeroed, beside other data that the same server is shown. What the
-    /// part itself holds beside the data is of that server's earlier requests, until [`SystemBuffer::zero_around`].
-    ///
-    /// # Errors
-    /// As [`Space::system_buffer_from`].
     pub fn system_buffer_shown(
         &self,
         lender: LenderId,
@@ -87,7 +78,7 @@ impl Space {
     /// As [`Space::aligned_buffer`], from a lender's pool. No other data is in its granules.
     ///
     /// # Errors
-    /// As [`Space::system_buffer_from`].
+    /// As [`Space::system_buffer_shown`].
     pub fn aligned_buffer_from(&self, lender: LenderId, offset: usize, len: usize) -> Result<SystemBuffer> {
         let core = self.core();
         core.ensure_own()?;
@@ -206,7 +197,7 @@ impl SystemBuffer {
             .sum()
     }
 
-    /// The granules of one space mean nothing in the books of another.
+    /// The granules of one space mean nothing in the tables of another.
     #[track_caller]
     pub(crate) fn assert_of(&self, space: &Space) {
         assert!(self.space.is(space), "a system buffer of another space was to be delivered");
@@ -299,7 +290,7 @@ impl State {
             return Ok(runs[0].start);
         }
         let fresh = self.take_granules(core, LenderId::OWN, 1)?[0].start;
-        self.granules.exchange_pools(fresh, old);
+        self.granules.swap_pools(fresh, old);
         Ok(fresh)
     }
 
@@ -332,12 +323,6 @@ impl Drop for SystemBuffer {
         }
         let backing = std::mem::replace(&mut self.backing, Backing::Whole(Whole::default()));
         core.lock().give(core, self.lender, backing);
-    }
-}
-
-impl std::fmt::Debug for SystemBuffer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SystemBuffer({} bytes, {:?})", self.len, self.backing)
     }
 }
 

@@ -10,13 +10,13 @@
 //! What they get of a reference, a system buffer or a mapping borrows that, so that it cannot be used for longer.
 #![allow(
     unsafe_code,
-    reason = "hands out references to regions and data in granules, whose life the books guard"
+    reason = "hands out references to regions and data in granules, whose life the space's tables guard"
 )]
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 
-use genie_sys::{Arena, Object, Span, View};
+use genie_sys::{Object, Span, View};
 
 use crate::region::Owned;
 use crate::segments::Segments;
@@ -62,11 +62,6 @@ pub(crate) fn window(core: &Core, addr: usize, len: usize) -> DataMut<'_> {
     // SAFETY: the caller has checked that the bytes are in a region, which is mapped until its owner is dropped, and has the
     // only reference to them, which it does not use meanwhile.
     unsafe { DataMut::new(one(core.windows.span(addr - core.windows.base(), len))) }
-}
-
-/// Where bytes of a mirrored arena are that were mapped for a request.
-pub(crate) fn mirrored(arena: &Arena, offset: usize, len: usize) -> Span {
-    arena.span(offset, len)
 }
 
 #[inline]

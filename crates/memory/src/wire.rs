@@ -17,6 +17,7 @@ pub struct Wired {
     _held: Option<Held>,
 }
 
+#[derive(Debug)]
 struct Held {
     space: Space,
     region: RegionId,
@@ -57,11 +58,5 @@ impl Drop for Held {
             // Only a range that is not mapped cannot be unwired; it is not wired either.
             let _ = core.windows.unlock(core.bytes(found.slots.start), core.bytes(found.slots.len));
         }
-    }
-}
-
-impl std::fmt::Debug for Held {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Held({:?})", self.region)
     }
 }

@@ -4,11 +4,13 @@
     reason = "forks, and touches memory in the child by address, as a C program would: loads, stores and _exit alone"
 )]
 
+#[path = "../../sys/tests/child/mod.rs"]
+mod child;
 mod machine;
 
+use child::{Child, ExitOutcome, fork_child};
 use genie_memory::{Inheritance, InputPlan};
-use genie_sys::process::{Child, ExitOutcome, fork_child};
-use machine::{Machine, checked, output, pattern, same, seen};
+use machine::{Machine, checked, output, pattern, proc, same, seen};
 
 on_each_kind!(
     a_child_finds_zeros_where_a_region_is,
@@ -125,10 +127,10 @@ fn a_child_that_is_given_a_copy_has_it_to_itself(machine: Machine) {
 fn an_inheritance_that_is_not_taken_leaves_nothing(machine: Machine) {
     let space = machine.space(8);
     let buffer = space.allocate(3 * machine.granule()).unwrap();
-    let before = genie_sys::inspect::mapping_count().unwrap();
+    let before = proc::mapping_count();
     for _ in 0..300 {
         drop(Inheritance::prepare(&[&buffer]).unwrap());
     }
-    assert!(genie_sys::inspect::mapping_count().unwrap() < before + 100);
+    assert!(proc::mapping_count() < before + 100);
     assert_hidden_from_children(buffer.addresses().start, "a buffer that was not taken over");
 }

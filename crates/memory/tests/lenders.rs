@@ -85,7 +85,7 @@ fn what_a_lender_stores_is_in_its_system_buffer(machine: Machine) {
     let (space, granule) = (machine.space(4), machine.granule());
     let lender = Lender::of(&space, &machine, 2);
     for (system, whole) in [
-        (space.system_buffer_from(lender.id, 100).unwrap(), granule == 4096),
+        (space.system_buffer_shown(lender.id, lender.id, 100).unwrap(), granule == 4096),
         (space.aligned_buffer_from(lender.id, 17, 100).unwrap(), true),
     ] {
         assert_eq!((system.lender(), system.alignment().is_some()), (lender.id, whole));
@@ -117,7 +117,7 @@ fn an_exhausted_pool_is_an_error_that_changes_nothing(machine: Machine) {
     let nonsense = space.aligned_buffer_from(lender.id, 1, usize::MAX).unwrap_err();
     assert!(matches!(nonsense, Error::Lender { asked: usize::MAX, .. }), "{nonsense}");
     let last = space.aligned_buffer_from(lender.id, 0, granule).unwrap();
-    assert!(matches!(space.system_buffer_from(lender.id, 1), Err(Error::Lender { free: 0, .. })));
+    assert!(matches!(space.system_buffer_shown(lender.id, lender.id, 1), Err(Error::Lender { free: 0, .. })));
     assert_eq!(space.aligned_buffer(0, 4 * granule).unwrap().lender(), LenderId::OWN);
     drop((held, last));
     // The space cannot use what is lent for itself.
@@ -134,7 +134,7 @@ fn a_pool_gives_all_its_granules_in_any_lengths(machine: Machine) {
         assert_eq!(checked(&space).system, 4);
         drop(buffers);
     }
-    drop(space.system_buffer_from(lender.id, 1).unwrap());
+    drop(space.system_buffer_shown(lender.id, lender.id, 1).unwrap());
     drop(space.aligned_buffer_from(lender.id, 0, 4 * granule).unwrap());
     assert_eq!(pool(&space, lender.id), (4, 0), "buffers are kept for reuse");
 }
@@ -163,7 +163,7 @@ fn memory_that_does_not_fit_is_refused(machine: Machine) {
     space.remove_lender(lender);
     let refused = machine::lend(&space, lender, object(machine.kind, 1).unwrap()).unwrap_err();
     assert_eq!(refused, Error::NoLender { lender });
-    assert!(matches!(space.system_buffer_from(lender, 1), Err(Error::Lender { .. })));
+    assert!(matches!(space.system_buffer_shown(lender, lender, 1), Err(Error::Lender { .. })));
     let usage = checked(&space);
     assert_eq!((usage.lent, usage.objects), (0, 1));
     space.remove_lender(lender);

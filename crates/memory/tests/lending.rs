@@ -149,7 +149,8 @@ impl World {
                 keep(&mut self.migrants, (migrant, model));
             }
             Step::Chunk { lender, keep: kept } => {
-                let chunk = self.space.system_buffer_from(self.lender(lender), 64).ok()?;
+                let chunk =
+                    self.space.system_buffer_shown(self.lender(lender), self.lender(lender), 64).ok()?;
                 if kept {
                     keep(&mut self.chunks, chunk);
                 }

@@ -5,12 +5,12 @@
 #[macro_use]
 mod machine;
 
-mod books;
 mod data;
 mod lenders;
 mod lending;
 mod migrants;
 mod pools;
+mod programs;
 mod promises;
 mod regions;
 mod reuse;

@@ -58,7 +58,7 @@ fn a_hidden_region_is_inaccessible_and_keeps_its_bytes(machine: Machine) {
     }
     same(&seen(&reference), &data, "the server's view");
     drop(reference);
-    emigrating.enqueue();
+    drop(emigrating);
     assert_eq!(checked(&space).queued, 2);
 
     let mut immigrating = space.dequeue(len, true).unwrap();
@@ -76,7 +76,7 @@ fn a_cached_region_stays_as_it_is(machine: Machine) {
     let migrant = filled(&space, granule + 1, false, 1);
     let (addr, data) = (addr_of(&migrant), pattern(1, granule + 1));
     let before = frame(addr);
-    migrant.emigrate().unwrap().enqueue();
+    drop(migrant.emigrate().unwrap());
     assert!(is_accessible(addr));
     assert_eq!(mark_at(&space, addr), Some(Mark::WeakEmigrant));
     let migrant = space.allocate_migrant(2 * granule, false).unwrap();
@@ -93,7 +93,7 @@ fn queues_give_the_region_used_last(machine: Machine) {
             .map(|granules| space.allocate_migrant(granules % 3 * granule + 1, strong).unwrap())
             .collect();
         let addresses: Vec<_> = migrants.iter().map(addr_of).collect();
-        migrants.into_iter().for_each(|migrant| migrant.emigrate().unwrap().enqueue());
+        migrants.into_iter().for_each(|migrant| drop(migrant.emigrate().unwrap()));
         // The first and the fourth are of the same length; the other queue has none of it.
         let other = space.allocate_migrant(2 * granule, !strong).unwrap();
         assert!(!addresses.contains(&addr_of(&other)));
@@ -174,7 +174,7 @@ fn what_is_dropped_half_way_is_kept_for_reuse(machine: Machine) {
                     drop(emigrating);
                 }
                 _ => {
-                    migrant.emigrate().unwrap().enqueue();
+                    drop(migrant.emigrate().unwrap());
                     drop(space.dequeue(granule, strong).unwrap());
                 }
             }
@@ -206,7 +206,7 @@ fn marks_follow_the_region(machine: Machine) {
     drop(space.reference(addr, granule, Direction::Out).unwrap());
     let emigrating = migrant.emigrate().unwrap();
     refused(Mark::Emigrating);
-    emigrating.enqueue();
+    drop(emigrating);
     refused(Mark::WeakEmigrant);
     let immigrating = space.dequeue(granule, false).unwrap();
     refused(Mark::Immigrating);
@@ -377,7 +377,7 @@ fn a_length_beyond_all_addresses_fits_no_cached_region(machine: Machine) {
     assert_eq!(checked(&space).queued, 2);
 }
 
-/// A reference was unreferenced in the books of whichever space ended an input or output with it: an output that was pending
+/// A reference was unreferenced in the tables of whichever space ended an input or output with it: an output that was pending
 /// from the granules of the same numbers there lost its protection and changed under its server's eyes.
 fn a_reference_of_another_space_ends_no_input_or_output(machine: Machine) {
     let (Some(space), Some(other)) = (machine.protecting_space(8), machine.protecting_space(8)) else {

@@ -1,4 +1,4 @@
-//! Regions, granules and their books: allocation, growth, limits, and deallocation while requests are pending.
+//! Regions, granules and their tables: allocation, growth, limits, and deallocation while requests are pending.
 
 use std::panic::AssertUnwindSafe;
 

@@ -33,8 +33,8 @@ fn whoever_asked_for_it_is_told_of_each_shortage(machine: Machine) {
     let held = space.aligned_buffer_from(lender, 0, 2 * granule).unwrap();
     assert_eq!(*told.lock().unwrap(), [], "there was enough");
     assert!(matches!(space.aligned_buffer_from(lender, 9, granule), Err(Error::Lender { .. })));
-    assert!(matches!(space.system_buffer_from(lender, 1), Err(Error::Lender { .. })));
-    assert!(matches!(space.system_buffer_from(other, 1), Err(Error::Lender { .. })));
+    assert!(matches!(space.system_buffer_shown(lender, lender, 1), Err(Error::Lender { .. })));
+    assert!(matches!(space.system_buffer_shown(other, other, 1), Err(Error::Lender { .. })));
     assert_eq!(*told.lock().unwrap(), [2 * granule, granule], "in whole granules; others' are not told");
     drop(held);
     // What is kept for other lengths is enough.
@@ -66,8 +66,8 @@ fn nobody_is_told_of_a_lender_that_is_gone(machine: Machine) {
     let told = noted(&space, lender);
     space.remove_lender(lender);
     assert_eq!(Arc::strong_count(&told), 1, "what was to be called is forgotten");
-    assert!(matches!(space.system_buffer_from(lender, 1), Err(Error::Lender { .. })));
+    assert!(matches!(space.system_buffer_shown(lender, lender, 1), Err(Error::Lender { .. })));
     space.on_shortage(lender, |_| unreachable!("the lender is gone"));
-    assert!(matches!(space.system_buffer_from(lender, 1), Err(Error::Lender { .. })));
+    assert!(matches!(space.system_buffer_shown(lender, lender, 1), Err(Error::Lender { .. })));
     assert_eq!(*told.lock().unwrap(), []);
 }

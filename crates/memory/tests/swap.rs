@@ -2,9 +2,10 @@
 
 use std::panic::AssertUnwindSafe;
 
-use crate::machine::{Machine, checked, client, frame, output, output_of, pattern, same, scatter, seen};
+use crate::machine::{
+    Machine, checked, client, frame, output, output_of, pattern, proc, same, scatter, seen,
+};
 use genie_memory::{Error, Faults, GranuleKind, InputPlan, Passed, Space, SystemBuffer};
-use genie_sys::inspect;
 
 on_each_kind!(
     every_geometry_delivers_its_bytes_and_no_others,
@@ -253,7 +254,7 @@ fn the_same_buffers_swap_again_and_again(machine: Machine) {
     let mut system = space.aligned_buffer(0, granules * granule).unwrap();
     let plan = all_of(granule, 0, granules * granule);
     assert_eq!(has_window(&system), machine.kind != GranuleKind::Huge);
-    let mappings = inspect::mapping_count().unwrap();
+    let mappings = proc::mapping_count();
     let rounds = if machine.kind == GranuleKind::Huge { 20 } else { 200 };
     for round in 0..rounds {
         system.data().fill(round);
@@ -266,7 +267,7 @@ fn the_same_buffers_swap_again_and_again(machine: Machine) {
     }
     checked(&space);
     // Other tests map memory meanwhile, but not as much.
-    let now = inspect::mapping_count().unwrap();
+    let now = proc::mapping_count();
     assert!(now < mappings + 100, "{now} mappings, {mappings} before");
     assert_eq!(space.statistics().swapped, u64::from(rounds) * granules as u64);
     drop((buffer, system));
@@ -279,9 +280,9 @@ fn unlike_swaps_take_turns(machine: Machine) {
     let mut buffer = space.allocate(granules * granule).unwrap();
     let mut expected = vec![0; buffer.len()];
     let addr = buffer.addresses().start;
-    let mappings = inspect::mapping_count().unwrap();
+    let mappings = proc::mapping_count();
     for round in 0..40u64 {
-        // Whole buffers exchange their page tables; the rest map, which costs the system buffer its window.
+        // Whole buffers swap their page tables; the rest map, which costs the system buffer its window.
         let (offset, len) = match round % 4 {
             0 | 1 => (0, granules * granule),
             2 => (0, (granules - 1) * granule),
@@ -295,7 +296,7 @@ fn unlike_swaps_take_turns(machine: Machine) {
         same(&buffer, &expected, &format!("round {round}"));
     }
     buffer.fill(3);
-    let now = inspect::mapping_count().unwrap();
+    let now = proc::mapping_count();
     assert!(now < mappings + 150, "{now} mappings, {mappings} before");
 }
 

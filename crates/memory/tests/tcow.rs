@@ -2,9 +2,8 @@
 
 use std::io::{Read, Write};
 
-use crate::machine::{Machine, checked, frame, output, output_of, pattern, same, seen, server};
+use crate::machine::{Machine, checked, frame, output, output_of, pattern, proc, same, seen, server};
 use genie_memory::{Direction, Error, Faults, Protection};
-use genie_sys::inspect;
 use genie_sys::userfault::Way;
 
 on_each_kind!(
@@ -77,7 +76,7 @@ fn a_store_with_no_output_pending_keeps_the_frame(machine: Machine) {
     let start = buffer.addresses().start;
     let before = frame(start);
     (0..16).for_each(|_| drop(output(&space, &buffer)));
-    assert!(inspect::page_frames(start, 1).unwrap()[0].write_protected, "nothing is left to try");
+    assert!(proc::page_frames(start, 1)[0].write_protected, "nothing is left to try");
     buffer[3] = 9;
     assert_eq!(buffer[..5], [1, 1, 1, 9, 1]);
     assert_eq!(frame(start), before, "a granule was replaced for nobody");
@@ -168,10 +167,10 @@ fn an_output_without_stores_is_unprotected_when_it_completes(machine: Machine) {
     for round in 1..=15u8 {
         buffer.fill(round);
         let reference = output(&space, &buffer);
-        let protected = inspect::page_frames(buffer.addresses().start, buffer.len()).unwrap();
+        let protected = proc::page_frames(buffer.addresses().start, buffer.len());
         assert!(protected.iter().all(|page| page.write_protected), "a page is writable under output");
         drop(reference);
-        let protected = inspect::page_frames(buffer.addresses().start, buffer.len()).unwrap();
+        let protected = proc::page_frames(buffer.addresses().start, buffer.len());
         assert!(!protected.iter().any(|page| page.write_protected), "a page stayed protected");
     }
     let statistics = space.statistics();
@@ -203,7 +202,7 @@ fn write_permission_waits_for_the_last_output(machine: Machine) {
     let granule = machine.granule();
     let mut buffer = space.allocate(4 * granule).unwrap();
     let start = buffer.addresses().start;
-    let protected = |at: usize| inspect::page_frames(start + at * granule, 1).unwrap()[0].write_protected;
+    let protected = |at: usize| proc::page_frames(start + at * granule, 1)[0].write_protected;
     let whole = output(&space, &buffer);
     let part = output_of(&space, start + granule, 2 * granule);
     drop(whole);

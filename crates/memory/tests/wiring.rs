@@ -1,8 +1,8 @@
 //! Wiring: what is wired stays resident, for as long as a request needs it.
 
-use crate::machine::{self, Machine, checked, skip};
+use crate::machine::{self, Machine, checked, proc, skip};
 use genie_memory::{Buffer, Error, GranuleKind};
-use genie_sys::{Arena, Object, inspect};
+use genie_sys::{Arena, Object};
 
 on_each_kind!(a_region_is_wired_until_its_last_request_ends, too_low_a_memory_lock_limit_is_an_error,);
 
@@ -15,9 +15,9 @@ fn a_region_is_wired_until_its_last_request_ends(machine: Machine) {
         return machine.skip("mlock does nothing in this process (sanitizers disable it)");
     }
     let locked = || {
-        let mapping = inspect::mapping_at(addr).unwrap().unwrap();
+        let mapping = proc::mapping_at(addr).unwrap();
         // The kernel counts a page by its share of the page's mappings.
-        assert_eq!(mapping.locked_kib > 0, mapping.has_flag("lo"));
+        assert_eq!(mapping.kib("Locked:") > 0, mapping.has_flag("lo"));
         mapping.has_flag("lo")
     };
     let wired = [space.wire_region(buffer.region()), space.wire_region(buffer.region())].map(Result::unwrap);
@@ -46,7 +46,7 @@ fn a_region_is_wired_until_its_last_request_ends(machine: Machine) {
 /// Whether all pages of a buffer are there.
 fn is_resident(buffer: &Buffer) -> bool {
     let addresses = buffer.addresses();
-    let pages = inspect::page_frames(addresses.start, addresses.len() / 4096).unwrap();
+    let pages = proc::page_frames(addresses.start, addresses.len() / 4096);
     pages.iter().all(|page| page.present)
 }
 
@@ -60,14 +60,14 @@ fn huge_pages_are_not_locked(machine: Machine) {
     let object = Object::create(GranuleKind::Huge, machine.granule()).unwrap();
     let arena = Arena::reserve(machine.granule()).unwrap();
     arena.map(0, &object, 0, machine.granule()).unwrap();
-    let mapping = || inspect::mapping_at(arena.base()).unwrap().unwrap();
-    let before = inspect::page_frames(arena.base(), 1).unwrap()[0].present;
+    let mapping = || proc::mapping_at(arena.base()).unwrap();
+    let before = proc::page_frames(arena.base(), 1)[0].present;
     assert!(before, "mapping does not fill huge pages");
     if arena.lock(0, machine.granule()).is_err() {
         return machine.skip("the memory-lock limit is below a huge page");
     }
     assert!(!mapping().has_flag("lo"), "the kernel locks huge pages after all");
-    assert_eq!(mapping().locked_kib, 0);
+    assert_eq!(mapping().kib("Locked:"), 0);
 }
 
 fn too_low_a_memory_lock_limit_is_an_error(machine: Machine) {

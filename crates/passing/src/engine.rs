@@ -78,8 +78,8 @@ impl Passing {
         self.0.recorder
     }
 
-    /// What an output of native memory by `scheme` is converted to, and why, as far as it can be told without asking the
-    /// books: memory among the regions' addresses may still turn out not to be in one region.
+    /// What an output of native memory by `scheme` is converted to, and why, as far as it can be told without the
+    /// space's tables: memory among the regions' addresses may still turn out not to be in one region.
     pub(crate) fn convert_output(&self, scheme: Scheme, addr: usize, len: usize) -> (Scheme, Option<Reason>) {
         match self.convert_foreign(scheme, addr) {
             // Where nothing can be protected, no length is worth it: the threshold would hide the cause.

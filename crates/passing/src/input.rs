@@ -404,7 +404,7 @@ impl Input {
         Ok(())
     }
 
-    /// Whether the server fills a region that was visible to the client all the time, so that nothing but the books has to
+    /// Whether the server fills a region that was visible to the client all the time, so that nothing but the tables has to
     /// change when it has arrived.
     fn is_cached(&self) -> bool {
         let is_weak = matches!(self.receipt.effective, Scheme::WeakMove | Scheme::EmulatedWeakMove);

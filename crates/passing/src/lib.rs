@@ -40,3 +40,7 @@ pub use scheme::Scheme;
 #[doc(hidden)]
 pub use spare::Spare;
 pub use threshold::Thresholds;
+
+#[cfg(test)]
+#[path = "../../sys/tests/skip/mod.rs"]
+mod skip;

@@ -3,7 +3,7 @@
 //! How: a pool holds as many buffers as its owner reserved, of one length and one offset (that of unstripped headers,
 //! say). A client whose buffer has the same offset receives by swapping; `preferred` tells it the offset and length
 //! (client-aligned buffering). A client of another space than the pool's gets its data by copying: pages are passed
-//! within one space's books only.
+//! within one space's tables only.
 //! Limits: a fixed number of buffers; when all are in use, allocation fails and the owner must wait or drop data.
 //! Source: thesis §6.1 (pooled in-host buffering), §7.4.3, figure 7.3; §4.1 for preferred alignment and length.
 

@@ -4,4 +4,6 @@
 
 mod parties;
 mod recorder;
+#[path = "../../sys/tests/skip/mod.rs"]
+mod skip;
 mod tables;

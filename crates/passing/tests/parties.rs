@@ -22,7 +22,7 @@ on_both_kinds! {
     a_subcontractor_finds_zeros_around_the_data,
     a_server_in_this_process_gets_no_zeros,
     copied_input_is_filled_in_the_servers_pool,
-    swapped_input_exchanges_granules_with_the_pool_and_keeps_its_size,
+    swapped_input_takes_granules_from_the_pool_and_gives_it_others,
     input_from_own_memory_is_zeroed_before_the_server_fills_it,
     moved_input_costs_the_lender_nothing,
     data_in_place_has_no_lender,
@@ -203,7 +203,7 @@ fn copied_input_is_filled_in_the_servers_pool(stage: &Stage) {
     }
 }
 
-fn swapped_input_exchanges_granules_with_the_pool_and_keeps_its_size(stage: &Stage) {
+fn swapped_input_takes_granules_from_the_pool_and_gives_it_others(stage: &Stage) {
     let server = stage.lender(4);
     let len = 4 * stage.granule();
     let mut buffer = stage.space.allocate(len).unwrap();

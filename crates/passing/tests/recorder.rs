@@ -1,14 +1,13 @@
 //! The recorder: each scheme leaves the operations of its columns, in their order, and nothing else.
 
-use std::fs::File;
-use std::io::Write;
-
 use genie_memory::{Config, Direction, Faults, Granularity, GranuleKind, Protection, Space};
 use genie_passing::operation::Operation;
 use genie_passing::{
     Column, Costs, Input, Moment, Overlays, Passing, Record, Recorder, Scheme, Source, Target, Thresholds,
     tables,
 };
+
+use crate::skip::skip;
 
 /// What a transfer is expected to leave: operations, and the column that they are of.
 type Expected = Vec<(Operation, Column)>;
@@ -41,14 +40,6 @@ fn stage(test: &str, room: usize) -> Option<Stage> {
     let passing =
         Passing::new(space, Costs::default()).with_thresholds(Thresholds::ALWAYS).with_recorder(recorder);
     Some(Stage { passing, recorder })
-}
-
-fn skip(test: &str, reason: &str) {
-    let line = format!("SKIP {test}: {reason}");
-    eprintln!("{line}");
-    let Some(path) = std::env::var_os("GENIE_SKIP_LOG").filter(|path| !path.is_empty()) else { return };
-    let log = File::options().append(true).create(true).open(path);
-    log.and_then(|mut log| writeln!(log, "{line}")).expect("the SKIP log can be written");
 }
 
 fn is_native(scheme: Scheme) -> bool {

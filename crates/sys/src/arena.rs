@@ -20,13 +20,14 @@ mod placement;
 mod private;
 
 use std::ffi::c_void;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, PoisonError, Weak};
 
 use rustix::io::Errno;
 
 use crate::fork::Placed;
 use crate::guard::{Guard, Registration, Replaces};
+use crate::mmap::{self, ANYWHERE, RESERVED};
 use crate::{Error, GranuleKind, Object, Result, Span};
 
 pub use private::{map_private, move_private, unmap_private};
@@ -55,9 +56,9 @@ impl Access {
     }
 }
 
-/// What [`Arena::exchange`] has done.
+/// What [`Arena::swap`] has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Exchanged {
+pub enum Swapped {
     /// Each range shows what the other one showed.
     Both,
     /// The first range shows what the second one showed; of the second nothing is known, and it should be given up.
@@ -85,21 +86,11 @@ impl Arena {
         let len = len.checked_next_multiple_of(ALIGN).ok_or_else(too_long)?;
         let whole = len.checked_add(ALIGN).ok_or_else(too_long)?;
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                whole,
-                libc::PROT_NONE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(Error::new("mmap", format!("{whole} bytes of addresses"), last_errno())
-                .with_remedy("raise `ulimit -v` or ask for a lower memory limit"));
-        }
-        let start = start as usize;
+        let start = unsafe { mmap::map(ANYWHERE, whole, libc::PROT_NONE, RESERVED, None) };
+        let start = start.map_err(|errno| {
+            Error::new("mmap", format!("{whole} bytes of addresses"), errno)
+                .with_remedy("raise `ulimit -v` or ask for a lower memory limit")
+        })? as usize;
         Self::of_reservation(start.next_multiple_of(ALIGN), len, (start, whole))
     }
 
@@ -169,7 +160,7 @@ impl Arena {
     ) -> Result<()> {
         self.check_mapping(offset, object, object_offset, len);
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
-        let mapped = unsafe { map_object(std::ptr::null_mut(), 0, object, object_offset, len, access)? };
+        let mapped = unsafe { map_object(ANYWHERE, 0, object, object_offset, len, access)? };
         let prepared = advise(mapped, len, libc::MADV_DONTFORK, "madvise(MADV_DONTFORK)");
         let moved = prepared.and_then(|()| self.move_here(mapped, offset, len));
         if moved.is_err() {
@@ -187,24 +178,20 @@ impl Arena {
     /// Moves a mapping from outside the arena to `offset`, in place of what is there.
     fn move_here(&self, mapped: *mut c_void, offset: usize, len: usize) -> Result<()> {
         // SAFETY: the range lies inside this arena, as `map_for` has checked; the mapping is its caller's alone.
-        let moved = unsafe {
-            libc::mremap(mapped, len, len, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, self.pointer(offset))
-        };
-        if moved == libc::MAP_FAILED {
-            let error = Error::new("mremap", format!("{len} bytes of an object"), last_errno());
+        let moved = unsafe { mmap::move_over(mapped, len, self.pointer(offset), 0) };
+        moved.map_err(|errno| {
             self.fill_hole(offset, len);
-            return Err(error.with_remedy("free memory or raise vm.max_map_count"));
-        }
-        Ok(())
+            Error::new("mremap", format!("{len} bytes of an object"), errno)
+                .with_remedy("free memory or raise vm.max_map_count")
+        })
     }
 
     /// Reserves the range again if the kernel has left a hole there. Another thread's mapping that has come into the hole
     /// meanwhile is left alone.
     fn fill_hole(&self, offset: usize, len: usize) {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+        let (at, flags) = (self.pointer(offset), RESERVED | libc::MAP_FIXED_NOREPLACE);
         // SAFETY: MAP_FIXED_NOREPLACE maps where nothing is mapped, or nowhere; the range is this arena's.
-        let mapped = unsafe { libc::mmap(self.pointer(offset), len, libc::PROT_NONE, flags, -1, 0) };
-        if mapped != libc::MAP_FAILED {
+        if unsafe { mmap::map(at, len, libc::PROT_NONE, flags, None) }.is_ok() {
             let _ = self.dont_fork(offset, len);
         }
     }
@@ -215,26 +202,16 @@ impl Arena {
     /// Too many mappings; the old mapping is intact.
     pub fn unmap(&self, offset: usize, len: usize) -> Result<()> {
         self.check(offset, len);
+        let (at, flags) = (self.pointer(offset), RESERVED | libc::MAP_FIXED);
         // SAFETY: as in `map`.
-        let mapped = unsafe {
-            libc::mmap(
-                self.pointer(offset),
-                len,
-                libc::PROT_NONE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED,
-                -1,
-                0,
-            )
-        };
-        if mapped == libc::MAP_FAILED {
-            return Err(Error::new("mmap", format!("{len} bytes to be reserved again"), last_errno()));
-        }
+        unsafe { mmap::map(at, len, libc::PROT_NONE, flags, None) }
+            .map_err(|errno| Error::new("mmap", format!("{len} bytes to be reserved again"), errno))?;
         // The old mapping is gone; a child that inherits a reservation inherits nothing.
         let _ = self.dont_fork(offset, len);
         Ok(())
     }
 
-    /// Exchanges the page tables, and with them the granules, of the ranges at `a` and `b`, through the range at
+    /// Swaps the page tables, and with them the granules, of the ranges at `a` and `b`, through the range at
     /// `scratch`; all three are `len` bytes long and do not overlap. No address is unmapped at any moment: a load from
     /// `a` meanwhile finds either its old or its new bytes.
     ///
@@ -244,7 +221,7 @@ impl Arena {
     /// # Errors
     /// [`Errno::FAULT`] when a range spans several mappings, which Linux up to 6.16 cannot move; ENOMEM at the limit of
     /// mappings. Both ranges show what they showed before.
-    pub fn exchange(&self, a: usize, b: usize, scratch: usize, len: usize) -> Result<Exchanged> {
+    pub fn swap(&self, a: usize, b: usize, scratch: usize, len: usize) -> Result<Swapped> {
         for offset in [a, b, scratch] {
             self.check(offset, len);
         }
@@ -254,26 +231,15 @@ impl Arena {
             self.move_tables(scratch, a, len)?;
             return Err(error);
         }
-        Ok(self.move_tables(scratch, b, len).map_or(Exchanged::FirstOnly, |()| Exchanged::Both))
+        Ok(self.move_tables(scratch, b, len).map_or(Swapped::FirstOnly, |()| Swapped::Both))
     }
 
     /// Moves the page tables at `from` over those at `to`; `from` stays mapped, its page tables empty: a touch there
     /// fills them again, from the same object.
     fn move_tables(&self, from: usize, to: usize, len: usize) -> Result<()> {
-        // SAFETY: both ranges lie inside this arena (checked by `exchange`). MREMAP_DONTUNMAP keeps `from` mapped.
-        let moved = unsafe {
-            libc::mremap(
-                self.pointer(from),
-                len,
-                len,
-                libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP,
-                self.pointer(to),
-            )
-        };
-        if moved == libc::MAP_FAILED {
-            return Err(Error::new("mremap", format!("{len} bytes of page tables"), last_errno()));
-        }
-        Ok(())
+        // SAFETY: both ranges lie inside this arena (checked by `swap`). MREMAP_DONTUNMAP keeps `from` mapped.
+        unsafe { mmap::move_over(self.pointer(from), len, self.pointer(to), libc::MREMAP_DONTUNMAP) }
+            .map_err(|errno| Error::new("mremap", format!("{len} bytes of page tables"), errno))
     }
 
     /// Changes what may be done with the range.
@@ -384,7 +350,7 @@ fn done(result: i32, call: &'static str, len: usize, remedy: Option<&'static str
     if result == 0 {
         return Ok(());
     }
-    Err(Error { remedy, ..Error::new(call, format!("{len} bytes"), last_errno()) })
+    Err(Error { remedy, ..Error::last(call, format!("{len} bytes")) })
 }
 
 /// Maps a part of an object, page tables filled but for transparent huge pages, where that is done later.
@@ -401,17 +367,15 @@ unsafe fn map_object(
 ) -> Result<*mut c_void> {
     let later = object.kind() == GranuleKind::Transparent || access == Access::None;
     let flags = libc::MAP_SHARED | fixed | if later { 0 } else { libc::MAP_POPULATE };
-    let descriptor = object.as_fd().as_raw_fd();
     // SAFETY: the caller's promise; elsewhere the kernel chooses addresses where nothing is.
-    let mapped = unsafe { libc::mmap(at, len, access.bits(), flags, descriptor, object_offset as i64) };
-    if mapped == libc::MAP_FAILED {
-        let error = Error::new("mmap", format!("{len} bytes of an object"), last_errno());
-        return Err(match error.errno {
-            Errno::ACCESS | Errno::PERM => error.with_remedy("its owner allows loads only"),
-            _ => error.with_remedy("free memory or raise vm.max_map_count"),
-        });
-    }
-    Ok(mapped)
+    let mapped = unsafe { mmap::map(at, len, access.bits(), flags, Some((object.as_fd(), object_offset))) };
+    mapped.map_err(|errno| {
+        let remedy = match errno {
+            Errno::ACCESS | Errno::PERM => "its owner allows loads only",
+            _ => "free memory or raise vm.max_map_count",
+        };
+        Error::new("mmap", format!("{len} bytes of an object"), errno).with_remedy(remedy)
+    })
 }
 
 impl Drop for Arena {
@@ -438,18 +402,10 @@ pub(crate) fn set_huge_pages_aside(object: BorrowedFd<'_>, len: usize) -> std::r
     // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists; nobody uses it before it
     // is unmapped.
     unsafe {
-        let mapped =
-            libc::mmap(std::ptr::null_mut(), len, libc::PROT_NONE, libc::MAP_SHARED, object.as_raw_fd(), 0);
-        if mapped == libc::MAP_FAILED {
-            return Err(last_errno());
-        }
+        let mapped = mmap::map(ANYWHERE, len, libc::PROT_NONE, libc::MAP_SHARED, Some((object, 0)))?;
         libc::munmap(mapped, len);
     }
     Ok(())
-}
-
-fn last_errno() -> Errno {
-    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
 #[cfg(test)]

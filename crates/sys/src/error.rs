@@ -29,12 +29,22 @@ impl Error {
         Self { call, subject: subject.into(), errno, remedy }
     }
 
+    /// Says that `call` on `subject` failed for the reason that the C library has just been told.
+    pub(crate) fn last(call: &'static str, subject: impl Into<String>) -> Self {
+        Self::new(call, subject, last_errno())
+    }
+
     /// Adds what the operator can do, unless the error itself tells.
     #[must_use]
     pub fn with_remedy(mut self, remedy: &'static str) -> Self {
         self.remedy.get_or_insert(remedy);
         self
     }
+}
+
+/// The reason why this thread's last call by way of the C library failed.
+pub(crate) fn last_errno() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
 #[cfg(test)]

@@ -16,6 +16,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
+use crate::mmap;
+
 /// How many forks there were between the first process and this one, at least.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
@@ -163,9 +165,8 @@ extern "C" fn in_child() {
 
 /// Maps zeros over an arena that this process has inherited; returns whether that was possible.
 fn map_zeros(start: usize, len: usize, rights: i32) -> bool {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
     let start = std::ptr::with_exposed_provenance_mut(start);
     // SAFETY: the addresses are an arena's, of which no memory is inherited (MADV_DONTFORK), and fork returns later: nothing
     // else can have been mapped there.
-    unsafe { libc::mmap(start, len, rights, flags, -1, 0) != libc::MAP_FAILED }
+    unsafe { mmap::map(start, len, rights, mmap::RESERVED | libc::MAP_FIXED, None) }.is_ok()
 }

@@ -1,82 +1,15 @@
-//! What /proc and /sys say of this process's memory: frames, mappings, faults, huge pages, descriptors.
+//! What /proc and /sys say of this process's memory: its mappings, and the machine's huge pages.
 //!
-//! Why: right bytes don't prove that nothing was copied; only the page frame, the mapping and the fault count
-//! do.
 //! Trust: the kernel alone writes what is read here.
-//! Limits: frame numbers are hidden from processes without CAP_SYS_ADMIN. Counts of mappings and descriptors
-//! are those of the whole process, other threads' included.
 
-mod mapping;
-
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::ops::Range;
 
 use rustix::io::Errno;
 
 use crate::{Error, Result};
 
-pub use mapping::{MappingInfo, anonymous_mappings, mapping_at, mapping_named};
-
 const MAX_MAP_COUNT: &str = "/proc/sys/vm/max_map_count";
-const HUGE_PAGE_COUNT: &str = "/proc/sys/vm/nr_hugepages";
 const SHMEM_HUGE_MODE: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
-
-/// What the page table says of one page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PageFrame {
-    /// It is in memory.
-    pub present: bool,
-    /// It is swapped out.
-    pub swapped: bool,
-    /// It was stored to since its soft-dirty bits were last cleared; always false on kernels without
-    /// soft-dirty bits.
-    pub soft_dirty: bool,
-    /// A userfaultfd has write-protected it.
-    #[doc(alias = "uffd-wp")]
-    pub write_protected: bool,
-    /// The number of its frame; none if it is not present, or hidden (CAP_SYS_ADMIN is missing).
-    pub frame: Option<u64>,
-}
-
-impl PageFrame {
-    fn of_entry(entry: u64) -> Self {
-        let bit = |n: u32| entry >> n & 1 == 1;
-        let frame = entry & ((1 << 55) - 1);
-        Self {
-            present: bit(63),
-            swapped: bit(62),
-            soft_dirty: bit(55),
-            write_protected: bit(57),
-            frame: (bit(63) && frame != 0).then_some(frame),
-        }
-    }
-}
-
-/// Reports each page (4 KiB on x86-64, also within huge ones) that `len` bytes from `addr` touch.
-///
-/// # Errors
-/// EIO beyond the process's address space; what opening /proc/self/pagemap fails with.
-#[doc(alias = "pagemap")]
-pub fn page_frames(addr: usize, len: usize) -> Result<Vec<PageFrame>> {
-    let page = rustix::param::page_size();
-    let first = addr / page;
-    let count = addr.saturating_add(len).div_ceil(page) - first;
-    let mut entries = vec![0; if len == 0 { 0 } else { count * 8 }];
-    let path = "/proc/self/pagemap";
-    File::open(path)
-        .and_then(|file| file.read_exact_at(&mut entries, first as u64 * 8))
-        .map_err(|error| failed("read", format!("{path} for {count} pages from {addr:#x}"), &error))?;
-    let (entries, _) = entries.as_chunks::<8>();
-    Ok(entries.iter().map(|entry| PageFrame::of_entry(u64::from_ne_bytes(*entry))).collect())
-}
-
-/// How many mappings this process has.
-///
-/// # Errors
-/// What reading /proc/self/maps fails with.
-pub fn mapping_count() -> Result<usize> {
-    Ok(read_text("/proc/self/maps")?.lines().count())
-}
 
 /// How many mappings a process may have.
 ///
@@ -84,21 +17,6 @@ pub fn mapping_count() -> Result<usize> {
 /// What reading the sysctl fails with.
 pub fn max_map_count() -> Result<usize> {
     read_number(MAX_MAP_COUNT)
-}
-
-/// Page faults since a thread began.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct FaultCounts {
-    /// Faults that needed no reading from a device.
-    pub minor: u64,
-    /// Faults that did.
-    pub major: u64,
-}
-
-/// Counts the calling thread's page faults.
-pub fn fault_counts() -> FaultCounts {
-    let usage = crate::machine::thread_usage();
-    FaultCounts { minor: usage.ru_minflt as u64, major: usage.ru_majflt as u64 }
 }
 
 /// The machine's reserved huge pages of the default size.
@@ -133,19 +51,6 @@ fn parse_huge_pages(meminfo: &str) -> HugePages {
     }
 }
 
-/// Asks the kernel to reserve `count` huge pages in all, and returns how many it then has.
-///
-/// Memory in pieces gives fewer than asked for; pages in use are not taken back.
-///
-/// # Errors
-/// EACCES, EPERM: not root.
-pub fn set_huge_pages(count: usize) -> Result<usize> {
-    std::fs::write(HUGE_PAGE_COUNT, count.to_string()).map_err(|error| {
-        failed("write", format!("{count} to {HUGE_PAGE_COUNT}"), &error).with_remedy("run as root")
-    })?;
-    read_number(HUGE_PAGE_COUNT)
-}
-
 /// How the kernel uses transparent huge pages for shared memory: `never`, `advise`, `within_size`, `always`,
 /// ...
 ///
@@ -162,15 +67,40 @@ fn bracketed(text: &str) -> Option<&str> {
     Some(text.split_once('[')?.1.split_once(']')?.0)
 }
 
-/// How many descriptors this process has open.
+/// Finds the addresses of the mapping that the kernel calls `name`, as it calls the first thread's stack `[stack]`.
 ///
 /// # Errors
-/// EMFILE where not one more can be opened, which counting needs.
-pub fn open_descriptors() -> Result<usize> {
-    let path = "/proc/self/fd";
-    let entries = std::fs::read_dir(path).map_err(|error| failed("read", path, &error))?;
-    // The directory itself is one of them.
-    Ok(entries.count().saturating_sub(1))
+/// What reading /proc/self/maps fails with.
+///
+/// # Cost
+/// Some microseconds for a hundred mappings.
+pub fn mapping_named(name: &str) -> Result<Option<Range<usize>>> {
+    let maps = read_text("/proc/self/maps")?;
+    Ok(mappings(&maps).find(|(_, found)| *found == name).map(|(range, _)| range))
+}
+
+/// The addresses of this process's anonymous mappings, in their order: what is no file's, nor the heap or the first thread's
+/// stack. Reserved addresses are among them.
+///
+/// # Errors
+/// What reading /proc/self/maps fails with.
+///
+/// # Cost
+/// Some microseconds for a hundred mappings.
+#[doc(alias = "maps")]
+pub fn anonymous_mappings() -> Result<Vec<Range<usize>>> {
+    let maps = read_text("/proc/self/maps")?;
+    Ok(mappings(&maps).filter(|(_, name)| name.is_empty()).map(|(range, _)| range).collect())
+}
+
+/// The addresses and the name of each line, `start-end permissions offset device inode   name`.
+fn mappings(maps: &str) -> impl Iterator<Item = (Range<usize>, &str)> {
+    let number = |text| usize::from_str_radix(text, 16).ok();
+    maps.lines().filter_map(move |line| {
+        let (start, end) = line.split_whitespace().next()?.split_once('-')?;
+        let name = line.splitn(6, ' ').nth(5).unwrap_or("").trim();
+        Some((number(start)?..number(end)?, name))
+    })
 }
 
 /// Reads a small text file of the kernel's.
@@ -201,52 +131,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entry_bits_mean_what_the_kernel_documents() {
-        let entry = PageFrame::of_entry(1 << 63 | 1 << 57 | 1 << 55 | 0x1234);
-        let expected = PageFrame {
-            present: true,
-            swapped: false,
-            soft_dirty: true,
-            write_protected: true,
-            frame: Some(0x1234),
-        };
-        assert_eq!(entry, expected);
-        assert_eq!(PageFrame::of_entry(1 << 63).frame, None, "a hidden frame");
-        let swapped = PageFrame::of_entry(1 << 62 | 0x1234);
-        assert_eq!((swapped.swapped, swapped.frame), (true, None), "the low bits are the place in swap");
+    fn mappings_are_told_by_address_and_name() {
+        let maps = "\
+00400000-00500000 r-xp 00001000 fe:00 42                         /usr/bin/a program
+7f0000000000-7f0000400000 rw-s 00200000 00:0f 7                  /memfd:object (deleted)
+7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0
+";
+        let expected = [
+            (0x40_0000..0x50_0000, "/usr/bin/a program"),
+            (0x7f00_0000_0000..0x7f00_0040_0000, "/memfd:object (deleted)"),
+            (0x7ffd_0000_0000..0x7ffd_0002_1000, ""),
+        ];
+        assert_eq!(mappings(maps).collect::<Vec<_>>(), expected);
     }
 
     #[test]
-    fn frames_cover_every_page_touched() {
-        let page = rustix::param::page_size();
-        let buffer = vec![1u8; 4 * page];
-        let start = buffer.as_ptr() as usize / page * page + page;
-        assert_eq!(page_frames(start, 0).unwrap().len(), 0);
-        assert_eq!(page_frames(start, page).unwrap().len(), 1);
-        assert_eq!(page_frames(start + page - 1, 2).unwrap().len(), 2);
-        assert!(page_frames(start, page).unwrap()[0].present);
-    }
-
-    #[test]
-    fn frames_beyond_the_address_space_are_an_error() {
-        assert!(page_frames(usize::MAX - 8192, 4096).is_err());
-    }
-
-    #[test]
-    fn this_process_has_mappings_and_a_limit_of_them() {
-        let count = mapping_count().unwrap();
-        assert!(count > 5 && count < max_map_count().unwrap(), "{count}");
-    }
-
-    #[test]
-    fn first_touches_are_counted_as_minor_faults() {
-        let before = fault_counts();
-        let pages = 256;
-        let mut buffer = Vec::<u8>::with_capacity(pages * 4096);
-        buffer.resize(pages * 4096, 1);
-        std::hint::black_box(&buffer);
-        let minor = fault_counts().minor - before.minor;
-        assert!(minor >= 1, "{minor} faults");
+    fn this_process_has_anonymous_mappings_and_a_limit_of_them() {
+        let page = Box::new([1u8; 1 << 20]);
+        let addr = page.as_ptr().addr();
+        assert!(anonymous_mappings().unwrap().iter().any(|range| range.contains(&addr)));
+        assert!(crate::proc::mapping_count() < max_map_count().unwrap());
     }
 
     #[test]
@@ -258,25 +162,6 @@ mod tests {
         assert_eq!(parse_huge_pages("MemTotal: 5 kB\n").total, 0);
         let now = huge_pages().unwrap();
         assert!(now.free <= now.total && now.reserved <= now.free, "{now:?}");
-    }
-
-    #[test]
-    fn huge_pages_are_set_by_root_and_by_nobody_else() {
-        let Ok(count) = read_number(HUGE_PAGE_COUNT) else {
-            crate::skip::skip(
-                "huge_pages_are_set_by_root_and_by_nobody_else",
-                "no huge pages in this kernel",
-            );
-            return;
-        };
-        // Setting the count that there is disturbs nobody.
-        match set_huge_pages(count) {
-            Ok(given) => assert_eq!(given, count),
-            Err(error) => {
-                assert!(matches!(error.errno, Errno::ACCESS | Errno::PERM | Errno::ROFS), "{error}");
-                assert!(error.to_string().ends_with("run as root"), "{error}");
-            }
-        }
     }
 
     #[test]
@@ -293,15 +178,6 @@ mod tests {
             }
             Err(error) => panic!("{error}"),
         }
-    }
-
-    #[test]
-    fn an_open_file_counts_as_a_descriptor() {
-        // Other tests open and close files meanwhile, so many files are needed to be seen.
-        let before = open_descriptors().unwrap();
-        let files: Vec<File> = (0..200).map(|_| File::open("/dev/null").unwrap()).collect();
-        assert!(open_descriptors().unwrap() >= before + 100);
-        drop(files);
     }
 
     #[test]

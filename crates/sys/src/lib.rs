@@ -7,6 +7,7 @@
 
 mod copying;
 mod error;
+mod mmap;
 
 pub mod arena;
 pub mod event;
@@ -32,4 +33,11 @@ pub use span::Span;
 pub use view::View;
 
 #[cfg(test)]
+#[path = "../tests/child/mod.rs"]
+mod child;
+#[cfg(test)]
+#[path = "../tests/proc/mod.rs"]
+mod proc;
+#[cfg(test)]
+#[path = "../tests/skip/mod.rs"]
 mod skip;

@@ -1,4 +1,3 @@
-#![allow(unsafe_code, reason = "calls getrusage, which fills the structure that it is given")]
 //! The machine and this process's standing on it: CPUs, CPU time, memory-lock limit, kernel, user.
 //!
 //! Why: measurements mean nothing without the CPUs that they ran on, and wiring fails where the limit is low.
@@ -7,7 +6,6 @@
 mod turns;
 
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -101,16 +99,6 @@ pub fn process_cpu_time() -> Duration {
 fn cpu_time(clock: ClockId) -> Duration {
     let time = rustix::time::clock_gettime(clock);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// What the kernel has counted of the calling thread.
-pub(crate) fn thread_usage() -> libc::rusage {
-    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the structure is exclusively borrowed; the call fills it.
-    let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
-    assert_eq!(result, 0, "getrusage fails only for an unknown subject or a bad address");
-    // SAFETY: all-zero bytes are a valid rusage, and the call succeeded.
-    unsafe { usage.assume_init() }
 }
 
 /// A resource limit in bytes; none means unlimited.

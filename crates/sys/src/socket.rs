@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::PollFlags;
 use rustix::io::Errno;
-use rustix::net::sockopt::{self, Timeout};
+use rustix::net::sockopt;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
@@ -152,8 +152,8 @@ impl Socket {
     /// Sends one message, waiting while the other side has too many to receive.
     ///
     /// # Errors
-    /// EPIPE, ECONNRESET: the other side has hung up. EMSGSIZE: the message is longer than the send buffer. EAGAIN: the
-    /// send timeout is over. ETOOMANYREFS: too many descriptors are on their way. The message is not sent, then.
+    /// EPIPE, ECONNRESET: the other side has hung up. EMSGSIZE: the message is longer than the send buffer. ETOOMANYREFS: too
+    /// many descriptors are on their way. The message is not sent, then.
     ///
     /// # Panics
     /// When `bytes` is empty, which the other side would take for a hang-up, or there are more descriptors than
@@ -166,7 +166,7 @@ impl Socket {
     /// Sends one message if that needs no waiting; returns whether it was sent.
     ///
     /// # Errors
-    /// As [`Socket::send`], but for EAGAIN.
+    /// As [`Socket::send`].
     ///
     /// # Panics
     /// As [`Socket::send`].
@@ -276,15 +276,6 @@ impl Socket {
         Ok(None)
     }
 
-    /// Limits how long [`Socket::send`] waits for a peer that does not receive; none: for ever.
-    ///
-    /// # Errors
-    /// EDOM, EINVAL: zero, or centuries.
-    pub fn set_send_timeout(&self, timeout: Option<Duration>) -> Result<()> {
-        sockopt::set_socket_timeout(&self.descriptor, Timeout::Send, timeout)
-            .map_err(|errno| Error::new("setsockopt(SO_SNDTIMEO)", format!("{timeout:?}"), errno))
-    }
-
     /// Ends the connection for all holders of this end: the other side receives what was sent, then the hang-up; here,
     /// [`Socket::receive`] returns what came before, then the hang-up.
     #[doc(alias = "shutdown")]
@@ -367,7 +358,6 @@ fn unsent(bytes: &[u8], descriptors: &[BorrowedFd<'_>], errno: Errno) -> Error {
     let error = Error::new("sendmsg", subject, errno);
     match errno {
         Errno::PIPE | Errno::CONNRESET => error.with_remedy("the other side has hung up; connect again"),
-        Errno::AGAIN => error.with_remedy("the other side does not receive; it hangs or is stopped"),
         Errno::MSGSIZE => error.with_remedy("send less at once, or raise net.core.wmem_default"),
         Errno::TOOMANYREFS => {
             error.with_remedy("wait until descriptors sent before are received, or raise `ulimit -n`")

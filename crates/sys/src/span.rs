@@ -20,6 +20,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::process::Pid;
 
+use crate::error::last_errno;
 use crate::{Errno, Error, Result, copying};
 
 /// What is looked at once. Sums that take turns word by word stay in memory, each waiting for its last store.
@@ -322,9 +323,9 @@ impl Span {
             match transfer(done) {
                 0 => break,
                 moved if moved > 0 => done += moved.unsigned_abs(),
-                _ => match Errno::from_io_error(&std::io::Error::last_os_error()) {
-                    Some(Errno::INTR) => {}
-                    errno => return Err(errno.unwrap_or(Errno::IO)),
+                _ => match last_errno() {
+                    Errno::INTR => {}
+                    errno => return Err(errno),
                 },
             }
         }
@@ -338,8 +339,14 @@ fn vector(addr: usize, len: usize) -> libc::iovec {
 
 fn moved_bytes(call: &'static str, moved: isize, pid: Pid, addr: usize, len: usize) -> Result<usize> {
     usize::try_from(moved).map_err(|_| {
-        let errno = Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO);
-        Error::new(call, format!("{len} bytes at {addr:#x} of process {pid}"), errno)
+        let error = Error::last(call, format!("{len} bytes at {addr:#x} of process {pid}"));
+        match error.errno {
+            Errno::PERM => error.with_remedy(
+                "run both processes as the same user with kernel.yama.ptrace_scope=0, or this one with CAP_SYS_PTRACE",
+            ),
+            Errno::SRCH => error.with_remedy("the process has exited; drop its requests"),
+            _ => error,
+        }
     })
 }
 

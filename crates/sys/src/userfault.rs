@@ -20,7 +20,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use linux_raw_sys::general as kernel;
-use rustix::event::{EventfdFlags, PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::mm::UserfaultfdFlags;
 use rustix::time::Timespec;
@@ -31,15 +31,6 @@ use calls::{MESSAGE_SIZE, REGISTER, UNREGISTER, WAKE, WRITE_PROTECT, control, ra
 /// The most faults that one call of [`Userfault::wait`] reports.
 pub const FAULTS_PER_READ: usize = 16;
 
-/// Whose stores a userfaultfd catches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rights {
-    /// The program's and the kernel's.
-    Full,
-    /// The program's; a kernel write into protected memory fails with EFAULT.
-    UserOnly,
-}
-
 /// How a userfaultfd was had, in the order of preference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
@@ -49,6 +40,14 @@ pub enum Way {
     Device,
     /// The system call with UFFD_USER_MODE_ONLY; needs no right.
     UserModeOnly,
+}
+
+impl Way {
+    /// Whether the kernel's own stores are caught beside the program's. If not, a kernel write into protected memory fails with
+    /// EFAULT.
+    pub const fn catches_kernel_stores(self) -> bool {
+        !matches!(self, Self::UserModeOnly)
+    }
 }
 
 /// A store that waits for its granule's write permission.
@@ -69,7 +68,7 @@ pub struct Fault {
 pub enum Wait {
     /// There is at least one fault.
     Faults,
-    /// The stop signal was raised, and no fault was pending.
+    /// There was the signal to stop, and no fault was pending.
     Stopped,
     /// The time is up, and no fault was pending.
     TimedOut,
@@ -118,14 +117,6 @@ impl Userfault {
     /// Which way it was had.
     pub fn way(&self) -> Way {
         self.way
-    }
-
-    /// Whose stores it catches.
-    pub fn rights(&self) -> Rights {
-        match self.way {
-            Way::SystemCall | Way::Device => Rights::Full,
-            Way::UserModeOnly => Rights::UserOnly,
-        }
     }
 
     /// Makes a range of shared mappings known, so that it can be protected.
@@ -258,41 +249,6 @@ impl Userfault {
 impl AsFd for Userfault {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
-    }
-}
-
-/// A way to end another thread's [`Userfault::wait`]: once raised, it stays raised.
-#[derive(Debug)]
-#[doc(alias = "eventfd")]
-pub struct StopSignal(OwnedFd);
-
-impl StopSignal {
-    /// Makes one that isn't raised.
-    ///
-    /// # Errors
-    /// EMFILE, ENFILE: too many open descriptors.
-    pub fn new() -> Result<Self> {
-        rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map(Self)
-            .map_err(|errno| Error::new("eventfd", "a stop signal", errno))
-    }
-
-    /// Raises it, from any thread, any number of times.
-    ///
-    /// # Errors
-    /// None is expected of an open eventfd.
-    pub fn raise(&self) -> Result<()> {
-        match rustix::io::write(&self.0, &1u64.to_ne_bytes()) {
-            // EAGAIN: the counter is at its end, so the signal is raised.
-            Ok(_) | Err(Errno::AGAIN) => Ok(()),
-            Err(errno) => Err(Error::new("write", "a stop signal", errno)),
-        }
-    }
-}
-
-impl AsFd for StopSignal {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
     }
 }
 

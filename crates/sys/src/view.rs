@@ -8,10 +8,10 @@
 //! name any more.
 #![allow(unsafe_code, reason = "maps files into arenas of its own, which nobody else has addresses in")]
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
 use crate::guard::{Guard, Replaces};
-use crate::{Arena, Errno, Error, Result, Span};
+use crate::{Arena, Error, Result, Span, mmap};
 
 /// A part of a file, mapped.
 #[derive(Debug)]
@@ -36,13 +36,8 @@ impl View {
         let start = std::ptr::with_exposed_provenance_mut(arena.base());
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
         // SAFETY: the addresses are those of the arena, which is this view's alone and has no reference into it.
-        let mapped = unsafe {
-            libc::mmap(start, len, libc::PROT_READ, flags, file.as_fd().as_raw_fd(), offset as i64)
-        };
-        if mapped == libc::MAP_FAILED {
-            let errno = Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO);
-            return Err(Error::new("mmap", format!("{len} bytes of a file at {offset}"), errno));
-        }
+        unsafe { mmap::map(start, len, libc::PROT_READ, flags, Some((file.as_fd(), offset as usize))) }
+            .map_err(|errno| Error::new("mmap", format!("{len} bytes of a file at {offset}"), errno))?;
         Ok(Self { arena, guard, len })
     }
 

@@ -4,25 +4,21 @@
 //! buffer that the machine could not read any more became zeros, and the program went on with them.
 #![allow(unsafe_code, reason = "handles SIGBUS, and sends itself what the kernel sends of damaged memory")]
 
+mod child;
+mod skip;
+
 use std::ffi::{c_int, c_void};
-use std::io::Write;
 use std::sync::Once;
 
 use genie_sys::guard::Replaces;
-use genie_sys::process::{ExitOutcome, fork_child};
 use genie_sys::{Arena, GranuleKind, Object};
+
+use child::{ExitOutcome, fork_child};
+use skip::skip;
 
 const MIB: usize = 1 << 20;
 /// How a child ends whose signal was passed on to the program's handler.
 const PASSED_ON: u8 = 42;
-
-fn skip(test: &str, reason: &str) {
-    let line = format!("SKIP {test}: {reason}");
-    eprintln!("{line}");
-    let Some(path) = std::env::var_os("GENIE_SKIP_LOG").filter(|path| !path.is_empty()) else { return };
-    let log = std::fs::OpenOptions::new().append(true).create(true).open(path);
-    log.and_then(|mut log| writeln!(log, "{line}")).expect("the SKIP log can be written");
-}
 
 extern "C" fn on_bus_error(_: c_int, _: *mut libc::siginfo_t, _: *mut c_void) {
     // SAFETY: may be called anywhere, and does not return.

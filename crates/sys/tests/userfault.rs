@@ -5,6 +5,8 @@
 //! Write protection by userfaultfd stops stores, tells of them, and lets them go on.
 
 mod mapping;
+mod proc;
+mod skip;
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -12,9 +14,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use genie_sys::Errno;
-use genie_sys::inspect::{mapping_at, page_frames};
-use genie_sys::userfault::{FAULTS_PER_READ, Fault, Rights, StopSignal, Userfault, Wait, Way};
+use genie_sys::event::Event;
+use genie_sys::userfault::{FAULTS_PER_READ, Fault, Userfault, Wait, Way};
 use mapping::{HUGE_PAGE, Mapping};
+use proc::{PageFrame, mapping_at, page_frames};
+use skip::skip;
 
 /// A userfaultfd, or none and a skip.
 fn open(test: &str) -> Option<Userfault> {
@@ -22,21 +26,21 @@ fn open(test: &str) -> Option<Userfault> {
 }
 
 fn open_by(test: &str, how: impl FnOnce() -> genie_sys::Result<Userfault>) -> Option<Userfault> {
-    how().map_err(|error| eprintln!("SKIP {test}: {error}")).ok()
+    how().map_err(|error| skip(test, &error.to_string())).ok()
 }
 
 /// A huge mapping, or none and a skip.
 fn huge(test: &str, pages: usize) -> Option<Mapping> {
     let mapping = Mapping::huge(pages);
     if mapping.is_none() {
-        eprintln!("SKIP {test}: {pages} huge pages of 2 MiB are not free");
+        skip(test, &format!("{pages} huge pages of 2 MiB are not free"));
     }
     mapping
 }
 
 /// Waits for faults, but not forever.
 fn next_faults(userfault: &Userfault) -> Vec<Fault> {
-    let stop = Arc::new(StopSignal::new().unwrap());
+    let stop = Arc::new(Event::new().unwrap());
     let (done, alarm) = std::sync::mpsc::channel::<()>();
     let watch = std::thread::spawn({
         let stop = stop.clone();
@@ -45,7 +49,7 @@ fn next_faults(userfault: &Userfault) -> Vec<Fault> {
                 .recv_timeout(Duration::from_secs(10))
                 .is_err_and(|e| e == std::sync::mpsc::RecvTimeoutError::Timeout)
             {
-                stop.raise().unwrap();
+                stop.signal().unwrap();
             }
         }
     });
@@ -103,13 +107,11 @@ fn a_store_into_a_huge_page_is_stopped_told_of_and_let_go() {
 }
 
 #[test]
-fn each_way_gives_the_rights_that_it_names() {
-    for (way, rights) in
-        [(Way::SystemCall, Rights::Full), (Way::Device, Rights::Full), (Way::UserModeOnly, Rights::UserOnly)]
-    {
-        let name = format!("each_way_gives_the_rights_that_it_names ({way:?})");
+fn each_way_catches_the_program_s_stores() {
+    for way in [Way::SystemCall, Way::Device, Way::UserModeOnly] {
+        let name = format!("each_way_catches_the_program_s_stores ({way:?})");
         let Some(userfault) = open_by(&name, || Userfault::open_way(way)) else { continue };
-        assert_eq!((userfault.way(), userfault.rights()), (way, rights));
+        assert_eq!(userfault.way(), way);
         a_store_is_stopped_told_of_and_let_go(&userfault, Mapping::ordinary(2), rustix::param::page_size());
         let flags = rustix::io::fcntl_getfd(&userfault).unwrap();
         assert!(flags.contains(rustix::io::FdFlags::CLOEXEC), "not inherited by exec");
@@ -120,9 +122,8 @@ fn each_way_gives_the_rights_that_it_names() {
 fn with_full_rights_a_kernel_write_waits_like_a_store() {
     const NAME: &str = "with_full_rights_a_kernel_write_waits_like_a_store";
     let Some(userfault) = open(NAME) else { return };
-    if userfault.rights() != Rights::Full {
-        eprintln!("SKIP {NAME}: full rights are missing");
-        return;
+    if !userfault.way().catches_kernel_stores() {
+        return skip(NAME, "full rights are missing");
     }
     let memory = Arc::new(Mapping::ordinary(1));
     userfault.register(memory.addr(), memory.len()).unwrap();
@@ -215,16 +216,16 @@ fn unregistering_and_dropping_let_waiting_stores_go() {
 #[test]
 fn a_raised_stop_signal_ends_the_wait_each_time() {
     let Some(userfault) = open("a_raised_stop_signal_ends_the_wait_each_time") else { return };
-    let stop = StopSignal::new().unwrap();
+    let stop = Event::new().unwrap();
     let mut faults = Vec::new();
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| userfault.wait(stop.as_fd(), None, &mut faults).unwrap());
         std::thread::sleep(Duration::from_millis(20));
         assert!(!waiter.is_finished(), "it waits until the signal");
-        stop.raise().unwrap();
+        stop.signal().unwrap();
         assert_eq!(waiter.join().unwrap(), Wait::Stopped);
     });
-    stop.raise().unwrap();
+    stop.signal().unwrap();
     assert_eq!(userfault.wait(stop.as_fd(), None, &mut faults).unwrap(), Wait::Stopped);
 }
 
@@ -251,7 +252,7 @@ fn a_range_registered_elsewhere_is_refused() {
 
 /// Protection shows in the page table, and neither splits the mapping nor moves a frame.
 fn protection_shows(userfault: &Userfault, memory: &Mapping, granule: usize) {
-    let frames = || page_frames(memory.addr(), memory.len()).unwrap();
+    let frames = || page_frames(memory.addr(), memory.len());
     let numbers = || frames().iter().map(|page| page.frame).collect::<Vec<_>>();
     userfault.register(memory.addr(), memory.len()).unwrap();
     let before = numbers();
@@ -261,7 +262,7 @@ fn protection_shows(userfault: &Userfault, memory: &Mapping, granule: usize) {
     for (i, page) in frames().iter().enumerate() {
         assert_eq!(page.write_protected, i < pages, "page {i}");
     }
-    let info = mapping_at(memory.addr()).unwrap().unwrap();
+    let info = mapping_at(memory.addr()).unwrap();
     assert!(info.has_flag("uw") && info.has_flag("sh"), "{info:?}");
     assert!(info.start <= memory.addr() && memory.addr() + memory.len() <= info.end, "one mapping: {info:?}");
     userfault.unprotect(memory.addr(), granule).unwrap();
@@ -281,7 +282,35 @@ fn protection_of_huge_pages_shows_in_the_page_table() {
     const NAME: &str = "protection_of_huge_pages_shows_in_the_page_table";
     let (Some(userfault), Some(memory)) = (open(NAME), huge(NAME, 2)) else { return };
     protection_shows(&userfault, &memory, HUGE_PAGE);
-    let info = mapping_at(memory.addr()).unwrap().unwrap();
-    assert_eq!(info.page_size_kib, 2048);
-    assert_eq!(info.private_hugetlb_kib + info.shared_hugetlb_kib, 4096, "{info:?}");
+    let info = mapping_at(memory.addr()).unwrap();
+    assert_eq!(info.kib("KernelPageSize:"), 2048);
+    assert_eq!(info.kib("Private_Hugetlb:") + info.kib("Shared_Hugetlb:"), 4096, "{info:?}");
+}
+
+#[test]
+fn entry_bits_mean_what_the_kernel_documents() {
+    let expected = PageFrame { present: true, write_protected: true, frame: Some(0x1234) };
+    assert_eq!(PageFrame::of_entry(1 << 63 | 1 << 57 | 1 << 55 | 0x1234), expected);
+    assert_eq!(PageFrame::of_entry(1 << 63).frame, None, "a hidden frame");
+    assert_eq!(PageFrame::of_entry(1 << 62 | 0x1234).frame, None, "the low bits are the place in swap");
+}
+
+#[test]
+fn fields_are_never_taken_from_the_next_mapping() {
+    let smaps = "\
+00400000-00500000 r-xp 00001000 fe:00 42                         /usr/bin/a program
+VmFlags: rd ex mr mw me
+7f0000000000-7f0000400000 rw-s 00200000 00:0f 7                  /memfd:object (deleted)
+Locked:               16 kB
+VmFlags: rd wr sh dc uw
+7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0
+VmFlags: rd wr
+";
+    let found = proc::find(smaps, 0x7f00_003f_ffff).unwrap();
+    assert_eq!((found.start, found.end, found.kib("Locked:")), (0x7f00_0000_0000, 0x7f00_0040_0000, 16));
+    assert_eq!((found.permissions.as_str(), found.name.as_str()), ("rw-s", "/memfd:object (deleted)"));
+    assert!(found.has_flag("uw") && !found.has_flag("lo"));
+    assert!(!proc::find(smaps, 0x40_0000).unwrap().has_flag("uw"));
+    assert_eq!(proc::find(smaps, 0x7ffd_0000_0000).unwrap().name, "");
+    assert_eq!(proc::find(smaps, 0x50_0000), None);
 }

@@ -3,13 +3,12 @@
 use genie_io::{Out, Pending};
 use genie_memory::GranuleKind;
 use genie_passing::{Reason, Scheme, Thresholds};
-use genie_sys::inspect;
 
 use super::{LEN, Stage, changed};
 use crate::on_both_kinds;
 use crate::support::bytes::{pattern, same};
 use crate::support::holder::HOLD;
-use crate::support::machine::{locks_memory, skip};
+use crate::support::machine::{locks_memory, proc, skip};
 use crate::support::setup::Guard;
 
 on_both_kinds! {
@@ -135,7 +134,7 @@ fn shared_output_is_never_protected(stage: &Stage) {
         let request = stage.interface.request(stage.holder.handle(), HOLD);
         let pending = request.out(Out::owned(scheme, buffer)).submit().expect("a request");
         assert_eq!(stage.server_frames(&pending), before, "{scheme}");
-        let locked = || inspect::mapping_at(addr).expect("smaps").expect("a mapping").locked_kib;
+        let locked = || proc::mapping_at(addr).expect("a mapping").kib("Locked:");
         let during = locked();
         stage.holder.reply(pending.id());
         let mut reply = pending.sync().expect("a reply");

@@ -2,7 +2,8 @@
 #![allow(unsafe_code, reason = "forks; the child stores into private memory and exits")]
 
 use genie_memory::{Buffer, Inheritance};
-use genie_sys::process::{ExitOutcome, fork_child};
+
+use crate::child::{ExitOutcome, fork_child};
 
 /// Forks a child that verifies its copy's first and last byte, overwrites all of it and exits.
 pub(crate) fn store_in_child(buffer: &mut Buffer) {

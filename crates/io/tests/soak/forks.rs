@@ -9,8 +9,8 @@ use std::mem::ManuallyDrop;
 use genie_io::{Error, Failed, In, Interface, Out, Pending, Reply, Request};
 use genie_memory::Buffer;
 use genie_passing::Scheme;
-use genie_sys::process::{ExitOutcome, fork_child};
 
+use crate::child::{ExitOutcome, fork_child};
 use crate::flight::Flight;
 use crate::order::{GIVE, TAKE};
 use crate::random::Random;

@@ -1,17 +1,13 @@
 //! The machine under the tests: page frames, raw looks at addresses, and what is said where something is missing.
 
-use std::io::Write;
-
 use genie_sys::{inspect, process};
 
-/// Says that a test, or a part of it, was not run, and why.
-pub(crate) fn skip(test: &str, reason: &str) {
-    let line = format!("SKIP {test}: {reason}");
-    eprintln!("{line}");
-    let Some(path) = std::env::var_os("GENIE_SKIP_LOG").filter(|path| !path.is_empty()) else { return };
-    let log = std::fs::OpenOptions::new().append(true).create(true).open(path);
-    log.and_then(|mut log| writeln!(log, "{line}")).expect("the SKIP log can be written");
-}
+#[path = "../../../sys/tests/proc/mod.rs"]
+pub(crate) mod proc;
+#[path = "../../../sys/tests/skip/mod.rs"]
+mod skip;
+
+pub(crate) use skip::skip;
 
 /// Why the machine has too few huge pages for a test, if so.
 pub(crate) fn missing_huge_pages(needed: usize) -> Option<String> {
@@ -28,7 +24,7 @@ pub(crate) fn frames(addr: usize, len: usize, granule: usize) -> Option<Vec<u64>
     (first..addr + len)
         .step_by(granule)
         .map(|addr| {
-            let page = inspect::page_frames(addr, 1).expect("pagemap is readable")[0];
+            let page = proc::page_frames(addr, 1)[0];
             assert!(page.present, "no page at {addr:#x}");
             page.frame
         })

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use genie_io::{Interface, Limits};
 use genie_memory::{Config, Faults, Granularity, GranuleKind, Protection, Space, Usage};
 use genie_passing::{Costs, Passing, Thresholds};
-use genie_sys::userfault::{Rights, Userfault, Way};
+use genie_sys::userfault::{Userfault, Way};
 
 use super::machine::{missing_huge_pages, skip};
 
@@ -46,7 +46,7 @@ impl Setup {
 
     /// The same with the best protection that this process may have.
     pub(crate) fn allowed(kind: GranuleKind) -> Self {
-        let full = Userfault::open().is_ok_and(|userfault| userfault.rights() == Rights::Full);
+        let full = Userfault::open().is_ok_and(|userfault| userfault.way().catches_kernel_stores());
         let guard = if full { Guard::Full } else { Guard::Stores };
         Self { guard, ..Self::plain(kind) }
     }

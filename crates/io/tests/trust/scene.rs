@@ -14,6 +14,7 @@ use genie_passing::{Costs, Passing, Thresholds};
 use crate::attacker::Attacker;
 use crate::shop::Shop;
 use crate::support::bytes::pattern;
+use crate::support::machine::proc;
 
 /// The name of the server under attack, or of the honest one.
 pub(crate) const HONEST: &str = "honest";
@@ -171,7 +172,7 @@ impl Footprint {
         threads.retain(|name| name.starts_with("genie"));
         threads.sort();
         Self {
-            descriptors: genie_sys::inspect::open_descriptors().expect("/proc is mounted"),
+            descriptors: proc::open_descriptors(),
             objects: maps.lines().filter(|line| line.contains("/memfd:")).count(),
             arenas,
             threads,

@@ -72,7 +72,7 @@ fn a_granule_goes_back_to_the_pool_that_adopted_it() {
     let lent = lend(&mut granules, lender, 1).start;
     take(&mut granules, LenderId::OWN, 1).unwrap();
     take(&mut granules, lender, 1).unwrap();
-    granules.exchange_pools(0, lent);
+    granules.swap_pools(0, lent);
     granules.release([0, lent]);
     assert!(granules.stocks.own.free.numbers().eq([lent]));
     assert!(granules.stocks.get(lender).unwrap().free.numbers().eq([0]));
@@ -89,7 +89,7 @@ fn without_its_lender_a_loan_ends_when_the_last_granule_is_back() {
     lend(&mut granules, stays, 1);
     take(&mut granules, LenderId::OWN, 2).unwrap();
     let held = take(&mut granules, gone, 2).unwrap()[0];
-    granules.exchange_pools(0, held.start);
+    granules.swap_pools(0, held.start);
     granules.take_over(gone);
     assert_eq!(granules.lent_objects.take_ended(), None);
     // A granule that was adopted comes back to the space, one that was lent does not.
@@ -118,7 +118,7 @@ fn a_granule_that_another_lender_has_adopted_keeps_its_object() {
     take(&mut granules, LenderId::OWN, 2).unwrap();
     take(&mut granules, gone, 3).unwrap();
     // One lent granule becomes the space's own and is free, one is the other lender's, one stays in use.
-    granules.exchange_pools(0, object.start);
+    granules.swap_pools(0, object.start);
     granules.set_pool(object.start + 1, other);
     granules.release([object.start, object.start + 1]);
     granules.take_over(gone);

@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 
 use super::announced::Announced;
 use super::{Extent, Mapping, Mirror};
+use crate::Result;
 use crate::segments::Segments;
-use crate::{Result, views};
 
 /// Some of a peer's data, mapped here; dropping it ends a transient mapping.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Mirror {
                     at = end;
                 }
             }
-            mapped.segments.push(views::mirrored(&self.0.arena, extent.offset, extent.len));
+            mapped.segments.push(self.0.arena.span(extent.offset, extent.len));
         }
         Ok(mapped)
     }

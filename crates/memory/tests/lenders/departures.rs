@@ -5,9 +5,9 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 
 use super::{Lender, swap_all};
-use crate::machine::{self, Machine, checked, is_accessible, pattern, same, scatter, seen};
+use crate::machine::{self, Machine, checked, is_accessible, pattern, proc, same, scatter, seen};
 use genie_memory::{Direction, Error, GranuleKind};
-use genie_sys::{Object, inspect};
+use genie_sys::Object;
 
 on_each_kind!(
     a_lender_without_granules_in_use_goes_at_once,
@@ -23,7 +23,7 @@ fn a_lender_without_granules_in_use_goes_at_once(machine: Machine) {
     let (space, granule) = (machine.space(4), machine.granule());
     let lender = Lender::of(&space, &machine, 3);
     let system = space.aligned_buffer_from(lender.id, 0, 2 * granule).unwrap();
-    let chunk = space.system_buffer_from(lender.id, 10).unwrap();
+    let chunk = space.system_buffer_shown(lender.id, lender.id, 10).unwrap();
     let alias = system.segments()[0].addr();
     assert!(is_accessible(alias));
     drop((system, chunk));
@@ -93,7 +93,7 @@ fn buffers_in_use_outlive_their_lender(machine: Machine) {
 fn chunks_in_use_outlive_their_lender(machine: Machine) {
     let space = machine.space(2);
     let lender = Lender::of(&space, &machine, 1);
-    let chunk = space.system_buffer_from(lender.id, 100).unwrap();
+    let chunk = space.system_buffer_shown(lender.id, lender.id, 100).unwrap();
     scatter(&chunk.data(), &[5; 100]);
     space.remove_lender(lender.id);
     checked(&space);
@@ -130,7 +130,7 @@ fn granules_of_a_lender_that_is_gone_do_not_wait_for_reuse(machine: Machine) {
     assert_eq!((usage.queued, usage.pooled, usage.objects, usage.free), (0, 0, 1, 5));
 }
 
-/// Neither windows nor the addresses through which page tables are exchanged keep a lent object.
+/// Neither windows nor the addresses through which page tables are swapped keep a lent object.
 fn memory_of_a_lender_that_is_gone_is_given_back(machine: Machine) {
     let (granules, granule) = (machine.windowed(), machine.granule());
     let (space, len) = (machine.space(2 * granules), granules * granule);
@@ -163,7 +163,7 @@ fn thousands_of_lenders_leave_nothing_behind(machine: Machine) {
         (machine.space(3 * machine.windowed()), machine.granule(), machine.windowed());
     let mut buffers: Vec<_> = [granules, 1].map(|count| space.allocate(count * granule).unwrap()).into();
     let rounds = if machine.kind == GranuleKind::Huge { 200 } else { 3000 };
-    let (mappings, descriptors) = (inspect::mapping_count().unwrap(), inspect::open_descriptors().unwrap());
+    let (mappings, descriptors) = (proc::mapping_count(), proc::open_descriptors());
     for round in 0..rounds {
         let lender = space.add_lender();
         machine::lend(&space, lender, Object::create(machine.kind, (granules + 1) * granule).unwrap())
@@ -174,7 +174,7 @@ fn thousands_of_lenders_leave_nothing_behind(machine: Machine) {
         system.data().part(0..1).fill(round as u8);
         let passed = space.deliver(&mut system, &mut *buffer, &swap_all(len / granule)).unwrap();
         assert_eq!((passed.swapped as usize, buffer[0]), (len / granule, round as u8));
-        drop(space.system_buffer_from(lender, 64).unwrap());
+        drop(space.system_buffer_shown(lender, lender, 64).unwrap());
         if round % 5 == 0 {
             space.remove_lender(lender);
             drop(system);
@@ -189,7 +189,7 @@ fn thousands_of_lenders_leave_nothing_behind(machine: Machine) {
         }
     }
     // Other tests map and open things meanwhile, but not as many.
-    let now = (inspect::mapping_count().unwrap(), inspect::open_descriptors().unwrap());
+    let now = (proc::mapping_count(), proc::open_descriptors());
     assert!(
         now.0 < mappings + 150 && now.1 < descriptors + 100,
         "{now:?}, {mappings} and {descriptors} before"

@@ -5,7 +5,6 @@
     reason = "stands for the parties of which the types of the floors above keep each other away"
 )]
 
-use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,6 +14,13 @@ use genie_memory::{
     Reference, Space, Usage,
 };
 use genie_sys::{Arena, Object, inspect, process};
+
+#[path = "../../../sys/tests/proc/mod.rs"]
+pub(crate) mod proc;
+#[path = "../../../sys/tests/skip/mod.rs"]
+mod skip;
+
+pub(crate) use skip::skip;
 
 /// One granule kind of this machine, in the hands of one test.
 pub(crate) struct Machine {
@@ -44,15 +50,6 @@ macro_rules! on_each_kind {
             }
         }
     )*};
-}
-
-/// Says that a test, or a part of it, was not run, and why.
-pub(crate) fn skip(test: &str, reason: &str) {
-    let line = format!("SKIP {test}: {reason}");
-    eprintln!("{line}");
-    let Some(path) = std::env::var_os("GENIE_SKIP_LOG") else { return };
-    let log = std::fs::OpenOptions::new().append(true).create(true).open(path);
-    log.and_then(|mut log| writeln!(log, "{line}")).expect("the SKIP log can be written");
 }
 
 /// Runs `test` if the machine has granules of this kind.
@@ -88,7 +85,7 @@ impl Machine {
     }
 
     /// How many granules a buffer needs for system buffers like it to have windows of their own, with page tables to
-    /// exchange; with huge pages, where none has, a few granules.
+    /// swap; with huge pages, where none has, a few granules.
     pub(crate) fn windowed(&self) -> usize {
         if self.kind == GranuleKind::Huge { 5 } else { 18 }
     }
@@ -139,12 +136,12 @@ impl Machine {
 
 /// The number of the page frame at an address, if it is visible.
 pub(crate) fn frame(addr: usize) -> Option<u64> {
-    let page = inspect::page_frames(addr, 1).expect("pagemap is readable")[0];
+    let page = proc::page_frames(addr, 1)[0];
     assert!(page.present, "no page at {addr:#x}");
     page.frame
 }
 
-/// Verifies the books.
+/// Verifies the tables.
 pub(crate) fn checked(space: &Space) -> Usage {
     space.check().unwrap_or_else(|wrong| panic!("{wrong}"))
 }
@@ -249,8 +246,7 @@ pub(crate) fn can_lock() -> bool {
     let arena = Arena::reserve(len).expect("addresses");
     arena.map(0, &object, 0, len).expect("a mapping");
     arena.lock(0, 4096).expect("a lock");
-    let mapping = inspect::mapping_at(arena.base()).expect("smaps is readable");
-    mapping.expect("the mapping").has_flag("lo")
+    proc::mapping_at(arena.base()).expect("the mapping").has_flag("lo")
 }
 
 /// Ends a test's other threads, also when the thread that made this has failed.

@@ -219,7 +219,7 @@ impl<'a> Bench<'a> {
         let (hidden, time) = timed(|| emigrating.hide());
         hidden?;
         samples.invalidate.points.push((len, time));
-        let ((), enqueue) = timed(|| emigrating.enqueue());
+        let ((), enqueue) = timed(|| drop(emigrating));
         let (immigrating, dequeue) = timed(|| space.dequeue(len, true));
         let mut immigrating = immigrating?;
         samples.region_queue.points.push((len, enqueue + dequeue));

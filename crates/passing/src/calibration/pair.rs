@@ -91,7 +91,6 @@ impl Pair {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
     use std::process::Command;
     use std::sync::Mutex;
     use std::thread;
@@ -100,6 +99,7 @@ mod tests {
     use rustix::thread::set_thread_res_uid;
 
     use super::*;
+    use crate::skip::skip;
 
     fn pair(test: &str) -> Option<Pair> {
         let pair = Pair::of_this_thread();
@@ -107,14 +107,6 @@ mod tests {
             skip(test, "only one CPU");
         }
         pair
-    }
-
-    fn skip(test: &str, reason: &str) {
-        let line = format!("SKIP {test}: {reason}");
-        eprintln!("{line}");
-        let Some(path) = std::env::var_os("GENIE_SKIP_LOG") else { return };
-        let log = std::fs::OpenOptions::new().append(true).create(true).open(path);
-        log.and_then(|mut log| writeln!(log, "{line}")).expect("the SKIP log can be written");
     }
 
     #[test]

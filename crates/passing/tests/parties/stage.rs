@@ -5,12 +5,13 @@
 )]
 
 use std::fs::File;
-use std::io::Write;
 use std::os::unix::fs::FileExt;
 
 use genie_memory::{Config, Faults, Granularity, GranuleKind, LenderId, Protection, Space, Span};
 use genie_passing::{Costs, Input, Parties, Passing, Scheme, Target, Thresholds};
 use genie_sys::{Object, inspect};
+
+use crate::skip::skip;
 
 /// What memory holds that was somebody else's before.
 pub(crate) const DIRT: u8 = 0xdd;
@@ -54,7 +55,7 @@ macro_rules! on_both_kinds {
     )*};
 }
 
-/// Runs a test and checks the books, if the machine has such granules and output can be protected.
+/// Runs a test and checks the tables, if the machine has such granules and output can be protected.
 pub(crate) fn run(name: &str, kind: GranuleKind, test: fn(&Stage)) {
     let pages = inspect::huge_pages().expect("/proc/meminfo is readable");
     let available = pages.free.saturating_sub(pages.reserved);
@@ -67,14 +68,6 @@ pub(crate) fn run(name: &str, kind: GranuleKind, test: fn(&Stage)) {
     }
     test(&stage);
     stage.check();
-}
-
-fn skip(test: &str, reason: &str) {
-    let line = format!("SKIP {test}: {reason}");
-    eprintln!("{line}");
-    let Some(path) = std::env::var_os("GENIE_SKIP_LOG").filter(|path| !path.is_empty()) else { return };
-    let log = File::options().append(true).create(true).open(path);
-    log.and_then(|mut log| writeln!(log, "{line}")).expect("the SKIP log can be written");
 }
 
 impl Stage {
@@ -136,9 +129,9 @@ impl Stage {
         seen
     }
 
-    /// Verifies the books.
+    /// Verifies the tables.
     pub(crate) fn check(&self) {
-        self.space.check().expect("the books agree");
+        self.space.check().expect("the tables agree");
     }
 }
 

@@ -11,7 +11,8 @@ use std::ops::Range;
 
 use rustix::process::Resource;
 
-use super::{ALIGN, Arena, last_errno};
+use super::{ALIGN, Arena};
+use crate::mmap::{self, RESERVED};
 use crate::{Errno, Error, Result, inspect};
 
 /// How far a stack without a limit is taken to grow.
@@ -31,25 +32,15 @@ impl Arena {
         if overlap(&range, &stack_room()?) {
             return Ok(None);
         }
+        let (at, flags) = (std::ptr::without_provenance_mut(addr), RESERVED | libc::MAP_FIXED_NOREPLACE);
         // SAFETY: MAP_FIXED_NOREPLACE maps where nothing is mapped, or nowhere.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::without_provenance_mut(addr),
-                range.len(),
-                libc::PROT_NONE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE,
-                -1,
-                0,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return match last_errno() {
-                Errno::EXIST | Errno::NOMEM | Errno::PERM | Errno::INVAL => Ok(None),
-                errno => Err(Error::new("mmap", format!("{len} bytes of addresses at {addr:#x}"), errno)),
-            };
+        match unsafe { mmap::map(at, range.len(), libc::PROT_NONE, flags, None) } {
+            Ok(start) => {
+                Self::of_reservation(addr, range.len(), (start.expose_provenance(), range.len())).map(Some)
+            }
+            Err(Errno::EXIST | Errno::NOMEM | Errno::PERM | Errno::INVAL) => Ok(None),
+            Err(errno) => Err(Error::new("mmap", format!("{len} bytes of addresses at {addr:#x}"), errno)),
         }
-        let start = start.expose_provenance();
-        Self::of_reservation(addr, range.len(), (start, range.len())).map(Some)
     }
 }
 
@@ -89,11 +80,11 @@ mod tests {
         let free = base - (64 << 30);
         let arena = Arena::reserve_at(free, 3 * MIB).unwrap().expect("nothing is mapped there");
         assert_eq!((arena.base(), arena.len()), (free, 4 * MIB));
-        let mapping = inspect::mapping_at(free).unwrap().unwrap();
+        let mapping = crate::proc::mapping_at(free).unwrap();
         assert_eq!((mapping.start, mapping.end), (free, free + 4 * MIB));
         assert!(mapping.has_flag("dc"), "no child inherits it");
         drop(arena);
-        assert!(inspect::mapping_at(free).unwrap().is_none());
+        assert!(crate::proc::mapping_at(free).is_none());
     }
 
     #[test]
@@ -118,7 +109,7 @@ mod tests {
     fn a_stack_keeps_the_room_to_grow() {
         let stack = inspect::mapping_named("[stack]").unwrap().expect("the first thread has a stack");
         let below = (stack.start - 2 * MIB) / ALIGN * ALIGN;
-        assert!(inspect::mapping_at(below).unwrap().is_none(), "it is free");
+        assert!(crate::proc::mapping_at(below).is_none(), "it is free");
         assert!(Arena::reserve_at(below, 2 * MIB).unwrap().is_none());
     }
 }

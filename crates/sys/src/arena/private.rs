@@ -1,7 +1,8 @@
 #![allow(unsafe_code, reason = "maps new memory; moving and unmapping it is the caller's duty")]
 //! Private memory outside any arena, which a forked child inherits.
 
-use super::{Access, last_errno};
+use super::Access;
+use crate::mmap::{self, ANYWHERE};
 use crate::{Error, Result};
 
 /// Maps `len` bytes of private, zeroed memory, which a forked child inherits.
@@ -10,20 +11,11 @@ use crate::{Error, Result};
 /// No memory.
 pub fn map_private(len: usize) -> Result<*mut u8> {
     // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
-    let mapped = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            len,
-            Access::ReadWrite.bits(),
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
-    };
-    if mapped == libc::MAP_FAILED {
-        return Err(Error::new("mmap", format!("{len} bytes of private memory"), last_errno()));
+    unsafe {
+        mmap::map(ANYWHERE, len, Access::ReadWrite.bits(), libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, None)
     }
-    Ok(mapped.cast())
+    .map(<*mut _>::cast)
+    .map_err(|errno| Error::new("mmap", format!("{len} bytes of private memory"), errno))
 }
 
 /// Moves private memory to an address at which nothing is mapped, with a system call and nothing else.
@@ -35,11 +27,8 @@ pub fn map_private(len: usize) -> Result<*mut u8> {
 /// `from` was returned by [`map_private`] for `len` bytes, and no reference points there or to what is at `to`.
 pub unsafe fn move_private(from: *mut u8, len: usize, to: *mut u8) -> Result<()> {
     // SAFETY: the caller's promise.
-    let moved = unsafe { libc::mremap(from.cast(), len, len, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, to) };
-    if moved == libc::MAP_FAILED {
-        return Err(Error::new("mremap", "private memory", last_errno()));
-    }
-    Ok(())
+    unsafe { mmap::move_over(from.cast(), len, to.cast(), 0) }
+        .map_err(|errno| Error::new("mremap", "private memory", errno))
 }
 
 /// Unmaps private memory.

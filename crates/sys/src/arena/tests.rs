@@ -45,7 +45,7 @@ fn a_read_only_mapping_shows_the_granules_and_takes_no_store() {
         filled(&arena, 6 * MIB, 2 * MIB, 7);
         assert_eq!((byte(&arena, 2 * MIB - 1), byte(&arena, 4 * MIB - 1)), (7, 7));
         let rights = [0, 2, 4, 6].map(|offset| {
-            let mapping = crate::inspect::mapping_at(arena.base() + offset * MIB).unwrap();
+            let mapping = crate::proc::mapping_at(arena.base() + offset * MIB);
             mapping.unwrap().permissions
         });
         assert_eq!(rights, ["r--s", "r--s", "---s", "rw-s"]);
@@ -62,7 +62,7 @@ fn a_read_only_mapping_is_filled_so_that_no_touch_faults() {
     let arena = Arena::reserve(2 * MIB).unwrap();
     let theirs = Object::accept(object.read_only().unwrap()).unwrap();
     arena.map_for(0, &theirs, 0, 2 * MIB, Access::Read).unwrap();
-    let frames = crate::inspect::page_frames(arena.base(), 2 * MIB).unwrap();
+    let frames = crate::proc::page_frames(arena.base(), 2 * MIB);
     assert!(frames.iter().all(|frame| frame.present));
 }
 
@@ -74,7 +74,7 @@ fn an_arena_larger_than_any_address_is_an_error() {
 }
 
 #[test]
-fn exchange_swaps_granules_and_moves_no_byte() {
+fn a_swap_moves_granules_and_no_byte() {
     let object = Object::create(GranuleKind::Base, 8 * MIB).unwrap();
     let arena = Arena::reserve(32 * MIB).unwrap();
     arena.map(0, &object, 0, 2 * MIB).unwrap();
@@ -82,13 +82,13 @@ fn exchange_swaps_granules_and_moves_no_byte() {
     arena.map(16 * MIB, &object, 0, 8 * MIB).unwrap();
     filled(&arena, 0, 2 * MIB, 1);
     filled(&arena, 4 * MIB, 2 * MIB, 2);
-    arena.exchange(0, 4 * MIB, 8 * MIB, 2 * MIB).unwrap();
+    arena.swap(0, 4 * MIB, 8 * MIB, 2 * MIB).unwrap();
     assert_eq!((byte(&arena, 0), byte(&arena, 4 * MIB)), (2, 1));
     assert_eq!((byte(&arena, 16 * MIB), byte(&arena, 18 * MIB)), (1, 2), "the object's bytes did not move");
 }
 
 #[test]
-fn exchange_of_a_split_range_is_done_whole_or_not_at_all() {
+fn a_swap_of_a_split_range_is_done_whole_or_not_at_all() {
     let object = Object::create(GranuleKind::Base, 8 * MIB).unwrap();
     let arena = Arena::reserve(32 * MIB).unwrap();
     arena.map(0, &object, 0, MIB).unwrap();
@@ -98,9 +98,9 @@ fn exchange_of_a_split_range_is_done_whole_or_not_at_all() {
     filled(&arena, 4 * MIB, 2 * MIB, 2);
     for (a, b) in [(0, 4 * MIB), (4 * MIB, 0)] {
         let before = (byte(&arena, 0), byte(&arena, 4 * MIB));
-        let after = match arena.exchange(a, b, 8 * MIB, 2 * MIB) {
-            Ok(exchanged) => {
-                assert_eq!(exchanged, Exchanged::Both);
+        let after = match arena.swap(a, b, 8 * MIB, 2 * MIB) {
+            Ok(swapped) => {
+                assert_eq!(swapped, Swapped::Both);
                 (before.1, before.0)
             }
             Err(error) => {
@@ -130,7 +130,7 @@ fn a_failed_mapping_leaves_no_hole() {
     for failed in [arena.map(0, &object, 0, len), arena.map_for(0, &object, 0, len, Access::Read)] {
         assert_eq!(failed.unwrap_err().errno, Errno::NOMEM);
         for offset in [0, len / 2, len - 1] {
-            let mapping = crate::inspect::mapping_at(arena.base() + offset).unwrap();
+            let mapping = crate::proc::mapping_at(arena.base() + offset);
             let mapping =
                 mapping.expect("nothing is mapped there: the next mmap of any thread may fall there");
             assert_eq!(mapping.permissions, "---p");
@@ -161,7 +161,7 @@ fn no_child_inherits_what_was_mapped_elsewhere_first() {
     let object = Object::create(GranuleKind::Base, MIB).unwrap();
     let arena = Arena::reserve(2 * MIB).unwrap();
     arena.map_for(MIB, &object, 0, MIB, Access::ReadWrite).unwrap();
-    let mapping = crate::inspect::mapping_at(arena.base() + MIB).unwrap().unwrap();
+    let mapping = crate::proc::mapping_at(arena.base() + MIB).unwrap();
     assert_eq!((mapping.start, mapping.permissions.as_str()), (arena.base() + MIB, "rw-s"));
     assert!(mapping.has_flag("dc"));
 }
@@ -207,7 +207,7 @@ fn a_call_that_fails_has_changed_nothing_and_one_that_has_mapped_succeeds() {
     // SAFETY: the child makes system calls, and looks at memory that it has mapped itself; the C library keeps the
     // allocator's locks across a fork.
     let child = unsafe {
-        crate::process::fork_child(|| {
+        crate::child::fork_child(|| {
             refuse_advice();
             let mapped = arena.map(0, &before, 0, MIB).is_ok() && byte(&arena, 0) == 7;
             let kept = arena.map_for(0, &after, 0, MIB, Access::ReadWrite).is_err() && byte(&arena, 0) == 7;
@@ -215,5 +215,5 @@ fn a_call_that_fails_has_changed_nothing_and_one_that_has_mapped_succeeds() {
             u8::from(mapped) + 2 * u8::from(kept) + 4 * u8::from(unmapped)
         })
     };
-    assert_eq!(child.unwrap().wait().unwrap(), crate::process::ExitOutcome::Code(7));
+    assert_eq!(child.unwrap().wait().unwrap(), crate::child::ExitOutcome::Code(7));
 }

@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::{Loss, break_guard_of};
-use crate::{Errno, Error, GranuleKind, Result};
+use crate::{Error, GranuleKind, Result};
 
 /// What SIGBUS did before.
 static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
@@ -26,24 +26,24 @@ pub(super) fn install() -> Result<()> {
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // The old one must be known before the new one can run.
     let mut previous = action;
-    exchange(None, Some(&mut previous))?;
+    set_action(None, Some(&mut previous))?;
     PREVIOUS.get_or_init(|| previous);
     action.sa_sigaction = on_bus_error as Handler as usize;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
-    exchange(Some(&action), None)?;
+    set_action(Some(&action), None)?;
     *is_installed = true;
     Ok(())
 }
 
-fn exchange(new: Option<&libc::sigaction>, old: Option<&mut libc::sigaction>) -> Result<()> {
+/// Sets what SIGBUS does, or tells what it did before, or both.
+fn set_action(new: Option<&libc::sigaction>, old: Option<&mut libc::sigaction>) -> Result<()> {
     let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
     let old = old.map_or(std::ptr::null_mut(), std::ptr::from_mut);
     // SAFETY: both are null or valid; the only handler that is ever installed is `on_bus_error`, made for it.
     if unsafe { libc::sigaction(libc::SIGBUS, new, old) } == 0 {
         return Ok(());
     }
-    let errno = Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO);
-    Err(Error::new("sigaction", "SIGBUS", errno))
+    Err(Error::last("sigaction", "SIGBUS"))
 }
 
 extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {

@@ -1,7 +1,7 @@
 use std::sync::Mutex;
 
 use super::*;
-use crate::process::{ExitOutcome, fork_child};
+use crate::child::{ExitOutcome, fork_child};
 use crate::{Access, Arena, GranuleKind, Object, inspect};
 
 const MIB: usize = 1 << 20;
@@ -50,7 +50,7 @@ fn a_missing_granule_reads_as_zeros(kind: GranuleKind) {
     assert_eq!(byte(&arena, 4 * MIB + size - 1), 7, "the granule before it is untouched");
     fill(&arena, 4 * MIB + size, size, 9);
     assert_eq!(byte(&arena, 4 * MIB + 2 * size - 1), 9);
-    let zeros = inspect::mapping_at(arena.base() + 4 * MIB + size).unwrap().unwrap();
+    let zeros = crate::proc::mapping_at(arena.base() + 4 * MIB + size).unwrap();
     assert_eq!((zeros.name.as_str(), zeros.permissions.as_str()), ("", "rw-p"));
     assert!(zeros.has_flag("dc"), "no child inherits it");
 }

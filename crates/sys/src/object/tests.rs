@@ -4,7 +4,7 @@ use std::process::Command;
 use rustix::process::{Rlimit, setrlimit};
 
 use super::*;
-use crate::{Errno, inspect};
+use crate::Errno;
 
 impl Object {
     /// An object that its holder can shrink, as only a hostile peer's could be.
@@ -160,11 +160,11 @@ fn a_descriptor_that_cannot_be_read_is_refused() {
 #[test]
 fn a_refused_descriptor_is_closed() {
     // Other tests open and close files meanwhile, so many are needed to be seen.
-    let before = inspect::open_descriptors().unwrap();
+    let before = crate::proc::open_descriptors();
     for _ in 0..500 {
         Object::accept(memfd(MemfdFlags::empty(), 4096, SealFlags::empty())).unwrap_err();
     }
-    assert!(inspect::open_descriptors().unwrap() < before + 250);
+    assert!(crate::proc::open_descriptors() < before + 250);
 }
 
 /// The kernel ended the process by SIGXFSZ, without a word to its user.

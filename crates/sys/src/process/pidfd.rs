@@ -69,10 +69,11 @@ impl AsFd for Process {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::{fork_child, own_pid};
+    use crate::child::{Child, fork_child};
+    use crate::process::own_pid;
 
     /// A child that lives until it is killed.
-    fn lasting() -> crate::process::Child {
+    fn lasting() -> Child {
         // SAFETY: the child only yields by a system call.
         unsafe {
             fork_child(|| {

@@ -10,6 +10,7 @@
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use super::Socket;
+use crate::error::last_errno;
 use crate::process::{Pid, Process};
 use crate::{Errno, Error, Result};
 
@@ -88,7 +89,6 @@ impl Socket {
         if result == 0 && len as usize == size_of::<T>() {
             return Ok(());
         }
-        let error = std::io::Error::last_os_error();
-        Err(Errno::from_io_error(&error).filter(|_| result != 0).unwrap_or(Errno::IO))
+        Err(if result == 0 { Errno::IO } else { last_errno() })
     }
 }

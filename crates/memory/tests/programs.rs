@@ -1,4 +1,4 @@
-//! Random programs over one space, against a model of what each buffer, output and migrant buffer must hold; the books are
+//! Random programs over one space, against a model of what each buffer, output and migrant buffer must hold; the tables are
 //! checked after each step.
 //!
 //! `PROPTEST_CASES` (64) is how many programs are run on small granules; huge ones, whose bytes take longer to compare,
@@ -262,9 +262,9 @@ impl World {
             Emigration::Move => emigrating.remove().unwrap(),
             Emigration::HideAndCache => {
                 emigrating.hide().unwrap();
-                emigrating.enqueue();
+                drop(emigrating);
             }
-            Emigration::Cache => emigrating.enqueue(),
+            Emigration::Cache => drop(emigrating),
             Emigration::Fail => {
                 emigrating.hide().unwrap();
                 let migrant = emigrating.give_back().unwrap();

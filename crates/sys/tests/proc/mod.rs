@@ -1,0 +1,110 @@
+//! What /proc says of this process's memory, for tests.
+//!
+//! Why: right bytes don't prove that nothing was copied; only the page frame, the mapping and the fault count do.
+//! Limits: frame numbers are hidden from processes without CAP_SYS_ADMIN. Counts of mappings and descriptors are those of the
+//! whole process, other threads' included.
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::fs::{File, read_to_string};
+use std::os::unix::fs::FileExt;
+
+/// What the page table says of one page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PageFrame {
+    /// It is in memory.
+    pub(crate) present: bool,
+    /// A userfaultfd has write-protected it.
+    pub(crate) write_protected: bool,
+    /// The number of its frame; none if it is not present, or hidden (CAP_SYS_ADMIN is missing).
+    pub(crate) frame: Option<u64>,
+}
+
+impl PageFrame {
+    pub(crate) fn of_entry(entry: u64) -> Self {
+        let bit = |n: u32| entry >> n & 1 == 1;
+        let frame = entry & ((1 << 55) - 1);
+        let frame = (bit(63) && frame != 0).then_some(frame);
+        Self { present: bit(63), write_protected: bit(57), frame }
+    }
+}
+
+/// Reports each page of 4 KiB, also within huge ones, that `len` bytes from `addr` touch.
+pub(crate) fn page_frames(addr: usize, len: usize) -> Vec<PageFrame> {
+    let first = addr / 4096;
+    let mut entries = vec![0; ((addr + len).div_ceil(4096) - first) * 8];
+    let pagemap = File::open("/proc/self/pagemap").expect("/proc is mounted");
+    pagemap.read_exact_at(&mut entries, first as u64 * 8).expect("a page of this process's");
+    let (entries, _) = entries.as_chunks::<8>();
+    entries.iter().map(|entry| PageFrame::of_entry(u64::from_ne_bytes(*entry))).collect()
+}
+
+/// A mapping as /proc/self/smaps shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mapping {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    /// As the kernel writes them: `rw-s`.
+    pub(crate) permissions: String,
+    /// The object's name; empty for anonymous memory.
+    pub(crate) name: String,
+    fields: String,
+}
+
+impl Mapping {
+    /// Whether the kernel shows the two-letter flag: `uw` registered for write protection, `lo` locked, `dc` not inherited by
+    /// fork, ...
+    pub(crate) fn has_flag(&self, flag: &str) -> bool {
+        self.field("VmFlags:").split_whitespace().any(|shown| shown == flag)
+    }
+
+    /// A number of KiB.
+    pub(crate) fn kib(&self, name: &str) -> usize {
+        let field = self.field(name).split_whitespace().next();
+        field.and_then(|kib| kib.parse().ok()).unwrap_or_else(|| panic!("no {name} in {self:?}"))
+    }
+
+    fn field(&self, name: &str) -> &str {
+        self.fields.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("")
+    }
+}
+
+/// Finds the mapping that holds `addr`, if there is one.
+pub(crate) fn mapping_at(addr: usize) -> Option<Mapping> {
+    find(&read_to_string("/proc/self/smaps").expect("/proc is mounted"), addr)
+}
+
+pub(crate) fn find(smaps: &str, addr: usize) -> Option<Mapping> {
+    let mut found: Option<Mapping> = None;
+    for line in smaps.lines() {
+        match (mapping(line), &mut found) {
+            (Some(_), Some(_)) => break,
+            (Some(mapping), None) => {
+                found = Some(mapping).filter(|found| (found.start..found.end).contains(&addr))
+            }
+            (None, Some(found)) => found.fields.extend([line, "\n"]),
+            (None, None) => {}
+        }
+    }
+    found
+}
+
+/// Reads a mapping's first line, `start-end permissions offset device inode   name`.
+fn mapping(line: &str) -> Option<Mapping> {
+    let (start, end) = line.split_whitespace().next()?.split_once('-')?;
+    let number = |text| usize::from_str_radix(text, 16).ok();
+    let mut words = line.splitn(6, ' ').skip(1).map(|word| word.trim().to_owned());
+    let (permissions, name) = (words.next()?, words.nth(3).unwrap_or_default());
+    Some(Mapping { start: number(start)?, end: number(end)?, permissions, name, fields: String::new() })
+}
+
+/// How many mappings this process has.
+pub(crate) fn mapping_count() -> usize {
+    read_to_string("/proc/self/maps").expect("/proc is mounted").lines().count()
+}
+
+/// How many descriptors this process has open.
+pub(crate) fn open_descriptors() -> usize {
+    let entries = std::fs::read_dir("/proc/self/fd").expect("/proc is mounted");
+    // The directory itself is one of them.
+    entries.count() - 1
+}
