@@ -6,8 +6,9 @@
 //! Trust: the two are one program; a message that makes no sense is an error, and nothing worse.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
-use super::memory::View;
+use super::memory::{SharedMemory, View};
 
 /// The bytes of a message, which also goes ahead of data.
 pub const MESSAGE: usize = 64;
@@ -31,15 +32,35 @@ pub(crate) enum Ask {
     Give,
     /// To write the data that it keeps where it gives data from, and to give it.
     Fetch,
+    /// To hand a word over so many times, as the argument says.
+    HandOver,
+    /// To read buffers as they are written, of which there are as many as the argument says.
+    Rotate,
     /// To stop serving this baseline, and to answer.
     Leave,
 }
 
-const ASKS: [Ask; 7] = [Ask::Nothing, Ask::Take, Ask::Sum, Ask::Check, Ask::Give, Ask::Fetch, Ask::Leave];
+const ASKS: [Ask; 9] = [
+    Ask::Nothing,
+    Ask::Take,
+    Ask::Sum,
+    Ask::Check,
+    Ask::Give,
+    Ask::Fetch,
+    Ask::HandOver,
+    Ask::Rotate,
+    Ask::Leave,
+];
 
 impl Ask {
-    fn takes(self) -> bool {
+    /// Whether data goes to the peer.
+    pub(crate) fn takes(self) -> bool {
         matches!(self, Self::Take | Self::Sum | Self::Check)
+    }
+
+    /// Whether data comes from the peer.
+    pub(crate) fn gives(self) -> bool {
+        matches!(self, Self::Give | Self::Fetch)
     }
 }
 
@@ -52,27 +73,39 @@ pub(crate) struct Message {
     len: u64,
     /// How much data follows this message, where data follows messages.
     follows: u64,
-    /// Where the client's data is, for a peer that fetches it itself.
-    address: u64,
+    /// Where the client's data is, for a peer that fetches it itself; or how many.
+    argument: u64,
+}
+
+/// What a message asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) ask: Ask,
+    /// How much data is passed.
+    pub(crate) len: usize,
+    /// See [`Message::ask`].
+    pub(crate) argument: usize,
 }
 
 impl Message {
-    /// Asks for something with data of `len` bytes at an address of the client's.
-    pub(crate) fn ask(ask: Ask, len: usize, address: usize) -> Self {
+    /// Asks for something with data of `len` bytes. The argument is the data's address in the client, or a number.
+    pub(crate) fn ask(ask: Ask, len: usize, argument: usize) -> Self {
         let follows = if ask.takes() { len as u64 } else { 0 };
-        Self { code: ask as u64, len: len as u64, follows, address: address as u64 }
+        Self { code: ask as u64, len: len as u64, follows, argument: argument as u64 }
     }
 
     /// Answers that this was found, followed by data of this length.
     pub(crate) fn answer(found: u64, follows: usize) -> Self {
-        Self { code: found, len: follows as u64, follows: follows as u64, address: 0 }
+        Self { code: found, len: follows as u64, follows: follows as u64, argument: 0 }
     }
 
-    /// What is asked for, with data of which length. A peer has no more room than `longest`.
-    pub(crate) fn asked(&self, longest: usize) -> io::Result<(Ask, usize)> {
+    /// What is asked for. A peer has no more room than `longest`.
+    pub(crate) fn asked(&self, longest: usize) -> io::Result<Asked> {
         let ask = usize::try_from(self.code).ok().and_then(|code| ASKS.get(code).copied());
         match (ask, usize::try_from(self.len)) {
-            (Some(ask), Ok(len)) if len <= longest => Ok((ask, len)),
+            (Some(ask), Ok(len)) if len <= longest => {
+                Ok(Asked { ask, len, argument: self.argument as usize })
+            }
             _ => Err(nonsense()),
         }
     }
@@ -80,10 +113,6 @@ impl Message {
     /// How much data follows, in a stream that has room for `longest` bytes.
     pub(crate) fn follows(&self, longest: usize) -> io::Result<usize> {
         usize::try_from(self.follows).ok().filter(|len| *len <= longest).ok_or_else(nonsense)
-    }
-
-    pub(crate) fn address(&self) -> usize {
-        self.address as usize
     }
 
     /// The sum that was answered.
@@ -97,12 +126,12 @@ impl Message {
     }
 
     pub(crate) fn words(&self) -> [u64; WORDS] {
-        [0, self.code, self.len, self.follows, self.address, 0, 0, 0]
+        [0, self.code, self.len, self.follows, self.argument, 0, 0, 0]
     }
 
     pub(crate) fn from_words(words: &[u64; WORDS]) -> Self {
-        let [_, code, len, follows, address, ..] = *words;
-        Self { code, len, follows, address }
+        let [_, code, len, follows, argument, ..] = *words;
+        Self { code, len, follows, argument }
     }
 
     pub(crate) fn bytes(&self) -> [u8; MESSAGE] {
@@ -129,24 +158,31 @@ pub(crate) fn nonsense() -> io::Error {
 /// What the peer keeps: the data.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
-    data: Vec<u8>,
+    /// No more is ever passed.
+    pub(crate) data: Vec<u8>,
 }
 
 impl Kept {
-    pub(crate) fn new(data: Vec<u8>) -> Self {
-        Self { data }
+    /// Copies so much from memory of the client.
+    pub(crate) fn copied(memory: OwnedFd, len: usize) -> io::Result<Self> {
+        let mut data = vec![0; len];
+        SharedMemory::attach(memory)?.part(0, len).copy_to(&mut data);
+        Ok(Self { data })
     }
 
-    /// The first `len` bytes of the data.
-    pub(crate) fn of(&self, len: usize) -> io::Result<&[u8]> {
-        self.data.get(..len).ok_or_else(nonsense)
+    /// What the peer is to write where it gives data from; none where that is to stay as it is.
+    pub(crate) fn to_write(&self, asked: &Asked) -> Option<&[u8]> {
+        (asked.ask == Ask::Fetch).then(|| &self.data[..asked.len])
     }
 
     /// Looks at data that was taken, as was asked, and says what was found.
     pub(crate) fn look(&self, ask: Ask, taken: View<'_>) -> io::Result<u64> {
         Ok(match ask {
             Ask::Sum => taken.sum(),
-            Ask::Check => taken.difference(self.of(taken.len())?).map_or(SAME, |at| at as u64),
+            Ask::Check => {
+                let expected = self.data.get(..taken.len()).ok_or_else(nonsense)?;
+                taken.difference(expected).map_or(SAME, |at| at as u64)
+            }
             _ => 0,
         })
     }
@@ -162,7 +198,8 @@ mod tests {
             let message = Message::ask(ask, 4097, 0x7000_0000_0000);
             let read = Message::from_bytes(&message.bytes());
             assert_eq!(read, message);
-            assert_eq!(read.asked(4097).unwrap(), (ask, 4097));
+            let asked = Asked { ask, len: 4097, argument: 0x7000_0000_0000 };
+            assert_eq!(read.asked(4097).unwrap(), asked);
             assert_eq!(read.follows(4097).unwrap(), if ask.takes() { 4097 } else { 0 });
         }
     }
@@ -176,7 +213,7 @@ mod tests {
 
     #[test]
     fn what_is_found_is_the_sum_or_the_difference() {
-        let kept = Kept::new(vec![1, 2, 3, 4]);
+        let kept = Kept { data: vec![1, 2, 3, 4] };
         let look = |ask, bytes| Message::answer(kept.look(ask, View::Bytes(bytes)).unwrap(), 0);
         assert_eq!(look(Ask::Check, &[1, 2, 3]).difference(), None);
         assert_eq!(look(Ask::Check, &[1, 2, 0]).difference(), Some(2));

@@ -17,13 +17,11 @@ use iceoryx2::prelude::{ServiceName, SignalHandlingMode, ipc, set_log_level};
 use iceoryx2::sample::Sample;
 use iceoryx2::sample_mut::SampleMut;
 
-use super::exchange::{Ask, Kept, MESSAGE, Message, nonsense};
+use super::exchange::{Ask, Asked, Kept, MESSAGE, Message, nonsense};
+use super::line::spin;
 use super::memory::{Memory, View};
 use super::{Kind, Means, Setting};
 use genie_lab::peer::Watch;
-
-/// How often a spinning side looks whether the other one is still there.
-const LOOK_EVERY: u32 = 1 << 18;
 
 /// Both topics, from one side.
 #[derive(Debug)]
@@ -75,17 +73,7 @@ impl Ends {
 
     /// Waits for the next sample.
     fn receive(&self, watch: Option<&Watch>) -> io::Result<Sample<ipc::Service, [u8], ()>> {
-        let mut spins = 0u32;
-        loop {
-            if let Some(sample) = self.subscriber.receive().map_err(failed)? {
-                return Ok(sample);
-            }
-            std::hint::spin_loop();
-            spins = spins.wrapping_add(1);
-            if spins.is_multiple_of(LOOK_EVERY) {
-                watch.map_or(Ok(()), Watch::check)?;
-            }
-        }
+        spin(watch, || self.subscriber.receive().map_err(failed))
     }
 }
 
@@ -131,25 +119,16 @@ impl Client {
         self.ends.subscriber.has_samples().map(drop).map_err(failed)
     }
 
-    /// Publishes what was prepared, or a message alone, and waits for the answer.
-    fn exchange(&mut self, message: &Message, len: Option<usize>) -> io::Result<Message> {
+    /// Publishes what was prepared, with a message before it.
+    fn publish(&mut self, message: &Message, len: usize) -> io::Result<()> {
         let bytes = message.bytes();
-        match (len, &mut self.own, self.loaned.take()) {
-            (Some(len), Some(own), _) => {
-                own[..MESSAGE].copy_from_slice(&bytes);
-                self.ends.copy(&own[..MESSAGE + len])?;
-            }
-            (Some(_), None, Some(mut sample)) => {
-                sample.payload_mut()[..MESSAGE].copy_from_slice(&bytes);
-                sample.send().map_err(failed)?;
-            }
-            (Some(_), None, None) => return Err(nonsense()),
-            (None, ..) => self.ends.copy(&bytes)?,
+        if let Some(own) = &mut self.own {
+            own[..MESSAGE].copy_from_slice(&bytes);
+            return self.ends.copy(&own[..MESSAGE + len]);
         }
-        let sample = self.ends.receive(Some(&self.watch))?;
-        let answer = parse(&sample)?;
-        self.received = Some(sample);
-        Ok(answer)
+        let mut sample = self.loaned.take().ok_or_else(nonsense)?;
+        sample.payload_mut()[..MESSAGE].copy_from_slice(&bytes);
+        sample.send().map(drop).map_err(failed)
     }
 }
 
@@ -168,19 +147,22 @@ impl super::Client for Client {
         Ok(())
     }
 
-    fn put(&mut self, ask: Ask, len: usize) -> io::Result<Message> {
-        let answer = self.exchange(&Message::ask(ask, len, 0), Some(len))?;
+    fn exchange(&mut self, ask: Ask, len: usize) -> io::Result<Message> {
         self.received = None;
-        Ok(answer)
-    }
-
-    fn get(&mut self, ask: Ask, len: usize) -> io::Result<()> {
-        self.received = None;
-        self.exchange(&Message::ask(ask, len, 0), None)?;
-        if let (Some(own), Some(sample)) = (&mut self.own, self.received.take()) {
-            own[MESSAGE..MESSAGE + len].copy_from_slice(data(&sample, len)?);
+        let message = Message::ask(ask, len, 0);
+        if ask.takes() {
+            self.publish(&message, len)?;
+        } else {
+            self.ends.copy(&message.bytes())?;
         }
-        Ok(())
+        let sample = self.ends.receive(Some(&self.watch))?;
+        let answer = parse(&sample)?;
+        match &mut self.own {
+            Some(own) if ask.gives() => own[MESSAGE..MESSAGE + len].copy_from_slice(data(&sample, len)?),
+            None if ask.gives() => self.received = Some(sample),
+            _ => {}
+        }
+        Ok(answer)
     }
 
     fn finish(&mut self, len: usize, touch: &mut dyn FnMut(View<'_>)) {
@@ -191,12 +173,6 @@ impl super::Client for Client {
         }
     }
 
-    fn ask(&mut self, ask: Ask) -> io::Result<()> {
-        self.exchange(&Message::ask(ask, 0, 0), None)?;
-        self.received = None;
-        Ok(())
-    }
-
     fn keeps_data(&self) -> bool {
         self.own.is_some()
     }
@@ -204,9 +180,9 @@ impl super::Client for Client {
 
 /// The peer's side.
 #[derive(Debug)]
-pub(crate) struct Service {
+pub(crate) struct Peer {
+    received: Option<Sample<ipc::Service, [u8], ()>>,
     ends: Ends,
-    longest: usize,
     /// Whether the peer's data is in memory of its own, to be copied into loans.
     copies: bool,
     /// A message and the data after it, in the peer's own memory.
@@ -215,71 +191,52 @@ pub(crate) struct Service {
     filled: bool,
 }
 
-impl Service {
+impl Peer {
     pub(crate) fn open(means: Means, setting: &Setting) -> io::Result<Self> {
         let ends = Ends::open(means, setting, "to-client", "to-peer")?;
         let copies = means.kind == Kind::IceoryxCopy;
-        Ok(Self {
-            ends,
-            longest: setting.longest,
-            copies,
-            own: vec![0; MESSAGE + setting.longest],
-            filled: false,
-        })
-    }
-
-    /// Gives data: by a copy of the peer's own, or in a loan. A loan that is written whole is not filled with zeros.
-    fn give(&mut self, kept: &Kept, ask: Ask, len: usize) -> io::Result<()> {
-        let message = Message::answer(0, len).bytes();
-        if !self.copies && ask == Ask::Give {
-            let mut sample = self.ends.loan(len)?;
-            sample.payload_mut()[..MESSAGE].copy_from_slice(&message);
-            return sample.send().map(drop).map_err(failed);
-        }
-        if self.copies {
-            super::line::fetch(kept, ask, len, |bytes| {
-                self.own[MESSAGE..MESSAGE + len].copy_from_slice(bytes);
-            })?;
-        } else {
-            // What is kept lies here once and for all; the peer's writing is the copy of it into the loan.
-            self.keep(kept.of(self.longest)?);
-        }
-        self.own[..MESSAGE].copy_from_slice(&message);
-        self.ends.copy(&self.own[..MESSAGE + len])
-    }
-
-    fn keep(&mut self, data: &[u8]) {
-        if !self.filled {
-            self.own[MESSAGE..].copy_from_slice(data);
-            self.filled = true;
-        }
+        Ok(Self { received: None, ends, copies, own: vec![0; MESSAGE + setting.longest], filled: false })
     }
 }
 
-impl super::Service for Service {
-    fn serve(&mut self, kept: &Kept) -> io::Result<()> {
-        loop {
-            let sample = self.ends.receive(None)?;
-            let (ask, len) = parse(&sample)?.asked(self.longest)?;
-            match ask {
-                Ask::Take | Ask::Sum | Ask::Check => {
-                    let found = kept.look(ask, View::Bytes(data(&sample, len)?))?;
-                    drop(sample);
-                    self.ends.copy(&Message::answer(found, 0).bytes())?;
-                }
-                Ask::Give | Ask::Fetch => {
-                    drop(sample);
-                    self.give(kept, ask, len)?;
-                }
-                Ask::Nothing | Ask::Leave => {
-                    drop(sample);
-                    self.ends.copy(&Message::answer(0, 0).bytes())?;
-                }
+impl super::Peer for Peer {
+    fn next(&mut self) -> io::Result<Message> {
+        let sample = self.ends.receive(None)?;
+        let message = parse(&sample);
+        self.received = Some(sample);
+        message
+    }
+
+    fn taken(&mut self, asked: &Asked) -> io::Result<View<'_>> {
+        data(self.received.as_deref().unwrap_or_default(), asked.len).map(View::Bytes)
+    }
+
+    /// Gives data: by a copy of the peer's own, or in a loan. A loan that is written whole is not filled with zeros.
+    fn give(&mut self, asked: &Asked, kept: &Kept) -> io::Result<()> {
+        self.received = None;
+        let (message, end) = (Message::answer(0, asked.len).bytes(), MESSAGE + asked.len);
+        match (self.copies, kept.to_write(asked)) {
+            (true, Some(bytes)) => self.own[MESSAGE..end].copy_from_slice(bytes),
+            (true, None) => {}
+            // What is kept lies here once and for all; the peer's writing is the copy of it into the loan.
+            (false, Some(_)) if !self.filled => {
+                self.own[MESSAGE..].copy_from_slice(&kept.data);
+                self.filled = true;
             }
-            if ask == Ask::Leave {
-                return Ok(());
+            (false, Some(_)) => {}
+            (false, None) => {
+                let mut sample = self.ends.loan(asked.len)?;
+                sample.payload_mut()[..MESSAGE].copy_from_slice(&message);
+                return sample.send().map(drop).map_err(failed);
             }
         }
+        self.own[..MESSAGE].copy_from_slice(&message);
+        self.ends.copy(&self.own[..end])
+    }
+
+    fn answer(&mut self, found: u64) -> io::Result<()> {
+        self.received = None;
+        self.ends.copy(&Message::answer(found, 0).bytes())
     }
 }
 

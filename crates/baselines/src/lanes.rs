@@ -13,14 +13,12 @@ use genie_lab::error::{Error, Result};
 use genie_lab::peer::{Folder, Peer};
 use genie_lab::touch::Touch;
 use genie_sys::GranuleKind;
-use rustix::fs::MemfdFlags;
 
 use super::exchange::Ask;
-use super::hand_over::HandOver;
+use super::limits::Limits;
 use super::line::Line;
-use super::memory::SharedMemory;
+use super::memory::{Memory, SharedMemory};
 use super::process_vm::ProcessVm;
-use super::rotation::Rotation;
 use super::shared::Shared;
 use super::stream::{Buffered, Stream};
 use super::{Client, Kind, Means, Setting, Waiting};
@@ -35,8 +33,6 @@ pub const EMPTY: u32 = 16;
 /// One baseline's end here.
 struct Lane {
     means: Means,
-    /// Its number at the peer.
-    number: usize,
     client: Box<dyn Client>,
 }
 
@@ -45,12 +41,11 @@ pub struct Baselines {
     // Declared in the order in which they are to go: the peer lets go of what the clients clean up.
     peer: Peer,
     lanes: Vec<Lane>,
-    ping_pong: Option<(usize, HandOver)>,
-    hand_over: (usize, HandOver),
-    rotation: Option<(usize, Rotation)>,
+    /// The limits where both sides sleep, and where they spin, if there are two CPUs.
+    blocking: Limits,
+    polled: Option<Limits>,
     /// Only where some baseline needs names.
-    folder: Option<Folder>,
-    opened: usize,
+    _folder: Option<Folder>,
     left_out: Vec<String>,
 }
 
@@ -82,37 +77,29 @@ impl Baselines {
     pub fn open(means: &[Means], data: &Data, granules: GranuleKind, cpu: Option<usize>) -> Result<Self> {
         let peer = Peer::start(crate::ROLE, cpu)?;
         keep(&peer, data)?;
-        let needs_names = means.iter().any(|one| one.needs_names());
-        let folder = needs_names.then(Folder::create).transpose()?;
-        let blocking = Means { kind: Kind::HandOver, waiting: Waiting::Blocking };
-        let hand_over = open_hand_over(&peer, 0, blocking)?;
-        let mut opened = 1;
-        let (mut ping_pong, mut rotation) = (None, None);
-        if cpu.is_some() {
-            let polled = Means { kind: Kind::HandOver, waiting: Waiting::Polled };
-            ping_pong = Some(open_hand_over(&peer, 1, polled)?);
-            rotation = Some((2, open_rotation(&peer, granules)?));
-            opened = 3;
-        }
-        let lanes = Vec::with_capacity(means.len());
-        let left_out = Vec::new();
-        let mut all = Self { peer, lanes, ping_pong, hand_over, rotation, folder, opened, left_out };
+        let folder = means.iter().any(|one| one.needs_names()).then(Folder::create).transpose()?;
+        let path = folder.as_ref().map(|folder| folder.path().to_string_lossy().into_owned());
+        let setting = Setting {
+            longest: data.all().len(),
+            folder: path.unwrap_or_default(),
+            address: data.all().as_ptr().expose_provenance(),
+        };
+        let opening = Opening { peer: &peer, setting: &setting, granules };
+        let blocking = opening.limits(Waiting::Blocking)?;
+        let polled = cpu.map(|_| opening.limits(Waiting::Polled)).transpose()?;
+        let (mut lanes, mut left_out) = (Vec::with_capacity(means.len()), Vec::new());
         for one in means {
             if cpu.is_none() && one.waiting == Waiting::Polled {
-                all.left_out.push(format!("{} needs a second CPU", one.name()));
+                left_out.push(format!("{} needs a second CPU", one.name()));
                 continue;
             }
-            match all.lane(*one, data.all().len(), granules) {
-                Ok(lane) => all.lanes.push(lane),
-                Err(error) => {
-                    if all.peer.watch().check().is_err() {
-                        return Err(error);
-                    }
-                    all.left_out.push(error.to_string());
-                }
+            match opening.client(*one) {
+                Ok(client) => lanes.push(Lane { means: *one, client }),
+                Err(error) if peer.watch().check().is_err() => return Err(error),
+                Err(error) => left_out.push(error.to_string()),
             }
         }
-        Ok(all)
+        Ok(Self { peer, lanes, blocking, polled, _folder: folder, left_out })
     }
 
     /// The baselines, by their numbers.
@@ -125,68 +112,14 @@ impl Baselines {
         &self.left_out
     }
 
-    /// Opens both ends.
-    fn lane(&mut self, means: Means, longest: usize, granules: GranuleKind) -> Result<Lane> {
-        let cannot = |error: io::Error| unopened(means, &error);
-        let folder = self.folder.as_ref().map(|folder| folder.path().to_string_lossy().into_owned());
-        let mut setting = Setting { longest, folder: folder.unwrap_or_default(), address: 0 };
-        let probe = [0u8; 1];
-        setting.address = probe.as_ptr().expose_provenance();
-        let open = |descriptors: &[BorrowedFd<'_>]| {
-            let order = Order::Open { means, setting: setting.clone() };
-            self.peer.order(&order, descriptors, &format!("it opened {}", means.name()))
-        };
-        let line = || Line::create(means.waiting, self.peer.watch()).map_err(cannot);
-        let client: Box<dyn Client> = match means.kind {
-            Kind::UnixStream | Kind::Pipe | Kind::TcpLoopback => {
-                let [ours, theirs] = Stream::pair(means.kind).map_err(cannot)?;
-                open(&theirs.iter().map(AsFd::as_fd).collect::<Vec<_>>())?;
-                let stream = Stream::attach(ours, means.waiting).map_err(cannot)?;
-                Box::new(Buffered::new(stream, longest))
-            }
-            Kind::ProcessVm => {
-                let line = line()?;
-                let client = ProcessVm::new(line, longest, self.peer.pid());
-                open(&[client.line().memory().descriptor()])?;
-                Box::new(client)
-            }
-            Kind::SharedMemory | Kind::SharedMemoryCopy => {
-                let line = line()?;
-                let memory = SharedMemory::create(granules, longest).map_err(cannot)?;
-                open(&[line.memory().descriptor(), memory.descriptor()])?;
-                let own = (means.kind == Kind::SharedMemoryCopy).then(|| vec![0; longest]);
-                Box::new(Shared::new(line, memory, own))
-            }
-            #[cfg(feature = "peers")]
-            Kind::IceoryxLoan | Kind::IceoryxCopy => {
-                let client =
-                    super::iceoryx::Client::open(means, &setting, self.peer.watch()).map_err(cannot)?;
-                open(&[])?;
-                client.connect().map_err(cannot)?;
-                Box::new(client)
-            }
-            #[cfg(feature = "peers")]
-            Kind::ZeromqIpc => {
-                open(&[])?;
-                Box::new(super::zeromq::Client::open(&setting, self.peer.watch()).map_err(cannot)?)
-            }
-            _ => return Err(cannot(io::ErrorKind::Unsupported.into())),
-        };
-        let number = self.opened;
-        self.opened += 1;
-        Ok(Lane { means, number, client })
-    }
-
     /// Passes data by baseline `index` several times: `turn` is given what does it.
     fn turn<T>(&mut self, index: usize, turn: impl FnOnce(&mut dyn Client) -> io::Result<T>) -> Result<T> {
-        let Lane { means, number, client } = &mut self.lanes[index];
-        let doing = format!("it served {}", means.name());
-        self.peer.tell(&Order::Serve(*number), &[], &doing)?;
-        let result = turn(client.as_mut()).and_then(|found| {
-            client.ask(Ask::Leave)?;
+        let Lane { means, client } = &mut self.lanes[index];
+        served(&self.peer, *means, || {
+            let found = turn(client.as_mut())?;
+            client.exchange(Ask::Leave, 0)?;
             Ok(found)
-        });
-        result.map_err(|error| self.peer.failure(&error, &doing))
+        })
     }
 
     /// One measured exchange, after one that is not, and an empty one: as a scheme's turn is. `timed` is what makes the
@@ -203,7 +136,7 @@ impl Baselines {
         };
         self.turn(index, |client| {
             operate(client, passing, warming)?;
-            client.ask(Ask::Nothing)?;
+            client.exchange(Ask::Nothing, 0)?;
             timed(&mut || operate(client, passing, passing.ask()))
         })
     }
@@ -211,9 +144,10 @@ impl Baselines {
     /// Times empty round trips, of 64 bytes each way: their mean.
     pub fn empty(&mut self, index: usize) -> Result<Duration> {
         self.turn(index, |client| {
-            (0..EMPTY).try_for_each(|_| client.ask(Ask::Nothing))?;
+            let mut exchanges = || (0..EMPTY).try_for_each(|_| client.exchange(Ask::Nothing, 0).map(drop));
+            exchanges()?;
             let start = Instant::now();
-            (0..EMPTY).try_for_each(|_| client.ask(Ask::Nothing))?;
+            exchanges()?;
             Ok(start.elapsed() / EMPTY)
         })
     }
@@ -224,15 +158,15 @@ impl Baselines {
         self.turn(index, |client| match passing.direction {
             Direction::Out => {
                 client.prepare(len, &mut |memory| memory.fill(wrong))?;
-                client.put(Ask::Take, len)?;
+                client.exchange(Ask::Take, len)?;
                 client.prepare(len, &mut |memory| memory.fill(right))?;
-                let difference = client.put(Ask::Check, len)?.difference();
+                let difference = client.exchange(Ask::Check, len)?.difference();
                 Ok(difference
                     .map_or(Ok(()), |at| Err(format!("as the peer saw it, the data differs at offset {at}"))))
             }
             Direction::In => {
                 client.prepare(len, &mut |memory| memory.fill(wrong))?;
-                client.get(Ask::Fetch, len)?;
+                client.exchange(Ask::Fetch, len)?;
                 Ok(compared(client, len, right))
             }
         })
@@ -245,7 +179,7 @@ impl Baselines {
         }
         self.turn(index, |client| {
             operate(client, passing, Ask::Fetch)?;
-            client.get(passing.ask(), passing.len)?;
+            client.exchange(passing.ask(), passing.len)?;
             if passing.ask() == Ask::Give && !client.keeps_data() {
                 client.finish(passing.len, &mut |_| {});
                 return Ok(Ok(()));
@@ -256,25 +190,21 @@ impl Baselines {
 
     /// A cache line's way to the peer and back, where there are two CPUs.
     pub fn ping_pong(&mut self) -> Result<Option<Duration>> {
-        let Some((number, hand_over)) = &mut self.ping_pong else { return Ok(None) };
-        measure(&self.peer, *number, hand_over, PING_PONGS).map(Some)
+        let Some(limits) = &mut self.polled else { return Ok(None) };
+        measured(&self.peer, Waiting::Polled, limits, |limits| limits.hand_over(PING_PONGS)).map(Some)
     }
 
     /// A word's way to the peer and back by two futex calls each way.
     pub fn futex_hand_over(&mut self) -> Result<Duration> {
-        let (number, hand_over) = &mut self.hand_over;
-        measure(&self.peer, *number, hand_over, HAND_OVERS)
+        let limits = &mut self.blocking;
+        measured(&self.peer, Waiting::Blocking, limits, |limits| limits.hand_over(HAND_OVERS))
     }
 
-    /// Bytes a second through so many buffers of shared memory in turn, where there are two CPUs; by at most `turns` turns.
+    /// Bytes a second through so many buffers of shared memory in turn, where there are two CPUs and they are not too long; by
+    /// at most `turns` turns.
     pub fn rotate(&mut self, buffers: usize, len: usize, turns: usize) -> Result<Option<f64>> {
-        let Some((number, rotation)) = &mut self.rotation else { return Ok(None) };
-        if !rotation.fits(buffers, len) {
-            return Ok(None);
-        }
-        let doing = "it served a rotation";
-        self.peer.tell(&Order::Serve(*number), &[], doing)?;
-        rotation.measure(buffers, len, turns).map(Some).map_err(|error| self.peer.failure(&error, doing))
+        let Some(limits) = &mut self.polled else { return Ok(None) };
+        measured(&self.peer, Waiting::Polled, limits, |limits| limits.rotate(buffers, len, turns))
     }
 }
 
@@ -308,13 +238,13 @@ fn operate(client: &mut dyn Client, passing: Passing, ask: Ask) -> io::Result<Ex
                 }
             })?;
             let sent = Instant::now();
-            let answer = client.put(ask, len)?;
+            let answer = client.exchange(ask, len)?;
             let replied = Instant::now();
             let sum = (ask == Ask::Sum && client.keeps_data()).then(|| answer.sum());
             Ok(Exchanged { latency: replied - sent, cycle: replied - begun, sum })
         }
         Direction::In => {
-            client.get(ask, len)?;
+            client.exchange(ask, len)?;
             let replied = Instant::now();
             client.finish(len, &mut |view| {
                 if touch.by_client() {
@@ -332,41 +262,99 @@ fn compared(client: &mut dyn Client, len: usize, right: &[u8]) -> Verdict {
     difference.map_or(Ok(()), |at| Err(format!("as the client saw it, the data differs at offset {at}")))
 }
 
-fn unopened(means: Means, error: &io::Error) -> Error {
-    Error::Peer(format!("{} cannot be opened: {error}", means.name()))
-}
-
 /// Gives the peer the data.
 fn keep(peer: &Peer, data: &Data) -> Result<()> {
-    let file = rustix::fs::memfd_create("genie-compare", MemfdFlags::CLOEXEC)
-        .map_err(|errno| Error::Peer(format!("no file for the data can be had: {errno}")))?;
-    let mut file = std::fs::File::from(file);
-    let written = io::Write::write_all(&mut file, data.all()).and_then(|()| io::Seek::rewind(&mut file));
-    written.map_err(|error| Error::Peer(format!("the data cannot be given to the peer: {error}")))?;
-    peer.order(&Order::Keep, &[file.as_fd()], "it took the data")
+    let len = data.all().len();
+    let memory = SharedMemory::create(GranuleKind::Base, len)
+        .map_err(|error| Error::Peer(format!("no memory for the peer's data can be had: {error}")))?;
+    Memory::Shared(memory.part(0, len)).fill(data.all());
+    peer.order(&Order::Keep(len), &[memory.descriptor()], "it took the data")
 }
 
-fn open_hand_over(peer: &Peer, number: usize, means: Means) -> Result<(usize, HandOver)> {
-    let client = HandOver::create(means.waiting, peer.watch()).map_err(|error| unopened(means, &error))?;
-    open_plain(peer, means, &[client.line().memory().descriptor()])?;
-    Ok((number, client))
+/// Has the peer serve what was opened there, while `work` asks it and then has it leave.
+fn served<T>(peer: &Peer, means: Means, work: impl FnOnce() -> io::Result<T>) -> Result<T> {
+    let doing = format!("it served {}", means.name());
+    peer.tell(&Order::Serve(means), &[], &doing)?;
+    work().map_err(|error| peer.failure(&error, &doing))
 }
 
-fn open_rotation(peer: &Peer, granules: GranuleKind) -> Result<Rotation> {
-    let means = Means { kind: Kind::Rotation, waiting: Waiting::Polled };
-    let client = Rotation::create(granules, peer.watch()).map_err(|error| unopened(means, &error))?;
-    open_plain(peer, means, &client.descriptors())?;
-    Ok(client)
+/// Measures a limit.
+fn measured<T>(
+    peer: &Peer,
+    waiting: Waiting,
+    limits: &mut Limits,
+    measure: impl FnOnce(&mut Limits) -> io::Result<T>,
+) -> Result<T> {
+    served(peer, Means { kind: Kind::Limits, waiting }, || {
+        let found = measure(limits)?;
+        limits.leave()?;
+        Ok(found)
+    })
 }
 
-fn open_plain(peer: &Peer, means: Means, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
-    let setting = Setting { longest: 0, folder: String::new(), address: 0 };
-    let doing = format!("it opened {}", means.name());
-    peer.order(&Order::Open { means, setting }, descriptors, &doing)
+/// What is needed to open both ends of anything.
+struct Opening<'o> {
+    peer: &'o Peer,
+    setting: &'o Setting,
+    granules: GranuleKind,
 }
 
-fn measure(peer: &Peer, number: usize, hand_over: &mut HandOver, rounds: u32) -> Result<Duration> {
-    let doing = "it served hand-overs";
-    peer.tell(&Order::Serve(number), &[], doing)?;
-    hand_over.measure(rounds).map_err(|error| peer.failure(&error, doing))
+impl Opening<'_> {
+    /// Opens the peer's end.
+    fn theirs(&self, means: Means, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
+        let order = Order::Open { means, setting: self.setting.clone() };
+        self.peer.order(&order, descriptors, &format!("it opened {}", means.name()))
+    }
+
+    fn limits(&self, waiting: Waiting) -> Result<Limits> {
+        let means = Means { kind: Kind::Limits, waiting };
+        let limits = Limits::create(waiting, self.granules, self.peer.watch());
+        let limits = limits.map_err(|error| unopened(means, &error))?;
+        self.theirs(means, &limits.descriptors())?;
+        Ok(limits)
+    }
+
+    /// Opens both ends of a baseline, and returns the client's.
+    fn client(&self, means: Means) -> Result<Box<dyn Client>> {
+        let cannot = |error: io::Error| unopened(means, &error);
+        let Setting { longest, .. } = *self.setting;
+        let line = || Line::create(means.waiting, self.peer.watch()).map_err(cannot);
+        Ok(match means.kind {
+            Kind::UnixStream | Kind::Pipe | Kind::TcpLoopback => {
+                let [ours, theirs] = Stream::pair(means.kind).map_err(cannot)?;
+                self.theirs(means, &theirs.iter().map(AsFd::as_fd).collect::<Vec<_>>())?;
+                Box::new(Buffered::new(Stream::attach(ours, means.waiting).map_err(cannot)?, longest))
+            }
+            Kind::ProcessVm => {
+                let client = ProcessVm::new(line()?, longest, self.peer.pid());
+                self.theirs(means, &[client.line().memory().descriptor()])?;
+                Box::new(client)
+            }
+            Kind::SharedMemory | Kind::SharedMemoryCopy => {
+                let line = line()?;
+                let memory = SharedMemory::create(self.granules, longest).map_err(cannot)?;
+                self.theirs(means, &[line.memory().descriptor(), memory.descriptor()])?;
+                let own = (means.kind == Kind::SharedMemoryCopy).then(|| vec![0; longest]);
+                Box::new(Shared::new(line, memory, own))
+            }
+            #[cfg(feature = "peers")]
+            Kind::IceoryxLoan | Kind::IceoryxCopy => {
+                let client = super::iceoryx::Client::open(means, self.setting, self.peer.watch());
+                let client = client.map_err(cannot)?;
+                self.theirs(means, &[])?;
+                client.connect().map_err(cannot)?;
+                Box::new(client)
+            }
+            #[cfg(feature = "peers")]
+            Kind::ZeromqIpc => {
+                self.theirs(means, &[])?;
+                Box::new(super::zeromq::Client::open(self.setting, self.peer.watch()).map_err(cannot)?)
+            }
+            _ => return Err(cannot(io::ErrorKind::Unsupported.into())),
+        })
+    }
+}
+
+fn unopened(means: Means, error: &io::Error) -> Error {
+    Error::Peer(format!("{} cannot be opened: {error}", means.name()))
 }

@@ -8,15 +8,14 @@
 //! Limits: the polled ones need a second CPU, and are left out where there is none.
 
 mod exchange;
-mod hand_over;
 #[cfg(feature = "peers")]
 mod iceoryx;
 mod lanes;
+mod limits;
 mod line;
 mod memory;
 mod peer;
 mod process_vm;
-mod rotation;
 mod shared;
 mod stream;
 #[cfg(feature = "peers")]
@@ -27,7 +26,7 @@ use std::os::fd::OwnedFd;
 
 use serde::{Deserialize, Serialize};
 
-use exchange::{Ask, Kept, Message};
+use exchange::{Ask, Asked, Kept, Message};
 use memory::{Memory, View};
 
 pub use exchange::MESSAGE;
@@ -55,10 +54,8 @@ pub enum Kind {
     IceoryxCopy,
     /// ZeroMQ over Unix-domain sockets.
     ZeromqIpc,
-    /// No data: a word that goes there and back.
-    HandOver,
-    /// No acknowledgement of each: many buffers of shared memory in turn.
-    Rotation,
+    /// No requests: what limits those that share memory.
+    Limits,
 }
 
 /// How a side waits for the other one.
@@ -79,57 +76,35 @@ pub struct Means {
     pub waiting: Waiting,
 }
 
-const fn blocking(kind: Kind) -> Means {
-    Means { kind, waiting: Waiting::Blocking }
-}
-
-const fn polled(kind: Kind) -> Means {
-    Means { kind, waiting: Waiting::Polled }
-}
+/// The baselines by their names, in the order in which they are shown.
+const NAMED: [(Kind, Waiting, &str); 15] = [
+    (Kind::UnixStream, Waiting::Blocking, "unix-stream"),
+    (Kind::UnixStream, Waiting::Polled, "unix-stream-polled"),
+    (Kind::Pipe, Waiting::Blocking, "pipe"),
+    (Kind::Pipe, Waiting::Polled, "pipe-polled"),
+    (Kind::TcpLoopback, Waiting::Blocking, "tcp-loopback"),
+    (Kind::TcpLoopback, Waiting::Polled, "tcp-loopback-polled"),
+    (Kind::ProcessVm, Waiting::Blocking, "process-vm"),
+    (Kind::ProcessVm, Waiting::Polled, "process-vm-polled"),
+    (Kind::SharedMemoryCopy, Waiting::Blocking, "shared-memory-copy"),
+    (Kind::SharedMemoryCopy, Waiting::Polled, "shared-memory-copy-polled"),
+    (Kind::SharedMemory, Waiting::Blocking, "shared-memory"),
+    (Kind::SharedMemory, Waiting::Polled, "shared-memory-polled"),
+    (Kind::IceoryxLoan, Waiting::Polled, "iceoryx2-loan"),
+    (Kind::IceoryxCopy, Waiting::Polled, "iceoryx2-copy"),
+    (Kind::ZeromqIpc, Waiting::Blocking, "zeromq-ipc"),
+];
 
 impl Means {
     /// All, in the order in which they are shown.
-    pub const ALL: [Self; 15] = [
-        blocking(Kind::UnixStream),
-        polled(Kind::UnixStream),
-        blocking(Kind::Pipe),
-        polled(Kind::Pipe),
-        blocking(Kind::TcpLoopback),
-        polled(Kind::TcpLoopback),
-        blocking(Kind::ProcessVm),
-        polled(Kind::ProcessVm),
-        blocking(Kind::SharedMemoryCopy),
-        polled(Kind::SharedMemoryCopy),
-        blocking(Kind::SharedMemory),
-        polled(Kind::SharedMemory),
-        polled(Kind::IceoryxLoan),
-        polled(Kind::IceoryxCopy),
-        blocking(Kind::ZeromqIpc),
-    ];
+    pub fn all() -> impl Iterator<Item = Self> {
+        NAMED.into_iter().map(|(kind, waiting, _)| Self { kind, waiting })
+    }
 
     /// Its name, in options, tables and documents.
     pub fn name(self) -> &'static str {
-        let polled = self.waiting == Waiting::Polled;
-        match self.kind {
-            Kind::UnixStream if polled => "unix-stream-polled",
-            Kind::UnixStream => "unix-stream",
-            Kind::Pipe if polled => "pipe-polled",
-            Kind::Pipe => "pipe",
-            Kind::TcpLoopback if polled => "tcp-loopback-polled",
-            Kind::TcpLoopback => "tcp-loopback",
-            Kind::ProcessVm if polled => "process-vm-polled",
-            Kind::ProcessVm => "process-vm",
-            Kind::SharedMemory if polled => "shared-memory-polled",
-            Kind::SharedMemory => "shared-memory",
-            Kind::SharedMemoryCopy if polled => "shared-memory-copy-polled",
-            Kind::SharedMemoryCopy => "shared-memory-copy",
-            Kind::IceoryxLoan => "iceoryx2-loan",
-            Kind::IceoryxCopy => "iceoryx2-copy",
-            Kind::ZeromqIpc => "zeromq-ipc",
-            Kind::HandOver if polled => "ping-pong",
-            Kind::HandOver => "futex hand-over",
-            Kind::Rotation => "rotation",
-        }
+        let is_it = |(kind, waiting, _): &&(Kind, Waiting, _)| (*kind, *waiting) == (self.kind, self.waiting);
+        NAMED.iter().find(is_it).map_or("the limits", |(.., name)| name)
     }
 
     /// Whether this program was built with it.
@@ -148,17 +123,12 @@ pub(crate) trait Client {
     /// Gets a buffer whose data is to be passed out, and lets `touch` store into it.
     fn prepare(&mut self, len: usize, touch: &mut dyn FnMut(Memory<'_>)) -> io::Result<()>;
 
-    /// Passes the prepared data out and waits for the answer.
-    fn put(&mut self, ask: Ask, len: usize) -> io::Result<Message>;
-
-    /// Asks for data, and returns when it is there.
-    fn get(&mut self, ask: Ask, len: usize) -> io::Result<()>;
+    /// Asks for something, and waits for the answer: passes the prepared data out, if the peer is to take it, or has the
+    /// data passed in that the peer is to give.
+    fn exchange(&mut self, ask: Ask, len: usize) -> io::Result<Message>;
 
     /// Lets `touch` load the data that is there, and gives its buffer back.
     fn finish(&mut self, len: usize, touch: &mut dyn FnMut(View<'_>));
-
-    /// Asks for something without data, and waits for the answer.
-    fn ask(&mut self, ask: Ask) -> io::Result<()>;
 
     /// Whether a buffer holds what was in it before, when nobody stores into it.
     fn keeps_data(&self) -> bool {
@@ -166,10 +136,42 @@ pub(crate) trait Client {
     }
 }
 
-/// The peer's end.
+/// The peer's end of what passes data.
+pub(crate) trait Peer {
+    /// Waits for what the client asks next.
+    fn next(&mut self) -> io::Result<Message>;
+
+    /// The data that the client passed out with what it asked.
+    fn taken(&mut self, asked: &Asked) -> io::Result<View<'_>>;
+
+    /// Answers by passing in the data that is kept, if it is to be written first, or else whatever is there.
+    fn give(&mut self, asked: &Asked, kept: &Kept) -> io::Result<()>;
+
+    /// Answers that this was found.
+    fn answer(&mut self, found: u64) -> io::Result<()>;
+}
+
+/// What the peer serves.
 pub(crate) trait Service {
     /// Serves until the client asks to leave.
     fn serve(&mut self, kept: &Kept) -> io::Result<()>;
+}
+
+impl<P: Peer> Service for P {
+    fn serve(&mut self, kept: &Kept) -> io::Result<()> {
+        loop {
+            let asked = self.next()?.asked(kept.data.len())?;
+            if asked.ask.gives() {
+                self.give(&asked, kept)?;
+            } else {
+                let found = if asked.ask.takes() { kept.look(asked.ask, self.taken(&asked)?)? } else { 0 };
+                self.answer(found)?;
+            }
+            if asked.ask == Ask::Leave {
+                return Ok(());
+            }
+        }
+    }
 }
 
 /// What an end must know.
@@ -197,17 +199,16 @@ pub(crate) fn attach(
             Box::new(stream::Buffered::new(stream, longest))
         }
         Kind::ProcessVm => {
-            Box::new(process_vm::ProcessVmService::attach(descriptors, waiting, longest, setting.address)?)
+            Box::new(process_vm::ProcessVmPeer::attach(descriptors, waiting, longest, setting.address)?)
         }
         Kind::SharedMemory | Kind::SharedMemoryCopy => {
-            Box::new(shared::SharedService::attach(descriptors, waiting, longest)?)
+            Box::new(shared::SharedPeer::attach(descriptors, waiting)?)
         }
-        Kind::HandOver => Box::new(hand_over::HandOverService::attach(descriptors, waiting)?),
-        Kind::Rotation => Box::new(rotation::RotationService::attach(descriptors)?),
+        Kind::Limits => Box::new(limits::Limits::attach(descriptors, waiting)?),
         #[cfg(feature = "peers")]
-        Kind::IceoryxLoan | Kind::IceoryxCopy => Box::new(iceoryx::Service::open(means, setting)?),
+        Kind::IceoryxLoan | Kind::IceoryxCopy => Box::new(iceoryx::Peer::open(means, setting)?),
         #[cfg(feature = "peers")]
-        Kind::ZeromqIpc => Box::new(zeromq::Service::open(setting)?),
+        Kind::ZeromqIpc => Box::new(zeromq::Peer::open(setting)?),
         #[cfg(not(feature = "peers"))]
         Kind::IceoryxLoan | Kind::IceoryxCopy | Kind::ZeromqIpc => {
             return Err(io::ErrorKind::Unsupported.into());
@@ -221,7 +222,7 @@ mod tests {
 
     #[test]
     fn every_baseline_has_a_name_of_its_own() {
-        let names: std::collections::BTreeSet<_> = Means::ALL.iter().map(|means| means.name()).collect();
-        assert_eq!(names.len(), Means::ALL.len());
+        let names: std::collections::BTreeSet<_> = Means::all().map(Means::name).collect();
+        assert_eq!(names.len(), NAMED.len());
     }
 }

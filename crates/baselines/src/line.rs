@@ -13,7 +13,7 @@ use std::time::Duration;
 use genie_sys::{GranuleKind, futex};
 
 use super::Waiting;
-use super::exchange::{Ask, Kept, MESSAGE, Message, WORDS};
+use super::exchange::{Ask, MESSAGE, Message, WORDS};
 use super::memory::SharedMemory;
 use genie_lab::peer::Watch;
 
@@ -56,18 +56,16 @@ impl Line {
     }
 
     /// Asks the peer, and waits for its answer.
-    pub(crate) fn ask(&mut self, message: &Message) -> io::Result<Message> {
+    pub(crate) fn ask(&mut self, ask: Ask, len: usize, argument: usize) -> io::Result<Message> {
         self.count = self.count.wrapping_add(1);
-        self.write(ASKED, message);
-        self.wait(ANSWERED, self.count)?;
-        Ok(self.read(ANSWERED))
+        self.write(ASKED, &Message::ask(ask, len, argument));
+        self.read(ANSWERED)
     }
 
     /// Waits for what the client asks next.
     pub(crate) fn next(&mut self) -> io::Result<Message> {
         self.count = self.count.wrapping_add(1);
-        self.wait(ASKED, self.count)?;
-        Ok(self.read(ASKED))
+        self.read(ASKED)
     }
 
     /// Answers what was asked last.
@@ -75,89 +73,69 @@ impl Line {
         self.write(ANSWERED, &Message::answer(found, 0));
     }
 
-    /// Serves until the client asks to leave: what is to be done with data is `act`'s, which says what it found.
-    pub(crate) fn serve(
-        &mut self,
-        longest: usize,
-        mut act: impl FnMut(Ask, usize, usize) -> io::Result<u64>,
-    ) -> io::Result<()> {
-        loop {
-            let message = self.next()?;
-            let (ask, len) = message.asked(longest)?;
-            let found = match ask {
-                Ask::Nothing | Ask::Leave => 0,
-                _ => act(ask, len, message.address())?,
-            };
-            self.answer(found);
-            if ask == Ask::Leave {
-                return Ok(());
-            }
-        }
-    }
-
     fn write(&self, at: usize, message: &Message) {
         let words = message.words();
         for (index, word) in words.iter().enumerate().skip(1) {
             self.memory.long_word(at + 8 * index).store(*word, Ordering::Relaxed);
         }
-        let count = self.memory.word(at);
-        count.store(self.count, Ordering::Release);
-        if self.waiting == Waiting::Blocking {
-            wake(count);
-        }
+        self.set(self.memory.word(at), self.count);
     }
 
-    fn read(&self, at: usize) -> Message {
+    fn read(&self, at: usize) -> io::Result<Message> {
+        self.wait(self.memory.word(at), self.count)?;
         let mut words = [0; WORDS];
         for (index, word) in words.iter_mut().enumerate().skip(1) {
             *word = self.memory.long_word(at + 8 * index).load(Ordering::Relaxed);
         }
-        Message::from_words(&words)
+        Ok(Message::from_words(&words))
     }
 
-    fn wait(&self, at: usize, count: u32) -> io::Result<()> {
-        wait(self.memory.word(at), count, self.waiting, self.watch.as_ref())
+    /// Gives a word this value, and wakes the other side, which may sleep on it.
+    pub(crate) fn set(&self, word: &AtomicU32, value: u32) {
+        // Release, for the Acquire in `wait`.
+        word.store(value, Ordering::Release);
+        if self.waiting == Waiting::Blocking {
+            // This fails only where the memory has gone.
+            let _ = futex::wake(word, 1);
+        }
+    }
+
+    /// Waits until a word has this value.
+    pub(crate) fn wait(&self, word: &AtomicU32, value: u32) -> io::Result<()> {
+        if self.waiting == Waiting::Polled {
+            return self.spin(|| (word.load(Ordering::Acquire) == value).then_some(()));
+        }
+        loop {
+            let seen = word.load(Ordering::Acquire);
+            if seen == value {
+                return Ok(());
+            }
+            if futex::wait(word, seen, Some(LOOK_AFTER)).map_err(io::Error::other)? == futex::Wait::TimedOut {
+                self.watch.as_ref().map_or(Ok(()), Watch::check)?;
+            }
+        }
+    }
+
+    /// Spins until `look` finds something.
+    pub(crate) fn spin<T>(&self, mut look: impl FnMut() -> Option<T>) -> io::Result<T> {
+        spin(self.watch.as_ref(), || Ok(look()))
     }
 }
 
-/// Waits until the word has this value.
-pub(crate) fn wait(word: &AtomicU32, value: u32, waiting: Waiting, watch: Option<&Watch>) -> io::Result<()> {
-    let look = || watch.map_or(Ok(()), Watch::check);
+/// Spins until `look` finds something, or the peer has ended, where it is watched.
+pub(crate) fn spin<T>(
+    watch: Option<&Watch>,
+    mut look: impl FnMut() -> io::Result<Option<T>>,
+) -> io::Result<T> {
     let mut spins = 0u32;
     loop {
-        let seen = word.load(Ordering::Acquire);
-        if seen == value {
-            return Ok(());
+        if let Some(found) = look()? {
+            return Ok(found);
         }
-        match waiting {
-            Waiting::Polled => {
-                std::hint::spin_loop();
-                spins = spins.wrapping_add(1);
-                if spins.is_multiple_of(LOOK_EVERY) {
-                    look()?;
-                }
-            }
-            Waiting::Blocking => {
-                if futex::wait(word, seen, Some(LOOK_AFTER)).map_err(io::Error::other)?
-                    == futex::Wait::TimedOut
-                {
-                    look()?;
-                }
-            }
+        std::hint::spin_loop();
+        spins = spins.wrapping_add(1);
+        if spins.is_multiple_of(LOOK_EVERY) {
+            watch.map_or(Ok(()), Watch::check)?;
         }
     }
-}
-
-/// Wakes the other side, if it sleeps.
-pub(crate) fn wake(word: &AtomicU32) {
-    // This fails only where the memory has gone.
-    let _ = futex::wake(word, 1);
-}
-
-/// What is done by every peer that gives data from memory that it stores into.
-pub(crate) fn fetch(kept: &Kept, ask: Ask, len: usize, give: impl FnOnce(&[u8])) -> io::Result<()> {
-    if ask == Ask::Fetch {
-        give(kept.of(len)?);
-    }
-    Ok(())
 }

@@ -4,15 +4,13 @@
 //! How: the peer is given the data to keep and, for each baseline, the ends of what passes data; then it is told which
 //! baseline to serve next, and serves that one alone until a request says *leave*. Between baselines it sleeps.
 
-use std::fs::File;
-use std::io::Read;
 use std::os::fd::OwnedFd;
 
 use genie_lab::error::{Error, Result};
 use genie_lab::peer::{Link, Said, obey, say};
 use serde::{Deserialize, Serialize};
 
-use crate::exchange::Kept;
+use crate::exchange::{Kept, nonsense};
 use crate::{Means, Service, Setting, attach};
 
 /// The role in which a peer process must call [`run`].
@@ -21,12 +19,12 @@ pub const ROLE: &str = "baselines";
 /// What the peer is told.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// Keep the data in the attached file.
-    Keep,
+    /// Keep so much data, which is in the attached memory.
+    Keep(usize),
     /// Open the other end of a baseline, with the attached descriptors.
     Open { means: Means, setting: Setting },
-    /// Serve the baseline opened as number so and so, until a request says to leave. This is not answered.
-    Serve(usize),
+    /// Serve a baseline that was opened, until a request says to leave. This is not answered.
+    Serve(Means),
 }
 
 /// Is the peer, on `cpu` if there is one, until the process that started it goes.
@@ -42,36 +40,31 @@ pub fn run(cpu: Option<usize>) -> Result<()> {
 #[derive(Default)]
 struct Serving {
     kept: Kept,
-    services: Vec<Box<dyn Service>>,
+    services: Vec<(Means, Box<dyn Service>)>,
 }
 
 impl Serving {
     fn obey(&mut self, order: Order, descriptors: Vec<OwnedFd>, link: &Link) -> Result<()> {
+        let failed = |what: &str, error| Error::Peer(format!("{what}: {error}"));
         match order {
-            Order::Keep => self.kept = keep(descriptors)?,
+            Order::Keep(len) => {
+                let kept = descriptors.into_iter().next().ok_or_else(nonsense);
+                let kept = kept.and_then(|memory| Kept::copied(memory, len));
+                self.kept = kept.map_err(|error| failed("the data cannot be read", error))?;
+            }
             Order::Open { means, setting } => match attach(means, &setting, descriptors) {
-                Ok(service) => self.services.push(service),
+                Ok(service) => self.services.push((means, service)),
                 // The others can do without it.
                 Err(error) => {
                     return say(link, &Said::Failed(format!("{} cannot be opened: {error}", means.name())));
                 }
             },
-            Order::Serve(index) => {
-                let unknown = || Error::Peer("no such baseline".to_owned());
-                return self.services.get_mut(index).ok_or_else(unknown)?.serve(&self.kept).map_err(
-                    |error| Error::Peer(format!("the peer process could not go on serving: {error}")),
-                );
+            Order::Serve(means) => {
+                let found = self.services.iter_mut().find(|(opened, _)| *opened == means);
+                let served = found.ok_or_else(nonsense).and_then(|(_, service)| service.serve(&self.kept));
+                return served.map_err(|error| failed("the peer process could not go on serving", error));
             }
         }
         say(link, &Said::Ready)
     }
-}
-
-fn keep(descriptors: Vec<OwnedFd>) -> Result<Kept> {
-    let mut data = Vec::new();
-    for descriptor in descriptors {
-        let read = File::from(descriptor).read_to_end(&mut data);
-        read.map_err(|error| Error::Peer(format!("the data cannot be read: {error}")))?;
-    }
-    Ok(Kept::new(data))
 }

@@ -9,10 +9,10 @@ use std::os::fd::OwnedFd;
 use genie_sys::process::{self, Pid};
 use rustix::process::{PTracer, getppid, set_ptracer};
 
-use super::exchange::{Ask, Kept, Message, nonsense};
-use super::line::{Line, fetch};
+use super::exchange::{Ask, Asked, Kept, Message, nonsense};
+use super::line::Line;
 use super::memory::{Memory, View};
-use super::{Client, Service, Waiting};
+use super::{Client, Peer, Waiting};
 
 /// The client's side.
 #[derive(Debug)]
@@ -31,11 +31,6 @@ impl ProcessVm {
     pub(crate) fn line(&self) -> &Line {
         &self.line
     }
-
-    /// Where the buffer is. The peer loads from it or stores into it while the client waits for the peer's answer.
-    fn address(&mut self) -> usize {
-        self.buffer.as_mut_ptr().expose_provenance()
-    }
 }
 
 impl Client for ProcessVm {
@@ -44,34 +39,26 @@ impl Client for ProcessVm {
         Ok(())
     }
 
-    fn put(&mut self, ask: Ask, len: usize) -> io::Result<Message> {
-        let address = self.address();
-        self.line.ask(&Message::ask(ask, len, address))
-    }
-
-    fn get(&mut self, ask: Ask, len: usize) -> io::Result<()> {
-        let address = self.address();
-        self.line.ask(&Message::ask(ask, len, address)).map(drop)
+    fn exchange(&mut self, ask: Ask, len: usize) -> io::Result<Message> {
+        // The peer loads from the buffer or stores into it while this waits for its answer.
+        let address = self.buffer.as_mut_ptr().expose_provenance();
+        self.line.ask(ask, len, address)
     }
 
     fn finish(&mut self, len: usize, touch: &mut dyn FnMut(View<'_>)) {
         touch(View::Bytes(&std::hint::black_box(&mut self.buffer)[..len]));
     }
-
-    fn ask(&mut self, ask: Ask) -> io::Result<()> {
-        self.line.ask(&Message::ask(ask, 0, 0)).map(drop)
-    }
 }
 
 /// The peer's side.
 #[derive(Debug)]
-pub(crate) struct ProcessVmService {
+pub(crate) struct ProcessVmPeer {
     line: Line,
     client: Pid,
     buffer: Vec<u8>,
 }
 
-impl ProcessVmService {
+impl ProcessVmPeer {
     /// Takes the line, and tries whether the client's memory can be read.
     pub(crate) fn attach(
         mut descriptors: Vec<OwnedFd>,
@@ -87,22 +74,33 @@ impl ProcessVmService {
     }
 }
 
-impl Service for ProcessVmService {
-    fn serve(&mut self, kept: &Kept) -> io::Result<()> {
-        let (client, buffer) = (self.client, &mut self.buffer);
-        self.line.serve(buffer.len(), |ask, len, address| {
-            let buffer = &mut buffer[..len];
-            let moved = match ask {
-                Ask::Give | Ask::Fetch => {
-                    fetch(kept, ask, len, |bytes| buffer.copy_from_slice(bytes))?;
-                    process::write_memory(client, address, buffer)
-                }
-                _ => process::read_memory(client, address, buffer),
-            };
-            if moved.map_err(io::Error::other)? != len {
-                return Err(nonsense());
-            }
-            kept.look(ask, View::Bytes(buffer))
-        })
+impl Peer for ProcessVmPeer {
+    fn next(&mut self) -> io::Result<Message> {
+        self.line.next()
     }
+
+    fn taken(&mut self, asked: &Asked) -> io::Result<View<'_>> {
+        let buffer = &mut self.buffer[..asked.len];
+        whole(process::read_memory(self.client, asked.argument, buffer), asked.len)?;
+        Ok(View::Bytes(buffer))
+    }
+
+    fn give(&mut self, asked: &Asked, kept: &Kept) -> io::Result<()> {
+        let buffer = &mut self.buffer[..asked.len];
+        if let Some(bytes) = kept.to_write(asked) {
+            buffer.copy_from_slice(bytes);
+        }
+        whole(process::write_memory(self.client, asked.argument, buffer), asked.len)?;
+        self.answer(0)
+    }
+
+    fn answer(&mut self, found: u64) -> io::Result<()> {
+        self.line.answer(found);
+        Ok(())
+    }
+}
+
+/// Checks that so many bytes were moved.
+fn whole(moved: genie_sys::Result<usize>, len: usize) -> io::Result<()> {
+    if moved.map_err(io::Error::other)? == len { Ok(()) } else { Err(nonsense()) }
 }

@@ -7,10 +7,10 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use super::exchange::{Ask, Kept, Message, nonsense};
-use super::line::{Line, fetch};
+use super::exchange::{Ask, Asked, Kept, Message, nonsense};
+use super::line::Line;
 use super::memory::{Memory, SharedMemory, View};
-use super::{Client, Service, Waiting};
+use super::{Client, Peer, Waiting};
 
 /// The client's side.
 #[derive(Debug)]
@@ -36,19 +36,15 @@ impl Client for Shared {
         Ok(())
     }
 
-    fn put(&mut self, ask: Ask, len: usize) -> io::Result<Message> {
-        if let Some(own) = &self.own {
+    fn exchange(&mut self, ask: Ask, len: usize) -> io::Result<Message> {
+        if let Some(own) = self.own.as_ref().filter(|_| ask.takes()) {
             self.memory.part(0, len).copy_from(&own[..len]);
         }
-        self.line.ask(&Message::ask(ask, len, 0))
-    }
-
-    fn get(&mut self, ask: Ask, len: usize) -> io::Result<()> {
-        self.line.ask(&Message::ask(ask, len, 0))?;
-        if let Some(own) = &mut self.own {
+        let answer = self.line.ask(ask, len, 0)?;
+        if let Some(own) = self.own.as_mut().filter(|_| ask.gives()) {
             self.memory.part(0, len).copy_to(&mut own[..len]);
         }
-        Ok(())
+        Ok(answer)
     }
 
     fn finish(&mut self, len: usize, touch: &mut dyn FnMut(View<'_>)) {
@@ -57,40 +53,42 @@ impl Client for Shared {
             None => View::Shared(self.memory.part(0, len)),
         });
     }
-
-    fn ask(&mut self, ask: Ask) -> io::Result<()> {
-        self.line.ask(&Message::ask(ask, 0, 0)).map(drop)
-    }
 }
 
 /// The peer's side.
 #[derive(Debug)]
-pub(crate) struct SharedService {
+pub(crate) struct SharedPeer {
     line: Line,
     memory: SharedMemory,
-    longest: usize,
 }
 
-impl SharedService {
-    pub(crate) fn attach(
-        mut descriptors: Vec<OwnedFd>,
-        waiting: Waiting,
-        longest: usize,
-    ) -> io::Result<Self> {
+impl SharedPeer {
+    pub(crate) fn attach(mut descriptors: Vec<OwnedFd>, waiting: Waiting) -> io::Result<Self> {
         let (Some(memory), Some(line)) = (descriptors.pop(), descriptors.pop()) else {
             return Err(nonsense());
         };
-        Ok(Self { line: Line::attach(line, waiting)?, memory: SharedMemory::attach(memory)?, longest })
+        Ok(Self { line: Line::attach(line, waiting)?, memory: SharedMemory::attach(memory)? })
     }
 }
 
-impl Service for SharedService {
-    fn serve(&mut self, kept: &Kept) -> io::Result<()> {
-        let memory = &self.memory;
-        self.line.serve(self.longest, |ask, len, _| {
-            let part = memory.part(0, len);
-            fetch(kept, ask, len, |bytes| part.copy_from(bytes))?;
-            kept.look(ask, View::Shared(part))
-        })
+impl Peer for SharedPeer {
+    fn next(&mut self) -> io::Result<Message> {
+        self.line.next()
+    }
+
+    fn taken(&mut self, asked: &Asked) -> io::Result<View<'_>> {
+        Ok(View::Shared(self.memory.part(0, asked.len)))
+    }
+
+    fn give(&mut self, asked: &Asked, kept: &Kept) -> io::Result<()> {
+        if let Some(bytes) = kept.to_write(asked) {
+            self.memory.part(0, asked.len).copy_from(bytes);
+        }
+        self.answer(0)
+    }
+
+    fn answer(&mut self, found: u64) -> io::Result<()> {
+        self.line.answer(found);
+        Ok(())
     }
 }

@@ -10,9 +10,9 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
-use super::exchange::{Ask, Kept, MESSAGE, Message, nonsense};
+use super::exchange::{Ask, Asked, Kept, MESSAGE, Message, nonsense};
 use super::memory::{Memory, View};
-use super::{Client, Kind, Service, Waiting};
+use super::{Client, Kind, Peer, Waiting};
 
 /// One end: a descriptor to read from and one to write to, which may be the same socket.
 #[derive(Debug)]
@@ -129,53 +129,43 @@ impl Client for Buffered {
         Ok(())
     }
 
-    fn put(&mut self, ask: Ask, len: usize) -> io::Result<Message> {
-        self.stream.send(&Message::ask(ask, len, 0), &self.buffer[..len])?;
-        self.stream.receive(&mut [])
-    }
-
-    fn get(&mut self, ask: Ask, len: usize) -> io::Result<()> {
-        self.stream.send(&Message::ask(ask, len, 0), &[])?;
-        self.stream.receive(&mut self.buffer[..len]).map(drop)
+    fn exchange(&mut self, ask: Ask, len: usize) -> io::Result<Message> {
+        let sent = if ask.takes() { len } else { 0 };
+        self.stream.send(&Message::ask(ask, len, 0), &self.buffer[..sent])?;
+        self.stream.receive(&mut self.buffer[..if ask.gives() { len } else { 0 }])
     }
 
     fn finish(&mut self, len: usize, touch: &mut dyn FnMut(View<'_>)) {
         touch(View::Bytes(&self.buffer[..len]));
     }
-
-    fn ask(&mut self, ask: Ask) -> io::Result<()> {
-        self.stream.send(&Message::ask(ask, 0, 0), &[])?;
-        self.stream.receive(&mut []).map(drop)
-    }
 }
 
-impl Service for Buffered {
-    fn serve(&mut self, kept: &Kept) -> io::Result<()> {
-        loop {
-            let message = self.stream.receive(&mut self.buffer)?;
-            let (ask, len) = message.asked(self.buffer.len())?;
-            let data = &mut self.buffer[..len];
-            match ask {
-                Ask::Take | Ask::Sum | Ask::Check => {
-                    let found = kept.look(ask, View::Bytes(data))?;
-                    self.stream.send(&Message::answer(found, 0), &[])?;
-                }
-                Ask::Give | Ask::Fetch => {
-                    super::line::fetch(kept, ask, len, |bytes| data.copy_from_slice(bytes))?;
-                    self.stream.send(&Message::answer(0, len), data)?;
-                }
-                Ask::Nothing | Ask::Leave => self.stream.send(&Message::answer(0, 0), &[])?,
-            }
-            if ask == Ask::Leave {
-                return Ok(());
-            }
+impl Peer for Buffered {
+    fn next(&mut self) -> io::Result<Message> {
+        self.stream.receive(&mut self.buffer)
+    }
+
+    fn taken(&mut self, asked: &Asked) -> io::Result<View<'_>> {
+        Ok(View::Bytes(&self.buffer[..asked.len]))
+    }
+
+    fn give(&mut self, asked: &Asked, kept: &Kept) -> io::Result<()> {
+        let data = &mut self.buffer[..asked.len];
+        if let Some(bytes) = kept.to_write(asked) {
+            data.copy_from_slice(bytes);
         }
+        self.stream.send(&Message::answer(0, asked.len), data)
+    }
+
+    fn answer(&mut self, found: u64) -> io::Result<()> {
+        self.stream.send(&Message::answer(found, 0), &[])
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Service;
 
     #[test]
     fn data_longer_than_the_kernels_buffers_arrives_whole() {
@@ -184,16 +174,16 @@ mod tests {
                 let [client, peer] = Stream::pair(kind).unwrap();
                 let mut client = Buffered::new(Stream::attach(client, waiting).unwrap(), 1 << 20);
                 let data: Vec<u8> = (0..1 << 20).map(|at| (at * 7 / 3) as u8).collect();
-                let kept = Kept::new(data.clone());
+                let kept = Kept { data: data.clone() };
                 let service = std::thread::spawn(move || {
                     Buffered::new(Stream::attach(peer, waiting).unwrap(), 1 << 20).serve(&kept)
                 });
                 client.prepare(1 << 20, &mut |memory| memory.fill(&data)).unwrap();
-                assert_eq!(client.put(Ask::Check, 1 << 20).unwrap().difference(), None, "{kind:?}");
+                assert_eq!(client.exchange(Ask::Check, 1 << 20).unwrap().difference(), None, "{kind:?}");
                 client.prepare(1 << 20, &mut |memory| memory.fill(&vec![0; 1 << 20])).unwrap();
-                client.get(Ask::Fetch, 1 << 20).unwrap();
+                client.exchange(Ask::Fetch, 1 << 20).unwrap();
                 client.finish(1 << 20, &mut |view| assert_eq!(view.difference(&data), None, "{kind:?}"));
-                client.ask(Ask::Leave).unwrap();
+                client.exchange(Ask::Leave, 0).unwrap();
                 service.join().unwrap().unwrap();
             }
         }
@@ -204,6 +194,6 @@ mod tests {
         let [client, peer] = Stream::pair(Kind::UnixStream).unwrap();
         let mut client = Buffered::new(Stream::attach(client, Waiting::Polled).unwrap(), 64);
         drop(peer);
-        assert!(client.ask(Ask::Nothing).is_err());
+        assert!(client.exchange(Ask::Nothing, 0).is_err());
     }
 }

@@ -11,7 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 use zeromq::{RepSocket, ReqSocket, Socket, SocketRecv, SocketSend, ZmqMessage};
 
 use super::Setting;
-use super::exchange::{Ask, Kept, MESSAGE, Message, nonsense};
+use super::exchange::{Ask, Asked, Kept, MESSAGE, Message, nonsense};
 use super::memory::{Memory, View};
 use genie_lab::peer::Watch;
 
@@ -43,8 +43,8 @@ impl Client {
         Ok(Self { socket: None, endpoint, runtime, own, received: None, watch })
     }
 
-    fn exchange(&mut self, message: &Message, data: Option<usize>) -> io::Result<ZmqMessage> {
-        let message = compose(message, data.map(|len| &self.own[..len]));
+    /// Sends a message, and waits for the answer.
+    fn send(&mut self, message: ZmqMessage) -> io::Result<ZmqMessage> {
         let Self { socket, endpoint, runtime, watch, .. } = self;
         runtime.block_on(async {
             let socket = match socket {
@@ -72,67 +72,60 @@ impl super::Client for Client {
         Ok(())
     }
 
-    fn put(&mut self, ask: Ask, len: usize) -> io::Result<Message> {
-        parse(&self.exchange(&Message::ask(ask, len, 0), Some(len))?)
-    }
-
-    fn get(&mut self, ask: Ask, len: usize) -> io::Result<()> {
-        let received = self.exchange(&Message::ask(ask, len, 0), None)?;
-        data(&received, len)?;
-        self.received = Some(received);
-        Ok(())
+    fn exchange(&mut self, ask: Ask, len: usize) -> io::Result<Message> {
+        let received =
+            self.send(compose(&Message::ask(ask, len, 0), ask.takes().then(|| &self.own[..len])))?;
+        let answer = parse(&received)?;
+        if ask.gives() {
+            data(&received, len)?;
+            self.received = Some(received);
+        }
+        Ok(answer)
     }
 
     fn finish(&mut self, len: usize, touch: &mut dyn FnMut(View<'_>)) {
         let received = self.received.take();
         touch(View::Bytes(received.as_ref().and_then(|frames| data(frames, len).ok()).unwrap_or_default()));
     }
-
-    fn ask(&mut self, ask: Ask) -> io::Result<()> {
-        self.exchange(&Message::ask(ask, 0, 0), None).map(drop)
-    }
 }
 
 /// The peer's side.
-pub(crate) struct Service {
+pub(crate) struct Peer {
     socket: RepSocket,
     runtime: Runtime,
-    longest: usize,
+    received: ZmqMessage,
 }
 
-impl Service {
+impl Peer {
     pub(crate) fn open(setting: &Setting) -> io::Result<Self> {
         let runtime = runtime()?;
         let mut socket = RepSocket::new();
         runtime.block_on(socket.bind(&endpoint(setting))).map_err(failed)?;
-        Ok(Self { socket, runtime, longest: setting.longest })
+        Ok(Self { socket, runtime, received: ZmqMessage::from("") })
     }
 
-    /// Does what is asked for, and composes the answer. What the peer gives is copied from what it keeps in any case.
-    fn answer(&self, kept: &Kept, received: &ZmqMessage) -> io::Result<(Ask, ZmqMessage)> {
-        let (ask, len) = parse(received)?.asked(self.longest)?;
-        let answer = match ask {
-            Ask::Take | Ask::Sum | Ask::Check => {
-                let found = kept.look(ask, View::Bytes(data(received, len)?))?;
-                compose(&Message::answer(found, 0), None)
-            }
-            Ask::Give | Ask::Fetch => compose(&Message::answer(0, len), Some(kept.of(len)?)),
-            Ask::Nothing | Ask::Leave => compose(&Message::answer(0, 0), None),
-        };
-        Ok((ask, answer))
+    fn send(&mut self, message: &Message, data: Option<&[u8]>) -> io::Result<()> {
+        self.runtime.block_on(self.socket.send(compose(message, data))).map_err(failed)
     }
 }
 
-impl super::Service for Service {
-    fn serve(&mut self, kept: &Kept) -> io::Result<()> {
-        loop {
-            let received = self.runtime.block_on(self.socket.recv()).map_err(failed)?;
-            let (ask, answer) = self.answer(kept, &received)?;
-            self.runtime.block_on(self.socket.send(answer)).map_err(failed)?;
-            if ask == Ask::Leave {
-                return Ok(());
-            }
-        }
+impl super::Peer for Peer {
+    fn next(&mut self) -> io::Result<Message> {
+        self.received = self.runtime.block_on(self.socket.recv()).map_err(failed)?;
+        parse(&self.received)
+    }
+
+    fn taken(&mut self, asked: &Asked) -> io::Result<View<'_>> {
+        data(&self.received, asked.len).map(View::Bytes)
+    }
+
+    /// What the peer gives is copied from what it keeps in any case.
+    fn give(&mut self, asked: &Asked, kept: &Kept) -> io::Result<()> {
+        self.send(&Message::answer(0, asked.len), Some(&kept.data[..asked.len]))
+    }
+
+    fn answer(&mut self, found: u64) -> io::Result<()> {
+        self.send(&Message::answer(found, 0), None)
     }
 }
 

@@ -139,14 +139,14 @@ impl Args {
 
     /// The baselines, in the order of their list, each once.
     pub(super) fn baselines(&self) -> Result<Vec<Means>, Failure> {
-        let built_in = || Means::ALL.into_iter().filter(|means| means.is_built_in());
+        let built_in = || Means::all().filter(|means| means.is_built_in());
         match &self.baselines[..] {
             [word] if word == "all" => return Ok(built_in().collect()),
             [word] if word == "none" => return Ok(Vec::new()),
             _ => {}
         }
         for name in &self.baselines {
-            match Means::ALL.iter().find(|means| means.name() == name) {
+            match Means::all().find(|means| means.name() == name) {
                 Some(means) if means.is_built_in() => {}
                 Some(_) => {
                     return Err(Failure::usage(format!(
@@ -163,7 +163,7 @@ impl Args {
             }
         }
         let wanted = |means: &Means| self.baselines.iter().any(|name| name == means.name());
-        Ok(Means::ALL.into_iter().filter(wanted).collect())
+        Ok(Means::all().filter(wanted).collect())
     }
 
     pub(super) fn directions(&self) -> &'static [Direction] {

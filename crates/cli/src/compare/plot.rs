@@ -66,7 +66,7 @@ fn panel(document: &Document, time: Time, (direction, word): (&str, &str)) -> Op
         let rows = document.results.iter().filter(move |row| row.scheme == scheme.name());
         Curve::plain(scheme.name(), rows.filter_map(|row| points(&row.timed)))
     });
-    let baselines = Means::ALL.into_iter().map(|means| {
+    let baselines = Means::all().map(|means| {
         let rows = document.baselines.iter().filter(move |row| row.name == means.name());
         Curve::beside(means.name(), rows.filter_map(|row| points(&row.timed)))
     });
