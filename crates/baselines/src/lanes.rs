@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use genie::Direction;
 use genie_lab::data::{Data, Verdict};
 use genie_lab::error::{Error, Result};
-use genie_lab::peer::{Folder, Peer};
+use genie_lab::peer::{self, Peer};
 use genie_lab::touch::Touch;
 use genie_sys::GranuleKind;
+use tempfile::TempDir;
 
 use super::exchange::Ask;
 use super::limits::Limits;
@@ -45,7 +46,7 @@ pub struct Baselines {
     blocking: Limits,
     polled: Option<Limits>,
     /// Only where some baseline needs names.
-    _folder: Option<Folder>,
+    _folder: Option<TempDir>,
     left_out: Vec<String>,
 }
 
@@ -77,7 +78,7 @@ impl Baselines {
     pub fn open(means: &[Means], data: &Data, granules: GranuleKind, cpu: Option<usize>) -> Result<Self> {
         let peer = Peer::start(crate::ROLE, cpu)?;
         keep(&peer, data)?;
-        let folder = means.iter().any(|one| one.needs_names()).then(Folder::create).transpose()?;
+        let folder = means.iter().any(|one| one.needs_names()).then(peer::folder).transpose()?;
         let path = folder.as_ref().map(|folder| folder.path().to_string_lossy().into_owned());
         let setting = Setting {
             longest: data.all().len(),

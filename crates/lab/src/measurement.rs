@@ -146,9 +146,9 @@ impl Measurements {
             let is_it =
                 |one: &&Measured| one.setting == setting && one.series == series && one.quantity == quantity;
             for one in step.measured.iter().filter(is_it) {
-                let mut here = Samples::new();
+                let mut here = Samples::default();
                 one.samples.iter().for_each(|sample| here.add_number(*sample));
-                let empty = || Point { x: one.x, samples: Samples::new(), sittings: Vec::new() };
+                let empty = || Point { x: one.x, samples: Samples::default(), sittings: Vec::new() };
                 let point = points.entry(one.x).or_insert_with(empty);
                 point.sittings.push(here.median());
                 point.samples.merge(&here);

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
 use crate::parties::{self, Order};
-use crate::peer::{Folder, Peer};
+use crate::peer::{self, Peer};
 
 /// Requests are served one at a time; one buffer more lets a pool of the server's breathe.
 const POOLED_BUFFERS: usize = 2;
@@ -56,7 +56,7 @@ pub fn connect(
     spin: Option<Duration>,
 ) -> Result<(ServerHandle, Peer)> {
     // The folder may go as soon as the two are connected.
-    let folder = Folder::create()?;
+    let folder = peer::folder()?;
     let peer = Peer::start(parties::ROLE, cpu)?;
     let hosting = Hosting { folder: folder.path().to_string_lossy().into_owned(), buffers, longest, spin };
     peer.order(&Order::HostMemory(hosting), &[], "it opened a server")?;

@@ -153,7 +153,7 @@ impl Parties {
 
     /// The other processes: the device, the receiver, and what is between them and the sender.
     pub fn processes(&self) -> Vec<Pid> {
-        [self.stage.device(), &self.receiver].into_iter().chain(&self.relays).map(Peer::pid).collect()
+        [&self.stage.device, &self.receiver].into_iter().chain(&self.relays).map(Peer::pid).collect()
     }
 
     /// What is between the clients and the device.
@@ -168,7 +168,7 @@ impl Parties {
 
     /// The size of the sender's granules.
     pub fn granule(&self) -> usize {
-        self.client.genie().space().granule_kind().size()
+        self.client.genie.space().granule_kind().size()
     }
 
     /// Has the device pass data at this rate; only where there is nothing between it and its clients.
@@ -177,7 +177,7 @@ impl Parties {
     /// The device has gone.
     pub fn set_rate(&self, rate: Rate) -> Result<()> {
         let bits = rate.bits().to_le_bytes();
-        let request = self.client.genie().request(self.client.server(), PACE).arguments().argument(&bits);
+        let request = self.client.genie.request(&self.client.server, PACE).arguments().argument(&bits);
         request.send().map_err(|failed| failed.error)?;
         Ok(())
     }
@@ -190,7 +190,7 @@ impl Parties {
     pub fn transfer(&mut self, transfer: &Transfer) -> Result<Transferred> {
         self.seed += 1;
         let mut meter = Meter::of(transfer.measure, self.clock)?;
-        self.client.driver().set_check(transfer.check);
+        self.client.driver.set_check(transfer.check);
         let prepared = self.client.prepare(transfer.output, transfer.len, self.seed)?;
         self.post(transfer)?;
         let records = transfer.measure == Measure::Operations;

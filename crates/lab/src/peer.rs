@@ -7,7 +7,6 @@
 //! terminal: it is of the same process group. What else a terminal says to that is for the process that started it, which may
 //! want to finish first.
 
-mod folder;
 mod link;
 mod process;
 
@@ -15,7 +14,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-pub use folder::Folder;
 pub use link::Link;
 pub use process::{Peer, Watch};
 
@@ -24,6 +22,7 @@ use rustix::process::{Signal, getpgid, getppid, set_parent_process_death_signal,
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGINT, SIGTERM};
+use tempfile::TempDir;
 
 use crate::error::{Error, Result};
 
@@ -38,6 +37,15 @@ pub enum Said {
     Ready,
     /// It could not be done, for this reason.
     Failed(String),
+}
+
+/// Makes a folder for what cannot do without names. Only this user may enter it, and it goes with everything in it.
+///
+/// # Errors
+/// Those of the directory for temporary files.
+pub fn folder() -> Result<TempDir> {
+    let made = tempfile::Builder::new().prefix(&format!("genie-run-{}-", std::process::id())).tempdir();
+    made.map_err(|source| Error::File { path: std::env::temp_dir(), what: "takes no new folder", source })
 }
 
 /// Is a peer process, on `cpu` if there is one: carries out orders until the process that started it goes. `order` is to say

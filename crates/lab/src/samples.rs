@@ -26,17 +26,13 @@ pub struct Spread {
 }
 
 impl Default for Samples {
+    /// None yet.
     fn default() -> Self {
-        Self::new()
+        Self(Histogram::new(DIGITS).expect("three digits are allowed"))
     }
 }
 
 impl Samples {
-    /// None yet.
-    pub fn new() -> Self {
-        Self(Histogram::new(DIGITS).expect("three digits are allowed"))
-    }
-
     /// Adds a time, in nanoseconds.
     pub fn add(&mut self, time: Duration) {
         self.add_number(nanoseconds(time));
@@ -60,7 +56,7 @@ impl Samples {
 
     /// The middle sample; of an even number, the lower of the two in the middle.
     pub fn median(&self) -> u64 {
-        self.0.value_at_quantile(0.5)
+        self.quantile(0.5)
     }
 
     /// The sample below which that share of them is, from 0 to 1.
@@ -75,7 +71,7 @@ impl Samples {
 
     /// The median and the spread, of nanoseconds.
     pub fn spread(&self) -> Spread {
-        let at = |quantile| microseconds(self.0.value_at_quantile(quantile));
+        let at = |quantile| microseconds(self.quantile(quantile));
         Spread { median: at(0.5), p5: at(0.05), p95: at(0.95) }
     }
 }
@@ -101,7 +97,7 @@ mod tests {
 
     #[test]
     fn the_spread_is_that_of_the_samples() {
-        let mut samples = Samples::new();
+        let mut samples = Samples::default();
         (1..=100).for_each(|us| samples.add(Duration::from_micros(us)));
         let spread = samples.spread();
         for (found, expected) in [(spread.median, 50.0), (spread.p5, 5.0), (spread.p95, 95.0)] {
@@ -111,7 +107,7 @@ mod tests {
 
     #[test]
     fn merged_samples_count_together() {
-        let (mut one, mut two) = (Samples::new(), Samples::new());
+        let (mut one, mut two) = (Samples::default(), Samples::default());
         one.add_number(1);
         two.add_number(3_600_000_000_000);
         two.add_number(2);

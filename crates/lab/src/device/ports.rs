@@ -3,8 +3,6 @@
 //! Invariants: at one port either senders or receivers wait, never both.
 //! Limits: [`WAITING_MAX`] requests in all.
 
-use std::collections::{BTreeMap, VecDeque};
-
 /// How many requests may wait.
 pub(super) const WAITING_MAX: usize = 1024;
 
@@ -29,65 +27,38 @@ pub(super) enum Met<R> {
 /// The ports, of requests of any kind.
 #[derive(Debug)]
 pub(super) struct Ports<R> {
-    waiting: BTreeMap<u32, (Side, VecDeque<R>)>,
-    count: usize,
+    /// Those that wait, with their ports and sides, in the order in which they came.
+    waiting: Vec<(u32, Side, R)>,
 }
 
 impl<R> Default for Ports<R> {
     fn default() -> Self {
-        Self { waiting: BTreeMap::new(), count: 0 }
+        Self { waiting: Vec::new() }
     }
 }
 
 impl<R> Ports<R> {
     /// Takes a request for a port.
     pub(super) fn meet(&mut self, port: u32, side: Side, request: R) -> Met<R> {
-        let is_other = self.waiting.get(&port).is_some_and(|(waiting, _)| *waiting != side);
-        if is_other && let Some(other) = self.next(port) {
+        let meets = |(at, other, _): &(u32, Side, R)| *at == port && *other != side;
+        if let Some(index) = self.waiting.iter().position(meets) {
+            let (_, _, other) = self.waiting.remove(index);
             return match side {
                 Side::Sender => Met::Pair(request, other),
                 Side::Receiver => Met::Pair(other, request),
             };
         }
-        if self.count >= WAITING_MAX {
+        if self.waiting.len() >= WAITING_MAX {
             return Met::Full(request);
         }
-        self.waiting.entry(port).or_insert_with(|| (side, VecDeque::new())).1.push_back(request);
-        self.count += 1;
+        self.waiting.push((port, side, request));
         Met::Waits
-    }
-
-    /// The request that has waited longest at a port.
-    fn next(&mut self, port: u32) -> Option<R> {
-        let queue = &mut self.waiting.get_mut(&port)?.1;
-        let next = queue.pop_front();
-        if queue.is_empty() {
-            self.waiting.remove(&port);
-        }
-        self.count -= usize::from(next.is_some());
-        next
     }
 
     /// Takes out those for which `goes` says so.
     pub(super) fn remove(&mut self, goes: impl Fn(&R) -> bool) -> Vec<R> {
-        let mut gone = Vec::new();
-        for (_, queue) in self.waiting.values_mut() {
-            let (going, staying): (Vec<R>, VecDeque<R>) = partition(std::mem::take(queue), &goes);
-            *queue = staying;
-            gone.extend(going);
-        }
-        self.waiting.retain(|_, (_, queue)| !queue.is_empty());
-        self.count -= gone.len();
-        gone
+        self.waiting.extract_if(.., |(_, _, request)| goes(request)).map(|(_, _, request)| request).collect()
     }
-}
-
-fn partition<R>(queue: VecDeque<R>, goes: &impl Fn(&R) -> bool) -> (Vec<R>, VecDeque<R>) {
-    let (mut going, mut staying) = (Vec::new(), VecDeque::new());
-    for one in queue {
-        if goes(&one) { going.push(one) } else { staying.push_back(one) }
-    }
-    (going, staying)
 }
 
 #[cfg(test)]
@@ -105,7 +76,7 @@ mod tests {
         assert_eq!(ports.meet(1, Side::Sender, "s4"), Met::Waits);
         assert_eq!(ports.meet(2, Side::Receiver, "r3"), Met::Pair("s1", "r3"));
         assert_eq!(ports.meet(1, Side::Receiver, "r4"), Met::Pair("s4", "r4"));
-        assert_eq!((ports.count, ports.waiting.len()), (0, 0));
+        assert!(ports.waiting.is_empty());
     }
 
     #[test]
@@ -117,6 +88,6 @@ mod tests {
         assert_eq!(ports.meet(0, Side::Sender, WAITING_MAX), Met::Full(WAITING_MAX));
         assert_eq!(ports.remove(|number| *number < 3), [0, 1, 2]);
         assert_eq!(ports.meet(0, Side::Receiver, 9999), Met::Pair(3, 9999));
-        assert_eq!(ports.count, WAITING_MAX - 4);
+        assert_eq!(ports.waiting.len(), WAITING_MAX - 4);
     }
 }

@@ -24,9 +24,9 @@ const RECORDS: usize = 64;
 pub(super) struct Client {
     // The buffers go before the interface.
     memory: ClientBuffer,
-    server: ServerHandle,
-    driver: Driver,
-    genie: Interface,
+    pub(super) server: ServerHandle,
+    pub(super) driver: Driver,
+    pub(super) genie: Interface,
     recorder: &'static Recorder,
 }
 
@@ -90,18 +90,6 @@ impl Client {
     pub(super) fn recorded(&self) -> Vec<OperationTime> {
         self.recorder.pause(true);
         operations::times(&self.recorder.drain(), Buffering::EarlyDemultiplexed)
-    }
-
-    pub(super) fn genie(&self) -> &Interface {
-        &self.genie
-    }
-
-    pub(super) fn server(&self) -> &ServerHandle {
-        &self.server
-    }
-
-    pub(super) fn driver(&self) -> &Driver {
-        &self.driver
     }
 
     /// Stores the data of `seed` where a scheme sends it from.

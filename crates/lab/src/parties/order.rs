@@ -71,13 +71,6 @@ pub(crate) struct Attending {
     pub(super) server: String,
 }
 
-impl Attending {
-    /// The same by way of a server on the client's own CPU, which needs that to reply: nobody spins.
-    pub(super) fn through(self, server: String) -> Self {
-        Self { server, yields: true, spin: Duration::ZERO, ..self }
-    }
-}
-
 /// How a protocol server is to serve.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Relaying {

@@ -48,7 +48,7 @@ impl Receiver {
         let mut meter = Meter::of(posting.measure, self.clock)?;
         let records = posting.measure == Measure::Operations;
         let Self { client, yields, .. } = self;
-        let driver = client.driver().clone();
+        let driver = client.driver.clone();
         driver.set_check(posting.check);
         if records {
             client.record();

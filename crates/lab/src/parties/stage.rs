@@ -5,24 +5,26 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 
 use genie_sys::machine::{self, Pinned};
+use tempfile::TempDir;
 
 use super::ROLE;
 use super::order::{Attending, DEVICE, Hosting, Order, Relaying, Route};
 use super::seats::Seats;
 use crate::error::{Error, Result};
 use crate::interface::Granule;
-use crate::peer::{Folder, Peer};
+use crate::peer::{self, Peer};
 use crate::probe;
 
 /// A device for one or more senders and receivers, which use it in turn.
 #[derive(Debug)]
 pub struct Stage {
     // Declared in the order in which they are to go.
-    device: Peer,
+    pub(super) device: Peer,
     /// Until the stage is closed.
-    folder: RefCell<Option<Folder>>,
+    folder: RefCell<Option<TempDir>>,
     pub(super) seats: Seats,
     granule: Granule,
     longest: usize,
@@ -39,7 +41,7 @@ impl Stage {
     pub fn open(granule: Granule, longest: usize) -> Result<Rc<Self>> {
         let seats = Seats::among(probe::cpus()?)?;
         let pinned = machine::pin_thread(seats.sender)?;
-        let folder = Folder::create()?;
+        let folder = peer::folder()?;
         let device = Peer::start(ROLE, Some(seats.device))?;
         let path = folder.path().to_string_lossy().into_owned();
         let hosting = Hosting { folder: path, longest, spin: seats.spin() };
@@ -61,10 +63,6 @@ impl Stage {
         drop(self.folder.take());
     }
 
-    pub(super) fn device(&self) -> &Peer {
-        &self.device
-    }
-
     /// How a client on `cpu` is to connect, and the protocol server that was started for it.
     pub(super) fn attending(&self, route: Route, cpu: usize) -> Result<(Attending, Option<Peer>)> {
         let folder = self.folder.borrow();
@@ -84,6 +82,7 @@ impl Stage {
         let relaying =
             Relaying { name: name.clone(), check, longest: self.longest, attending: to_device.clone() };
         relay.order(&Order::Relay(relaying), &[], "it opened a protocol server")?;
-        Ok((to_device.through(name), Some(relay)))
+        // The relay is on the client's own CPU, and needs that to reply: nobody spins.
+        Ok((Attending { server: name, yields: true, spin: Duration::ZERO, ..to_device }, Some(relay)))
     }
 }

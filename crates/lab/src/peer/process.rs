@@ -120,11 +120,9 @@ impl Peer {
     }
 
     fn answer(&self, doing: &str) -> Result<()> {
-        match self.link.receive::<Said>() {
-            Ok(Some((Said::Ready, _))) => Ok(()),
-            Ok(Some((Said::Failed(reason), _))) => Err(Error::Peer(reason)),
-            Ok(None) => Err(self.failure(&io::ErrorKind::UnexpectedEof.into(), doing)),
-            Err(error) => Err(self.failure(&error, doing)),
+        match self.hear(doing)? {
+            Said::Ready => Ok(()),
+            Said::Failed(reason) => Err(Error::Peer(reason)),
         }
     }
 

@@ -120,7 +120,7 @@ pub(crate) fn events_of_both_clients_are_counted_where_asked_for() {
         return;
     };
     let timed = Transfer { measure: Measure::CpuTime, ..alike(Scheme::Copy, LONG) };
-    let (mut counts, mut times) = (Samples::new(), Samples::new());
+    let (mut counts, mut times) = (Samples::default(), Samples::default());
     for _ in 0..31 {
         let transferred = parties.transfer(&counted(Event::RunTime, modes)).expect("a transfer");
         assert!(transferred.cpu.is_none());

@@ -79,7 +79,7 @@ fn a_warning_names_how_many_points_and_the_worst() {
 fn a_difference_within_the_clocks_resolution_is_no_noise() {
     let point = |sittings: [u64; 2]| Point {
         x: 1,
-        samples: crate::samples::Samples::new(),
+        samples: crate::samples::Samples::default(),
         sittings: sittings.to_vec(),
     };
     assert!(!is_noisy(&point([40, 60]), Quantity::OperationTime));
