@@ -29,7 +29,7 @@ use crate::peer::Order;
 const PING_PONGS: u32 = 1000;
 const HAND_OVERS: u32 = 20;
 /// Empty requests that are timed together, after as many that are not.
-pub const EMPTY: u32 = 16;
+const EMPTY: u32 = 16;
 
 /// One baseline's end here.
 struct Lane {
@@ -144,13 +144,7 @@ impl Baselines {
 
     /// Times empty round trips, of 64 bytes each way: their mean.
     pub fn empty(&mut self, index: usize) -> Result<Duration> {
-        self.turn(index, |client| {
-            let mut exchanges = || (0..EMPTY).try_for_each(|_| client.exchange(Ask::Nothing, 0).map(drop));
-            exchanges()?;
-            let start = Instant::now();
-            exchanges()?;
-            Ok(start.elapsed() / EMPTY)
-        })
+        self.turn(index, |client| mean_of_empty(|| client.exchange(Ask::Nothing, 0).map(drop)))
     }
 
     /// Passes the data once and compares every byte.
@@ -207,6 +201,17 @@ impl Baselines {
         let Some(limits) = &mut self.polled else { return Ok(None) };
         measured(&self.peer, Waiting::Polled, limits, |limits| limits.rotate(buffers, len, turns))
     }
+}
+
+/// The mean time of requests without data, after as many that are not timed.
+pub fn mean_of_empty<E>(
+    mut request: impl FnMut() -> std::result::Result<(), E>,
+) -> std::result::Result<Duration, E> {
+    let mut requests = || (0..EMPTY).try_for_each(|_| request());
+    requests()?;
+    let start = Instant::now();
+    requests()?;
+    Ok(start.elapsed() / EMPTY)
 }
 
 impl std::fmt::Debug for Baselines {

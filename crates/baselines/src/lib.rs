@@ -30,7 +30,7 @@ use exchange::{Ask, Asked, Kept, Message};
 use memory::{Memory, View};
 
 pub use exchange::MESSAGE;
-pub use lanes::{Baselines, EMPTY, Exchanged, Passing};
+pub use lanes::{Baselines, Exchanged, Passing, mean_of_empty};
 pub use peer::{ROLE, run};
 
 /// What passes the data.

@@ -98,7 +98,7 @@ impl Stream {
     }
 }
 
-/// Passes the errors on that do not mean: not yet.
+/// Returns the errors, except those that mean: not yet.
 fn again(error: io::Error) -> io::Result<()> {
     match error.kind() {
         ErrorKind::WouldBlock => {

@@ -33,7 +33,6 @@ pub(crate) struct Args {
     #[arg(value_parser = alignment, allow_hyphen_values = true)]
     alignment: usize,
     /// The scheme, such as copy or "emulated copy".
-    #[arg(value_parser = scheme)]
     scheme: Scheme,
     /// What the interface's memory is made of.
     #[arg(long, value_enum, default_value_t = Granule::Best)]
@@ -106,8 +105,4 @@ fn pass(genie: &Interface, server: &ServerHandle, question: Question) -> Result<
 /// Reads an alignment: like a length, but it may be 0.
 fn alignment(text: &str) -> Result<usize, String> {
     if text.trim() == "0" { Ok(0) } else { length::parse(text) }
-}
-
-fn scheme(name: &str) -> Result<Scheme, String> {
-    name.trim().parse::<Scheme>().map_err(|error| error.to_string())
 }

@@ -263,7 +263,7 @@ impl FromStr for Scheme {
 
     /// Accepts the scheme's name, its words separated by a space, a hyphen or an underscore.
     fn from_str(name: &str) -> Result<Self, UnknownScheme> {
-        let spaced = name.replace(['-', '_'], " ");
+        let spaced = name.trim().replace(['-', '_'], " ");
         let found = Self::ALL.into_iter().find(|scheme| scheme.name() == spaced);
         found.ok_or_else(|| UnknownScheme { name: name.to_owned() })
     }

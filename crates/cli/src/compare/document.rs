@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use genie::model::Integrity;
 use genie::{Direction, Reason, Receipt};
 use genie_baselines::{MESSAGE, Means};
 use genie_lab::length;
@@ -12,7 +13,7 @@ use genie_lab::placement::Placement;
 use genie_lab::samples::{Samples, Spread, nanoseconds, rounded};
 use serde::Serialize;
 
-use super::measured::{Book, By, Measured, Measurements, Of, Side};
+use super::measured::{self, Contender, Measurements, Of, Records};
 use super::overhead::Overhead;
 use super::place::Place;
 use super::throughput::Throughput;
@@ -142,8 +143,8 @@ pub(super) struct Block {
 }
 
 impl Timed {
-    fn new(book: &Book, by: By, wrong: Option<String>, server: &'static str, block: Block) -> Self {
-        let samples = |of: Of| book.get(of).cloned().unwrap_or_default();
+    fn new(records: &Records, by: usize, wrong: Option<String>, server: &'static str, block: Block) -> Self {
+        let samples = |of: Of| records.get(of).cloned().unwrap_or_default();
         let latency = samples(Of::Latency(by));
         Self {
             latency_us: latency.spread(),
@@ -183,31 +184,28 @@ impl Timed {
 
 /// The rows of one series.
 pub(super) fn rows(measured: Measurements, block: Block) -> (Vec<Row>, Vec<BaselineRow>) {
-    let Measurements { book, schemes, baselines, .. } = measured;
-    let row = |(index, Side { what, wrong }): (usize, Side<Measured>)| {
-        let by = By::Scheme(index);
-        let faults = book.get(Of::Faults(by)).map_or(0, Samples::median);
-        Row {
-            scheme: what.scheme.name(),
-            timed: Timed::new(&book, by, wrong, what.place.name(), block),
-            receipt: Passed::new(&what.receipt, faults),
-            strong: what.scheme.integrity() == genie::model::Integrity::Strong,
+    let Measurements { records, contenders, .. } = measured;
+    let (mut schemes, mut baselines) = (Vec::new(), Vec::new());
+    for (by, Contender { means, wrong }) in contenders.into_iter().enumerate() {
+        match means {
+            measured::Means::Scheme(place, receipt) => schemes.push(Row {
+                scheme: receipt.asked.name(),
+                timed: Timed::new(&records, by, wrong, place.name(), block),
+                receipt: Passed::new(&receipt, records.get(Of::Faults(by)).map_or(0, Samples::median)),
+                strong: receipt.asked.integrity() == Integrity::Strong,
+            }),
+            measured::Means::Baseline(means) => baselines.push(BaselineRow {
+                name: means.name(),
+                timed: Timed::new(&records, by, wrong, Place::Process.name(), block),
+            }),
         }
-    };
-    let baseline = |(index, Side { what, wrong }): (usize, Side<Means>)| {
-        let timed = Timed::new(&book, By::Baseline(index), wrong, Place::Process.name(), block);
-        BaselineRow { name: what.name(), timed }
-    };
-    let schemes = schemes.into_iter().enumerate().map(row).collect();
-    (schemes, baselines.into_iter().enumerate().map(baseline).collect())
+    }
+    (schemes, baselines)
 }
 
 /// The word for a direction.
 pub(super) fn name(direction: Direction) -> &'static str {
-    match direction {
-        Direction::Out => "out",
-        Direction::In => "in",
-    }
+    if direction == Direction::Out { "out" } else { "in" }
 }
 
 /// Megabytes a second, of the median.
@@ -236,17 +234,17 @@ impl Passed {
 pub(super) struct Gathering {
     memcpy: BTreeMap<usize, Samples>,
     /// Of all series.
-    book: Book,
+    records: Records,
     round_trips: Vec<(Option<Placement>, u64)>,
     dropped: usize,
 }
 
 impl Gathering {
     pub(super) fn add(&mut self, length: usize, measurements: &Measurements) {
-        if let Some(times) = measurements.book.get(Of::Memcpy) {
+        if let Some(times) = measurements.records.get(Of::Memcpy) {
             self.memcpy.entry(length).or_default().merge(times);
         }
-        self.book.merge(&measurements.book);
+        self.records.merge(&measurements.records);
         let nanoseconds = measurements.round_trip.map_or(0, nanoseconds);
         self.round_trips.push((measurements.placement, nanoseconds));
         self.dropped += measurements.dropped;
@@ -264,7 +262,7 @@ impl Gathering {
     ) -> Vec<BaselineRow> {
         let block = Block { direction: EMPTY, length: MESSAGE, touch: "none", placement: self.placement() };
         let row = |(name, place, of): (&'static str, Place, Of)| {
-            let timed = Timed::empty(self.book.get(of)?, place.name(), block);
+            let timed = Timed::empty(self.records.get(of)?, place.name(), block);
             Some(BaselineRow { name, timed })
         };
         let requests = places.enumerate().map(|(index, place)| ("genie", place, Of::Request(index)));
@@ -276,7 +274,7 @@ impl Gathering {
 
     pub(super) fn limits(&self) -> Limits {
         let placement = self.placement();
-        let median = |of: Of| self.book.get(of).map(|samples| rounded(samples.median_us()));
+        let median = |of: Of| self.records.get(of).map(|samples| rounded(samples.median_us()));
         let of_placement = self.round_trips.iter().filter(|(here, _)| *here == placement);
         let mut times: Vec<_> = of_placement.map(|(_, time)| *time).collect();
         times.sort_unstable();

@@ -6,27 +6,25 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use genie::{Receipt, Scheme};
-use genie_baselines::Means;
+use genie::Receipt;
 use genie_lab::data::Verdict;
 use genie_lab::placement::Placement;
 use genie_lab::probe::majority;
 use genie_lab::samples::Samples;
 
 use super::place::Place;
-use super::subject::Subject;
 
-/// What samples are of. Numbers are places in the order of schemes, baselines and servers.
+/// What samples are of. Numbers are places in the order of contenders, baselines and servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Of {
-    /// From request to reply, by a scheme or by a baseline.
-    Latency(By),
+    /// From request to reply, by a contender.
+    Latency(usize),
     /// The same with what the client does to its buffer.
-    Cycle(By),
+    Cycle(usize),
     /// The client's CPU time in a cycle.
-    CpuTime(By),
+    CpuTime(usize),
     /// Write faults in a cycle.
-    Faults(By),
+    Faults(usize),
     /// A round trip of 64 bytes by a baseline.
     Empty(usize),
     /// A request without a buffer to a server, one of many in a row.
@@ -43,18 +41,11 @@ pub(super) enum Of {
     Memcpy,
 }
 
-/// What passes data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum By {
-    Scheme(usize),
-    Baseline(usize),
-}
-
 /// Samples of everything.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Book(BTreeMap<Of, Samples>);
+pub(super) struct Records(BTreeMap<Of, Samples>);
 
-impl Book {
+impl Records {
     pub(super) fn add(&mut self, of: Of, time: Duration) {
         self.0.entry(of).or_default().add(time);
     }
@@ -79,7 +70,7 @@ impl Book {
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) round_trip: Option<Duration>,
-    pub(super) book: Book,
+    pub(super) records: Records,
 }
 
 impl Batch {
@@ -88,17 +79,25 @@ impl Batch {
     }
 }
 
-/// One that passed data, and what is known of it besides samples.
+/// One that passes data, and what is known of it besides samples.
 #[derive(Debug)]
-pub(super) struct Side<T> {
-    pub(super) what: T,
+pub(super) struct Contender {
+    pub(super) means: Means,
     /// The first difference from the data that was found.
     pub(super) wrong: Option<String>,
 }
 
-impl<T> Side<T> {
-    pub(super) fn new(what: T) -> Self {
-        Self { what, wrong: None }
+/// By what a contender passes data.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Means {
+    /// By a scheme, to a server in this place; the receipt is the last measured operation's.
+    Scheme(Place, Receipt),
+    Baseline(genie_baselines::Means),
+}
+
+impl Contender {
+    pub(super) fn new(means: Means) -> Self {
+        Self { means, wrong: None }
     }
 
     pub(super) fn judge(&mut self, verdict: Verdict) {
@@ -108,47 +107,26 @@ impl<T> Side<T> {
     }
 }
 
-/// A scheme at one server.
-#[derive(Debug)]
-pub(super) struct Measured {
-    pub(super) place: Place,
-    pub(super) scheme: Scheme,
-    /// The last measured operation's.
-    pub(super) receipt: Receipt,
-}
-
-impl Measured {
-    pub(super) fn of(subject: &Subject<'_>) -> Self {
-        let (place, scheme) = (subject.place, subject.scheme);
-        Self { place, scheme, receipt: Receipt::new(scheme) }
-    }
-}
-
 /// What was measured in all batches that count.
 #[derive(Debug)]
 pub(super) struct Measurements {
     pub(super) placement: Option<Placement>,
     /// The shortest.
     pub(super) round_trip: Option<Duration>,
-    pub(super) book: Book,
-    pub(super) schemes: Vec<Side<Measured>>,
-    pub(super) baselines: Vec<Side<Means>>,
+    pub(super) records: Records,
+    pub(super) contenders: Vec<Contender>,
     /// Batches that were dropped for their placement.
     pub(super) dropped: usize,
 }
 
 impl Measurements {
     /// Puts the batches of the most frequent placement together.
-    pub(super) fn of_one_placement(
-        batches: &[Batch],
-        schemes: Vec<Side<Measured>>,
-        baselines: Vec<Side<Means>>,
-    ) -> Self {
+    pub(super) fn of_one_placement(batches: &[Batch], contenders: Vec<Contender>) -> Self {
         let placement = majority(batches.iter().map(Batch::placement));
         let like: Vec<_> = batches.iter().filter(|batch| batch.placement() == placement).collect();
-        let mut book = Book::default();
-        like.iter().for_each(|batch| book.merge(&batch.book));
+        let mut records = Records::default();
+        like.iter().for_each(|batch| records.merge(&batch.records));
         let round_trip = like.iter().filter_map(|batch| batch.round_trip).min();
-        Self { placement, round_trip, book, schemes, baselines, dropped: batches.len() - like.len() }
+        Self { placement, round_trip, records, contenders, dropped: batches.len() - like.len() }
     }
 }

@@ -39,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = Touch::Client)]
     pub(super) touch: Touch,
     /// The schemes to compare: names such as copy or emulated-copy, separated by commas; all eight by default.
-    #[arg(long, value_delimiter = ',', value_parser = scheme)]
+    #[arg(long, value_delimiter = ',')]
     pub(super) schemes: Vec<Scheme>,
     /// Whether to pass data out to the server, in from it, or both.
     #[arg(long, value_enum, default_value_t = Directions::Both)]
@@ -181,8 +181,4 @@ impl Args {
             None => Rounds { most: ((512 << 20) / len).clamp(100, 800), time: Some(ALLOWANCE) },
         }
     }
-}
-
-fn scheme(name: &str) -> Result<Scheme, String> {
-    name.trim().parse::<Scheme>().map_err(|error| error.to_string())
 }

@@ -15,32 +15,15 @@ use super::document::{Document, Timed};
 use super::place::Place;
 use crate::failure::Failure;
 
-/// What a panel shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Time {
-    Latency,
-    Cycle,
-}
+/// What a panel shows, and where that is.
+type Time = (&'static str, fn(&Timed) -> f64);
 
-impl Time {
-    fn of(self, timed: &Timed) -> f64 {
-        match self {
-            Self::Latency => timed.latency_us.median,
-            Self::Cycle => timed.cycle_us.median,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Latency => "latency",
-            Self::Cycle => "cycle",
-        }
-    }
-}
+const TIMES: [Time; 2] =
+    [("latency", |timed| timed.latency_us.median), ("cycle", |timed| timed.cycle_us.median)];
 
 /// Writes the drawing, or nothing.
 pub(super) fn write(document: &Document, path: &Path) -> Result<(), Failure> {
-    let panels = [Time::Latency, Time::Cycle]
+    let panels = TIMES
         .into_iter()
         .flat_map(|time| [("out", "output"), ("in", "input")].map(|direction| (time, direction)));
     let panels: Vec<_> = panels.filter_map(|(time, direction)| panel(document, time, direction)).collect();
@@ -51,16 +34,13 @@ pub(super) fn write(document: &Document, path: &Path) -> Result<(), Failure> {
 }
 
 /// One panel, if its direction was measured.
-fn panel(document: &Document, time: Time, (direction, word): (&str, &str)) -> Option<Figure> {
-    let axes = [
-        Axis::logarithmic("length in bytes"),
-        Axis::logarithmic(&format!("{} in microseconds", time.name())),
-    ];
+fn panel(document: &Document, (time, median): Time, (direction, word): (&str, &str)) -> Option<Figure> {
+    let axes = [Axis::logarithmic("length in bytes"), Axis::logarithmic(&format!("{time} in microseconds"))];
     let both = document.results.iter().any(|row| row.timed.server == Place::Process.name());
     let points = |timed: &Timed| {
         // Where servers in both places were measured, the one in a process is drawn.
         let is_drawn = timed.direction == direction && (!both || timed.server == Place::Process.name());
-        is_drawn.then(|| (timed.length as f64, time.of(timed)))
+        is_drawn.then(|| (timed.length as f64, median(timed)))
     };
     let schemes = Scheme::ALL.into_iter().map(|scheme| {
         let rows = document.results.iter().filter(move |row| row.scheme == scheme.name());
@@ -70,6 +50,6 @@ fn panel(document: &Document, time: Time, (direction, word): (&str, &str)) -> Op
         let rows = document.baselines.iter().filter(move |row| row.name == means.name());
         Curve::beside(means.name(), rows.filter_map(|row| points(&row.timed)))
     });
-    let title = format!("{word}, {}", time.name());
-    Figure::of(format!("{direction}-{}", time.name()), title, axes, schemes.chain(baselines))
+    let title = format!("{word}, {time}");
+    Figure::of(format!("{direction}-{time}"), title, axes, schemes.chain(baselines))
 }

@@ -7,14 +7,14 @@
 //! operation. Every fourth round measures CPU time
 //! instead of latency, since reading that clock disturbs what comes next. Baselines, plain copying and empty requests take
 //! turns with the schemes; the limits of control are measured once in a batch.
-//! Buffers lie where they lie, and in a cache that makes a difference; so copy and emulated copy exchange theirs from
+//! Buffers lie where they lie, and in a cache that makes a difference; so copy and emulated copy swap theirs from
 //! batch to batch.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use genie::{Direction, Error, Scheme};
-use genie_baselines::{Baselines, EMPTY, Means, Passing};
+use genie::{Direction, Error, Receipt, Scheme};
+use genie_baselines::{Baselines, Exchanged, Passing, mean_of_empty};
 use genie_lab::clock::CpuClock;
 use genie_lab::data::{Data, Verdict, sum};
 use genie_lab::probe::Probe;
@@ -22,7 +22,7 @@ use genie_lab::random::Random;
 use genie_lab::touch::{Touch, load_words, store_words};
 
 use super::bench::{Bench, Task};
-use super::measured::{Batch, Book, By, Measured, Measurements, Of, Side};
+use super::measured::{Batch, Contender, Means, Measurements, Of, Records};
 use super::options::Rounds;
 use super::place::Place;
 use super::subject::{Passed, Subject};
@@ -48,9 +48,8 @@ pub(super) struct Series<'b> {
     bench: &'b Bench,
     baselines: Option<&'b mut Baselines>,
     subjects: Vec<Subject<'b>>,
-    /// What is known of subjects and baselines besides samples.
-    schemes: Vec<Side<Measured>>,
-    others: Vec<Side<Means>>,
+    /// Those that take turns: the subjects, and then the baselines.
+    contenders: Vec<Contender>,
     /// For each place.
     warmers: Vec<Subject<'b>>,
     passing: Passing,
@@ -66,8 +65,7 @@ pub(super) struct Series<'b> {
 /// Whose turn it is.
 #[derive(Debug, Clone, Copy)]
 enum Turn {
-    Scheme(usize),
-    Baseline(usize),
+    Contender(usize),
     Memcpy,
     EmptyRequest,
 }
@@ -95,10 +93,11 @@ impl<'b> Series<'b> {
             .places()
             .map(|place| Subject::new(bench, place, Scheme::EmulatedShare, direction, SHORT))
             .collect::<Result<_, _>>()?;
+        let schemes = subjects.iter().map(|one| Means::Scheme(one.place, Receipt::new(one.scheme)));
+        let others = baselines.iter().flat_map(|baselines| baselines.means()).map(Means::Baseline);
         Ok(Self {
             bench,
-            schemes: subjects.iter().map(Measured::of).map(Side::new).collect(),
-            others: baselines.iter().flat_map(|baselines| baselines.means()).map(Side::new).collect(),
+            contenders: schemes.chain(others).map(Contender::new).collect(),
             baselines,
             subjects,
             warmers,
@@ -127,91 +126,112 @@ impl<'b> Series<'b> {
             batches.push(self.batch(Rounds { most: share, time }, probe)?);
             done(share);
         }
-        Ok(Measurements::of_one_placement(&batches, self.schemes, self.others))
+        Ok(Measurements::of_one_placement(&batches, self.contenders))
     }
 
     fn batch(&mut self, rounds: Rounds, probe: &Probe) -> Result<Batch, Failure> {
         let end = rounds.time.map(|time| Instant::now() + time);
-        self.exchange_buffers();
+        self.swap_buffers();
         let round_trip = probe.round_trip();
-        let mut book = Book::default();
-        self.control(&mut book)?;
-        for (subject, side) in self.subjects.iter_mut().zip(&mut self.schemes) {
-            side.judge(verify::once(self.bench, subject).map_err(Failure::could_not)?);
-        }
-        self.judge_baselines(Baselines::verify)?;
-        let mut warm_up = Book::default();
+        let mut records = Records::default();
+        self.control(&mut records)?;
+        self.verify(verify::once, Baselines::verify)?;
+        let mut warm_up = Records::default();
         (0..WARM_UP).try_for_each(|round| self.round(round * CPU_TIME_EVERY, &mut warm_up))?;
         // A batch of one round has samples of each kind all the same.
         for round in 1..=rounds.most.max(CPU_TIME_EVERY) {
             if round > LEAST && end.is_some_and(|end| Instant::now() >= end) {
                 break;
             }
-            self.round(round, &mut book)?;
+            self.round(round, &mut records)?;
         }
-        for (subject, side) in self.subjects.iter_mut().zip(&mut self.schemes) {
-            let verdict = verify::after_timing(self.bench, subject, self.task);
-            side.judge(verdict.map_err(Failure::could_not)?);
-        }
-        self.judge_baselines(Baselines::verify_after)?;
-        Ok(Batch { round_trip, book })
+        let task = self.task;
+        self.verify(|bench, subject| verify::after_timing(bench, subject, task), Baselines::verify_after)?;
+        Ok(Batch { round_trip, records })
     }
 
-    /// Verifies the baselines in one way or the other.
-    fn judge_baselines(
+    /// Verifies what all pass: a subject in one way, a baseline in the other.
+    fn verify(
         &mut self,
-        verify: impl Fn(&mut Baselines, usize, Passing, &Data) -> genie_lab::error::Result<Verdict>,
+        subjects: impl Fn(&Bench, &mut Subject<'_>) -> Result<Verdict, Error>,
+        baselines: impl Fn(&mut Baselines, usize, Passing, &Data) -> genie_lab::error::Result<Verdict>,
     ) -> Result<(), Failure> {
-        let Some(baselines) = &mut self.baselines else { return Ok(()) };
-        for (index, side) in self.others.iter_mut().enumerate() {
-            side.judge(verify(baselines, index, self.passing, &self.bench.data)?);
+        let mut contenders = self.contenders.iter_mut();
+        for (subject, contender) in self.subjects.iter_mut().zip(&mut contenders) {
+            contender.judge(subjects(self.bench, subject).map_err(Failure::could_not)?);
+        }
+        let Some(all) = &mut self.baselines else { return Ok(()) };
+        for (index, contender) in contenders.enumerate() {
+            contender.judge(baselines(all, index, self.passing, &self.bench.data)?);
         }
         Ok(())
     }
 
     /// Measures what control alone costs: requests without buffers, and what no request can beat.
-    fn control(&mut self, book: &mut Book) -> Result<(), Failure> {
+    fn control(&mut self, records: &mut Records) -> Result<(), Failure> {
         for (index, place) in self.bench.places().enumerate() {
             let request = || self.bench.empty_request(place);
-            book.add(Of::Request(index), empty_requests(request).map_err(Failure::could_not)?);
+            records.add(Of::Request(index), mean_of_empty(request).map_err(Failure::could_not)?);
         }
         let Some(baselines) = &mut self.baselines else { return Ok(()) };
-        for index in 0..self.others.len() {
-            book.add(Of::Empty(index), baselines.empty(index)?);
+        for index in 0..baselines.means().count() {
+            records.add(Of::Empty(index), baselines.empty(index)?);
         }
         if let Some(time) = baselines.ping_pong()? {
-            book.add(Of::PingPong, time);
+            records.add(Of::PingPong, time);
         }
         for _ in 0..SLEEPS {
-            book.add(Of::Futex, baselines.futex_hand_over()?);
+            records.add(Of::Futex, baselines.futex_hand_over()?);
             if self.bench.empty_request_asleep().map_err(Failure::could_not)? {
                 let asleep = || self.bench.empty_request_asleep().map(drop);
-                book.add(Of::RequestAsleep, empty_requests(asleep).map_err(Failure::could_not)?);
+                records.add(Of::RequestAsleep, mean_of_empty(asleep).map_err(Failure::could_not)?);
             }
         }
         Ok(())
     }
 
-    fn round(&mut self, round: usize, book: &mut Book) -> Result<(), Failure> {
-        let mut turns: Vec<_> = (0..self.subjects.len()).map(Turn::Scheme).collect();
-        turns.extend((0..self.others.len()).map(Turn::Baseline));
+    fn round(&mut self, round: usize, records: &mut Records) -> Result<(), Failure> {
+        let mut turns: Vec<_> = (0..self.contenders.len()).map(Turn::Contender).collect();
         turns.extend([Turn::Memcpy, Turn::EmptyRequest]);
         self.random.shuffle(&mut turns);
         for turn in turns {
             match turn {
-                Turn::Scheme(index) => self.scheme(index, round, book).map_err(Failure::could_not)?,
-                Turn::Baseline(index) => self.baseline(index, round, book)?,
-                Turn::Memcpy => book.add(Of::Memcpy, self.memcpy()),
+                Turn::Contender(index) => self.contender(index, round, records)?,
+                Turn::Memcpy => records.add(Of::Memcpy, self.memcpy()),
                 Turn::EmptyRequest => {
-                    book.add(Of::RequestInTurn, self.empty_request().map_err(Failure::could_not)?);
+                    records.add(Of::RequestInTurn, self.empty_request().map_err(Failure::could_not)?);
                 }
             }
         }
         Ok(())
     }
 
-    fn scheme(&mut self, index: usize, round: usize, book: &mut Book) -> Result<(), Error> {
-        let by = By::Scheme(index);
+    fn contender(&mut self, index: usize, round: usize, records: &mut Records) -> Result<(), Failure> {
+        let clock = round.is_multiple_of(CPU_TIME_EVERY).then_some(self.cpu_clock);
+        let timed = match index.checked_sub(self.subjects.len()) {
+            None => self.scheme(index, clock, records).map_err(Failure::could_not)?,
+            Some(baseline) => {
+                let Some(baselines) = &mut self.baselines else { return Ok(()) };
+                baselines.exchange(baseline, self.passing, |exchange| time(clock, exchange))?
+            }
+        };
+        match timed {
+            Timed::Cpu(time) => records.add(Of::CpuTime(index), time),
+            Timed::Operation(exchanged) => {
+                records.add(Of::Latency(index), exchanged.latency);
+                records.add(Of::Cycle(index), exchanged.cycle);
+                self.contenders[index].judge(compared(self.sum, exchanged.sum));
+            }
+        }
+        Ok(())
+    }
+
+    fn scheme(
+        &mut self,
+        index: usize,
+        clock: Option<CpuClock>,
+        records: &mut Records,
+    ) -> Result<Timed, Error> {
         let warming = match self.subjects[index].direction {
             Direction::Out => self.task,
             Direction::In => Task::FETCH,
@@ -219,42 +239,28 @@ impl<'b> Series<'b> {
         self.operate(index, warming)?;
         self.subjects[index].tidy()?;
         self.warm(self.subjects[index].place)?;
-        if round.is_multiple_of(CPU_TIME_EVERY) {
-            let before = self.cpu_clock.now();
-            self.operate(index, self.task)?;
-            book.add(Of::CpuTime(by), self.cpu_clock.since(before));
-        } else {
-            let before = self.bench.genie.space().statistics().faults;
+        let faults = self.faults();
+        let mut receipt = None;
+        let timed: Result<Timed, Error> = time(clock, &mut || {
             let passed = self.operate(index, self.task)?;
-            let faults = self.bench.genie.space().statistics().faults - before;
-            book.add(Of::Latency(by), passed.latency);
-            book.add(Of::Cycle(by), passed.cycle);
-            book.add_number(Of::Faults(by), faults);
-            self.schemes[index].what.receipt = passed.receipt;
-            let verdict = self.judge_sum(&self.subjects[index], passed.sum);
-            self.schemes[index].judge(verdict);
+            receipt = Some(passed.receipt);
+            Ok(passed.times)
+        });
+        let mut timed = timed?;
+        if let (Timed::Operation(exchanged), Some(receipt)) = (&mut timed, receipt) {
+            records.add_number(Of::Faults(index), self.faults() - faults);
+            let subject = &self.subjects[index];
+            self.contenders[index].means = Means::Scheme(subject.place, receipt);
+            // Timed outputs by migrant schemes are of buffers that hold anything: only native ones have a known sum.
+            exchanged.sum = exchanged.sum.filter(|_| subject.native().is_some());
         }
-        self.subjects[index].tidy()
+        self.subjects[index].tidy()?;
+        Ok(timed)
     }
 
-    fn baseline(&mut self, index: usize, round: usize, book: &mut Book) -> Result<(), Failure> {
-        let by = By::Baseline(index);
-        let Some(baselines) = &mut self.baselines else { return Ok(()) };
-        if round.is_multiple_of(CPU_TIME_EVERY) {
-            let clock = self.cpu_clock;
-            let time = baselines.exchange(index, self.passing, |exchange| {
-                let before = clock.now();
-                exchange()?;
-                Ok(clock.since(before))
-            })?;
-            book.add(Of::CpuTime(by), time);
-        } else {
-            let exchanged = baselines.exchange(index, self.passing, |exchange| exchange())?;
-            book.add(Of::Latency(by), exchanged.latency);
-            book.add(Of::Cycle(by), exchanged.cycle);
-            self.others[index].judge(compared(self.sum, exchanged.sum));
-        }
-        Ok(())
+    /// Write faults so far.
+    fn faults(&self) -> u64 {
+        self.bench.genie.space().statistics().faults
     }
 
     /// Brings the code of a request of this direction back into the cache.
@@ -268,14 +274,14 @@ impl<'b> Series<'b> {
         }
     }
 
-    /// Lets the strong native schemes exchange their buffers, so that none owes its times to where one lies.
-    fn exchange_buffers(&mut self) {
+    /// Lets the strong native schemes swap their buffers, so that none owes its times to where one lies.
+    fn swap_buffers(&mut self) {
         for place in self.bench.places() {
             let mut strong = self.subjects.iter_mut().filter(|subject| {
                 subject.place == place && subject.is_strong() && subject.native().is_some()
             });
             if let (Some(one), Some(other)) = (strong.next(), strong.next()) {
-                one.exchange_buffers(other);
+                one.swap_buffers(other);
             }
         }
     }
@@ -289,11 +295,6 @@ impl<'b> Series<'b> {
             (Direction::In, true) => subject.input(task, load_words),
             (Direction::In, false) => subject.input(task, |_| {}),
         }
-    }
-
-    /// Timed outputs by migrant schemes are of buffers that hold anything, so that only native ones have a known sum.
-    fn judge_sum(&self, subject: &Subject<'_>, found: Option<u64>) -> Verdict {
-        compared(self.sum, found.filter(|_| subject.native().is_some()))
     }
 
     /// Copies between two ordinary buffers that are in the caches as far as they fit.
@@ -315,12 +316,18 @@ impl<'b> Series<'b> {
     }
 }
 
-/// The mean of some requests without buffers.
-fn empty_requests(request: impl Fn() -> Result<(), Error>) -> Result<Duration, Error> {
-    (0..EMPTY).try_for_each(|_| request())?;
-    let start = Instant::now();
-    (0..EMPTY).try_for_each(|_| request())?;
-    Ok(start.elapsed() / EMPTY)
+/// What was measured of one operation: its CPU time, or how long it took.
+enum Timed {
+    Cpu(Duration),
+    Operation(Exchanged),
+}
+
+/// Has an operation made: by this clock, where there is one, since reading it disturbs.
+fn time<E>(clock: Option<CpuClock>, operate: &mut dyn FnMut() -> Result<Exchanged, E>) -> Result<Timed, E> {
+    let Some(clock) = clock else { return operate().map(Timed::Operation) };
+    let before = clock.now();
+    operate()?;
+    Ok(Timed::Cpu(clock.since(before)))
 }
 
 /// Whether a sum that was found is the one expected, where there is one.

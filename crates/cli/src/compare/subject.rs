@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use genie::model::{Allocation, Integrity};
 use genie::{Direction, Error, Out, Receipt, Reply, Scheme};
+use genie_baselines::Exchanged;
 use genie_lab::client_buffer::ClientBuffer;
 
 use super::bench::{Bench, Task};
@@ -17,11 +18,9 @@ use super::place::Place;
 /// One operation's times and what it did.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Passed {
-    pub(super) latency: Duration,
-    pub(super) cycle: Duration,
+    /// With the sum that the server replied, if it was asked for one.
+    pub(super) times: Exchanged,
     pub(super) receipt: Receipt,
-    /// The sum that the server replied, if it was asked for one.
-    pub(super) sum: Option<u64>,
 }
 
 /// One scheme, direction and length, at one server.
@@ -63,8 +62,8 @@ impl<'b> Subject<'b> {
         self.buffer.native()
     }
 
-    /// Exchanges the native buffers of two subjects of one length.
-    pub(super) fn exchange_buffers(&mut self, other: &mut Self) {
+    /// Swaps the native buffers of two subjects of one length.
+    pub(super) fn swap_buffers(&mut self, other: &mut Self) {
         debug_assert_eq!(self.len, other.len, "subjects of one series");
         std::mem::swap(&mut self.buffer, &mut other.buffer);
     }
@@ -79,7 +78,7 @@ impl<'b> Subject<'b> {
             bench.request(*place, task, |request| request.out(buffer.output(*scheme, prepared))).send();
         let replied = Instant::now();
         let reply = buffer.settle(result)?;
-        Ok(Passed { latency: replied - sent, cycle: replied - begun, ..passed(&reply) })
+        Ok(passed(&reply, replied - sent, replied - begun))
     }
 
     /// Passes data in, and gives `finish` the buffer in which it arrived.
@@ -97,7 +96,7 @@ impl<'b> Subject<'b> {
             finish(&migrant);
         }
         let finished = Instant::now();
-        Ok(Passed { latency: replied - begun, cycle: finished - begun, ..passed(&reply) })
+        Ok(passed(&reply, replied - begun, finished - begun))
     }
 
     /// Fills the buffer that the next input goes to, as far as the client knows which one that will be.
@@ -129,12 +128,7 @@ impl<'b> Subject<'b> {
     }
 }
 
-/// What a reply says, before times are known.
-fn passed(reply: &Reply) -> Passed {
-    Passed {
-        latency: Duration::ZERO,
-        cycle: Duration::ZERO,
-        receipt: *reply.receipt(),
-        sum: reply.argument().try_into().ok().map(u64::from_le_bytes),
-    }
+fn passed(reply: &Reply, latency: Duration, cycle: Duration) -> Passed {
+    let sum = reply.argument().try_into().ok().map(u64::from_le_bytes);
+    Passed { times: Exchanged { latency, cycle, sum }, receipt: *reply.receipt() }
 }

@@ -24,7 +24,7 @@ fn output(bench: &Bench, subject: &mut Subject<'_>) -> Result<Verdict, Error> {
     match subject.output(Task::CHECK, |bytes| bytes.copy_from_slice(data)) {
         Ok(_) => Ok(Ok(())),
         Err(Error::Server(error)) => {
-            // What was passed back by a failed output may lack the data; timed outputs are of the data.
+            // What a failed output gives back may lack the data; timed outputs are of the data.
             subject.fill(data)?;
             Ok(Err(format!("as the server saw it, {error}")))
         }
@@ -47,7 +47,7 @@ fn input(bench: &Bench, subject: &mut Subject<'_>) -> Result<Verdict, Error> {
     Ok(verdict)
 }
 
-/// Compares what timed inputs delivered. Where the server writes nothing (`task` is NULL), that are the bytes that the
+/// Compares what timed inputs delivered. Where the server writes nothing (`task` is NULL), these are the bytes that the
 /// inputs before left in the system buffers: the data. Move alone takes fresh memory
 /// for each input, so that its timed inputs deliver nobody's data; it is compared before the timing only.
 ///
