@@ -4,13 +4,15 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use genie_lab::runner::{Doing, Watcher};
-use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::HumanDuration;
+
+use crate::bar::Bar;
 
 /// Shows each step.
 #[derive(Debug)]
 pub(super) enum Progress {
     /// To a person.
-    Bar(ProgressBar),
+    Bar(Bar),
     /// To a file or a program.
     Lines,
 }
@@ -21,15 +23,13 @@ impl Progress {
         if !std::io::stderr().is_terminal() {
             return Self::Lines;
         }
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template("{wide_msg}\n{wide_bar} {pos}/{len} steps, {prefix} left");
-        Self::Bar(style.map_or(bar.clone(), |style| bar.with_style(style)))
+        Self::Bar(Bar::new(0, "{wide_msg}\n{wide_bar} {pos}/{len} steps, {prefix} left"))
     }
 
     /// Says something between steps.
     fn say(&self, line: &str) {
         match self {
-            Self::Bar(bar) => bar.suspend(|| eprintln!("{line}")),
+            Self::Bar(Bar(bar)) => bar.suspend(|| eprintln!("{line}")),
             Self::Lines => eprintln!("{line}"),
         }
     }
@@ -41,7 +41,7 @@ impl Watcher for Progress {
         let what = format!("{experiment}: {step} (sitting {} of {sittings})", sitting + 1);
         let left = HumanDuration(Duration::from_secs(left.as_secs())).to_string();
         match self {
-            Self::Bar(bar) => {
+            Self::Bar(Bar(bar)) => {
                 bar.set_length(*steps as u64);
                 bar.set_position(*done as u64);
                 bar.set_prefix(left);
@@ -55,14 +55,6 @@ impl Watcher for Progress {
     fn end(&mut self, doing: &Doing<'_>, failure: Option<&str>) {
         if let Some(error) = failure {
             self.say(&format!("genie: {}: {} failed: {error}", doing.experiment, doing.step));
-        }
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if let Self::Bar(bar) = self {
-            bar.finish_and_clear();
         }
     }
 }

@@ -6,15 +6,15 @@
 //! interface or the server admits no more, or the server's pool is in others' hands.
 
 use std::collections::VecDeque;
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use genie::file::{self, Checksum};
 use genie::model::{Allocation, Integrity};
-use genie::{Buffer, Failed, In, Migrant, Out, Pending, Reply, Request, Scheme, ServiceId};
+use genie::{Buffer, In, Migrant, Out, Pending, Request, Scheme, ServiceId};
 
-use super::client::{Client, failure, read_checksum};
+use super::client::{Client, read_checksum};
 use super::summary::Tally;
 use crate::failure::Failure;
 
@@ -47,39 +47,16 @@ enum Load {
 }
 
 impl Load {
-    /// What a request gave back that failed.
-    fn returned(failed: &mut Failed, len: usize) -> Self {
-        match (failed.take_buffer(), failed.take_migrant()) {
+    /// What came back, if anything did, with data of `len` bytes.
+    fn of(buffer: Option<Buffer>, migrant: Option<Migrant>, len: usize) -> Self {
+        match (buffer, migrant) {
             (Some(buffer), _) => Self::Native(buffer, len),
             (None, Some(migrant)) => Self::Migrant(migrant),
             (None, None) => Self::Expected(len),
         }
     }
 
-    /// What a reply brought.
-    fn brought(mut reply: Reply, len: usize) -> Self {
-        match (reply.take_buffer(), reply.take_migrant()) {
-            (Some(buffer), _) => Self::Native(buffer, len),
-            (None, Some(migrant)) => Self::Migrant(migrant),
-            (None, None) => Self::Expected(0),
-        }
-    }
-}
-
-impl Deref for Load {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Self::Native(buffer, len) => &buffer[..*len],
-            Self::Migrant(migrant) => migrant,
-            Self::Expected(_) => &[],
-        }
-    }
-}
-
-impl DerefMut for Load {
-    fn deref_mut(&mut self) -> &mut [u8] {
+    fn bytes(&mut self) -> &mut [u8] {
         match self {
             Self::Native(buffer, len) => &mut buffer[..*len],
             Self::Migrant(migrant) => migrant,
@@ -172,7 +149,7 @@ impl<'c> Carrier<'c> {
                 Allocation::Native => Load::Native(self.buffer(chunk.len)?, chunk.len),
                 Allocation::Migrant => Load::Migrant(self.migrant(chunk.len)?),
             };
-            if !fill(chunk, &mut load)? {
+            if !fill(chunk, load.bytes())? {
                 self.tally.kept += chunk.len as u64;
                 self.recycle(load);
                 continue;
@@ -203,9 +180,9 @@ impl<'c> Carrier<'c> {
             };
             let may_wait = !flights.is_empty() || begun.elapsed() < PATIENCE;
             if !(failed.error.is_congestion() && may_wait) {
-                return Err(failure(&failed));
+                return Err(failed.into());
             }
-            load = Load::returned(&mut failed, chunk.len);
+            load = Load::of(failed.take_buffer(), failed.take_migrant(), chunk.len);
             if flights.is_empty() {
                 std::thread::sleep(PAUSE);
             }
@@ -245,7 +222,7 @@ impl<'c> Carrier<'c> {
         take: &mut impl FnMut(Chunk, &[u8]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let (path, Chunk { offset, len }) = (route.path, flight.chunk);
-        let reply = flight.answer.sync().map_err(|failed| failure(&failed))?;
+        let mut reply = flight.answer.sync()?;
         let actual = reply.actual();
         if actual != len {
             return Err(Failure::could_not(format!(
@@ -254,10 +231,10 @@ impl<'c> Carrier<'c> {
             )));
         }
         self.tally.add(len, reply.receipt());
-        let load = Load::brought(reply, len);
-        let bytes = &load[..len];
+        let mut load = Load::of(reply.take_buffer(), reply.take_migrant(), len);
+        let bytes = &load.bytes()[..len];
         if let Some(pending) = flight.checksum {
-            let reply = pending.sync().map_err(|failed| failure(&failed))?;
+            let reply = pending.sync()?;
             let expected = read_checksum(reply.argument(), path, offset, len as u64)?;
             let found = Checksum::of(bytes);
             if found != expected {
@@ -274,9 +251,9 @@ impl<'c> Carrier<'c> {
 
     /// Takes a stored chunk's reply.
     fn complete(&mut self, flight: Flight) -> Result<(), Failure> {
-        let reply = flight.answer.sync().map_err(|failed| failure(&failed))?;
+        let mut reply = flight.answer.sync()?;
         self.tally.add(flight.chunk.len, reply.receipt());
-        self.recycle(Load::brought(reply, 0));
+        self.recycle(Load::of(reply.take_buffer(), reply.take_migrant(), 0));
         Ok(())
     }
 
@@ -284,7 +261,7 @@ impl<'c> Carrier<'c> {
         let argument = file::range(path, chunk.offset, chunk.len as u64);
         let request = self.client.genie.request(&self.client.server, file::CHECKSUM);
         let request = request.arguments().argument(&argument).room(file::CHECKSUM_ROOM);
-        request.submit().map_err(|failed| failure(&failed))
+        Ok(request.submit()?)
     }
 
     /// The shortest idle buffer that is long enough, or a new one.

@@ -37,7 +37,7 @@ impl Client {
         match self.ask(file::STAT, &file::at(path, 0), Attributes::LEN) {
             Ok(reply) => Ok(Some(Attributes::from_bytes(&reply).ok_or_else(|| nonsense("stat", path))?)),
             Err(failed) if is_missing(&failed) => Ok(None),
-            Err(failed) => Err(failure(&failed)),
+            Err(failed) => Err(failed.into()),
         }
     }
 
@@ -49,8 +49,7 @@ impl Client {
             let last = all.last().map_or(OsStr::new(""), |entry| &entry.name);
             let after = file::after(directory, last);
             let request = self.genie.request(&self.server, file::LIST);
-            let reply = request.input(In::copy(&mut page)).argument(&after).room(1).send();
-            let reply = reply.map_err(|failed| failure(&failed))?;
+            let reply = request.input(In::copy(&mut page)).argument(&after).room(1).send()?;
             let entries = page.get(..reply.actual()).and_then(file::entries);
             let entries = entries.ok_or_else(|| nonsense("list", directory))?;
             let is_followed = reply.argument() == [1];
@@ -69,38 +68,39 @@ impl Client {
 
     /// The checksum of some bytes of a file, of which there must be `len`.
     pub(super) fn checksum(&self, path: &Path, offset: u64, len: u64) -> Result<Checksum, Failure> {
-        let reply = self.ask(file::CHECKSUM, &file::range(path, offset, len), file::CHECKSUM_ROOM);
-        read_checksum(&reply.map_err(|failed| failure(&failed))?, path, offset, len)
+        let reply = self.ask(file::CHECKSUM, &file::range(path, offset, len), file::CHECKSUM_ROOM)?;
+        read_checksum(&reply, path, offset, len)
     }
 
     /// Begins an upload; returns the length and the name of its part.
     pub(super) fn begin(&self, path: &Path, begin: &Begin) -> Result<(u64, OsString), Failure> {
-        let reply = self.ask(file::BEGIN, &begin.argument(path), file::BEGIN_ROOM);
-        file::begun(&reply.map_err(|failed| failure(&failed))?).ok_or_else(|| nonsense("begin", path))
+        let reply = self.ask(file::BEGIN, &begin.argument(path), file::BEGIN_ROOM)?;
+        file::begun(&reply).ok_or_else(|| nonsense("begin", path))
     }
 
     /// Ends an upload.
     pub(super) fn commit(&self, path: &Path, part: &OsStr, commit: &Commit) -> Result<(), Failure> {
-        self.ask(file::COMMIT, &commit.argument(part, path), 0).map(drop).map_err(|failed| failure(&failed))
+        self.ask(file::COMMIT, &commit.argument(part, path), 0)?;
+        Ok(())
     }
 
     /// Gives an upload up.
     pub(super) fn abandon(&self, part: &Path) -> Result<(), Failure> {
-        self.ask(file::ABANDON, &file::at(part, 0), 0).map(drop).map_err(|failed| failure(&failed))
+        self.ask(file::ABANDON, &file::at(part, 0), 0)?;
+        Ok(())
     }
 
     /// Makes a directory and those above it.
     pub(super) fn make_directories(&self, path: &Path) -> Result<(), Failure> {
-        match self.ask(file::MKDIR, &file::at(path, 0), 0) {
-            Ok(_) => Ok(()),
-            Err(failed) => match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-                Some(parent) if is_missing(&failed) => {
-                    self.make_directories(parent)?;
-                    self.ask(file::MKDIR, &file::at(path, 0), 0).map(drop).map_err(|failed| failure(&failed))
-                }
-                _ => Err(failure(&failed)),
-            },
-        }
+        let make = || self.ask(file::MKDIR, &file::at(path, 0), 0);
+        let made = make().or_else(|failed| match path.parent().filter(|up| !up.as_os_str().is_empty()) {
+            Some(parent) if is_missing(&failed) => {
+                self.make_directories(parent)?;
+                Ok(make()?)
+            }
+            _ => Err(Failure::from(failed)),
+        });
+        made.map(drop)
     }
 
     fn ask(&self, service: ServiceId, argument: &[u8], room: usize) -> Result<Vec<u8>, Failed> {
@@ -121,10 +121,12 @@ pub(super) fn read_checksum(reply: &[u8], path: &Path, offset: u64, len: u64) ->
 }
 
 /// Why a request failed, in the server's words if it gave the reason.
-pub(super) fn failure(failed: &Failed) -> Failure {
-    match &failed.error {
-        Error::Server(error) => Failure::could_not(&error.message),
-        error => Failure::could_not(error),
+impl From<Failed> for Failure {
+    fn from(failed: Failed) -> Self {
+        match failed.error {
+            Error::Server(error) => Self::could_not(error.message),
+            error => Self::could_not(error),
+        }
     }
 }
 
