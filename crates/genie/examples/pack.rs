@@ -29,7 +29,7 @@ impl Server for Pack {
     }
 
     fn abort(&self, _request: RequestId) {
-        // What it has passed on is aborted first, and then replied to.
+        // What it has forwarded is aborted first, and then replied to.
     }
 }
 
@@ -45,7 +45,7 @@ impl Pack {
         let reply =
             store.and_out(Out::fragment(data)).argument(&place).send().map_err(|failed| failed.error)?;
         println!(
-            "{len} bytes passed on, {} copied",
+            "{len} bytes forwarded, {} copied",
             reply.receipts().map(|receipt| receipt.copied).sum::<usize>()
         );
         Ok(())

@@ -134,7 +134,7 @@ fn a_server_passes_data_on_to_a_file_server_without_copying_it() {
     let mut printed = String::new();
     let stdout = packing.0.stdout.as_mut().expect("a pipe");
     BufReader::new(stdout).read_line(&mut printed).expect("a line");
-    assert_eq!(printed, "4194304 bytes passed on, 16 copied\n");
+    assert_eq!(printed, "4194304 bytes forwarded, 16 copied\n");
 }
 
 #[test]

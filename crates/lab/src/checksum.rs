@@ -3,7 +3,7 @@
 //! How: the Internet checksum is summed where the data is, and where that is copied, each line is stored as soon as it has
 //! been added. CRC32C, whose crate wants bytes that stand still, reads data once, block by block, into a block that stays in
 //! the first-level cache; where data is copied as well, each block is stored to its destination and summed there. So every
-//! byte is loaded from memory once and, where it is copied, stored once: the checksum is integrated with the copy in one pass.
+//! byte is loaded from memory once and, where it is copied, stored once: the checksum is integrated with the copy.
 //! CRC32C is crc-fast's. No crate was found that has the Internet checksum at memory speed (etherparse and
 //! internet-checksum took about three times as long); that is the reason for `internet`. `genie lab run checksum` prints how
 //! fast it is.
@@ -66,7 +66,7 @@ impl Checksum {
         sum.finish()
     }
 
-    /// Copies data to as many bytes, and returns its checksum: one pass over memory.
+    /// Copies data to as many bytes, and returns its checksum; the data is read once.
     ///
     /// # Panics
     /// When the lengths differ.

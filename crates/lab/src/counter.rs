@@ -22,7 +22,7 @@ pub use refusal::Refusal;
 
 /// How often reading the counters is tried, to see what it adds.
 const TRIALS: usize = 15;
-/// The share of the time for which a counter must have been there: the kernel's books may be some nanoseconds off.
+/// The share of the time for which a counter must have been there: the kernel's accounts may be some nanoseconds off.
 const PRESENT: f64 = 0.99;
 
 /// What is counted.

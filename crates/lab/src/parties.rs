@@ -203,10 +203,10 @@ impl Parties {
         let waiting_ns = now_ns();
         let pending = match sent {
             Ok(pending) => pending,
-            Err(mut failed) => {
-                self.client.take_back(failed.take_buffer());
+            Err(failed) => {
+                let error = self.client.failed(failed);
                 self.relieve()?;
-                return Err(Error::of_request(failed.error));
+                return Err(error);
             }
         };
         let received = self.received();
@@ -256,16 +256,7 @@ impl Parties {
             std::thread::yield_now();
         }
         let replied = meter.around(|| pending.sync());
-        match replied {
-            Ok(mut reply) => {
-                self.client.take_back(reply.take_buffer());
-                Ok(Effect::of(reply.receipt()))
-            }
-            Err(mut failed) => {
-                self.client.take_back(failed.take_buffer());
-                Err(Error::of_request(failed.error))
-            }
-        }
+        Ok(Effect::of(self.client.settle(replied)?.receipt()))
     }
 
     /// Sends the receiver something, when what it waits for does not come.

@@ -34,9 +34,9 @@ pub enum Check {
     /// Not at all.
     #[default]
     None,
-    /// By a checksum that is computed in a pass of its own at either end.
+    /// By a checksum for which either end reads the data once more.
     Separate(Checksum),
-    /// By one that the sender's side computes while it copies the data; in a pass of its own at the other end.
+    /// By one that the sender's side computes while it copies the data; the other end reads the data once more for it.
     Integrated(Checksum),
 }
 

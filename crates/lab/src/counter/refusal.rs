@@ -15,8 +15,8 @@ const IN_USER_MODE: i32 = 2;
 pub enum Refusal {
     /// Neither the processor nor the kernel has a counter for it.
     #[error(
-        "the kernel finds no counter of {} on this machine ({source}); a virtual machine has those that its host passes on: \
-         measure on the host, or have the host pass them on",
+        "the kernel finds no counter of {} on this machine ({source}); a virtual machine has those that its host gives it: \
+         measure on the host, or have the host give them",
         event.name()
     )]
     Absent {

@@ -1,7 +1,7 @@
 //! A client, sender or receiver: its interface, the way to the device, and the memory whose data it passes.
 
 use genie::channel::{ConnectOptions, Directory};
-use genie::{Buffer, Failed, Interface, Out, Pending, Reply, Scheme, ServerHandle};
+use genie::{Failed, Interface, Out, Pending, Reply, Scheme, ServerHandle};
 use genie_passing::Recorder;
 use genie_sys::machine;
 
@@ -9,7 +9,7 @@ use super::order::{Attending, Route};
 use super::pattern;
 use crate::client_buffer::{ClientBuffer, Prepared};
 use crate::device::{DISCARD, RECEIVE, TRANSMIT, argument};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::breakdown::Buffering;
 use crate::operations::{self, OperationTime};
 use crate::protocol::{Check, Protocol};
@@ -120,14 +120,19 @@ impl Client {
         Ok(genie.request(server, RECEIVE).input(element).argument(&argument(PORT)).submit())
     }
 
-    /// Takes a shared buffer back.
-    pub(super) fn take_back(&mut self, buffer: Option<Buffer>) {
-        self.memory.take_back(buffer);
+    /// Takes a shared buffer back from a reply, or from the request that failed.
+    pub(super) fn settle(&mut self, result: std::result::Result<Reply, Failed>) -> Result<Reply> {
+        self.memory.settle(result).map_err(Error::of_request)
+    }
+
+    /// Takes a shared buffer back from a request that failed, and says why it did.
+    pub(super) fn failed(&mut self, mut failed: Failed) -> Error {
+        self.memory.take_back(failed.take_buffer());
+        Error::of_request(failed.error)
     }
 
     /// Compares what an input brought with the data of `seed`, and gives it back if it is a migrant buffer.
     pub(super) fn judge(&mut self, scheme: Scheme, reply: &mut Reply, seed: u64) -> Result<Option<usize>> {
-        self.take_back(reply.take_buffer());
         let Some(migrant) = reply.take_migrant() else {
             return Ok(self.memory.native().map_or(Some(0), |bytes| pattern::mismatch(bytes, seed)));
         };

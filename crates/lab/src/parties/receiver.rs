@@ -60,19 +60,14 @@ impl Receiver {
         let resumed_ns = look_for(&pending, *yields);
         if !pending.is_replied() {
             let aborted = pending.abort();
-            self.client.take_back(aborted.err().and_then(|mut failed| failed.take_buffer()));
+            // Why it failed is known.
+            let _ = self.client.settle(aborted);
             return Err(Error::Peer(format!("nothing arrived within {PATIENCE:?}")));
         }
         let replied = meter.around(|| pending.sync());
         let delivered_ns = now_ns();
         let operations = if records { self.client.recorded() } else { Vec::new() };
-        let mut reply = match replied {
-            Ok(reply) => reply,
-            Err(mut failed) => {
-                self.client.take_back(failed.take_buffer());
-                return Err(Error::of_request(failed.error));
-            }
-        };
+        let mut reply = self.client.settle(replied)?;
         let metered = meter.finish()?;
         let effect = Effect::of(reply.receipt());
         let is_whole = reply.actual() == posting.len;

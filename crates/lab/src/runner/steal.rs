@@ -13,7 +13,7 @@ impl CpuTimes {
         Self::parse(&std::fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// Reads the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal; guests' time, which
+    /// Reads the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal; virtual machines' time, which
     /// follows, is part of users'.
     fn parse(text: &str) -> Option<Self> {
         let line = text.lines().next()?.strip_prefix("cpu ")?;
