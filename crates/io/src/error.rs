@@ -252,7 +252,8 @@ impl From<crate::channel::wire::TooLarge> for Error {
 }
 
 /// What a server says when it cannot do what it was asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
 pub struct ServerError {
     /// An errno, where one fits; else 0.
     pub code: i32,
@@ -266,14 +267,6 @@ impl ServerError {
         Self { code: 0, message: message.into() }
     }
 }
-
-impl fmt::Display for ServerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for ServerError {}
 
 impl From<std::io::Error> for ServerError {
     fn from(error: std::io::Error) -> Self {

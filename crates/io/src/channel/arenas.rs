@@ -12,8 +12,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use genie_memory::{Extent, Extents, Known, Mapping, Mirror, Quota};
 use genie_sys::{GranuleKind, Object};
 
-use super::conversation::Over;
-use super::wire::control::{ArenaPlace, ObjectPlace, Reason};
+use super::wire::control::{ArenaPlace, Ending, ObjectPlace, Reason};
 use crate::location::{Location, Locations};
 
 /// How many arenas a client may have announced at once.
@@ -76,16 +75,16 @@ impl Arenas {
     }
 
     /// Enters an object that the client announced.
-    pub(super) fn announce(&self, place: &ObjectPlace, descriptor: OwnedFd) -> Result<(), Over> {
-        let object = Object::accept(descriptor).map_err(|error| Over::of(Reason::Object, &error.into()))?;
+    pub(super) fn announce(&self, place: &ObjectPlace, descriptor: OwnedFd) -> Result<(), Ending> {
+        let object = Object::accept(descriptor).map_err(|error| Ending::of(Reason::Object, &error.into()))?;
         if object.len() as u64 != place.len || (place.writable && !object.is_writable()) {
             let sentence = format!("an object of {} bytes is not as announced: {place:?}", object.len());
-            return Err(Over::new(Reason::Object, sentence));
+            return Err(Ending::new(Reason::Object, sentence));
         }
         let mirrors = self.read();
-        let mirror = find(&mirrors, place.arena).map_err(|wrong| Over::new(Reason::Object, wrong))?;
+        let mirror = find(&mirrors, place.arena).map_err(|wrong| Ending::new(Reason::Object, wrong))?;
         let announced = mirror.announce(place.id, place.start as usize, object);
-        announced.map_err(|error| Over::of(Reason::Object, &error))
+        announced.map_err(|error| Ending::of(Reason::Object, &error))
     }
 
     /// How many objects there are; each is a descriptor, a mapping, or both.
@@ -122,22 +121,22 @@ impl Arenas {
     }
 
     /// Enters an arena that the client passes parts of on.
-    pub(super) fn add(&self, place: &ArenaPlace, lifeline: OwnedFd) -> Result<(), Over> {
+    pub(super) fn add(&self, place: &ArenaPlace, lifeline: OwnedFd) -> Result<(), Ending> {
         let mut mirrors = self.write();
         let number = usize::from(place.number);
         let is_next = number == mirrors.len();
         if !is_next && mirrors.get(number).is_none_or(Option::is_some) {
             let sentence =
                 format!("arena {number} was announced, and arena {} is the last", mirrors.len() - 1);
-            return Err(Over::new(Reason::Malformed, sentence));
+            return Err(Ending::new(Reason::Malformed, sentence));
         }
         if mirrors.iter().flatten().count() >= ARENAS {
-            return Err(Over::new(Reason::Exhausted, format!("more than {ARENAS} arenas were announced")));
+            return Err(Ending::new(Reason::Exhausted, format!("more than {ARENAS} arenas were announced")));
         }
         let (base, len) = (place.base as usize, place.len as usize);
         let granules: GranuleKind = place.granule;
         let mirror = Mirror::new(base, len, granules, self.mapping, lifeline, &self.quota);
-        let mirror = Some(mirror.map_err(|error| Over::of(Reason::Malformed, &error))?);
+        let mirror = Some(mirror.map_err(|error| Ending::of(Reason::Malformed, &error))?);
         match mirrors.get_mut(number) {
             Some(vacant) => *vacant = mirror,
             None => mirrors.push(mirror),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use genie_memory::{LenderId, Space};
-use genie_ring::{Bells, Ends, Layout, Record, Side, Spin};
+use genie_ring::{Bells, Ends, Record, Side, Spin};
 use genie_sys::Object;
 use genie_sys::event::Event;
 use genie_sys::socket::Socket;
@@ -99,12 +99,11 @@ pub(crate) fn connect(
     let (Some(rings), Some(bell)) = (descriptors.next(), descriptors.next()) else {
         return Err(gone("its welcome came without descriptors".to_owned()));
     };
-    let layout = Layout { lines: welcome.rings.lines, area: welcome.rings.area };
     let bell = Event::try_from_descriptor(bell)?;
     let watched = Event::try_from_descriptor(bell.duplicate()?)?;
     let bells = Bells::end(bell);
-    let ends = Ends::attach(&Object::accept(rings)?, layout, Side::Client, bells)?;
-    let lent = lend(descriptors, &welcome.pool.lens)?;
+    let ends = Ends::attach(&Object::accept(rings)?, welcome.rings, Side::Client, bells)?;
+    let lent = lend(descriptors, &welcome.pool)?;
     let lender = space.add_lender();
     let bytes = lent.iter().map(Object::len).sum();
     let is_mapped = welcome.trust == Trust::Mapped;
@@ -137,15 +136,15 @@ pub(crate) fn connect(
 /// Whether the client can have what a server offers; an error says why not.
 fn check(welcome: &Welcome, options: &ConnectOptions) -> Result<(), String> {
     let is_silent = welcome.trust == Trust::Copied;
-    if options.untrusted && !(is_silent && welcome.pool.lens.is_empty()) {
+    if options.untrusted && !(is_silent && welcome.pool.is_empty()) {
         return Err("it would share memory with a client that shares none".to_owned());
     }
     if welcome.limits.pending_requests == 0 {
         return Err("it grants no requests".to_owned());
     }
-    let layout = Layout { lines: welcome.rings.lines, area: welcome.rings.area };
+    let layout = welcome.rings;
     layout.check().map_err(|error| error.to_string())?;
-    let lent = welcome.pool.lens.iter().fold(layout.bytes() as u64, |sum, len| sum.saturating_add(*len));
+    let lent = welcome.pool.iter().fold(layout.bytes() as u64, |sum, len| sum.saturating_add(*len));
     if lent > options.lent as u64 {
         return Err(format!("it lends {lent} bytes, and the client allows {}", options.lent));
     }
@@ -227,7 +226,7 @@ fn receive(socket: &Socket, server: &str) -> Result<(Message, Vec<OwnedFd>), Err
 /// Asks the server of this name how it is.
 pub(super) fn query(directory: &Directory, server: &str) -> Result<Status, Error> {
     let socket = Socket::connect(&directory.socket_path(server)?)?;
-    socket.send(&Message::Query.encode()?, &[])?;
+    socket.send(&Message::Query(()).encode()?, &[])?;
     match receive(&socket, server)?.0 {
         Message::Status(status) => Ok(status),
         Message::Refused(ending) => Err(Error::Gone { server: server.to_owned(), why: ending.sentence }),

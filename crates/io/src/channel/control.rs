@@ -18,7 +18,7 @@ use genie_sys::process::Pid;
 use genie_sys::socket::{Received, Socket};
 
 use super::arenas::{Arenas, KnownMirrors};
-use super::conversation::{Conversation, Over, answer, checked_lifeline, refuse};
+use super::conversation::{Conversation, answer, checked_lifeline, refuse};
 use super::directory::Claim;
 use super::evictions::Departure;
 use super::handshakes::Handshakes;
@@ -29,9 +29,7 @@ use super::private::{self, Private};
 use super::session::{Session, Terms};
 use super::shares::Shares;
 use super::unwanted;
-use super::wire::control::{
-    Ending, Hello, Limits, MAX_MESSAGE, Message, Party, PoolObjects, Reason, Trust, VERSION,
-};
+use super::wire::control::{Ending, Hello, Limits, MAX_MESSAGE, Message, Party, Reason, Trust, VERSION};
 use super::worker::Line;
 use crate::{Client, Error, Service};
 
@@ -41,6 +39,8 @@ const ACCEPTED: usize = 64;
 const PAUSE: Duration = Duration::from_millis(10);
 /// The longest the thread sleeps.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+const TOO_MANY: &str = "too many connections are waiting; try again later";
 
 const LISTENER: u64 = 0;
 const ATTENTION: u64 = 1;
@@ -72,9 +72,8 @@ impl Drop for Control {
             // To the server's code nobody has left.
             return std::mem::forget(std::mem::take(&mut self.channels));
         }
-        let over = Over::new(Reason::Closing, "the server was stopped");
         for token in self.channels.keys().copied().collect::<Vec<_>>() {
-            self.end(token, &over);
+            self.end(token, Ending::new(Reason::Closing, "the server was stopped"));
         }
     }
 }
@@ -156,10 +155,7 @@ impl Control {
                 },
             };
             if self.poller.add(&socket, self.next).is_err() {
-                refuse(
-                    &socket,
-                    &Over::new(Reason::Busy, "too many connections are waiting; try again later"),
-                );
+                refuse(&socket, Ending::new(Reason::Busy, TOO_MANY));
                 continue;
             }
             self.handshakes.add(self.next, socket);
@@ -174,7 +170,7 @@ impl Control {
     fn send_away(&mut self, token: u64, bytes: &mut [u8]) {
         // It may have spoken by now.
         self.hear_newcomer(token, bytes);
-        self.refuse_newcomer(token, "too many connections are waiting; try again later");
+        self.refuse_newcomer(token, TOO_MANY);
     }
 
     /// The first message of a connection.
@@ -189,22 +185,22 @@ impl Control {
         let _ = self.poller.remove(&socket);
         let received = match unwanted::sift(received) {
             Ok(received) => received,
-            Err(unusable) => return refuse(&socket, &unusable.into()),
+            Err(unusable) => return refuse(&socket, unusable.into()),
         };
         let message = Message::decode(&bytes[..received.len], received.descriptors.len(), Party::Client);
         let greeted = match message {
-            Ok(Message::Query) => {
+            Ok(Message::Query(())) => {
                 answer(&socket, &Message::Status(self.shared.status()), &[]);
                 return;
             }
             Ok(Message::Hello(hello)) => self.welcome(&hello, &socket, received),
             Ok(other) => {
-                Err(Over::new(Reason::Malformed, format!("a {:?} came before a hello", other.kind())))
+                Err(Ending::new(Reason::Malformed, format!("a {:?} came before a hello", other.kind())))
             }
-            Err(error) => Err(Over::new(Reason::Malformed, error)),
+            Err(error) => Err(Ending::new(Reason::Malformed, error)),
         };
         match greeted {
-            Err(over) => refuse(&socket, &over),
+            Err(ending) => refuse(&socket, ending),
             Ok((departure, inbox, trust, pool)) => {
                 let session = Arc::clone(departure.session());
                 let hard =
@@ -233,7 +229,7 @@ impl Control {
     fn refuse_newcomer(&mut self, token: u64, why: &str) {
         if let Some(socket) = self.handshakes.remove(token) {
             let _ = self.poller.remove(&socket);
-            refuse(&socket, &Over::new(Reason::Busy, why));
+            refuse(&socket, Ending::new(Reason::Busy, why));
         }
     }
 
@@ -251,22 +247,22 @@ impl Control {
         hello: &Hello,
         socket: &Socket,
         received: Received,
-    ) -> Result<(Arc<Departure>, usize, Trust, Pool), Over> {
+    ) -> Result<(Arc<Departure>, usize, Trust, Pool), Ending> {
         let shared = Arc::clone(&self.shared);
         let options = &shared.options;
         if !(hello.version_min..=hello.version_max).contains(&VERSION) {
             let sentence = format!("this server speaks version {VERSION} only; update the older side");
-            return Err(Over::new(Reason::Version, sentence));
+            return Err(Ending::new(Reason::Version, sentence));
         }
         let inbox = self.vacant_inbox().ok_or_else(|| {
-            Over::new(Reason::Busy, format!("the server has {} clients already", self.channels.len()))
+            Ending::new(Reason::Busy, format!("the server has {} clients already", self.channels.len()))
         })?;
-        let peer = socket.peer().map_err(Over::exhausted)?;
+        let peer = socket.peer().map_err(Ending::exhausted)?;
         Shares::of(&self.channels, None, peer.uid).client(socket, options.clients)?;
         let trust = shared.trust(hello.untrusted);
         if Pid::from_raw(peer.pid).is_none() {
             let sentence = "the client is in a process that this one can't see";
-            return Err(Over::new(Reason::Permission, sentence));
+            return Err(Ending::new(Reason::Permission, sentence));
         }
         let granted = Granted {
             bytes: (hello.limits.pending_bytes as usize).min(self.most(trust, options.pending_bytes)),
@@ -274,7 +270,8 @@ impl Control {
             abort_timeout: options.abort_timeout,
         };
         let lifeline = received.descriptors.into_iter().next();
-        let lifeline = lifeline.ok_or_else(|| Over::new(Reason::Malformed, "a hello without a lifeline"))?;
+        let lifeline =
+            lifeline.ok_or_else(|| Ending::new(Reason::Malformed, "a hello without a lifeline"))?;
         let lifeline = checked_lifeline(lifeline)?;
         let (base, len) = (hello.alias_base as usize, hello.alias_len as usize);
         let private = match trust {
@@ -285,10 +282,10 @@ impl Control {
         let most = if trust == Trust::Copied { 0 } else { options.pool.max(options.hard_pool) };
         let mut pool = Pool::new(hello.granule, most);
         let lent = pool.lend(options.pool);
-        let rings = genie_ring::create(options.rings).map_err(Over::exhausted)?;
-        let (own, theirs) = Event::pair().map_err(Over::exhausted)?;
+        let rings = genie_ring::create(options.rings).map_err(Ending::exhausted)?;
+        let (own, theirs) = Event::pair().map_err(Ending::exhausted)?;
         let ends = Ends::attach(&rings, options.rings, Side::Server, Bells::end(own));
-        let ends = ends.map_err(Over::exhausted)?;
+        let ends = ends.map_err(Ending::exhausted)?;
         let terms = Terms {
             client: Client::new(peer.pid as u32, peer.uid, hello.name.clone()),
             mapping: options.mapping,
@@ -302,11 +299,11 @@ impl Control {
         let session = Arc::new(Session::new(terms));
         let limits = Limits { pending_bytes: granted.bytes as u64, pending_requests: granted.requests };
         let lens = lent.iter().map(|object| object.len() as u64).collect();
-        let welcome = shared.welcome(limits, trust, PoolObjects { lens });
+        let welcome = shared.welcome(limits, trust, lens);
         let mut descriptors: Vec<BorrowedFd<'_>> = vec![rings.as_fd(), theirs.as_fd()];
         descriptors.extend(lent.iter().map(AsFd::as_fd));
         if !answer(socket, &Message::Welcome(welcome), &descriptors) {
-            return Err(Over::new(Reason::Silent, "the client does not take its welcome"));
+            return Err(Ending::new(Reason::Silent, "the client does not take its welcome"));
         }
         shared.sessions.lock().push(Arc::clone(&session));
         let departure = Departure::new(&shared.server, &session);
@@ -323,23 +320,23 @@ impl Control {
     }
 
     /// Where the client's memory will be seen.
-    fn arenas(&self, hello: &Hello, lifeline: OwnedFd) -> Result<Arenas, Over> {
+    fn arenas(&self, hello: &Hello, lifeline: OwnedFd) -> Result<Arenas, Ending> {
         let options = &self.shared.options;
         let quota = Quota::new(options.addresses, options.mapped);
         let (base, len) = (hello.alias_base as usize, hello.alias_len as usize);
         let own = Mirror::new(base, len, hello.granule, options.mapping, lifeline, &quota);
-        let own = own.map_err(|error| Over::of(Reason::Granule, &error))?;
+        let own = own.map_err(|error| Ending::of(Reason::Granule, &error))?;
         Ok(Arenas::new(own, options.mapping, quota))
     }
 
     /// How data of a client is copied that is at the other end of `socket`.
-    fn private(&self, socket: &Socket, base: usize, len: usize) -> Result<Private, Over> {
-        let client = socket.peer_process().map_err(Over::exhausted)?;
+    fn private(&self, socket: &Socket, base: usize, len: usize) -> Result<Private, Ending> {
+        let client = socket.peer_process().map_err(Ending::exhausted)?;
         let bytes = self.shared.options.hard_pool;
         if bytes == 0 {
-            return Err(Over::new(Reason::Trust, "this server has no memory for data that is copied"));
+            return Err(Ending::new(Reason::Trust, "this server has no memory for data that is copied"));
         }
-        let space = private::space(bytes).map_err(Over::exhausted)?;
+        let space = private::space(bytes).map_err(Ending::exhausted)?;
         Ok(Private { client, base, len, space })
     }
 
@@ -359,15 +356,15 @@ impl Control {
         let received = match channel.socket.try_receive(bytes) {
             Ok(None) => return,
             Ok(Some(received)) if received.len > 0 => received,
-            Ok(Some(_)) => return self.end(token, &Over::new(Reason::Closing, "the client hung up")),
-            Err(error) => return self.end(token, &Over::new(Reason::Closing, error)),
+            Ok(Some(_)) => return self.end(token, Ending::new(Reason::Closing, "the client hung up")),
+            Err(error) => return self.end(token, Ending::new(Reason::Closing, error)),
         };
         let shares = Shares::of(&self.channels, Some(token), channel.session.client().uid);
         let Some(channel) = self.channels.get_mut(&token) else { return };
         match channel.act(&self.shared, bytes, received, &shares) {
             Ok(()) if channel.session.has_heard_one() => self.shared.inboxes[channel.inbox].notify(),
             Ok(()) => {}
-            Err(over) => self.end(token, &over),
+            Err(ending) => self.end(token, ending),
         }
     }
 
@@ -381,16 +378,15 @@ impl Control {
             gone.map(|(t, channel)| (*t, channel.session.wrong())).collect();
         for (token, wrong) in gone {
             let sentence = wrong.unwrap_or_else(|| "the channel is over".to_owned());
-            self.end(token, &Over::new(Reason::Malformed, sentence));
+            self.end(token, Ending::new(Reason::Malformed, sentence));
         }
     }
 
     /// Ends a channel: says so, if the client still listens, and evicts what it has pending.
-    fn end(&mut self, token: u64, over: &Over) {
+    fn end(&mut self, token: u64, ending: Ending) {
         let Some(channel) = self.channels.remove(&token) else { return };
         let _ = self.poller.remove(&channel.socket);
-        let goodbye = Ending { reason: over.reason, sentence: over.sentence.clone() };
-        answer(&channel.socket, &Message::Goodbye(goodbye), &[]);
+        answer(&channel.socket, &Message::Goodbye(ending), &[]);
         channel.socket.hang_up();
         // What the client has said since is taken off: else the kernel resets the connection, and the client never reads why it
         // has ended. Nothing is added after the hang-up.

@@ -17,7 +17,7 @@ use super::pool::Pool;
 use super::session::Session;
 use super::shares::Shares;
 use super::unwanted::{self, Unusable};
-use super::wire::control::{Ending, Limits, Message, Party, PoolObjects, Reason, Trust};
+use super::wire::control::{Ending, Limits, Message, Party, Reason, Trust};
 
 /// A client's control socket.
 pub(super) struct Conversation {
@@ -35,13 +35,7 @@ pub(super) struct Conversation {
     pub(super) pool: Pool,
 }
 
-/// Why there is no channel, or no longer one.
-pub(super) struct Over {
-    pub(super) reason: Reason,
-    pub(super) sentence: String,
-}
-
-impl Over {
+impl Ending {
     pub(super) fn new(reason: Reason, sentence: impl ToString) -> Self {
         Self { reason, sentence: sentence.to_string() }
     }
@@ -63,7 +57,7 @@ impl Over {
     }
 }
 
-impl From<Unusable> for Over {
+impl From<Unusable> for Ending {
     fn from(unusable: Unusable) -> Self {
         let reason = match unusable {
             Unusable::Wrong(_) => Reason::Object,
@@ -81,14 +75,14 @@ impl Conversation {
         bytes: &[u8],
         received: Received,
         shares: &Shares,
-    ) -> Result<(), Over> {
-        let malformed = |wrong: String| Over::new(Reason::Malformed, wrong);
+    ) -> Result<(), Ending> {
+        let malformed = |wrong: String| Ending::new(Reason::Malformed, wrong);
         let received = unwanted::sift(received)?;
         let descriptors = received.descriptors;
         let message = Message::decode(&bytes[..received.len], descriptors.len(), Party::Client);
         let message = message.map_err(|error| malformed(error.to_string()))?;
         if self.trust == Trust::Copied && matches!(message, Message::Object(_) | Message::Arena(_)) {
-            return Err(Over::new(
+            return Err(Ending::new(
                 Reason::Trust,
                 "memory was announced on a channel on which nothing is mapped",
             ));
@@ -111,7 +105,7 @@ impl Conversation {
             }
             (Message::LimitsWanted(wanted), _) => return self.adjust(wanted),
             (Message::PoolWanted(bytes), _) => return self.lend(bytes),
-            (Message::Goodbye(_), _) => return Err(Over::new(Reason::Closing, "the client said goodbye")),
+            (Message::Goodbye(_), _) => return Err(Ending::new(Reason::Closing, "the client said goodbye")),
             (other, _) => return Err(malformed(format!("a {:?} came in the middle", other.kind()))),
         }
         (self.objects, self.arenas) = (self.session.arenas.objects_count(), self.session.arenas.count() - 1);
@@ -119,7 +113,7 @@ impl Conversation {
     }
 
     /// Grants what a client wants, up to the hard limits.
-    fn adjust(&self, wanted: Limits) -> Result<(), Over> {
+    fn adjust(&self, wanted: Limits) -> Result<(), Ending> {
         let bytes = (wanted.pending_bytes as usize).min(self.hard.0);
         let requests = wanted.pending_requests.clamp(1, self.hard.1.max(1));
         let (bytes, requests) = self.session.grant(bytes, requests);
@@ -127,28 +121,29 @@ impl Conversation {
     }
 
     /// Lends a client more, up to what it may have.
-    fn lend(&mut self, bytes: u64) -> Result<(), Over> {
+    fn lend(&mut self, bytes: u64) -> Result<(), Ending> {
         let lent = self.pool.lend(usize::try_from(bytes).unwrap_or(usize::MAX));
         let lens = lent.iter().map(|object| object.len() as u64).collect();
         let descriptors: Vec<BorrowedFd<'_>> = lent.iter().map(AsFd::as_fd).collect();
-        self.tell(&Message::Pool(PoolObjects { lens }), &descriptors)
+        self.tell(&Message::Pool(lens), &descriptors)
     }
 
-    fn say(&self, message: &Message) -> Result<(), Over> {
+    fn say(&self, message: &Message) -> Result<(), Ending> {
         self.tell(message, &[])
     }
 
-    fn tell(&self, message: &Message, descriptors: &[BorrowedFd<'_>]) -> Result<(), Over> {
+    fn tell(&self, message: &Message, descriptors: &[BorrowedFd<'_>]) -> Result<(), Ending> {
         match answer(&self.socket, message, descriptors) {
             true => Ok(()),
-            false => Err(Over::new(Reason::Silent, "the client does not read its control socket")),
+            false => Err(Ending::new(Reason::Silent, "the client does not read its control socket")),
         }
     }
 }
 
 /// A lifeline that a peer sent: only a socket tells its other end when it is closed.
-pub(super) fn checked_lifeline(descriptor: OwnedFd) -> Result<OwnedFd, Over> {
-    let socket = Socket::try_from_descriptor(descriptor).map_err(|error| Over::new(Reason::Object, error))?;
+pub(super) fn checked_lifeline(descriptor: OwnedFd) -> Result<OwnedFd, Ending> {
+    let socket =
+        Socket::try_from_descriptor(descriptor).map_err(|error| Ending::new(Reason::Object, error))?;
     Ok(socket.into())
 }
 
@@ -158,8 +153,7 @@ pub(super) fn answer(socket: &Socket, message: &Message, descriptors: &[Borrowed
     socket.try_send(&bytes, descriptors).unwrap_or(false)
 }
 
-pub(super) fn refuse(socket: &Socket, over: &Over) {
-    let ending = Ending { reason: over.reason, sentence: over.sentence.clone() };
+pub(super) fn refuse(socket: &Socket, ending: Ending) {
     answer(socket, &Message::Refused(ending), &[]);
 }
 
@@ -171,11 +165,11 @@ mod tests {
     #[test]
     fn what_has_run_out_is_said_to_have_in_the_servers_process() {
         let found = genie_sys::Error::new("socketpair", "an event", Errno::MFILE);
-        let over = Over::of(Reason::Granule, &Error::Kernel(found));
-        assert_eq!(over.reason, Reason::Exhausted);
+        let ending = Ending::of(Reason::Granule, &Error::Kernel(found));
+        assert_eq!(ending.reason, Reason::Exhausted);
         let process = format!("in process {}: socketpair", std::process::id());
-        assert!(over.sentence.starts_with(&process), "{}", over.sentence);
-        let wrong = Over::of(Reason::Granule, &Error::Inherited);
+        assert!(ending.sentence.starts_with(&process), "{}", ending.sentence);
+        let wrong = Ending::of(Reason::Granule, &Error::Inherited);
         assert_eq!((wrong.reason, wrong.sentence), (Reason::Granule, Error::Inherited.to_string()));
     }
 }

@@ -21,8 +21,7 @@ use super::private;
 use super::serving::Serving;
 use super::session::Session;
 use super::wire::control::{
-    ClientStatus, Limits, MAX_ABORT_TIMEOUT, Mapping, Message, Offer, PoolObjects, Rings, Status, Trust,
-    VERSION, Welcome,
+    ClientStatus, Limits, MAX_ABORT_TIMEOUT, Message, Offer, Status, Trust, VERSION, Welcome,
 };
 use super::worker::Line;
 use crate::code::Code;
@@ -51,7 +50,8 @@ pub struct Listener {
     name: String,
     claim: Arc<Claim>,
     options: ServeOptions,
-    private: PrivatePool,
+    /// Made when it is first wanted.
+    private_pool: OnceLock<Space>,
 }
 
 impl Listener {
@@ -92,8 +92,7 @@ impl Listener {
     pub fn claim_in(directory: &Directory, name: &str, options: ServeOptions) -> Result<Self, Error> {
         options.check()?;
         let claim = Arc::new(directory.claim(name)?);
-        let private = PrivatePool::new(options.private_pool);
-        Ok(Self { name: name.to_owned(), claim, options, private })
+        Ok(Self { name: name.to_owned(), claim, options, private_pool: OnceLock::new() })
     }
 
     /// Memory of the server's own, of [`ServeOptions::private_pool`] bytes, for buffers that it fills before it is asked.
@@ -102,7 +101,13 @@ impl Listener {
     /// # Errors
     /// There is no memory.
     pub fn private_pool(&self) -> Result<&Space, Error> {
-        self.private.space()
+        match self.private_pool.get() {
+            Some(space) => Ok(space),
+            None => {
+                let space = private::space(self.options.private_pool)?;
+                Ok(self.private_pool.get_or_init(|| space))
+            }
+        }
     }
 
     /// Gives the name to a server, which others can reach as soon as it runs.
@@ -128,29 +133,6 @@ impl Listener {
         };
         shared.check()?;
         Ok(Serving::new(shared, self.claim))
-    }
-}
-
-/// Memory of the server's own, which no client sees: made when it is first wanted.
-#[derive(Debug)]
-pub(super) struct PrivatePool {
-    limit: usize,
-    space: OnceLock<Space>,
-}
-
-impl PrivatePool {
-    fn new(limit: usize) -> Self {
-        Self { limit, space: OnceLock::new() }
-    }
-
-    pub(super) fn space(&self) -> Result<&Space, Error> {
-        match self.space.get() {
-            Some(space) => Ok(space),
-            None => {
-                let space = private::space(self.limit)?;
-                Ok(self.space.get_or_init(|| space))
-            }
-        }
     }
 }
 
@@ -197,7 +179,7 @@ impl Shared {
     /// Makes sure that clients can be told of the server; the error says what they can't be told.
     fn check(&self) -> Result<(), Error> {
         let limits = Limits { pending_bytes: 0, pending_requests: 0 };
-        let welcome = self.welcome(limits, Trust::Mapped, PoolObjects::default());
+        let welcome = self.welcome(limits, Trust::Mapped, Vec::new());
         for offer in &welcome.services {
             let name = &offer.service.name;
             offer.check().map_err(|error| Error::Unservable(format!("service {name:?}: {error}")))?;
@@ -207,19 +189,15 @@ impl Shared {
     }
 
     /// The welcome of a client that is granted these limits and lent this pool.
-    pub(super) fn welcome(&self, limits: Limits, trust: Trust, pool: PoolObjects) -> Welcome {
-        let rings = self.options.rings;
+    pub(super) fn welcome(&self, limits: Limits, trust: Trust, pool: Vec<u64>) -> Welcome {
         Welcome {
             version: VERSION,
             name: self.name.clone(),
             instance: self.instance,
             limits,
             abort_timeout: self.options.abort_timeout.min(MAX_ABORT_TIMEOUT),
-            rings: Rings { lines: rings.lines, area: rings.area },
-            mapping: match self.options.mapping {
-                genie_memory::Mapping::Cached => Mapping::Cached,
-                genie_memory::Mapping::Transient => Mapping::Transient,
-            },
+            rings: self.options.rings,
+            mapping: self.options.mapping,
             trust,
             pool,
             services: self.offers(),
@@ -246,10 +224,8 @@ impl Shared {
         let client = |session: &Arc<Session>| {
             let (bytes, requests) = session.load();
             let pending = Limits { pending_bytes: bytes as u64, pending_requests: requests };
-            {
-                let client = session.client();
-                ClientStatus { name: client.name.clone(), pid: client.pid, pending }
-            }
+            let client = session.client();
+            ClientStatus { name: client.name.clone(), pid: client.pid, pending }
         };
         Status {
             name: self.name.clone(),

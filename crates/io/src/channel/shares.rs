@@ -13,8 +13,8 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use genie_sys::{guard, machine};
 
-use super::conversation::{Conversation, Over};
-use super::wire::control::Reason;
+use super::conversation::Conversation;
+use super::wire::control::{Ending, Reason};
 
 /// How many objects all clients may have announced: each is a mapping, of which a process has 65,530.
 const OBJECTS: usize = 16 << 10;
@@ -54,7 +54,7 @@ impl Shares {
     }
 
     /// Whether there may be one more client of this user, who came by this connection.
-    pub(super) fn client(&self, connection: &impl AsFd, most: usize) -> Result<(), Over> {
+    pub(super) fn client(&self, connection: &impl AsFd, most: usize) -> Result<(), Ending> {
         // A client is not among those that it competes with.
         let most = Most { count: most, remedy: "" };
         self.user_share("clients", most, |holdings| holdings.clients)?;
@@ -62,7 +62,7 @@ impl Shares {
     }
 
     /// Whether there is room for the object that a client announces.
-    pub(super) fn object(&self, descriptor: &impl AsFd) -> Result<(), Over> {
+    pub(super) fn object(&self, descriptor: &impl AsFd) -> Result<(), Ending> {
         let most = Most::of(OBJECTS, machine::descriptors_max() / 2);
         self.client_share("objects", most, |holdings| holdings.objects)?;
         self.user_share("objects", most, |holdings| holdings.objects)?;
@@ -70,7 +70,7 @@ impl Shares {
     }
 
     /// Whether there is room for the arena that a client announces, by its lifeline.
-    pub(super) fn arena(&self, lifeline: &impl AsFd) -> Result<(), Over> {
+    pub(super) fn arena(&self, lifeline: &impl AsFd) -> Result<(), Ending> {
         let most = Most::of(guard::CAPACITY / 2, machine::descriptors_max() / 4);
         self.client_share("arenas", most, |holdings| holdings.arenas)?;
         self.user_share("arenas", most, |holdings| holdings.arenas)?;
@@ -80,22 +80,22 @@ impl Shares {
                 "{taken} of the {} arenas that its process can guard are there, and the others are kept for new clients",
                 guard::CAPACITY
             );
-            return Err(Over::new(Reason::Exhausted, sentence));
+            return Err(Ending::new(Reason::Exhausted, sentence));
         }
         spare_descriptors(lifeline, machine::descriptors_max() / 16)
     }
 
-    fn client_share(&self, what: &str, most: Most, of: impl Fn(&Holdings) -> usize) -> Result<(), Over> {
+    fn client_share(&self, what: &str, most: Most, of: impl Fn(&Holdings) -> usize) -> Result<(), Ending> {
         let (own, all) = (of(&self.client), of(&self.all));
         if own < most.count.saturating_sub(all) {
             return Ok(());
         }
         let sentence =
             format!("{all} {what} are announced here, {own} of them by this client{}", most.remedy);
-        Err(Over::new(Reason::Exhausted, sentence))
+        Err(Ending::new(Reason::Exhausted, sentence))
     }
 
-    fn user_share(&self, what: &str, most: Most, of: impl Fn(&Holdings) -> usize) -> Result<(), Over> {
+    fn user_share(&self, what: &str, most: Most, of: impl Fn(&Holdings) -> usize) -> Result<(), Ending> {
         let (user, all) = (of(&self.user), of(&self.all));
         if self.uid == machine::effective_uid() || user < most.count.saturating_sub(all).saturating_mul(3) {
             return Ok(());
@@ -104,7 +104,7 @@ impl Shares {
             "{all} {what} are here, {user} of them of user {}; others are to have some, too{}",
             self.uid, most.remedy
         );
-        Err(Over::new(Reason::Exhausted, sentence))
+        Err(Ending::new(Reason::Exhausted, sentence))
     }
 }
 
@@ -138,7 +138,7 @@ impl Holdings {
 
 /// Whether a descriptor is none of the last ones that the process may have. They are given from the lowest number on, so that a
 /// number says how many there are at least.
-fn spare_descriptors(descriptor: &impl AsFd, kept: usize) -> Result<(), Over> {
+fn spare_descriptors(descriptor: &impl AsFd, kept: usize) -> Result<(), Ending> {
     let number = descriptor.as_fd().as_raw_fd() as usize;
     let most = machine::descriptors_max();
     if number < most.saturating_sub(kept) {
@@ -149,5 +149,5 @@ fn spare_descriptors(descriptor: &impl AsFd, kept: usize) -> Result<(), Over> {
          open files: `ulimit -n`",
         std::process::id()
     );
-    Err(Over::new(Reason::Exhausted, sentence))
+    Err(Ending::new(Reason::Exhausted, sentence))
 }

@@ -21,29 +21,19 @@ use rustix::net::{AddressFamily, sockopt};
 const IDLE: Duration = Duration::from_secs(1);
 
 /// Why a message can't be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unusable {
     /// Its sender is to blame.
+    #[error("{0}")]
     Wrong(&'static str),
     /// This process may have no more descriptors, so that some of the message's were lost.
+    #[error(
+        "process {} has all of the {} descriptors that it may have, and lost what was sent to it; raise its limit on open files: \
+         `ulimit -n`",
+        std::process::id(),
+        machine::descriptors_max()
+    )]
     Short,
-}
-
-impl std::fmt::Display for Unusable {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Wrong(wrong) => f.write_str(wrong),
-            Self::Short => {
-                let most = machine::descriptors_max();
-                write!(
-                    f,
-                    "process {} has all of the {most} descriptors that it may have, and lost what was sent to it; ",
-                    std::process::id()
-                )?;
-                f.write_str("raise its limit on open files: `ulimit -n`")
-            }
-        }
-    }
 }
 
 impl From<Unusable> for String {

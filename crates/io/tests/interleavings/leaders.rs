@@ -35,7 +35,7 @@ fn whoever_waits_at_a_channel_has_its_reply_whoever_takes_it() {
 }
 
 #[test]
-fn whoever_waits_goes_on_when_the_one_with_the_turn_departs() {
+fn threads_that_wait_go_on_when_their_leader_departs() {
     explore(|| {
         let (_elsewhere, keeper, interface, server) = channel(FOR_EVER);
         let patient = interface.request(&server, SERVICE).submit().expect("it is admitted");

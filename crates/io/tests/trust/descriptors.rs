@@ -199,7 +199,7 @@ fn takes_all_there_is(ground: &mut Ground) {
 #[track_caller]
 fn answers(directory: &Directory, server: &str) {
     let socket = Socket::connect(&directory.socket_path(server).expect("a name")).expect("a connection");
-    socket.send(&Message::Query.encode().expect("a question"), &[]).expect("a question");
+    socket.send(&Message::Query(()).encode().expect("a question"), &[]).expect("a question");
     assert!(matches!(heard(&socket), Some((Message::Status(_), _))));
 }
 

@@ -232,7 +232,7 @@ fn evictions() -> usize {
 fn greets_without_end(ground: &mut Ground) {
     let (_lifeline, held) = Socket::pair().expect("sockets");
     let right = Message::Hello(hello()).encode().expect("a hello");
-    let question = Message::Query.encode().expect("a question");
+    let question = Message::Query(()).encode().expect("a question");
     for round in 0..400 {
         let socket = guest(ground);
         match round % 4 {
@@ -281,7 +281,7 @@ fn connects_in_silence(ground: &mut Ground) {
     // The first ones were sent away, and the last ones may still speak.
     ground.say(farewell(&silent[0]));
     let last = silent.pop().expect("the last one");
-    let is_asked = last.send(&Message::Query.encode().expect("a question"), &[]).is_ok();
+    let is_asked = last.send(&Message::Query(()).encode().expect("a question"), &[]).is_ok();
     ground.say(is_asked && matches!(crate::client::heard(&last), Some((Message::Status(_), _))));
     ground.stay();
 }

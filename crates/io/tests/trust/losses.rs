@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-use genie_io::channel::wire::control::{PoolObjects, Welcome};
+use genie_io::channel::wire::control::Welcome;
 use genie_io::servers::memory::{FETCH, Memory, NULL, STORE};
 use genie_io::{Error, In, Interface, Limits, Out, Returned, ServerHandle};
 use genie_memory::{Buffer, Config, Faults, Granularity, GranuleKind, Space};
@@ -32,7 +32,7 @@ fn takes_lent_memory_away(ground: &mut Ground) {
     let mut server = Hostile::listen(ground);
     server.accept();
     let pool = object(LENT as usize);
-    let welcome = Welcome { pool: PoolObjects { lens: vec![LENT] }, ..honest_welcome() };
+    let welcome = Welcome { pool: vec![LENT], ..honest_welcome() };
     server.send_welcome(welcome, &[pool.as_fd()]);
     assert!(server.request(), "a request");
     server.succeed(server.slot, &[(LEN_SWAPPED as u64, b"")]);

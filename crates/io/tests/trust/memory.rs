@@ -84,7 +84,7 @@ fn a_server_can_not_change_what_it_was_given_to_read() {
 /// A server that tells which objects came to it.
 fn names_what_it_gets(ground: &mut Ground) {
     let mut server = Hostile::listen(ground);
-    server.welcome(|welcome| welcome.pool.lens.clear());
+    server.welcome(|welcome| welcome.pool.clear());
     let (object, _) = server.object();
     let mut inodes = vec![std::fs::File::from(object).metadata().expect("memory").ino()];
     // Whatever else comes before the test is done with it.
@@ -152,7 +152,7 @@ fn sends_what_is_no_object(ground: &mut Ground) {
         let raw = Raw::greet(ground);
         let refused = raw.announce(1, 0, 4 * PAGE, true, &descriptor);
         assert!(refused.is_err(), "{what} was taken");
-        assert!(raw.tell(&Message::Query, &[]) || raw.socket.is_hung_up());
+        assert!(raw.tell(&Message::Query(()), &[]) || raw.socket.is_hung_up());
         raw.farewell();
     }
     // Places that are not in the arena, or taken.

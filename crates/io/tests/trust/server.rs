@@ -4,11 +4,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use genie_io::Server;
-use genie_io::channel::wire::control::{
-    Limits, MAX_MESSAGE, Mapping, Message, Offer, Party, PoolObjects, Rings, Trust, Welcome,
-};
+use genie_io::channel::wire::control::{Limits, MAX_MESSAGE, Message, Offer, Party, Trust, Welcome};
 use genie_io::channel::wire::record::{Body, Kind, Outcome, Record, ReplyWriter, Slot, encode_slot};
 use genie_io::servers::memory::Memory;
+use genie_memory::Mapping;
 use genie_ring::{Bells, Ends, Layout, Record as Received, Side};
 use genie_sys::Object;
 use genie_sys::event::Event;
@@ -118,7 +117,7 @@ impl Hostile {
         let message = Message::decode(&bytes[..received.len], received.descriptors.len(), Party::Client);
         if matches!(message, Ok(Message::PoolWanted(_))) {
             // There is no more.
-            self.say(&Message::Pool(PoolObjects::default()));
+            self.say(&Message::Pool(Vec::new()));
             return self.hear(patience);
         }
         self.announced += usize::from(!received.descriptors.is_empty());
@@ -235,10 +234,10 @@ pub(crate) fn honest_welcome() -> Welcome {
         instance: 1,
         limits: Limits { pending_bytes: 1 << 30, pending_requests: 256 },
         abort_timeout: Duration::from_millis(100),
-        rings: Rings { lines: LAYOUT.lines, area: LAYOUT.area },
+        rings: LAYOUT,
         mapping: Mapping::Cached,
         trust: Trust::Mapped,
-        pool: PoolObjects::default(),
+        pool: Vec::new(),
         services: services.services().iter().map(offer).collect(),
     }
 }

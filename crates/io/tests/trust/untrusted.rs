@@ -70,7 +70,7 @@ fn maps_all_the_same(ground: &mut Ground) {
     server.say_whether_left(ground);
     server.accept();
     let mut welcome = crate::server::honest_welcome();
-    (welcome.trust, welcome.pool.lens) = (Trust::Copied, vec![MIB]);
+    (welcome.trust, welcome.pool) = (Trust::Copied, vec![MIB]);
     let lent = Object::create(GranuleKind::Base, MIB as usize).expect("memory");
     server.send_welcome(welcome, &[lent.as_fd()]);
     server.say_whether_left(ground);
@@ -192,7 +192,7 @@ fn announces(ground: &mut Ground) {
     for _ in 0..2 {
         let raw = Raw::greet_as(ground, &untrusted()).expect("a welcome");
         assert_eq!(raw.welcome.trust, Trust::Copied);
-        assert!(raw.welcome.pool.lens.is_empty());
+        assert!(raw.welcome.pool.is_empty());
         let place = ObjectPlace { arena: 0, id: 1, start: 0, len: MIB, writable: false };
         ground.say(raw.ask(&Message::Object(place), &[object(MIB as usize).as_fd()]).expect_err("an end"));
     }

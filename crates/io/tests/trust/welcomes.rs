@@ -4,9 +4,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 use genie_io::channel::ConnectOptions;
-use genie_io::channel::wire::control::{
-    Ending, Limits, Message, PoolObjects, Reason, Rings, Status, Welcome,
-};
+use genie_io::channel::Layout;
+use genie_io::channel::wire::control::{Ending, Limits, Message, Reason, Status, Welcome};
 use genie_io::servers::memory::STORE;
 use genie_io::{Error, Out};
 use genie_sys::{GranuleKind, Object};
@@ -31,8 +30,8 @@ const WRONG: &[Spoil] = &[
     ("rings of no lines", |welcome| welcome.rings.lines = 0),
     ("rings of three lines", |welcome| welcome.rings.lines = 3),
     ("rings longer than their object", |welcome| welcome.rings.lines *= 2),
-    ("vast rings", |welcome| welcome.rings = Rings { lines: 1 << 20, area: 1 << 30 }),
-    ("impossible rings", |welcome| welcome.rings = Rings { lines: u32::MAX, area: u32::MAX }),
+    ("vast rings", |welcome| welcome.rings = Layout { lines: 1 << 20, area: 1 << 30 }),
+    ("impossible rings", |welcome| welcome.rings = Layout { lines: u32::MAX, area: u32::MAX }),
 ];
 
 fn welcomes_wrongly(ground: &mut Ground) {
@@ -130,10 +129,7 @@ fn lends_what_is_no_memory(ground: &mut Ground) {
     ];
     for pool in pools {
         server.accept();
-        let welcome = Welcome {
-            pool: PoolObjects { lens: pool.iter().map(|(len, _)| *len).collect() },
-            ..honest_welcome()
-        };
+        let welcome = Welcome { pool: pool.iter().map(|(len, _)| *len).collect(), ..honest_welcome() };
         let descriptors: Vec<_> = pool.iter().map(|(_, object)| object.as_fd()).collect();
         server.send_welcome(welcome, &descriptors);
         server.say_whether_left(ground);
@@ -234,7 +230,7 @@ fn answers_what_nobody_asked(ground: &mut Ground) {
     // A pool that nobody wanted.
     server.welcome(|_| {});
     let object = Object::create(GranuleKind::Base, 1 << 20).expect("memory");
-    let pool = Message::Pool(PoolObjects { lens: vec![1 << 20] }).encode().expect("a message");
+    let pool = Message::Pool(vec![1 << 20]).encode().expect("a message");
     let _ = server.socket().send(&pool, &[object.as_fd()]);
     server.say_whether_left(ground);
     ground.stay();

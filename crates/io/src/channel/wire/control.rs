@@ -20,15 +20,15 @@ mod status;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-pub use connection::{Ending, Hello, Limits, Mapping, Offer, Reason, Rings, Trust, Welcome};
-pub use memory::{ArenaPlace, ObjectPlace, PoolObjects};
+pub use connection::{Ending, Hello, Limits, Offer, Reason, Trust, Welcome};
+pub use memory::{ArenaPlace, ObjectPlace};
 pub use status::{ClientStatus, Status};
 
 use zerocopy::IntoBytes;
 
 use super::cursor::Cursor;
 use super::{Malformed, TooLarge};
-use layout::{ArenaNumber, Head, ObjectNumber, Wanted};
+use layout::Head;
 use part::Part;
 
 /// The version of the layout of the handshake, which never changes.
@@ -57,66 +57,90 @@ const MAGIC: [u8; 8] = *b"GENIEctl";
 /// One side of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Party {
-    /// Who asks.
+    /// The side that asks.
     Client,
-    /// Who serves.
+    /// The side that serves.
     Server,
 }
 
-/// A control message.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Message {
-    /// The client wants a channel. Descriptor: its lifeline, which the server holds open as long as anybody may touch the
-    /// client's memory on its account.
-    Hello(Hello),
-    /// The server agrees. Descriptors: the rings' object, the client's end of the pair of bells, the pool's
-    /// objects.
-    Welcome(Welcome),
-    /// The server does not agree, and hangs up.
-    Refused(Ending),
-    /// The client's data will be in this object, too. Descriptor: the object.
-    Object(ObjectPlace),
-    /// The client will pass on data of this arena, too: that of a client of its own. Descriptor: that client's lifeline.
-    Arena(ArenaPlace),
-    /// No record after this message names data in the object with this number.
-    Withdraw(u64),
-    /// No record after this message names data in the arena with this number.
-    WithdrawArena(u16),
-    /// The server's pool has more objects, or none where it lends no more. Descriptors: the objects.
-    Pool(PoolObjects),
-    /// The client wants this many bytes more in the server's pool.
-    PoolWanted(u64),
-    /// The server grants these limits.
-    Limits(Limits),
-    /// The client wants these limits.
-    LimitsWanted(Limits),
-    /// The client, which becomes none, wants to know how the server is.
-    Query,
-    /// The server's answer to a query; it hangs up.
-    Status(Status),
-    /// The sender ends the channel.
-    Goodbye(Ending),
+/// Declares the messages: each one's number, who may send it (`None` is both), and how many descriptors come with it.
+macro_rules! messages {
+    ($($(#[$doc:meta])* $name:ident($body:ty) = $number:literal, $sender:expr, $descriptors:expr;)*) => {
+        /// A control message.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub enum Message {
+            $($(#[$doc])* $name($body)),*
+        }
+
+        /// What a message is.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[repr(u16)]
+        #[expect(missing_docs, reason = "each kind is that of the message of the same name")]
+        pub enum Kind {
+            $($name = $number),*
+        }
+
+        impl Kind {
+            const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// Who may send it; `None` is both.
+            pub const fn sender(self) -> Option<Party> {
+                match self { $(Self::$name => $sender),* }
+            }
+
+            /// How many descriptors may come with it.
+            pub const fn descriptors(self) -> RangeInclusive<usize> {
+                match self { $(Self::$name => $descriptors),* }
+            }
+        }
+
+        impl Message {
+            /// What the message is.
+            pub fn kind(&self) -> Kind {
+                match self { $(Self::$name(_) => Kind::$name),* }
+            }
+
+            fn write_body(&self, bytes: &mut Vec<u8>) -> Result<(), TooLarge> {
+                match self { $(Self::$name(body) => body.write(bytes)),* }
+            }
+
+            fn read_body(kind: Kind, cursor: &mut Cursor<'_>) -> Result<Self, Malformed> {
+                Ok(match kind { $(Kind::$name => Self::$name(Part::read(cursor)?)),* })
+            }
+        }
+    };
 }
 
-/// What a message is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u16)]
-#[expect(missing_docs, reason = "each kind is that of the message of the same name")]
-pub enum Kind {
-    Hello = 1,
-    Welcome = 2,
-    Refused = 3,
-    Object = 4,
-    Arena = 5,
-    Withdraw = 6,
-    WithdrawArena = 7,
-    Pool = 8,
-    PoolWanted = 9,
-    Limits = 10,
-    LimitsWanted = 11,
-    Query = 12,
-    Status = 13,
-    Goodbye = 14,
+messages! {
+    /// The client wants a channel. Descriptor: its lifeline, which the server holds open as long as any process may touch the
+    /// client's memory on the server's account.
+    Hello(Hello) = 1, Some(Party::Client), 1..=1;
+    /// The server agrees. Descriptors: the rings' object, the client's end of the pair of bells, the pool's objects.
+    Welcome(Welcome) = 2, Some(Party::Server), WELCOME_DESCRIPTORS..=MAX_DESCRIPTORS;
+    /// The server does not agree, and hangs up.
+    Refused(Ending) = 3, Some(Party::Server), 0..=0;
+    /// The client's data will be in this object, too. Descriptor: the object.
+    Object(ObjectPlace) = 4, Some(Party::Client), 1..=1;
+    /// The client will forward data of this arena, too: that of a client of its own. Descriptor: that client's lifeline.
+    Arena(ArenaPlace) = 5, Some(Party::Client), 1..=1;
+    /// No record after this message names data in the object with this number.
+    Withdraw(u64) = 6, Some(Party::Client), 0..=0;
+    /// No record after this message names data in the arena with this number.
+    WithdrawArena(u16) = 7, Some(Party::Client), 0..=0;
+    /// The server's pool has more objects, of these lengths in bytes, or none where it lends no more. Descriptors: the objects.
+    Pool(Vec<u64>) = 8, Some(Party::Server), 0..=MAX_DESCRIPTORS;
+    /// The client wants this many bytes more in the server's pool.
+    PoolWanted(u64) = 9, Some(Party::Client), 0..=0;
+    /// The server grants these limits.
+    Limits(Limits) = 10, Some(Party::Server), 0..=0;
+    /// The client wants these limits.
+    LimitsWanted(Limits) = 11, Some(Party::Client), 0..=0;
+    /// The sender wants to know how the server is, and becomes no client.
+    Query(()) = 12, Some(Party::Client), 0..=0;
+    /// The server's answer to a query; it hangs up.
+    Status(Status) = 13, Some(Party::Server), 0..=0;
+    /// The sender ends the channel.
+    Goodbye(Ending) = 14, None, 0..=0;
 }
 
 /// Why a message was not accepted. In each case the peer is broken, hostile, or no peer at all: end the channel.
@@ -173,45 +197,6 @@ pub enum Error {
 }
 
 impl Kind {
-    const ALL: [Self; 14] = [
-        Self::Hello,
-        Self::Welcome,
-        Self::Refused,
-        Self::Object,
-        Self::Arena,
-        Self::Withdraw,
-        Self::WithdrawArena,
-        Self::Pool,
-        Self::PoolWanted,
-        Self::Limits,
-        Self::LimitsWanted,
-        Self::Query,
-        Self::Status,
-        Self::Goodbye,
-    ];
-
-    /// Who may send it; `None` is both.
-    pub const fn sender(self) -> Option<Party> {
-        match self {
-            Self::Hello | Self::Object | Self::Arena | Self::Withdraw | Self::WithdrawArena => {
-                Some(Party::Client)
-            }
-            Self::PoolWanted | Self::LimitsWanted | Self::Query => Some(Party::Client),
-            Self::Welcome | Self::Refused | Self::Pool | Self::Limits | Self::Status => Some(Party::Server),
-            Self::Goodbye => None,
-        }
-    }
-
-    /// How many descriptors may come with it.
-    pub const fn descriptors(self) -> RangeInclusive<usize> {
-        match self {
-            Self::Welcome => WELCOME_DESCRIPTORS..=MAX_DESCRIPTORS,
-            Self::Hello | Self::Object | Self::Arena => 1..=1,
-            Self::Pool => 0..=MAX_DESCRIPTORS,
-            _ => 0..=0,
-        }
-    }
-
     /// Whether it belongs to the handshake, and so keeps its layout in all versions.
     pub const fn is_handshake(self) -> bool {
         matches!(self, Self::Hello | Self::Welcome | Self::Refused | Self::Query | Self::Status)
@@ -223,31 +208,11 @@ impl Kind {
 }
 
 impl Message {
-    /// What the message is.
-    pub fn kind(&self) -> Kind {
-        match self {
-            Self::Hello(_) => Kind::Hello,
-            Self::Welcome(_) => Kind::Welcome,
-            Self::Refused(_) => Kind::Refused,
-            Self::Object(_) => Kind::Object,
-            Self::Arena(_) => Kind::Arena,
-            Self::Withdraw(_) => Kind::Withdraw,
-            Self::WithdrawArena(_) => Kind::WithdrawArena,
-            Self::Pool(_) => Kind::Pool,
-            Self::PoolWanted(_) => Kind::PoolWanted,
-            Self::Limits(_) => Kind::Limits,
-            Self::LimitsWanted(_) => Kind::LimitsWanted,
-            Self::Query => Kind::Query,
-            Self::Status(_) => Kind::Status,
-            Self::Goodbye(_) => Kind::Goodbye,
-        }
-    }
-
     /// How many descriptors have to go with the message.
     pub fn descriptors(&self) -> usize {
         match self {
-            Self::Welcome(welcome) => WELCOME_DESCRIPTORS + welcome.pool.lens.len(),
-            Self::Pool(pool) => pool.lens.len(),
+            Self::Welcome(welcome) => WELCOME_DESCRIPTORS + welcome.pool.len(),
+            Self::Pool(pool) => pool.len(),
             message => *message.kind().descriptors().start(),
         }
     }
@@ -271,23 +236,6 @@ impl Message {
         Ok(bytes)
     }
 
-    fn write_body(&self, bytes: &mut Vec<u8>) -> Result<(), TooLarge> {
-        match self {
-            Self::Hello(hello) => hello.write(bytes),
-            Self::Welcome(welcome) => welcome.write(bytes),
-            Self::Refused(ending) | Self::Goodbye(ending) => ending.write(bytes),
-            Self::Object(object) => object.write(bytes),
-            Self::Arena(arena) => arena.write(bytes),
-            Self::Withdraw(id) => ObjectNumber { id: (*id).into() }.write(bytes),
-            Self::WithdrawArena(number) => ArenaNumber { number: (*number).into() }.write(bytes),
-            Self::Pool(pool) => pool.write(bytes),
-            Self::PoolWanted(wanted) => Wanted { bytes: (*wanted).into() }.write(bytes),
-            Self::Limits(limits) | Self::LimitsWanted(limits) => limits.write(bytes),
-            Self::Query => Ok(()),
-            Self::Status(status) => status.write(bytes),
-        }
-    }
-
     /// Checks and decodes what `from` sent with this many descriptors.
     ///
     /// # Errors
@@ -307,25 +255,6 @@ impl Message {
         check_descriptors(kind, descriptors, message.descriptors()..=message.descriptors())?;
         Ok(message)
     }
-
-    fn read_body(kind: Kind, cursor: &mut Cursor<'_>) -> Result<Self, Malformed> {
-        Ok(match kind {
-            Kind::Hello => Self::Hello(Part::read(cursor)?),
-            Kind::Welcome => Self::Welcome(Part::read(cursor)?),
-            Kind::Refused => Self::Refused(Part::read(cursor)?),
-            Kind::Object => Self::Object(Part::read(cursor)?),
-            Kind::Arena => Self::Arena(Part::read(cursor)?),
-            Kind::Withdraw => Self::Withdraw(ObjectNumber::read(cursor)?.id.get()),
-            Kind::WithdrawArena => Self::WithdrawArena(ArenaNumber::read(cursor)?.number.get()),
-            Kind::Pool => Self::Pool(Part::read(cursor)?),
-            Kind::PoolWanted => Self::PoolWanted(Wanted::read(cursor)?.bytes.get()),
-            Kind::Limits => Self::Limits(Part::read(cursor)?),
-            Kind::LimitsWanted => Self::LimitsWanted(Part::read(cursor)?),
-            Kind::Query => Self::Query,
-            Kind::Status => Self::Status(Part::read(cursor)?),
-            Kind::Goodbye => Self::Goodbye(Part::read(cursor)?),
-        })
-    }
 }
 
 /// Reads the head of a message of `len` bytes.
@@ -333,7 +262,8 @@ fn decode_head(cursor: &mut Cursor<'_>, len: usize) -> Result<Kind, Error> {
     let start = *cursor;
     let head = cursor.fixed::<Head>("the head of a control message")?;
     let (code, found) = (head.kind.get(), head.version.get());
-    let kind = Kind::ALL.into_iter().find(|kind| *kind as u16 == code).ok_or(Error::Kind { kind: code })?;
+    let kind =
+        Kind::ALL.iter().copied().find(|kind| *kind as u16 == code).ok_or(Error::Kind { kind: code })?;
     let expected = kind.version();
     if found != expected {
         return Err(Error::Version { found, expected });

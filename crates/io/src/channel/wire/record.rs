@@ -11,13 +11,15 @@
 
 mod body;
 mod layout;
+mod parts;
 mod reply;
 mod request;
 
 pub use body::Body;
 pub use layout::Segment;
-pub use reply::{Limit, Outcome, Refusal, Reply, ReplyBuffer, ReplyBuffers, ReplyWriter};
-pub use request::{Buffer, Buffers, Element, Elements, Request, RequestWriter};
+pub use parts::Parts;
+pub use reply::{Limit, Outcome, Refusal, Reply, ReplyBuffer, ReplyWriter};
+pub use request::{Buffer, Element, Request, RequestWriter};
 
 use super::Malformed;
 use super::cursor::Cursor;

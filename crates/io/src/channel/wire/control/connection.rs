@@ -3,11 +3,12 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use genie_memory::Mapping;
 use genie_passing::Preferred;
+use genie_ring::Layout;
 use genie_sys::GranuleKind;
 
 use super::layout::{EndingHead, HelloHead, LimitsPart, ServiceHead, WelcomeHead};
-use super::memory::PoolObjects;
 use super::part::{
     Part, check_arena, fixed, flag, granule, lens, name, read_granule, read_head, read_lens, read_list,
     read_name,
@@ -63,33 +64,15 @@ pub struct Welcome {
     /// How long the server may take over an abort, in whole milliseconds.
     pub abort_timeout: Duration,
     /// The layout of the rings' object.
-    pub rings: Rings,
+    pub rings: Layout,
     /// When the client's objects are mapped.
     pub mapping: Mapping,
     /// How data is reached.
     pub trust: Trust,
-    /// The objects of the pool, at most 14.
-    pub pool: PoolObjects,
+    /// The lengths of the pool's objects, at most 14, in the order of their descriptors.
+    pub pool: Vec<u64>,
     /// The services, numbered by their place.
     pub services: Vec<Offer>,
-}
-
-/// The layout of the object that holds the rings; both directions are alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rings {
-    /// Lines of 64 bytes in a ring.
-    pub lines: u32,
-    /// Bytes of its argument area.
-    pub area: u32,
-}
-
-/// When a client's objects are mapped by the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mapping {
-    /// From the first request that names them until they are withdrawn.
-    Cached = 0,
-    /// While a request that names them is served.
-    Transient = 1,
 }
 
 /// How a server reaches a client's data.
@@ -147,6 +130,7 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// In the order of their codes, from 1 on.
     const KNOWN: [Self; 10] = [
         Self::Closing,
         Self::Version,
@@ -161,23 +145,16 @@ impl Reason {
     ];
 
     fn code(self) -> u16 {
-        match self {
-            Self::Closing => 1,
-            Self::Version => 2,
-            Self::Malformed => 3,
-            Self::Busy => 4,
-            Self::Object => 5,
-            Self::Granule => 6,
-            Self::Exhausted => 7,
-            Self::Silent => 8,
-            Self::Trust => 9,
-            Self::Permission => 10,
-            Self::Other(code) => code,
+        let known = (1..).zip(Self::KNOWN).find(|(_, known)| *known == self);
+        match (known, self) {
+            (_, Self::Other(code)) => code,
+            (known, _) => known.map_or(0, |(code, _)| code),
         }
     }
 
     fn of(code: u16) -> Self {
-        Self::KNOWN.into_iter().find(|reason| reason.code() == code).unwrap_or(Self::Other(code))
+        let known = Self::KNOWN.get(usize::from(code).wrapping_sub(1));
+        known.copied().unwrap_or(Self::Other(code))
     }
 }
 
@@ -229,14 +206,14 @@ impl Part for Hello {
 impl Part for Welcome {
     fn write(&self, bytes: &mut Vec<u8>) -> Result<(), TooLarge> {
         let pool_max = MAX_DESCRIPTORS - WELCOME_DESCRIPTORS;
-        let pool: u16 = count("objects of a pool", self.pool.lens.len(), pool_max)?;
+        let pool: u16 = count("objects of a pool", self.pool.len(), pool_max)?;
         let services: u16 = count("services", self.services.len(), MAX_SERVICES)?;
         let timeout_ms = usize::try_from(self.abort_timeout.as_millis()).unwrap_or(usize::MAX);
         let timeout_ms: u32 = count("milliseconds for an abort", timeout_ms, u32::MAX as usize)?;
         let (name_len, name) = name::<u16>(&self.name)?;
         let head = WelcomeHead {
             version: self.version.into(),
-            mapping: self.mapping as u8,
+            mapping: (self.mapping == Mapping::Transient).into(),
             trust: self.trust as u8,
             instance: self.instance.into(),
             limits: self.limits.into(),
@@ -248,7 +225,7 @@ impl Part for Welcome {
             name: name_len.into(),
         };
         fixed(bytes, head);
-        lens(bytes, &self.pool.lens);
+        lens(bytes, &self.pool);
         bytes.extend_from_slice(name);
         self.services.iter().try_for_each(|offer| offer.write(bytes))
     }
@@ -257,7 +234,7 @@ impl Part for Welcome {
         let (at, head) = read_head::<WelcomeHead>(cursor, "a welcome")?;
         let mapping = if flag(&at, "mapping", head.mapping)? { Mapping::Transient } else { Mapping::Cached };
         let trust = if flag(&at, "trust", head.trust)? { Trust::Copied } else { Trust::Mapped };
-        let pool = PoolObjects { lens: read_lens(cursor, head.pool.get())? };
+        let pool = read_lens(cursor, head.pool.get())?;
         let name = read_name(cursor, "a server's name", head.name)?;
         Ok(Self {
             version: head.version.get(),
@@ -265,7 +242,7 @@ impl Part for Welcome {
             instance: head.instance.get(),
             limits: head.limits.into(),
             abort_timeout: Duration::from_millis(head.abort_timeout_ms.get().into()),
-            rings: Rings { lines: head.lines.get(), area: head.area.get() },
+            rings: Layout { lines: head.lines.get(), area: head.area.get() },
             mapping,
             trust,
             pool,

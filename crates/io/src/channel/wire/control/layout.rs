@@ -60,15 +60,6 @@ parts! {
     /// An arena of the client.
     ArenaPart { number: U16, granule: u8, zero: u8, base: U64, len: U64 }
 
-    /// The number of an object.
-    ObjectNumber { id: U64 }
-
-    /// The number of an arena.
-    ArenaNumber { number: U16 }
-
-    /// How much more pool the client wants.
-    Wanted { bytes: U64 }
-
     /// The fixed part of more pool; the objects' lengths follow.
     PoolHead { count: U16 }
 

@@ -36,13 +36,6 @@ pub struct ArenaPlace {
     pub len: u64,
 }
 
-/// Objects of the server's pool, in the order of their descriptors.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct PoolObjects {
-    /// Their lengths in bytes.
-    pub lens: Vec<u64>,
-}
-
 impl Part for ObjectPlace {
     fn write(&self, bytes: &mut Vec<u8>) -> Result<(), TooLarge> {
         if !fits(self.start, self.len) {
@@ -99,16 +92,17 @@ impl Part for ArenaPlace {
     }
 }
 
-impl Part for PoolObjects {
+/// The lengths of a pool's objects.
+impl Part for Vec<u64> {
     fn write(&self, bytes: &mut Vec<u8>) -> Result<(), TooLarge> {
-        let count: u16 = count("objects of a pool", self.lens.len(), MAX_DESCRIPTORS)?;
+        let count: u16 = count("objects of a pool", self.len(), MAX_DESCRIPTORS)?;
         fixed(bytes, PoolHead { count: count.into() });
-        lens(bytes, &self.lens);
+        lens(bytes, self);
         Ok(())
     }
 
     fn read(cursor: &mut Cursor<'_>) -> Result<Self, Malformed> {
         let (_, head) = read_head::<PoolHead>(cursor, "the head of more pool")?;
-        Ok(Self { lens: read_lens(cursor, head.count.get())? })
+        read_lens(cursor, head.count.get())
     }
 }

@@ -1,11 +1,10 @@
 //! Parts of control messages, and how they are written and read.
 
 use genie_sys::GranuleKind;
-use zerocopy::little_endian::U64;
+use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::MAX_NAME;
-use super::layout::{ArenaNumber, ObjectNumber, Wanted};
 use crate::channel::wire::cursor::Cursor;
 use crate::channel::wire::{Malformed, TooLarge, count, fits};
 
@@ -18,25 +17,35 @@ pub(super) trait Part: Sized {
     fn read(cursor: &mut Cursor<'_>) -> Result<Self, Malformed>;
 }
 
-/// Parts that are a number.
+/// Messages that are a number.
 macro_rules! number {
-    ($type:ty, $name:literal) => {
+    ($type:ty, $fixed:ty) => {
         impl Part for $type {
             fn write(&self, bytes: &mut Vec<u8>) -> Result<(), TooLarge> {
-                fixed(bytes, *self);
+                fixed(bytes, <$fixed>::from(*self));
                 Ok(())
             }
 
             fn read(cursor: &mut Cursor<'_>) -> Result<Self, Malformed> {
-                cursor.fixed(concat!("the number of ", $name)).copied()
+                cursor.fixed::<$fixed>("a number").map(|number| number.get())
             }
         }
     };
 }
 
-number!(ObjectNumber, "an object");
-number!(ArenaNumber, "an arena");
-number!(Wanted, "bytes wanted");
+number!(u16, U16);
+number!(u64, U64);
+
+/// The body of a message that says nothing more.
+impl Part for () {
+    fn write(&self, _: &mut Vec<u8>) -> Result<(), TooLarge> {
+        Ok(())
+    }
+
+    fn read(_: &mut Cursor<'_>) -> Result<Self, Malformed> {
+        Ok(())
+    }
+}
 
 /// Appends a fixed part.
 pub(super) fn fixed<T: IntoBytes + Immutable + Unaligned>(bytes: &mut Vec<u8>, part: T) {

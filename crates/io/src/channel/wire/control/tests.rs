@@ -1,6 +1,8 @@
 use std::time::Duration;
 
+use genie_memory::Mapping;
 use genie_passing::Preferred;
+use genie_ring::Layout;
 use genie_sys::GranuleKind;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -8,7 +10,7 @@ use proptest::prelude::*;
 use super::layout::*;
 use super::*;
 use crate::Service;
-use crate::channel::wire::tests::assert_documented;
+use crate::channel::wire::tests::{assert_documented, compare};
 use crate::channel::wire::{MAX_OFFSET, fuzzing};
 
 const HEAD: usize = 16;
@@ -27,13 +29,18 @@ fn the_documented_layouts_are_those_of_the_code() {
         "Refused (3) and goodbye (14)": EndingHead { reason, sentence }
         "Object (4)": ObjectPart { arena, writable, zero, id, start, len }
         "Arena (5)": ArenaPart { number, granule, zero, base, len }
-        "Withdraw (6)": ObjectNumber { id }
-        "Withdraw arena (7)": ArenaNumber { number }
         "Pool (8)": PoolHead { count }
-        "Pool wanted (9)": Wanted { bytes }
         "Limits (10) and limits wanted (11)": LimitsPart { pending_bytes, pending_requests }
         "Status (13)": StatusHead { instance, uptime_ms, pid, clients_total, clients, services, name }
         "Client": ClientHead { pid, limits, name }
+    }
+    let numbers = [
+        ("Withdraw (6)", Message::Withdraw(1), "id"),
+        ("Withdraw arena (7)", Message::WithdrawArena(1), "number"),
+        ("Pool wanted (9)", Message::PoolWanted(1), "bytes"),
+    ];
+    for (title, message, field) in numbers {
+        compare(title, message.encode().unwrap().len() - HEAD, &[(field, 0)]);
     }
 }
 
@@ -122,10 +129,10 @@ fn welcomes() -> impl Strategy<Value = Welcome> {
                 instance,
                 limits,
                 abort_timeout,
-                rings: Rings { lines, area },
+                rings: Layout { lines, area },
                 mapping: if transient { Mapping::Transient } else { Mapping::Cached },
                 trust: if copied { Trust::Copied } else { Trust::Mapped },
-                pool: PoolObjects { lens },
+                pool: lens,
                 services,
             }
         },
@@ -168,11 +175,11 @@ fn messages() -> impl Strategy<Value = Message> {
         arena.prop_map(Message::Arena),
         any::<u64>().prop_map(Message::Withdraw),
         any::<u16>().prop_map(Message::WithdrawArena),
-        vec(1..=MAX_OFFSET, 0..=16).prop_map(|lens| Message::Pool(PoolObjects { lens })),
+        vec(1..=MAX_OFFSET, 0..=16).prop_map(Message::Pool),
         any::<u64>().prop_map(Message::PoolWanted),
         limits().prop_map(Message::Limits),
         limits().prop_map(Message::LimitsWanted),
-        Just(Message::Query),
+        Just(Message::Query(())),
         statuses().prop_map(Message::Status),
         endings().prop_map(Message::Goodbye),
     ]
@@ -249,8 +256,8 @@ fn a_hello() -> Hello {
 }
 
 #[test]
-fn strangers_other_versions_and_unknown_kinds_have_their_own_errors() {
-    let bytes = Message::Query.encode().unwrap();
+fn other_programs_other_versions_and_unknown_kinds_have_their_own_errors() {
+    let bytes = Message::Query(()).encode().unwrap();
     assert_eq!(Message::decode(b"GET / HTTP/1.1", 0, Party::Client), Err(Error::Magic { len: 14 }));
     assert_eq!(Message::decode(&[], 0, Party::Client), Err(Error::Magic { len: 0 }));
     let mut newer = bytes.clone();
@@ -305,7 +312,7 @@ fn what_is_too_long_is_not_encoded_and_sentences_are_cut() {
     hello.name = "a\u{1b}[2J".to_owned();
     Message::Hello(hello).encode().unwrap_err();
     let lens = vec![4096; 17];
-    Message::Pool(PoolObjects { lens }).encode().unwrap_err();
+    Message::Pool(lens).encode().unwrap_err();
     let object = ObjectPlace { arena: 0, id: 0, start: MAX_OFFSET, len: 1, writable: false };
     Message::Object(object).encode().unwrap_err();
     let ending = Ending { reason: Reason::Busy, sentence: "\u{20ac}".repeat(400) };
@@ -337,6 +344,6 @@ fn parts_that_cannot_be_are_refused() {
     assert!(complaint(&object, 3, 1).contains("spare byte 1"));
     let arena = Message::Arena(ArenaPlace { number: 1, granule: GranuleKind::Base, base: 0, len: 4096 });
     assert!(complaint(&arena, 0, 0).contains("number 0"));
-    let pool = Message::Pool(PoolObjects { lens: vec![1] });
+    let pool = Message::Pool(vec![1]);
     assert!(complaint(&pool, 2, 0).contains("no object has 0 bytes"));
 }

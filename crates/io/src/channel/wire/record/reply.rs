@@ -3,6 +3,7 @@
 use zerocopy::little_endian::U16;
 
 use super::layout::{RefusalPart, ReplyBufferHead, ReplyHead};
+use super::parts::{Part, Parts};
 use super::{Body, MAX_BUFFERS, MAX_SENTENCE, Slot};
 use crate::channel::wire::cursor::Cursor;
 use crate::channel::wire::{MAX_OFFSET, Malformed, TooLarge, U48, count, cut};
@@ -134,7 +135,7 @@ pub struct Reply<'a> {
     pub slot: Slot,
     /// What came of it.
     pub outcome: Outcome<'a>,
-    buffers: ReplyBuffers<'a>,
+    buffers: Parts<'a, ReplyBuffer<'a>>,
 }
 
 /// What came of one buffer.
@@ -144,13 +145,6 @@ pub struct ReplyBuffer<'a> {
     pub actual: u64,
     /// The server's argument; whether there is room for it is still to be checked.
     pub argument: &'a [u8],
-}
-
-/// What came of the buffers, in order. A reply may speak of fewer buffers than the request has.
-#[derive(Debug, Clone, Copy)]
-pub struct ReplyBuffers<'a> {
-    cursor: Cursor<'a>,
-    left: u16,
 }
 
 impl<'a> Reply<'a> {
@@ -164,7 +158,7 @@ impl<'a> Reply<'a> {
             let what = format!("a reply has {left} buffers, more than the {MAX_BUFFERS} allowed");
             return Err(Malformed::new(0, what));
         }
-        let buffers = ReplyBuffers { cursor, left };
+        let buffers = Parts::new(cursor, left);
         for _ in 0..left {
             ReplyBuffer::read(&mut cursor)?;
         }
@@ -172,9 +166,9 @@ impl<'a> Reply<'a> {
         Ok(Self { slot: head.slot.get(), outcome, buffers })
     }
 
-    /// What came of the buffers, in order.
+    /// What came of the buffers, in order. A reply may speak of fewer buffers than the request has.
     #[inline]
-    pub fn buffers(&self) -> ReplyBuffers<'a> {
+    pub fn buffers(&self) -> Parts<'a, ReplyBuffer<'a>> {
         self.buffers
     }
 }
@@ -225,7 +219,7 @@ impl From<Refusal> for RefusalPart {
     }
 }
 
-impl<'a> ReplyBuffer<'a> {
+impl<'a> Part<'a> for ReplyBuffer<'a> {
     #[inline(always)]
     fn read(cursor: &mut Cursor<'a>) -> Result<Self, Malformed> {
         let head = cursor.fixed::<ReplyBufferHead>("the head of a reply's buffer")?;
@@ -233,20 +227,3 @@ impl<'a> ReplyBuffer<'a> {
         Ok(Self { actual: head.actual.get(), argument })
     }
 }
-
-impl<'a> Iterator for ReplyBuffers<'a> {
-    type Item = ReplyBuffer<'a>;
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<ReplyBuffer<'a>> {
-        self.left = self.left.checked_sub(1)?;
-        // It was read before, when the reply was decoded, so this cannot fail.
-        ReplyBuffer::read(&mut self.cursor).ok()
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (usize::from(self.left), Some(usize::from(self.left)))
-    }
-}
-
-impl ExactSizeIterator for ReplyBuffers<'_> {}

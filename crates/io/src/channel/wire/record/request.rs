@@ -4,6 +4,7 @@ use genie_memory::Direction;
 use zerocopy::little_endian::U16;
 
 use super::layout::{BufferHead, ElementHead, RequestHead, Segment};
+use super::parts::{Part, Parts};
 use super::{Body, MAX_BUFFERS, MAX_SEGMENTS, Slot};
 use crate::channel::wire::cursor::Cursor;
 use crate::channel::wire::{MAX_OFFSET, Malformed, TooLarge, U48, count, fits};
@@ -134,7 +135,7 @@ pub struct Request<'a> {
     pub service: u16,
     /// Bytes in all elements together, at most [`MAX_OFFSET`].
     pub bytes: u64,
-    buffers: Buffers<'a>,
+    buffers: Parts<'a, Buffer<'a>>,
 }
 
 /// A buffer of a request that was received.
@@ -146,7 +147,7 @@ pub struct Buffer<'a> {
     pub argument: &'a [u8],
     /// How long an argument the server may give back.
     pub room: usize,
-    elements: Elements<'a>,
+    elements: Parts<'a, Element<'a>>,
 }
 
 /// An element of a buffer that was received.
@@ -156,20 +157,6 @@ pub struct Element<'a> {
     pub len: u64,
     /// Where they are in the client's arenas. Arenas and offsets are still to be looked up.
     pub segments: &'a [Segment],
-}
-
-/// The buffers of a request, in order.
-#[derive(Debug, Clone, Copy)]
-pub struct Buffers<'a> {
-    cursor: Cursor<'a>,
-    left: u16,
-}
-
-/// The elements of a buffer, in order.
-#[derive(Debug, Clone, Copy)]
-pub struct Elements<'a> {
-    cursor: Cursor<'a>,
-    left: u16,
 }
 
 /// What the elements checked so far come to.
@@ -189,10 +176,10 @@ impl<'a> Request<'a> {
             let what = format!("a request has {left} buffers, more than the {MAX_BUFFERS} allowed");
             return Err(Malformed::new(0, what));
         }
-        let buffers = Buffers { cursor, left };
+        let buffers = Parts::new(cursor, left);
         let mut tally = Tally::default();
         for _ in 0..left {
-            Buffer::read(&mut cursor, |at, direction, element| tally.add(at, direction, element))?;
+            Buffer::read_checking(&mut cursor, |at, direction, element| tally.add(at, direction, element))?;
         }
         cursor.end()?;
         Ok(Self { slot: head.slot.get(), service: head.service.get(), bytes: tally.bytes, buffers })
@@ -200,7 +187,7 @@ impl<'a> Request<'a> {
 
     /// The buffers, in order.
     #[inline]
-    pub fn buffers(&self) -> Buffers<'a> {
+    pub fn buffers(&self) -> Parts<'a, Buffer<'a>> {
         self.buffers
     }
 }
@@ -208,13 +195,13 @@ impl<'a> Request<'a> {
 impl<'a> Buffer<'a> {
     /// The elements, in order.
     #[inline]
-    pub fn elements(&self) -> Elements<'a> {
+    pub fn elements(&self) -> Parts<'a, Element<'a>> {
         self.elements
     }
 
     /// Reads a buffer, and shows each element, and where it begins, to `check`.
     #[inline(always)]
-    fn read(
+    fn read_checking(
         cursor: &mut Cursor<'a>,
         mut check: impl FnMut(&Cursor<'a>, Direction, &Element<'a>) -> Result<(), Malformed>,
     ) -> Result<Self, Malformed> {
@@ -231,8 +218,8 @@ impl<'a> Buffer<'a> {
             }
         };
         let argument = cursor.bytes("an argument", head.argument.get() as usize)?;
-        let elements = Elements { cursor: *cursor, left: head.elements.get() };
-        for _ in 0..elements.left {
+        let elements = Parts::new(*cursor, head.elements.get());
+        for _ in 0..head.elements.get() {
             let start = *cursor;
             check(&start, direction, &Element::read(cursor)?)?;
         }
@@ -240,7 +227,14 @@ impl<'a> Buffer<'a> {
     }
 }
 
-impl<'a> Element<'a> {
+impl<'a> Part<'a> for Buffer<'a> {
+    #[inline(always)]
+    fn read(cursor: &mut Cursor<'a>) -> Result<Self, Malformed> {
+        Self::read_checking(cursor, |_, _, _| Ok(()))
+    }
+}
+
+impl<'a> Part<'a> for Element<'a> {
     #[inline(always)]
     fn read(cursor: &mut Cursor<'a>) -> Result<Self, Malformed> {
         let head = cursor.fixed::<ElementHead>("the head of an element")?;
@@ -283,37 +277,3 @@ fn check_segments(at: &Cursor<'_>, direction: Direction, element: &Element<'_>) 
     }
     Ok(())
 }
-
-impl<'a> Iterator for Buffers<'a> {
-    type Item = Buffer<'a>;
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<Buffer<'a>> {
-        self.left = self.left.checked_sub(1)?;
-        // It was read before, when the request was decoded, so this cannot fail.
-        Buffer::read(&mut self.cursor, |_, _, _| Ok(())).ok()
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (usize::from(self.left), Some(usize::from(self.left)))
-    }
-}
-
-impl ExactSizeIterator for Buffers<'_> {}
-
-impl<'a> Iterator for Elements<'a> {
-    type Item = Element<'a>;
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<Element<'a>> {
-        self.left = self.left.checked_sub(1)?;
-        // It was read before, when the request was decoded, so this cannot fail.
-        Element::read(&mut self.cursor).ok()
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (usize::from(self.left), Some(usize::from(self.left)))
-    }
-}
-
-impl ExactSizeIterator for Elements<'_> {}
