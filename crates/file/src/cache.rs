@@ -2,7 +2,7 @@
 //!
 //! Why: least recently used is the plain policy; long sequential reads, which defeat it, are kept out by their length.
 //! How: a block bears the version of its file that was current before it was read. Versions never come back, so a block
-//! that was read too late, with newer bytes, is of no use to anybody, but does no harm. The kernel changes a file's times
+//! that was read too late, with newer bytes, is never used, but does no harm. The kernel changes a file's times
 //! when a write begins, though; a block that was read before a long write reached it would bear the times of after.
 //! Hence what is read during a store of this server's is not kept.
 //! Invariants: at most `limit` blocks; none was read from a file while a store to it was served.
@@ -54,18 +54,18 @@ pub(crate) struct Block {
 #[derive(Debug)]
 pub(crate) struct Cache {
     limit: usize,
-    books: Mutex<Books>,
-    hits: AtomicU64,
-    misses: AtomicU64,
+    state: Mutex<State>,
     bypassed: AtomicU64,
 }
 
 #[derive(Debug)]
-struct Books {
+struct State {
     blocks: LruCache<Key, Arc<Block>>,
     /// How many stores to each file are being served.
     stores: HashMap<FileId, u32>,
     stores_ended: u64,
+    hits: u64,
+    misses: u64,
 }
 
 /// The right to put in the block that was missing, unless a store interferes.
@@ -87,14 +87,14 @@ impl Cache {
     /// A cache of as many blocks as fit into `bytes`.
     pub(crate) fn new(bytes: usize) -> Self {
         // The limit is kept by `insert`, since a bounded map would take its own memory in advance.
-        let books = Books { blocks: LruCache::unbounded(), stores: HashMap::new(), stores_ended: 0 };
-        Self {
-            limit: bytes / BLOCK,
-            books: Mutex::new(books),
-            hits: AtomicU64::new(0),
-            misses: AtomicU64::new(0),
-            bypassed: AtomicU64::new(0),
-        }
+        let state = State {
+            blocks: LruCache::unbounded(),
+            stores: HashMap::new(),
+            stores_ended: 0,
+            hits: 0,
+            misses: 0,
+        };
+        Self { limit: bytes / BLOCK, state: Mutex::new(state), bypassed: AtomicU64::new(0) }
     }
 
     /// Whether a fetch of `len` bytes is to go through the cache.
@@ -108,58 +108,58 @@ impl Cache {
 
     /// The block, if it is there in this version.
     pub(crate) fn get(&self, key: Key, version: Version) -> Result<Arc<Block>, Miss> {
-        let mut books = self.books();
-        let found = books.blocks.get(&key).filter(|block| block.version == version).cloned();
-        let counter = if found.is_some() { &self.hits } else { &self.misses };
-        counter.fetch_add(1, Relaxed);
-        found.ok_or(Miss { key, stores_ended: books.stores_ended })
+        let mut state = self.state();
+        let found = state.blocks.get(&key).filter(|block| block.version == version).cloned();
+        *(if found.is_some() { &mut state.hits } else { &mut state.misses }) += 1;
+        found.ok_or(Miss { key, stores_ended: state.stores_ended })
     }
 
     /// Keeps a block that was read after the miss, in place of an earlier version or of the least recently used one;
-    /// not so if its file was stored to meanwhile (or, for simplicity, if any store ended).
+    /// unless its file was stored to meanwhile (or, for simplicity, any store ended).
     pub(crate) fn insert(&self, miss: Miss, block: Arc<Block>) {
-        let mut books = self.books();
-        if books.stores_ended != miss.stores_ended || books.stores.contains_key(&miss.key.file) {
+        let mut state = self.state();
+        if state.stores_ended != miss.stores_ended || state.stores.contains_key(&miss.key.file) {
             return;
         }
-        let mut gone = books.blocks.put(miss.key, block);
-        if books.blocks.len() > self.limit {
-            gone = books.blocks.pop_lru().map(|(_, block)| block);
+        let mut gone = state.blocks.put(miss.key, block);
+        if state.blocks.len() > self.limit {
+            gone = state.blocks.pop_lru().map(|(_, block)| block);
         }
         // Memory is freed without the lock.
-        drop(books);
+        drop(state);
         drop(gone);
     }
 
     /// Announces a store of `len` bytes at `offset`, which must not exceed what files can hold.
     pub(crate) fn store(&self, file: FileId, offset: u64, len: usize) -> Store<'_> {
-        *self.books().stores.entry(file).or_default() += 1;
+        *self.state().stores.entry(file).or_default() += 1;
         Store { cache: self, file, bytes: offset..offset + len as u64 }
     }
 
     pub(crate) fn statistics(&self) -> Statistics {
+        let state = self.state();
         Statistics {
-            hits: self.hits.load(Relaxed),
-            misses: self.misses.load(Relaxed),
+            hits: state.hits,
+            misses: state.misses,
             bypassed: self.bypassed.load(Relaxed),
-            blocks: self.books().blocks.len(),
+            blocks: state.blocks.len(),
         }
     }
 
-    fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Store<'_> {
     fn drop(&mut self) {
-        let mut books = self.cache.books();
-        // Their file's times change, too, so nobody would use them; this makes room.
+        let mut state = self.cache.state();
+        // The store changes the file's times, so these blocks would not be used; this makes room.
         for index in self.bytes.start / BLOCK as u64..self.bytes.end.div_ceil(BLOCK as u64) {
-            books.blocks.pop(&Key { file: self.file, index });
+            state.blocks.pop(&Key { file: self.file, index });
         }
-        books.stores_ended += 1;
-        if let Entry::Occupied(mut running) = books.stores.entry(self.file) {
+        state.stores_ended += 1;
+        if let Entry::Occupied(mut running) = state.stores.entry(self.file) {
             *running.get_mut() -= 1;
             if *running.get() == 0 {
                 running.remove();

@@ -1,7 +1,7 @@
 //! Checksums: BLAKE3, by which client and server know that they hold the same bytes.
 //!
-//! Why: a hash that nobody can find collisions for vouches for data against faults and against peers alike, and this one
-//! is as fast as memory on a good day.
+//! Why: a hash without known collisions detects faults of machines and lies of peers alike, and this one is about as fast as
+//! memory.
 //! How: the server reads the file anew, around its cache, so that a stale block would be found out, too.
 //! Limits: one request covers at most [`CHECKSUM_MAX`] bytes, so that no client can keep a server at a sparse file's holes.
 

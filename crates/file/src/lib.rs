@@ -11,9 +11,9 @@
 //! Trust: paths come from clients; the kernel resolves them and refuses to leave the root, links included. The root's
 //! owner answers for device files beneath it: they are refused, but only after they were opened.
 //! Limits: the cache's bytes, in blocks of 64 KiB, and one block more for each fetch being served. Changes by others are
-//! noticed at the next request by the file's size and times. So they are missed where these don't tell: stores into a
+//! noticed at the next request by the file's size and times. They are missed where these don't tell: stores into a
 //! shared mapping may show only at writeback, a network file system tells when it pleases, and what a fetch finds
-//! during somebody else's single write of more than 20 ms may be kept. Like `pread`, a fetch that races with a store may
+//! during another process's single write of more than 20 ms may be kept. Like `pread`, a fetch that races with a store may
 //! see a part of it. Stores reach the kernel before the reply and in the order of the requests; the disk, only by
 //! `sync`. A store that fails may have stored a part.
 //! Source: thesis §1.1.2 (cached buffers), §10.1, §10.2. Differs: blocks are cached in the server besides the kernel's pages.

@@ -1,7 +1,7 @@
 //! Parts: the files in which uploads grow.
 //!
 //! How: a part's name, `.genie-TOKEN-NONCE.part`, bears the client's token, by which it is found again, and a number that
-//! nobody guesses. A client that resumes an upload takes its part over by renaming it; the upload that stored into it before
+//! no other client can guess. A client that resumes an upload takes its part over by renaming it; the upload that stored into it before
 //! finds it gone. So the directory itself is all that is remembered, and a server that is killed forgets nothing.
 //! Limits: finding parts reads the names of their directory; finding leftovers, those of the whole tree.
 
@@ -19,7 +19,7 @@ use super::upload::Token;
 
 const PREFIX: &str = ".genie-";
 const SUFFIX: &str = ".part";
-/// Tries to find a name that is free, or a part that nobody else takes.
+/// Tries to find a name that is free, or a part that no other client takes.
 const TRIES: usize = 16;
 
 /// Whether a file's name is that of a part.

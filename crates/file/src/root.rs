@@ -1,7 +1,7 @@
 //! The root: opens the files beneath one directory, and nothing else.
 //!
 //! How: the kernel resolves each path by `openat2`, which refuses every step out of the root, be it by a link that
-//! someone changes meanwhile. Links that stay beneath the root are followed.
+//! changes meanwhile. Links that stay beneath the root are followed.
 //! Limits: a path that is renamed under the kernel's eyes over and over is given up after some tries.
 
 use std::ffi::OsStr;

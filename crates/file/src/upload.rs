@@ -1,7 +1,7 @@
 //! Uploads: files that appear whole or not at all.
 //!
 //! How:
-//! 1. BEGIN creates a *part*, a file beside the one to be, and tells the client its name, which nobody else is told.
+//! 1. BEGIN creates a *part*, a file beside the one to be, and tells its name to this client alone.
 //! 2. The client stores into the part, in any order, by STORE with the part's path.
 //! 3. COMMIT compares its size and checksum with what the client says they are, makes it durable, and renames it over the
 //!    target; ABANDON removes it instead.
@@ -10,7 +10,7 @@
 //! the client to find out, by CHECKSUM.
 //! Invariants: STORE never creates a part, LIST never names one, and no target bears a part's name.
 //! Trust: a client that knows a part's name may store into it after the check, and so spoil its own upload.
-//! Limits: parts that nobody commits stay until they are removed as leftovers. A COMMIT hashes the whole file in the
+//! Limits: parts that are never committed stay until they are removed as leftovers. A COMMIT hashes the whole file in the
 //! thread that serves it; files larger than their file system are refused, so sparse ones cannot make that endless.
 
 use std::ffi::{OsStr, OsString};

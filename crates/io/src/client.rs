@@ -1,4 +1,4 @@
-//! Clients, as servers know them: who asks, and when it has left.
+//! Clients, as servers know them: their names, and when they leave.
 //!
 //! How: a client in another process leaves with its channel. One in this process leaves when its interface is dropped, and all of
 //! its pending requests with it; the interface knows the servers here that it has asked, to tell them.
@@ -80,13 +80,13 @@ fn as_name(text: &str) -> String {
 /// How many servers an interface remembers without a lock.
 const REMEMBERED: usize = 16;
 
-/// That a client of this process is there: held by its interface and by what is pending. Dropping it tells the servers that it
-/// has asked.
+/// Held by a client of this process: by its interface and by its pending requests. Dropping the last one tells the servers that
+/// the client has asked that it has left.
 #[derive(Debug)]
 pub(crate) struct Presence {
     client: ClientId,
     maker: Maker,
-    /// Servers that have been asked, each in the place that its number gives it, unless another one has taken that.
+    /// The numbers of servers that have been asked, each in the place that it gives, unless another server's has replaced it.
     remembered: [AtomicU64; REMEMBERED],
     asked: Mutex<Vec<WeakCode>>,
 }

@@ -1,12 +1,12 @@
-//! A server's code, as Genie calls it: the one place that does, and that catches its panics.
+//! A server's code: the one place that calls it, and that catches its panics.
 //!
 //! Why: a server's code runs in Genie's threads (workers, the control thread, timers, evictions) and in those of clients in the
 //! same process. A panic that unwound through them would end a thread on which other clients depend, or make a client pay for
 //! its server's mistake.
 //! How: a request that is dropped because a server's code unwinds is set aside until the panic's message is known, and then
 //! ends with it. The panic hook has reported the panic by then; nothing reports it again.
-//! Invariants: no panic of a server's code leaves a call of [`Code`]'s. A request that was set aside ends with the call in which
-//! it was.
+//! Invariants: no panic of a server's code leaves a method of [`Code`]. A request that was set aside ends with the call that it
+//! was dropped in.
 //! Limits: where panics abort the process (`panic = "abort"`), they do.
 
 use std::any::Any;
@@ -33,9 +33,9 @@ pub(crate) struct WeakCode(Weak<Held>);
 struct Held {
     /// There until this is dropped.
     server: Option<Box<dyn Server>>,
-    /// Tells servers apart; no other one of this process ever has it.
+    /// Tells servers apart; no other server of this process ever has it.
     number: u64,
-    /// As the server said once: what clients are told, and what they get, agree whatever it would say later.
+    /// What the server said once, so that what clients are told and what they get agree.
     services: Result<Box<[Service]>, Error>,
     /// For each service, how input buffers should be laid out, when that makes a difference.
     preferred: Box<[Option<Preferred>]>,
@@ -90,10 +90,10 @@ impl Code {
         self.0.services.as_ref().map(drop).map_err(Clone::clone)
     }
 
-    /// Hands over the request that `make` makes: there, since moving it through what catches panics would cost more than that.
+    /// Hands over the request that `make` makes: inside, since moving it through what catches panics would cost more.
     #[inline]
     pub(crate) fn request(&self, make: impl FnOnce() -> Incoming) {
-        // What the panic was, the requests that it ended have been told.
+        // The requests that a panic ended have been told what it was.
         let _ = call(|| self.server().request(make()));
     }
 
@@ -137,12 +137,12 @@ impl Code {
         Ok(self.completer(|completer| completer.arm())?.unwrap_or(true))
     }
 
-    /// Has threads that wait look: something is over without a reply.
+    /// Has threads that wait look again: a request is over without a reply.
     pub(crate) fn look(&self) {
         self.0.reaping.iter().for_each(Reaping::wake);
     }
 
-    /// Whether its clients have to look for what it has completed.
+    /// Whether its clients have to look for what it has completed: whether it has a completer.
     pub(crate) fn is_looked_at(&self) -> bool {
         self.0.reaping.is_some()
     }

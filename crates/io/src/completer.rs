@@ -1,7 +1,7 @@
 //! Completers: servers in this process that complete requests when somebody looks, as a ring of the kernel's is reaped.
 //!
-//! Why: such a server would need a thread to look, or its clients would have to know it. Its clients look instead, since a
-//! thread that waits has nothing else to do.
+//! Why: such a server would need a thread that looks. Its clients look instead, since a thread that waits for a reply has nothing
+//! else to do.
 //! How: as at a channel, one of the threads that wait for a server's replies leads: it looks, and waits where the server says. Its
 //! followers sleep until it wakes them. Event loops wait by the completer's descriptor (`interface/watch.rs`).
 
@@ -60,7 +60,7 @@ impl Reaping {
             if awaited.is_replied() {
                 return true;
             }
-            // The server's code has forked, and the reply comes to the process that asked.
+            // The server's code has forked, and this is the child: the reply comes to the parent.
             if !maker.is_this_process() {
                 return false;
             }
@@ -93,13 +93,13 @@ impl Reaping {
         count
     }
 
-    /// Has those who sleep look whether they still wait.
+    /// Has the followers look whether they still wait.
     pub(crate) fn wake(&self) {
         self.followers.wake();
     }
 }
 
-/// How many a server says, within what can be added up.
+/// How many requests a server says it has completed, within what can be added up.
 fn collect(server: &Code) -> usize {
     let count = server.completer(|completer| completer.collect());
     count.ok().flatten().unwrap_or_default().min(u32::MAX as usize)

@@ -1,5 +1,5 @@
-//! Queues of requests that have been replied to: for programs that have many pending and want those that are over without
-//! asking each.
+//! Queues of requests that have been replied to: for programs that have many pending and do not want to ask each whether it is
+//! over.
 //!
 //! How: each request is added with what belongs to it. The thread that brings the reply puts the request's name into
 //! the queue.
@@ -46,7 +46,7 @@ pub struct Completions<T> {
     queue: Arc<Queue>,
 }
 
-/// Those that have been replied to, in that order.
+/// The requests that have been replied to, in that order.
 #[derive(Debug, Default)]
 struct Queue {
     replied: Mutex<VecDeque<RequestId>>,
@@ -98,15 +98,15 @@ impl<T> Completions<T> {
         }
         loop {
             let request = self.queue.replied.lock().pop_front()?;
-            // One that was removed has left its name.
+            // A request that was removed has left its name in the queue.
             if let Some(found) = self.pending.lock().remove(&request) {
                 return Some(found);
             }
         }
     }
 
-    /// Takes what there is of `server`'s replies, and waits for more if no request is in the queue then; at most so long.
-    /// Returns whether one is. Requests to other servers may be added, too, and appear when somebody takes their replies.
+    /// Takes the replies of `server` that are there, and waits for more, at most so long, if no request is in the queue then.
+    /// Returns whether one is. Requests to other servers may be added, too, and appear when a thread takes their replies.
     pub fn wait(&self, server: &ServerHandle, timeout: Duration) -> bool {
         if self.is_inherited() {
             return false;

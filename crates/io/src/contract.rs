@@ -1,11 +1,11 @@
-//! Contracts: requests whose servers have passed parts of their buffers on, and the subcontract graph.
+//! Contracts: requests whose servers have forwarded parts of their buffers, and the subcontract graph.
 //!
 //! How: a server that makes requests of its own with [`Fragment`]s of a request's buffers becomes a contractor. Its
 //! reply takes effect when the last fragment has been let go, so that no subcontractor ever works in memory that its
 //! client has back. The graph's edges are kept where the requests meet: with the contractor's request, the requests
 //! originated of it.
 //! Invariants: eviction is in post-order: whatever a request originated is aborted before the request itself. A request that
-//! is being aborted originates no more: nobody would abort that.
+//! is being aborted originates no more, since nothing would abort that.
 //! Limits: [`DEEPEST`]: replies and evictions go along a chain of requests by recursion.
 //! Source: thesis §3.1.2, figure 3.1; §5.3.
 
@@ -23,15 +23,15 @@ use crate::primitive::Mutex;
 use crate::work::Work;
 use crate::{Error, RequestId, ServerHandle};
 
-/// The longest chain of requests in one process, each of which passes on parts of the one before. The last one passes on nothing.
+/// The longest chain of requests in one process, each of which forwards parts of the one before. The last one forwards nothing.
 pub(crate) const DEEPEST: u32 = 64;
 
-/// A request of which parts have been passed on.
+/// A request of which parts have been forwarded.
 #[derive(Debug)]
 pub(crate) struct Contract {
     maker: Maker,
     origin: Origin,
-    /// How many requests of this process led to it, and it.
+    /// How many requests of this process led to it, itself included.
     depth: u32,
     /// The contractor's reply, until the last fragment is let go.
     deposit: Mutex<Option<(Box<Work>, Option<Error>)>>,
@@ -55,7 +55,7 @@ impl Contract {
             deposit: Mutex::default(),
             originated: Mutex::default(),
         });
-        // Who aborted the request before this found no contract to end.
+        // An abort that came before this found no contract to end.
         if contract.origin.contracted(&contract) {
             contract.end(&Error::Aborted);
         }
@@ -66,7 +66,7 @@ impl Contract {
         self.depth
     }
 
-    /// Leaves the reply, to be given when nobody holds a fragment any more.
+    /// Leaves the reply, to be given when the last fragment has been let go.
     pub(crate) fn deposit(&self, work: Box<Work>, error: Option<Error>) {
         *self.deposit.lock() = Some((work, error));
     }
@@ -114,10 +114,10 @@ impl Drop for Contract {
     }
 }
 
-/// A part of a buffer of a request, for its server to pass on in a request of its own: the location (request, buffer,
+/// A part of a buffer of a request, for its server to forward in a request of its own: the location (request, buffer,
 /// offset). It needs no data passing, and the server need not be able to touch the data.
 ///
-/// While it, or a request that carries it, exists, the reply to the request that it is of waits.
+/// The reply to the request that it is a part of waits as long as the fragment, or a request that carries it, exists.
 #[derive(Debug)]
 pub struct Fragment {
     pub(crate) contract: Arc<Contract>,

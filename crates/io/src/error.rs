@@ -102,7 +102,7 @@ pub enum Error {
         /// The time allowed.
         timeout: Duration,
     },
-    /// The client or the server aborted the request, or one of which this passes a part on.
+    /// The client or the server aborted the request, or one of which this one forwards a part.
     #[error("the request was aborted")]
     Aborted,
     /// The server gave the request up without a reply.
@@ -151,9 +151,9 @@ pub enum Error {
         /// What happened.
         why: String,
     },
-    /// So many servers of this process have passed parts of a request on, one after the other, that no part is passed on further.
+    /// So many servers of this process have forwarded parts of a request, one after the other, that no part is forwarded further.
     #[error(
-        "parts of {limit} requests have been passed on one after the other, and no more can be; let fewer servers pass them on"
+        "parts of {limit} requests have been forwarded one after the other, and no more can be; let fewer servers forward them"
     )]
     TooDeep {
         /// How many there may be.

@@ -1,9 +1,9 @@
 //! Exchanges: what client and server of one request share.
 //!
-//! How: the work passes from the server to the exchange with the reply, and from there to the client. Until then the
-//! server owns it, whatever the client gives up; so memory that a slow server may still touch is never reused.
-//! An exchange whose work was left with the thread that waited for it has seen nothing of its request: that thread keeps it
-//! for its next one ([`Pair`]).
+//! How: with the reply the work goes from the server to the exchange, and from there to the client. Until then the server
+//! owns it, whatever the client gives up; so memory that a slow server may still touch is never reused.
+//! Where the thread that waits for a reply takes it itself, the work goes straight to that thread, and the exchange, which is as
+//! it was, serves the thread's next request ([`Pair`]).
 //! Invariants: the phase leaves `Waiting` once, by a reply, by giving up, or by the client's departure.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -65,7 +65,7 @@ pub(crate) struct Exchange {
     id: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
-    /// The phase is not `Waiting` any more; for threads that would rather not take the lock to see that.
+    /// The phase is not `Waiting` any more: for a look without the lock.
     is_replied: AtomicBool,
     /// The request is to be let go, whether its server has it already or not.
     is_aborting: AtomicBool,
@@ -107,11 +107,11 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// A reply that a thread waits for.
 ///
-/// Where nobody else knows of the request, and that thread itself takes the reply off its channel, the work is left here,
-/// and the exchange keeps out of it.
+/// Where no other thread knows of the request, and this thread itself takes the reply off its channel, the work is left here
+/// and does not go through the exchange.
 pub(crate) struct Awaited<'a> {
     exchange: Option<&'a Exchange>,
-    /// What is waited for, where it is no reply.
+    /// What is waited for, where that is no reply.
     until: Option<&'a dyn Fn() -> bool>,
     is_alone: bool,
     left: Option<(Box<Work>, Arc<Exchange>)>,
@@ -123,7 +123,7 @@ impl<'a> Awaited<'a> {
         Self { exchange: Some(exchange), until: None, is_alone: false, left: None }
     }
 
-    /// A reply that only this thread waits for, to a request that nobody can abort but this thread.
+    /// A reply that only this thread waits for, to a request that no other thread can abort.
     pub(crate) fn alone(exchange: &'a Exchange) -> Self {
         Self { exchange: Some(exchange), until: None, is_alone: true, left: None }
     }
@@ -207,7 +207,7 @@ impl Exchange {
         RequestId(self.id.load(Ordering::Relaxed))
     }
 
-    /// The server has passed parts of the request on; returns whether it was asked to let the request go before.
+    /// The server has forwarded parts of the request; returns whether it was asked before to let the request go.
     pub(crate) fn contracted(&self, contract: &Arc<Contract>) -> bool {
         let mut state = self.state.lock();
         state.contract = Arc::downgrade(contract);
@@ -219,7 +219,7 @@ impl Exchange {
         self.state.lock().contract.strong_count() > 0
     }
 
-    /// The server's reply; it has no part of the work any more.
+    /// The server's reply; the server has no part of the work any more.
     pub(crate) fn reply(&self, mut work: Box<Work>, error: Option<Error>) {
         work.error = error;
         work.finish_outputs(work.error.is_none());
@@ -228,7 +228,7 @@ impl Exchange {
         let listing = state.listing.take();
         let left = match &state.phase {
             Phase::Waiting => {
-                // How a server lets go of what is aborted, and what it says to that, is its own affair.
+                // A server may let go of an aborted request in any of these ways; the client is told why it was aborted.
                 let is_let_go =
                     matches!(work.error, Some(Error::Dropped | Error::Panicked { .. } | Error::Server(_)));
                 if let Some(reason) = state.aborting.take().filter(|_| is_let_go) {
@@ -237,7 +237,7 @@ impl Exchange {
                 state.phase = Phase::Replied(work);
                 None
             }
-            // Nobody waits for it: what it holds is given up, outside the lock.
+            // No thread waits for it: what it holds is dropped, outside the lock.
             _ => Some(work),
         };
         self.wake(state);
@@ -249,7 +249,7 @@ impl Exchange {
         }
     }
 
-    /// The server's anticipated reply; it keeps the work.
+    /// The server's anticipated reply; the server keeps the work.
     pub(crate) fn anticipate(&self, buffers: Vec<ReplyBuffer>) {
         let mut state = self.state.lock();
         state.phase = match state.phase {
@@ -293,7 +293,7 @@ impl Exchange {
         }
     }
 
-    /// The same of a request that the server still has a part of: it stays listed, and an event loop is told.
+    /// The same for a request that the server still has a part of: it stays listed, and an event loop is told.
     fn wake_listed(&self, state: MutexGuard<'_, State>) {
         let listing = state.listing.clone();
         self.wake(state);
@@ -354,7 +354,7 @@ impl Exchange {
             _ => Phase::Over,
         };
         let left = std::mem::replace(&mut state.phase, next);
-        // Nobody waits, so that there is nobody to be told.
+        // No thread waits that would have to be woken.
         self.is_replied.store(true, Ordering::Release);
         drop(state);
         drop(left);

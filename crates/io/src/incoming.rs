@@ -11,8 +11,8 @@ use genie_passing::{Outboard, Overlay};
 use genie_sys::fork::Maker;
 
 use crate::contract::{Contract, DEEPEST};
+use crate::forwarded::Supply;
 use crate::location::{Location, Locations};
-use crate::passed::Supply;
 use crate::pin::{InputPin, OutputPin, Pinned};
 use crate::work::{Transfer, Work, WorkBuffer, WorkElement};
 use crate::{Client, Error, Fragment, RequestId, ServerError, ServiceId, code, location};
@@ -28,7 +28,7 @@ pub(crate) use origin::Origin;
 pub struct Incoming {
     /// What the server owns, and who gets the reply, until there is one.
     held: Option<(Box<Work>, Origin)>,
-    /// Once parts of the request have been passed on.
+    /// There once parts of the request have been forwarded or pinned.
     contract: Option<Arc<Contract>>,
     service: ServiceId,
     access: Access,
@@ -53,7 +53,7 @@ impl Incoming {
         self.origin().id()
     }
 
-    /// The client that asks. A request that another server passes on comes from that server's own interface.
+    /// The client that asks. A request that another server forwards comes from that server's own interface.
     pub fn client(&self) -> &Client {
         let (work, origin) = self.held();
         origin
@@ -72,7 +72,7 @@ impl Incoming {
         self.work().buffers.len()
     }
 
-    /// Which way buffer `index` goes.
+    /// The direction of buffer `index`.
     ///
     /// # Errors
     /// There is no such buffer.
@@ -192,7 +192,7 @@ impl Incoming {
         self.work_mut().buffers[index].elements.iter_mut().try_for_each(WorkElement::make_ready)
     }
 
-    /// Bytes `range` of buffer `index`, to be passed on in a request of this server's own: fragment subcontracting. The
+    /// Bytes `range` of buffer `index`, to be forwarded in a request of this server's own: fragment subcontracting. The
     /// service needs no mapping flag for that. The reply to this request takes effect when all its fragments have been let
     /// go.
     ///
@@ -204,7 +204,7 @@ impl Incoming {
     ///
     /// # Errors
     /// There is no such buffer, it is shorter, or there is no memory; [`Error::TooDeep`]: this is the 64th request in a chain of
-    /// requests of this process, each of which passes on parts of the one before.
+    /// requests of this process, each of which forwards parts of the one before.
     pub fn fragment(&mut self, index: usize, range: Range<usize>) -> Result<Fragment, Error> {
         self.ensure_own()?;
         let (direction, len) = (self.direction(index)?, self.len(index));
@@ -257,8 +257,8 @@ impl Incoming {
     fn locations(&mut self, index: usize, range: Range<usize>) -> Result<Locations, Error> {
         let access = self.access;
         let buffer = &mut self.work_mut().buffers[index];
-        if let Some(input) = buffer.pass_on(&range, access) {
-            return Ok(Locations::from_iter([Location::Passed(input)]));
+        if let Some(input) = buffer.forward(&range, access) {
+            return Ok(Locations::from_iter([Location::Forwarded(input)]));
         }
         if buffer.direction == Direction::In {
             self.make_ready(index)?;
@@ -275,13 +275,7 @@ impl Incoming {
     /// # Panics
     /// When the element is ready already.
     pub fn overlay(&mut self, index: usize, element: usize, overlay: Overlay) -> Result<(), Error> {
-        match self.input_element(index, element)? {
-            Transfer::Located(located) => located.supply(Supply::Overlay(overlay)),
-            Transfer::In(input) => input.overlay(overlay),
-            Transfer::Passed(input) => input.supply_own(Supply::Overlay(overlay))?,
-            Transfer::Out(_) | Transfer::None(_) => {}
-        }
-        Ok(())
+        self.supply(index, element, Supply::Overlay(overlay))
     }
 
     /// Links data in a device's own memory to element `element` of input buffer `index`, in place of making that ready.
@@ -297,10 +291,16 @@ impl Incoming {
         element: usize,
         outboard: Box<dyn Outboard>,
     ) -> Result<(), Error> {
-        match self.input_element(index, element)? {
-            Transfer::Located(located) => located.supply(Supply::Outboard(outboard)),
-            Transfer::In(input) => input.outboard(outboard)?,
-            Transfer::Passed(input) => input.supply_own(Supply::Outboard(outboard))?,
+        self.supply(index, element, Supply::Outboard(outboard))
+    }
+
+    fn supply(&mut self, index: usize, element: usize, supply: Supply) -> Result<(), Error> {
+        self.buffer(index, Direction::In)?;
+        let element = self.work_mut().buffers[index].elements.get_mut(element);
+        match &mut element.ok_or_else(|| missing(index, Direction::In))?.transfer {
+            Transfer::Located(located) => located.supply(supply),
+            Transfer::In(input) => supply.put_in(input)?,
+            Transfer::Forwarded(input) => input.supply_own(supply)?,
             Transfer::Out(_) | Transfer::None(_) => {}
         }
         Ok(())
@@ -316,7 +316,7 @@ impl Incoming {
         buffer.ok_or_else(|| missing(index, Direction::In))?.set_actual(actual)
     }
 
-    /// Replies. After a success the outputs' buffers are the client's again, or passed on, and the inputs' data is
+    /// Replies. After a success the outputs' buffers are the client's again, or the server's for good, and the inputs' data is
     /// delivered when the client takes the reply; after a failure nothing has been passed.
     pub fn reply(mut self, result: Result<(), ServerError>) {
         self.finish(result.err().map(Error::Server));
@@ -352,12 +352,6 @@ impl Incoming {
         if self.is_inherited() { Err(Error::Inherited) } else { Ok(()) }
     }
 
-    fn input_element(&mut self, index: usize, element: usize) -> Result<&mut Transfer, Error> {
-        self.buffer(index, Direction::In)?;
-        let element = self.work_mut().buffers[index].elements.get_mut(element);
-        element.map(|element| &mut element.transfer).ok_or_else(|| missing(index, Direction::In))
-    }
-
     fn buffer(&self, index: usize, direction: Direction) -> Result<&WorkBuffer, Error> {
         self.work()
             .buffers
@@ -384,12 +378,12 @@ impl Incoming {
 
     fn finish(&mut self, error: Option<Error>) {
         if self.is_inherited() {
-            // The reply, and all that it would free, is the parent's.
+            // The reply, and whatever it would free, is the parent's.
             return std::mem::forget((self.held.take(), self.contract.take()));
         }
         let Some((work, origin)) = self.held.take() else { return };
         match self.contract.take() {
-            // The last one to let go of a fragment passes it on; that may be this very moment.
+            // The reply takes effect when the last fragment has been let go, which may be now.
             Some(contract) => contract.deposit(work, error),
             None => origin.reply(work, error),
         }

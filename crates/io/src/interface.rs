@@ -49,7 +49,7 @@ struct Inner {
     timer: Timer,
     /// The servers in other processes that this interface was ever connected to.
     remotes: Mutex<Vec<Weak<Remote>>>,
-    /// Watches all servers, once somebody wants a descriptor.
+    /// Watches all servers, once the program has asked for a descriptor.
     watch: OnceLock<Watch>,
     /// Dropped last, when the timer aborts no more requests.
     presence: Arc<Presence>,
@@ -119,7 +119,7 @@ impl Interface {
         Ok(ServerHandle::connected(remote))
     }
 
-    /// Has the servers in this process look that complete requests only then.
+    /// Has those servers in this process look that complete requests only when clients look.
     fn collect_here(&self) -> usize {
         if self.space().is_inherited() {
             return 0;
@@ -268,7 +268,7 @@ impl Interface {
         timeout: Option<Duration>,
     ) -> Option<(Box<Work>, Arc<Exchange>)> {
         self.list(exchange, server);
-        // Code that may abort it knows it by a weak reference: the contract that it was originated by.
+        // A contract that originated the request may abort it, and holds a weak reference.
         let mut awaited = match Arc::weak_count(exchange) {
             0 => Awaited::alone(exchange),
             _ => Awaited::by_many(exchange),
@@ -345,7 +345,7 @@ impl Interface {
         let exchange = self.still_here(exchange)?;
         if is_sent {
             if exchange.is_aborting() && !exchange.is_replied() {
-                // That may have come before the server had the request.
+                // The abort may have come before the server had the request.
                 request.server.abort(id);
             }
             return Ok((exchange, destinations));

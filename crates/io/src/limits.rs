@@ -132,7 +132,7 @@ impl Pendings {
         }
     }
 
-    /// Admits a request as soon as it fits. `collect` takes replies, if there are any that nobody else takes.
+    /// Admits a request as soon as it fits. `collect` takes replies, where no other thread does.
     fn admit(
         &self,
         bytes: usize,
@@ -209,7 +209,7 @@ impl Admission {
         Ok(())
     }
 
-    /// Admits a request as soon as it fits. `collect` takes replies, if there are any that nobody else takes.
+    /// Admits a request as soon as it fits. `collect` takes replies, where no other thread does.
     pub(crate) fn admit(
         &mut self,
         bytes: usize,

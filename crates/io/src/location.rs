@@ -1,7 +1,7 @@
 //! Locations of data that was passed before: in a contractor's buffers, or in memory of a client in another process.
 //!
-//! How: such data has been passed already, be it by the client's interface in its own process or for the request that it
-//! is a fragment of. Here it only has an address to be found, and that only for a service that may touch it.
+//! How: the client's interface, in this process or its own, has passed the data already. All that is left to do is finding its
+//! address, and that only for a service that may touch it.
 //! Source: thesis §5.1 (selective mapping), §7.5.
 
 use std::ops::Range;
@@ -14,8 +14,8 @@ use smallvec::SmallVec;
 use crate::channel::PrivateBuffer;
 use crate::contract::Contract;
 use crate::exchange::Exchange;
+use crate::forwarded::{ForwardedInput, Supply};
 use crate::incoming::Origin;
-use crate::passed::{PassedInput, Supply};
 use crate::{Error, Fragment, ServerHandle};
 
 /// Where data is: in memory that this process shows, or in a peer's that it may map.
@@ -24,7 +24,7 @@ pub(crate) enum Location {
     Here(Segments),
     There(Mirror, Extents),
     /// In an input of a client in this process, which is made ready when its memory is needed.
-    Passed(Arc<PassedInput>),
+    Forwarded(Arc<ForwardedInput>),
 }
 
 /// Locations of some data, in order.
@@ -35,15 +35,15 @@ impl Location {
         match self {
             Self::Here(segments) => segments.iter().map(|segment| segment.len()).sum(),
             Self::There(_, extents) => extents.iter().map(|extent| extent.len).sum(),
-            Self::Passed(input) => input.len(),
+            Self::Forwarded(input) => input.len(),
         }
     }
 
-    /// The bytes in `range`, as far as they are here; of an input that was passed on, as far as it is ready.
+    /// The bytes in `range`, as far as they are here; of an input that was forwarded, as far as it is ready.
     fn part(&self, range: Range<usize>) -> Self {
         match self {
             Self::Here(segments) => Self::Here(genie_memory::part(segments, range)),
-            Self::Passed(input) => Self::Here(genie_memory::part(&input.seen(), range)),
+            Self::Forwarded(input) => Self::Here(genie_memory::part(&input.seen(), range)),
             Self::There(mirror, extents) => {
                 let mut at = 0;
                 let cut = |extent: &Extent| {
@@ -76,19 +76,18 @@ pub(crate) fn part(locations: &[Location], range: Range<usize>) -> Locations {
 /// One element's data on the way through a server that it is shown to.
 #[derive(Debug)]
 pub(crate) struct LocatedTransfer {
-    /// What of it is mapped for the time of the request. Before what it is of, which ends with this: the client may withdraw
-    /// its memory then.
+    /// What is mapped for the time of the request. Dropped before `origin`, after which the client may withdraw the memory.
     mapped: SmallVec<[Mapped; 1]>,
-    origin: Whence,
+    origin: Source,
     /// The data, as far as it is mapped.
     segments: Segments,
     len: usize,
-    /// Of an input: how many bytes its server has had memory for.
+    /// For an input: how many bytes its server has had memory for.
     ready: usize,
     receipt: Receipt,
-    /// Of data that the kernel copies from and to another process: where it is meanwhile.
+    /// The buffer of data that the kernel copies from and to another process.
     private: Option<Box<PrivateBuffer>>,
-    /// Of an input: where its data is until the request has succeeded, if not in place.
+    /// For an input: where its data is until the request has succeeded, if not in place.
     supply: Option<Box<Supply>>,
 }
 
@@ -96,13 +95,13 @@ pub(crate) struct LocatedTransfer {
 const MOST_KEPT: usize = 8;
 
 thread_local! {
-    /// One that is over, with nothing in it.
+    /// A transfer that is over, with nothing in it.
     static SPARE: Spare<Box<LocatedTransfer>> = const { Spare::none() };
 }
 
-/// How the data came to be there.
+/// Where the data comes from.
 #[derive(Debug)]
-enum Whence {
+enum Source {
     /// A client in another process, which named it: (arena, extent).
     Client(Named),
     /// A part of a request that this one was originated by, which is not replied to before this one is.
@@ -115,7 +114,7 @@ pub(crate) type Named = SmallVec<[(u16, Extent); 1]>;
 impl LocatedTransfer {
     /// Data that a client has named; `segments` is where it is mapped, if the service may touch it.
     pub(crate) fn named(segments: Segments, len: usize, receipt: Receipt) -> Box<Self> {
-        Self::from(Whence::Client(Named::new()), segments, len, receipt)
+        Self::from(Source::Client(Named::new()), segments, len, receipt)
     }
 
     pub(crate) fn fragment(fragment: Fragment, receipt: Receipt) -> Box<Self> {
@@ -124,12 +123,12 @@ impl LocatedTransfer {
         if let [Location::Here(here)] = locations.as_slice() {
             segments.extend_from_slice(here);
         }
-        Self::from(Whence::Contract(contract, locations), segments, len, receipt)
+        Self::from(Source::Contract(contract, locations), segments, len, receipt)
     }
 
     /// Boxed from the start, as outputs and inputs are, and in memory that the last one has left.
     #[inline]
-    fn from(origin: Whence, segments: Segments, len: usize, receipt: Receipt) -> Box<Self> {
+    fn from(origin: Source, segments: Segments, len: usize, receipt: Receipt) -> Box<Self> {
         match Spare::take(&SPARE) {
             Some(mut spare) => {
                 (spare.origin, spare.segments, spare.len, spare.receipt) = (origin, segments, len, receipt);
@@ -151,7 +150,7 @@ impl LocatedTransfer {
     /// Lets go of what is left, and keeps the memory for this thread's next one.
     pub(crate) fn end(mut self: Box<Self>) {
         self.mapped.clear();
-        self.origin = Whence::Client(Named::new());
+        self.origin = Source::Client(Named::new());
         self.ready = 0;
         (self.private, self.supply) = (None, None);
         if self.mapped.capacity().max(self.segments.capacity()) > MOST_KEPT {
@@ -168,7 +167,7 @@ impl LocatedTransfer {
 
     /// Adds how the client names the next of the data.
     pub(crate) fn name(&mut self, arena: u16, extent: Extent) {
-        if let Whence::Client(named) = &mut self.origin {
+        if let Source::Client(named) = &mut self.origin {
             named.push((arena, extent));
         }
     }
@@ -201,9 +200,9 @@ impl LocatedTransfer {
         &self.receipt
     }
 
-    /// The server is about to fill it, or has it filled.
+    /// Has memory ready for its server to fill.
     pub(crate) fn ready(&mut self) -> Result<(), Error> {
-        if let Some(input) = self.passed()
+        if let Some(input) = self.forwarded()
             && self.segments.is_empty()
         {
             self.segments = input.ready()?;
@@ -212,20 +211,20 @@ impl LocatedTransfer {
         Ok(())
     }
 
-    /// The input, of a client in this process, that the whole of this is.
-    fn passed(&self) -> Option<&Arc<PassedInput>> {
+    /// The input of a client in this process, where this is the whole of it.
+    fn forwarded(&self) -> Option<&Arc<ForwardedInput>> {
         match &self.origin {
-            Whence::Contract(_, locations) => match locations.as_slice() {
-                [Location::Passed(input)] => Some(input),
+            Source::Contract(_, locations) => match locations.as_slice() {
+                [Location::Forwarded(input)] => Some(input),
                 _ => None,
             },
-            Whence::Client(_) => None,
+            Source::Client(_) => None,
         }
     }
 
-    /// The same, to be passed on once more.
-    pub(crate) fn pass_on(&mut self) -> Option<Arc<PassedInput>> {
-        let input = Arc::clone(self.passed()?);
+    /// The same, to be forwarded once more.
+    pub(crate) fn forward(&mut self) -> Option<Arc<ForwardedInput>> {
+        let input = Arc::clone(self.forwarded()?);
         self.ready = self.len;
         Some(input)
     }
@@ -241,41 +240,41 @@ impl LocatedTransfer {
     /// How many requests of this process led to the one that this is of.
     pub(crate) fn depth(&self) -> u32 {
         match &self.origin {
-            Whence::Client(_) => 0,
-            Whence::Contract(contract, _) => contract.depth(),
+            Source::Client(_) => 0,
+            Source::Contract(contract, _) => contract.depth(),
         }
     }
 
     /// Links the request that carries this to the one that it is a fragment of, unless that is being aborted.
     pub(crate) fn originate(&self, exchange: &Arc<Exchange>, server: &ServerHandle) -> Result<(), Error> {
         match &self.origin {
-            Whence::Contract(contract, _) => contract.originate(exchange, server),
-            Whence::Client(_) => Ok(()),
+            Source::Contract(contract, _) => contract.originate(exchange, server),
+            Source::Client(_) => Ok(()),
         }
     }
 
-    /// Where the data of a fragment is.
+    /// The locations of a fragment's data.
     pub(crate) fn fragment_locations(&self) -> &[Location] {
         match &self.origin {
-            Whence::Contract(_, locations) => locations,
-            Whence::Client(_) => &[],
+            Source::Contract(_, locations) => locations,
+            Source::Client(_) => &[],
         }
     }
 
-    /// Where the data is, to be shown to another server.
+    /// The locations of the data, to be shown to another server.
     pub(crate) fn locations(&self, origin: &Origin) -> Locations {
         match &self.origin {
-            Whence::Contract(_, locations) => locations.clone(),
-            Whence::Client(_) if self.private.is_some() => {
+            Source::Contract(_, locations) => locations.clone(),
+            Source::Client(_) if self.private.is_some() => {
                 Locations::from_iter([Location::Here(self.segments.clone())])
             }
-            Whence::Client(named) => origin.locations(named),
+            Source::Client(named) => origin.locations(named),
         }
     }
 
     /// Maps a fragment of a peer's memory, for stores, too, if `writes`.
     pub(crate) fn map(&mut self, writes: bool) -> Result<(), Error> {
-        let Whence::Contract(_, locations) = &self.origin else { return Ok(()) };
+        let Source::Contract(_, locations) = &self.origin else { return Ok(()) };
         if !self.segments.is_empty() {
             return Ok(());
         }
@@ -288,7 +287,7 @@ impl LocatedTransfer {
                     self.mapped.push(mapped);
                 }
                 // Its memory is made when it is asked for.
-                Location::Passed(_) => {}
+                Location::Forwarded(_) => {}
             }
         }
         Ok(())
@@ -299,22 +298,22 @@ impl LocatedTransfer {
         Segments::from_slice(&self.segments)
     }
 
-    /// Has the data come from elsewhere, when the request succeeds.
+    /// Has the data come from `supply` when the request succeeds.
     pub(crate) fn supply(&mut self, supply: Supply) {
         self.ready = self.len.min(supply.len());
         self.supply = Some(Box::new(supply));
     }
 
-    /// Brings the first `actual` bytes of an input that were left elsewhere until it is sure that they are passed: puts what
-    /// they are in in place of the client's, if that is in this process, or else copies them. Nobody else may see what else is
-    /// in a server's own buffers.
+    /// Brings the first `actual` bytes of an input that were left in the server's own buffer until the request succeeded: puts
+    /// that buffer in the place of the client's, if the client is in this process, or else copies them, since no other process
+    /// may see what else is in a server's own buffers.
     ///
     /// # Errors
     /// No memory, or a device's transfer failed.
     pub(crate) fn bring(&mut self, actual: usize) -> Result<(), Error> {
         let Some(supply) = self.supply.take().map(|supply| *supply) else { return Ok(()) };
-        let passed = self.passed().cloned();
-        let supply = match &passed {
+        let forwarded = self.forwarded().cloned();
+        let supply = match &forwarded {
             None => supply,
             Some(input) => match input.supply(supply, actual)? {
                 None => return Ok(()),

@@ -1,6 +1,6 @@
-//! News: what an event loop is told of requests that are over.
+//! News: how an event loop is told that requests are over.
 //!
-//! How: a loop arms before it sleeps, and one signal wakes it, however much comes until it looks again.
+//! How: a loop arms before it sleeps; then one signal wakes it, however many requests end until it looks again.
 
 use genie_sys::event::Event;
 
@@ -10,7 +10,7 @@ use crate::Error;
 #[derive(Debug)]
 pub(crate) struct News {
     event: Event,
-    /// There were some since the loop collected last.
+    /// A request ended since the loop collected last.
     is_there: bool,
     /// The loop may sleep.
     is_armed: bool,
@@ -41,7 +41,7 @@ impl News {
     /// Wakes a loop that sleeps, so that it looks and arms anew.
     pub(crate) fn wake(&mut self) {
         if std::mem::take(&mut self.is_armed) {
-            // Nobody can be told that the signal failed.
+            // There is no caller to whom a failure could be returned.
             let _ = self.event.signal();
             self.is_signalled = true;
         }

@@ -1,7 +1,7 @@
 //! Requests on their way to a server in another process, as the client's end of the channel keeps them.
 //!
-//! Why: what the client's side does with a request is little, and not what a server does: names its data, waits, and hands on
-//! what the server replied.
+//! Why: the client's side does little with a request, and other things than a server: it names the data, waits, and hands the
+//! reply to the client.
 //! Invariants: it has its work until it is over; dropping it ends it.
 
 use std::sync::Arc;

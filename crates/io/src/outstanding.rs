@@ -1,7 +1,7 @@
 //! The requests of an interface that outlived the call that made them and that a server still has a part of.
 //!
-//! Why: they are timed out, flushed and aborted; and while there are any at a server that completes requests when somebody looks,
-//! its clients have to look.
+//! Why: they are timed out, flushed and aborted; and while some are at a server that completes requests only when clients look, its
+//! clients have to look.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) struct Outstanding {
 struct Listed {
     requests: BTreeMap<RequestId, (Arc<Exchange>, ServerHandle)>,
     looked_at: SmallVec<[(ServerHandle, usize); 1]>,
-    /// For an event loop, once somebody wants a descriptor.
+    /// For an event loop, once the program has asked for a descriptor.
     news: Option<News>,
 }
 
@@ -39,7 +39,7 @@ impl Outstanding {
         }
     }
 
-    /// Has an event loop look that waits by descriptor: a request may be over for its client.
+    /// Has an event loop look: a request may be over for its client.
     pub(crate) fn come(&self) {
         self.listed.lock().news.iter_mut().for_each(News::come);
     }
@@ -64,14 +64,14 @@ impl Outstanding {
         self.listed.lock().news = Some(news);
     }
 
-    /// The servers that are looked at, before an event loop has them look, and looks itself.
+    /// The same, when an event loop is about to look.
     pub(crate) fn quiet(&self) -> SmallVec<[ServerHandle; 1]> {
         let mut listed = self.listed.lock();
         listed.news.iter_mut().for_each(News::quiet);
         listed.looked_at()
     }
 
-    /// The same, before it sleeps, and whether it may.
+    /// The same, when it is about to sleep, and whether it may.
     pub(crate) fn arm(&self) -> (bool, SmallVec<[ServerHandle; 1]>) {
         let mut listed = self.listed.lock();
         (listed.news.as_mut().is_none_or(News::arm), listed.looked_at())

@@ -25,9 +25,9 @@ pub struct Pending<'i> {
     destinations: Destinations<'i>,
     abort_timeout: Duration,
     maker: Maker,
-    /// Of a request with a timeout: the interface, which watches it.
+    /// For a request with a timeout: the interface, whose timer watches it.
     _timed: Option<Interface>,
-    /// Of another one that a server in this process has a part of: that its client is there.
+    /// For another request that a server in this process has a part of: its client has not left.
     _presence: Option<Arc<Presence>>,
 }
 
@@ -54,8 +54,8 @@ impl<'i> Pending<'i> {
         !self.maker.is_this_process()
     }
 
-    /// Whether the reply is there (a poll). Where it is not yet, this takes what replies of the server's there are; a loop that
-    /// waits by [`Interface::descriptor`] is woken by that only if there were some.
+    /// Whether the reply is there (a poll). Where it is not yet, this takes the server's replies that have come; that wakes a loop
+    /// that waits by [`Interface::descriptor`] only if there were some.
     pub fn is_replied(&self) -> bool {
         if self.is_inherited() {
             return true;

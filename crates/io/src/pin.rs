@@ -1,7 +1,7 @@
 //! Pins: parts of a request's buffers that its server holds by themselves.
 //!
-//! Why: what borrows a request cannot be sent to another thread, or be put into a table of operations that a device or the kernel
-//! has in flight, as long as the request itself is to be kept elsewhere.
+//! Why: what borrows a request can neither go to another thread nor into a table of operations in flight while the request itself
+//! is kept elsewhere.
 //! How: a pin holds the request's contract, as a fragment does, so that the reply takes effect when the last pin has been let go.
 //! Invariants: the request's memory stays where it is, mapped, while a pin of it exists: whatever the client gives up, whether
 //! its process is there or not, and whether the server has replied, or dropped the request.

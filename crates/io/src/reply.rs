@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 /// A buffer that was given by value, or that a migrant input brought.
 #[derive(Debug, Default)]
 pub enum Returned {
-    /// Nothing: the element was borrowed, or its buffer was passed on.
+    /// Nothing: the element was borrowed, or its buffer is the server's now.
     #[default]
     Nothing,
     /// The native buffer that was shared.

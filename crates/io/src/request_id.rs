@@ -1,9 +1,9 @@
 //! Names of requests, unique in the process.
 //!
-//! Why: a server keeps what it has by name, and is asked by name to let a request go. Its requests are of several interfaces of
-//! this process, and of clients in others.
+//! Why: a server keeps its requests by name, and is asked by name to let one go. They come from several interfaces of this
+//! process, and from clients in others.
 //! How: each interface, and a server for each of its clients, takes numbers from a block of its own, in rising order; blocks are
-//! from one counter. So taking a number touches nothing that others touch.
+//! from one counter. So taking a number touches no memory that other interfaces touch.
 //! Limits: 2^39 blocks of 2^24 numbers.
 
 use std::fmt;
@@ -61,18 +61,18 @@ impl RequestIds {
         RequestId(self.next.load(Ordering::Relaxed))
     }
 
-    /// Begins another block. Threads that find the old one used up at the same time may take more than one; the last one counts.
+    /// Begins another block. Threads that find the old block used up at the same time may take several; one of them counts.
     #[cold]
     fn renew(&self) {
         let spent = self.next.load(Ordering::Relaxed);
         if spent & SPENT != 0 {
-            // Where this fails, somebody else has begun a block, or is about to.
+            // Where this fails, another thread has begun a block.
             let _ = self.next.compare_exchange(spent, block(), Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 }
 
-/// The first number of a block that nobody else has.
+/// The first number of a new block.
 fn block() -> u64 {
     NEXT.fetch_add(2 * SPENT, Ordering::Relaxed)
 }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_rise_and_are_nobody_elses_beyond_the_end_of_a_block() {
+    fn names_rise_and_are_unique_beyond_the_end_of_a_block() {
         let (ids, others) = (RequestIds::new(), RequestIds::new());
         let first = ids.take();
         ids.next.fetch_add(SPENT - 10, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Servers: who serves requests.
+//! Servers: what serves requests, and how clients hold it.
 //!
 //! Source: thesis §7.2.
 
@@ -67,12 +67,12 @@ pub trait Server: Send + Sync + 'static {
     /// is a reply, too: an error.
     fn request(&self, request: Incoming);
 
-    /// Is asked to let a request go that it keeps: to reply to it or to drop it. It may have replied already. A reply of
-    /// success still counts; an error does not reach the client, to whom the request was aborted, or has timed out.
+    /// Is asked to let go of a request that it keeps, by a reply or by dropping it. It may have replied already. A reply of
+    /// success still counts; in place of an error the client is told that the request was aborted, or has timed out.
     fn abort(&self, request: RequestId);
 
     /// Hears that a client has left, once for each of which [`Incoming::client`] could tell: no request of it comes any more.
-    /// Whatever is kept for it may be let go, its requests included, whose memory stays until then.
+    /// The server may let go of whatever it keeps for the client. Requests of the client keep their memory until then.
     ///
     /// A client in another process has left when its channel has ended; [`Server::abort`] was called for its requests before. A
     /// client in this process has left when the last clone of its interface has been dropped, and each
@@ -84,7 +84,7 @@ pub trait Server: Send + Sync + 'static {
         let _ = client;
     }
 
-    /// What completes the server's requests, if no thread of the server's does: it reaps a ring of the kernel's, say, or takes
+    /// What completes the server's requests, if no thread of the server does: it reaps a ring of the kernel's, say, or takes
     /// the replies to requests of the server's own. While clients in this process wait for replies, one of the waiting threads
     /// calls [`Completer::collect`] and [`Completer::wait`]. Return a completer always, or never.
     ///
@@ -109,10 +109,10 @@ pub trait Server: Send + Sync + 'static {
 /// after the client has dropped its handles. A server that joins threads of its own when it is dropped must not let these reply
 /// last.
 #[derive(Clone)]
-pub struct ServerHandle(Location);
+pub struct ServerHandle(Place);
 
 #[derive(Clone)]
-enum Location {
+enum Place {
     Here(Code),
     There(Arc<Remote>),
 }
@@ -120,26 +120,26 @@ enum Location {
 impl ServerHandle {
     /// Makes a server reachable in this process.
     pub fn new(server: impl Server) -> Self {
-        Self(Location::Here(Code::new(server)))
+        Self(Place::Here(Code::new(server)))
     }
 
     pub(crate) fn connected(remote: Arc<Remote>) -> Self {
-        Self(Location::There(remote))
+        Self(Place::There(remote))
     }
 
     /// The server's name.
     pub fn name(&self) -> &str {
         match &self.0 {
-            Location::Here(server) => server.name(),
-            Location::There(remote) => remote.name(),
+            Place::Here(server) => server.name(),
+            Place::There(remote) => remote.name(),
         }
     }
 
     /// The server's services, numbered by their place.
     pub fn services(&self) -> &[Service] {
         match &self.0 {
-            Location::Here(server) => server.services(),
-            Location::There(remote) => remote.services(),
+            Place::Here(server) => server.services(),
+            Place::There(remote) => remote.services(),
         }
     }
 
@@ -148,7 +148,7 @@ impl ServerHandle {
     pub(crate) fn access(&self, service: ServiceId) -> Result<Access, Error> {
         let access = self.services().get(service.0 as usize).map(Service::access);
         access.ok_or_else(|| {
-            if let Location::Here(server) = &self.0
+            if let Place::Here(server) = &self.0
                 && let Err(panicked) = server.check()
             {
                 return panicked;
@@ -166,8 +166,8 @@ impl ServerHandle {
     /// How input buffers for a service should be laid out, when that makes a difference.
     pub fn preferred(&self, service: ServiceId) -> Option<Preferred> {
         match &self.0 {
-            Location::Here(server) => server.preferred(service),
-            Location::There(remote) => remote.preferred(service),
+            Place::Here(server) => server.preferred(service),
+            Place::There(remote) => remote.preferred(service),
         }
     }
 
@@ -184,8 +184,8 @@ impl ServerHandle {
     /// answers.
     pub fn adjust(&self, pending_bytes: usize, pending_requests: u32) -> Result<(usize, u32), Error> {
         match &self.0 {
-            Location::Here(_) => Ok((usize::MAX, u32::MAX)),
-            Location::There(remote) => remote.adjust(pending_bytes, pending_requests),
+            Place::Here(_) => Ok((usize::MAX, u32::MAX)),
+            Place::There(remote) => remote.adjust(pending_bytes, pending_requests),
         }
     }
 
@@ -196,13 +196,13 @@ impl ServerHandle {
 
     pub(crate) fn remote(&self) -> Option<&Arc<Remote>> {
         match &self.0 {
-            Location::Here(_) => None,
-            Location::There(remote) => Some(remote),
+            Place::Here(_) => None,
+            Place::There(remote) => Some(remote),
         }
     }
 
-    /// Whether it can serve requests with memory of this space: a server in another process only those of the interface that
-    /// was connected to it.
+    /// Whether it can serve requests with memory of this space. A server in another process serves only those of the interface
+    /// that was connected to it.
     pub(crate) fn is_of(&self, space: &Space) -> bool {
         self.remote().is_none_or(|remote| remote.space.is(space))
     }
@@ -210,12 +210,12 @@ impl ServerHandle {
     /// The server, where it is in this process.
     pub(crate) fn here(&self) -> Option<&Code> {
         match &self.0 {
-            Location::Here(server) => Some(server),
-            Location::There(_) => None,
+            Place::Here(server) => Some(server),
+            Place::There(_) => None,
         }
     }
 
-    /// Whose pool the system buffers for its requests are from, where nothing else is said.
+    /// The lender of the system buffers for its requests, where the element names none.
     pub(crate) fn lender(&self) -> LenderId {
         self.remote().map_or(LenderId::OWN, |remote| remote.lender())
     }
@@ -223,7 +223,7 @@ impl ServerHandle {
     /// Notes that a client of this process asks this server, if it is here.
     #[inline]
     pub(crate) fn asked_by(&self, client: &Presence) {
-        if let Location::Here(server) = &self.0 {
+        if let Place::Here(server) = &self.0 {
             client.asks(server);
         }
     }
@@ -238,8 +238,8 @@ impl ServerHandle {
         patience: Patience,
     ) -> bool {
         match &self.0 {
-            Location::There(remote) => remote.request(Outgoing::new(work, exchange, service), patience),
-            Location::Here(server) => {
+            Place::There(remote) => remote.request(Outgoing::new(work, exchange, service), patience),
+            Place::Here(server) => {
                 match work.map_lent(access) {
                     Ok(()) => {
                         server.request(|| Incoming::new(work, Origin::Here(exchange), service, access));
@@ -253,16 +253,16 @@ impl ServerHandle {
 
     pub(crate) fn abort(&self, request: RequestId) {
         match &self.0 {
-            Location::Here(server) => server.abort(request),
-            Location::There(remote) => remote.abort(request),
+            Place::Here(server) => server.abort(request),
+            Place::There(remote) => remote.abort(request),
         }
     }
 
-    /// Has threads that wait for this server's replies look: something is over without one.
+    /// Has threads that wait for this server's replies look again: a request is over without a reply.
     pub(crate) fn look(&self) {
         match &self.0 {
-            Location::Here(server) => server.look(),
-            Location::There(remote) => remote.wake(true),
+            Place::Here(server) => server.look(),
+            Place::There(remote) => remote.wake(true),
         }
         self.tend();
     }
@@ -270,28 +270,28 @@ impl ServerHandle {
     /// Waits until what is awaited has its reply, or has been given up; returns whether it has.
     pub(crate) fn wait(&self, awaited: &mut Awaited<'_>, deadline: Option<Instant>) -> bool {
         match &self.0 {
-            Location::Here(server) => server.wait(awaited, deadline),
-            Location::There(remote) => remote.wait(awaited, deadline),
+            Place::Here(server) => server.wait(awaited, deadline),
+            Place::There(remote) => remote.wait(awaited, deadline),
         }
     }
 
-    /// Takes the replies that are there, where somebody has to; returns how many.
+    /// Takes the replies that are there, where clients have to; returns how many.
     pub(crate) fn collect(&self) -> usize {
         match &self.0 {
-            Location::Here(server) => server.collect(),
-            Location::There(remote) => remote.collect(),
+            Place::Here(server) => server.collect(),
+            Place::There(remote) => remote.collect(),
         }
     }
 
-    /// Whether somebody has to take its replies.
+    /// Whether clients have to take its replies.
     pub(crate) fn is_looked_at(&self) -> bool {
         match &self.0 {
-            Location::Here(server) => server.is_looked_at(),
-            Location::There(_) => true,
+            Place::Here(server) => server.is_looked_at(),
+            Place::There(_) => true,
         }
     }
 
-    /// Sees to it that replies are taken, though nobody waits for them.
+    /// Has replies taken that no thread waits for.
     pub(crate) fn tend(&self) {
         if let Some(remote) = self.remote() {
             remote.tend();
@@ -300,8 +300,8 @@ impl ServerHandle {
 
     pub(crate) fn is(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
-            (Location::Here(here), Location::Here(other)) => here.is(other),
-            (Location::There(there), Location::There(other)) => Arc::ptr_eq(there, other),
+            (Place::Here(here), Place::Here(other)) => here.is(other),
+            (Place::There(there), Place::There(other)) => Arc::ptr_eq(there, other),
             _ => false,
         }
     }

@@ -3,7 +3,7 @@
 //! How: one thread for an interface, started with the first such request, sleeps until the earliest deadline. It asks the
 //! server to let the request go, and looks again when the server's time for that is over; it never waits for one
 //! request while others are due.
-//! Invariants: a request has its place in the queue by an [`Alarm`], which its exchange drops when the request is over; so the
+//! Invariants: an [`Alarm`] holds a request's place in the queue, and the exchange drops it when the request is over; so the
 //! timer holds nothing for a request that is over.
 
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ struct Queue {
     stopped: bool,
 }
 
-/// When a deadline is, and whose.
+/// When a deadline is, and of which request.
 type Key = (Instant, RequestId);
 
 #[derive(Debug)]
@@ -111,8 +111,8 @@ impl Drop for Timer {
             // A panic of the thread has been reported by the panic hook.
             let _ = thread.join();
         }
-        // Requests that are not over hold their server, whose channel holds them by their alarms. Without the lock, which
-        // alarms take.
+        // A deadline holds the server of its request, whose channel may hold the request, and so its alarm. Dropped without the
+        // lock, which alarms take.
         let left = std::mem::take(&mut self.shared.queue.lock().deadlines);
         drop(left);
     }
@@ -164,7 +164,7 @@ impl Deadline {
             // Aborting what it originated takes time; others may be due meanwhile.
             let (server, grace) = (self.server, self.grace);
             let evict = move || exchange.abort(&server, &reason, grace);
-            // Where no thread can be had the request is let be: its client can abort it.
+            // Where no thread can be started, the request goes on until its client aborts it.
             let _ = spawn("genie-eviction", evict);
             return;
         }

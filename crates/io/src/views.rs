@@ -1,7 +1,7 @@
-//! Views: the one file of this floor that vouches for memory.
+//! Views: the one file of this crate with unsafe code, which makes views of memory.
 //!
-//! Why it is sound: where a request's data is, is kept beside what holds it there, until the request is over; what a server is
-//! shown of it borrows the request. Nobody in this process has a reference to the bytes meanwhile: those of a client here are in
+//! Why it is sound: the addresses of a request's data are kept beside what holds the data there, until the request is over; what
+//! a server is shown of it borrows the request. Meanwhile no other reference to the bytes exists in this process: those of a client here are in
 //! aliases, or in buffers that it gave by value; those of a client elsewhere, in its mirror.
 #![allow(
     unsafe_code,
@@ -14,8 +14,8 @@ use genie_memory::{Data, DataMut, LenderId, ObjectId, Space};
 use genie_passing::{Input, Parties, Passing, Scheme, Target};
 use genie_sys::Object;
 
+use crate::forwarded::ForwardedInput;
 use crate::location::LocatedTransfer;
-use crate::passed::PassedInput;
 use crate::{InputPin, OutputPin};
 
 /// Begins an input into memory that the caller borrows mutably, unless it is passed by share; then the caller keeps the buffer
@@ -46,8 +46,8 @@ impl LocatedTransfer {
     }
 }
 
-impl PassedInput {
-    /// What of it is there, to be seen by the contractor.
+impl ForwardedInput {
+    /// The part of it that is there, to be seen by the contractor.
     pub(crate) fn data(&self) -> DataMut<'_> {
         // SAFETY: the input, and each buffer that was ever in place of its memory, stay until the contractor's reply takes
         // effect, and what the contractor is shown borrows its request.

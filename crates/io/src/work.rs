@@ -1,6 +1,6 @@
-//! Work: a request's buffers under way, in the hands of the server, the reply or the client, one after the other.
+//! Work: a request's buffers under way, owned by the server, the reply and the client, one after the other.
 //!
-//! How: its memory changes hands, and stays with the thread that was the last to have it, for that thread's next request.
+//! How: the last owner's thread keeps the work's memory for its next request.
 
 mod beginning;
 mod buffer;
@@ -24,7 +24,7 @@ pub(crate) use buffer::{Transfer, WorkBuffer, WorkElement};
 pub(crate) struct Work {
     pub(crate) buffers: SmallVec<[WorkBuffer; 1]>,
     pub(crate) error: Option<Error>,
-    /// None of a request that was admitted in another process.
+    /// None for a request that was admitted in another process.
     admission: Option<Admission>,
 }
 
@@ -103,7 +103,7 @@ impl Work {
         }
     }
 
-    /// Links the request to those of which parts are passed on in it, unless one of those is being aborted.
+    /// Links the request to those of which it forwards parts, unless one of those is being aborted.
     pub(crate) fn originate(&self, exchange: &Arc<Exchange>, server: &ServerHandle) -> Result<(), Error> {
         for element in self.buffers.iter().flat_map(|buffer| &buffer.elements) {
             if let Transfer::Located(located) = &element.transfer {
@@ -113,7 +113,7 @@ impl Work {
         Ok(())
     }
 
-    /// How many requests of this process led to this one, by passing parts on.
+    /// How many requests of this process led to this one, by forwarding parts.
     pub(crate) fn depth(&self) -> u32 {
         let elements = self.buffers.iter().flat_map(|buffer| &buffer.elements);
         let depths = elements.map(|element| match &element.transfer {
@@ -170,7 +170,7 @@ impl Work {
         inputs.map(|buffer| buffer.elements.len()).sum::<usize>() > 1
     }
 
-    /// Does what can fail of that.
+    /// Does the part of that which can fail.
     fn prepare_inputs(&mut self, destinations: &[&mut [u8]]) -> Result<(), Error> {
         let mut destinations = destinations.iter();
         self.inputs().try_for_each(|(element, here)| {
@@ -227,8 +227,8 @@ impl Work {
         }
     }
 
-    /// Whether every output can be left with the server after the client has its reply: none is the client's to have
-    /// back, and no input is awaited.
+    /// Whether the client can have its reply while the server keeps every output: the client waits for no input, and gets no
+    /// buffer back.
     pub(crate) fn may_be_anticipated(&self) -> bool {
         self.buffers.iter().all(|buffer| {
             buffer.direction == Direction::Out && !buffer.elements.iter().any(WorkElement::holds_buffer)

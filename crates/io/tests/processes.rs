@@ -4,6 +4,7 @@
 //! How: servers live in processes that the test starts, stops and kills, and whose mappings it reads.
 //! Source: thesis chapter 5, §3.1.2.
 
+mod abandoned;
 mod chain;
 mod departure;
 mod eviction;
@@ -11,7 +12,6 @@ mod frames;
 mod growth;
 mod limits;
 mod mapping;
-mod orphans;
 mod pause;
 
 use std::time::{Duration, Instant};

@@ -19,6 +19,8 @@ mod descriptors;
 mod floods;
 #[path = "trust/fuse.rs"]
 mod fuse;
+#[path = "trust/keeper.rs"]
+mod keeper;
 #[path = "trust/losses.rs"]
 mod losses;
 #[path = "trust/memory.rs"]
@@ -33,8 +35,6 @@ mod replies;
 mod scene;
 #[path = "trust/server.rs"]
 mod server;
-#[path = "trust/shop.rs"]
-mod shop;
 #[path = "trust/silence.rs"]
 mod silence;
 #[path = "trust/untrusted.rs"]

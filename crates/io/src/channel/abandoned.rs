@@ -1,10 +1,10 @@
-//! Abandoned requests: they are pending at a server, or anticipated, while nobody waits for a reply any more.
+//! Abandoned requests: those pending at a server, or anticipated, whose replies no thread waits for any more.
 //!
-//! Why: a reply is taken off its ring by a thread that waits for one. Where a client has given its requests up, or forgotten
-//! them, or has its replies before the server is done, what they hold would be held until its next request, and what
-//! waits for that memory, for ever.
-//! How: as long as there are any, a thread looks at the ring now and then. It never sleeps on the ring: that is for those
-//! who wait. It also sends what had to be said of them and found no room.
+//! Why: the threads that wait for replies take them off the ring. Where a client has given its requests up, or forgotten them, or
+//! has anticipated replies, no thread waits: the requests would hold their memory until the client's next request, and whatever
+//! waits for that memory would wait for ever.
+//! How: while there are abandoned requests, a thread looks at the ring now and then. It never sleeps on the ring, which is for
+//! threads that wait for replies. It also sends the aborts for which the ring had no room.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -19,7 +19,7 @@ const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(32);
 
 impl Remote {
-    /// Sees to it that replies are taken which nobody waits for. Where no thread can be had, the next request takes them.
+    /// Has replies taken that no thread waits for. Where no thread can be started, the next request takes them.
     pub(crate) fn tend(self: &Arc<Self>) {
         if self.is_tended.swap(true, Ordering::AcqRel) {
             return;
@@ -40,7 +40,7 @@ impl Remote {
             return false;
         }
         self.is_tended.store(false, Ordering::SeqCst);
-        // One that came before the flag was cleared has nobody else.
+        // A request that was abandoned before the flag was cleared has no other thread to tend it.
         !self.has_abandoned() || self.is_tended.swap(true, Ordering::SeqCst)
     }
 }

@@ -3,8 +3,8 @@
 //! How: a request names data by its place in an arena. Before the first request that names a memory object goes out, the
 //! object's descriptor does, over the control socket: read-only, unless the server is to write into it. Nobody waits for the
 //! server meanwhile: the ring says which message the request rests on. What has been announced is remembered, so that later
-//! requests cost a look at a short list. An arena of somebody else's is withdrawn as soon as nothing here can name it any
-//! more: its owner, who may have gone, has its memory back no sooner.
+//! requests cost a look at a short list. Another client's arena is withdrawn as soon as nothing here can name it any more:
+//! that client, which may have gone, does not have its memory back before.
 //! Invariants: an object that has been replaced by another at the same place is withdrawn before that one is announced.
 //! Source: thesis §5.1; DESIGN's channels.
 
@@ -33,7 +33,7 @@ pub(super) struct Announcements {
     /// What is announced of the own arena, (start, end, for writing), as long as the space's objects are those of `version`.
     current: SmallVec<[(usize, usize, bool); 4]>,
     version: u64,
-    /// Arenas of others, parts of whose requests were passed on; numbered from 1. None holds its mirror.
+    /// Arenas of clients parts of whose requests are forwarded; numbered from 1. An entry does not hold its mirror.
     lent: Vec<Option<(WeakMirror, Arena)>>,
     tally: Tally,
     /// The server, as the lender of its pool.
@@ -42,7 +42,7 @@ pub(super) struct Announcements {
     is_silent: bool,
 }
 
-/// What was said so far.
+/// What the server was told so far.
 #[derive(Debug, Default)]
 struct Tally {
     /// The number of the object announced last.
@@ -148,7 +148,7 @@ impl Announcements {
     ) -> Result<(), Error> {
         match location {
             Location::Here(spans) => self.own(link, spans, writes, segments),
-            Location::Passed(input) => self.own(link, &input.seen(), writes, segments),
+            Location::Forwarded(input) => self.own(link, &input.seen(), writes, segments),
             Location::There(mirror, _) if self.is_silent => {
                 Err(Error::Elsewhere { addr: mirror.base(), len: location.len() })
             }
@@ -176,7 +176,7 @@ impl Announcements {
 
     fn ensure_own(&mut self, link: &Arc<Link>, offset: usize, len: usize, writes: bool) -> Result<(), Error> {
         let (space, lender) = (&self.space, self.lender);
-        // The server's own pool it may write, whichever way the first data in it goes.
+        // The server may write its own pool, whichever way the first data in it goes.
         let is_lent = |at| space.object_at(at).is_some_and(|shared| shared.lender == Some(lender));
         let writes = writes || is_lent(offset);
         let find = |at| {
@@ -246,7 +246,7 @@ impl Announcements {
 }
 
 impl Arena {
-    /// Sees to it that the server knows the objects that hold `len` bytes from `offset` on, with the rights it needs.
+    /// Announces the objects that hold `len` bytes from `offset` on, unless the server knows them and has the rights it needs.
     fn ensure(
         &mut self,
         link: &Arc<Link>,

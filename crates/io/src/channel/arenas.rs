@@ -1,8 +1,8 @@
 //! What a client has announced of its memory, and how this process sees it.
 //!
-//! How: one mirror for the client's own arena, and one for each of others, parts of whose requests it passes on.
+//! How: one mirror for the client's own arena, and one for each arena of other clients parts of whose requests it forwards.
 //! Invariants: what a request names stays mapped until it is replied to or dropped, whatever the client withdraws.
-//! Trust: numbers, places and descriptors are the client's word, and checked.
+//! Trust: the client chooses numbers, places and descriptors, and each is checked.
 //! Limits: [`ARENAS`] at once; bytes of addresses, reserved and mapped, as the client's [`Quota`] says.
 
 use std::os::fd::OwnedFd;
@@ -33,7 +33,7 @@ type Mirrors = Vec<Option<Mirror>>;
 
 /// What a worker knows of a client's memory.
 #[derive(Debug, Default)]
-pub(super) struct KnownMirrors {
+pub(super) struct ArenaView {
     changes: u64,
     mirrors: Vec<Option<(Mirror, Known)>>,
 }
@@ -44,18 +44,18 @@ impl Arenas {
         Self { mapping, quota, mirrors: RwLock::new(vec![Some(own)]), changes: AtomicU64::new(1) }
     }
 
-    /// Sees to it that a worker knows the arenas that there are.
-    pub(super) fn look(&self, known_mirrors: &mut KnownMirrors) {
+    /// Brings what a worker knows up to date with the arenas that there are.
+    pub(super) fn look(&self, view: &mut ArenaView) {
         let changes = self.changes.load(Ordering::Acquire);
-        if known_mirrors.changes != changes {
+        if view.changes != changes {
             let mirrors = self.read();
             let known = |mirror: &Option<Mirror>| mirror.clone().map(|mirror| (mirror, Known::default()));
-            known_mirrors.mirrors = mirrors.iter().map(known).collect();
-            known_mirrors.changes = changes;
+            view.mirrors = mirrors.iter().map(known).collect();
+            view.changes = changes;
         }
     }
 
-    /// Where data is that the client has named, to be shown to another server.
+    /// The locations of data that the client has named, to be shown to another server.
     pub(super) fn locations(&self, named: &[(u16, Extent)]) -> Locations {
         let mirrors = self.read();
         let mut locations = Locations::new();
@@ -64,7 +64,7 @@ impl Arenas {
             match (locations.last_mut(), last == Some(*number)) {
                 (Some(Location::There(_, extents)), true) => extents.push(*extent),
                 _ => {
-                    // An arena that was withdrawn since holds nothing any more.
+                    // An arena that was withdrawn meanwhile holds no data any more.
                     let Ok(mirror) = find(&mirrors, *number) else { continue };
                     locations.push(Location::There(mirror.clone(), Extents::from_iter([*extent])));
                     last = Some(*number);
@@ -97,7 +97,7 @@ impl Arenas {
         self.read().iter().flatten().count()
     }
 
-    /// Forgets an object. `is_idle` tells whether nothing is pending, so that nobody works in what is unmapped.
+    /// Forgets an object. `is_idle` tells whether nothing is pending, so that no request uses what is unmapped.
     pub(super) fn withdraw(&self, id: u64, is_idle: impl Fn() -> bool) -> Result<(), String> {
         let mirrors = self.read();
         let mut was_there = false;
@@ -120,7 +120,7 @@ impl Arenas {
         self.quota.mapped()
     }
 
-    /// Enters an arena that the client passes parts of on.
+    /// Enters an arena of which the client forwards parts.
     pub(super) fn add(&self, place: &ArenaPlace, lifeline: OwnedFd) -> Result<(), Ending> {
         let mut mirrors = self.write();
         let number = usize::from(place.number);
@@ -169,7 +169,7 @@ fn find(mirrors: &Mirrors, number: u16) -> Result<&Mirror, String> {
     mirror.ok_or_else(|| missing(number))
 }
 
-impl KnownMirrors {
+impl ArenaView {
     pub(super) fn mirror(&mut self, number: u16) -> Result<(&Mirror, &mut Known), String> {
         let mirror = self.mirrors.get_mut(usize::from(number)).and_then(Option::as_mut);
         let (mirror, known) = mirror.ok_or_else(|| missing(number))?;

@@ -1,9 +1,10 @@
-//! Connecting: how a client becomes one.
+//! Connecting: how a client gets a channel to a server.
 //!
 //! How: hello and welcome over the control socket, then both sides attach the rings, the client's space takes in the
 //! server's pool, and a thread watches the socket.
 //! Trust: the descriptors that a server sends are checked as those of a client are, and it can't lend more memory than the
-//! client allows. To a server that maps what a client shares, one that shares nothing does not connect.
+//! client allows. A client that shares nothing does not connect to a server that maps what its clients
+//! share.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -60,7 +61,7 @@ impl Default for ConnectOptions {
     }
 }
 
-/// Connects to the server of this name, whose requests will be from `space`.
+/// Connects to the server of this name; requests to it pass data of `space`.
 pub(crate) fn connect(
     space: &Space,
     directory: &Directory,

@@ -17,7 +17,7 @@ use genie_sys::poll::{Poller, Ready};
 use genie_sys::process::Pid;
 use genie_sys::socket::{Received, Socket};
 
-use super::arenas::{Arenas, KnownMirrors};
+use super::arenas::{ArenaView, Arenas};
 use super::conversation::{Conversation, answer, checked_lifeline, refuse};
 use super::directory::Claim;
 use super::evictions::Departure;
@@ -33,9 +33,9 @@ use super::wire::control::{Ending, Hello, Limits, MAX_MESSAGE, Message, Party, R
 use super::worker::Line;
 use crate::{Client, Error, Service};
 
-/// How many connections are accepted before what others have said is heard.
+/// How many connections are accepted before the messages of others are read.
 const ACCEPTED: usize = 64;
-/// The pause after an error that would come again at once.
+/// The pause after an error that would occur again at once.
 const PAUSE: Duration = Duration::from_millis(10);
 /// The longest the thread sleeps.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
@@ -69,7 +69,7 @@ impl std::fmt::Debug for Control {
 impl Drop for Control {
     fn drop(&mut self) {
         if self.is_inherited() {
-            // To the server's code nobody has left.
+            // The server's code is not told that clients have left: they are the parent's.
             return std::mem::forget(std::mem::take(&mut self.channels));
         }
         for token in self.channels.keys().copied().collect::<Vec<_>>() {
@@ -102,7 +102,7 @@ impl Control {
         }
     }
 
-    /// Waits at most so long for somebody to say something, and answers.
+    /// Waits at most so long for connections and messages, and answers them.
     pub(super) fn attend(&mut self, timeout: Option<Duration>) {
         let mut ready = std::mem::take(&mut self.ready);
         if self.poller.wait(timeout, &mut ready).is_err() {
@@ -116,7 +116,7 @@ impl Control {
             match token {
                 LISTENER => self.accept(&mut bytes),
                 ATTENTION => {
-                    // What is not cleared is looked at once more.
+                    // A signal that is not cleared costs one more look.
                     let _ = self.shared.attention.clear();
                 }
                 RING => {}
@@ -133,7 +133,7 @@ impl Control {
         self.shared.is_inherited()
     }
 
-    /// What becomes readable when somebody says something.
+    /// What becomes readable when a client or a new connection says something.
     pub(super) fn poller(&self) -> &Poller {
         &self.poller
     }
@@ -143,8 +143,8 @@ impl Control {
             let socket = match self.claim.listener().accept() {
                 Ok(Some(socket)) => socket,
                 Ok(None) => return,
-                // Most likely there are no descriptors, and somebody waits for one: a connection that has said nothing makes
-                // room. Where others were accepted just now, it may be that nobody waits any more.
+                // Most likely there are no descriptors left: a connection that has said nothing makes room for the next one.
+                // Where others were accepted just now, perhaps no connection waits any more.
                 Err(_) => match self.handshakes.first_to_go() {
                     _ if accepted > 0 => return,
                     Some(token) => {
@@ -168,7 +168,7 @@ impl Control {
 
     /// Ends a connection that has said nothing.
     fn send_away(&mut self, token: u64, bytes: &mut [u8]) {
-        // It may have spoken by now.
+        // It may have said something by now.
         self.hear_newcomer(token, bytes);
         self.refuse_newcomer(token, TOO_MANY);
     }
@@ -233,7 +233,7 @@ impl Control {
         }
     }
 
-    /// How many bytes may be pending where so many are allowed: what is copied must find room.
+    /// How many of the bytes allowed a client may have pending: data that is copied must fit into the pool, too.
     fn most(&self, trust: Trust, allowed: usize) -> usize {
         match trust {
             Trust::Copied => allowed.min(self.shared.options.hard_pool),
@@ -312,7 +312,7 @@ impl Control {
             session,
             consumer: ends.consumer,
             record: Record::new(),
-            known_mirrors: KnownMirrors::default(),
+            view: ArenaView::default(),
             awaited: 0,
         };
         shared.inboxes[inbox].leave(line);
@@ -329,7 +329,7 @@ impl Control {
         Ok(Arenas::new(own, options.mapping, quota))
     }
 
-    /// How data of a client is copied that is at the other end of `socket`.
+    /// How data of the client at the other end of `socket` is copied.
     fn private(&self, socket: &Socket, base: usize, len: usize) -> Result<Private, Ending> {
         let client = socket.peer_process().map_err(Ending::exhausted)?;
         let bytes = self.shared.options.hard_pool;
@@ -388,8 +388,8 @@ impl Control {
         let _ = self.poller.remove(&channel.socket);
         answer(&channel.socket, &Message::Goodbye(ending), &[]);
         channel.socket.hang_up();
-        // What the client has said since is taken off: else the kernel resets the connection, and the client never reads why it
-        // has ended. Nothing is added after the hang-up.
+        // What the client has said meanwhile is read and dropped: else the kernel resets the connection, and the client never
+        // reads why it has ended. After the hang-up no more can come.
         while let Ok(Some(received)) = channel.socket.try_receive(&mut [0; 1])
             && received.len > 0
         {

@@ -1,7 +1,7 @@
 //! A client's control socket: what it may say in the middle of a channel.
 //!
-//! Trust: a client that says something else, or does not read the answers, has no channel any more. Descriptors that it
-//! announces are kept open, so that they are counted.
+//! Trust: a client that says anything else, or does not read the answers, loses its channel. The descriptors that it announces
+//! are kept open, so that they are counted.
 //! Limits: what a client may announce is its share ([`Shares`]).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -40,7 +40,7 @@ impl Ending {
         Self { reason, sentence: sentence.to_string() }
     }
 
-    /// For an error that has this reason, unless the kernel has no more of something.
+    /// For an error: for this reason, unless the kernel has run out of something.
     pub(super) fn of(reason: Reason, error: &Error) -> Self {
         let is_short = match error {
             Error::Kernel(error) => {
@@ -51,7 +51,7 @@ impl Ending {
         if is_short { Self::exhausted(error) } else { Self::new(reason, error) }
     }
 
-    /// Something has run out in this process, which is the server's: the client is told so.
+    /// Something has run out in the server's process, which the sentence names.
     pub(super) fn exhausted(error: impl std::fmt::Display) -> Self {
         Self::new(Reason::Exhausted, format!("in process {}: {error}", std::process::id()))
     }
@@ -140,14 +140,14 @@ impl Conversation {
     }
 }
 
-/// A lifeline that a peer sent: only a socket tells its other end when it is closed.
+/// Accepts a lifeline that a peer sent, which must be a socket: only that tells its other end when it is closed.
 pub(super) fn checked_lifeline(descriptor: OwnedFd) -> Result<OwnedFd, Ending> {
     let socket =
         Socket::try_from_descriptor(descriptor).map_err(|error| Ending::new(Reason::Object, error))?;
     Ok(socket.into())
 }
 
-/// Sends a message to somebody who may not listen; returns whether it went.
+/// Sends a message without waiting for room; returns whether it was sent.
 pub(super) fn answer(socket: &Socket, message: &Message, descriptors: &[BorrowedFd<'_>]) -> bool {
     let Ok(bytes) = message.encode() else { return false };
     socket.try_send(&bytes, descriptors).unwrap_or(false)

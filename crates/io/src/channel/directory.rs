@@ -1,15 +1,15 @@
 //! The run-time directory: where servers' sockets are, each under its server's name.
 //!
-//! Why: a name that clients can find must lie where no stranger can put something else; and a server that was killed
+//! Why: a name that clients can find must lie where no other user can put something else; and a server that was killed
 //! leaves its socket behind, which must neither be taken for a living server nor keep the next one from its name.
-//! How: the directory is `$GENIE_RUNTIME_DIR`, else `$XDG_RUNTIME_DIR/genie`, else `/tmp/genie-$UID`. Who claims a name
-//! locks `NAME.lock`, which the kernel unlocks when the process ends however it ends; under that lock a socket that nobody
-//! listens on is a dead server's, and is replaced. A lock file is removed under its own lock, and who has locked one looks
-//! whether it still is the one at that path.
+//! How: the directory is `$GENIE_RUNTIME_DIR`, else `$XDG_RUNTIME_DIR/genie`, else `/tmp/genie-$UID`. A process
+//! that claims a name locks `NAME.lock`, which the kernel unlocks however the process ends; under that lock, a socket that no
+//! process listens on is a dead server's, and is replaced. A lock file is removed under its own lock, and a process that has
+//! locked one checks that it still is the one at that path.
 //! Invariants: at most one living process has claimed a name. A directory that was chosen by default belongs to this user,
 //! is no link, and nobody else can write to it.
 //! Trust: other users may do what permissions allow, at any moment: in a directory that an administrator shares among
-//! several, a name belongs to whom came first.
+//! several, a name belongs to the first process that claims it.
 //! Limits: names of [`MAX_NAME`] bytes, paths of [`MAX_PATH`].
 
 mod claim;
@@ -173,8 +173,8 @@ impl Directory {
         Ok(names)
     }
 
-    /// Claims a name for this process and listens under it, in place of a server that was killed. Who may connect is
-    /// decided by the permissions of the directory and of the socket, which the umask sets.
+    /// Claims a name for this process and listens under it, in place of a server that was killed. The
+    /// permissions of the directory and of the socket, which the umask sets, decide who may connect.
     ///
     /// # Errors
     /// [`Error::Running`] where a living process has the name; otherwise the name, or what is at its path, is of no use.

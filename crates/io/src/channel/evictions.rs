@@ -1,9 +1,9 @@
 //! Evictions: requests that are aborted, with what they have originated.
 //!
-//! How: where nothing was originated, the server's code is told at once. Else what was originated is aborted first, which
-//! may take as long as other servers are allowed to: a few threads do that, which come when they are needed and go when
-//! nothing is left.
-//! Limits: [`THREADS`]; what they have not come to waits. Each request is aborted once by its client, and once more when
+//! How: the server's code is told at once of a request that has originated nothing. What other requests have originated is
+//! aborted first, which may take as long as other servers are allowed: a few threads do that, which start when they are needed
+//! and end when nothing is left.
+//! Limits: [`THREADS`]; further requests wait. Each request is aborted once by its client, and once more when
 //! its channel ends, so that no more waits than twice what is pending.
 //! Source: thesis §3.1.2 (eviction).
 
@@ -23,8 +23,8 @@ const THREADS: usize = 8;
 /// A request, and what it has originated.
 pub(super) type Aborted = (RequestId, Weak<Contract>);
 
-/// That a client in another process may still ask something of its server, or is having its requests aborted: held by whatever
-/// does that. Dropping it tells the server that the client has left, while the client's memory is still here.
+/// Held by whatever may take requests of a client in another process, or aborts them. Dropping the last one tells the server
+/// that the client has left, while the client's memory is still here.
 #[derive(Debug)]
 pub(super) struct Departure {
     server: Code,
@@ -84,7 +84,7 @@ impl Evictions {
         }
     }
 
-    /// Sees to it that somebody comes to what waits.
+    /// Starts a thread for what waits, unless there are enough.
     fn summon(self: &Arc<Self>) {
         let mut state = self.state.lock();
         if state.threads >= THREADS {
@@ -97,7 +97,7 @@ impl Evictions {
             Err(_) if state.threads == 0 => {
                 let waiting = std::mem::take(&mut state.waiting);
                 drop(state);
-                // Clients may have left with it, which the server is told.
+                // These may be the last holds on clients, whose departure the server is then told of.
                 drop(waiting);
             }
             Err(_) => {}
@@ -113,7 +113,7 @@ impl Evictions {
         }
     }
 
-    /// What is to be aborted next; the thread that finds nothing is no longer one of these.
+    /// What is to be aborted next. A thread that finds nothing ends, and is counted no longer.
     fn next(&self) -> Option<(Aborted, Arc<Departure>)> {
         let mut state = self.state.lock();
         let next = state.waiting.pop_front();

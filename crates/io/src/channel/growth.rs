@@ -1,11 +1,11 @@
 //! Growth: a client that finds the server's pool exhausted asks for more of it.
 //!
-//! Why: a pool made for a client's busiest moment would be memory that lies idle at all others, for each client anew.
+//! Why: a pool made for a client's busiest moment would lie idle at all others, and each client has a pool.
 //! How: the space says when a system buffer can't be had from the pool. The server is then asked for as much again as it
 //! lends, or for what was lacking if that is more. Nobody waits for the answer: the link's thread takes in what comes, and
 //! a request that needs memory meanwhile takes the client's own, as all do where no more is lent.
 //! Invariants: one question at a time is open.
-//! Trust: a server that lends what nobody asked for, or more, ends the channel.
+//! Trust: a channel ends when its server lends memory that was not asked for, or more than was asked for.
 //! Limits: what the server allows. A client that was lent nothing does not ask again for [`SHORTEST`], and each further time
 //! for twice as long, up to [`LONGEST`].
 //! Source: thesis §5.2 (lender mechanism). Differs: its pools don't grow.
@@ -41,12 +41,12 @@ struct State {
 }
 
 impl Growth {
-    /// Of a pool of so many bytes.
+    /// For a pool of so many bytes.
     pub(super) fn new(lent: usize) -> Self {
         Self(Mutex::new(State { lent, asked: None, quiet: None, pause: SHORTEST }))
     }
 
-    /// How much to ask for, `lacking` bytes having been found not to be there; none: nothing, now.
+    /// How much to ask for when `lacking` bytes are missing; `None` is nothing for now.
     pub(super) fn ask(&self, lacking: usize, now: Instant) -> Option<usize> {
         let mut state = self.0.lock();
         if state.asked.is_some() || state.quiet.is_some_and(|until| now < until) {
@@ -68,7 +68,7 @@ impl Growth {
         now: Instant,
     ) -> Result<(), String> {
         let Some(asked) = self.0.lock().asked.take() else {
-            return Err("it lent memory that nobody had asked for".to_owned());
+            return Err("it lent memory that was not asked for".to_owned());
         };
         let mut left = asked.next_multiple_of(space.granule());
         let mut come = 0;
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_lent_nothing_is_quiet_for_longer_each_time() {
+    fn a_client_that_was_lent_nothing_is_quiet_for_longer_each_time() {
         let ((space, lender), mut now) = (space(), Instant::now());
         let growth = Growth::new(PAGE);
         for pause in [1, 2, 4, 8, 16, 32, 64, 64].map(Duration::from_secs) {

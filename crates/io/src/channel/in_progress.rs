@@ -1,10 +1,10 @@
-//! Requests in progress: what one client has pending at a server, and the way back.
+//! Requests in progress: what one client has pending at a server, and the ring of its replies.
 //!
 //! How: a table with a place for each request that was granted; the client names the places. Replies for which the ring has
 //! no room wait here until there is some.
 //! Invariants: `bytes` and `requests` are the sums over the places that are taken.
-//! Trust: places are the client's word, and checked against the table. A client that takes no replies is found out: of one
-//! that does, no more can wait than a reply and a done record for each place.
+//! Trust: the client names places, which are checked against the table. A client that takes no replies is found out: for one
+//! that takes them, no more can wait than a reply and a done record for each place.
 //! Limits: twice as many waiting replies as places; each is at most as long as the ring's records.
 
 use std::collections::VecDeque;
@@ -30,7 +30,7 @@ pub(super) struct Granted {
     pub(super) abort_timeout: Duration,
 }
 
-/// What is pending, and the way back.
+/// What is pending, and the ring of replies.
 #[derive(Debug)]
 pub(super) struct InProgress {
     entries: Vec<Entry>,
@@ -62,7 +62,7 @@ struct Entry {
 /// The name of a request that was entered, or why it was not.
 pub(super) type Entered = Result<RequestId, Refusal>;
 
-/// How a place in the table is.
+/// The state of a place in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     Vacant,

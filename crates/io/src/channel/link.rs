@@ -1,9 +1,9 @@
 //! Links: the client's end of the control socket, and what happens when a server goes.
 //!
 //! How: one thread for each channel reads the socket. When the server hangs up, or is cut off because it broke the rules,
-//! the thread ends the requests that are pending. Their memory is the client's again when nobody can touch it any more:
-//! when the server's process has exited, or every holder of the client's *lifeline* has closed it, which the server does
-//! when it has let go of its client's memory, and those to whom it passed fragments, too.
+//! the thread ends the requests that are pending. Their memory is the client's again when no process can touch it any
+//! more: when every holder of the client's *lifeline* has exited or closed it. The server closes it when it has let go of the
+//! client's memory, and so do the servers to which it forwarded fragments.
 //! Source: thesis §3.1.2 (eviction). Differs: no kernel can unmap another process's pages, so memory that a silent server
 //! may still touch stays in quarantine until it is gone.
 
@@ -38,7 +38,7 @@ pub(super) struct Link {
     server: String,
     socket: Socket,
     outbox: Outbox,
-    /// Hangs up when nobody holds the other end any more.
+    /// Hangs up when no process holds the other end any more.
     lifeline: Socket,
     growth: Growth,
     is_gone: AtomicBool,
@@ -48,7 +48,7 @@ pub(super) struct Link {
     answered: Condvar,
     /// The server is gone, nothing is pending any more, and nothing will be.
     is_over: AtomicBool,
-    /// For a loop that waits by descriptor: others took replies, or nothing is pending any more.
+    /// Tells an event loop that other threads took replies, or that nothing is pending any more.
     news: Mutex<News>,
     /// What was pending when the client itself let the channel go.
     left: Mutex<Vec<Outgoing>>,
@@ -86,8 +86,8 @@ impl Link {
         })
     }
 
-    /// Says something to the server, behind what was said before, without waiting until the server reads it; returns the
-    /// message's number.
+    /// Sends the server a message, behind earlier ones, without waiting until the server reads it; returns the message's
+    /// number.
     pub(super) fn say(self: &Arc<Self>, message: &Message, descriptors: Vec<OwnedFd>) -> Result<u64, Error> {
         match self.outbox.put(&self.socket, message.encode()?, descriptors) {
             Ok(Put { number, wants_sender }) => {
@@ -96,13 +96,13 @@ impl Link {
                 }
                 Ok(number)
             }
-            // What is lost with a server rests on no message any more.
+            // The server is gone: no request will rest on this message.
             Err(error) => self.unsaid(&error).map(|()| 0),
         }
     }
 
-    /// Ends the channel because something could not be said. Where the server has hung up, the thread that reads the socket
-    /// does that: the server may have said why before.
+    /// Ends the channel because a message could not be sent. Where the server has hung up, the thread that reads the socket
+    /// ends the channel instead: the server may have said why before.
     fn unsaid(&self, error: &genie_sys::Error) -> Result<(), Error> {
         if matches!(error.errno, Errno::PIPE | Errno::CONNRESET) {
             return Ok(());
@@ -125,7 +125,7 @@ impl Link {
         }
     }
 
-    /// Whether the server has not read what was said to it for so long that requests had better wait.
+    /// Whether so many messages wait for the server that requests had better wait, too.
     pub(super) fn is_crowded(&self) -> bool {
         self.outbox.is_crowded()
     }
@@ -167,7 +167,7 @@ impl Link {
 
     /// Has the server forget an arena that nothing names any more.
     pub(super) fn withdraw_arena(self: &Arc<Self>, number: u16) {
-        // With a channel that ends everything is withdrawn.
+        // A channel that ends withdraws everything.
         if self.say(&Message::WithdrawArena(number), Vec::new()).is_ok() {
             self.withdrawn.lock().push(number);
         }
@@ -178,7 +178,7 @@ impl Link {
         std::mem::take(&mut *self.withdrawn.lock())
     }
 
-    /// Asks for more of the server's pool, in which `lacking` bytes were found not to be there; does not wait for it.
+    /// Asks the server to add to its pool, in which `lacking` bytes are missing, without waiting for an answer.
     pub(super) fn want_pool(&self, lacking: usize) {
         let Some(bytes) = self.growth.ask(lacking, Instant::now()) else { return };
         let wanted = Message::PoolWanted(bytes as u64).encode();
@@ -237,11 +237,11 @@ impl Link {
         let _ = Message::Goodbye(goodbye).encode().map(|bytes| self.outbox.try_put(&self.socket, &bytes));
         self.end(self.gone("the client let the channel go"));
         self.socket.hang_up();
-        // The thread may stay for long; nobody looks any more.
+        // The link's thread may stay for long, and no event loop looks any more.
         self.news().quiet();
     }
 
-    /// Keeps what had its reply just when the server went, which may still touch the memory.
+    /// Keeps a request that was replied to just when the server went: the server may still touch its memory.
     pub(super) fn keep(&self, request: Outgoing) {
         request.give_up(&self.error());
         self.left.lock().push(request);
@@ -282,7 +282,7 @@ impl Link {
 
     /// Tells threads and loops that wait that nothing is pending any more.
     fn announce_end(&self, remote: &Weak<Remote>) {
-        // A channel that the client itself let go has no watcher, whose descriptor would stay readable.
+        // No event loop watches a channel that the client itself let go.
         if let Some(remote) = remote.upgrade() {
             self.is_over.store(true, Ordering::Release);
             remote.wake(true);
@@ -315,7 +315,7 @@ impl Link {
     /// Applies limits that the server has granted.
     fn take_limits(&self, limits: Limits, remote: &Weak<Remote>) -> Result<(), String> {
         if !self.questions.lock().is_open {
-            return Err("it granted limits that nobody had asked for".to_owned());
+            return Err("it granted limits that were not asked for".to_owned());
         }
         if let Some(remote) = remote.upgrade() {
             remote.grant(limits);
@@ -327,7 +327,7 @@ impl Link {
         Ok(())
     }
 
-    /// Waits until nobody can touch the client's memory on the server's account any more; returns whether that is so.
+    /// Waits until no process can touch the client's memory on the server's account any more; returns whether that is so.
     fn is_surely_gone(&self, timeout: Option<Duration>) -> bool {
         while !self.lifeline.wait_for_hang_up(timeout) {
             if timeout.is_some() {

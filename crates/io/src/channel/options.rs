@@ -35,7 +35,7 @@ pub struct ServeOptions {
     pub hard_bytes: usize,
     /// What a client may have the limit on requests raised to; never more than 65,536.
     pub hard_requests: u32,
-    /// Bytes of addresses that each client's memory may take here, with that of others which it passes on; by default
+    /// Bytes of addresses that each client's memory may take here, with that of others which it forwards; by default
     /// 1 TiB, or eight times what the machine has of memory.
     pub addresses: usize,
     /// Bytes of each client's memory that may be mapped here at once; by default half of what the machine has, as much as
@@ -48,7 +48,7 @@ pub struct ServeOptions {
     pub threads: usize,
     /// When clients' memory is mapped.
     pub mapping: Mapping,
-    /// Maps nothing of its clients': what they output can't be changed any more once the server's code sees it.
+    /// Maps no memory of its clients: what they output can't be changed any more once the server's code sees it.
     pub untrusted: bool,
     /// How long the server may take to let an aborted request go, for ever with [`Duration::MAX`].
     pub abort_timeout: Duration,

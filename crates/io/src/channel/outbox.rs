@@ -2,7 +2,7 @@
 //!
 //! Why: a server that is stopped reads nothing. A client that waited for it would hold up requests whose own time is over,
 //! and threads that want nothing but replies.
-//! How: a message goes out at once where the socket has room for it. Elsewhere it waits here with its descriptors, and a
+//! How: a message goes out at once where the socket has room for it. Otherwise it waits here with its descriptors, and a
 //! thread sends it as soon as there is room. Messages are numbered in their order; a request that rests on one goes out
 //! behind a record that bears its number, so that it can't overtake the message.
 //! Limits: while [`CROWDED`] messages wait, no more requests are sent.
@@ -16,7 +16,7 @@ use genie_sys::{Errno, Result};
 
 use crate::primitive::{AtomicUsize, Mutex, Ordering, thread};
 
-/// So many messages wait only for a server that reads nothing.
+/// Where so many messages wait, the server reads nothing.
 const CROWDED: usize = 64;
 /// The pause after the kernel had room in the socket, but no memory for what was to be sent.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -44,7 +44,7 @@ struct Waiting {
     descriptors: Vec<OwnedFd>,
 }
 
-/// What has become of a message.
+/// What became of a message.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Put {
     /// Its number.

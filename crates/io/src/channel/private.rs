@@ -4,9 +4,9 @@
 //! the kernel has copied into memory of the server's own can't change any more.
 //! How: output is read from the client's address space before the server's code sees the request; input is written there
 //! after a reply of success. One copy each way, by `process_vm_readv` and `process_vm_writev`.
-//! Invariants: nothing is taken for the client's that was read after it exited, and nothing is written once it was seen to
-//! have: its number may be another process's by then.
-//! Trust: the client's memory may be gone, or mixed; a transfer that comes short ends the channel. Not held off: between a
+//! Invariants: bytes that were read after the client exited are not taken for the client's, and nothing is written once it was
+//! seen to have exited: by then its number may be another process's.
+//! Trust: the client's memory may be gone, or mixed; a transfer that comes short ends the channel. Not prevented: between a
 //! look at the client and the kernel's own, a client may exit and its number be given again; and a client that becomes
 //! another program keeps its number. What is written then is what the server was to write, to where the client said, in a
 //! process that this one has the right to trace: a server with more rights than its clients' users should not serve those
@@ -31,7 +31,7 @@ pub(super) struct Private {
     /// Where the client's arena starts in its own address space, and how long it is.
     pub(super) base: usize,
     pub(super) len: usize,
-    /// Where the private buffers are from; no other client's are.
+    /// Where this client's private buffers are from, and no other client's.
     pub(super) space: Space,
 }
 
@@ -64,7 +64,7 @@ impl Private {
         // What an input's memory has held before was the same client's.
         if direction == Direction::Out {
             each(&buffer, &places, len, |data, addr| data.read_process(self.client.pid(), addr))?;
-            // After reading: a process that is there still was there all the time.
+            // After reading: a process that still exists has existed all the time.
             self.check(len)?;
             receipt.copied += len;
             receipt.reason = Some(Reason::Untrusted);

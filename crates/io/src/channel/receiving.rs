@@ -142,7 +142,7 @@ impl Remote {
         let _ = poller.remove(self.link.news().event());
     }
 
-    /// Takes the bell out once the server is gone, since it would stay readable. [`Link::news`] tells of the channel's end.
+    /// Takes the bell out once the server is gone, since it would stay readable. `Link::news` tells of the channel's end.
     pub(crate) fn silence_bell(&self, poller: &Poller) {
         if self.link.is_gone() {
             let _ = poller.remove(&self.bell);

@@ -43,9 +43,9 @@ pub(crate) struct Remote {
     pub(super) sending: Mutex<Sending>,
     pub(super) receiving: Mutex<Receiving>,
     pub(super) followers: Followers,
-    /// A thread takes replies for whom nobody waits.
+    /// A thread takes replies that no other thread waits for.
     pub(super) is_tended: AtomicBool,
-    /// The thread that takes replies is at work on one that has left the table.
+    /// The leader is at work on a reply whose request has left the table.
     pub(super) is_accepting: AtomicBool,
     pub(super) link: Arc<Link>,
 }
@@ -56,10 +56,10 @@ pub(super) struct Sending {
     pub(super) producer: Producer,
     pub(super) table: Table,
     pub(super) announcements: Announcements,
-    /// The last control message of which the ring tells.
+    /// The last control message that the ring has mentioned.
     pub(super) told: u64,
     pub(super) body: Body,
-    /// Requests to be let go for whose aborts the ring has had no room.
+    /// Requests to be let go, for whose aborts the ring had no room.
     pub(super) aborts: Vec<Slot>,
 }
 
@@ -76,7 +76,7 @@ impl Remote {
         *self.preferred.get(service.0 as usize)?
     }
 
-    /// Whose pool the server's system buffers come from.
+    /// The lender from whose pool the server's system buffers come.
     pub(crate) fn lender(&self) -> LenderId {
         self.lender
     }
@@ -133,7 +133,7 @@ impl Remote {
         if self.link.is_gone() {
             return Err(Refused::Error(self.link.error()));
         }
-        // An abort that came while the request waited for room found it nowhere.
+        // An abort that came while the request waited for room found no entry for it.
         if request.is_aborting() {
             return Err(Refused::Error(Error::Dropped));
         }
@@ -185,7 +185,7 @@ impl Remote {
                             announcements.lent(&self.link, location, writes, &mut segments)?;
                         }
                     }
-                    Transfer::Passed(_) | Transfer::None(_) => {}
+                    Transfer::Forwarded(_) | Transfer::None(_) => {}
                 }
                 writer.element(segments.iter().copied())?;
             }

@@ -16,7 +16,7 @@ use genie_passing::{Receipt, Scheme};
 use genie_ring::Producer;
 use genie_sys::Errno;
 
-use super::arenas::{Arenas, KnownMirrors};
+use super::arenas::{ArenaView, Arenas};
 use super::evictions::Aborted;
 use super::in_progress::{Granted, InProgress, State};
 use super::private::Private;
@@ -39,18 +39,18 @@ pub(crate) struct Session {
     services: Vec<Access>,
     pub(super) arenas: Arenas,
     in_progress: Mutex<InProgress>,
-    /// Of a client that is not trusted, or does not trust: how its data is copied.
+    /// How data is copied, where client and server do not trust each other.
     private: Option<Private>,
     is_gone: AtomicBool,
     /// How many control messages the server has acted upon.
     heard: AtomicU64,
-    /// The worker waits for more of them.
+    /// The worker waits for the next one.
     is_held: AtomicBool,
     /// What ended the channel, if the client broke the rules.
     wrong: Mutex<Option<String>>,
 }
 
-/// How a new channel is to be.
+/// What a new channel is made of.
 pub(super) struct Terms {
     pub(super) client: Client,
     pub(super) mapping: Mapping,
@@ -89,7 +89,7 @@ impl Session {
     /// What is wrong with it: the channel is to be ended.
     pub(super) fn receive(
         self: &Arc<Self>,
-        known_mirrors: &mut KnownMirrors,
+        view: &mut ArenaView,
         request: &Request<'_>,
     ) -> Result<Option<Incoming>, String> {
         let bytes = request.bytes as usize;
@@ -103,7 +103,7 @@ impl Session {
         };
         let service = usize::from(request.service);
         let access = *self.services.get(service).ok_or_else(|| format!("there is no service {service}"))?;
-        let work = match self.work(known_mirrors, request, access) {
+        let work = match self.work(view, request, access) {
             Ok(work) => work,
             Err(Unfit::Wrong(wrong)) => return Err(wrong),
             Err(Unfit::Short(refusal)) => {
@@ -117,34 +117,24 @@ impl Session {
     }
 
     /// Finds a request's data. Where there is no room for it, but nothing else is pending, what is kept mapped makes room.
-    fn work(
-        &self,
-        known_mirrors: &mut KnownMirrors,
-        request: &Request<'_>,
-        access: Access,
-    ) -> Result<Box<Work>, Unfit> {
-        self.arenas.look(known_mirrors);
-        let mut work = self.found(known_mirrors, request, access);
+    fn work(&self, view: &mut ArenaView, request: &Request<'_>, access: Access) -> Result<Box<Work>, Unfit> {
+        self.arenas.look(view);
+        let mut work = self.found(view, request, access);
         if let Err(Unfit::Short(_)) = work
             && self.load().1 == 1
         {
             self.arenas.clear().map_err(Unfit::Wrong)?;
-            work = self.found(known_mirrors, request, access);
+            work = self.found(view, request, access);
         }
         work
     }
 
-    fn found(
-        &self,
-        known_mirrors: &mut KnownMirrors,
-        request: &Request<'_>,
-        access: Access,
-    ) -> Result<Box<Work>, Unfit> {
+    fn found(&self, view: &mut ArenaView, request: &Request<'_>, access: Access) -> Result<Box<Work>, Unfit> {
         let mut work = Work::received();
         for (index, buffer) in request.buffers().enumerate() {
             work.add_buffer(buffer.direction, buffer.argument, buffer.room);
             for element in buffer.elements() {
-                let lent = self.element(known_mirrors, &element, buffer.direction, access)?;
+                let lent = self.element(view, &element, buffer.direction, access)?;
                 work.buffers[index].elements.push(WorkElement::located(lent));
             }
         }
@@ -153,7 +143,7 @@ impl Session {
 
     fn element(
         &self,
-        known_mirrors: &mut KnownMirrors,
+        view: &mut ArenaView,
         element: &Element<'_>,
         direction: Direction,
         access: Access,
@@ -167,7 +157,7 @@ impl Session {
         let mut lent = LocatedTransfer::named(Segments::new(), element.len as usize, receipt);
         for segment in element.segments {
             let extent = Extent { offset: segment.offset() as usize, len: segment.len() as usize };
-            let (mirror, known) = known_mirrors.mirror(segment.arena()).map_err(Unfit::Wrong)?;
+            let (mirror, known) = view.mirror(segment.arena()).map_err(Unfit::Wrong)?;
             let seen = match (is_touched, self.mapping) {
                 (false, _) => mirror.check(&[extent], writes),
                 (true, Mapping::Cached) if segment.arena() == 0 => {
@@ -202,7 +192,7 @@ impl Session {
         Unfit::Short(Refusal { limit, asked, pending, allowed })
     }
 
-    /// Where data is that the client has named, for another server to be lent it.
+    /// The locations of data that the client has named, to be lent to another server.
     pub(crate) fn locations(&self, named: &[(u16, Extent)]) -> Locations {
         self.arenas.locations(named)
     }
@@ -216,7 +206,7 @@ impl Session {
     /// The server's reply to a request.
     pub(crate) fn reply(&self, slot: Slot, mut work: Box<Work>, error: Option<Error>) {
         let mut error = error.or_else(|| work.check_inputs().err());
-        // Of a client that is gone there is nothing to be written to.
+        // A client that is gone gets no data.
         if error.is_none() && !self.is_gone() {
             error = work.bring().err();
         }
@@ -231,7 +221,7 @@ impl Session {
         let state = in_progress.leave(slot);
         let body = &mut in_progress.body;
         let kind = match (state, &error) {
-            // It has been replied to; what is left to say is that it is over.
+            // It has been replied to; the client is still to hear that it is over.
             (State::Anticipated, _) => {
                 encode_slot(body, slot);
                 Kind::Done
@@ -325,7 +315,7 @@ impl Session {
         has_heard()
     }
 
-    /// What the client did that no honest one does.
+    /// What the client did that no honest client does.
     pub(super) fn wrong(&self) -> Option<String> {
         self.wrong.lock().clone()
     }
@@ -344,7 +334,7 @@ impl Session {
         }
     }
 
-    /// Ends the channel when the client has spoilt the way back.
+    /// Ends the channel when the client has spoilt its ring of replies.
     fn heed(&self, sent: Result<(), String>) {
         if let Err(wrong) = sent {
             self.end(Some(wrong));

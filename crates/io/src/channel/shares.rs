@@ -3,9 +3,9 @@
 //! Why: announcing memory costs a client nothing, and its server a descriptor; an arena also takes one of the guards that a process
 //! has. One client, or one user with many, could take all, and nobody else would be served, or even told why.
 //! How: what clients have announced is counted. A client may take half of what all others leave, and the clients of one user three
-//! quarters of what other users leave. The user that the server acts as needs no such bound: he can end the server as he likes.
-//! Whatever is counted, the last descriptors and guards of the process are kept: the very last ones for connections that only
-//! ask how the server is, those before them for new clients.
+//! quarters of what other users leave. The user that the server acts as needs no such bound: that user can end the server anyway.
+//! Besides, the process keeps its last descriptors and guards: the very last ones for connections that only ask how the
+//! server is, those before them for new clients.
 //! Limits: [`OBJECTS`] objects or half of the descriptors; a quarter of the descriptors, or half of the guards, for arenas.
 
 use std::collections::HashMap;
@@ -53,9 +53,9 @@ impl Shares {
         shares
     }
 
-    /// Whether there may be one more client of this user, who came by this connection.
+    /// Whether this user may have one more client, which came by this connection.
     pub(super) fn client(&self, connection: &impl AsFd, most: usize) -> Result<(), Ending> {
-        // A client is not among those that it competes with.
+        // A new client is not counted yet.
         let most = Most { count: most, remedy: "" };
         self.user_share("clients", most, |holdings| holdings.clients)?;
         spare_descriptors(connection, machine::descriptors_max() / 32)
@@ -117,7 +117,7 @@ struct Most {
 }
 
 impl Most {
-    /// So many, or as many as some of the descriptors are.
+    /// So many, or as many as these descriptors, if that is less.
     fn of(count: usize, descriptors: usize) -> Self {
         match descriptors < count {
             true => {
@@ -136,8 +136,8 @@ impl Holdings {
     }
 }
 
-/// Whether a descriptor is none of the last ones that the process may have. They are given from the lowest number on, so that a
-/// number says how many there are at least.
+/// Refuses a descriptor that is one of the last `kept` ones that the process may have. The kernel gives the lowest number that is
+/// free, so that a number says how many descriptors there are at least.
 fn spare_descriptors(descriptor: &impl AsFd, kept: usize) -> Result<(), Ending> {
     let number = descriptor.as_fd().as_raw_fd() as usize;
     let most = machine::descriptors_max();

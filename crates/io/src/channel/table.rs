@@ -24,7 +24,7 @@ struct Entry {
 enum State {
     Vacant,
     Pending(Outgoing),
-    /// Vacant soon, or continued.
+    /// About to be vacant, or continued.
     Kept,
     /// Replied to, but the server goes on with the outputs. The client has its reply, unless it is to have its buffers back
     /// with that: then it waits until the server is done.
@@ -57,13 +57,13 @@ impl Table {
         Ok(Slot { index: *index, generation: self.entries[*index as usize].generation })
     }
 
-    /// That the channel carries no more requests now, whatever the limits on what is pending say.
+    /// The error for a channel that carries no more requests now, whatever the limits on what is pending say.
     #[cold]
     pub(super) fn full(&self) -> Error {
         Error::ChannelFull { pending: self.entries.len() - self.vacant.len() }
     }
 
-    /// Takes the place that [`Table::vacant`] named last.
+    /// Fills the place that [`Table::vacant`] named last.
     pub(super) fn put(&mut self, slot: Slot, request: Outgoing, bytes: usize) {
         debug_assert_eq!(self.vacant.last(), Some(&slot.index));
         self.vacant.pop();
@@ -152,7 +152,7 @@ impl Table {
         })
     }
 
-    /// Whether there are requests for whose replies nobody waits.
+    /// Whether there are requests whose replies no thread waits for.
     pub(super) fn has_abandoned(&self) -> bool {
         self.entries.iter().any(|entry| match &entry.state {
             State::Pending(request) | State::Continued(request) => request.is_abandoned(),

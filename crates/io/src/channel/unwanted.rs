@@ -2,9 +2,9 @@
 //!
 //! Why: closing a file asks its file system, and a peer's own one (FUSE) need never answer: the thread that closes the descriptor
 //! waits for ever. A server's control thread must not.
-//! How: what comes with a message is looked at by questions that the kernel answers itself. Sockets of the Unix family and
-//! memory are closed where they are found wanting, all else by a thread of its own.
-//! Limits: what that thread has not closed, since a file system keeps it waiting, stays open. Each message that brings
+//! How: what comes with a message is looked at by questions that the kernel answers itself. Unwanted sockets of the Unix family and
+//! memory are closed at once, all other descriptors by a thread of its own.
+//! Limits: while a file system keeps that thread waiting, further descriptors stay open. Each message that brings
 //! such a descriptor ends its channel; a user who may connect again and again can use up descriptors so.
 
 use std::os::fd::OwnedFd;
@@ -53,13 +53,13 @@ pub(super) fn sift(received: Received) -> Result<Received, Unusable> {
     } else {
         return Ok(received);
     };
-    let (harmless, strange): (Vec<_>, Vec<_>) = received.descriptors.into_iter().partition(is_harmless);
+    let (harmless, others): (Vec<_>, Vec<_>) = received.descriptors.into_iter().partition(is_harmless);
     drop(harmless);
-    strange.into_iter().for_each(dismiss);
+    others.into_iter().for_each(dismiss);
     Err(wrong)
 }
 
-/// Whether closing it waits for nobody.
+/// Whether closing it never waits.
 fn is_harmless(descriptor: &OwnedFd) -> bool {
     let is_socket = sockopt::socket_domain(descriptor) == Ok(AddressFamily::UNIX);
     // Only files that are in memory have seals at all.
@@ -86,7 +86,7 @@ fn dismiss(descriptor: OwnedFd) {
             let _ = sender.send(descriptor);
             *closer = Some((Maker::this_process(), sender));
         }
-        // Better open than waiting for.
+        // The descriptor stays open rather than blocking the control thread.
         Err(_) => std::mem::forget(descriptor),
     }
 }

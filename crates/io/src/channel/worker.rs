@@ -14,7 +14,7 @@ use std::time::Duration;
 use genie_ring::{Consumer, Mode, Record as Received, Spin};
 use genie_sys::futex;
 
-use super::arenas::KnownMirrors;
+use super::arenas::ArenaView;
 use super::evictions::Departure;
 use super::listener::Shared;
 use super::session::Session;
@@ -32,7 +32,7 @@ pub(super) struct Line {
     pub(super) departure: Arc<Departure>,
     pub(super) consumer: Consumer,
     pub(super) record: Received,
-    pub(super) known_mirrors: KnownMirrors,
+    pub(super) view: ArenaView,
     /// The control message that the next record rests on; 0 where the control thread has acted upon all of them.
     pub(super) awaited: u64,
 }
@@ -81,7 +81,7 @@ impl Worker {
                 change(&line.consumer, false);
             }
             // Arenas that were withdrawn are let go.
-            self.lines.iter_mut().for_each(|line| line.session.arenas.look(&mut line.known_mirrors));
+            self.lines.iter_mut().for_each(|line| line.session.arenas.look(&mut line.view));
         }
         let shared = &self.shared;
         // Every one is served, whatever the others had.
@@ -170,14 +170,14 @@ impl Line {
         let record = Record::decode(self.record.kind(), self.record.payload());
         match record.map_err(|malformed| malformed.to_string())? {
             Record::Request(request) => {
-                if let Some(incoming) = self.session.receive(&mut self.known_mirrors, &request)? {
+                if let Some(incoming) = self.session.receive(&mut self.view, &request)? {
                     shared.server.request(|| incoming);
                     if self.session.is_gone() {
                         // The control thread may have asked for it before the server had it.
                         self.evict(shared, request.slot);
                     }
                 }
-                if self.known_mirrors.is_broken() {
+                if self.view.is_broken() {
                     return Err("it took memory away that it had announced".to_owned());
                 }
             }

@@ -1,6 +1,6 @@
 //! Pairs: both holds on the exchange of a request that is about to be made, in memory that an earlier request has left.
 //!
-//! Why: making and giving up an exchange takes longer than passing it on.
+//! Why: making and dropping an exchange takes longer than using one again.
 //! Invariants: the thread that finds a spare pair holds the exchange alone, and nothing has become of it yet.
 //! Limits: one for each thread.
 
@@ -30,7 +30,7 @@ impl Pair {
     pub(crate) fn new(id: RequestId) -> Self {
         match Spare::take(&SPARE) {
             Some(spare) => {
-                // The owner of the exchange is handed this, too.
+                // Relaxed: whoever gets the exchange gets this with it.
                 spare.client.id.store(id.0, Ordering::Relaxed);
                 spare
             }
@@ -41,8 +41,8 @@ impl Pair {
         }
     }
 
-    /// Keeps the exchange of a request that is over for this thread's next one, unless somebody else knows of it: then it comes
-    /// back. The server's hold has come back with the work, so that nothing has become of it.
+    /// Keeps the exchange of a request that is over for this thread's next one, unless others hold it: then it comes back.
+    /// The server's hold has come back with the work, so that nothing has become of it.
     #[inline]
     pub(crate) fn keep(client: Arc<Exchange>, server: Arc<Exchange>) -> Option<Arc<Exchange>> {
         if Arc::strong_count(&client) > 2 || Arc::weak_count(&client) > 0 {
@@ -52,7 +52,7 @@ impl Pair {
         None
     }
 
-    /// Takes a reply that is there, and keeps the exchange likewise. Where nobody else knows of it, that takes no lock.
+    /// Takes a reply that is there, and keeps the exchange likewise. Where this is its only holder, that takes no lock.
     #[inline]
     pub(crate) fn take(mut client: Arc<Exchange>) -> (Found, Option<Arc<Exchange>>) {
         let Some(exchange) = Arc::get_mut(&mut client) else { return (client.take(), Some(client)) };

@@ -1,4 +1,4 @@
-//! Origins: who made a request, and so who gets the reply.
+//! Origins: the client that made a request, which gets the reply.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::location::Locations;
 use crate::work::Work;
 use crate::{Client, Error, RequestId};
 
-/// Who gets the reply.
+/// The client that gets the reply.
 #[derive(Debug, Clone)]
 pub(crate) enum Origin {
     /// A client in this process.
@@ -50,7 +50,7 @@ impl Origin {
         }
     }
 
-    /// Where data is that a client in another process has named.
+    /// The locations of data that a client in another process has named.
     pub(crate) fn locations(&self, named: &[(u16, Extent)]) -> Locations {
         match self {
             Self::Here(_) => Locations::new(),

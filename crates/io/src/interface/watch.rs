@@ -73,7 +73,7 @@ impl Interface {
         if self.0.watch.get().is_none() {
             let mut news = News::new()?;
             watch.poller.add(news.event(), 0)?;
-            // A loop that has armed before there was a descriptor looks once more: nobody has told it of anything yet.
+            // A loop that armed before there was a descriptor looks once more, since it was told of nothing yet.
             news.arm();
             news.wake();
             self.0.outstanding.tell(news);
@@ -103,7 +103,7 @@ impl Interface {
     }
 
     /// Takes the replies that are there, of servers in other processes, and of those in this one that complete requests when
-    /// somebody looks, without waiting; returns how many. Pending requests whose replies were taken are then replied to. For
+    /// clients look, without waiting; returns how many. Pending requests whose replies were taken are then replied to. For
     /// the loop that waits by descriptor, and for programs without one. The descriptor is not readable any more afterwards, but for
     /// what comes later.
     pub fn collect(&self) -> usize {
@@ -113,7 +113,7 @@ impl Interface {
         let remotes = self.remotes();
         let taken: usize = remotes.iter().map(|remote| remote.collect_watched()).sum();
         remotes.iter().filter(|remote| remote.is_over()).for_each(|remote| self.forget(remote));
-        // After those, of which the servers here may be clients.
+        // After the others: the servers here may be clients of those.
         taken + self.0.outstanding.quiet().iter().map(ServerHandle::collect).sum::<usize>()
     }
 }
@@ -122,7 +122,7 @@ impl Watch {
     /// Prepares those completers, and lets go of others; returns false when one of them may have something.
     fn arm(&self, servers: &[ServerHandle]) -> bool {
         let servers = || servers.iter().filter_map(ServerHandle::here);
-        // Out of the lock, under which no server is called.
+        // Taken out, since no server is called under the lock.
         let mut all = std::mem::take(&mut *self.completers.lock());
         // Another thread that arms now finds none of them, and waits for each by one more descriptor.
         let is_over = |watched: &mut Watched| !servers().any(|server| server.number() == watched.server);

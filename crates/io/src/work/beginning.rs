@@ -207,7 +207,7 @@ fn note_borrowed(scheme: Scheme, mut transfer: Transfer) -> Transfer {
         match &mut transfer {
             Transfer::Out(output) => output.note(scheme, Reason::Borrowed),
             Transfer::In(input) => input.note(scheme, Reason::Borrowed),
-            Transfer::Passed(_) | Transfer::Located(_) | Transfer::None(_) => {}
+            Transfer::Forwarded(_) | Transfer::Located(_) | Transfer::None(_) => {}
         }
     }
     transfer

@@ -1,4 +1,4 @@
-//! A request's buffers and their elements under way, each by itself: what all of them go through together is [`super::Work`]'s.
+//! A request's buffers and their elements under way, each by itself; [`super::Work`] has what concerns all of them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use genie_passing::{Input, Output, Receipt, Scheme};
 use smallvec::SmallVec;
 
 use crate::Error;
+use crate::forwarded::ForwardedInput;
 use crate::incoming::Origin;
 use crate::location::{LocatedTransfer, Location, Locations};
-use crate::passed::PassedInput;
 use crate::reply::{ReplyBuffer, ReplyElement, Returned};
 
 /// One of a request's buffers.
@@ -32,7 +32,7 @@ pub(crate) struct WorkElement {
     pub(super) kept: Kept,
 }
 
-/// What an element has of the client's.
+/// What an element holds for the client.
 #[derive(Debug)]
 pub(super) enum Kept {
     Nothing,
@@ -47,8 +47,8 @@ pub(super) enum Kept {
 pub(crate) enum Transfer {
     Out(Box<Output>),
     In(Box<Input>),
-    /// An input that the server has passed on, until its reply takes effect.
-    Passed(Arc<PassedInput>),
+    /// An input that the server has forwarded, until its reply takes effect.
+    Forwarded(Arc<ForwardedInput>),
     /// Data that was passed before, and is shown to this request's server.
     Located(Box<LocatedTransfer>),
     /// An element of a request that was refused, or is over.
@@ -65,7 +65,7 @@ impl WorkElement {
         match &self.transfer {
             Transfer::Out(output) => *output.receipt(),
             Transfer::In(input) => *input.receipt(),
-            Transfer::Passed(input) => input.receipt().unwrap_or(Receipt::new(Scheme::Fragment)),
+            Transfer::Forwarded(input) => input.receipt().unwrap_or(Receipt::new(Scheme::Fragment)),
             Transfer::Located(located) => *located.receipt(),
             Transfer::None(scheme) => Receipt::new(*scheme),
         }
@@ -75,7 +75,7 @@ impl WorkElement {
         match &self.transfer {
             Transfer::Out(output) => output.len(),
             Transfer::In(input) => input.len(),
-            Transfer::Passed(input) => input.len(),
+            Transfer::Forwarded(input) => input.len(),
             Transfer::Located(located) => located.len(),
             Transfer::None(_) => 0,
         }
@@ -85,14 +85,14 @@ impl WorkElement {
         match &self.transfer {
             Transfer::Out(output) => output.data(),
             Transfer::Located(located) => located.data(),
-            Transfer::In(_) | Transfer::Passed(_) | Transfer::None(_) => Data::default(),
+            Transfer::In(_) | Transfer::Forwarded(_) | Transfer::None(_) => Data::default(),
         }
     }
 
     fn input(&self) -> DataMut<'_> {
         match &self.transfer {
             Transfer::In(input) => input.data(),
-            Transfer::Passed(input) => input.data(),
+            Transfer::Forwarded(input) => input.data(),
             Transfer::Located(located) => located.data_mut(),
             Transfer::Out(_) | Transfer::None(_) => DataMut::default(),
         }
@@ -116,7 +116,7 @@ impl WorkElement {
     pub(crate) fn make_ready(&mut self) -> Result<(), Error> {
         match &mut self.transfer {
             Transfer::In(input) => drop(input.ready()?),
-            Transfer::Passed(input) => input.show()?,
+            Transfer::Forwarded(input) => input.show()?,
             Transfer::Located(located) => located.ready()?,
             Transfer::Out(_) | Transfer::None(_) => {}
         }
@@ -132,7 +132,7 @@ impl WorkElement {
                     self.kept = Kept::Migrant(migrant);
                 }
             }
-            Transfer::In(_) | Transfer::Passed(_) | Transfer::Located(_) | Transfer::None(_) => {}
+            Transfer::In(_) | Transfer::Forwarded(_) | Transfer::Located(_) | Transfer::None(_) => {}
         }
         Ok(())
     }
@@ -142,7 +142,7 @@ impl WorkElement {
         match &self.transfer {
             Transfer::In(input) => Ok(input.check(actual, None)?),
             Transfer::Located(located) => located.check(actual),
-            Transfer::Out(_) | Transfer::Passed(_) | Transfer::None(_) => Ok(()),
+            Transfer::Out(_) | Transfer::Forwarded(_) | Transfer::None(_) => Ok(()),
         }
     }
 
@@ -164,7 +164,7 @@ impl WorkElement {
                 located.check(actual)?;
                 located.bring(actual)?;
             }
-            Transfer::Out(_) | Transfer::Passed(_) | Transfer::None(_) => {}
+            Transfer::Out(_) | Transfer::Forwarded(_) | Transfer::None(_) => {}
         }
         Ok(())
     }
@@ -199,7 +199,7 @@ impl WorkElement {
             Transfer::Out(output) => output.end(),
             Transfer::In(input) => input.end(),
             Transfer::Located(located) => located.end(),
-            Transfer::Passed(_) | Transfer::None(_) => {}
+            Transfer::Forwarded(_) | Transfer::None(_) => {}
         }
     }
 
@@ -280,7 +280,7 @@ impl WorkBuffer {
         }
     }
 
-    /// Where the data is, to be shown to another server.
+    /// The locations of the data, to be shown to another server.
     ///
     /// # Errors
     /// No memory.
@@ -290,8 +290,8 @@ impl WorkBuffer {
             match &element.transfer {
                 Transfer::Out(output) => all.push(Location::Here(output.segments())),
                 Transfer::In(input) => all.push(Location::Here(input.segments())),
-                // What the contractor may look at need not be for others to see.
-                Transfer::Passed(input) => all.push(Location::Here(input.ready()?)),
+                // Other servers may be shown only memory made for them, not what the contractor may look at.
+                Transfer::Forwarded(input) => all.push(Location::Here(input.ready()?)),
                 Transfer::Located(located) => all.extend(located.locations(origin)),
                 Transfer::None(_) => {}
             }

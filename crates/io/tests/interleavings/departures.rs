@@ -6,7 +6,7 @@ use genie_io::{Error, Out};
 use shuttle::thread;
 
 use crate::leaders::channel;
-use crate::scene::{FOR_EVER, Keeper, SERVICE, explore, pass_on};
+use crate::scene::{FOR_EVER, Keeper, SERVICE, explore, forward};
 
 #[test]
 fn a_client_that_departs_has_all_that_is_pending_let_go() {
@@ -33,9 +33,9 @@ fn what_a_request_originates_while_its_client_departs_is_aborted_or_refused() {
         let (leaf, kept) = Keeper::open();
         let (elsewhere, contracted, interface, server) = channel(FOR_EVER);
         let request = interface.request(&server, SERVICE);
-        let pending = request.out(Out::copy(b"passed on")).submit().expect("it is admitted");
+        let pending = request.out(Out::copy(b"forwarded")).submit().expect("it is admitted");
         let incoming = contracted.await_one();
-        let passes = thread::spawn(move || pass_on(incoming, &leaf));
+        let passes = thread::spawn(move || forward(incoming, &leaf));
         drop((pending, server, interface));
         // Nobody replies at the leaf: if what was originated were not aborted, this would never end.
         assert!(!passes.join().unwrap());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use genie_io::{Error, In, Limits, Out};
 use shuttle::thread;
 
-use crate::scene::{FOR_EVER, Keeper, SERVICE, explore, interface, pass_on};
+use crate::scene::{FOR_EVER, Keeper, SERVICE, explore, forward, interface};
 
 #[test]
 fn what_a_request_originates_while_it_is_aborted_is_aborted_before_it_or_refused() {
@@ -13,11 +13,11 @@ fn what_a_request_originates_while_it_is_aborted_is_aborted_before_it_or_refused
         let (leaf, kept) = Keeper::open();
         let (contractor, contracted) = Keeper::deaf();
         let client = interface(Limits { abort_timeout: FOR_EVER, ..Limits::default() });
-        let pending = client.request(&contractor, SERVICE).out(Out::copy(b"passed on")).submit();
+        let pending = client.request(&contractor, SERVICE).out(Out::copy(b"forwarded")).submit();
         let pending = pending.expect("it is admitted");
         let passes = thread::spawn({
             let contracted = Arc::clone(&contracted);
-            move || pass_on(contracted.await_one(), &leaf)
+            move || forward(contracted.await_one(), &leaf)
         });
         // Nobody replies at the leaf: if what was originated were not aborted, nobody would go on.
         let failed = pending.abort().expect_err("nobody has served it");
@@ -35,9 +35,9 @@ fn an_eviction_that_meets_the_subcontractors_reply_leaves_one_result_for_all() {
         let client = interface(Limits { abort_timeout: FOR_EVER, ..Limits::default() });
         let mut input = [0; 4];
         let request =
-            client.request(&contractor, SERVICE).out(Out::copy(b"passed on")).input(In::copy(&mut input));
+            client.request(&contractor, SERVICE).out(Out::copy(b"forwarded")).input(In::copy(&mut input));
         let pending = request.submit().expect("it is admitted");
-        let passes = thread::spawn(move || pass_on(contracted.await_one(), &leaf));
+        let passes = thread::spawn(move || forward(contracted.await_one(), &leaf));
         let replies = thread::spawn({
             let kept = Arc::clone(&kept);
             move || kept.reply()

@@ -153,7 +153,7 @@ impl Keeper {
 }
 
 /// Passes a request on to another server, as a contractor does, and replies what that did; returns whether it has served it.
-pub(crate) fn pass_on(mut incoming: Incoming, to: &ServerHandle) -> bool {
+pub(crate) fn forward(mut incoming: Incoming, to: &ServerHandle) -> bool {
     let interface = interface(Limits { abort_timeout: FOR_EVER, ..Limits::default() });
     let fragment = incoming.fragment(0, 0..incoming.len(0)).expect("a fragment");
     let came = interface.request(to, SERVICE).out(Out::fragment(fragment)).send();

@@ -1,4 +1,4 @@
-//! Inputs passed on in one process: what a subcontractor has in a buffer of its own reaches the client as if the client had
+//! Inputs forwarded in one process: what a subcontractor has in a buffer of its own reaches the client as if the client had
 //! asked that server.
 //!
 //! Source: thesis §7.5.

@@ -1,4 +1,4 @@
-//! Subcontracting: a server passes on what it was lent, without touching it, to servers here and in other processes.
+//! Subcontracting: a server forwards what it was lent, without touching it, to servers here and in other processes.
 //!
 //! Source: thesis §5.1, §7.5.
 
@@ -63,7 +63,7 @@ impl Chain {
     }
 }
 
-/// How many bytes of what it passed on the relay says were copied.
+/// How many bytes of what it forwarded the relay says were copied.
 fn copied_in_the_middle(argument: &[u8]) -> u64 {
     u64::from_le_bytes(argument.try_into().expect("8 bytes"))
 }
@@ -97,7 +97,7 @@ fn a_chain_of_processes_passes_data_that_the_middle_never_maps(test: &str, kind:
     assert_idle(&chain.interface, 0);
 }
 
-/// A client went, and the servers that stayed kept what had been passed on: its arena was never withdrawn, so that its
+/// A client went, and the servers that stayed kept what had been forwarded: its arena was never withdrawn, so that its
 /// lifeline did not close, and its pools' memory was held until the server in the middle ended, too.
 fn a_client_that_leaves_a_chain_has_its_memory_back(test: &str, kind: GranuleKind) {
     let Some(chain) = Chain::open(test, kind, Manner::Plain) else { return };

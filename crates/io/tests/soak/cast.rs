@@ -31,7 +31,7 @@ const PLAYS: &str = "GENIE_SOAK_PLAYS";
 pub(crate) enum Part {
     /// A server at the end of each way.
     Leaf { is_transient: bool, has_small_rings: bool },
-    /// A server that passes on to others, which have these names.
+    /// A server that forwards requests to others, which have these names.
     Relay { to: Vec<String> },
     /// A client of all.
     Client(Kind),

@@ -96,7 +96,7 @@ impl Client {
 
     /// A way to a leaf that is open now.
     pub(crate) fn visit(&self, random: &mut Random) -> Option<(&Door, Visit, &'static [u8])> {
-        // What was copied for a relay is not its client's memory any more, which it could pass on.
+        // What was copied for a relay is not its client's memory any more, which it could forward.
         let ways = if self.kind.is_untrusted { &WAYS[..DIRECT] } else { &WAYS[..] };
         let (mut door, mut route) = random.choose(ways);
         if self.doors.len() > SERVERS.len() && random.once_in(2) {

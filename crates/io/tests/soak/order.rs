@@ -22,7 +22,7 @@ pub(crate) static SERVICES: [Service; 3] = [
 pub(crate) const ORDERED: i32 = 77;
 
 /// What a relay puts before the first output, where the order says so.
-pub(crate) const HEADER: &[u8] = b"passed on: ";
+pub(crate) const HEADER: &[u8] = b"forwarded: ";
 
 /// How the leaf is to behave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -28,7 +28,7 @@ struct Relay {
 /// The server's face.
 struct Face(Arc<Relay>);
 
-/// Neither reads nor writes what it passes on.
+/// Neither reads nor writes what it forwards.
 static RELAYED: [Service; 3] = [const { Service::new("relay", false, false) }; 3];
 
 impl Server for Face {
@@ -43,20 +43,20 @@ impl Server for Face {
     fn request(&self, mut incoming: Incoming) {
         let relay = Arc::clone(&self.0);
         let run = move || {
-            let result = relay.pass_on(&mut incoming);
+            let result = relay.forward(&mut incoming);
             incoming.reply(result);
         };
         std::thread::Builder::new().name("relaying".into()).spawn(run).expect("a thread");
     }
 
     fn abort(&self, _request: RequestId) {
-        // What it has passed on is aborted before, and has its time.
+        // What it has forwarded is aborted before, and has its time.
     }
 }
 
 impl Relay {
     /// Asks the next server on the way to do what this one was asked to.
-    fn pass_on(&self, incoming: &mut Incoming) -> Result<(), ServerError> {
+    fn forward(&self, incoming: &mut Incoming) -> Result<(), ServerError> {
         let mut order = Order::decode(incoming.argument(0));
         let door = &self.doors[order.hop()];
         let Some(visit) = door.enter(&self.interface, &self.directory, |_| false) else {

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::log::Log;
 
 /// What the relay puts before the first output.
-pub(crate) const HEADER: &[u8] = b"passed on: ";
+pub(crate) const HEADER: &[u8] = b"forwarded: ";
 
 /// A server that touches no data: its services have no mapping flags.
 pub(crate) struct Relay {
@@ -68,7 +68,7 @@ impl Server for Relay {
         let asked: Result<Vec<_>, _> = self
             .to
             .iter()
-            .map(|server| pass_on(&self.interface, server, &mut incoming, self.manner))
+            .map(|server| forward(&self.interface, server, &mut incoming, self.manner))
             .collect();
         let asked = match asked {
             Ok(asked) => asked,
@@ -107,7 +107,7 @@ impl Aborted {
 }
 
 /// Asks a server to do with the request's buffers what this one was asked to.
-fn pass_on(
+fn forward(
     interface: &Interface,
     server: &ServerHandle,
     incoming: &mut Incoming,

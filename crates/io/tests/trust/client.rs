@@ -51,7 +51,7 @@ pub(crate) fn hello() -> Hello {
 }
 
 /// Connects, and says nothing.
-pub(crate) fn guest(ground: &Ground) -> Socket {
+pub(crate) fn connection(ground: &Ground) -> Socket {
     let path = ground.directory.socket_path(ground.server).expect("a name");
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -94,7 +94,7 @@ impl Raw {
 
     /// The same by another hello, which may be refused.
     pub(crate) fn greet_as(ground: &Ground, hello: &Hello) -> Result<Self, String> {
-        let socket = guest(ground);
+        let socket = connection(ground);
         let (lifeline, held) = Socket::pair().expect("sockets");
         let bytes = Message::Hello(hello.clone()).encode().expect("a hello");
         socket.send(&bytes, &[held.as_fd()]).map_err(|error| error.to_string())?;

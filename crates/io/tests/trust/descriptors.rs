@@ -14,7 +14,7 @@ use genie_sys::socket::Socket;
 use rustix::process::{Resource, Rlimit, Uid, getrlimit, setrlimit};
 
 use crate::attacker::Ground;
-use crate::client::{BASE, Raw, guest, heard, hello, object};
+use crate::client::{BASE, Raw, connection, heard, hello, object};
 use crate::scene::{HONEST, Scene, connect, interface, store_and_fetch};
 use crate::support::machine::skip;
 use crate::{attacker, roles};
@@ -182,7 +182,7 @@ fn takes_all_there_is(ground: &mut Ground) {
     reasons.extend(hoard(ground, &mut held, 1000, |raw, number| {
         raw.announce(number + 1, number * PAGE, PAGE, false, memory.as_fd())
     }));
-    let silent: Vec<Socket> = (0..20).map(|_| guest(ground)).collect();
+    let silent: Vec<Socket> = (0..20).map(|_| connection(ground)).collect();
     loop {
         match Raw::greet_as(ground, &hello()) {
             Ok(raw) => held.push(raw),

@@ -11,9 +11,9 @@ use genie_sys::GranuleKind;
 use genie_sys::socket::Socket;
 
 use crate::attacker::Ground;
-use crate::client::{BASE, Raw, at, farewell, guest, hello, object};
+use crate::client::{BASE, Raw, at, connection, farewell, hello, object};
+use crate::keeper::FORWARD;
 use crate::scene::eventually;
-use crate::shop::PASS_ON;
 use crate::{attack, roles};
 
 const PAGE: u64 = 4096;
@@ -190,7 +190,7 @@ fn aborts_without_end(ground: &mut Ground) {
     raw.announce(1, 0, PAGE, false, object(PAGE as usize)).expect("an object");
     let slots: Vec<(u32, u32)> = (0..100).map(|index| (index, 0)).collect();
     for slot in &slots {
-        raw.request(*slot, PASS_ON.0 as u16, Direction::Out, &[at(0, 10)]);
+        raw.request(*slot, FORWARD.0 as u16, Direction::Out, &[at(0, 10)]);
     }
     for _ in 0..200 {
         slots.iter().for_each(|slot| raw.abort(*slot));
@@ -205,16 +205,16 @@ fn each_request_is_aborted_once_and_few_threads_do_it() {
     let (scene, attacker) = attack!(aborts_without_end);
     let mut most = 0;
     let deadline = Instant::now() + Duration::from_secs(10);
-    while scene.shop().aborts() < 100 {
-        assert!(Instant::now() < deadline, "{} aborts", scene.shop().aborts());
+    while scene.keeper().aborts() < 100 {
+        assert!(Instant::now() < deadline, "{} aborts", scene.keeper().aborts());
         most = most.max(evictions());
     }
     attacker.says_that("ok");
-    assert_eq!(scene.shop().aborts(), 100, "of 20,000 that were asked for");
+    assert_eq!(scene.keeper().aborts(), 100, "of 20,000 that were asked for");
     assert!(most.max(evictions()) <= 8, "{most} threads");
     attacker.kill();
     // Once more, with the end of the channel.
-    eventually("aborts", || match scene.shop().aborts() {
+    eventually("aborts", || match scene.keeper().aborts() {
         200 => Ok(()),
         aborts => Err(aborts.to_string()),
     });
@@ -234,7 +234,7 @@ fn greets_without_end(ground: &mut Ground) {
     let right = Message::Hello(hello()).encode().expect("a hello");
     let question = Message::Query(()).encode().expect("a question");
     for round in 0..400 {
-        let socket = guest(ground);
+        let socket = connection(ground);
         match round % 4 {
             // Its welcome is not waited for.
             0 => drop(socket.send(&right, &[held.as_fd()])),
@@ -273,9 +273,9 @@ fn hellos_without_end_leave_nothing_behind() {
     scene.survives(attacker);
 }
 
-/// More connections than there may be guests, of which none says anything.
+/// More connections than may wait unauthenticated, none of which says anything.
 fn connects_in_silence(ground: &mut Ground) {
-    let mut silent: Vec<Socket> = (0..500).map(|_| guest(ground)).collect();
+    let mut silent: Vec<Socket> = (0..500).map(|_| connection(ground)).collect();
     ground.say("silent");
     ground.hear();
     // The first ones were sent away, and the last ones may still speak.
@@ -288,12 +288,12 @@ fn connects_in_silence(ground: &mut Ground) {
 
 #[test]
 fn silent_connections_keep_nobody_out() {
-    // On a busy machine silent guests may be late before anything was seen, which says nothing.
+    // On a busy machine silent connections may be late before anything was seen, which shows nothing.
     let is_seen = (0..5).any(|_| is_served_before_the_silent_are_late());
-    assert!(is_seen, "who comes is served only when silent guests are late");
+    assert!(is_seen, "a client is served only when silent connections are late");
 }
 
-/// Whether a scene went on in less time than that after which silent guests are sent away for being late.
+/// Whether a scene went on in less time than that after which silent connections are ended for being late.
 fn is_served_before_the_silent_are_late() -> bool {
     let start = Instant::now();
     let (scene, mut attacker) = attack!(connects_in_silence);

@@ -6,8 +6,8 @@ use genie_memory::Direction;
 
 use crate::attacker::Ground;
 use crate::client::{LEN, Raw, at, in_arena, object};
+use crate::keeper::KEEP;
 use crate::scene::eventually;
-use crate::shop::KEEP;
 use crate::{attack, roles};
 
 const KEEP_IT: u16 = KEEP.0 as u16;
@@ -128,7 +128,7 @@ fn a_request_that_is_replayed_ends_its_channel() {
     attacker.says_that("place 0 is taken by another request");
     attacker.says_that("place 0 is taken by another request");
     attacker.says_that("ok");
-    assert_eq!(scene.shop().aborts(), 2, "what the two channels had pending");
+    assert_eq!(scene.keeper().aborts(), 2, "what the two channels had pending");
     scene.survives(attacker);
 }
 
@@ -193,7 +193,7 @@ fn names_what_it_has_not(ground: &mut Ground) {
 fn a_request_out_of_range_ends_its_channel() {
     let (scene, attacker) = attack!(names_what_it_has_not);
     attacker.says_that("refused");
-    eventually("requests", || (scene.shop().kept_count() > 10).then_some(()).ok_or("few".to_owned()));
+    eventually("requests", || (scene.keeper().kept_count() > 10).then_some(()).ok_or("few".to_owned()));
     scene.goes_on();
     scene.survives(attacker);
 }

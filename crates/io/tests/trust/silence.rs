@@ -11,10 +11,10 @@ use genie_memory::Direction;
 use genie_sys::socket::Socket;
 
 use crate::attacker::Ground;
-use crate::client::{Raw, at, guest, hello, object};
+use crate::client::{Raw, at, connection, hello, object};
+use crate::keeper::KEEP;
 use crate::scene::{connect, eventually, interface};
 use crate::server::{Hostile, NAME};
-use crate::shop::KEEP;
 use crate::support::bytes::{pattern, same};
 use crate::{attack, hostile_server, roles};
 
@@ -22,12 +22,12 @@ const PAGE: u64 = 4096;
 
 roles! { stops_as_a_client, listens_only, takes_a_request, replies_in_part, keeps_a_lifeline }
 
-/// A client with a guest that has said nothing, one that awaits its welcome, and requests under way.
+/// A connection that has said nothing, one that awaits its welcome, and a client with requests under way.
 fn stops_as_a_client(ground: &mut Ground) {
-    let silent = guest(ground);
-    let waiting = guest(ground);
+    let silent = connection(ground);
+    let waiting = connection(ground);
     let (_lifeline, held) = Socket::pair().expect("sockets");
-    waiting.send(&Message::Hello(hello()).encode().expect("a hello"), &[held.as_fd()]).expect("a guest");
+    waiting.send(&Message::Hello(hello()).encode().expect("a hello"), &[held.as_fd()]).expect("a connection");
     let mut raw = Raw::greet(ground);
     raw.announce(1, 0, 16 * PAGE, true, object(16 * PAGE as usize)).expect("an object");
     for index in 0..3 {
@@ -42,16 +42,16 @@ fn stops_as_a_client(ground: &mut Ground) {
 fn a_client_that_stops_holds_up_nobody_and_leaves_nothing_when_it_is_gone() {
     let (scene, attacker) = attack!(stops_as_a_client);
     attacker.says_that("ready to stop");
-    eventually("requests", || (scene.shop().kept_count() == 3).then_some(()).ok_or("few".to_owned()));
+    eventually("requests", || (scene.keeper().kept_count() == 3).then_some(()).ok_or("few".to_owned()));
     attacker.stop();
     // Replies go to one who takes none.
-    scene.shop().fill(1);
+    scene.keeper().fill(1);
     scene.goes_on();
-    scene.shop().fill(2);
+    scene.keeper().fill(2);
     scene.goes_on();
     attacker.kill();
     eventually("the last request's end", || {
-        (scene.shop().kept_count() == 0).then_some(()).ok_or("kept".to_owned())
+        (scene.keeper().kept_count() == 0).then_some(()).ok_or("kept".to_owned())
     });
     scene.is_unharmed();
 }

@@ -38,7 +38,7 @@ impl Late {
         self.news.send(news).expect("the test listens");
     }
 
-    fn pass_on(&self, mut request: Incoming) {
+    fn forward(&self, mut request: Incoming) {
         let fragment = request.fragment(0, 0..request.len(0)).expect("a part of the request");
         let passed = self.interface.request(&self.to, ASK).out(Out::fragment(fragment)).send();
         self.tell(News::PassedOn(passed.map(drop).map_err(|failed| failed.error)));
@@ -63,7 +63,7 @@ impl Server for Threaded {
         std::thread::spawn(move || {
             let asked = late.was_asked.lock().expect("one request at a time").recv_timeout(FOR_EVER);
             asked.expect("the request is aborted");
-            late.pass_on(request);
+            late.forward(request);
         });
     }
 
@@ -72,7 +72,7 @@ impl Server for Threaded {
     }
 }
 
-/// A client of a late server, and what waits for what that passes on.
+/// A client of a late server, and what waits for what that forwards.
 struct Scene {
     stage: Stage,
     client: Interface,
@@ -97,14 +97,14 @@ fn ask<'i>(client: &'i Interface, server: &ServerHandle, news: &Receiver<News>) 
     pending
 }
 
-/// Verifies that what was passed on too late was refused, and never came anywhere.
+/// Verifies that what was forwarded too late was refused, and never came anywhere.
 #[track_caller]
 fn assert_refused(keeper: &Keeper, news: &Receiver<News>) {
     assert_eq!(news.recv_timeout(FOR_EVER), Ok(News::PassedOn(Err(Error::Aborted))));
     assert_eq!(keeper.count(), 0);
 }
 
-/// Aborts a request, which the server passes on only then.
+/// Aborts a request, which the server forwards only then.
 #[track_caller]
 fn abort(client: &Interface, server: &ServerHandle, keeper: &Keeper, news: &Receiver<News>) {
     assert_eq!(ask(client, server, news).abort().unwrap_err().error, Error::Aborted);

@@ -136,11 +136,11 @@ impl Server for Passing {
     }
 
     fn abort(&self, _request: RequestId) {
-        // What it has passed on is aborted before.
+        // What it has forwarded is aborted before.
     }
 }
 
-/// What a server had passed on was aborted with the request that it was of, while it waited for room at the next server. The
+/// What a server had forwarded was aborted with the request that it was of, while it waited for room at the next server. The
 /// abort found it nowhere, and later it was sent all the same.
 #[test]
 fn a_request_that_is_aborted_while_it_waits_for_room_is_never_sent() {

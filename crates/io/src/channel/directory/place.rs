@@ -19,12 +19,12 @@ pub(super) struct Place {
     pub(super) chosen_by: ChosenBy,
 }
 
-/// Whose word it is that the directory is the right one.
+/// Who has chosen the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChosenBy {
-    /// The user's or an administrator's, who may share it with a group, or with everybody as /tmp is shared.
+    /// The user or an administrator, who may share it with a group, or with everybody as /tmp is shared.
     Administrator,
-    /// Nobody's: it must be this user's alone.
+    /// Genie itself: the directory must be this user's alone.
     Default,
 }
 
@@ -58,7 +58,7 @@ impl Place {
         std::path::absolute(&self.path).map_err(unusable)
     }
 
-    /// An administrator may well have put a link there; by default there is none, and one would be a stranger's.
+    /// An administrator may well have put a link there; by default there is none, and one would be another user's.
     fn look(&self) -> io::Result<Metadata> {
         let path: &Path = &self.path;
         match self.chosen_by {

@@ -66,7 +66,7 @@ pub(crate) enum Kind {
         log: Option<(PathBuf, String)>,
     },
     Relay {
-        /// (directory, name) of the servers that requests are passed on to.
+        /// (directory, name) of the servers that requests are forwarded to.
         to: Vec<(PathBuf, String)>,
         manner: Manner,
         log: Option<(PathBuf, String)>,

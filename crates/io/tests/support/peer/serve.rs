@@ -36,7 +36,7 @@ fn until_the_parent_hangs_up() {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let (stream, place) = (stream.expect("a connection"), place.clone());
-            std::thread::spawn(move || Guest::default().attend(stream, &place));
+            std::thread::spawn(move || Connection::default().attend(stream, &place));
         }
     });
     std::io::stdin().read_to_end(&mut Vec::new()).expect("a parent");
@@ -46,7 +46,7 @@ fn until_the_parent_hangs_up() {
 
 /// What one test has opened here.
 #[derive(Default)]
-struct Guest {
+struct Connection {
     holder: Option<Arc<Held>>,
     /// Closed before the servers: they make requests of others.
     running: Vec<Running>,
@@ -54,7 +54,7 @@ struct Guest {
     sent: Vec<(Pending<'static>, Interface, ServerHandle, Buffer)>,
 }
 
-impl Guest {
+impl Connection {
     fn attend(mut self, mut stream: UnixStream, place: &Path) {
         while let Ok(Some(ask)) = message::receive(&mut stream) {
             let told = self.answer(ask, place).unwrap_or_else(Told::Failed);

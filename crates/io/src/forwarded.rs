@@ -1,14 +1,15 @@
-//! Inputs passed on: an element of a request's input of which its server, a contractor, has another server fill the whole.
+//! Forwarded inputs: elements of a request's input that its server, a contractor, has another server fill as a whole.
 //!
-//! Why: until its data is about to come, an input holds no system buffer. A subcontractor that needs one should cause it to be
-//! made no sooner than the contractor itself would, and data that is in a subcontractor's own buffer already should go to the
-//! client as if the client had asked that server.
-//! How: the contractor's request and its fragments share the element until the contractor's reply takes effect. The first who
-//! needs memory has it made ready (point 1 of §7.5). A server that has the data elsewhere puts that in the memory's place when
-//! its request has succeeded (points 2 and 3); if somebody needs memory after that, the data is copied there after all.
+//! Why: until its data is about to come, an input holds no system buffer. A subcontractor that needs one should have it made no
+//! sooner than the contractor itself would, and data that is in a subcontractor's own buffer already should go to the client as
+//! if the client had asked that server.
+//! How: the contractor's request and its fragments share the element until the contractor's reply takes effect. The first of
+//! them that needs memory has it made ready (point 1 of §7.5). A server that has the data in a buffer of its own puts that
+//! buffer in the memory's place when its request has succeeded (points 2 and 3); if another server needs memory after that, the
+//! data is copied there after all.
 //! Invariants: a buffer that the contractor may have been shown stays until the contractor's reply.
-//! Limits: the fragment is one element, neither more nor less, and the client and both servers are in one process. Elsewhere
-//! the data is copied, and the receipt says why.
+//! Limits: the fragment is exactly one element, and the client and both servers are in one process. Otherwise the data is
+//! copied, and the receipt says why.
 //! Source: thesis §7.5.
 
 use std::ops::Range;
@@ -22,16 +23,16 @@ use crate::incoming::Access;
 use crate::primitive::Mutex;
 use crate::work::{Transfer, Work, WorkBuffer};
 
-/// Input data that a server has elsewhere than in the memory that it was shown.
+/// Input data that a server has, but not in the memory that it was shown.
 #[derive(Debug)]
 pub(crate) enum Supply {
     Overlay(Overlay),
     Outboard(Box<dyn Outboard>),
 }
 
-/// The element, in several hands.
+/// The element, which several requests share.
 #[derive(Debug)]
-pub(crate) struct PassedInput {
+pub(crate) struct ForwardedInput {
     len: usize,
     /// Whether the contractor's service may touch the data.
     is_mapped: bool,
@@ -49,6 +50,21 @@ struct State {
 }
 
 impl Supply {
+    /// Links the data to an input, in place of making that ready.
+    ///
+    /// # Errors
+    /// A device's transfer failed, or there is no memory for a host buffer.
+    ///
+    /// # Panics
+    /// When the input is ready already.
+    pub(crate) fn put_in(self, input: &mut Input) -> Result<(), Error> {
+        match self {
+            Self::Overlay(overlay) => input.overlay(overlay),
+            Self::Outboard(outboard) => input.outboard(outboard)?,
+        }
+        Ok(())
+    }
+
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Overlay(overlay) => overlay.len(),
@@ -57,7 +73,7 @@ impl Supply {
     }
 }
 
-impl PassedInput {
+impl ForwardedInput {
     pub(crate) fn new(input: Box<Input>, access: Access) -> Self {
         let len = input.len();
         let state = State { input: Some(input), brought: 0, spent: Vec::new() };
@@ -83,30 +99,27 @@ impl PassedInput {
         Ok(segments)
     }
 
-    /// Sees to it that there is something for the contractor to see: the buffer that a subcontractor put in place of memory, if
-    /// that is long enough.
+    /// Makes memory for the contractor to see, unless a subcontractor has put a buffer that is long enough in its place.
     pub(crate) fn show(&self) -> Result<(), Error> {
         let len: usize = self.seen().iter().map(|segment| segment.len()).sum();
         if len == self.len { Ok(()) } else { self.ready().map(drop) }
     }
 
-    /// What of it is there.
+    /// The part of it that is there.
     pub(crate) fn seen(&self) -> Segments {
         let state = self.state.lock();
         state.input.as_ref().map_or_else(Segments::new, |input| part(&input.segments(), 0..self.len))
     }
 
-    /// Puts `supply`, which has brought `brought` bytes, in place of memory; returns it where that can't be: somebody has
-    /// memory already, or, for a device's data, the contractor may want to see it.
+    /// Puts `supply`, which has brought `brought` bytes, in place of memory; returns it where that can't be: a server
+    /// has memory already, or the data is a device's, and the contractor may want to see it.
     pub(crate) fn supply(&self, supply: Supply, brought: usize) -> Result<Option<Supply>, Error> {
         let mut state = self.state.lock();
         let input = state.input.as_mut().ok_or(Error::Aborted)?;
-        match supply {
-            supply if input.is_ready() => return Ok(Some(supply)),
-            Supply::Overlay(overlay) => input.overlay(overlay),
-            Supply::Outboard(outboard) if !self.is_mapped => input.outboard(outboard)?,
-            supply @ Supply::Outboard(_) => return Ok(Some(supply)),
+        if input.is_ready() || self.is_mapped && matches!(supply, Supply::Outboard(_)) {
+            return Ok(Some(supply));
         }
+        supply.put_in(input)?;
         state.brought = brought;
         Ok(None)
     }
@@ -114,7 +127,7 @@ impl PassedInput {
     /// The same for what the contractor itself has elsewhere.
     ///
     /// # Panics
-    /// When somebody has memory already, as for an input that was not passed on.
+    /// When a server has memory already, as for an input that was not forwarded.
     pub(crate) fn supply_own(&self, supply: Supply) -> Result<(), Error> {
         let len = self.len.min(supply.len());
         let refused = self.supply(supply, len)?;
@@ -122,7 +135,7 @@ impl PassedInput {
         Ok(())
     }
 
-    /// Takes it out of all hands but the caller's.
+    /// Takes it from all that share it.
     pub(crate) fn take(&self) -> Option<Box<Input>> {
         let mut state = self.state.lock();
         state.spent.clear();
@@ -131,8 +144,8 @@ impl PassedInput {
 }
 
 impl WorkBuffer {
-    /// Shares the input element that bytes `range` are, neither more nor fewer, with another server.
-    pub(crate) fn pass_on(&mut self, range: &Range<usize>, access: Access) -> Option<Arc<PassedInput>> {
+    /// Shares the input element that is exactly bytes `range` with another server.
+    pub(crate) fn forward(&mut self, range: &Range<usize>, access: Access) -> Option<Arc<ForwardedInput>> {
         let mut at = 0;
         let element = self.elements.iter_mut().find(|element| {
             let start = at;
@@ -141,23 +154,23 @@ impl WorkBuffer {
         })?;
         let scheme = element.receipt().asked;
         element.transfer = match std::mem::replace(&mut element.transfer, Transfer::None(scheme)) {
-            Transfer::In(input) => Transfer::Passed(Arc::new(PassedInput::new(input, access))),
+            Transfer::In(input) => Transfer::Forwarded(Arc::new(ForwardedInput::new(input, access))),
             other => other,
         };
         match &mut element.transfer {
-            Transfer::Passed(input) => Some(Arc::clone(input)),
-            Transfer::Located(located) => located.pass_on(),
+            Transfer::Forwarded(input) => Some(Arc::clone(input)),
+            Transfer::Located(located) => located.forward(),
             Transfer::In(_) | Transfer::Out(_) | Transfer::None(_) => None,
         }
     }
 }
 
 impl Work {
-    /// Takes the inputs that were passed on out of other hands: no fragment is left.
+    /// Takes back the inputs that were forwarded: no fragment is left.
     pub(crate) fn take_back(&mut self) {
         for element in self.buffers.iter_mut().flat_map(|buffer| &mut buffer.elements) {
-            if let Transfer::Passed(passed) = &element.transfer
-                && let Some(input) = passed.take()
+            if let Transfer::Forwarded(forwarded) = &element.transfer
+                && let Some(input) = forwarded.take()
             {
                 element.transfer = Transfer::In(input);
             }

@@ -1,4 +1,4 @@
-//! The victim when a client attacks: a server that does what the memory server does, and keeps requests if asked to.
+//! The server that hostile clients attack: it does what the memory server does, and keeps requests if asked to.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,12 +8,12 @@ use genie_io::{Fragment, Incoming, RequestId, Server, Service, ServiceId};
 
 /// Keeps the request until the test lets it go, or it is aborted.
 pub(crate) const KEEP: ServiceId = ServiceId(7);
-/// Keeps it, and a fragment of its first buffer, as if that were passed on; aborts are counted, and do nothing.
-pub(crate) const PASS_ON: ServiceId = ServiceId(8);
+/// Keeps it, and a fragment of its first buffer, as if that were forwarded; aborts are counted, and do nothing.
+pub(crate) const FORWARD: ServiceId = ServiceId(8);
 
 /// Cloning makes another handle.
 #[derive(Clone)]
-pub(crate) struct Shop(Arc<Inner>);
+pub(crate) struct Keeper(Arc<Inner>);
 
 struct Inner {
     memory: Memory,
@@ -23,17 +23,17 @@ struct Inner {
     aborts: AtomicUsize,
 }
 
-impl Default for Shop {
+impl Default for Keeper {
     fn default() -> Self {
         let memory = Memory::customized();
         let mut services = memory.services().to_vec();
         assert_eq!(ServiceId(services.len() as u32), KEEP);
-        services.extend([Service::new("keep", true, true), Service::new("pass on", true, true)]);
+        services.extend([Service::new("keep", true, true), Service::new("forward", true, true)]);
         Self(Arc::new(Inner { memory, services, kept: Mutex::default(), aborts: AtomicUsize::new(0) }))
     }
 }
 
-impl Shop {
+impl Keeper {
     fn kept(&self) -> MutexGuard<'_, Vec<(Incoming, Option<Fragment>)>> {
         self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -68,9 +68,9 @@ impl Shop {
     }
 }
 
-impl Server for Shop {
+impl Server for Keeper {
     fn name(&self) -> &str {
-        "shop"
+        "keeper"
     }
 
     fn services(&self) -> &[Service] {
@@ -80,7 +80,7 @@ impl Server for Shop {
     fn request(&self, mut request: Incoming) {
         match request.service() {
             KEEP => self.kept().push((request, None)),
-            PASS_ON => {
+            FORWARD => {
                 let len = request.len(0);
                 let fragment = request.fragment(0, 0..len).expect("a buffer");
                 self.kept().push((request, Some(fragment)));
