@@ -4,20 +4,15 @@
 //! client's. Where nothing but the tables has to change, each of the two takes the space's lock once.
 //! Source: thesis §3.3, §7.4.2.
 
-use genie_sys::Access;
-
-use crate::migrant::{access, enqueue, reference};
+use crate::migrant::Migrating;
 use crate::region::Owned;
 use crate::{Direction, InputPlan, Mark, Migrant, Passed, Reference, Released, Result, SystemBuffer, Wired};
 
 /// A cached or hidden region, or a new one, in which an input is pending.
 #[derive(Debug)]
 pub struct Immigrating {
-    pub(crate) owned: Option<Owned>,
-    pub(crate) queue: Mark,
+    pub(crate) region: Migrating,
     pub(crate) len: usize,
-    /// Whether it is inaccessible.
-    pub(crate) hidden: bool,
 }
 
 impl Immigrating {
@@ -26,7 +21,8 @@ impl Immigrating {
     /// # Errors
     /// As [`Space::reference`](crate::Space::reference).
     pub fn reference(&self) -> Result<Reference> {
-        reference(self.inner(), self.len, Mark::Immigrating, Direction::In)
+        let (addr, is_ours) = (self.addr(), |mark| mark == Mark::Immigrating);
+        self.inner().space.reference_if(addr, self.len, Direction::In, is_ours)
     }
 
     /// Wires the region.
@@ -47,7 +43,7 @@ impl Immigrating {
     /// When the reference is of another space, or the region was removed, and the reference is to another one.
     pub fn check(&mut self, reference: &Reference) -> Result<()> {
         reference.assert_of(&self.inner().space);
-        let owned = self.owned.as_mut().expect("taken only by value");
+        let owned = self.region.owned_mut();
         let core = owned.space.core();
         core.ensure_own()?;
         let mut guard = core.lock();
@@ -65,7 +61,7 @@ impl Immigrating {
         drop(guard);
         owned.addr = core.slot_addr(start);
         owned.region = region;
-        self.hidden = false;
+        self.region.hidden = false;
         Ok(())
     }
 
@@ -74,12 +70,7 @@ impl Immigrating {
     /// # Errors
     /// The kernel's.
     pub fn reinstate(&mut self) -> Result<u32> {
-        if self.queue == Mark::WeakEmigrant {
-            return Ok(0);
-        }
-        let reinstated = access(self.inner(), Access::ReadWrite)?;
-        self.hidden = false;
-        Ok(reinstated)
+        if self.region.queue == Mark::WeakEmigrant { Ok(0) } else { self.region.reinstate() }
     }
 
     /// Where the region's data will be.
@@ -109,12 +100,12 @@ impl Immigrating {
     /// When the region is shorter, or is hidden and was not reinstated.
     pub fn arrive(mut self, len: usize) -> Migrant {
         self.assert_accessible();
-        let mut owned = self.owned.take().expect("taken only by value");
         assert!(len <= self.len, "{len} bytes arrived in a region for {}", self.len);
+        let owned = self.region.owned_mut();
         owned.len = len;
         // The transition is always allowed; a region removed meanwhile was replaced by `check`.
         let _ = owned.space.core().lock().mark(owned.region, Mark::Immigrant);
-        Migrant { owned: Some(owned), queue: self.queue }
+        Migrant(self.region)
     }
 
     /// Ends the input as [`Immigrating::check`], the release of `reference` and [`Immigrating::arrive`] do, but takes the
@@ -129,7 +120,8 @@ impl Immigrating {
         reference.assert_of(&self.inner().space);
         self.assert_accessible();
         assert!(len <= self.len, "{len} bytes arrived in a region for {}", self.len);
-        let owned = self.owned.as_mut().expect("taken only by value");
+        let owned = self.region.owned_mut();
+        owned.len = len;
         let mut state = owned.space.inner.core.lock();
         if state.regions.get(owned.region).is_none() {
             drop(state);
@@ -141,25 +133,16 @@ impl Immigrating {
         // The transition is always allowed.
         let _ = state.mark(owned.region, Mark::Immigrant);
         drop(state);
-        let owned = self.owned.take().map(|owned| Owned { len, ..owned });
-        Ok((Migrant { owned, queue: self.queue }, released))
+        Ok((Migrant(self.region), released))
     }
 
     /// A touch of a hidden region is a fatal fault.
     #[track_caller]
     fn assert_accessible(&self) {
-        assert!(!self.hidden, "a hidden region was to be used before it was reinstated");
+        assert!(!self.region.hidden, "a hidden region was to be used before it was reinstated");
     }
 
     fn inner(&self) -> &Owned {
-        self.owned.as_ref().expect("taken only by value")
-    }
-}
-
-impl Drop for Immigrating {
-    fn drop(&mut self) {
-        if let Some(owned) = self.owned.take() {
-            enqueue(&owned, self.queue, false);
-        }
+        self.region.owned()
     }
 }

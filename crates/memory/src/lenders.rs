@@ -131,8 +131,6 @@ impl Space {
         if !state.granules.stocks.is_live(lender) {
             return;
         }
-        state.shortages.forget(lender);
-        state.losses.forget_lender(lender);
         state.objects.distrust(lender);
         state.let_go(core, lender);
         state.granules.take_over(lender);

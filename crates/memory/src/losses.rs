@@ -13,8 +13,7 @@
 //! Limits: granules on record are lost to the space if they are its own. Noticed is what somebody touches, with the next request.
 //! Source: none in the thesis, whose kernel maps and unmaps for all.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -23,16 +22,13 @@ use genie_sys::{guard, inspect};
 
 use crate::region::slots_of;
 use crate::space::{Core, Space, State};
+use crate::stock::Tell;
 use crate::{Error, LenderId, Result};
 
-/// What is called when a lender has taken memory away.
-type Tell = Arc<dyn Fn() + Send + Sync>;
-
-/// What was lost, and who is told.
-#[derive(Default)]
+/// What was lost.
+#[derive(Debug, Default)]
 pub(crate) struct Losses {
     granules: BTreeSet<u32>,
-    tell: BTreeMap<LenderId, Tell>,
 }
 
 impl Losses {
@@ -41,17 +37,6 @@ impl Losses {
         if !self.granules.is_empty() {
             self.granules.retain(|granule| !granules.contains(granule));
         }
-    }
-
-    /// Forgets who is told of a lender.
-    pub(crate) fn forget_lender(&mut self, lender: LenderId) {
-        self.tell.remove(&lender);
-    }
-}
-
-impl fmt::Debug for Losses {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Losses").field("granules", &self.granules).finish_non_exhaustive()
     }
 }
 
@@ -63,9 +48,8 @@ impl Space {
         if self.is_inherited() {
             return;
         }
-        let mut state = self.core().lock();
-        if lender != LenderId::OWN && state.granules.stocks.is_live(lender) {
-            state.losses.tell.insert(lender, Arc::new(tell));
+        if let Some(stock) = self.core().lock().granules.stocks.lender(lender) {
+            stock.on_loss = Some(Tell(Arc::new(tell)));
         }
     }
 
@@ -144,7 +128,7 @@ impl Core {
 
 impl State {
     /// Puts on record what is lost; returns who is to be told.
-    fn record_losses(&mut self, core: &Core) -> Vec<Tell> {
+    fn record_losses(&mut self, core: &Core) -> Vec<Arc<dyn Fn() + Send + Sync>> {
         // While the space's lock is held, nobody but a guard changes mappings. Where /proc tells nothing, all is taken for lost.
         let zeros = inspect::anonymous_mappings().ok();
         let is_zeros = |addr| zeros.as_ref().is_none_or(|zeros| is_in(zeros, addr));
@@ -164,7 +148,8 @@ impl State {
             }
         }
         core.has_losses.store(!self.losses.granules.is_empty(), Ordering::Release);
-        blamed.iter().filter_map(|lender| self.losses.tell.get(lender).cloned()).collect()
+        let tell = |lender| Some(Arc::clone(&self.granules.stocks.get(lender)?.on_loss.as_ref()?.0));
+        blamed.into_iter().filter_map(tell).collect()
     }
 }
 

@@ -13,28 +13,59 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use genie_sys::Access;
 
-use crate::granule::{GranuleRuns, push};
 use crate::region::Owned;
 use crate::space::{Core, Space, State};
+use crate::system::runs_of;
 use crate::{Direction, Immigrating, Mark, Reference, RegionId, Released, Result, SystemBuffer, Wired};
 
 /// A migrant buffer in the client's hands: an immigrant region, or what part of it holds data.
 ///
 /// Shape: placed and laid out by the interface. Passing it on gives it up; dropping it deallocates it.
 #[derive(Debug)]
-pub struct Migrant {
-    pub(crate) owned: Option<Owned>,
-    /// What it becomes when it is passed on or deallocated: emigrant or weak emigrant.
-    pub(crate) queue: Mark,
-}
+pub struct Migrant(pub(crate) Migrating);
 
 /// A migrant buffer that an output is taking away. Dropping this ends the output: the region is marked emigrant, if it is hidden,
 /// or weak emigrant, and kept for reuse.
 #[derive(Debug)]
-pub struct Emigrating {
+pub struct Emigrating(Migrating);
+
+/// A region that changes hands. Dropping this keeps it for reuse.
+#[derive(Debug)]
+pub(crate) struct Migrating {
     owned: Option<Owned>,
-    queue: Mark,
-    hidden: bool,
+    /// What it becomes when it is passed on or deallocated: emigrant or weak emigrant.
+    pub(crate) queue: Mark,
+    /// Whether it is inaccessible.
+    pub(crate) hidden: bool,
+}
+
+impl Migrating {
+    fn new(owned: Owned, queue: Mark, hidden: bool) -> Self {
+        Self { owned: Some(owned), queue, hidden }
+    }
+
+    pub(crate) fn owned(&self) -> &Owned {
+        self.owned.as_ref().expect("taken only by value")
+    }
+
+    pub(crate) fn owned_mut(&mut self) -> &mut Owned {
+        self.owned.as_mut().expect("taken only by value")
+    }
+
+    /// Makes the region accessible again; returns its granules.
+    pub(crate) fn reinstate(&mut self) -> Result<u32> {
+        let reinstated = access(self.owned(), Access::ReadWrite)?;
+        self.hidden = false;
+        Ok(reinstated)
+    }
+}
+
+impl Drop for Migrating {
+    fn drop(&mut self) {
+        if let Some(owned) = self.owned.take() {
+            enqueue(&owned, self.queue, self.hidden, |_| {});
+        }
+    }
 }
 
 impl Space {
@@ -45,7 +76,7 @@ impl Space {
     /// As [`Space::allocate`].
     pub fn allocate_migrant(&self, len: usize, strong: bool) -> Result<Migrant> {
         if !strong && let Some(owned) = self.dequeue_cached(len, Mark::WeakEmigrant, Mark::Immigrant)? {
-            return Ok(Migrant { owned: Some(Owned { len, ..owned }), queue: Mark::WeakEmigrant });
+            return Ok(Migrant(Migrating::new(Owned { len, ..owned }, Mark::WeakEmigrant, false)));
         }
         let mut immigrating = self.dequeue(len, strong)?;
         immigrating.reinstate()?;
@@ -63,7 +94,7 @@ impl Space {
             Some(owned) => (owned, strong),
             None => (self.allocate_owned(0, len.max(1), Mark::Immigrating)?, false),
         };
-        Ok(Immigrating { owned: Some(owned), queue, len, hidden })
+        Ok(Immigrating { region: Migrating::new(owned, queue, hidden), len })
     }
 
     /// The same, and references the granules, for a server to fill.
@@ -85,7 +116,7 @@ impl Space {
             let reference = self.reference_in(&mut state, region, (addr, len), Direction::In);
             drop(state);
             let owned = Owned { space: self.clone(), region, addr, len };
-            return Ok((Immigrating { owned: Some(owned), queue, len, hidden: strong }, reference?));
+            return Ok((Immigrating { region: Migrating::new(owned, queue, strong), len }, reference?));
         }
         drop(state);
         let immigrating = self.dequeue(len, strong)?;
@@ -126,17 +157,14 @@ impl Space {
                 state.enter_region(window, granules.iter().copied(), Mark::Immigrant)
             }
             None => {
-                let mut runs = GranuleRuns::new();
-                granules.iter().for_each(|id| push(&mut runs, *id));
-                state
-                    .region_of(core, &runs, Mark::Immigrant)
-                    .inspect_err(|_| state.release(core, granules.iter().copied()))?
+                let filled = state.region_of(core, &runs_of(&granules), Mark::Immigrant);
+                filled.inspect_err(|_| state.release(core, granules.iter().copied()))?
             }
         };
         let start = state.regions.get(region).map_or(0, |region| region.slots.start);
         drop(guard);
         let owned = Owned { space: self.clone(), region, addr: core.slot_addr(start) + offset, len };
-        Ok((Migrant { owned: Some(owned), queue: Mark::Emigrant }, zeroed))
+        Ok((Migrant(Migrating::new(owned, Mark::Emigrant, false)), zeroed))
     }
 }
 
@@ -145,30 +173,27 @@ impl Migrant {
     ///
     /// # Errors
     /// [`Error::Inherited`].
-    pub fn emigrate(mut self) -> Result<Emigrating> {
-        self.inner().space.core().ensure_own()?;
-        let owned = self.owned.take().expect("a migrant buffer owns its region");
-        let core = owned.space.core();
-        core.lock().mark(owned.region, Mark::Emigrating)?;
-        let queue = self.queue;
-        Ok(Emigrating { owned: Some(owned), queue, hidden: false })
+    pub fn emigrate(self) -> Result<Emigrating> {
+        let (core, region) = (self.inner().space.core(), self.region());
+        core.ensure_own()?;
+        core.lock().mark(region, Mark::Emigrating)?;
+        Ok(Emigrating(self.0))
     }
 
     /// The same, and references the granules that hold the data. Takes the space's lock once.
     ///
     /// # Errors
     /// As [`Space::reference`].
-    pub fn emigrate_referenced(mut self) -> Result<(Emigrating, Reference)> {
-        self.inner().space.core().ensure_own()?;
-        let owned = self.owned.take().expect("a migrant buffer owns its region");
+    pub fn emigrate_referenced(self) -> Result<(Emigrating, Reference)> {
+        let owned = self.inner();
         let core = owned.space.core();
+        core.ensure_own()?;
         let mut state = core.lock();
         state.mark(owned.region, Mark::Emigrating)?;
         let place = (owned.addr, owned.len);
         let reference = owned.space.reference_in(&mut state, owned.region, place, Direction::Out);
         drop(state);
-        let queue = self.queue;
-        Ok((Emigrating { owned: Some(owned), queue, hidden: false }, reference?))
+        Ok((Emigrating(self.0), reference?))
     }
 
     /// Narrows the buffer to its first `len` bytes.
@@ -177,7 +202,7 @@ impl Migrant {
     /// When it is shorter.
     #[must_use]
     pub fn truncated(mut self, len: usize) -> Self {
-        let owned = self.owned.as_mut().expect("a migrant buffer owns its region");
+        let owned = self.0.owned_mut();
         assert!(len <= owned.len, "{len} bytes of a migrant buffer of {}", owned.len);
         owned.len = len;
         self
@@ -190,11 +215,11 @@ impl Migrant {
 
     /// Whether its region is hidden (strong) or merely cached (weak) once passed on.
     pub fn is_strong(&self) -> bool {
-        self.queue == Mark::Emigrant
+        self.0.queue == Mark::Emigrant
     }
 
     fn inner(&self) -> &Owned {
-        self.owned.as_ref().expect("a migrant buffer owns its region")
+        self.0.owned()
     }
 }
 
@@ -208,33 +233,17 @@ impl Deref for Migrant {
 
 impl DerefMut for Migrant {
     fn deref_mut(&mut self) -> &mut [u8] {
-        self.owned.as_mut().expect("a migrant buffer owns its region").bytes_mut()
-    }
-}
-
-impl Drop for Migrant {
-    fn drop(&mut self) {
-        if let Some(owned) = self.owned.take() {
-            enqueue(&owned, self.queue, false);
-        }
+        self.0.owned_mut().bytes_mut()
     }
 }
 
 impl Emigrating {
-    /// References the granules that hold the data.
-    ///
-    /// # Errors
-    /// As [`Space::reference`].
-    pub fn reference(&self) -> Result<Reference> {
-        reference(self.inner(), self.inner().len, Mark::Emigrating, Direction::Out)
-    }
-
     /// Wires the region.
     ///
     /// # Errors
     /// The memory-lock limit is too low.
     pub fn wire(&self) -> Result<Wired> {
-        self.inner().space.wire_region(self.inner().region)
+        self.0.owned().space.wire_region(self.0.owned().region)
     }
 
     /// Removes all access to the region: a touch is a fatal fault from now on, by design.
@@ -242,12 +251,12 @@ impl Emigrating {
     /// # Errors
     /// Too many mappings; the region is accessible.
     pub fn hide(&mut self) -> Result<u32> {
-        let owned = self.inner();
+        let owned = self.0.owned();
         let hidden = access(owned, Access::None).inspect_err(|_| {
             // A first part of the region may have been hidden. Giving its access back joins mappings, and takes none.
             let _ = access(owned, Access::ReadWrite);
         })?;
-        self.hidden = true;
+        self.0.hidden = true;
         Ok(hidden)
     }
 
@@ -256,7 +265,7 @@ impl Emigrating {
     /// # Errors
     /// Too many mappings: the addresses stay reserved, the memory is free.
     pub fn remove(mut self) -> Result<()> {
-        let owned = self.owned.take().expect("taken only by value");
+        let owned = self.0.owned.take().expect("taken only by value");
         let core = owned.space.core();
         core.lock().remove_region(core, owned.region)
     }
@@ -267,10 +276,10 @@ impl Emigrating {
     /// # Panics
     /// When the reference is of another space.
     pub fn enqueue_released(mut self, mut reference: Reference) -> Released {
-        reference.assert_of(&self.inner().space);
-        let owned = self.owned.take().expect("taken only by value");
+        reference.assert_of(&self.0.owned().space);
+        let owned = self.0.owned.take().expect("taken only by value");
         let mut released = Released::default();
-        enqueue_after(&owned, self.queue, self.hidden, |state| released = reference.release_in(state));
+        enqueue(&owned, self.0.queue, self.0.hidden, |state| released = reference.release_in(state));
         released
     }
 
@@ -279,29 +288,13 @@ impl Emigrating {
     /// # Errors
     /// The kernel's, when a hidden region cannot be made accessible; it is kept for reuse then.
     pub fn give_back(mut self) -> Result<Migrant> {
-        if self.hidden {
-            access(self.inner(), Access::ReadWrite)?;
+        if self.0.hidden {
+            self.0.reinstate()?;
         }
-        let owned = self.owned.take().expect("taken only by value");
+        let owned = self.0.owned();
         owned.space.core().lock().mark(owned.region, Mark::Immigrant)?;
-        Ok(Migrant { owned: Some(owned), queue: self.queue })
+        Ok(Migrant(self.0))
     }
-
-    fn inner(&self) -> &Owned {
-        self.owned.as_ref().expect("taken only by value")
-    }
-}
-
-impl Drop for Emigrating {
-    fn drop(&mut self) {
-        if let Some(owned) = self.owned.take() {
-            enqueue(&owned, self.queue, self.hidden);
-        }
-    }
-}
-
-pub(crate) fn reference(owned: &Owned, len: usize, mark: Mark, direction: Direction) -> Result<Reference> {
-    owned.space.reference_if(owned.addr, len, direction, |region| region.mark == mark)
 }
 
 impl State {
@@ -321,13 +314,8 @@ impl State {
 }
 
 /// Marks a region and puts it into its queue; one that is to be hidden and cannot be is removed instead, and so is one
-/// with granules whose lender is gone.
-pub(crate) fn enqueue(owned: &Owned, queue: Mark, hidden: bool) {
-    enqueue_after(owned, queue, hidden, |_| {});
-}
-
-/// The same; `first` is done before under the same lock.
-fn enqueue_after(owned: &Owned, queue: Mark, hidden: bool, first: impl FnOnce(&mut State)) {
+/// with granules whose lender is gone. `first` is done before under the same lock.
+fn enqueue(owned: &Owned, queue: Mark, hidden: bool, first: impl FnOnce(&mut State)) {
     let core = owned.space.core();
     if !core.is_own() {
         return;
@@ -353,7 +341,7 @@ fn enqueue_after(owned: &Owned, queue: Mark, hidden: bool, first: impl FnOnce(&m
 }
 
 /// Changes the access of a whole region; returns its granules.
-pub(crate) fn access(owned: &Owned, access: Access) -> Result<u32> {
+fn access(owned: &Owned, access: Access) -> Result<u32> {
     let core = owned.space.core();
     core.ensure_own()?;
     let state = core.lock();

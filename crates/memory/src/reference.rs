@@ -14,7 +14,7 @@ use crate::region::slots_of;
 use crate::runs::Run;
 use crate::segments::Segments;
 use crate::space::{Core, Space, State, count};
-use crate::{Direction, Error, RegionId, Result, views};
+use crate::{Direction, Error, Mark, RegionId, Result, views};
 
 /// The granules of a client's buffer, referenced; dropping it unreferences them.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ impl Space {
     /// [`Error::Foreign`] outside the space's regions, [`Error::Mark`] when the region has been passed on. For input: there is
     /// no memory or mapping for replacing granules from which an output is pending.
     pub fn reference(&self, addr: usize, len: usize, direction: Direction) -> Result<Reference> {
-        self.reference_if(addr, len, direction, |region| region.mark.is_clients())
+        self.reference_if(addr, len, direction, Mark::is_clients)
     }
 
     /// References the granules of a migrant region that is on its way.
@@ -54,7 +54,7 @@ impl Space {
         addr: usize,
         len: usize,
         direction: Direction,
-        allowed: impl Fn(&crate::region::Region) -> bool,
+        allowed: impl Fn(Mark) -> bool,
     ) -> Result<Reference> {
         let core = self.core();
         core.ensure_own()?;
@@ -73,7 +73,7 @@ impl Space {
         if !found.slots.numbers().contains(&last) {
             return Err(foreign());
         }
-        if !allowed(found) {
+        if !allowed(found.mark) {
             return Err(Error::Mark { addr, found: found.mark });
         }
         let faults = found.faults;

@@ -22,7 +22,6 @@ use crate::pool::Pools;
 use crate::queues::Queues;
 use crate::region::Regions;
 use crate::runs::Run;
-use crate::shortage::Shortages;
 use crate::slots::Slots;
 use crate::{Error, Recycling, Result};
 
@@ -140,7 +139,6 @@ pub(crate) struct State {
     /// Granules of replacements that are being made.
     pub(crate) replacing: u32,
     pub(crate) objects: Objects,
-    pub(crate) shortages: Shortages,
     pub(crate) losses: Losses,
 }
 
@@ -308,7 +306,6 @@ impl Core {
                 waiting: Vec::new(),
                 replacing: 0,
                 objects,
-                shortages: Shortages::default(),
                 losses: Losses::default(),
             }),
         })

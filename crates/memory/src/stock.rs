@@ -7,17 +7,32 @@
 //! Source: thesis §5.2 (lender mechanism).
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 
 use crate::LenderId;
 use crate::runs::FreeRuns;
 
-/// One pool's granules.
+/// A function that the code which speaks with a lender has left here.
+pub(crate) struct Tell<F: ?Sized>(pub(crate) Arc<F>);
+
+impl<F: ?Sized> fmt::Debug for Tell<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tell")
+    }
+}
+
+/// One pool's granules, and what its lender's party is told.
 #[derive(Debug, Default)]
 pub(crate) struct Stock {
     /// Those that nothing holds.
     pub(crate) free: FreeRuns,
     /// How many belong to the pool.
     pub(crate) size: u32,
+    /// Called with the bytes asked for when the pool is exhausted.
+    pub(crate) on_shortage: Option<Tell<dyn Fn(usize) + Send + Sync>>,
+    /// Called when the lender has taken memory away.
+    pub(crate) on_loss: Option<Tell<dyn Fn() + Send + Sync>>,
 }
 
 /// All pools' granules.
@@ -43,6 +58,11 @@ impl Stocks {
 
     pub(crate) fn get_mut(&mut self, lender: LenderId) -> Option<&mut Stock> {
         if lender == LenderId::OWN { Some(&mut self.own) } else { self.lenders.get_mut(&lender) }
+    }
+
+    /// The pool of a lender that is not gone, and not the space itself.
+    pub(crate) fn lender(&mut self, lender: LenderId) -> Option<&mut Stock> {
+        self.lenders.get_mut(&lender)
     }
 
     /// The pool that granules of `lender` belong to.

@@ -49,8 +49,7 @@ fn a_hidden_region_is_inaccessible_and_keeps_its_bytes(machine: Machine) {
     let migrant = filled(&space, len, true, 1);
     let (addr, data) = (addr_of(&migrant), pattern(1, len));
     let before = frame(addr);
-    let mut emigrating = migrant.emigrate().unwrap();
-    let reference = emigrating.reference().unwrap();
+    let (mut emigrating, reference) = migrant.emigrate_referenced().unwrap();
     assert_eq!(emigrating.hide().unwrap(), 2);
     for at in [addr, addr + granule - 1, addr + len - 1] {
         let error = process::read_memory(process::own_pid(), at, &mut [0]).unwrap_err();
@@ -144,8 +143,7 @@ fn a_removed_region_keeps_its_granules_for_the_server(machine: Machine) {
     let (space, granule) = (machine.space(4), machine.granule());
     let migrant = filled(&space, 2 * granule, true, 5);
     let (addr, region) = (addr_of(&migrant), migrant.region());
-    let emigrating = migrant.emigrate().unwrap();
-    let reference = emigrating.reference().unwrap();
+    let (emigrating, reference) = migrant.emigrate_referenced().unwrap();
     emigrating.remove().unwrap();
     assert!(!is_accessible(addr));
     assert_eq!(mark_at(&space, addr), None);
@@ -313,8 +311,9 @@ fn a_part_of_a_migrant_buffer_can_arrive(machine: Machine) {
     let immigrating = space.dequeue(2 * granule, true).unwrap();
     let migrant = immigrating.arrive(granule + 1).truncated(granule);
     assert_eq!(migrant.len(), granule);
-    let mut emigrating = migrant.emigrate().unwrap();
-    assert_eq!(emigrating.reference().unwrap().data().to_vec().len(), granule);
+    let (mut emigrating, reference) = migrant.emigrate_referenced().unwrap();
+    assert_eq!(reference.data().to_vec().len(), granule);
+    drop(reference);
     assert_eq!(emigrating.hide().unwrap(), 2, "a region is hidden whole");
 }
 

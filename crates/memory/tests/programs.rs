@@ -256,8 +256,7 @@ impl World {
     fn output_migrant(&mut self, which: u8, how: Emigration) {
         let Some(which) = usize::from(which).checked_rem(self.migrants.len()) else { return };
         let (migrant, model) = self.migrants.swap_remove(which);
-        let mut emigrating = migrant.emigrate().unwrap();
-        let reference = emigrating.reference().unwrap();
+        let (mut emigrating, reference) = migrant.emigrate_referenced().unwrap();
         match how {
             Emigration::Move => emigrating.remove().unwrap(),
             Emigration::HideAndCache => {
