@@ -50,7 +50,7 @@ impl Chunks {
         self.cut.iter()
     }
 
-    /// Takes a chunk that is on hand, while as many are used in turn.
+    /// Takes a chunk that is on hand, once there are as many as to rotate over.
     pub(crate) fn take(&mut self, class: usize, rotation: u16) -> Option<Chunk> {
         self.shelves[class].take(rotation).or_else(|| self.take_fresh(class))
     }

@@ -122,7 +122,7 @@ impl<'r> Data<'r> {
     #[doc(alias = "pwrite")]
     pub fn write_file(&self, file: impl AsFd, offset: u64) -> genie_sys::Result<usize> {
         // SAFETY: mapped for `'r`, as the maker of this has promised.
-        self.pass_each(|segment, at| unsafe { segment.write_file(&file, offset + at as u64) })
+        self.move_each(|segment, at| unsafe { segment.write_file(&file, offset + at as u64) })
     }
 
     /// Copies all bytes into memory of process `pid`, from `addr` on; returns how many bytes went.
@@ -133,7 +133,7 @@ impl<'r> Data<'r> {
     #[doc(alias = "process_vm_writev")]
     pub fn write_process(&self, pid: Pid, addr: usize) -> genie_sys::Result<usize> {
         // SAFETY: mapped for `'r`, as the maker of this has promised.
-        self.pass_each(|segment, at| unsafe { segment.write_process(pid, addr + at) })
+        self.move_each(|segment, at| unsafe { segment.write_process(pid, addr + at) })
     }
 
     /// Its pieces, in order: each in one run of addresses.
@@ -170,12 +170,15 @@ impl<'r> Data<'r> {
         self.segments.iter().map(|segment| (segment.addr(), segment.len()))
     }
 
-    /// Calls `pass` for each piece, with the number of bytes before it, until one is not passed wholly; returns how many bytes
-    /// were.
-    fn pass_each(&self, pass: impl Fn(&Span, usize) -> genie_sys::Result<usize>) -> genie_sys::Result<usize> {
+    /// Calls `transfer` for each piece, with the number of bytes before it, until one is not transferred wholly; returns how many
+    /// bytes were.
+    fn move_each(
+        &self,
+        transfer: impl Fn(&Span, usize) -> genie_sys::Result<usize>,
+    ) -> genie_sys::Result<usize> {
         let mut done = 0;
         for segment in &self.segments {
-            let here = pass(segment, done)?;
+            let here = transfer(segment, done)?;
             done += here;
             if here < segment.len() {
                 break;
@@ -260,7 +263,7 @@ impl<'r> DataMut<'r> {
     #[doc(alias = "pread")]
     pub fn read_file(&self, file: impl AsFd, offset: u64) -> genie_sys::Result<usize> {
         // SAFETY: writable for `'r`, and referenced by nobody, as the maker of this has promised.
-        self.pass_each(|segment, at| unsafe { segment.read_file(&file, offset + at as u64) })
+        self.move_each(|segment, at| unsafe { segment.read_file(&file, offset + at as u64) })
     }
 
     /// Fills all bytes from memory of process `pid`, from `addr` on; returns how many bytes came, fewer than all where a later
@@ -271,7 +274,7 @@ impl<'r> DataMut<'r> {
     #[doc(alias = "process_vm_readv")]
     pub fn read_process(&self, pid: Pid, addr: usize) -> genie_sys::Result<usize> {
         // SAFETY: writable for `'r`, and referenced by nobody, as the maker of this has promised.
-        self.pass_each(|segment, at| unsafe { segment.read_process(pid, addr + at) })
+        self.move_each(|segment, at| unsafe { segment.read_process(pid, addr + at) })
     }
 }
 

@@ -48,7 +48,7 @@ impl Drop for Handler {
         // Signalling fails only for a descriptor that is closed; then the thread has ended.
         let _ = self.stop.signal();
         if let Some(thread) = self.thread.take() {
-            // A panic of the handler has been reported by the panic hook; there is nobody to pass it on to.
+            // A panic of the handler has been reported by the panic hook; there is nobody to hand it to.
             let _ = thread.join();
         }
     }

@@ -60,7 +60,7 @@ pub use immigrating::Immigrating;
 pub use lenders::{LenderId, PoolSize};
 pub use mark::Mark;
 pub use migrant::{Emigrating, Migrant};
-pub use mirror::{Extent, Extents, Known, Mapped, Mapping, Mirror, Quota, Tie, WeakMirror};
+pub use mirror::{Extent, Extents, Known, Mapped, Mapping, Mirror, Quota, WeakMirror};
 pub use objects::{ObjectId, SharedObject};
 pub use recycling::Recycling;
 pub use reference::{Reference, Released};

@@ -18,6 +18,7 @@ mod announced;
 mod mapped;
 mod quota;
 
+use std::fmt;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -77,11 +78,8 @@ struct Inner {
     /// Changes whenever an object is announced or withdrawn.
     version: AtomicU64,
     /// Dropped last, when nothing is mapped any more and the lifeline is closed.
-    ties: Mutex<Vec<Box<dyn Tie>>>,
+    ties: Mutex<Vec<Box<dyn fmt::Debug + Send + Sync>>>,
 }
-
-/// What is to be dropped when a mirror is, since it depends on the peer's memory being here.
-pub trait Tie: std::fmt::Debug + Send + Sync {}
 
 /// A mirror, as long as others hold it.
 #[derive(Debug, Clone)]
@@ -166,8 +164,8 @@ impl Mirror {
         WeakMirror(Arc::downgrade(&self.0))
     }
 
-    /// Keeps something until the mirror is dropped, by whatever thread drops its last handle.
-    pub fn tie(&self, tie: impl Tie + 'static) {
+    /// Keeps what depends on the peer's memory being here until the mirror is dropped, by whatever thread drops its last handle.
+    pub fn tie(&self, tie: impl fmt::Debug + Send + Sync + 'static) {
         self.0.ties.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(tie));
     }
 

@@ -113,7 +113,7 @@ impl Objects {
         Arc::clone(&self.version)
     }
 
-    /// Cuts a run of granules where it passes from one object to the next.
+    /// Cuts a run of granules where one object ends and the next begins.
     pub(crate) fn parts(&self, run: Run) -> impl Iterator<Item = Run> + '_ {
         self.entries(run).map(|(_, part)| part)
     }

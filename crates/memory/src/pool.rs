@@ -54,7 +54,7 @@ impl<T> Default for Shelf<T> {
 }
 
 impl<T> Shelf<T> {
-    /// Takes a buffer to use again; none when there is none, or while there are not yet as many as are used in turn.
+    /// Takes a buffer to use again; none when there is none, or while there are fewer than to rotate over.
     pub(crate) fn take(&mut self, rotation: u16) -> Option<T> {
         if rotation <= 1 {
             return self.kept.pop_back();
@@ -232,7 +232,7 @@ impl State {
         if let Some(whole) = pool.take_whole(count, |shelf| shelf.take(rotation)) {
             return Ok(whole);
         }
-        // A buffer that is there already is not given up for the sake of turns.
+        // A buffer that is there already is not given up for the sake of rotation.
         let runs = if pool.has_kept(count) {
             self.take_spare(core, lender, count)
         } else {

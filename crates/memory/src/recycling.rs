@@ -1,15 +1,15 @@
 //! Recycling: which of the system buffers kept for reuse is handed out next.
 //!
 //! Why: a buffer that is used again at once is in the cache of the processor that used it last. Where one processor
-//! writes it and another one reads it, that is the wrong cache, and taking many buffers in turn is better; where few
+//! writes it and another one reads it, that is the wrong cache, and rotating over many buffers is better; where few
 //! of them fit the caches together, it is worse. Which is which depends on the machine, on how it copies and on the length:
 //! calibration measures it.
 //! Limits: lengths are told apart in eight classes.
 
-/// How many buffers to use in turn, per class of lengths.
+/// How many buffers to rotate over, per class of lengths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Recycling {
-    /// For each class: 1 hands out the buffer that was freed last, a greater number as many buffers in turn, as far as
+    /// For each class: 1 hands out the buffer that was freed last, a greater number rotates over as many buffers, as far as
     /// memory allows. 0 is 1.
     pub rotation: [u16; Recycling::CLASSES],
 }
@@ -28,7 +28,7 @@ impl Recycling {
         Self::BOUNDS.iter().position(|bound| len <= *bound).unwrap_or(Self::CLASSES - 1)
     }
 
-    /// How many buffers for `len` bytes are used in turn; at least one.
+    /// How many buffers for `len` bytes to rotate over; at least one.
     pub fn rotation(&self, len: usize) -> u16 {
         self.rotation[Self::class(len)].max(1)
     }

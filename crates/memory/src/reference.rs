@@ -13,7 +13,7 @@ use crate::granule::{GranuleRuns, push};
 use crate::region::slots_of;
 use crate::runs::Run;
 use crate::segments::Segments;
-use crate::space::{Core, Space, State, count};
+use crate::space::{Core, Space, State};
 use crate::{Direction, Error, Mark, RegionId, Result, views};
 
 /// The granules of a client's buffer, referenced; dropping it unreferences them.
@@ -273,9 +273,7 @@ impl State {
     /// calls all of them unprotected, so that a later output protects them anew, and a store until then faults and tries
     /// again.
     pub(crate) fn unprotect(&mut self, core: &Core, run: Run) -> Result<()> {
-        let changed = self.slots.set_protected(run, false);
-        // Counted before anybody is woken, who may look at the count.
-        count(&core.counters.reinstated, u64::from(changed));
+        self.statistics.reinstated += u64::from(self.slots.set_protected(run, false));
         if let Some(userfault) = &core.userfault {
             userfault.unprotect(core.slot_addr(run.start), core.bytes(run.len))?;
         }

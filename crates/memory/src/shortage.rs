@@ -3,7 +3,7 @@
 //! Why: only the party that asks a lender for memory can ask it for more, and this floor knows no parties.
 //! How: the code that speaks with the lender leaves a function here. It is called by the thread that found the pool exhausted,
 //! after it has let the lock go; the buffer is refused all the same.
-//! Limits: a pool that keeps a buffer of the length asked for is not exhausted, however many would rather be used in turn.
+//! Limits: a pool that keeps a buffer of the length asked for is not exhausted, however many there should be to rotate over.
 //! Source: none in the thesis, whose servers' pools have the size that they were registered with.
 
 use std::sync::Arc;

@@ -111,21 +111,6 @@ pub struct Statistics {
     pub swapped: u64,
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) faults: AtomicU64,
-    pub(crate) replacements: AtomicU64,
-    pub(crate) waits: AtomicU64,
-    pub(crate) protected: AtomicU64,
-    pub(crate) reinstated: AtomicU64,
-    pub(crate) swapped: AtomicU64,
-}
-
-/// Adds to a counter.
-pub(crate) fn count(counter: &AtomicU64, more: u64) {
-    counter.fetch_add(more, Relaxed);
-}
-
 /// The tables.
 pub(crate) struct State {
     pub(crate) granules: Granules,
@@ -140,6 +125,7 @@ pub(crate) struct State {
     pub(crate) replacing: u32,
     pub(crate) objects: Objects,
     pub(crate) losses: Losses,
+    pub(crate) statistics: Statistics,
 }
 
 /// What the space's handles, buffers and fault handler share.
@@ -154,7 +140,6 @@ pub(crate) struct Core {
     aliases: Arena,
     pub(crate) userfault: Option<Userfault>,
     pub(crate) protection: Protection,
-    pub(crate) counters: Counters,
     /// What replacing one granule costs, in nanoseconds.
     pub(crate) replacement_cost: AtomicU64,
     /// How many slots are protected.
@@ -215,17 +200,9 @@ impl Space {
         self.core().userfault.as_ref().map(Userfault::way)
     }
 
-    /// What happened so far.
+    /// What happened so far. Nothing, in a child made by fork.
     pub fn statistics(&self) -> Statistics {
-        let counters = &self.core().counters;
-        Statistics {
-            faults: counters.faults.load(Relaxed),
-            replacements: counters.replacements.load(Relaxed),
-            waits: counters.waits.load(Relaxed),
-            protected: counters.protected.load(Relaxed),
-            reinstated: counters.reinstated.load(Relaxed),
-            swapped: counters.swapped.load(Relaxed),
-        }
+        if self.is_inherited() { Statistics::default() } else { self.core().lock().statistics }
     }
 
     /// Tells what replacing one granule costs, so that regions whose faults cost more than copying are copied.
@@ -290,7 +267,6 @@ impl Core {
             aliases,
             userfault,
             protection,
-            counters: Counters::default(),
             replacement_cost: AtomicU64::new(0),
             protected,
             guards: OnceLock::new(),
@@ -307,6 +283,7 @@ impl Core {
                 replacing: 0,
                 objects,
                 losses: Losses::default(),
+                statistics: Statistics::default(),
             }),
         })
     }

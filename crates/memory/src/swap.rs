@@ -26,7 +26,7 @@ use crate::granule::{GranuleRuns, Place};
 use crate::region::slots_of;
 use crate::runs::Run;
 use crate::slots::Slot;
-use crate::space::{Core, Space, State, count};
+use crate::space::{Core, Space, State};
 use crate::system::{SystemBuffer, runs_of};
 use crate::{Error, Result, views};
 
@@ -171,7 +171,7 @@ fn swap_pages(core: &Core, system: &mut SystemBuffer, delivery: &Delivery) -> Re
         }
     };
     state.end_guard(core, &guarded);
-    count(&core.counters.swapped, u64::from(swapped));
+    state.statistics.swapped += u64::from(swapped);
     let pending = granules[..swapped as usize].iter().any(|id| state.granules.get(*id).is_referenced());
     Ok((Passed { copied: copied.unwrap_or(0), swapped }, pending))
 }

@@ -22,7 +22,7 @@ use std::time::Duration;
 use crate::granule::Place;
 use crate::runs::Run;
 use crate::slots::Slot;
-use crate::space::{Core, Protection, Space, State, count};
+use crate::space::{Core, Protection, Space, State};
 use crate::{Direction, Error, LenderId, Reference, RegionId, Result, views};
 
 /// How long the fault handler waits before it tries again what a waiting store needs. What is missing is the process's or the
@@ -105,7 +105,7 @@ impl State {
             userfault.protect(core.slot_addr(run.start), core.bytes(run.len))?;
         }
         let changed = self.slots.set_protected(run, true);
-        count(&core.counters.protected, u64::from(changed));
+        self.statistics.protected += u64::from(changed);
         Ok(changed)
     }
 
@@ -167,10 +167,10 @@ impl State {
 impl Core {
     /// A thread stored into protected memory at `addr`, and waits.
     pub(crate) fn store_faulted(&self, addr: usize) {
-        count(&self.counters.faults, 1);
         let Some(slot) = self.slot_at(addr) else { return };
         let mut guard = self.lock();
         let state = &mut *guard;
+        state.statistics.faults += 1;
         let region = match state.slots.get(slot) {
             Slot { granule: Some(_), region: Some(region), protected: true } => region,
             // Somebody has unprotected or replaced it meanwhile, or a protection failed half-way.
@@ -264,7 +264,7 @@ impl Core {
         let region = state.slots.get(slot).region;
         state.granules.put(fresh, Place::Region { slot });
         state.release(self, [granule]);
-        count(&self.counters.replacements, 1);
+        state.statistics.replacements += 1;
         if let Some(region) = region.and_then(|region| state.regions.at(region)) {
             region.credit.spend(self.replacement_cost.load(Relaxed));
         }
@@ -274,7 +274,7 @@ impl Core {
     fn wait_for_output(&self, slot: u32) {
         let mut guard = self.lock();
         let state = &mut *guard;
-        count(&self.counters.waits, 1);
+        state.statistics.waits += 1;
         state.waiting.push(slot);
         // The output may have completed between the failure and now.
         state.let_waiters_store(self);

@@ -136,7 +136,7 @@ macro_rules! costs {
         #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
         pub struct Costs {
             $($(#[$doc])+ pub $field: Cost,)+
-            /// For each class of [`Recycling`], how many system buffers are best used in turn; 0 where it was not measured.
+            /// For each class of [`Recycling`], over how many system buffers it is best to rotate; 0 where it was not measured.
             pub rotation: [u16; Recycling::CLASSES],
         }
 

@@ -125,7 +125,7 @@ const _: () = {
     assert!(std::mem::offset_of!(Control, wants_room) == 256);
 };
 
-/// Where a spilled record lies. Both sides work it out from the lengths alone, so that no offset is ever passed.
+/// Where a spilled record lies. Both sides work it out from the lengths alone, so that no offset is ever sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     /// The line of the area in which the record starts.

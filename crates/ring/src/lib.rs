@@ -22,7 +22,7 @@
 //! 2. The consumer looks at the first word of the next line until that sequence is there (Acquire), copies the record
 //!    out and goes on. It publishes its head every quarter of a lap.
 //! 3. A record of more than 448 bytes is put into the argument area, in one piece, and a line announces its length.
-//!    Where it lies follows from the lengths of those before it, on both sides alike, so that no offset is passed.
+//!    Where it lies follows from the lengths of those before it, on both sides alike, so that no offset is sent.
 //! 4. A side that wants to sleep says so in its sleeper word, and a side that publishes something looks at that word after
 //!    a fence (see the module `bell`). While both sides are awake there is no system call.
 //!
@@ -35,7 +35,7 @@
 //! Limits: one producer and one consumer a direction, attached once; records of up to half of the argument area
 //! ([`Layout::record_max`], by default 128 KiB); when lines or area are used up, pushes fail with [`PushError::Full`],
 //! and [`wait_for_room`] waits until they are not. Positions are 64 bits wide and do not come round.
-//! Source: thesis §3.1.1 (I/O-oriented IPC asks for little more than the passing of control). Differs: there, control
+//! Source: thesis §3.1.1 (I/O-oriented IPC asks for little more than handing control over). Differs: there, control
 //! crosses by system calls; here, by lines that both sides poll, and by system calls only when a side sleeps.
 //!
 //! The interleavings of both sides are explored with loom, in less than a minute:

@@ -1,6 +1,6 @@
 #![allow(
     unsafe_code,
-    reason = "installs a signal handler, which maps zeros only inside guarded arenas and passes on every other signal"
+    reason = "installs a signal handler, which maps zeros only inside guarded arenas and leaves every other signal to the handler before it"
 )]
 //! Guards: a peer that takes the memory of its object away must not kill who looks at it.
 //!

@@ -23,12 +23,12 @@ use rustix::process::Pid;
 use crate::error::last_errno;
 use crate::{Errno, Error, Result, copying};
 
-/// What is looked at once. Sums that take turns word by word stay in memory, each waiting for its last store.
+/// What is looked at once. Sums that alternate word by word stay in memory, each waiting for its last store.
 type Line = [u64; 8];
 
-/// How many lines each turn of a loop over many of them loads. The compiler unrolls no loop around assembly, and one line at a
+/// How many lines each round of a loop over many of them loads. The compiler unrolls no loop around assembly, and one line at a
 /// time takes a quarter longer for 64 KiB of which another CPU has just written some lines.
-const TURN: usize = 4;
+const LINES_PER_ROUND: usize = 4;
 
 /// Loads a line from any address, by loads that the compiler can neither repeat nor leave out.
 ///
@@ -219,11 +219,11 @@ impl Span {
             let words = unsafe { load_once(self.start.add(line * size_of::<Line>())) };
             see(words.map(u64::from_le));
         };
-        let in_turns = lines - lines % TURN;
-        for turn in (0..in_turns).step_by(TURN) {
-            (turn..turn + TURN).for_each(&mut see_line);
+        let in_rounds = lines - lines % LINES_PER_ROUND;
+        for first in (0..in_rounds).step_by(LINES_PER_ROUND) {
+            (first..first + LINES_PER_ROUND).for_each(&mut see_line);
         }
-        (in_turns..lines).for_each(&mut see_line);
+        (in_rounds..lines).for_each(&mut see_line);
         let seen = lines * size_of::<Line>();
         if seen < self.len {
             let mut rest = [0; size_of::<Line>()];

@@ -187,7 +187,7 @@ impl Userfault {
             .map_err(|errno| failed("UFFDIO_WAKE", addr, len, errno))
     }
 
-    /// Sleeps until there are faults, `stop` is readable or `timeout` has passed; `faults` then holds the new faults only.
+    /// Sleeps until there are faults, `stop` is readable or `timeout` is over; `faults` then holds the new faults only.
     ///
     /// Faults come first: under a stream of faults without a pause, `stop` is not looked at.
     ///

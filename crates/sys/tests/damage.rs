@@ -17,12 +17,12 @@ use child::{ExitOutcome, fork_child};
 use skip::skip;
 
 const MIB: usize = 1 << 20;
-/// How a child ends whose signal was passed on to the program's handler.
-const PASSED_ON: u8 = 42;
+/// How a child ends whose signal the program's handler got.
+const HANDLED: u8 = 42;
 
 extern "C" fn on_bus_error(_: c_int, _: *mut libc::siginfo_t, _: *mut c_void) {
     // SAFETY: may be called anywhere, and does not return.
-    unsafe { libc::_exit(i32::from(PASSED_ON)) }
+    unsafe { libc::_exit(i32::from(HANDLED)) }
 }
 
 /// Handles SIGBUS, as a program may do before it uses this crate.
@@ -78,8 +78,8 @@ fn missing_memory_is_replaced_by_zeros() {
 
 #[test]
 fn damage_of_memory_of_our_own_is_the_programs_to_handle() {
-    let passed_on = ExitOutcome::Code(PASSED_ON);
-    assert_eq!(end_after(libc::BUS_MCEERR_AR, Replaces::Missing), passed_on);
+    let handled = ExitOutcome::Code(HANDLED);
+    assert_eq!(end_after(libc::BUS_MCEERR_AR, Replaces::Missing), handled);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn damage_of_a_peers_memory_breaks_the_guard() {
 fn damage_that_nobody_has_touched_is_always_the_programs_to_handle() {
     for code in [libc::BUS_MCEERR_AO, libc::BUS_ADRALN, libc::BUS_OBJERR] {
         for replaces in [Replaces::Missing, Replaces::MissingAndDamaged] {
-            assert_eq!(end_after(code, replaces), ExitOutcome::Code(PASSED_ON), "code {code}");
+            assert_eq!(end_after(code, replaces), ExitOutcome::Code(HANDLED), "code {code}");
         }
     }
 }
@@ -117,5 +117,5 @@ fn a_damaged_page_of_our_own_is_the_programs_to_handle() {
             place.read_volatile()
         })
     };
-    assert_eq!(child.unwrap().wait().unwrap(), ExitOutcome::Code(PASSED_ON));
+    assert_eq!(child.unwrap().wait().unwrap(), ExitOutcome::Code(HANDLED));
 }

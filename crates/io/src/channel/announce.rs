@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 
 use std::sync::{Arc, Weak};
 
-use genie_memory::{Extent, LenderId, Mirror, Space, Span, Tie, WeakMirror};
+use genie_memory::{Extent, LenderId, Mirror, Space, Span, WeakMirror};
 use smallvec::SmallVec;
 
 use super::link::Link;
@@ -74,8 +74,6 @@ struct Withdrawal {
     link: Weak<Link>,
     number: u16,
 }
-
-impl Tie for Withdrawal {}
 
 impl Drop for Withdrawal {
     fn drop(&mut self) {

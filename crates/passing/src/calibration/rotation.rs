@@ -3,7 +3,7 @@
 //! Why: the buffer that was used last is in the cache of the CPU that read it. The thread that writes it next on another CPU
 //! first takes it out of there, line by line; on many machines writing one that has left that cache is faster. Long buffers
 //! leave the caches anyway, and then fewer of them are better. No rule holds everywhere, so it is measured.
-//! How: one CPU writes a buffer and another one reads it, over and over, with 1, 4, 16 and 64 buffers in turn. More buffers
+//! How: one CPU writes a buffer and another one reads it, over and over, rotating over 1, 4, 16 and 64 buffers. More buffers
 //! are chosen only when they are faster by a tenth, since they take memory. They are made in a space of their own, which
 //! gives its memory back.
 //! Limits: 64 MiB of buffers, and no more than the program's own space may have; for each length 40 ms when quick, half a

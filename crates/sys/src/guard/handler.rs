@@ -52,7 +52,7 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *
         let errno = libc::__errno_location();
         let interrupted = *errno;
         if !is_repaired(&*info) {
-            pass_on(signal, info, context);
+            call_previous(signal, info, context);
         }
         *errno = interrupted;
     }
@@ -110,7 +110,7 @@ fn put_zeros(addr: usize, len: usize) -> std::result::Result<(), c_int> {
 ///
 /// # Safety
 /// The arguments are those of a signal handler.
-unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+unsafe fn call_previous(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: a handler that sigaction returned is called as its flags say; `info` is the kernel's.
     unsafe {
         let is_sent = is_sent((*info).si_code);

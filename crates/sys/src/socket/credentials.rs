@@ -5,7 +5,7 @@
 //! Who is at the other end of a socket, as the kernel knows it.
 //!
 //! Trust: the kernel noted this when the two were connected. The process may since have exited, changed its user, or
-//! passed its end of the socket on.
+//! given its end of the socket away.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 

@@ -73,7 +73,7 @@ pub(super) fn control<const OPCODE: Opcode, T: Argument<OPCODE>>(
 /// USERFAULTFD_IOC_NEW: its argument is the flags themselves, its result a descriptor.
 struct NewUserfault(UserfaultfdFlags);
 
-// SAFETY: linux/userfaultfd.h defines the call so; no memory is passed.
+// SAFETY: linux/userfaultfd.h defines the call so; it is given no memory.
 unsafe impl Ioctl for NewUserfault {
     type Output = OwnedFd;
     const IS_MUTATING: bool = false;
@@ -110,7 +110,7 @@ pub(super) fn by_device() -> Result<OwnedFd> {
             let remedy = if errno == Errno::NOENT { NO_DEVICE } else { NO_RIGHT };
             Error::new("open", "/dev/userfaultfd", errno).with_remedy(remedy)
         })?;
-    // SAFETY: `NewUserfault` describes the call that this device offers, and no memory is passed.
+    // SAFETY: `NewUserfault` describes the call that this device offers, and it is given no memory.
     unsafe { ioctl::ioctl(&device, NewUserfault(creation_flags())) }
         .map_err(|errno| Error::new("USERFAULTFD_IOC_NEW", "/dev/userfaultfd", errno).with_remedy(NO_DEVICE))
 }
