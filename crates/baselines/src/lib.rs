@@ -10,9 +10,9 @@
 mod exchange;
 #[cfg(feature = "peers")]
 mod iceoryx;
-mod lanes;
 mod limits;
 mod line;
+mod measuring;
 mod memory;
 mod peer;
 mod process_vm;
@@ -30,7 +30,7 @@ use exchange::{Ask, Asked, Kept, Message};
 use memory::{Memory, View};
 
 pub use exchange::MESSAGE;
-pub use lanes::{Baselines, Exchanged, Passing, mean_of_empty};
+pub use measuring::{Baselines, Exchanged, Passing, mean_of_empty};
 pub use peer::{ROLE, run};
 
 /// What passes the data.
@@ -130,7 +130,7 @@ pub(crate) trait Client {
     /// Lets `touch` load the data that is there, and gives its buffer back.
     fn finish(&mut self, len: usize, touch: &mut dyn FnMut(View<'_>));
 
-    /// Whether a buffer holds what was in it before, when nobody stores into it.
+    /// Whether a buffer holds what was in it before, when the client stores nothing into it.
     fn keeps_data(&self) -> bool {
         true
     }

@@ -30,7 +30,7 @@ pub(crate) enum Order {
 /// Is the peer, on `cpu` if there is one, until the process that started it goes.
 ///
 /// # Errors
-/// It was started by nobody, or could not do what it was told; the process that told it has heard of that.
+/// The process was not started as a peer, or could not do what it was told; then the process that told it has heard why.
 pub fn run(cpu: Option<usize>) -> Result<()> {
     let mut serving = Serving::default();
     obey(cpu, |order, descriptors, link| serving.obey(order, descriptors, link))

@@ -1,4 +1,4 @@
-//! What about a machine can change from one run to the next: its clock's frequency, who governs it, its caches, and what
+//! What about a machine can change from one run to the next: its clock's frequency and what governs it, its caches, and what
 //! may be counted.
 //!
 //! Limits: a virtual machine mostly says none of this; what is not known is absent.

@@ -38,7 +38,7 @@ impl Data {
         if bytes.is_empty() {
             return Err(nothing("is empty; name a file with at least one byte"));
         }
-        Ok(Self::new(path.display().to_string(), repeated(bytes, longest)))
+        Ok(Self::new(path.display().to_string(), repeated(&bytes, longest)))
     }
 
     /// Generates bytes that no two places have in common by any rule: always the same ones.
@@ -94,14 +94,10 @@ pub fn sum(bytes: &[u8]) -> u64 {
     words.iter().chain([&last]).fold(0u64, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)))
 }
 
-fn repeated(mut bytes: Vec<u8>, len: usize) -> Vec<u8> {
-    let period = bytes.len();
-    bytes.reserve_exact(len.saturating_sub(period));
-    while bytes.len() < len {
-        let more = period.min(len - bytes.len());
-        bytes.extend_from_within(..more);
-    }
-    bytes
+fn repeated(bytes: &[u8], len: usize) -> Vec<u8> {
+    let mut repeated = bytes.repeat(len.div_ceil(bytes.len()));
+    repeated.truncate(len);
+    repeated
 }
 
 #[cfg(test)]
@@ -110,7 +106,7 @@ mod tests {
 
     #[test]
     fn short_data_is_repeated_and_its_opposite_differs_everywhere() {
-        let data = Data::new("x".to_owned(), repeated(b"abc".to_vec(), 8));
+        let data = Data::new("x".to_owned(), repeated(b"abc", 8));
         assert_eq!(data.of(8), b"abcabcab");
         assert!(data.of(8).iter().zip(data.opposite(8)).all(|(a, b)| a != b));
     }

@@ -1,7 +1,7 @@
 //! The loop device: a driver whose network leads from a sender's request to a receiver's posted input.
 //!
-//! Why: the papers measured between two hosts, through an adapter that demultiplexes early: data arrives when it is already
-//! known whose it is, and goes straight into the system buffer of that input (customized buffers). Here the adapter, the
+//! Why: the papers measured between two hosts, through an adapter that demultiplexes early: data arrives when its receiver
+//! is known already, and goes straight into the system buffer of that input (customized buffers). Here the adapter, the
 //! wire and both hosts are processes of one machine.
 //! How: requests meet at ports. When sender and receiver are both there, the receiver's buffer is made ready and the data
 //! copied to it from the sender's, once: that copy stands for the wire, at the rate that was set. The receiver is

@@ -48,7 +48,7 @@ pub enum Error {
     /// A process that takes part did not do its part; the sentence says why.
     #[error("{0}")]
     Peer(String),
-    /// A process was started as a peer by nobody who measures.
+    /// The command that makes a process a peer was not started by a program that measures.
     #[error("this command is started by `genie compare` and `genie lab`, and of no use otherwise")]
     NoLink,
     /// A run names a step that the experiment does not have.

@@ -36,7 +36,7 @@ pub struct Machine {
 pub struct HugePages {
     /// How many are reserved.
     pub total: usize,
-    /// How many of them nobody uses.
+    /// How many of them are unused.
     pub free: usize,
 }
 

@@ -161,7 +161,7 @@ impl Parties {
         self.route
     }
 
-    /// Who is where.
+    /// Which party runs on which CPU.
     pub fn seats(&self) -> Seats {
         self.stage.seats
     }

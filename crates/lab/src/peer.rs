@@ -52,8 +52,7 @@ pub fn folder() -> Result<TempDir> {
 /// when it has carried one out, where an answer is waited for.
 ///
 /// # Errors
-/// Nobody holds the other end: the command was not started by a program that measures. Or an order failed; the process that
-/// gave it has heard of that.
+/// The command was not started by a program that measures. Or an order failed; the process that gave it has heard why.
 pub fn obey<O: DeserializeOwned>(
     cpu: Option<usize>,
     mut order: impl FnMut(O, Vec<OwnedFd>, &Link) -> Result<()>,
@@ -62,7 +61,7 @@ pub fn obey<O: DeserializeOwned>(
     let nonsense = |error| Error::Peer(format!("an order does not make sense: {error}"));
     while let Some((given, descriptors)) = link.receive::<O>().map_err(nonsense)? {
         if let Err(error) = order(given, descriptors, &link) {
-            // Where nobody listens any more nobody needs to know.
+            // A process that has gone needs no answer.
             let _ = say(&link, &Said::Failed(error.to_string()));
             return Err(error);
         }

@@ -43,7 +43,7 @@ impl Probe {
         Ok(Self { here: *here, other: rest.last().copied(), _pinned: pinned })
     }
 
-    /// The other CPU, for those who work at the same time.
+    /// The other CPU, for what works at the same time.
     pub fn other(&self) -> Option<usize> {
         self.other
     }

@@ -219,7 +219,7 @@ impl<'w> Work<'w> {
                 run.append(id, &Entry::Measured(result))?;
                 self.outcome.measured += 1;
             }
-            // The user who interrupts may have interrupted a party, too: what fails then is to be measured again.
+            // The user may have interrupted a party as well: a step that fails then is to be measured again.
             Err(_) if interrupted => {
                 *open = None;
                 self.outcome.interrupted = true;

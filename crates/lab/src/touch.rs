@@ -50,11 +50,10 @@ impl Touch {
 /// same, so it must store; and what the buffer holds stays the data. Returns when the stores have been made: a processor
 /// keeps some for later, for which the next request would wait.
 pub fn store_words(bytes: &mut [u8]) {
-    for (index, page) in bytes.chunks_mut(STRIDE).enumerate() {
-        let at = word(index, page.len());
-        match page[at..].first_chunk_mut::<WORD>() {
+    for at in words(bytes.len()) {
+        match bytes[at..].first_chunk_mut::<WORD>() {
             Some(word) => *word = black_box(*word),
-            None => page[at] = black_box(page[at]),
+            None => bytes[at] = black_box(bytes[at]),
         }
     }
     fence(Ordering::SeqCst);
@@ -62,24 +61,20 @@ pub fn store_words(bytes: &mut [u8]) {
 
 /// Loads one word from every 4 KiB.
 pub fn load_words(bytes: &[u8]) {
-    for (index, page) in bytes.chunks(STRIDE).enumerate() {
-        let at = word(index, page.len());
-        match page[at..].first_chunk::<WORD>() {
+    for at in words(bytes.len()) {
+        match bytes[at..].first_chunk::<WORD>() {
             Some(word) => drop(black_box(*word)),
-            None => drop(black_box(page[at])),
+            None => drop(black_box(bytes[at])),
         }
     }
 }
 
-/// Where the words lie in `len` bytes.
+/// Where the words lie in `len` bytes: at the beginning of those 4 KiB, the last ones, that are too short for more.
 pub fn words(len: usize) -> impl Iterator<Item = usize> {
-    (0..len.div_ceil(STRIDE)).map(move |index| index * STRIDE + word(index, STRIDE.min(len - index * STRIDE)))
-}
-
-/// Where the word lies in the 4 KiB with this number, of which there are `len` bytes.
-fn word(index: usize, len: usize) -> usize {
-    let at = index * LINE % STRIDE;
-    if at + WORD <= len { at } else { 0 }
+    (0..len.div_ceil(STRIDE)).map(move |index| {
+        let (page, at) = (index * STRIDE, index * LINE % STRIDE);
+        if page + at + WORD <= len { page + at } else { page }
+    })
 }
 
 #[cfg(test)]

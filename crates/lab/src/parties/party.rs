@@ -14,20 +14,20 @@ use crate::peer::{self, Link, Said, say};
 /// Is a party, on `cpu` if there is one, until the process that started it goes.
 ///
 /// # Errors
-/// It was started by nobody, or could not do what it was told; the process that told it has heard of that.
+/// The process was not started as a peer, or could not do what it was told; then the process that told it has heard why.
 pub fn run(cpu: Option<usize>) -> Result<()> {
-    let mut cast = Cast::default();
-    peer::obey(cpu, |order, _, link| cast.obey(order, link))
+    let mut party = Party::default();
+    peer::obey(cpu, |order, _, link| party.obey(order, link))
 }
 
 /// What this party has been told to be.
 #[derive(Debug, Default)]
-struct Cast {
+struct Party {
     receiver: Option<Receiver>,
     hosted: Vec<Running>,
 }
 
-impl Cast {
+impl Party {
     fn obey(&mut self, order: Order, link: &Link) -> Result<()> {
         match order {
             Order::Host(hosting) => self.hosted.push(host(&hosting)?),
@@ -35,8 +35,8 @@ impl Cast {
             Order::Attend(attending) => self.receiver = Some(Receiver::open(&attending)?),
             Order::Relay(relaying) => return relay::run(&relaying, link),
             Order::Receive(posting) => {
-                let nobody = || Error::Peer("a party was told to receive before it could".to_owned());
-                return self.receiver.as_mut().ok_or_else(nobody)?.receive(&posting, link);
+                let early = || Error::Peer("a party was told to receive before it could".to_owned());
+                return self.receiver.as_mut().ok_or_else(early)?.receive(&posting, link);
             }
         }
         say(link, &Said::Ready)

@@ -1,8 +1,8 @@
-//! Which party runs on which CPU, and what those do who share one.
+//! Which party runs on which CPU, and how parties that share a CPU wait.
 //!
 //! How: the device has a CPU of its own wherever there are two, next to the sender's, as a network works beside the
-//! processor. With three CPUs the receiver has one, too, as it had in the papers; with two it shares the sender's: whoever
-//! waits hands the CPU over.
+//! processor. With three CPUs the receiver has one, too, as it had in the papers; with two it shares the sender's, and the
+//! one that waits hands the CPU over.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// How long those spin who have a CPU of their own: longer than anything that they wait for.
+/// How long a party with a CPU of its own spins: longer than anything that it waits for.
 const OWN_CPU: Duration = Duration::from_millis(50);
 
 /// The parties' CPUs.
@@ -53,7 +53,7 @@ impl Seats {
         if self.device_shares() { Duration::ZERO } else { OWN_CPU }
     }
 
-    /// Who is where, as a sentence for a report.
+    /// Which party is where, as a sentence for a report.
     pub fn sentence(self) -> &'static str {
         match (self.device_shares(), self.clients_share()) {
             (true, _) => {

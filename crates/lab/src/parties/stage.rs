@@ -1,4 +1,4 @@
-//! The stage on which parties meet: the device, their seats, and the folder with everybody's name.
+//! What parties of one sitting share: the device, their CPUs, and the folder with all their names.
 //!
 //! Why: what is compared must use the same device, or one that is not in use would take CPU time from the other.
 //! Invariants: once the stage is closed, the folder is gone, and an experiment that is killed leaves nothing behind.
@@ -58,7 +58,7 @@ impl Stage {
         }))
     }
 
-    /// Lets nobody join any more.
+    /// Lets no more parties join.
     pub fn close(&self) {
         drop(self.folder.take());
     }
@@ -82,7 +82,7 @@ impl Stage {
         let relaying =
             Relaying { name: name.clone(), check, longest: self.longest, attending: to_device.clone() };
         relay.order(&Order::Relay(relaying), &[], "it opened a protocol server")?;
-        // The relay is on the client's own CPU, and needs that to reply: nobody spins.
+        // The relay is on the client's own CPU, and needs that to reply: neither spins.
         Ok((Attending { server: name, yields: true, spin: Duration::ZERO, ..to_device }, Some(relay)))
     }
 }

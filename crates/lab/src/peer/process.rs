@@ -99,7 +99,7 @@ impl Peer {
         self.answer(doing)
     }
 
-    /// Gives an order, of whose end nothing is heard but what it itself sends.
+    /// Gives an order that is not answered, except by what it itself sends.
     ///
     /// # Errors
     /// The process has ended.

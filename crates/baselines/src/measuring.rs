@@ -31,8 +31,8 @@ const HAND_OVERS: u32 = 20;
 /// Empty requests that are timed together, after as many that are not.
 const EMPTY: u32 = 16;
 
-/// One baseline's end here.
-struct Lane {
+/// One baseline, and the client's end of it.
+struct Opened {
     means: Means,
     client: Box<dyn Client>,
 }
@@ -41,7 +41,7 @@ struct Lane {
 pub struct Baselines {
     // Declared in the order in which they are to go: the peer lets go of what the clients clean up.
     peer: Peer,
-    lanes: Vec<Lane>,
+    clients: Vec<Opened>,
     /// The limits where both sides sleep, and where they spin, if there are two CPUs.
     blocking: Limits,
     polled: Option<Limits>,
@@ -88,24 +88,24 @@ impl Baselines {
         let opening = Opening { peer: &peer, setting: &setting, granules };
         let blocking = opening.limits(Waiting::Blocking)?;
         let polled = cpu.map(|_| opening.limits(Waiting::Polled)).transpose()?;
-        let (mut lanes, mut left_out) = (Vec::with_capacity(means.len()), Vec::new());
+        let (mut clients, mut left_out) = (Vec::with_capacity(means.len()), Vec::new());
         for one in means {
             if cpu.is_none() && one.waiting == Waiting::Polled {
                 left_out.push(format!("{} needs a second CPU", one.name()));
                 continue;
             }
             match opening.client(*one) {
-                Ok(client) => lanes.push(Lane { means: *one, client }),
+                Ok(client) => clients.push(Opened { means: *one, client }),
                 Err(error) if peer.watch().check().is_err() => return Err(error),
                 Err(error) => left_out.push(error.to_string()),
             }
         }
-        Ok(Self { peer, lanes, blocking, polled, _folder: folder, left_out })
+        Ok(Self { peer, clients, blocking, polled, _folder: folder, left_out })
     }
 
     /// The baselines, by their numbers.
     pub fn means(&self) -> impl Iterator<Item = Means> + '_ {
-        self.lanes.iter().map(|lane| lane.means)
+        self.clients.iter().map(|opened| opened.means)
     }
 
     /// What was left out, and why: a sentence each.
@@ -115,7 +115,7 @@ impl Baselines {
 
     /// Passes data by baseline `index` several times: `turn` is given what does it.
     fn turn<T>(&mut self, index: usize, turn: impl FnOnce(&mut dyn Client) -> io::Result<T>) -> Result<T> {
-        let Lane { means, client } = &mut self.lanes[index];
+        let Opened { means, client } = &mut self.clients[index];
         served(&self.peer, *means, || {
             let found = turn(client.as_mut())?;
             client.exchange(Ask::Leave, 0)?;
