@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// Serve from mappings of the files, which are kept, in place of reading into a cache.
     #[arg(long)]
     mapped: bool,
-    /// Let nobody change anything.
+    /// Refuse every change.
     #[arg(long)]
     read_only: bool,
     /// How many threads serve; one for each CPU, up to 4, by default.

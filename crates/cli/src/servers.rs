@@ -87,5 +87,5 @@ fn text(rows: &[Row]) -> String {
         };
         table.add_row(cells);
     }
-    format!("{table}\n")
+    tables::text(&table)
 }

@@ -1,10 +1,13 @@
 //! The parties of a comparison: a client's interface and the memory servers, which keep the data.
 
+use std::time::Duration;
+
 use genie::{Error, Interface, Out, Request, ServerHandle, ServiceId, memory};
 use genie_lab::data::Data;
+use genie_lab::memory_server::Buffers;
 
 use super::options::Args;
-use super::place::{self, Opened, Place};
+use super::place::{Opened, POLLED, Place};
 use crate::failure::Failure;
 
 /// The name under which the server keeps the data.
@@ -52,14 +55,16 @@ impl Bench {
             .server
             .places()
             .iter()
-            .map(|place| place.open(&genie, args.buffers, longest, cpu))
+            .map(|place| place.open(&genie, args.buffers, longest, cpu, cpu.map(|_| POLLED)))
             .collect::<Result<Vec<_>, _>>()?;
         for server in &servers {
             let store = genie.request(&server.handle, memory::STORE).out(Out::copy(data.all())).argument(KEY);
             store.send().map_err(Failure::could_not)?;
         }
         let is_across = args.server.places().contains(&Place::Process);
-        let asleep = (is_across && has_baselines).then(|| place::open_asleep(&genie, cpu)).transpose()?;
+        let asleep = (is_across && has_baselines)
+            .then(|| Place::Process.open(&genie, Buffers::Customized, 0, cpu, Some(Duration::ZERO)))
+            .transpose()?;
         Ok(Self { genie, data, servers, asleep })
     }
 

@@ -10,9 +10,9 @@ use genie_lab::error::Result;
 use genie_lab::memory_server::{self, Buffers};
 use genie_lab::peer::Peer;
 
-/// How long both sides spin where each has a CPU of its own: longer than requests take, as the baselines do whose names
-/// end in -polled.
-const POLLED: Duration = Duration::from_millis(3);
+/// How long both sides spin where each has a CPU of its own: longer than requests take. The baselines with names that
+/// end in -polled do the same.
+pub(super) const POLLED: Duration = Duration::from_millis(3);
 
 /// Where a server is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,29 +41,22 @@ impl Place {
     }
 
     /// Opens a memory server in this place, whose own buffers, if it has any, are `longest` bytes long. One in another
-    /// process runs on `cpu`.
+    /// process runs on `cpu`, and both sides spin for so long before they sleep; as they do by default, if nothing is said.
     pub(super) fn open(
         self,
         genie: &Interface,
         buffers: Buffers,
         longest: usize,
         cpu: Option<usize>,
+        spin: Option<Duration>,
     ) -> Result<Opened> {
         let (handle, peer) = match self {
             Self::InProcess => (buffers.open(genie, longest)?, None),
             Self::Process => {
-                let spin = cpu.map(|_| POLLED);
                 let (handle, peer) = memory_server::connect(genie, buffers, longest, cpu, spin)?;
                 (handle, Some(peer))
             }
         };
         Ok(Opened { place: self, handle, _peer: peer })
     }
-}
-
-/// Opens a server in a process of its own for requests without data, at which both sides sleep until they are woken.
-pub(super) fn open_asleep(genie: &Interface, cpu: Option<usize>) -> Result<Opened> {
-    let asleep = Some(Duration::ZERO);
-    let (handle, peer) = memory_server::connect(genie, Buffers::Customized, 0, cpu, asleep)?;
-    Ok(Opened { place: Place::Process, handle, _peer: Some(peer) })
 }

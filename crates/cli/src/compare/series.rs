@@ -39,7 +39,7 @@ const CPU_TIME_EVERY: usize = 4;
 const LEAST: usize = 2 * CPU_TIME_EVERY;
 /// The length of the request that warms the code.
 const SHORT: usize = 64;
-/// How often in a batch those who sleep hand over to each other, by futex alone and with requests: waking varies much.
+/// How often a batch measures hand-overs between sides that sleep, by futex alone and with requests: waking varies much.
 const SLEEPS: usize = 4;
 
 /// One length and direction.

@@ -49,7 +49,7 @@ fn input(bench: &Bench, subject: &mut Subject<'_>) -> Result<Verdict, Error> {
 
 /// Compares what timed inputs delivered. Where the server writes nothing (`task` is NULL), these are the bytes that the
 /// inputs before left in the system buffers: the data. Move alone takes fresh memory
-/// for each input, so that its timed inputs deliver nobody's data; it is compared before the timing only.
+/// for each input, so that its timed inputs deliver no data that is known; it is compared before the timing only.
 ///
 /// Timed outputs by native schemes are of the buffer that was filled with the data; those by migrant schemes, of buffers
 /// just allocated, whatever they hold.

@@ -74,8 +74,8 @@ impl LeftOut {
         let lengths: Vec<_> = self.lengths.iter().map(|len| length::format(*len)).collect();
         let names: Vec<_> = self.schemes.iter().map(|scheme| scheme.name()).collect();
         let (are, they) = if names.len() == 1 { ("is", "it wires its") } else { ("are", "they wire their") };
-        let (who, at) = (list(&names), lengths.join(", "));
-        Some(format!("{who} {are} left out at {at}: {they} region, and {cause}"))
+        let (names, at) = (list(&names), lengths.join(", "));
+        Some(format!("{names} {are} left out at {at}: {they} region, and {cause}"))
     }
 }
 

@@ -24,7 +24,7 @@ pub(super) type Answer<T> = Result<T, String>;
 pub(super) struct HugePages {
     /// Pages reserved.
     pub(super) total: usize,
-    /// Of those, pages that nobody uses or has laid claim to.
+    /// Of those, pages that are neither used nor claimed.
     pub(super) available: usize,
     /// The length of each.
     pub(super) size_kib: usize,
@@ -88,7 +88,7 @@ pub(super) struct Facts {
     pub(super) shared_huge_mode: Answer<String>,
     pub(super) faults: Faults,
     pub(super) io_uring: Answer<()>,
-    /// The sysctl that forbids io_uring: 0 nobody, 1 those without rights, 2 everybody.
+    /// The sysctl that forbids io_uring: 0 for no user, 1 for users without rights, 2 for all.
     pub(super) io_uring_disabled: Option<u32>,
     pub(super) af_xdp: Result<(), Refusal>,
     pub(super) memory_lock: Answer<MemoryLock>,

@@ -26,7 +26,7 @@ impl State {
 }
 
 /// One facility: its state, what was found, what that means for Genie, and the remedy.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct Finding {
     /// The facility.
     pub(crate) subject: &'static str,
@@ -36,7 +36,8 @@ pub(crate) struct Finding {
     pub(crate) found: String,
     /// Which schemes gain or lose what.
     pub(crate) meaning: String,
-    /// What to do, where something can be done.
+    /// What to do, where something can be done. Reports give its commands instead.
+    #[serde(skip)]
     pub(crate) remedy: Option<Remedy>,
 }
 

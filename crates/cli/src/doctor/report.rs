@@ -32,10 +32,8 @@ pub(super) struct Applied {
 /// One finding with its commands.
 #[derive(Debug, Clone, serde::Serialize)]
 struct Entry {
-    subject: &'static str,
-    state: State,
-    found: String,
-    meaning: String,
+    #[serde(flatten)]
+    finding: Finding,
     command: Option<String>,
     lasting: Option<String>,
 }
@@ -92,8 +90,8 @@ impl Report {
             None | Some(0) => WIDTH_WITHOUT_TERMINAL,
             Some(columns) => columns.max(WIDTH_MIN),
         });
-        for entry in &self.findings {
-            table.add_row([entry.state.name(), entry.subject, &entry.found, &entry.meaning]);
+        for Entry { finding, .. } in &self.findings {
+            table.add_row([finding.state.name(), finding.subject, &finding.found, &finding.meaning]);
         }
         table
     }
@@ -125,21 +123,16 @@ impl Report {
     }
 
     fn commands<'a>(&'a self, of: impl Fn(&'a Entry) -> Option<&'a str>) -> Vec<(&'static str, &'a str)> {
-        self.findings.iter().filter_map(|entry| Some((entry.subject, of(entry)?))).collect()
+        self.findings.iter().filter_map(|entry| Some((entry.finding.subject, of(entry)?))).collect()
     }
 }
 
 impl Entry {
     fn new(finding: Finding, root: bool) -> Self {
         let remedy = finding.remedy.as_ref();
-        Self {
-            subject: finding.subject,
-            state: finding.state,
-            command: remedy.map(|remedy| remedy.command(root)),
-            lasting: remedy.and_then(|remedy| remedy.lasting(root)),
-            found: finding.found,
-            meaning: finding.meaning,
-        }
+        let command = remedy.map(|remedy| remedy.command(root));
+        let lasting = remedy.and_then(|remedy| remedy.lasting(root));
+        Self { finding, command, lasting }
     }
 }
 
@@ -163,11 +156,12 @@ fn paint(line: &str, coloured: bool) -> String {
         if let Some((before, after)) = line.split_once(word)
             && FIRST_COLUMN.contains(&before)
         {
-            return match state {
-                State::Ok => format!("{before}{}{after}", word.green()),
-                State::Degraded => format!("{before}{}{after}", word.yellow()),
-                State::Missing => format!("{before}{}{after}", word.red()),
+            let painted = match state {
+                State::Ok => word.green().to_string(),
+                State::Degraded => word.yellow().to_string(),
+                State::Missing => word.red().to_string(),
             };
+            return format!("{before}{painted}{after}");
         }
     }
     line.to_owned()

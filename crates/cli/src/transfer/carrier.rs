@@ -161,8 +161,8 @@ impl<'c> Carrier<'c> {
         flights.into_iter().try_for_each(|flight| land(self, flight))
     }
 
-    /// Makes a chunk's request. Where that is not admitted now, all that is in flight lands, which makes room; if it is
-    /// others who take the room, their end is waited for.
+    /// Makes a chunk's request. Where that is not admitted now, all that is in flight lands, which makes room; if
+    /// other clients take the room, it waits for theirs to end.
     fn depart(
         &mut self,
         route: Route<'_>,

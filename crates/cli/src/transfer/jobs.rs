@@ -1,6 +1,6 @@
 //! Jobs: threads that share out the files of a directory.
 //!
-//! How: each job takes the next file that nobody has taken. The first failure stops them all, once they are done with
+//! How: each job takes the next file that no job has taken. The first failure stops them all, once they are done with
 //! the files under way.
 
 use std::num::NonZeroUsize;
