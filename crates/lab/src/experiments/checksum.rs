@@ -13,7 +13,7 @@ use genie::Scheme;
 
 use super::latency::{LONGEST, PAPER_LEN};
 use super::reading::{MISSING, Reading};
-use super::sweep::{self, Rounds, Setting, Sweep};
+use super::sweep::{self, Setting, Sweep, rounds};
 use super::turns::Subject;
 use super::{Described, Measuring};
 use crate::checksum::Checksum as Kind;
@@ -114,7 +114,7 @@ fn sweep(options: &Options) -> Sweep {
         settings: vec![Setting::only(options, lengths(options), SECONDS)],
         subjects: subjects().into_iter().map(subject).collect(),
         routes: vec![Route::InProcess],
-        rounds: Rounds::of(options, ROUNDS_SMOKE, ROUNDS_LEAST),
+        rounds: rounds(options, ROUNDS_SMOKE, ROUNDS_LEAST),
         processing: false,
         seed: options.seed,
     }

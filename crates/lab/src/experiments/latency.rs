@@ -9,7 +9,7 @@ mod verdicts;
 use genie::Scheme;
 
 use super::reading::{Reading, bytes, slug};
-use super::sweep::{Rounds, Setting, Sweep};
+use super::sweep::{Setting, Sweep, rounds};
 use super::turns::{HAND_OVER, HAND_OVER_ALL, Subject};
 use super::{Described, Measuring};
 use crate::amounts::significant;
@@ -105,7 +105,7 @@ fn sweep(options: &Options) -> Sweep {
         settings: rates.iter().map(setting).collect(),
         subjects: Subject::schemes(),
         routes: vec![Route::Device],
-        rounds: Rounds::of(options, ROUNDS_SMOKE, ROUNDS_LEAST),
+        rounds: rounds(options, ROUNDS_SMOKE, ROUNDS_LEAST),
         processing: true,
         seed: options.seed,
     }

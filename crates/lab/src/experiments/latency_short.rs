@@ -9,7 +9,7 @@ mod verdicts;
 
 use super::latency::{schemes, seating};
 use super::reading::{Reading, slug};
-use super::sweep::{Rounds, Setting, Sweep};
+use super::sweep::{Setting, Sweep, rounds};
 use super::turns::Subject;
 use super::{Described, Measuring};
 use crate::experiment::{Claim, Declaration, Options};
@@ -135,7 +135,7 @@ fn sweep(options: &Options) -> Sweep {
         settings: Granules::ALL.map(setting).to_vec(),
         subjects: Subject::schemes(),
         routes: vec![Route::Device],
-        rounds: Rounds::of(options, ROUNDS_SMOKE, ROUNDS_LEAST),
+        rounds: rounds(options, ROUNDS_SMOKE, ROUNDS_LEAST),
         processing: false,
         seed: options.seed,
     }

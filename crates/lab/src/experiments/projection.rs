@@ -91,7 +91,7 @@ struct Transfer {
 impl Transfer {
     /// Those of which everything was measured and which emulated copy really passed without copying, the shortest first.
     fn all(measurements: &Measurements) -> Vec<Self> {
-        let operations = Operations::of(measurements);
+        let operations = Operations(measurements);
         let times = Reading::of(measurements, latency::ID, Rate::Unlimited.name(), Quantity::CpuTime);
         let transfer = |(length, total): (u64, f64)| {
             let avoided = times.at(Scheme::EmulatedCopy.name(), length)?;
@@ -213,11 +213,11 @@ mod tests {
         ];
         let operation = |setting, series, us| made(setting, series, Quantity::OperationTime, us);
         let primitives = [
-            operation("sender", "Copyin", 100.0),
-            operation("receiver", "Copyout", 180.0),
-            operation("sender", "Reference", 1.0),
-            operation("sender", "Read only", 1.0),
-            operation("receiver", "Swap", 1.0),
+            operation("sender, copy", "Copyin", 100.0),
+            operation("receiver, copy", "Copyout", 180.0),
+            operation("sender, emulated copy", "Reference", 1.0),
+            operation("sender, emulated copy", "Read only", 1.0),
+            operation("receiver, emulated copy", "Swap", 1.0),
         ];
         let run = run("latency", latency).and(run("primitives", primitives));
         super::conclude(&run)

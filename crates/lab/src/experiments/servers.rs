@@ -12,7 +12,7 @@ use genie::Scheme;
 
 use super::latency::{LONGEST, PAPER_LEN};
 use super::reading::{MISSING, Reading, headings, shown};
-use super::sweep::{Rounds, Setting, Sweep};
+use super::sweep::{Setting, Sweep, rounds};
 use super::turns::Subject;
 use super::{Described, Measuring};
 use crate::amounts::significant;
@@ -106,7 +106,7 @@ fn sweep(options: &Options) -> Sweep {
         settings: vec![Setting::only(options, lengths, SECONDS)],
         subjects: subjects.collect(),
         routes: PLACES.map(|(route, _)| route).to_vec(),
-        rounds: Rounds::of(options, ROUNDS_SMOKE, ROUNDS_LEAST),
+        rounds: rounds(options, ROUNDS_SMOKE, ROUNDS_LEAST),
         processing: false,
         seed: options.seed,
     }

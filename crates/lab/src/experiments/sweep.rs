@@ -3,6 +3,7 @@
 //! How: an experiment describes what it varies. A step is one length in one setting; all subjects take turns in it. The parties
 //! are opened once in a sitting, and anew where a setting is of other granules.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::turns::{Subject, Turns, WARM_UP};
@@ -12,7 +13,7 @@ use crate::experiment::{Options, Sitting, Step};
 use crate::interface::Granule;
 use crate::length;
 use crate::measurement::Measured;
-use crate::parties::{Parties, Route, Stage, Transfer};
+use crate::parties::{Parties, Route, Stage};
 
 /// More rounds tell no more.
 const ROUNDS_MOST: usize = 300;
@@ -28,8 +29,8 @@ pub(super) struct Sweep {
     pub(super) subjects: Vec<Subject>,
     /// What is between the clients and the device, for each of the parties that subjects name.
     pub(super) routes: Vec<Route>,
-    /// How often each subject has its turn in a step.
-    pub(super) rounds: Rounds,
+    /// How often each subject has its turn in a step: as often as its setting's seconds allow, within these bounds.
+    pub(super) rounds: RangeInclusive<usize>,
     /// Whether some of the rounds measure I/O processing.
     pub(super) processing: bool,
     /// Orders the turns.
@@ -46,17 +47,13 @@ pub(super) struct Setting {
     pub(super) rate: Option<Rate>,
     /// The data's, in the order in which they are measured.
     pub(super) lengths: Vec<usize>,
-    /// How long one step may take, unless the least number of rounds takes longer.
+    /// How long one step may take, as far as the bounds of the number of rounds allow.
     pub(super) seconds: f64,
 }
 
-/// How many rounds a step has.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Rounds {
-    /// As many as fit into the setting's seconds; at least so many.
-    AtLeast(usize),
-    /// So many.
-    Exactly(usize),
+/// The bounds of the number of rounds: in a smoke run as few as show that it works, else at least so many.
+pub(super) fn rounds(options: &Options, smoke: usize, least: usize) -> RangeInclusive<usize> {
+    if options.smoke { smoke..=smoke } else { least..=ROUNDS_MOST }
 }
 
 impl Setting {
@@ -80,20 +77,6 @@ impl Setting {
     }
 }
 
-impl Rounds {
-    /// As few as show that it works, if that is all that is asked for; else at least so many.
-    pub(super) fn of(options: &Options, smoke: usize, least: usize) -> Self {
-        if options.smoke { Self::Exactly(smoke) } else { Self::AtLeast(least) }
-    }
-
-    fn count(self, seconds: f64, round: Duration) -> usize {
-        match self {
-            Self::Exactly(count) => count,
-            Self::AtLeast(least) => ((seconds / round.as_secs_f64()) as usize).clamp(least, ROUNDS_MOST),
-        }
-    }
-}
-
 impl Sweep {
     fn all(&self) -> impl Iterator<Item = (&Setting, usize)> {
         self.settings.iter().flat_map(|setting| setting.lengths.iter().map(move |len| (setting, *len)))
@@ -102,7 +85,7 @@ impl Sweep {
     /// About how long a round takes, and how many there are.
     fn rounds(&self, setting: &Setting, len: usize) -> (Duration, usize) {
         let round = setting.operation(len) * self.subjects.len() as u32;
-        (round, self.rounds.count(setting.seconds, round))
+        (round, fitting(setting.seconds, round, &self.rounds))
     }
 
     /// The steps of a sitting.
@@ -126,6 +109,11 @@ impl Sweep {
         stage.close();
         parties
     }
+}
+
+/// How many rounds fit into the time, within the bounds.
+fn fitting(seconds: f64, round: Duration, bounds: &RangeInclusive<usize>) -> usize {
+    ((seconds / round.as_secs_f64()) as usize).clamp(*bounds.start(), *bounds.end())
 }
 
 /// A sitting under way.
@@ -153,10 +141,10 @@ impl Sitting for Seated {
         if let (Some(rate), Some(parties)) = (setting.rate, parties.first()) {
             parties.set_rate(rate)?;
         }
-        let subject = |one: &Subject| Subject { transfer: Transfer { len, ..one.transfer }, ..one.clone() };
         let turns = Turns {
-            setting: setting.name.clone(),
-            subjects: sweep.subjects.iter().map(subject).collect(),
+            setting: &setting.name,
+            len,
+            subjects: &sweep.subjects,
             rounds: sweep.rounds(setting, len).1,
             processing: sweep.processing,
             seed: sweep.seed ^ len as u64,
@@ -172,10 +160,12 @@ mod tests {
     #[test]
     fn rounds_fill_the_time_within_bounds() {
         let ms = Duration::from_millis(1);
-        assert_eq!(Rounds::AtLeast(6).count(1.0, 8 * ms), 125);
-        assert_eq!(Rounds::AtLeast(6).count(1.0, 800 * ms), 6);
-        assert_eq!(Rounds::AtLeast(6).count(100.0, 8 * ms), ROUNDS_MOST);
-        assert_eq!(Rounds::Exactly(3).count(100.0, ms), 3);
+        let options = |smoke| Options { smoke, granule: Granule::Base, seed: 1 };
+        let count = |smoke, seconds, round| fitting(seconds, round, &rounds(&options(smoke), 3, 6));
+        assert_eq!(count(false, 1.0, 8 * ms), 125);
+        assert_eq!(count(false, 1.0, 800 * ms), 6);
+        assert_eq!(count(false, 100.0, 8 * ms), ROUNDS_MOST);
+        assert_eq!(count(true, 100.0, ms), 3);
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! How: most rounds measure latency. Where processing is asked for, a fourth measure CPU time instead, and an eighth count
 //! instructions, where this machine does: those hardly differ from one operation to the next, so that few will do.
 
+use std::collections::BTreeMap;
+
 use genie::Scheme;
 
 use crate::counter::{Counting, Event, Modes};
@@ -49,11 +51,13 @@ impl Subject {
 
 /// What a step measures, and how often.
 #[derive(Debug, Clone)]
-pub(super) struct Turns {
+pub(super) struct Turns<'s> {
     /// The figure.
-    pub(super) setting: String,
+    pub(super) setting: &'s str,
+    /// How much data there is.
+    pub(super) len: usize,
     /// In any order.
-    pub(super) subjects: Vec<Subject>,
+    pub(super) subjects: &'s [Subject],
     /// How often each has its turn.
     pub(super) rounds: usize,
     /// Whether some of the rounds measure I/O processing: its CPU time, and its instructions.
@@ -63,29 +67,13 @@ pub(super) struct Turns {
 }
 
 /// The samples of one subject.
-#[derive(Debug, Clone, Default)]
-struct Taken {
-    latencies: Vec<u64>,
-    cpu_times: Vec<u64>,
-    instructions: Vec<u64>,
-}
+type Taken = BTreeMap<Quantity, Vec<u64>>;
 
-impl Taken {
-    /// Adds what was measured of an operation; nothing where that could not be.
-    fn add(&mut self, measure: Measure, done: &Transferred) {
-        match measure {
-            Measure::CpuTime => self.cpu_times.extend(done.cpu.map(nanoseconds)),
-            Measure::Count(..) => self.instructions.extend(done.count),
-            Measure::Latency | Measure::Operations => self.latencies.push(nanoseconds(done.latency)),
-        }
-    }
-}
-
-impl Turns {
+impl Turns<'_> {
     /// Measures. A subject that wires memory where that is forbidden is left out.
     pub(super) fn take(&self, parties: &mut [Parties]) -> Result<Vec<Measured>> {
         let modes = if self.processing { Counting::of(Event::Instructions).modes } else { None };
-        let mut taken: Vec<Option<Taken>> = vec![Some(Taken::default()); self.subjects.len()];
+        let mut taken: Vec<Option<Taken>> = vec![Some(Taken::new()); self.subjects.len()];
         let mut hand_overs = Vec::new();
         let mut order: Vec<usize> = (0..self.subjects.len()).collect();
         let mut random = Random::new(self.seed);
@@ -96,24 +84,24 @@ impl Turns {
             for &index in &order {
                 let Some(samples) = &mut taken[index] else { continue };
                 let subject = &self.subjects[index];
-                let parties = &mut parties[subject.parties];
-                let Some(done) = transfer(parties, &Transfer { measure, ..subject.transfer })? else {
+                let its = Transfer { len: self.len, measure, ..subject.transfer };
+                let Some(done) = transfer(&mut parties[subject.parties], &its)? else {
                     taken[index] = None;
                     continue;
                 };
-                if counts {
-                    samples.add(measure, &done);
+                if let Some((quantity, sample)) = sample(measure, &done).filter(|_| counts) {
+                    samples.entry(quantity).or_default().push(sample);
                 }
                 if counts && measure == Measure::Latency {
                     hand_overs.push(nanoseconds(done.hand_over));
                 }
             }
         }
-        let instructions = modes.map(Quantity::instructions);
-        let of = |(subject, taken): (&Subject, Option<Taken>)| {
-            self.measured(subject, taken.unwrap_or_default(), instructions)
-        };
-        let mut measured: Vec<_> = self.subjects.iter().zip(taken).flat_map(of).collect();
+        let mut measured = Vec::new();
+        for (subject, taken) in self.subjects.iter().zip(taken) {
+            let all = taken.unwrap_or_default().into_iter();
+            measured.extend(all.map(|(quantity, samples)| self.measured(&subject.series, quantity, samples)));
+        }
         measured.extend(parties.first().and_then(|parties| self.hand_over(parties, hand_overs)));
         Ok(measured)
     }
@@ -130,28 +118,26 @@ impl Turns {
         }
     }
 
-    fn measured(&self, subject: &Subject, taken: Taken, instructions: Option<Quantity>) -> Vec<Measured> {
-        let one = |(quantity, samples)| Measured {
-            series: subject.series.clone(),
-            setting: self.setting.clone(),
-            x: subject.transfer.len as u64,
-            quantity,
-            samples,
-        };
-        let times = [(Quantity::Latency, taken.latencies), (Quantity::CpuTime, taken.cpu_times)];
-        let all = times.into_iter().chain(instructions.map(|quantity| (quantity, taken.instructions)));
-        all.filter(|(_, samples)| !samples.is_empty()).map(one).collect()
+    fn measured(&self, series: &str, quantity: Quantity, samples: Vec<u64>) -> Measured {
+        let measured = Measured::new(series, self.len, quantity, samples);
+        Measured { setting: self.setting.to_owned(), ..measured }
     }
 
     /// How long handing the CPU over took, where clients share it.
     fn hand_over(&self, parties: &Parties, samples: Vec<u64>) -> Option<Measured> {
         let seats = parties.seats();
         let series = if seats.device_shares() { HAND_OVER_ALL } else { HAND_OVER };
-        let x = self.subjects.first().map_or(0, |subject| subject.transfer.len as u64);
-        let (series, setting) = (series.to_owned(), self.setting.clone());
-        let measured = Measured { series, setting, x, quantity: Quantity::Latency, samples };
         let is_plain = parties.route() == Route::Device && seats.clients_share();
-        (is_plain && !measured.samples.is_empty()).then_some(measured)
+        (is_plain && !samples.is_empty()).then(|| self.measured(series, Quantity::Latency, samples))
+    }
+}
+
+/// What was measured of an operation; nothing where that could not be.
+fn sample(measure: Measure, done: &Transferred) -> Option<(Quantity, u64)> {
+    match measure {
+        Measure::CpuTime => Some((Quantity::CpuTime, nanoseconds(done.cpu?))),
+        Measure::Count(_, modes) => Some((Quantity::instructions(modes), done.count?)),
+        Measure::Latency | Measure::Operations => Some((Quantity::Latency, nanoseconds(done.latency))),
     }
 }
 
@@ -169,7 +155,7 @@ mod tests {
     use super::*;
 
     fn measures(processing: bool, modes: Option<Modes>) -> Vec<Measure> {
-        let turns = Turns { setting: String::new(), subjects: Vec::new(), rounds: 0, processing, seed: 0 };
+        let turns = Turns { setting: "", len: 0, subjects: &[], rounds: 0, processing, seed: 0 };
         (0..16).map(|round| turns.measure(round, modes)).collect()
     }
 

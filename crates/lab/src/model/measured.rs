@@ -1,11 +1,9 @@
 //! What operations take under one scheme, from what a run measured of them.
 //!
-//! How: `primitives` has a series for each row of table 8.2, in settings that begin with the side, `sender` or `receiver`, and go
-//! on with the scheme where the cost was taken under one scheme alone. A scheme's estimate goes by its own costs where there
-//! are some, and one whose work another one does under its lock counts with the little that it takes. `rows` averages over schemes.
+//! How: `primitives` has a series for each row of table 8.2, in settings of a side, `sender` or `receiver`, and a scheme. A
+//! scheme's estimate goes by its own costs, and one whose work another one does under its lock counts with the little that it
+//! takes. `rows` averages over schemes.
 //! Source: Brustoloni, section 8.2.2.
-
-use std::collections::BTreeSet;
 
 use genie_passing::Scheme;
 
@@ -39,11 +37,8 @@ const UNPRICED: [(Side, &str); 3] = [
 pub type Median = (u64, f64);
 
 /// The times of operations of one run.
-#[derive(Debug, Clone)]
-pub struct Operations<'m> {
-    measurements: &'m Measurements,
-    settings: BTreeSet<&'m str>,
-}
+#[derive(Debug, Clone, Copy)]
+pub struct Operations<'m>(pub &'m Measurements);
 
 impl Side {
     /// How its settings begin.
@@ -61,21 +56,11 @@ pub fn granule(measurements: &Measurements) -> Option<u64> {
     measured.find(|one| one.quantity == Quantity::Bytes && one.series == GRANULE)?.samples.first().copied()
 }
 
-impl<'m> Operations<'m> {
-    /// Those of a run.
-    pub fn of(measurements: &'m Measurements) -> Self {
-        let measured = measurements.of(EXPERIMENT).flat_map(|step| &step.measured);
-        Self { measurements, settings: measured.map(|one| one.setting.as_str()).collect() }
-    }
-
-    /// The medians of an operation under a scheme: its own, or else those that hold for any.
-    pub fn medians(&self, side: Side, scheme: Scheme, row: &str) -> Vec<Median> {
-        let of = |wanted: &str| {
-            let setting = self.settings.iter().find(|setting| scheme_of(setting, side) == Some(wanted))?;
-            let medians = self.measurements.medians(EXPERIMENT, setting, row, Quantity::OperationTime);
-            (!medians.is_empty()).then_some(medians)
-        };
-        of(scheme.name()).or_else(|| of("")).unwrap_or_default()
+impl Operations<'_> {
+    /// The medians of an operation under a scheme.
+    pub fn medians(self, side: Side, scheme: Scheme, row: &str) -> Vec<Median> {
+        let setting = format!("{}, {scheme}", side.name());
+        self.0.medians(EXPERIMENT, &setting, row, Quantity::OperationTime)
     }
 
     /// The rows that a scheme adds to the base, each with who runs it.
@@ -89,7 +74,7 @@ impl<'m> Operations<'m> {
     ///
     /// # Errors
     /// An operation that was not timed at that length.
-    pub fn added_at(&self, scheme: Scheme, length: u64) -> Result<f64, Unpriced> {
+    pub fn added_at(self, scheme: Scheme, length: u64) -> Result<f64, Unpriced> {
         let cost = |(side, row)| {
             let medians = self.medians(side, scheme, row);
             let here = medians.iter().find(|(at, _)| *at == length);
@@ -99,7 +84,7 @@ impl<'m> Operations<'m> {
     }
 
     /// What a scheme does at one length besides, of operations that table 8.2 does not price, as far as it was timed.
-    pub fn unpriced_at(&self, scheme: Scheme, length: u64) -> Vec<(&'static str, f64)> {
+    pub fn unpriced_at(self, scheme: Scheme, length: u64) -> Vec<(&'static str, f64)> {
         let cost = |(side, row): (Side, &'static str)| {
             let medians = self.medians(side, scheme, row);
             medians.iter().find(|(at, _)| *at == length).map(|(_, cost)| (row, *cost))
@@ -111,7 +96,7 @@ impl<'m> Operations<'m> {
     ///
     /// # Errors
     /// An operation that was timed at fewer than two of them.
-    pub fn added_line(&self, scheme: Scheme, lengths: &[u64]) -> Result<Line, Unpriced> {
+    pub fn added_line(self, scheme: Scheme, lengths: &[u64]) -> Result<Line, Unpriced> {
         Self::rows(scheme).into_iter().map(|(side, row)| self.line(side, scheme, row, lengths)).sum()
     }
 
@@ -120,7 +105,7 @@ impl<'m> Operations<'m> {
     /// # Errors
     /// It was timed at fewer than two of them.
     pub fn line(
-        &self,
+        self,
         side: Side,
         scheme: Scheme,
         row: &'static str,
@@ -130,12 +115,6 @@ impl<'m> Operations<'m> {
         medians.retain(|(length, _)| lengths.contains(length));
         fit(&medians).map(|fit| fit.line).ok_or(Unpriced(row))
     }
-}
-
-/// The scheme that a setting of a side is about, by name; empty if it is about any.
-fn scheme_of(setting: &str, side: Side) -> Option<&str> {
-    let rest = setting.strip_prefix(side.name())?;
-    Some(rest.trim_start_matches([',', ' ']))
 }
 
 #[cfg(test)]
@@ -150,27 +129,14 @@ mod tests {
     }
 
     #[test]
-    fn a_schemes_own_costs_come_before_those_for_any() {
-        let run = run([
-            ("sender", "Reference", 1, 1.0),
-            ("sender, share", "Reference", 1, 2.0),
-            ("receiver", "Reference", 1, 1.5),
-        ]);
-        let operations = Operations::of(&run);
-        assert_eq!(operations.medians(Side::Sender, Scheme::Share, "Reference"), [(1, 2.0)]);
-        assert_eq!(operations.medians(Side::Sender, Scheme::Move, "Reference"), [(1, 1.0)]);
-        assert_eq!(operations.medians(Side::Receiver, Scheme::Share, "Reference"), [(1, 1.5)]);
-    }
-
-    #[test]
     fn what_copy_adds_is_copyin_at_the_sender_and_copyout_at_the_receiver() {
         let run = run([
-            ("sender", "Copyin", 10, 1.0),
-            ("sender", "Copyin", 20, 2.0),
-            ("receiver", "Copyout", 10, 0.5),
-            ("receiver", "Copyout", 20, 0.5),
+            ("sender, copy", "Copyin", 10, 1.0),
+            ("sender, copy", "Copyin", 20, 2.0),
+            ("receiver, copy", "Copyout", 10, 0.5),
+            ("receiver, copy", "Copyout", 20, 0.5),
         ]);
-        let operations = Operations::of(&run);
+        let operations = Operations(&run);
         assert_eq!(operations.added_at(Scheme::Copy, 20), Ok(2.5));
         assert_eq!(operations.added_at(Scheme::Copy, 30), Err(Unpriced("Copyin")));
         assert_eq!(operations.added_at(Scheme::Share, 20), Err(Unpriced("Reference")));

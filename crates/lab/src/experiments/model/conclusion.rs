@@ -20,7 +20,7 @@ pub(super) fn conclude(measurements: &Measurements) -> Conclusion {
     let (mut conclusion, sum, lines) = match circumstances::choose(measurements) {
         Ok(chosen) => {
             let estimates = &chosen.estimates;
-            let mut conclusion = of_estimates(estimates, &Operations::of(&chosen.measurements));
+            let mut conclusion = of_estimates(estimates, Operations(&chosen.measurements));
             conclusion.notes.extend(chosen.note);
             let sum = judgement(estimates, |estimate| Some(estimate.here), false);
             (conclusion, sum, judgement(estimates, |estimate| estimate.line, true))
@@ -49,7 +49,7 @@ fn of_reproduction(tables: &[Reproduced]) -> String {
     )
 }
 
-fn of_estimates(estimates: &Estimates, operations: &Operations<'_>) -> Conclusion {
+fn of_estimates(estimates: &Estimates, operations: Operations<'_>) -> Conclusion {
     let mut notes: Vec<String> = estimates
         .missing
         .iter()
@@ -133,7 +133,7 @@ fn judgement(estimates: &Estimates, of: impl Fn(&Estimate) -> Option<f64>, with_
 }
 
 /// Why a scheme's estimates are off, where they are.
-fn reasons(base: &Base, estimated: &Estimated, operations: &Operations<'_>) -> Vec<String> {
+fn reasons(base: &Base, estimated: &Estimated, operations: Operations<'_>) -> Vec<String> {
     let mut reasons = Vec::new();
     let worst = |error: &dyn Fn(&Estimate) -> f64| {
         let off = estimated.lengths.iter().filter(|estimate| error(estimate).abs() > TOLERANCE);
@@ -149,7 +149,7 @@ fn reasons(base: &Base, estimated: &Estimated, operations: &Operations<'_>) -> V
     reasons
 }
 
-fn not_in_the_sum(scheme: Scheme, estimate: &Estimate, operations: &Operations<'_>) -> String {
+fn not_in_the_sum(scheme: Scheme, estimate: &Estimate, operations: Operations<'_>) -> String {
     let actual = estimate.actual.samples.median_us();
     let here = format!("{scheme} of {}", bytes(estimate.length));
     let (actual_us, off_us) = (significant(actual), significant((actual - estimate.here).abs()));
@@ -179,7 +179,7 @@ fn not_on_a_line(
     base: &Base,
     estimated: &Estimated,
     estimate: &Estimate,
-    operations: &Operations<'_>,
+    operations: Operations<'_>,
 ) -> Option<String> {
     let (row, above) = furthest_from_its_line(operations, base, estimated, estimate.length)?;
     Some(format!(

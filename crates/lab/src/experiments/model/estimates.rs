@@ -63,7 +63,7 @@ fn latencies(measurements: &Measurements, scheme: Scheme, granule: u64) -> Vec<P
 pub(super) fn estimate(measurements: &Measurements) -> Result<Estimates, String> {
     let granule = granule(measurements)
         .ok_or("the costs of operations were not measured: run the experiment primitives")?;
-    let operations = Operations::of(measurements);
+    let operations = Operations(measurements);
     let share = latencies(measurements, Scheme::EmulatedShare, granule);
     if share.is_empty() {
         return Err(
@@ -72,11 +72,11 @@ pub(super) fn estimate(measurements: &Measurements) -> Result<Estimates, String>
                 .to_owned(),
         );
     }
-    let base = Base::of(&operations, &share)?;
+    let base = Base::of(operations, &share)?;
     let (mut schemes, mut missing) = (Vec::new(), Vec::new());
     for scheme in Scheme::ALL {
         let points = latencies(measurements, scheme, granule);
-        match one(&operations, &base, scheme, points) {
+        match one(operations, &base, scheme, points) {
             Ok(estimated) => schemes.push(estimated),
             Err(reason) => missing.push((scheme, reason)),
         }
@@ -92,7 +92,7 @@ pub(super) struct Base {
 }
 
 impl Base {
-    fn of(operations: &Operations<'_>, share: &[Point]) -> Result<Self, String> {
+    fn of(operations: Operations<'_>, share: &[Point]) -> Result<Self, String> {
         let median = |point: &Point| {
             let added = operations.added_at(Scheme::EmulatedShare, point.x)?;
             Ok::<_, Unpriced>((point.x, point.samples.median_us() - added))
@@ -108,7 +108,7 @@ impl Base {
 }
 
 fn one(
-    operations: &Operations<'_>,
+    operations: Operations<'_>,
     base: &Base,
     scheme: Scheme,
     points: Vec<Point>,
@@ -148,7 +148,7 @@ fn possible<One>(all: impl Iterator<Item = Result<One, String>>) -> Result<Vec<O
 
 /// The base or the operation whose line is furthest from its median at a length, and by how many microseconds it is above.
 pub(super) fn furthest_from_its_line(
-    operations: &Operations<'_>,
+    operations: Operations<'_>,
     base: &Base,
     estimated: &Estimated,
     length: u64,

@@ -24,10 +24,13 @@ fn made<'t>(setting: &'t str, series: &'t str, quantity: Quantity, (x, us): (u64
 /// A run on the paper's machine, whose latencies are `slower` times what the model says but for emulated share's.
 fn run(slower: f64) -> Measurements {
     let costs = costs();
+    let sides = ["sender", "receiver"].into_iter();
+    let settings: Vec<_> =
+        sides.flat_map(|side| Scheme::ALL.map(|scheme| format!("{side}, {scheme}"))).collect();
     let mut operations = Vec::new();
     for (row, line) in costs.iter().filter(|(row, _)| *row != BASE) {
-        for side in ["sender", "receiver"] {
-            let at = |x| made(side, row, Quantity::OperationTime, (x, line.at(x as f64)));
+        for setting in &settings {
+            let at = |x| made(setting, row, Quantity::OperationTime, (x, line.at(x as f64)));
             operations.extend(lengths().map(at));
         }
     }
