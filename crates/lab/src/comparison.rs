@@ -100,8 +100,7 @@ mod tests {
 
     fn run(placement: Placement, sittings: &[u64]) -> Measurements {
         let step = |(sitting, median): (usize, &u64)| {
-            let (series, setting, samples) = ("copy".to_owned(), String::new(), vec![*median; 9]);
-            let measured = Measured { series, setting, x: 64, quantity: Quantity::Latency, samples };
+            let measured = Measured::new("", "copy", 64, Quantity::Latency, vec![*median; 9]);
             let placement = Some(placement);
             StepResult { sitting, placement, ..synthetic::step("latency", vec![measured]) }
         };

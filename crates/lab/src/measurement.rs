@@ -89,9 +89,15 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Samples at one point, in an experiment's only figure.
-    pub fn new(series: impl Into<String>, x: usize, quantity: Quantity, samples: Vec<u64>) -> Self {
-        Self { series: series.into(), setting: String::new(), x: x as u64, quantity, samples }
+    /// Samples at one point of a curve, in the figure of that setting.
+    pub fn new(
+        setting: impl Into<String>,
+        series: impl Into<String>,
+        x: usize,
+        quantity: Quantity,
+        samples: Vec<u64>,
+    ) -> Self {
+        Self { series: series.into(), setting: setting.into(), x: x as u64, quantity, samples }
     }
 }
 
@@ -196,13 +202,7 @@ mod tests {
     use crate::experiments::synthetic;
 
     fn step(sitting: usize, placement: Placement, samples: &[u64]) -> StepResult {
-        let measured = Measured {
-            series: "copy".to_owned(),
-            setting: String::new(),
-            x: 64,
-            quantity: Quantity::Latency,
-            samples: samples.to_vec(),
-        };
+        let measured = Measured::new("", "copy", 64, Quantity::Latency, samples.to_vec());
         let placement = Some(placement);
         StepResult { sitting, placement, ..synthetic::step("latency", vec![measured]) }
     }
@@ -214,12 +214,8 @@ mod tests {
             step(1, Placement::Far, &[100, 100, 100]),
             step(2, Placement::Near, &[20, 21, 22]),
         ];
-        let points = Measurements { steps, ..Measurements::default() }.points(
-            "latency",
-            "",
-            "copy",
-            Quantity::Latency,
-        );
+        let run = Measurements { steps, ..Measurements::default() };
+        let points = run.points("latency", "", "copy", Quantity::Latency);
         assert_eq!(points.len(), 1);
         assert_eq!((points[0].x, &points[0].sittings), (64, &vec![11, 21]));
         assert_eq!(points[0].samples.count(), 6);

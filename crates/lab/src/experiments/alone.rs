@@ -42,5 +42,5 @@ pub(super) fn timed(
 ) -> Measured {
     once();
     let samples = (0..samples).map(|_| nanoseconds(once())).collect();
-    Measured::new(series, length, Quantity::OperationTime, samples)
+    Measured::new("", series, length, Quantity::OperationTime, samples)
 }

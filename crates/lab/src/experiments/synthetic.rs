@@ -15,15 +15,9 @@ pub(crate) struct Made<'t> {
 
 impl Made<'_> {
     fn measured(&self) -> Measured {
-        Measured {
-            series: self.series.to_owned(),
-            setting: self.setting.to_owned(),
-            x: self.x,
-            quantity: self.quantity,
-            samples: [0.98, 1.0, 1.02]
-                .map(|factor| (self.us * self.quantity.per_unit() * factor).round() as u64)
-                .to_vec(),
-        }
+        let amount = self.us * self.quantity.per_unit();
+        let samples = [0.98, 1.0, 1.02].map(|factor| (amount * factor).round() as u64);
+        Measured::new(self.setting, self.series, self.x as usize, self.quantity, samples.to_vec())
     }
 }
 
@@ -47,7 +41,7 @@ pub(crate) fn step(experiment: &str, measured: Vec<Measured>) -> StepResult {
 
 /// What `primitives` stores of how long granules were, in bytes.
 pub(crate) fn granule(bytes: u64) -> Measured {
-    Measured::new(measured::GRANULE, 64, Quantity::Bytes, vec![bytes])
+    Measured::new("", measured::GRANULE, 64, Quantity::Bytes, vec![bytes])
 }
 
 impl Measurements {

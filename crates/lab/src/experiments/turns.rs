@@ -119,8 +119,7 @@ impl Turns<'_> {
     }
 
     fn measured(&self, series: &str, quantity: Quantity, samples: Vec<u64>) -> Measured {
-        let measured = Measured::new(series, self.len, quantity, samples);
-        Measured { setting: self.setting.to_owned(), ..measured }
+        Measured::new(self.setting, series, self.len, quantity, samples)
     }
 
     /// How long handing the CPU over took, where clients share it.

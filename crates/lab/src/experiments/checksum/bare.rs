@@ -89,12 +89,8 @@ pub(super) fn measure(len: usize, options: &Options) -> Vec<Measured> {
             samples[index].push(time(passes[index], counts[index], &from, &mut to));
         }
     }
-    let measured = |(pass, samples): (&Pass, Vec<u64>)| Measured {
-        series: pass.name(),
-        setting: SETTING.to_owned(),
-        x: len as u64,
-        quantity: Quantity::OperationTime,
-        samples,
+    let measured = |(pass, samples): (&Pass, Vec<u64>)| {
+        Measured::new(SETTING, pass.name(), len, Quantity::OperationTime, samples)
     };
     passes.iter().zip(samples).map(measured).collect()
 }

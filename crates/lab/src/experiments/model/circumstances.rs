@@ -3,8 +3,6 @@
 //! Why: the host of a virtual machine moves its CPUs, and copying between them costs several times as much when they are far
 //! apart. Costs taken under one placement say nothing of latencies under another.
 
-use genie_passing::Scheme;
-
 use crate::measurement::Measurements;
 use crate::placement::Placement;
 
@@ -30,20 +28,20 @@ pub(super) fn choose(measurements: &Measurements) -> Result<Chosen, String> {
             placements.push(step.placement);
         }
     }
-    let mut best: Option<Chosen> = None;
-    for placement in &placements {
+    let chosen = placements.iter().filter_map(|placement| {
         let measurements = under(measurements, *placement);
-        let Ok(estimates) = estimate(&measurements) else { continue };
+        let estimates = estimate(&measurements).ok()?;
         let note = (placements.len() > 1).then(|| left_out(*placement));
-        if best.as_ref().is_none_or(|best| covered(&best.estimates) < covered(&estimates)) {
-            best = Some(Chosen { measurements, estimates, note });
-        }
-    }
-    match best {
-        Some(best) => Ok(best),
-        // What is missing does not depend on the placement, then.
-        None => estimate(measurements).and_then(|_| Err("no placement has all that is needed".to_owned())),
-    }
+        Some(Chosen { measurements, estimates, note })
+    });
+    let covers_less = |one: &Chosen, other: &Chosen| covered(&one.estimates) < covered(&other.estimates);
+    let best = chosen.reduce(|best, next| if covers_less(&best, &next) { next } else { best });
+    // What is missing does not depend on the placement where none has an estimate.
+    let missing = || {
+        let missing = estimate(measurements).err();
+        missing.unwrap_or_else(|| "no placement has all that is needed".to_owned())
+    };
+    best.ok_or_else(missing)
 }
 
 fn under(measurements: &Measurements, placement: Option<Placement>) -> Measurements {
@@ -54,7 +52,7 @@ fn under(measurements: &Measurements, placement: Option<Placement>) -> Measureme
 
 /// How many estimates there are.
 fn covered(estimates: &Estimates) -> usize {
-    let schemes = estimates.schemes.iter().filter(|estimated| estimated.scheme != Scheme::EmulatedShare);
+    let schemes = estimates.schemes.iter().filter(|estimated| !estimated.is_base);
     schemes.map(|estimated| estimated.lengths.len()).sum()
 }
 

@@ -147,12 +147,8 @@ impl Collected {
     }
 
     fn into_measured(self, len: usize) -> Vec<Measured> {
-        let measured = |((setting, series, quantity), samples)| Measured {
-            series,
-            setting,
-            x: len as u64,
-            quantity,
-            samples,
+        let measured = |((setting, series, quantity), samples): ((String, String, _), _)| {
+            Measured::new(setting, series, len, quantity, samples)
         };
         self.0.into_iter().map(measured).collect()
     }
