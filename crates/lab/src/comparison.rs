@@ -23,9 +23,9 @@ pub struct Row {
     pub series: String,
     /// Where on the axis.
     pub x: u64,
-    /// The medians, in the quantity's unit: of the one run, of the other.
+    /// The medians of the first and the second run, in the quantity's unit.
     pub medians: [u64; 2],
-    /// The other one's median over the one's.
+    /// The second run's median over the first's.
     pub ratio: f64,
     /// How far the sittings of each were apart: the greatest median over the least.
     pub disagreements: [f64; 2],
@@ -76,14 +76,14 @@ pub fn compare(runs: [&Measurements; 2]) -> Vec<Row> {
     rows
 }
 
-/// Whether all sittings of the one lie beyond all of the other.
+/// Whether all sittings of one run lie beyond all of the other.
 fn apart(one: &Point, other: &Point) -> bool {
     let least = |point: &Point| point.sittings.iter().min().copied().unwrap_or_default();
     let greatest = |point: &Point| point.sittings.iter().max().copied().unwrap_or_default();
     least(one) > greatest(other) || least(other) > greatest(one)
 }
 
-/// Experiments whose CPUs were placed otherwise in one run than in the other, which must not be compared.
+/// Experiments that must not be compared, since their CPUs were placed differently in the two runs.
 pub fn placed_otherwise(runs: [&Measurements; 2]) -> Vec<String> {
     let ids: BTreeSet<_> = runs[0].steps.iter().map(|step| step.experiment.as_str()).collect();
     let both = |id: &str| runs.iter().all(|run| run.of(id).next().is_some());

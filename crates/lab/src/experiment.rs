@@ -1,7 +1,7 @@
 //! What an experiment is: a declaration, steps that measure side by side, and what is concluded from them.
 //!
 //! How: an experiment is run in several *sittings*. Each opens its parties anew (processes, buffers), so that what varies
-//! from one run to the next, where pages lie and whom the host's scheduler favours, varies between the sittings of one
+//! from one run to the next, where pages lie and which process the host's scheduler favours, varies between the sittings of one
 //! run, too, and shows. A sitting consists of *steps*: what one step measures takes turns. A step is what is stored, and
 //! what an interrupted run goes on from. When all steps of all sittings are done, the experiment concludes: tables,
 //! figures, and a verdict on each of its claims.

@@ -12,6 +12,7 @@ pub mod palette;
 mod style;
 
 use kuva::backend::svg::SvgBackend;
+use kuva::render::color::Color;
 use kuva::render::layout::ComputedLayout;
 use kuva::render::render::{Primitive, Scene, TextAnchor, render_multiple};
 
@@ -100,17 +101,14 @@ pub fn sheet(title: &str, figures: &[Figure]) -> String {
     finished(&scene, &each)
 }
 
-fn heading(scene: &mut Scene, words: &str, (x, y): (f64, f64), size: u32) {
-    scene.add(Primitive::Text {
-        x,
-        y,
-        content: words.to_owned(),
-        size,
-        anchor: TextAnchor::Middle,
-        rotate: None,
-        bold: true,
-        color: None,
-    });
+fn heading(scene: &mut Scene, words: &str, place: (f64, f64), size: u32) {
+    scene.add(text(words, place, size, TextAnchor::Middle, None));
+}
+
+/// Words at a place: in a colour, or bold in the theme's.
+fn text(words: &str, (x, y): (f64, f64), size: u32, anchor: TextAnchor, color: Option<Color>) -> Primitive {
+    let (content, bold) = (words.to_owned(), color.is_none());
+    Primitive::Text { x, y, content, size, anchor, rotate: None, bold, color }
 }
 
 /// Axes and curves, and how far down the axes begin.
@@ -125,7 +123,7 @@ fn plotted(figure: &Figure, axes: &Axes, styles: &[Style], shape: Shape, ink: In
     (scene, computed.margin_top)
 }
 
-/// The drawing as text: it scales with what it stands in, and says what it shows to who cannot see it.
+/// The drawing as text. It scales with its surroundings, and describes itself to readers who cannot see it.
 fn finished(scene: &Scene, figure: &Figure) -> String {
     let svg = SvgBackend::new().render_scene(scene);
     let (head, body) = svg.split_once('>').unwrap_or(("", &svg));

@@ -168,7 +168,7 @@ impl Curve {
         Self { beside: true, ..Self::plain(name, points) }
     }
 
-    /// One that was reckoned.
+    /// One that was computed.
     pub fn estimate(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         Self { measured: false, ..Self::plain(name, points) }
     }

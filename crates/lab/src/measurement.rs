@@ -32,7 +32,7 @@ pub enum Quantity {
 }
 
 impl Quantity {
-    /// The word for it, as in stored results.
+    /// Its name in stored results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Latency => "latency",
@@ -60,7 +60,7 @@ impl Quantity {
         }
     }
 
-    /// Writes an amount of it for people, with its unit: `12.30 µs`.
+    /// Writes an amount for people, with its unit: `12.30 µs`.
     pub fn amount(self, amount: u64) -> String {
         let time = amount as f64;
         match self {
@@ -163,8 +163,7 @@ impl Measurements {
         points.into_values().collect()
     }
 
-    /// The medians of one series, in microseconds or, of what is no time, in its own unit, ascending: as
-    /// [`Measurements::points`].
+    /// The medians of the points of one series, ascending: times in microseconds, other quantities in their own unit.
     pub fn medians(
         &self,
         experiment: &str,

@@ -58,7 +58,7 @@ static DECLARATION: Declaration = Declaration {
 const MULTIPLE: f64 = 2.0;
 /// How far the paper's emulated schemes were apart.
 const ALIKE: f64 = 1.1;
-/// What the paper's schemes gained, and the share of it that is enough to say that it holds.
+/// What the paper's schemes gained, and how much of that suffices for the claim to hold.
 const GAIN: (f64, f64) = (2.15, 0.9);
 
 fn conclude(measurements: &Measurements) -> Conclusion {

@@ -28,10 +28,10 @@ pub(super) const PAPER_LEN: u64 = 61_440;
 /// The longest one here.
 pub(super) const LONGEST: u64 = 16 << 20;
 
-/// The lengths without limit.
+/// The lengths where the network has no limit.
 const LENGTHS: [usize; 10] =
     [64, 4 << 10, 16 << 10, 60 << 10, 256 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20, 16 << 20];
-/// At a rate, of these those that take no longer than this.
+/// The lengths at a rate, as far as one operation takes no longer than `OPERATION_MAX_MS`.
 const LENGTHS_PACED: [usize; 6] = [64, 4 << 10, 60 << 10, 256 << 10, 1 << 20, 16 << 20];
 const OPERATION_MAX_MS: u128 = 100;
 const LENGTHS_SMOKE: [usize; 2] = [64, 60 << 10];
@@ -175,7 +175,7 @@ fn notes(measurements: &Measurements, readings: &[Reading<'_>]) -> Vec<String> {
     notes
 }
 
-/// Who shared a CPU with whom, as the measurements tell, and what handing it over took.
+/// Which parties shared a CPU, as the measurements tell, and what handing it over took.
 pub(super) fn seating(measurements: &Measurements, experiment: &'static str, setting: &str) -> Vec<String> {
     let own = Seats { sender: 2, device: 1, receiver: 0 };
     let cases = [

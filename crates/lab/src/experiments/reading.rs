@@ -25,7 +25,7 @@ impl<'m> Reading<'m> {
         Self { measurements, experiment, setting: setting.into(), quantity }
     }
 
-    /// A series: (x, median in microseconds or, of what is no time, in its own unit), ascending.
+    /// The medians of a series with their x, ascending: times in microseconds, other quantities in their own unit.
     pub(super) fn medians(&self, series: &str) -> Vec<(u64, f64)> {
         self.measurements.medians(self.experiment, &self.setting, series, self.quantity)
     }
@@ -41,7 +41,7 @@ impl<'m> Reading<'m> {
         all.collect::<std::collections::BTreeSet<_>>().into_iter().collect()
     }
 
-    /// A series as a curve, in the same unit, with its spread.
+    /// A series as a curve of medians, in the same unit, with its spread.
     fn curve(&self, series: &str) -> Curve {
         let points = self.measurements.points(self.experiment, &self.setting, series, self.quantity);
         let point = |point: &Point| {

@@ -2,7 +2,7 @@
 //!
 //! How: a datagram protocol server at each end puts a header before the data, or takes it off, and subcontracts the device:
 //! see [`crate::protocol`]. In process it is called like a server in the kernel. In a process of its own it sits on its
-//! client's CPU and sleeps while it has nothing to do, so that control passes by a switch between processes, as on the
+//! client's CPU and sleeps while it has nothing to do, so that control changes hands by a switch between processes, as on the
 //! papers' machines. Both take turns at one device. The *overhead* of a user-level server is the difference of the medians.
 //! Source: J. C. Brustoloni's thesis, chapter 9, figures 9.1 to 9.3, tables 9.2 and 9.3.
 

@@ -1,7 +1,7 @@
 //! `single-copy-tcp`: how fast a stream protocol is that copies data twice, or once: the model.
 //!
 //! How: the paper's constants give its tables; this machine's, measured here, take their places. Sending copies from a buffer in
-//! the cache to memory that is not, receiving the other way round; a call is the shortest system call; handling a packet is what a
+//! the cache to memory that is not, receiving copies the other way; a call is the shortest system call; handling a packet is what a
 //! datagram of one byte takes over the loopback network, less its two calls, half for each end.
 //! Limits: no stack is measured yet, only what it is made of. The checksum is assumed to cost nothing when it is computed while
 //! copying, as in the paper.

@@ -131,7 +131,7 @@ impl Sitting for Seated {
         let unknown = || Error::NoSuchStep { experiment: sweep.id, step: step.name.clone() };
         let (setting, len) = found.ok_or_else(unknown)?;
         if open.as_ref().is_none_or(|(granule, _)| *granule != setting.granule) {
-            // The one's memory goes before the other's comes.
+            // The memory of the old granules goes before that of the new ones comes.
             *open = None;
         }
         let (_, parties) = match open {

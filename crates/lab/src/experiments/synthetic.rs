@@ -3,7 +3,7 @@
 use crate::measurement::{Measured, Measurements, Quantity, StepResult};
 use crate::model::measured;
 
-/// One point: a setting, a series, x, and a median, in microseconds or, of what is no time, in its own unit.
+/// One point: a setting, a series, x, and a median: a time in microseconds, another quantity in its own unit.
 #[derive(Clone, Copy)]
 pub(crate) struct Made<'t> {
     pub(crate) setting: &'t str,

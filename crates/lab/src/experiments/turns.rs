@@ -38,7 +38,7 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// A scheme at both ends of the first parties, each with a curve of its name; of data whose length is yet to be said.
+    /// One for each scheme, used at both ends of the first parties, with a curve of its name. A step sets the length.
     pub(super) fn schemes() -> Vec<Self> {
         let of = |scheme: Scheme| Self {
             series: scheme.name().to_owned(),
@@ -106,7 +106,7 @@ impl Turns<'_> {
         Ok(measured)
     }
 
-    /// What a round measures, of those that count.
+    /// What a round that counts measures.
     fn measure(&self, round: usize, modes: Option<Modes>) -> Measure {
         if self.processing && round.is_multiple_of(CPU_TIME_EVERY) {
             return Measure::CpuTime;

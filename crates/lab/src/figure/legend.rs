@@ -6,7 +6,7 @@ use kuva::render::render::{Primitive, Scene, TextAnchor};
 use super::axes::Axes;
 use super::curve;
 use super::style::Style;
-use super::{Ink, Shape};
+use super::{Ink, Shape, text};
 use crate::findings::{Curve, Figure};
 
 /// The length of a line's sample.
@@ -49,16 +49,9 @@ pub(super) fn add(
         let (curve, style) = (&figure.curves[*index], styles[*index]);
         sample(scene, (left, top), style, ink);
         for part in wrapped(&curve.name, letters) {
-            scene.add(Primitive::Text {
-                x: left + SAMPLE + GAP,
-                y: top + f64::from(shape.text) * 0.36,
-                content: part,
-                size: shape.text,
-                anchor: TextAnchor::Start,
-                rotate: None,
-                bold: false,
-                color: Some(Color::from(ink.text())),
-            });
+            let place = (left + SAMPLE + GAP, top + f64::from(shape.text) * 0.36);
+            let colour = Some(Color::from(ink.text()));
+            scene.add(text(&part, place, shape.text, TextAnchor::Start, colour));
             top += line;
         }
     }

@@ -5,7 +5,7 @@
 //! How: each hue has a colour for light grounds and one for dark ones, which no single set can serve: what stands out from
 //! both lies in a third of the range of lightness, too narrow for eight.
 //! Invariants: every colour has a contrast of 3 or more with its ground, as WCAG 2.2 asks of graphics (success criterion
-//! 1.4.11), and every two are apart for readers who lack any one kind of cones. The tests of this file reckon both.
+//! 1.4.11), and every two are apart for readers who lack any one kind of cones. The tests of this file compute both.
 
 use std::fmt::Write;
 
@@ -33,7 +33,7 @@ pub enum Hue {
     Grey,
 }
 
-/// A hue's colours, and the value of the variable of a page that holds the one or the other.
+/// A hue's colours on light and on dark grounds, and the page's variable that holds the one that is right.
 struct Colours {
     light: &'static str,
     dark: &'static str,

@@ -64,7 +64,7 @@ pub(super) fn assign(curves: &[Curve]) -> Vec<Style> {
             Some((_, hue, mark, full)) => plain(*hue, *mark, *full, dashes),
             None => unused(&styles, dashes, curves),
         };
-        // An estimate's points were reckoned, not observed: its line is enough.
+        // An estimate's points were computed, not observed: its line is enough.
         let marked = !curve.beside && (curve.measured || curve.points.len() == 1);
         let style = Style { marked, ..style };
         styles.push(if curve.beside { style } else { distinct(&styles, style) });

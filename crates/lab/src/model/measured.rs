@@ -1,8 +1,8 @@
 //! What operations take under one scheme, from what a run measured of them.
 //!
 //! How: `primitives` has a series for each row of table 8.2, in settings of a side, `sender` or `receiver`, and a scheme. A
-//! scheme's estimate goes by its own costs, and one whose work another one does under its lock counts with the little that it
-//! takes. `rows` averages over schemes.
+//! scheme's estimate goes by its own costs. An operation whose work another one does under its lock counts with the little time
+//! that it takes. `rows` averages over schemes.
 //! Source: Brustoloni, section 8.2.2.
 
 use genie_passing::Scheme;
@@ -17,7 +17,7 @@ pub const EXPERIMENT: &str = "primitives";
 /// Its series that says how long the granules were.
 pub const GRANULE: &str = "granule";
 
-/// Who runs an operation.
+/// The side that runs an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// The client with the output.
@@ -63,7 +63,7 @@ impl Operations<'_> {
         self.0.medians(EXPERIMENT, &setting, row, Quantity::OperationTime)
     }
 
-    /// The rows that a scheme adds to the base, each with who runs it.
+    /// The rows that a scheme adds to the base, each with the side that runs it.
     pub fn rows(scheme: Scheme) -> Vec<(Side, &'static str)> {
         let sender = sender_rows(scheme).into_iter().map(|row| (Side::Sender, row));
         let receiver = receiver_rows(scheme, Buffering::EarlyDemultiplexed).into_iter();

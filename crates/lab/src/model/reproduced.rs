@@ -18,7 +18,7 @@ pub struct Cell {
     pub row: String,
     /// The column that it is in.
     pub column: String,
-    /// It, and what the model makes of it.
+    /// The printed number, and the computed one.
     pub reproduction: Reproduction,
 }
 

@@ -5,7 +5,7 @@
 //! Where another operation did a row's work under the same lock, that setting is left out of the row's mean: its time is
 //! in the other operation's already. A line is laid through these at the lengths that are multiples of the granule, by
 //! ordinary least squares.
-//! Limits: a row whose work others do wherever it runs has the little that the clock leaves, and no cost. What one scheme
+//! Limits: a row whose work others do wherever it runs shows only what the clock leaves, and has no cost. What one scheme
 //! adds up to goes by that scheme's own times (`measured`), where such a row counts with next to nothing.
 //! Source: J. C. Brustoloni's thesis, §8.2.2. Differs: genie_passing's lines, by which thresholds are set, are fitted to
 //! relative errors. These are fitted as the thesis's are, to be compared with them; the longest data weighs most, so that the

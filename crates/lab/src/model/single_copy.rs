@@ -53,7 +53,7 @@ impl Stack {
         }
     }
 
-    /// How long a packet takes whose call passes just its data.
+    /// How long a packet takes that has a call to itself.
     pub fn per_packet(self, costs: &Costs, length: f64) -> f64 {
         total(costs, self.per_byte(costs) * length)
     }

@@ -156,12 +156,12 @@ pub fn equivalent_throughputs() -> Vec<EquivalentThroughput> {
     read(include_str!("../../papers/brustoloni-section-8.2.1.csv"))
 }
 
-/// Microseconds of I/O processing for an exchange of 60 KiB, from section 8.3.
+/// Microseconds of I/O processing for a transfer of 60 KiB, from section 8.3.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct ProcessingTime {
     /// The scheme of sender and receiver.
     pub scheme: String,
-    /// Of one exchange.
+    /// Of one transfer.
     pub processing_time: Printed,
 }
 

@@ -119,7 +119,7 @@ fn sign(verdict: Verdict) -> &'static str {
 
 impl<'f> Drawing<'f> {
     fn of(id: &str, figure: &'f Figure) -> Self {
-        // Within the page, the name space goes without saying; and its drawing is nobody's text to be escaped.
+        // Within a page, a drawing needs no name space; and it is no text to be escaped.
         let draw = |shape| {
             let svg = figure::draw(figure, shape, Ink::OfPage);
             Value::from_safe_string(svg.replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1))

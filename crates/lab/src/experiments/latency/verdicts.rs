@@ -12,7 +12,7 @@ use crate::findings::{Finding, Judgement};
 const APART: f64 = 1.25;
 /// How far the paper's other schemes were apart.
 const CLOSE: f64 = 1.16;
-/// What the paper's emulated copy saved, and what share of that is enough to say that it holds.
+/// What the paper's emulated copy saved, and how much of that suffices for the claim to hold.
 const SAVED: (f64, f64) = (0.60, 0.9);
 /// Differences below that are none.
 const TOLERANCE: f64 = 1.05;

@@ -1,4 +1,4 @@
-//! Arrivals: a server in this process whose data has come before it is asked for, in buffers of its own.
+//! Arrivals: a server in this process that has data in buffers of its own before a client asks for it.
 //!
 //! Why: operations on overlay buffers run only where a device or server has buffers of its own and client and server share
 //! one space.

@@ -16,7 +16,7 @@ use crate::model::rows::{self, Row, Time};
 use crate::papers::Printed;
 use crate::papers::brustoloni::{self, Cost, Part, Platform};
 
-/// Rows of table 8.2 whose work is mostly done by another one's operation, which one, and why.
+/// Rows of table 8.2 whose work another row's operation mostly does: the row, the other row, and why.
 const WITH_OTHERS: [(&str, &str, &str); 3] = [
     (
         "Region mark out",
@@ -31,7 +31,7 @@ const WITH_OTHERS: [(&str, &str, &str); 3] = [
     ("Region map", "Region fill", "see Region create"),
 ];
 
-/// Why the thesis's table has a row of which this one has no time.
+/// Why a row of the thesis's table has no time here.
 const NOT_RUN: &str =
     "did not run: memory could not be wired or protected, or no length was a multiple of the granule";
 
