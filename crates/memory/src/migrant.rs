@@ -172,7 +172,7 @@ impl Migrant {
     /// Begins to pass the buffer on: marks its region emigrating.
     ///
     /// # Errors
-    /// [`Error::Inherited`].
+    /// [`Error::Inherited`](crate::Error::Inherited).
     pub fn emigrate(self) -> Result<Emigrating> {
         let (core, region) = (self.inner().space.core(), self.region());
         core.ensure_own()?;
