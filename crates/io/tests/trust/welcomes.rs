@@ -246,7 +246,7 @@ fn answers_that_nobody_asked_for_end_the_channel() {
             let request = scene.interface().request(&handle, STORE).out(Out::copy(b"anything"));
             let error =
                 request.timeout(Duration::from_secs(5)).send().err().ok_or("a reply")?.error.to_string();
-            error.contains("nobody had asked").then_some(()).ok_or(error)
+            error.contains("not asked for").then_some(()).ok_or(error)
         });
     }
     scene.survives(attacker);
