@@ -126,6 +126,7 @@ impl Control {
         }
         (self.ready, self.bytes) = (ready, bytes);
         self.dismiss();
+        self.reassign();
     }
 
     /// Whether this process is a child, made by fork, of the one that serves.
@@ -340,14 +341,37 @@ impl Control {
         Ok(Private { client, base, len, space })
     }
 
-    /// The worker with the fewest clients that can have one more.
+    /// The worker that a new client gets.
     fn vacant_inbox(&self) -> Option<usize> {
         if self.channels.len() >= self.shared.options.clients {
             return None;
         }
+        self.least_inbox()
+    }
+
+    /// Of the workers that can have one more client, and keep up if any do, the one with the fewest.
+    fn least_inbox(&self) -> Option<usize> {
         let clients = |index: usize| self.channels.values().filter(|channel| channel.inbox == index).count();
-        let least = (0..self.shared.inboxes.len()).min_by_key(|index| clients(*index))?;
-        (clients(least) < WORKER_CLIENTS).then_some(least)
+        (0..self.shared.inboxes.len())
+            .filter(|index| clients(*index) < WORKER_CLIENTS)
+            .min_by_key(|index| (self.shared.inboxes[*index].is_behind(), clients(*index)))
+    }
+
+    /// Gives clients to workers that keep up, whose own worker has not come to them: it may be in the server's code for long.
+    fn reassign(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        for inbox in shared.inboxes.iter().filter(|inbox| inbox.is_behind()) {
+            while let Some(index) = self.least_inbox()
+                && !shared.inboxes[index].is_behind()
+                && let Some(line) = inbox.take_one()
+            {
+                let is_its = |channel: &&mut Conversation| Arc::ptr_eq(&channel.session, &line.session);
+                if let Some(channel) = self.channels.values_mut().find(is_its) {
+                    channel.inbox = index;
+                }
+                shared.inboxes[index].leave(line);
+            }
+        }
     }
 
     /// A client's message.

@@ -158,6 +158,8 @@ pub(super) struct Inbox {
     lines: Mutex<Vec<Line>>,
     /// Counts changes; the worker sleeps on it, among others.
     pub(super) changes: AtomicU32,
+    /// How many changes the worker has seen.
+    pub(super) seen: AtomicU32,
 }
 
 impl Shared {
@@ -246,6 +248,11 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Inbox {
+    /// Whether the worker has not come to the last change yet.
+    pub(super) fn is_behind(&self) -> bool {
+        self.seen.load(Ordering::Relaxed) != self.changes.load(Ordering::Relaxed)
+    }
+
     pub(super) fn leave(&self, line: Line) {
         self.lines.lock().push(line);
         self.notify();
@@ -253,6 +260,11 @@ impl Inbox {
 
     pub(super) fn take(&self) -> Vec<Line> {
         std::mem::take(&mut *self.lines.lock())
+    }
+
+    /// Takes back a client that the worker has not come to.
+    pub(super) fn take_one(&self) -> Option<Line> {
+        self.lines.lock().pop()
     }
 
     /// Has the worker look at what has changed.

@@ -43,13 +43,11 @@ pub(super) struct Worker {
     shared: Arc<Shared>,
     index: usize,
     lines: Vec<Line>,
-    /// The inbox's changes that have been seen.
-    seen: u32,
 }
 
 impl Worker {
     pub(super) fn new(shared: &Arc<Shared>, index: usize) -> Self {
-        Self { shared: Arc::clone(shared), index, lines: Vec::new(), seen: 0 }
+        Self { shared: Arc::clone(shared), index, lines: Vec::new() }
     }
 
     /// Serves until the server is stopped.
@@ -72,8 +70,8 @@ impl Worker {
     pub(super) fn serve(&mut self, mut change: impl FnMut(&Consumer, bool)) -> bool {
         let inbox = &self.shared.inboxes[self.index];
         let changes = inbox.changes.load(Ordering::Acquire);
-        if changes != self.seen {
-            self.seen = changes;
+        if changes != inbox.seen.load(Ordering::Relaxed) {
+            inbox.seen.store(changes, Ordering::Relaxed);
             let new = inbox.take();
             new.iter().for_each(|line| change(&line.consumer, true));
             self.lines.extend(new);
@@ -91,7 +89,8 @@ impl Worker {
     /// Sleeps until a client or the control thread has something.
     fn sleep(&mut self) {
         if self.arm(Mode::Futex) {
-            let mut words = vec![(&self.shared.inboxes[self.index].changes, self.seen)];
+            let inbox = &self.shared.inboxes[self.index];
+            let mut words = vec![(&inbox.changes, inbox.seen.load(Ordering::Relaxed))];
             // A line that is held is not armed: its word would not let this thread sleep.
             let free = self.lines.iter().filter(|line| line.awaited == 0);
             words.extend(free.map(|line| line.consumer.word()));

@@ -1,10 +1,16 @@
 //! Crowds: many clients of one server, many servers of one client, many threads of each.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
 use genie_io::channel::ServeOptions;
-use genie_io::{Interface, ServerHandle};
+use genie_io::{Incoming, Interface, RequestId, Server, ServerHandle, Service};
 use genie_memory::Mapping;
 
-use super::stage::{Stage, assert_idle, await_clients, interface, memory, options, store_and_fetch};
+use super::stage::{
+    ASK, FOR_EVER, SERVICES, Stage, assert_idle, await_clients, interface, memory, options, store_and_fetch,
+};
 
 /// Has so many threads store and fetch, each at the next of the servers.
 fn crowd(interface: &Interface, servers: &[ServerHandle], threads: u32, rounds: u32, first: u32) {
@@ -72,4 +78,65 @@ fn clients_come_and_go_while_others_are_served() {
         }
     });
     await_clients(&running, 0);
+}
+
+/// Does not come back from its first request while a test holds the lock.
+#[derive(Clone, Default)]
+struct Hanging(Arc<(AtomicU32, Mutex<()>)>);
+
+impl Server for Hanging {
+    fn name(&self) -> &str {
+        "hanging"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        let (asked, lock) = &*self.0;
+        if asked.fetch_add(1, Ordering::SeqCst) == 0 {
+            drop(lock.lock().unwrap());
+        }
+        request.reply(Ok(()));
+    }
+
+    fn abort(&self, _: RequestId) {}
+}
+
+/// The thread that hung had no client any more, the fewest of all, and so it got each new one. Of clients that came at the same
+/// time it got half.
+#[test]
+fn clients_of_a_thread_that_hangs_are_served_by_others() {
+    for stays in [false, true] {
+        let (stage, server) = (Stage::new(), Hanging::default());
+        let hung = server.0.1.lock().unwrap();
+        let serving = stage.bind("hanging", server.clone(), ServeOptions { threads: 2, ..options() });
+        let running = serving.start().unwrap();
+        let client = || {
+            let interface = interface();
+            let handle = stage.connect(&interface, "hanging");
+            (interface, handle)
+        };
+        let first = client();
+        let pending = first.0.request(&first.1, ASK).submit().unwrap();
+        let begun = Instant::now();
+        while server.0.0.load(Ordering::SeqCst) == 0 {
+            assert!(begun.elapsed() < FOR_EVER, "no request has come");
+            std::thread::yield_now();
+        }
+        let first = stays.then_some((first, pending));
+        let mut others = Vec::new();
+        for _ in 0..4 {
+            if !stays {
+                others.clear();
+                await_clients(&running, 0);
+            }
+            let (interface, handle) = client();
+            interface.request(&handle, ASK).timeout(FOR_EVER).send().expect("the other thread replies");
+            others.push((interface, handle));
+        }
+        drop(hung);
+        drop(first);
+    }
 }
