@@ -13,7 +13,7 @@ pub enum Error {
     #[error("this handle belongs to the process that made it; open an interface of your own after fork")]
     Inherited,
     /// The server has no such service.
-    #[error("server {server} has no service number {service}; it has {count}")]
+    #[error("server {server} has no service number {service}; it has {count}, numbered from 0")]
     NoSuchService {
         /// The server's name.
         server: String,
@@ -136,14 +136,16 @@ pub enum Error {
         room: usize,
     },
     /// A buffer was named that the request does not have, or one of the other direction.
-    #[error("the request has no {direction} buffer number {index}")]
+    #[error(
+        "the request has no {direction}put buffer number {index}; its buffers are numbered from 0, outputs and inputs together"
+    )]
     NoSuchBuffer {
         /// The index.
         index: usize,
         /// The direction.
         direction: genie_memory::Direction,
     },
-    /// A server in another process is not there any more, or never was.
+    /// A server in another process is not there any more. Whether it has done what was asked is not known.
     #[error("server {server} is gone: {why}")]
     Gone {
         /// The server's name.

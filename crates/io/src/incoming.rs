@@ -158,9 +158,21 @@ impl Incoming {
         Ok(self.buffer(index, Direction::Out)?.output())
     }
 
-    /// Makes input buffer `index` ready and returns its memory, to be written. To be called when the data is about to
+    /// Makes input buffer `index` ready and returns its memory, to be filled. To be called when the data is about to
     /// come: until then a request for input holds no system buffer. [`Incoming::set_actual`] then says how many bytes came;
     /// without it, none did.
+    ///
+    /// What is returned borrows the whole request. To read an output while an input is filled, make that ready first:
+    ///
+    /// ```
+    /// # use genie_io::{Error, Incoming};
+    /// fn copy(request: &mut Incoming) -> Result<(), Error> {
+    ///     request.ready(1)?;
+    ///     let (output, input) = (request.output(0)?, request.input(1)?);
+    ///     let len = input.copy_data(&output);
+    ///     request.set_actual(1, len)
+    /// }
+    /// ```
     ///
     /// # Errors
     /// There is no such input buffer, the service's mapping flags do not allow writing, or there is no memory.
@@ -170,8 +182,8 @@ impl Incoming {
         Ok(self.work().buffers[index].input())
     }
 
-    /// The memory of input buffer `index`, which has been made ready, beside that of other buffers; no bytes, where it has
-    /// not.
+    /// The memory of input buffer `index`, while other buffers are shown, too. It has no bytes before [`Incoming::ready`] was
+    /// called for that buffer.
     ///
     /// # Errors
     /// There is no such input buffer, or the service's mapping flags do not allow writing.

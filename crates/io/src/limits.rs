@@ -13,20 +13,21 @@ use crate::deadline::deadline_after;
 use crate::primitive::{AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
 use crate::{Client, Error};
 
-/// What an interface allows.
+/// What an interface allows. What is in brackets is the default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes in all pending requests together.
+    /// Bytes in all pending requests together (1 GiB).
     pub pending_bytes: usize,
-    /// Pending requests.
+    /// Pending requests (65,536).
     pub pending_requests: usize,
-    /// What [`crate::Interface::adjust`] may raise the limit on bytes to.
+    /// What [`crate::Interface::adjust`] may raise the limit on bytes to (no bound).
     pub hard_bytes: usize,
-    /// What [`crate::Interface::adjust`] may raise the limit on requests to.
+    /// What [`crate::Interface::adjust`] may raise the limit on requests to (no bound).
     pub hard_requests: usize,
-    /// The longest time any request may take, also one that asks for more or for none; `None` is no limit.
+    /// The longest time any request may take, also one that asks for more or for none. With `None`, the default, a request
+    /// without a [timeout of its own](crate::Request::timeout) waits for its server for ever.
     pub timeout: Option<Duration>,
-    /// How long a server may take to let an aborted request go before the client goes on without its buffers.
+    /// How long a server may take to let an aborted request go before the client goes on without its buffers (100 ms).
     pub abort_timeout: Duration,
 }
 

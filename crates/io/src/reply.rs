@@ -56,12 +56,12 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The first buffer's first receipt.
+    /// The first receipt; [`Reply::receipts`] gives all.
     ///
     /// # Panics
-    /// When the request had no buffer with an element.
+    /// When the request had no element.
     pub fn receipt(&self) -> &Receipt {
-        &self.buffers[0].elements[0].receipt
+        self.receipts().next().expect("a request with an element")
     }
 
     /// All receipts, buffer by buffer.

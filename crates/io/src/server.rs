@@ -46,8 +46,45 @@ impl Service {
 
 /// Something that serves requests.
 ///
-/// An in-process server's work is done in the client's thread, as a kernel-level server's is, unless it keeps the
-/// request and replies from a thread of its own.
+/// The work of a server in its client's process is done in the client's thread, as a kernel-level server's is; for clients in other
+/// processes by one of [`ServeOptions::threads`](crate::channel::ServeOptions::threads), which serves no other client
+/// meanwhile. A server whose work takes long keeps the request and replies from a thread of its own.
+///
+/// ```
+/// use genie_io::{Incoming, RequestId, Server, ServerError, Service};
+///
+/// struct Capitals;
+///
+/// /// Its only service reads output buffers, and fills input buffers.
+/// static SERVICES: [Service; 1] = [Service::new("capitals", true, true)];
+///
+/// impl Server for Capitals {
+///     fn name(&self) -> &str {
+///         "capitals"
+///     }
+///
+///     fn services(&self) -> &[Service] {
+///         &SERVICES
+///     }
+///
+///     fn request(&self, mut request: Incoming) {
+///         let result = capitalize(&mut request);
+///         request.reply(result);
+///     }
+///
+///     fn abort(&self, _request: RequestId) {} // each request was replied to at once
+/// }
+///
+/// /// Fills buffer 1, an input, with the text of buffer 0, an output.
+/// fn capitalize(request: &mut Incoming) -> Result<(), ServerError> {
+///     let mut text = request.output(0)?.to_vec();
+///     text.make_ascii_uppercase();
+///     let len = request.ready(1)?.copy_from(&text);
+///     Ok(request.set_actual(1, len)?)
+/// }
+/// ```
+///
+/// Clients find the service by its name: [`ServerHandle::service`].
 ///
 /// A panic of the server's code ends the request that it had in its hands, with [`Error::Panicked`] and the panic's message for
 /// the client, in process as over a channel. The panic hook reports it, as any other; the server goes on with the next request,
@@ -69,6 +106,9 @@ pub trait Server: Send + Sync + 'static {
 
     /// Is asked to let go of a request that it keeps, by a reply or by dropping it. It may have replied already. A reply of
     /// success still counts; in place of an error the client is told that the request was aborted, or has timed out.
+    ///
+    /// It is called in the thread of the client that aborts, in a thread of Genie's, or in the one that takes the client's
+    /// requests: then it comes when that thread is not in [`Server::request`] any more.
     fn abort(&self, request: RequestId);
 
     /// Hears that a client has left, once for each of which [`Incoming::client`] could tell: no request of it comes any more.

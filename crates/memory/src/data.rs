@@ -70,7 +70,10 @@ impl<'r> Data<'r> {
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Self {
         let len = self.len();
-        assert!(range.start <= range.end && range.end <= len, "bytes {range:?} of {len}");
+        assert!(
+            range.start <= range.end && range.end <= len,
+            "bytes {range:?} are asked for of data of {len} bytes"
+        );
         Self { segments: part(&self.segments, range), lender: PhantomData }
     }
 

@@ -340,9 +340,9 @@ fn address(path: &Path) -> Result<SocketAddrUnix> {
 fn refused(path: &Path, errno: Errno) -> Error {
     let error = Error::new("connect", format!("the server at {}", path.display()), errno);
     match errno {
-        Errno::NOENT => {
-            error.with_remedy("no such server runs; start it (`genie serve DIR --name NAME` serves files)")
-        }
+        Errno::NOENT => error.with_remedy(
+            "no such server runs; start it, or have GENIE_RUNTIME_DIR name the directory that it runs in",
+        ),
         Errno::CONNREFUSED => error.with_remedy("the server has gone and left its path; start it again"),
         Errno::ACCESS | Errno::PERM => {
             error.with_remedy("not permitted; ask the server's owner for write permission on its path")

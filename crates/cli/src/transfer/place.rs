@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use genie::channel;
 use genie::file::File;
-use genie::{Interface, ServerHandle};
+use genie::{Error, Interface, ServerHandle};
 
 use crate::failure::Failure;
 
@@ -61,23 +61,21 @@ pub(super) fn connect(
         }
         None => genie.connect(&remote.server),
     };
-    connected.map_err(|error| {
-        let server = &remote.server;
-        Failure::could_not(format!("server \"{server}\" cannot be reached: {error}; {}", how_to_name_one()))
-    })
+    connected.map_err(|error| Failure::could_not(unreachable(&remote.server, &error)))
 }
 
 /// For a user who may have taken a file's name for a server's.
-fn how_to_name_one() -> String {
+fn unreachable(server: &str, error: &Error) -> String {
     let servers = channel::servers().unwrap_or_default();
+    if servers.iter().any(|(name, _)| name == server) {
+        return format!("server \"{server}\" cannot be reached: {error}");
+    }
     let running: Vec<_> =
         servers.iter().filter(|(_, status)| status.is_ok()).map(|(name, _)| name.as_str()).collect();
-    let named = "the file PATH of the server NAME is written NAME:PATH";
-    if running.is_empty() {
-        named.to_owned()
-    } else {
-        format!("{named}; these servers run: {}", running.join(", "))
-    }
+    let running = if running.is_empty() { "none".to_owned() } else { running.join(", ") };
+    format!(
+        "no server is named \"{server}\"; the file PATH of the server NAME is written NAME:PATH; servers that run: {running}"
+    )
 }
 
 #[cfg(test)]

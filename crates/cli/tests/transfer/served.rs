@@ -46,8 +46,8 @@ fn a_name_that_is_taken_and_a_directory_that_is_none_are_refused() {
     assert!(serve("missing", "other").contains("cannot serve files beneath"));
     assert!(serve(".", "no/name").contains("cannot be a server's name"));
     let error = place.refused(&["fetch", "nobody:file"], 1);
-    assert!(error.contains("server \"nobody\" cannot be reached"), "{error}");
-    assert!(error.contains("is written NAME:PATH; these servers run: files"), "{error}");
+    assert!(error.contains("no server is named \"nobody\""), "{error}");
+    assert!(error.contains("is written NAME:PATH; servers that run: files"), "{error}");
 }
 
 #[test]

@@ -140,7 +140,7 @@ fn an_unknown_service_is_refused_and_named() {
     let shared = t.interface().allocate(100).expect("a buffer");
     let request = t.interface().request(t.holder().handle(), ServiceId(9));
     let mut failed = request.out(Out::share(shared)).send().expect_err("no such service");
-    assert_eq!(failed.to_string(), "server holder has no service number 9; it has 3");
+    assert_eq!(failed.to_string(), "server holder has no service number 9; it has 3, numbered from 0");
     assert!(failed.take_buffer().is_some());
     t.assert_idle();
 }
