@@ -199,7 +199,7 @@ impl Root {
         }
     }
 
-    /// Why nothing is changed for anybody.
+    /// The error of a server that changes nothing.
     pub(crate) fn unchangeable(&self) -> ServerError {
         refuse(
             Errno::ROFS,
@@ -240,7 +240,7 @@ impl Version {
         }
     }
 
-    /// Whether the next change is sure to bear another time: not so right after a change, when the clock may not have
+    /// Whether the next change is sure to bear another time. It is not right after a change, when the clock may not have
     /// ticked yet. Times to come are never settled.
     pub(crate) fn is_settled(&self, now: SystemTime) -> bool {
         let (Ok(seconds), Ok(nanoseconds)) = (u64::try_from(self.changed.0), u32::try_from(self.changed.1))

@@ -251,7 +251,7 @@ fn elsewhere() -> Error {
 fn panicked(payload: Box<dyn Any + Send>) -> Error {
     let message = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let message = message.or_else(|| payload.downcast_ref::<String>().cloned());
-    // What a server panics with may panic when it is dropped, and what that panics with, too.
+    // Dropping the payload may panic, and so may dropping the payload of that panic.
     if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         std::mem::forget(another);
     }

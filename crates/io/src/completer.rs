@@ -1,4 +1,4 @@
-//! Completers: servers in this process that complete requests when somebody looks, as a ring of the kernel's is reaped.
+//! Completers: servers in this process that complete requests when clients look, as a ring of the kernel's is reaped.
 //!
 //! Why: such a server would need a thread that looks. Its clients look instead, since a thread that waits for a reply has nothing
 //! else to do.

@@ -1,6 +1,6 @@
 //! Elements: the pieces of a request's buffers, each with its own data passing scheme.
 //!
-//! How: the types say who may touch what, and when. An element that passes data by copy or emulated copy borrows the
+//! How: the types say which side may touch the memory, and when. An element that passes data by copy or emulated copy borrows the
 //! client's memory: for an output during the call, for an input until the reply is taken. Share takes a [`Buffer`] by
 //! value, and the reply brings it back; move and weak move take a [`Migrant`] for good. So safe code can neither corrupt
 //! output that a server still reads, nor see input half done.

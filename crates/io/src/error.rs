@@ -205,6 +205,10 @@ pub enum Error {
 }
 
 impl Error {
+    pub(crate) fn gone(server: &str, why: impl Into<String>) -> Self {
+        Self::Gone { server: server.to_owned(), why: why.into() }
+    }
+
     /// Whether the request failed only since too much is under way: it may succeed when others are over.
     pub fn is_congestion(&self) -> bool {
         use genie_passing::Error::Memory;

@@ -26,7 +26,7 @@ pub(crate) use origin::Origin;
 /// is replying with an error.
 #[derive(Debug)]
 pub struct Incoming {
-    /// What the server owns, and who gets the reply, until there is one.
+    /// What the server owns, and the client that gets the reply, until there is one.
     held: Option<(Box<Work>, Origin)>,
     /// There once parts of the request have been forwarded or pinned.
     contract: Option<Arc<Contract>>,
@@ -346,7 +346,7 @@ impl Incoming {
             return Err(self);
         }
         self.origin().anticipate(self.work());
-        Ok(Anticipated::of(self))
+        Ok(Anticipated(self))
     }
 
     /// Ends the request for a reason of the interface's own.

@@ -243,7 +243,7 @@ impl Interface {
         let collect: Option<&dyn Fn() -> usize> =
             if request.server.is_looked_at() { Some(&collect) } else { None };
         let bytes = request.bytes();
-        let work = Work::admitted(&self.0.pendings, |admission| admission.admit(bytes, timeout, collect));
+        let work = Work::admitted(&self.0.pendings, |pendings| pendings.admit(bytes, timeout, collect));
         let server = request.server;
         let (exchange, destinations) = self.start(&mut request, work, Patience::Until(deadline))?;
         let left = if exchange.is_replied() { None } else { self.wait(&exchange, server, deadline, timeout) };
@@ -287,7 +287,7 @@ impl Interface {
         let bytes = request.bytes();
         let work = match timeout.map(|_| self.0.timer.start()) {
             Some(Err(error)) => Err(error),
-            _ => Work::admitted(&self.0.pendings, |admission| admission.try_admit(bytes)),
+            _ => Work::admitted(&self.0.pendings, |pendings| pendings.try_admit(bytes)),
         };
         let server = request.server;
         let (exchange, destinations) = self.start(&mut request, work, Patience::None)?;

@@ -111,8 +111,8 @@ impl Pendings {
         self.notify();
     }
 
-    /// Admits a request if it fits now.
-    fn try_admit(&self, bytes: usize) -> Result<u64, Error> {
+    /// Admits a request if it fits now; returns its share.
+    pub(crate) fn try_admit(&self, bytes: usize) -> Result<u64, Error> {
         let (limit, most) = unpack(self.limit.load(Ordering::Relaxed));
         if bytes > limit {
             return Err(Error::TooLarge { asked: bytes, limit });
@@ -133,8 +133,8 @@ impl Pendings {
         }
     }
 
-    /// Admits a request as soon as it fits. `collect` takes replies, where no other thread does.
-    fn admit(
+    /// Admits a request as soon as it fits; returns its share. `collect` takes replies, where no other thread does.
+    pub(crate) fn admit(
         &self,
         bytes: usize,
         timeout: Option<Duration>,
@@ -203,22 +203,11 @@ impl Admission {
         Arc::ptr_eq(&self.pendings, pendings)
     }
 
-    /// Admits a request if it fits now.
-    pub(crate) fn try_admit(&mut self, bytes: usize) -> Result<(), Error> {
+    /// Takes what `admit` admits.
+    #[inline]
+    pub(crate) fn take(&mut self, admit: impl FnOnce(&Pendings) -> Result<u64, Error>) -> Result<(), Error> {
         self.end();
-        self.share = self.pendings.try_admit(bytes)?;
-        Ok(())
-    }
-
-    /// Admits a request as soon as it fits. `collect` takes replies, where no other thread does.
-    pub(crate) fn admit(
-        &mut self,
-        bytes: usize,
-        timeout: Option<Duration>,
-        collect: Option<&dyn Fn() -> usize>,
-    ) -> Result<(), Error> {
-        self.end();
-        self.share = self.pendings.admit(bytes, timeout, collect)?;
+        self.share = admit(&self.pendings)?;
         Ok(())
     }
 
@@ -244,7 +233,7 @@ mod tests {
 
     fn admitted(pendings: &Arc<Pendings>, bytes: usize) -> Result<Admission, Error> {
         let mut admission = Admission::new(pendings);
-        admission.try_admit(bytes).map(|()| admission)
+        admission.take(|pendings| pendings.try_admit(bytes)).map(|()| admission)
     }
 
     #[test]
@@ -281,7 +270,9 @@ mod tests {
         assert_eq!(pendings.try_admit(4).unwrap_err(), Error::Exhausted { asked: 4, pending: 8, limit: 10 });
         let waiter = {
             let pendings = Arc::clone(&pendings);
-            std::thread::spawn(move || Admission::new(&pendings).admit(4, None, None))
+            std::thread::spawn(move || {
+                Admission::new(&pendings).take(|pendings| pendings.admit(4, None, None))
+            })
         };
         while pendings.waiters.load(Ordering::SeqCst) == 0 {
             std::thread::yield_now();

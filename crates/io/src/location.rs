@@ -23,7 +23,7 @@ use crate::{Error, Fragment, ServerHandle};
 pub(crate) enum Location {
     Here(Segments),
     There(Mirror, Extents),
-    /// In an input of a client in this process, which is made ready when its memory is needed.
+    /// In an input of a client in this process, whose memory is made ready when it is needed.
     Forwarded(Arc<ForwardedInput>),
 }
 

@@ -51,7 +51,7 @@ impl News {
     pub(crate) fn quiet(&mut self) {
         (self.is_there, self.is_armed) = (false, false);
         if std::mem::take(&mut self.is_signalled) {
-            // What was not cleared is looked at once more.
+            // A signal that is not cleared costs one more look.
             let _ = self.event.clear();
         }
     }

@@ -157,6 +157,16 @@ enum Place {
     There(Arc<Remote>),
 }
 
+/// Does the same with a server in this process as with one in another.
+macro_rules! either {
+    ($handle:ident, $server:ident => $what:expr) => {
+        match &$handle.0 {
+            Place::Here($server) => $what,
+            Place::There($server) => $what,
+        }
+    };
+}
+
 impl ServerHandle {
     /// Makes a server reachable in this process.
     pub fn new(server: impl Server) -> Self {
@@ -169,18 +179,12 @@ impl ServerHandle {
 
     /// The server's name.
     pub fn name(&self) -> &str {
-        match &self.0 {
-            Place::Here(server) => server.name(),
-            Place::There(remote) => remote.name(),
-        }
+        either!(self, server => server.name())
     }
 
     /// The server's services, numbered by their place.
     pub fn services(&self) -> &[Service] {
-        match &self.0 {
-            Place::Here(server) => server.services(),
-            Place::There(remote) => remote.services(),
-        }
+        either!(self, server => server.services())
     }
 
     /// What a service may do.
@@ -205,10 +209,7 @@ impl ServerHandle {
 
     /// How input buffers for a service should be laid out, when that makes a difference.
     pub fn preferred(&self, service: ServiceId) -> Option<Preferred> {
-        match &self.0 {
-            Place::Here(server) => server.preferred(service),
-            Place::There(remote) => remote.preferred(service),
-        }
+        either!(self, server => server.preferred(service))
     }
 
     /// Whether the server is in another process.
@@ -292,10 +293,7 @@ impl ServerHandle {
     }
 
     pub(crate) fn abort(&self, request: RequestId) {
-        match &self.0 {
-            Place::Here(server) => server.abort(request),
-            Place::There(remote) => remote.abort(request),
-        }
+        either!(self, server => server.abort(request))
     }
 
     /// Has threads that wait for this server's replies look again: a request is over without a reply.
@@ -309,18 +307,12 @@ impl ServerHandle {
 
     /// Waits until what is awaited has its reply, or has been given up; returns whether it has.
     pub(crate) fn wait(&self, awaited: &mut Awaited<'_>, deadline: Option<Instant>) -> bool {
-        match &self.0 {
-            Place::Here(server) => server.wait(awaited, deadline),
-            Place::There(remote) => remote.wait(awaited, deadline),
-        }
+        either!(self, server => server.wait(awaited, deadline))
     }
 
     /// Takes the replies that are there, where clients have to; returns how many.
     pub(crate) fn collect(&self) -> usize {
-        match &self.0 {
-            Place::Here(server) => server.collect(),
-            Place::There(remote) => remote.collect(),
-        }
+        either!(self, server => server.collect())
     }
 
     /// Whether clients have to take its replies.

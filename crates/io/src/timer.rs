@@ -72,7 +72,7 @@ impl Timer {
     /// Makes sure that the thread runs, before a request relies on it.
     ///
     /// # Errors
-    /// No thread can be had.
+    /// No thread can be started.
     pub(crate) fn start(&self) -> Result<(), Error> {
         let mut thread = self.thread.lock();
         if thread.is_none() {

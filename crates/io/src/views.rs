@@ -26,7 +26,7 @@ pub(crate) fn begin_input(
     target: Target,
     parties: Parties,
 ) -> Result<Box<Input>, genie_passing::Error> {
-    // SAFETY: a buffer that is kept beside the input is referenced by nobody but for its delivery.
+    // SAFETY: nothing refers to a buffer that is kept beside the input, but for its delivery.
     unsafe { passing.input_from(scheme, target, parties) }
 }
 
@@ -67,7 +67,7 @@ impl OutputPin {
 impl InputPin {
     /// The data.
     pub fn data(&self) -> DataMut<'_> {
-        // SAFETY: as above; while the request is pending, its input is referenced by nobody.
+        // SAFETY: as above; while the request is pending, nothing else refers to its input.
         unsafe { DataMut::new(self.0.segments.clone()) }
     }
 }
@@ -75,7 +75,7 @@ impl InputPin {
 /// Takes an object in that a server in another process lends.
 pub(crate) fn lend(space: &Space, lender: LenderId, object: Object) -> genie_memory::Result<()> {
     // SAFETY: the lender stores into it where a request of this space says so; the descriptor came over a socket, and
-    // nobody here has another use for it.
+    // this process has no other use for it.
     unsafe { space.lend(lender, object) }
 }
 

@@ -51,15 +51,14 @@ impl Work {
     #[inline]
     pub(crate) fn admitted(
         pendings: &Arc<Pendings>,
-        admit: impl FnOnce(&mut Admission) -> Result<(), Error>,
+        admit: impl FnOnce(&Pendings) -> Result<u64, Error>,
     ) -> Result<Box<Self>, Error> {
         let mut work = Self::new();
         let admission = match &mut work.admission {
             Some(admission) if admission.is_of(pendings) => admission,
             other => other.insert(Admission::new(pendings)),
         };
-        let admitted = admit(admission);
-        match admitted {
+        match admission.take(admit) {
             Ok(()) => Ok(work),
             Err(error) => {
                 work.end();
@@ -220,7 +219,7 @@ impl Work {
 
     /// Turns completed work into what the client gets.
     pub(crate) fn give_back(&mut self) -> SmallVec<[ReplyBuffer; 1]> {
-        // What is pushed is put together elsewhere first, and copied.
+        // Pushing would make the buffer elsewhere first, and copy it.
         match self.buffers.as_mut_slice() {
             [buffer] => SmallVec::from_buf([buffer.give_back()]),
             buffers => buffers.iter_mut().map(WorkBuffer::give_back).collect(),

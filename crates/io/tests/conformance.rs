@@ -49,7 +49,7 @@ crate::promise! {
     migrant::strong_output_takes_all_access as moved_regions_are_hidden,
     migrant::input_brings_a_buffer as migrant_input_brings_a_buffer,
     migrant::short_input_brings_a_short_buffer as migrant_input_may_be_short,
-    migrant::nobody_elses_data_comes_along as moved_input_is_completed_with_zeros,
+    migrant::no_other_data_comes_along as moved_input_is_completed_with_zeros,
     migrant::a_failed_input_brings_nothing as failed_migrant_input_brings_nothing,
     migrant::what_came_can_go as what_came_can_go,
     outboard::output_pending_hides_data_from_outboard_memory as output_hides_outboard_input,

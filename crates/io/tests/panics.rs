@@ -259,7 +259,7 @@ fn a_panic_in_abort_when_a_client_leaves_keeps_nobody_out() {
 }
 
 /// Data that a server has in a device is fetched after the server has replied; what panicked then left the request in the
-/// channel's books for ever.
+/// channel's table for ever.
 #[test]
 fn a_device_that_panics_ends_its_request() {
     everywhere(|interface, server, _| {

@@ -1,4 +1,4 @@
-//! Client and servers in several processes: page frames and mappings tell how data is passed, and nobody's end, silence or
+//! Client and servers in several processes: page frames and mappings tell how data is passed, and no end, silence or
 //! hunger harms the others.
 //!
 //! How: servers live in processes that the test starts, stops and kills, and whose mappings it reads.

@@ -65,8 +65,8 @@ use support::machine::{missing_huge_pages, skip};
 const HUGE_PAGES: usize = 200;
 
 #[test]
-fn whoever_survives_goes_on_and_nothing_is_left_of_the_dead() {
-    let test = "whoever_survives_goes_on_and_nothing_is_left_of_the_dead";
+fn survivors_go_on_and_nothing_is_left_of_the_dead() {
+    let test = "survivors_go_on_and_nothing_is_left_of_the_dead";
     let seconds = number("GENIE_SOAK_SECONDS").unwrap_or(0);
     let kills = number("GENIE_SOAK_KILLS").unwrap_or(40);
     let seed = number("GENIE_SOAK_SEED").unwrap_or_else(Random::fresh_seed);

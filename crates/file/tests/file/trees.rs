@@ -163,7 +163,7 @@ fn checksums_are_of_the_bytes_in_the_range_and_not_of_the_cache() {
 }
 
 #[test]
-fn who_may_only_read_changes_nothing() {
+fn a_read_only_server_changes_nothing() {
     let mut files = Files::new(8);
     files.write("file", b"bytes");
     let handle = ServerHandle::new(files.file.clone().read_only());

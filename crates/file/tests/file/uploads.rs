@@ -150,7 +150,7 @@ fn an_interrupted_upload_is_found_by_its_token_and_taken_over() {
 }
 
 #[test]
-fn of_many_who_resume_the_same_upload_each_has_a_part_of_its_own() {
+fn clients_that_resume_the_same_upload_have_a_part_each() {
     let files = Files::new(8);
     (0..4).for_each(|_| drop(files.begin("file", 10)));
     let mut parts: Vec<_> = std::thread::scope(|scope| {

@@ -86,7 +86,7 @@ pub(crate) fn connect(
             pending_requests: options.pending_requests,
         },
     };
-    let gone = |why: String| Error::Gone { server: server.to_owned(), why };
+    let gone = |why: String| Error::gone(server, why);
     socket.send(&Message::Hello(hello).encode()?, &[std::os::fd::AsFd::as_fd(&held)])?;
     drop(held);
     let (message, descriptors) = receive(&socket, server)?;
@@ -206,7 +206,7 @@ fn remote(
 
 /// Receives one message within the time that a server may take.
 fn receive(socket: &Socket, server: &str) -> Result<(Message, Vec<OwnedFd>), Error> {
-    let gone = |why: String| Error::Gone { server: server.to_owned(), why };
+    let gone = |why: String| Error::gone(server, why);
     let mut bytes = vec![0; MAX_MESSAGE];
     let received = socket.receive_timeout(&mut bytes, PATIENCE)?;
     let received = received.ok_or_else(|| Error::Silent { server: server.to_owned(), timeout: PATIENCE })?;
@@ -230,10 +230,7 @@ pub(super) fn query(directory: &Directory, server: &str) -> Result<Status, Error
     socket.send(&Message::Query(()).encode()?, &[])?;
     match receive(&socket, server)?.0 {
         Message::Status(status) => Ok(status),
-        Message::Refused(ending) => Err(Error::Gone { server: server.to_owned(), why: ending.sentence }),
-        other => {
-            let why = format!("it answered a query by a {:?}", other.kind());
-            Err(Error::Gone { server: server.to_owned(), why })
-        }
+        Message::Refused(ending) => Err(Error::gone(server, ending.sentence)),
+        other => Err(Error::gone(server, format!("it answered a query by a {:?}", other.kind()))),
     }
 }

@@ -292,12 +292,10 @@ impl Control {
             mapping: options.mapping,
             granted,
             services: shared.server.services().iter().map(Service::access).collect(),
-            arenas,
-            producer: ends.producer,
             private,
         };
         self.next += 1;
-        let session = Arc::new(Session::new(terms));
+        let session = Arc::new(Session::new(terms, arenas, ends.producer));
         let limits = Limits { pending_bytes: granted.bytes as u64, pending_requests: granted.requests };
         let lens = lent.iter().map(|object| object.len() as u64).collect();
         let welcome = shared.welcome(limits, trust, lens);

@@ -116,8 +116,8 @@ impl Conversation {
     fn adjust(&self, wanted: Limits) -> Result<(), Ending> {
         let bytes = (wanted.pending_bytes as usize).min(self.hard.0);
         let requests = wanted.pending_requests.clamp(1, self.hard.1.max(1));
-        let (bytes, requests) = self.session.grant(bytes, requests);
-        self.say(&Message::Limits(Limits { pending_bytes: bytes as u64, pending_requests: requests }))
+        let (bytes, requests) = self.session.in_progress.lock().grant(bytes, requests);
+        self.say(&Message::Limits(Limits { pending_bytes: bytes as u64, pending_requests: requests }), &[])
     }
 
     /// Lends a client more, up to what it may have.
@@ -125,14 +125,10 @@ impl Conversation {
         let lent = self.pool.lend(usize::try_from(bytes).unwrap_or(usize::MAX));
         let lens = lent.iter().map(|object| object.len() as u64).collect();
         let descriptors: Vec<BorrowedFd<'_>> = lent.iter().map(AsFd::as_fd).collect();
-        self.tell(&Message::Pool(lens), &descriptors)
+        self.say(&Message::Pool(lens), &descriptors)
     }
 
-    fn say(&self, message: &Message) -> Result<(), Ending> {
-        self.tell(message, &[])
-    }
-
-    fn tell(&self, message: &Message, descriptors: &[BorrowedFd<'_>]) -> Result<(), Ending> {
+    fn say(&self, message: &Message, descriptors: &[BorrowedFd<'_>]) -> Result<(), Ending> {
         match answer(&self.socket, message, descriptors) {
             true => Ok(()),
             false => Err(Ending::new(Reason::Silent, "the client does not read its control socket")),

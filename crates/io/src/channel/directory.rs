@@ -7,7 +7,7 @@
 //! process listens on is a dead server's, and is replaced. A lock file is removed under its own lock, and a process that has
 //! locked one checks that it still is the one at that path.
 //! Invariants: at most one living process has claimed a name. A directory that was chosen by default belongs to this user,
-//! is no link, and nobody else can write to it.
+//! is no link, and no other user can write to it.
 //! Trust: other users may do what permissions allow, at any moment: in a directory that an administrator shares among
 //! several, a name belongs to the first process that claims it.
 //! Limits: names of [`MAX_NAME`] bytes, paths of [`MAX_PATH`].

@@ -40,7 +40,7 @@ impl Followers {
         self.waiting.fetch_or(WATCHED, Ordering::AcqRel);
     }
 
-    /// Wakes the threads that sleep, after something was taken for them, or when nobody leads any more; returns whether an
+    /// Wakes the threads that sleep, after something was taken for them, or when no thread leads any more; returns whether an
     /// event loop waits.
     #[inline]
     pub(crate) fn wake(&self) -> bool {

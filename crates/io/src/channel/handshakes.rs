@@ -1,7 +1,7 @@
 //! Handshakes: connections whose clients have said nothing yet.
 //!
 //! How: a client has a few seconds to say hello. When too many connections wait, the server ends the one that has been silent
-//! longest, among those of the user who has most: neither silence nor numbers keep other users out.
+//! longest, among those of the user with the most connections: neither silence nor numbers keep other users out.
 //! Limits: as many as the server has room for clients, and at least [`FEWEST`].
 
 use std::collections::HashMap;

@@ -219,7 +219,7 @@ impl Link {
     }
 
     fn gone(&self, why: &str) -> Error {
-        Error::Gone { server: self.server.clone(), why: why.to_owned() }
+        Error::gone(&self.server, why)
     }
 
     /// Waits a moment for the link's thread to end what is pending.

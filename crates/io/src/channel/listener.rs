@@ -224,7 +224,7 @@ impl Shared {
     pub(super) fn status(&self) -> Status {
         let sessions = self.sessions.lock();
         let client = |session: &Arc<Session>| {
-            let (bytes, requests) = session.load();
+            let (bytes, requests) = session.in_progress.lock().load();
             let pending = Limits { pending_bytes: bytes as u64, pending_requests: requests };
             let client = session.client();
             ClientStatus { name: client.name.clone(), pid: client.pid, pending }

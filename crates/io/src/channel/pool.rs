@@ -23,7 +23,7 @@ impl Pool {
         Self { granules, lent: 0, most }
     }
 
-    /// Makes an object of as much as can be had up to `len` bytes; none, where nothing can.
+    /// Makes an object as long as there is memory for, at most `len` bytes; `None` where there is none.
     pub(super) fn lend(&mut self, len: usize) -> Option<Object> {
         let granules = self.granules;
         self.lend_by(len, |len| Object::create(granules, len))

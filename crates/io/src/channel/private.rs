@@ -61,7 +61,7 @@ impl Private {
             }
             places.push((self.base + offset, here));
         }
-        // What an input's memory has held before was the same client's.
+        // The memory of an input held data of the same client before, or none.
         if direction == Direction::Out {
             each(&buffer, &places, len, |data, addr| data.read_process(self.client.pid(), addr))?;
             // After reading: a process that still exists has existed all the time.

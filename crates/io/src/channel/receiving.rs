@@ -1,4 +1,4 @@
-//! Receiving: how a client's replies are taken off the ring, and by whom.
+//! Receiving: how a client's replies are taken off the ring, and by which thread.
 //!
 //! How: one of the threads that wait for replies leads: it takes all replies that come, and its followers sleep until it wakes
 //! them. An event loop arms the channel's descriptor before it sleeps, and then takes what has come without waiting.
@@ -179,7 +179,7 @@ impl Remote {
                 Ok(false) => return taken,
                 Ok(true) => {
                     taken += 1;
-                    // From before the request leaves the table until all that it held is back. Partner: `flush`.
+                    // Set before the request leaves the table, and until all that it held is back. Partner: `flush`.
                     self.is_accepting.store(true, Ordering::Relaxed);
                     let accepted = self.accept(&receiving.record, awaited);
                     self.is_accepting.store(false, Ordering::Release);
@@ -208,7 +208,6 @@ impl Remote {
                 done.ok_or_else(|| format!("{slot:?} is done, which was not anticipated"))?.succeed();
                 Ok(())
             }
-            Record::Goodbye => Ok(()),
             Record::Request(_) | Record::Abort(_) | Record::Said(_) => {
                 Err("a server makes no requests of its clients".to_owned())
             }

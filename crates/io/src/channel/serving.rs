@@ -56,7 +56,7 @@ impl Serving {
     /// next server of that name replaces.
     ///
     /// # Errors
-    /// No thread can be had. [`Error::Inherited`] in a child that the server's code has forked, once it returns from that code.
+    /// No thread can be started. [`Error::Inherited`] in a child that the server's code has forked, once it returns from that code.
     pub fn run(self) -> Result<(), Error> {
         let Self { shared, claim } = self;
         let mut running = start(&shared, claim, 1)?;
@@ -68,7 +68,7 @@ impl Serving {
     /// Serves in threads of its own.
     ///
     /// # Errors
-    /// No thread can be had.
+    /// No thread can be started.
     pub fn start(self) -> Result<Running, Error> {
         let Self { shared, claim } = self;
         start(&shared, claim, 0)

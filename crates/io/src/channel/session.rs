@@ -33,14 +33,9 @@ use crate::{Client, Error, Incoming, ServiceId};
 /// One client's channel.
 #[derive(Debug)]
 pub(crate) struct Session {
-    client: Client,
-    mapping: Mapping,
-    abort_timeout: Duration,
-    services: Vec<Access>,
+    terms: Terms,
     pub(super) arenas: Arenas,
-    in_progress: Mutex<InProgress>,
-    /// How data is copied, where client and server do not trust each other.
-    private: Option<Private>,
+    pub(super) in_progress: Mutex<InProgress>,
     is_gone: AtomicBool,
     /// How many control messages the server has acted upon.
     heard: AtomicU64,
@@ -50,27 +45,24 @@ pub(crate) struct Session {
     wrong: Mutex<Option<String>>,
 }
 
-/// What a new channel is made of.
+/// What client and server have agreed on.
+#[derive(Debug)]
 pub(super) struct Terms {
     pub(super) client: Client,
     pub(super) mapping: Mapping,
+    /// As granted at first.
     pub(super) granted: Granted,
     pub(super) services: Vec<Access>,
-    pub(super) arenas: Arenas,
-    pub(super) producer: Producer,
+    /// How data is copied, where client and server do not trust each other.
     pub(super) private: Option<Private>,
 }
 
 impl Session {
-    pub(super) fn new(terms: Terms) -> Self {
+    pub(super) fn new(terms: Terms, arenas: Arenas, producer: Producer) -> Self {
         Self {
-            client: terms.client,
-            mapping: terms.mapping,
-            abort_timeout: terms.granted.abort_timeout,
-            services: terms.services,
-            arenas: terms.arenas,
-            in_progress: Mutex::new(InProgress::new(&terms.granted, terms.producer)),
-            private: terms.private,
+            arenas,
+            in_progress: Mutex::new(InProgress::new(&terms.granted, producer)),
+            terms,
             is_gone: AtomicBool::new(false),
             heard: AtomicU64::new(0),
             is_held: AtomicBool::new(false),
@@ -80,7 +72,7 @@ impl Session {
 
     /// The client, as the server's code is told of it.
     pub(crate) fn client(&self) -> &Client {
-        &self.client
+        &self.terms.client
     }
 
     /// Turns a request's record into what the server's code gets; `None` when it was answered here already.
@@ -102,7 +94,8 @@ impl Session {
             }
         };
         let service = usize::from(request.service);
-        let access = *self.services.get(service).ok_or_else(|| format!("there is no service {service}"))?;
+        let access =
+            *self.terms.services.get(service).ok_or_else(|| format!("there is no service {service}"))?;
         let work = match self.work(view, request, access) {
             Ok(work) => work,
             Err(Unfit::Wrong(wrong)) => return Err(wrong),
@@ -121,7 +114,7 @@ impl Session {
         self.arenas.look(view);
         let mut work = self.found(view, request, access);
         if let Err(Unfit::Short(_)) = work
-            && self.load().1 == 1
+            && self.requests_count() == 1
         {
             self.arenas.clear().map_err(Unfit::Wrong)?;
             work = self.found(view, request, access);
@@ -150,7 +143,7 @@ impl Session {
     ) -> Result<Box<LocatedTransfer>, Unfit> {
         let writes = direction == Direction::In;
         let receipt = Receipt::new(Scheme::Fragment);
-        if let Some(private) = &self.private {
+        if let Some(private) = &self.terms.private {
             return private.transfer(element, direction, receipt).map_err(|error| self.unfit(error));
         }
         let is_touched = if writes { access.writes || access.reads } else { access.reads };
@@ -158,7 +151,7 @@ impl Session {
         for segment in element.segments {
             let extent = Extent { offset: segment.offset() as usize, len: segment.len() as usize };
             let (mirror, known) = view.mirror(segment.arena()).map_err(Unfit::Wrong)?;
-            let seen = match (is_touched, self.mapping) {
+            let seen = match (is_touched, self.terms.mapping) {
                 (false, _) => mirror.check(&[extent], writes),
                 (true, Mapping::Cached) if segment.arena() == 0 => {
                     mirror.span(known, extent, writes).map(|span| lent.see(span))
@@ -210,7 +203,7 @@ impl Session {
         if error.is_none() && !self.is_gone() {
             error = work.bring().err();
         }
-        if let (Some(private), None) = (&self.private, &error)
+        if let (Some(private), None) = (&self.terms.private, &error)
             && !self.is_gone()
         {
             error = private.write_back(&mut work).err();
@@ -255,34 +248,29 @@ impl Session {
         self.in_progress.lock().contracted(slot, contract) || self.is_gone()
     }
 
-    /// The request to be aborted, unless it was before: its name, and what it has originated.
+    /// The request to be aborted, unless it was before: its name, and what it has originated. Aborting it may reply to it, which
+    /// takes the lock.
     pub(super) fn abort(&self, slot: Slot) -> Option<Aborted> {
         self.in_progress.lock().abort(slot)
     }
 
-    /// All requests that are pending.
+    /// All requests that are pending, likewise.
     pub(super) fn all(&self) -> Vec<Aborted> {
         self.in_progress.lock().all()
     }
 
     /// How long the server may take to let a request go.
     pub(super) fn abort_timeout(&self) -> Duration {
-        self.abort_timeout
-    }
-
-    /// Grants other limits; places are never taken away.
-    pub(super) fn grant(&self, bytes: usize, requests: u32) -> (usize, u32) {
-        self.in_progress.lock().grant(bytes, requests)
-    }
-
-    /// (bytes, requests) pending.
-    pub(super) fn load(&self) -> (usize, u32) {
-        self.in_progress.lock().load()
+        self.terms.granted.abort_timeout
     }
 
     /// Whether nothing is pending.
     pub(super) fn is_idle(&self) -> bool {
-        self.load().1 == 0
+        self.requests_count() == 0
+    }
+
+    fn requests_count(&self) -> u32 {
+        self.in_progress.lock().load().1
     }
 
     /// Ends the channel, because the client hung up or broke the rules: no reply is sent any more. What requests need of

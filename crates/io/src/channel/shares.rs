@@ -1,7 +1,7 @@
 //! Shares: how much one client, and one user, may take of what a server has little of.
 //!
 //! Why: announcing memory costs a client nothing, and its server a descriptor; an arena also takes one of the guards that a process
-//! has. One client, or one user with many, could take all, and nobody else would be served, or even told why.
+//! has. One client, or one user with many, could take all: others would not be served, nor even be told why.
 //! How: what clients have announced is counted. A client may take half of what all others leave, and the clients of one user three
 //! quarters of what other users leave. The user that the server acts as needs no such bound: that user can end the server anyway.
 //! Besides, the process keeps its last descriptors and guards: the very last ones for connections that only ask how the

@@ -5,7 +5,7 @@
 //! How: what comes with a message is looked at by questions that the kernel answers itself. Unwanted sockets of the Unix family and
 //! memory are closed at once, all other descriptors by a thread of its own.
 //! Limits: while a file system keeps that thread waiting, further descriptors stay open. Each message that brings
-//! such a descriptor ends its channel; a user who may connect again and again can use up descriptors so.
+//! such a descriptor ends its channel; a user that connects again and again can use up descriptors in this way.
 
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{SendError, Sender};

@@ -183,7 +183,6 @@ impl Line {
             Record::Abort(slot) => self.evict(shared, slot),
             // One number after the other: what rested on the last one is over.
             Record::Said(messages) => self.awaited = messages,
-            Record::Goodbye => {}
             Record::Reply(_) | Record::Done(_) => return Err("a client sends no replies".to_owned()),
         }
         Ok(())

@@ -7,13 +7,9 @@ use crate::{Error, RequestId};
 
 /// A request whose client has its reply already, while the server goes on with the outputs; dropping it completes them.
 #[derive(Debug)]
-pub struct Anticipated(Incoming);
+pub struct Anticipated(pub(super) Incoming);
 
 impl Anticipated {
-    pub(super) fn of(request: Incoming) -> Self {
-        Self(request)
-    }
-
     /// The request's name.
     pub fn id(&self) -> RequestId {
         self.0.id()

@@ -54,7 +54,7 @@ impl Interface {
     /// does, makes it readable only where that takes a reply. When it is first asked for it is readable once, since a loop that
     /// has armed before was told of nothing.
     ///
-    /// A server in this process that completes requests when somebody looks is waited for by
+    /// A server in this process that completes requests when clients look is waited for by
     /// [`Completer::descriptor`](crate::Completer::descriptor).
     ///
     /// # Errors

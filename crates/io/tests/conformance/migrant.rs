@@ -1,4 +1,4 @@
-//! Migrant buffers: passed on for good, given back when that fails, received without anybody else's data.
+//! Migrant buffers: given away for good, given back when that fails, received without other data.
 
 use std::time::Instant;
 
@@ -139,7 +139,7 @@ pub(crate) fn short_input_brings_a_short_buffer(t: &dyn Transport) {
     }
 }
 
-pub(crate) fn nobody_elses_data_comes_along(t: &dyn Transport) {
+pub(crate) fn no_other_data_comes_along(t: &dyn Transport) {
     let granule = t.setup().granule();
     // Leaves somebody's bytes in every kind of system buffer.
     let (mut buffer, _) = filled(t);

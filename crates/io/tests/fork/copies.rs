@@ -160,7 +160,7 @@ fn a_child_opens_an_interface_of_its_own_and_connects() {
     stage.is_unharmed();
 }
 
-/// Those of them that change the books panicked in a child, or were made to by `Passing::new`.
+/// Those functions that change a space panicked in a child, or were made to by `Passing::new`.
 #[test]
 fn what_a_child_asks_of_its_copy_of_a_space_is_refused_or_does_nothing() {
     let stage = Stage::open();

@@ -37,7 +37,7 @@ fn what_a_request_originates_while_its_client_departs_is_aborted_or_refused() {
         let incoming = contracted.await_one();
         let passes = thread::spawn(move || forward(incoming, &leaf));
         drop((pending, server, interface));
-        // Nobody replies at the leaf: if what was originated were not aborted, this would never end.
+        // The leaf never replies: if what was originated were not aborted, this would never end.
         assert!(!passes.join().unwrap());
         elsewhere.await_departure();
         drop(elsewhere);
@@ -46,7 +46,7 @@ fn what_a_request_originates_while_its_client_departs_is_aborted_or_refused() {
 }
 
 #[test]
-fn whoever_waits_at_a_server_that_ends_has_its_reply_or_hears_that() {
+fn a_thread_that_waits_at_a_server_that_ends_has_its_reply_or_an_error() {
     explore(|| {
         let (elsewhere, keeper, interface, server) = channel(FOR_EVER);
         let waiters = [(); 2].map(|()| {

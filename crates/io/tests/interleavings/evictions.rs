@@ -19,7 +19,7 @@ fn what_a_request_originates_while_it_is_aborted_is_aborted_before_it_or_refused
             let contracted = Arc::clone(&contracted);
             move || forward(contracted.await_one(), &leaf)
         });
-        // Nobody replies at the leaf: if what was originated were not aborted, nobody would go on.
+        // The leaf never replies: if what was originated were not aborted, no thread would go on.
         let failed = pending.abort().expect_err("nobody has served it");
         assert!(matches!(failed.error, Error::Aborted), "{}", failed.error);
         assert!(!passes.join().unwrap());

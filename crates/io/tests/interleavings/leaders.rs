@@ -8,7 +8,7 @@ use shuttle::thread;
 
 use crate::scene::{Elsewhere, FOR_EVER, Keeper, SERVICE, assert_agreed, explore, interface};
 
-/// A channel to a server of which replies come only when somebody says so.
+/// A channel to a server that replies only when it is told to.
 pub(crate) fn channel(abort_timeout: Duration) -> (Elsewhere, Arc<Keeper>, Interface, ServerHandle) {
     let (_, keeper) = Keeper::open();
     let elsewhere = Elsewhere::open(&keeper);
@@ -18,7 +18,7 @@ pub(crate) fn channel(abort_timeout: Duration) -> (Elsewhere, Arc<Keeper>, Inter
 }
 
 #[test]
-fn whoever_waits_at_a_channel_has_its_reply_whoever_takes_it() {
+fn each_thread_that_waits_at_a_channel_has_its_reply_whichever_takes_it() {
     explore(|| {
         let (_elsewhere, keeper, interface, server) = channel(FOR_EVER);
         let waiters = [(); 3].map(|()| {

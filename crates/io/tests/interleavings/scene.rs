@@ -24,7 +24,7 @@ pub(crate) const SERVICE: ServiceId = ServiceId(0);
 
 /// How many of the steps after the first are changes of priority.
 const CHANGES: usize = 3;
-/// How many steps an execution may take: one that nobody ends fails.
+/// How many steps an execution may take: a longer one fails.
 const STEPS: usize = 200_000;
 
 /// Runs `model` in many orders.

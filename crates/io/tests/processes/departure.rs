@@ -1,4 +1,4 @@
-//! Departures: a client or a server that is killed, or stopped, harms nobody else, and memory comes back.
+//! Departures: a client or a server that is killed, or stopped, harms no other process, and memory comes back.
 //!
 //! Source: thesis §3.1.2 (eviction on exit).
 
@@ -155,7 +155,7 @@ impl Server for SlowFace {
     }
 }
 
-/// The control thread asked for the request's end while the worker was still handing it over, and nobody asked again.
+/// The control thread asked for the request's end while the worker was still handing it over, and did not ask again.
 #[test]
 fn a_request_is_evicted_that_the_server_was_just_about_to_keep() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -58,7 +58,7 @@ fn far_relay(peer: &Peer, to: Vec<(PathBuf, String)>, path: &Path, label: &str) 
     open(peer, opening(label, Kind::Relay { to, manner: Manner::Plain, log }))
 }
 
-/// Sends what nobody replies to until it has come to the last servers before it timed out, and verifies that then all were
+/// Sends requests that get no reply until it has come to the last servers before it timed out, and verifies that then all were
 /// asked to let go, and none before whom it originated.
 #[track_caller]
 fn assert_post_order(interface: &Interface, path: &Path, send: impl Fn(Duration) -> Error) {
@@ -79,7 +79,7 @@ fn assert_post_order(interface: &Interface, path: &Path, send: impl Fn(Duration)
     }
 }
 
-/// A way to send what nobody will reply to.
+/// A way to send a request that gets no reply.
 fn send(interface: &Interface, server: &ServerHandle) -> impl Fn(Duration) -> Error {
     |timeout| {
         let buffer = super::filled(interface, 1, 100_000);

@@ -1,4 +1,4 @@
-//! Fork, in the middle of a program: a child stores into the copy that it inherits, and nobody else notices.
+//! Fork, in the middle of a program: a child stores into the copy that it inherits, and no other process notices.
 #![allow(unsafe_code, reason = "forks; the child stores into private memory and exits")]
 
 use genie_memory::{Buffer, Inheritance};

@@ -204,7 +204,7 @@ impl<'t> World<'t> {
             (_, end, _) => self.end(pending, end),
         };
         if input.end == End::AbortedInVain {
-            // The server finishes late; nobody may see it.
+            // The server finishes late, which must not show.
             self.holder().reply(id);
         }
         self.buffers[input.buffer] = Some(memory);

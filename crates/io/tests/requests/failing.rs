@@ -187,7 +187,7 @@ fn an_input_is_no_output_and_the_other_way_round() {
 }
 
 #[test]
-fn a_forgotten_request_harms_nobody() {
+fn a_forgotten_request_does_no_harm() {
     let Some(t) = client("a_forgotten_request", Limits::default()) else { return };
     for scheme in [Scheme::Copy, Scheme::EmulatedCopy] {
         let mut buffer = t.interface().allocate(3 * t.setup().granule()).expect("a buffer");
@@ -228,7 +228,7 @@ fn a_dropped_request_runs_on_and_its_buffers_are_freed_at_the_end() {
 }
 
 #[test]
-fn a_reply_after_the_client_has_gone_is_nobodys() {
+fn a_reply_to_a_client_that_is_gone_is_dropped() {
     let Some(t) = client("a_reply_after_the_client_has_gone", Limits::default()) else { return };
     let buffer = t.interface().allocate(2 * t.setup().granule()).expect("a buffer");
     let request = t.interface().request(t.holder().handle(), HOLD);

@@ -173,7 +173,7 @@ impl Player {
     pub(crate) fn wait(mut self, patience: Duration, tally: &mut Tally) {
         let deadline = Instant::now() + patience;
         loop {
-            // It may not end before somebody has heard what it has to tell.
+            // It may not end before its report was read.
             self.hear(tally);
             if let Some(status) = self.ended() {
                 assert!(status.success(), "{} ended: {status}", self.script.name);

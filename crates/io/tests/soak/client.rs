@@ -1,4 +1,4 @@
-//! Clients: they use every server, by every way and scheme, from several threads, and look at their own books in between.
+//! Clients: they use every server, by every way and scheme, from several threads, and check their own accounts in between.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -150,7 +150,7 @@ impl Client {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner).count(what);
     }
 
-    /// Waits for a reply as an event loop does, if there is one and nobody else runs it.
+    /// Waits for a reply as an event loop does, if there is one and no other thread runs it.
     pub(crate) fn watch(&self, pending: &Pending<'_>) {
         let Some(Ok(_runs)) = self.watch.as_ref().map(Mutex::try_lock) else { return };
         let descriptor = self.interface.descriptor().expect("a descriptor");
@@ -167,7 +167,7 @@ impl Client {
         }
     }
 
-    /// Several threads make requests; afterwards the books must add up.
+    /// Several threads make requests; afterwards the accounts must add up.
     pub(crate) fn round(&self, random: &mut Random) {
         let threads = 1 + random.below(3);
         let seeds: Vec<u64> = (0..threads).map(|_| random.next()).collect();
@@ -183,7 +183,7 @@ impl Client {
             self.count("connections let go");
         }
         if random.once_in(8) {
-            eventually("memory is held that nobody waits for", || held(&self.interface));
+            eventually("memory is held that no thread waits for", || held(&self.interface));
             self.count("times that nothing was pending");
         }
     }
@@ -207,7 +207,7 @@ impl Client {
     /// Lets all servers go, and makes sure that no memory is held.
     pub(crate) fn let_go(&self) {
         self.doors.iter().for_each(Door::close);
-        eventually("memory is held that nobody waits for", || held(&self.interface));
+        eventually("memory is held that no thread waits for", || held(&self.interface));
         eventually("lent memory is kept", || lent(&self.interface));
         let usage = checked(self.interface.space());
         assert_eq!(usage.regions, usage.queued, "no buffer is left: {usage:?}");

@@ -23,9 +23,9 @@ const PAUSE: usize = 140;
 const STOPS: [usize; 3] = [400, 2500, 7000];
 /// Bytes of memory that one client may have: too few for many a request.
 const TINY: usize = 5 << 20;
-/// Milliseconds until somebody who was killed is replaced, at most.
+/// Milliseconds until a process that was killed is replaced, at most.
 const VACANCY: usize = 60;
-/// One of each kind is spared so many times in a hundred, so that somebody sees many others go.
+/// One of each kind is spared so many times in a hundred, so that some process sees many others go.
 const SPARED: usize = 90;
 const VETERANS: [&str; 3] = ["alpha", "gamma", "third"];
 /// How long a process may take to begin, to rest or to end.
@@ -137,7 +137,7 @@ impl Conductor {
         assert!(done > kills, "hardly anything was done between the kills");
     }
 
-    /// Lets them work for a while, resumes and replaces meanwhile, and sometimes stops somebody.
+    /// Lets them work for a while, resumes and replaces meanwhile, and sometimes stops one.
     fn pause(&mut self) {
         let pause = Duration::from_millis((10 + self.random.below(PAUSE - 10)) as u64);
         let until = Instant::now() + pause;
@@ -173,7 +173,7 @@ impl Conductor {
         }
     }
 
-    /// Stops somebody for a while.
+    /// Stops a process for a while.
     fn stop(&mut self) {
         let place = self.random.below(self.cast.len());
         let length = [0, 1, 2][(self.random.once_in(6) as usize) + (self.random.once_in(40) as usize)];
@@ -189,7 +189,7 @@ impl Conductor {
         }
     }
 
-    /// Kills somebody, whatever they are doing.
+    /// Kills a process, whatever it is doing.
     fn kill(&mut self) {
         loop {
             let vacancy = Duration::from_millis(self.random.below(VACANCY) as u64);

@@ -1,4 +1,4 @@
-//! The hoarder: it takes all huge pages that are free for a moment, so that nobody else gets any.
+//! The hoarder: it takes all huge pages that are free for a moment, so that no other process gets any.
 
 use std::time::Duration;
 

@@ -24,7 +24,7 @@ use crate::support::setup::checked;
 use crate::tally::Tally;
 use crate::traces::Traces;
 
-/// How long requests may take to be off the books once nobody waits for them, and clients' memory to be let go.
+/// How long requests may take to be let go once no thread waits for them, and clients' memory to be let go.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long a server that is driven waits at most before it is looked whether it is to end.
@@ -315,7 +315,7 @@ pub(crate) fn options() -> ServeOptions {
     }
 }
 
-/// Memory of a server's own: small granules, which nobody stores into while they are output.
+/// Memory of a server's own: small granules, which are never stored into while they are output.
 pub(crate) fn small_space(limit: usize) -> Space {
     let config = Config {
         granularity: Granularity::Only(GranuleKind::Base),

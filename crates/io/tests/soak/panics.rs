@@ -1,6 +1,6 @@
 //! Panics that are ordered: of servers, with a request in their hands or when they are asked to let one go.
 //!
-//! Why: a server's mistake is to end one request, to be reported once, and to be nobody else's.
+//! Why: a server's mistake is to end one request, to be reported once, and no other.
 
 use std::panic::PanicHookInfo;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -11,7 +11,7 @@ impl Random {
         Self(seed)
     }
 
-    /// A seed that nobody chose.
+    /// A random seed.
     pub(crate) fn fresh_seed() -> u64 {
         RandomState::new().build_hasher().finish() >> 16
     }

@@ -138,7 +138,7 @@ pub(crate) fn play(mut stage: Stage, to: &[String]) {
     stage.tell(&Word::Ready);
     loop {
         let Some(Cue::Rest) = stage.wait(Duration::from_secs(1)) else { continue };
-        eventually("memory is held that nobody waits for", || held(&relay.interface));
+        eventually("memory is held that no thread waits for", || held(&relay.interface));
         relay.doors.iter().for_each(Door::close);
         let left = Traces::settle(&base, PATIENCE, || objects() - base_objects);
         left.unwrap_or_else(|left| panic!("all clients are gone, but not {left}: {:?}", running.status()));

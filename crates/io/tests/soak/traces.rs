@@ -13,7 +13,7 @@ use crate::support::machine::mappings_of;
 /// What a process may take more of addresses without a mirror being the reason: one covers more than 1 GiB.
 const ADDRESSES: usize = 512 << 20;
 
-/// What the heap may grow by: patterns take 18 MiB of it. Some 100 KiB lost with each of the peers that somebody sees go
+/// What the heap may grow by: patterns take 18 MiB of it. Some 100 KiB lost with each of the peers that a process sees go
 /// come to more.
 const HEAP: usize = 96 << 20;
 
@@ -28,7 +28,7 @@ pub(crate) struct Traces {
     objects: usize,
     /// Bytes of addresses.
     addresses: usize,
-    /// Bytes of memory that is nobody else's.
+    /// Bytes of memory that no other process has.
     heap: usize,
 }
 

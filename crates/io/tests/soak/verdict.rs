@@ -9,7 +9,7 @@ use crate::order::{Manner, ORDERED};
 use crate::panics;
 use crate::traces::is_dead;
 
-/// How long a killed process may take to be gone, after somebody has noticed.
+/// How long a killed process may take to be gone, after another one has noticed.
 const DEATH: Duration = Duration::from_secs(10);
 
 /// Codes from here on are reasons that a relay had, in the order of [`REASONS`].

@@ -17,7 +17,7 @@ use crate::scene::{Scene, connect, eventually};
 use crate::server::{Hostile, NAME, honest_welcome};
 use crate::{hostile_server, roles};
 
-roles! { welcomes_wrongly, is_absurd, lends_what_is_no_memory, talks, answers_what_nobody_asked }
+roles! { welcomes_wrongly, is_absurd, lends_what_is_no_memory, talks, answers_unasked }
 
 /// What nobody has asked for.
 const LIMITS: Limits = Limits { pending_bytes: 1, pending_requests: 1 };
@@ -218,7 +218,7 @@ fn nonsense_on_the_control_socket_ends_the_channel_and_the_request() {
 }
 
 /// Answers without questions, by the thousand.
-fn answers_what_nobody_asked(ground: &mut Ground) {
+fn answers_unasked(ground: &mut Ground) {
     let mut server = Hostile::listen(ground);
     server.welcome(|_| {});
     for _ in 0..100_000 {
@@ -237,8 +237,8 @@ fn answers_what_nobody_asked(ground: &mut Ground) {
 }
 
 #[test]
-fn answers_that_nobody_asked_for_end_the_channel() {
-    let (scene, attacker) = hostile_server!(answers_what_nobody_asked);
+fn unasked_answers_end_the_channel() {
+    let (scene, attacker) = hostile_server!(answers_unasked);
     for _ in 0..2 {
         let handle = connect(scene.interface(), &scene.directory, NAME).expect("a connection");
         attacker.says_that("left");

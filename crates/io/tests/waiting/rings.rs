@@ -1,4 +1,4 @@
-//! Servers in this process that complete requests when somebody looks, and event loops that wait for them.
+//! Servers in this process that complete requests when clients look, and event loops that wait for them.
 //!
 //! How: rings that say by an eventfd that something is done, each wait bounded by a time that no test takes: a loop that is not
 //! woken fails.
@@ -34,7 +34,7 @@ pub(crate) enum Gives {
     PanicForCompleter,
 }
 
-/// What is asked waits until `work`, and then until somebody reaps.
+/// What is asked waits until `work`, and then until a thread reaps.
 #[derive(Clone)]
 pub(crate) struct Ring(pub(crate) Arc<Inner>);
 

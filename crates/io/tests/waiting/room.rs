@@ -94,7 +94,7 @@ fn a_request_whose_abort_found_no_room_is_aborted_later() {
         }
         connecting.join().unwrap()
     });
-    // Nobody takes these.
+    // No thread takes these.
     let submit = || interface.request(&server, ASK).timeout(Duration::from_millis(10)).submit();
     let pending: Vec<_> = std::iter::repeat_with(submit).map_while(Result::ok).collect();
     assert!(!pending.is_empty());

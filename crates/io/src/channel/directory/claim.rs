@@ -17,7 +17,7 @@ use super::{Error, LOCK_SUFFIX};
 const PID_LEN_MAX: u64 = 16;
 
 /// A server's name, held by this process, and the socket that listens under it. Dropping it removes the socket and the lock
-/// file, unless someone has put others in their place.
+/// file, unless other files are in their place.
 ///
 /// A child made by fork shares the lock until it execs or ends, and leaves the files when it drops its copy.
 #[derive(Debug)]
@@ -77,7 +77,7 @@ fn clear(name: &str, path: &Path) -> Result<(), Error> {
         return Err(Error::InTheWay { path: path.to_owned(), what: "it is no socket" });
     }
     match Socket::connect(path) {
-        // Someone listens without the lock; a lock file was removed by hand.
+        // A process listens without the lock: its lock file was removed by hand.
         Ok(socket) => {
             let pid =
                 socket.peer().ok().and_then(|peer| u32::try_from(peer.pid).ok()).filter(|pid| *pid != 0);

@@ -24,7 +24,7 @@ pub fn record(bytes: &[u8]) {
 
 /// Decodes a control message, and encodes it again.
 ///
-/// The first byte says how many descriptors come with it (its lower five bits), from whom it is, and whether the rest is
+/// The first byte says how many descriptors come with it (its lower five bits), which side it is from, and whether the rest is
 /// the whole message or, after a byte for the kind, its body: few random bytes would get past the head.
 ///
 /// # Panics
@@ -70,10 +70,6 @@ pub(super) fn encode(record: &Record<'_>, body: &mut Body) -> Result<Kind, TooLa
             encode_slot(body, *slot);
             Ok(Kind::Done)
         }
-        Record::Goodbye => {
-            body.clear();
-            Ok(Kind::Goodbye)
-        }
         Record::Said(messages) => {
             body.clear();
             body.append(&encode_said(*messages));
@@ -87,10 +83,7 @@ fn encode_request(request: &Request<'_>, body: &mut Body) -> Result<(), TooLarge
     for buffer in request.buffers() {
         writer.buffer(buffer.direction, buffer.argument, buffer.room)?;
         for element in buffer.elements() {
-            match element.segments {
-                [] => writer.absent(element.len)?,
-                segments => writer.element(segments.iter().copied())?,
-            }
+            writer.element(element.segments.iter().copied())?;
         }
     }
     Ok(())

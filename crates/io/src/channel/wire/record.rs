@@ -3,7 +3,7 @@
 //! How: the ring carries a record's kind beside its body. A request lists its buffers, each with its elements, each with
 //! the segments of the client's arenas that hold its data; a reply says what came of the request and of each buffer. A
 //! writer builds a body in place, without intermediate structures; a decoder checks all of a body and then lends views.
-//! What decodes is always inlined: a view that is returned by way of memory takes longer than the checks.
+//! Decoding functions are always inlined: returning a view through memory would take longer than the checks.
 //! Invariants: a request of one buffer with one segment and an argument of eight bytes fits into one line of a ring, and so
 //! does the reply to up to three buffers.
 //! Limits: [`MAX_BUFFERS`], [`MAX_SEGMENTS`], [`super::MAX_OFFSET`] bytes in a request, [`MAX_SENTENCE`].
@@ -46,15 +46,13 @@ pub enum Kind {
     Abort = 3,
     /// To the client: the outputs of a request with an anticipated reply are let go.
     Done = 4,
-    /// Either way: no record follows.
-    Goodbye = 5,
     /// To the server: what follows rests on the control messages up to this one.
     Said = 6,
 }
 
 impl Kind {
     fn of(code: u8) -> Option<Self> {
-        [Self::Request, Self::Reply, Self::Abort, Self::Done, Self::Goodbye, Self::Said]
+        [Self::Request, Self::Reply, Self::Abort, Self::Done, Self::Said]
             .into_iter()
             .find(|kind| *kind as u8 == code)
     }
@@ -81,8 +79,6 @@ pub enum Record<'a> {
     Abort(Slot),
     /// The server has let go of this request, which was replied to in anticipation.
     Done(Slot),
-    /// No record follows.
-    Goodbye,
     /// The client has sent so many control messages since its hello; what follows rests on them.
     Said(u64),
 }
@@ -101,7 +97,6 @@ impl<'a> Record<'a> {
             Some(Kind::Reply) => Reply::decode(body).map(Self::Reply),
             Some(Kind::Abort) => decode_slot(body).map(Self::Abort),
             Some(Kind::Done) => decode_slot(body).map(Self::Done),
-            Some(Kind::Goodbye) => Cursor::new(body).end().map(|()| Self::Goodbye),
             Some(Kind::Said) => decode_said(body).map(Self::Said),
             None => Err(Malformed::new(0, format!("no record is of kind {kind}"))),
         }

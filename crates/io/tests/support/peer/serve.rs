@@ -177,7 +177,7 @@ fn is_idle(running: &Running) -> Result<(), String> {
     Err(format!("requests are pending: {:?}", running.status()))
 }
 
-/// Small granules, which nobody stores into while they are output.
+/// Small granules, which are never stored into while they are output.
 fn small_space() -> Space {
     let config = Config {
         granularity: Granularity::Only(GranuleKind::Base),

@@ -1,4 +1,4 @@
-//! The status of a server: what it says of itself to those who only look.
+//! The status of a server: its answer to a query.
 
 use std::time::Duration;
 

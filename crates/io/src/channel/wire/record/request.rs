@@ -21,8 +21,8 @@ pub struct RequestWriter<'b> {
     buffers: u16,
     segments: usize,
     bytes: u64,
-    /// Where the head of the last buffer is, which way it goes, and how many elements it has.
-    last: Option<(usize, Direction, u16)>,
+    /// Where the head of the last buffer is, and how many elements it has.
+    last: Option<(usize, u16)>,
 }
 
 impl<'b> RequestWriter<'b> {
@@ -51,7 +51,7 @@ impl<'b> RequestWriter<'b> {
             direction: if direction == Direction::Out { OUT } else { IN },
             zero: 0,
         };
-        self.last = Some((self.body.len(), direction, 0));
+        self.last = Some((self.body.len(), 0));
         self.body.part(&head);
         self.body.append(argument);
         self.body.put(std::mem::offset_of!(RequestHead, buffers), &U16::from(self.buffers));
@@ -67,7 +67,11 @@ impl<'b> RequestWriter<'b> {
     /// When there is no buffer yet.
     #[inline]
     pub fn element(&mut self, segments: impl IntoIterator<Item = Segment>) -> Result<(), TooLarge> {
-        let at = self.begin_element()?;
+        let (head, elements) = self.last.as_mut().expect("begin a buffer before adding elements");
+        *elements = count("elements of a buffer", usize::from(*elements) + 1, MAX_SEGMENTS)?;
+        self.body.put(*head + std::mem::offset_of!(BufferHead, elements), &U16::from(*elements));
+        let at = self.body.len();
+        self.body.append(&[0; size_of::<ElementHead>()]);
         let before = (self.segments, self.bytes);
         for segment in segments.into_iter().filter(|segment| segment.len() > 0) {
             self.segments += 1;
@@ -75,37 +79,7 @@ impl<'b> RequestWriter<'b> {
             self.body.part(&segment);
         }
         count::<u16>("segments", self.segments, MAX_SEGMENTS)?;
-        self.end_element(at, (self.segments - before.0) as u16, self.bytes - before.1)
-    }
-
-    /// Adds an input element of `len` bytes that has no memory yet: the server is to work in memory of its own.
-    ///
-    /// # Errors
-    /// As [`RequestWriter::element`].
-    ///
-    /// # Panics
-    /// When there is no buffer yet, or the last one is for output and `len` is not 0.
-    #[inline]
-    pub fn absent(&mut self, len: u64) -> Result<(), TooLarge> {
-        let is_input = self.last.is_some_and(|(_, direction, _)| direction == Direction::In);
-        assert!(is_input || len == 0, "an output element of {len} bytes needs segments");
-        let at = self.begin_element()?;
-        self.add_bytes(len)?;
-        self.end_element(at, 0, len)
-    }
-
-    #[inline]
-    fn begin_element(&mut self) -> Result<usize, TooLarge> {
-        let (head, _, elements) = self.last.as_mut().expect("begin a buffer before adding elements");
-        *elements = count("elements of a buffer", usize::from(*elements) + 1, MAX_SEGMENTS)?;
-        self.body.put(*head + std::mem::offset_of!(BufferHead, elements), &U16::from(*elements));
-        let at = self.body.len();
-        self.body.append(&[0; size_of::<ElementHead>()]);
-        Ok(at)
-    }
-
-    #[inline]
-    fn end_element(&mut self, at: usize, segments: u16, len: u64) -> Result<(), TooLarge> {
+        let (segments, len) = ((self.segments - before.0) as u16, self.bytes - before.1);
         let len = U48::new(len).ok_or_else(|| too_many_bytes(len))?;
         self.body.put(at, &ElementHead { segments: segments.into(), len });
         Ok(())
@@ -153,7 +127,7 @@ pub struct Buffer<'a> {
 /// An element of a buffer that was received.
 #[derive(Debug, Clone, Copy)]
 pub struct Element<'a> {
-    /// How many bytes it has, together in all segments if there are any.
+    /// How many bytes it has, together in all segments.
     pub len: u64,
     /// Where they are in the client's arenas. Arenas and offsets are still to be looked up.
     pub segments: &'a [Segment],
@@ -179,7 +153,7 @@ impl<'a> Request<'a> {
         let buffers = Parts::new(cursor, left);
         let mut tally = Tally::default();
         for _ in 0..left {
-            Buffer::read_checking(&mut cursor, |at, direction, element| tally.add(at, direction, element))?;
+            Buffer::read_checking(&mut cursor, |at, element| tally.add(at, element))?;
         }
         cursor.end()?;
         Ok(Self { slot: head.slot.get(), service: head.service.get(), bytes: tally.bytes, buffers })
@@ -203,7 +177,7 @@ impl<'a> Buffer<'a> {
     #[inline(always)]
     fn read_checking(
         cursor: &mut Cursor<'a>,
-        mut check: impl FnMut(&Cursor<'a>, Direction, &Element<'a>) -> Result<(), Malformed>,
+        mut check: impl FnMut(&Cursor<'a>, &Element<'a>) -> Result<(), Malformed>,
     ) -> Result<Self, Malformed> {
         let start = *cursor;
         let head = cursor.fixed::<BufferHead>("the head of a buffer")?;
@@ -221,7 +195,7 @@ impl<'a> Buffer<'a> {
         let elements = Parts::new(*cursor, head.elements.get());
         for _ in 0..head.elements.get() {
             let start = *cursor;
-            check(&start, direction, &Element::read(cursor)?)?;
+            check(&start, &Element::read(cursor)?)?;
         }
         Ok(Self { direction, argument, room: head.room.get() as usize, elements })
     }
@@ -230,7 +204,7 @@ impl<'a> Buffer<'a> {
 impl<'a> Part<'a> for Buffer<'a> {
     #[inline(always)]
     fn read(cursor: &mut Cursor<'a>) -> Result<Self, Malformed> {
-        Self::read_checking(cursor, |_, _, _| Ok(()))
+        Self::read_checking(cursor, |_, _| Ok(()))
     }
 }
 
@@ -245,12 +219,12 @@ impl<'a> Part<'a> for Element<'a> {
 
 impl Tally {
     #[inline(always)]
-    fn add(&mut self, at: &Cursor<'_>, direction: Direction, element: &Element<'_>) -> Result<(), Malformed> {
+    fn add(&mut self, at: &Cursor<'_>, element: &Element<'_>) -> Result<(), Malformed> {
         self.segments += element.segments.len();
         if self.segments > MAX_SEGMENTS {
             return Err(at.malformed(format!("a request has more than {MAX_SEGMENTS} segments")));
         }
-        check_segments(at, direction, element)?;
+        check_segments(at, element)?;
         if !fits(self.bytes, element.len) {
             return Err(at.malformed(format!("a request has more than {MAX_OFFSET} bytes")));
         }
@@ -260,7 +234,7 @@ impl Tally {
 }
 
 #[inline(always)]
-fn check_segments(at: &Cursor<'_>, direction: Direction, element: &Element<'_>) -> Result<(), Malformed> {
+fn check_segments(at: &Cursor<'_>, element: &Element<'_>) -> Result<(), Malformed> {
     let mut sum = 0u64;
     for segment in element.segments {
         let (offset, len) = (segment.offset(), segment.len());
@@ -271,8 +245,7 @@ fn check_segments(at: &Cursor<'_>, direction: Direction, element: &Element<'_>) 
         sum += len;
     }
     let len = element.len;
-    let is_absent = element.segments.is_empty() && direction == Direction::In;
-    if sum != len && !is_absent {
+    if sum != len {
         return Err(at.malformed(format!("an element of {len} bytes has segments of {sum} bytes")));
     }
     Ok(())
