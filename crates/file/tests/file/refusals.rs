@@ -106,7 +106,7 @@ fn requests_without_argument_room_or_buffer_are_refused() {
     assert!(failed.to_string().contains("0 bytes in all"), "{failed}");
     let request = files.interface.request(&files.handle, file::FETCH);
     let failed = request.out(Out::copy(b"x")).argument(&place).send().unwrap_err();
-    assert!(failed.to_string().contains("no in buffer number 0"), "{failed}");
+    assert!(failed.to_string().contains("no input buffer number 0"), "{failed}");
     let failed = files.interface.request(&files.handle, ServiceId(10)).send().unwrap_err();
     assert!(matches!(failed.error, Error::NoSuchService { count: 10, .. }), "{failed}");
 }
