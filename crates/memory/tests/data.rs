@@ -85,7 +85,7 @@ fn files_are_read_and_written_across_pieces() {
 }
 
 #[test]
-#[should_panic(expected = "bytes 0..12089 of 12088")]
+#[should_panic(expected = "bytes 0..12089 are asked for of data of 12088 bytes")]
 fn a_part_beyond_the_end_is_a_mistake() {
     let (_space, buffer) = scattered();
     let _ = buffer.data().part(0..3 * PAGE - 199);
