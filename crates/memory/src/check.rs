@@ -1,6 +1,6 @@
 //! The checker: every granule is in exactly one place and one pool, and every count adds up.
 //!
-//! Source: thesis §3.2.2; run by tests after each step, and by anyone who doubts.
+//! Source: thesis §3.2.2. Tests run the checker after each step.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,13 +20,14 @@ pub struct Usage {
     pub queued: u32,
     /// In system buffers in use.
     pub system: u32,
-    /// In system buffers kept for reuse, and cut into chunks, of all pools.
+    /// Of all pools, in system buffers kept for reuse, and in granules cut into chunks.
     pub pooled: u32,
     /// Given up, but referenced by a pending request.
     pub deferred: u32,
     /// On the free lists of all pools.
     pub free: u32,
-    /// Of lent objects whose lender is gone, waiting for the other granules of their objects.
+    /// Granules of lent objects whose lender is gone; they wait until the other granules of their objects are free,
+    /// too.
     pub retired: u32,
     /// Of all these, granules of lent objects.
     pub lent: u32,
@@ -48,7 +49,7 @@ impl fmt::Display for CheckFailed {
 
 impl std::error::Error for CheckFailed {}
 
-/// Where a granule was found, and whose pool that place belongs to.
+/// Where a granule was found, and the lender whose pool that place belongs to.
 type Found = SmallVec<[(&'static str, LenderId); 1]>;
 
 /// Where each granule was found; in the order of `Granules::dense`.
@@ -77,7 +78,7 @@ impl Space {
 }
 
 impl State {
-    /// Where each granule is found that any table or list names.
+    /// Finds each granule that any table or list names.
     fn found(&self, wrong: &mut Vec<String>) -> Places {
         let mut found = vec![Found::new(); self.granules.numbers()];
         let mut enter = |id: u32, place, pool| found[self.granules.dense(id)].push((place, pool));
@@ -97,7 +98,7 @@ impl State {
         found
     }
 
-    /// Counts the granules by place, and compares with where they were found and with what is on record.
+    /// Counts the granules by place, and compares the counts with the places found and with the counts on record.
     fn count(&self, found: &Places, wrong: &mut Vec<String>) -> Usage {
         let recorded = self.pools.iter().map(|(_, pool)| pool.in_use()).sum::<u32>() + self.replacing;
         let mut usage = Usage { objects: self.objects.len() as u32, system: recorded, ..Usage::default() };
@@ -141,7 +142,7 @@ impl State {
         }
     }
 
-    /// Compares the count of promised replacements with the granules, and with those that are free.
+    /// Compares the count of promised replacements with the granules that have a promise, and with the free granules.
     fn check_promises(&self, wrong: &mut Vec<String>) {
         let (mut promised, recorded) = (0, self.granules.promised());
         for (id, granule) in self.granules.iter().filter(|(_, granule)| granule.is_promised()) {
@@ -157,7 +158,8 @@ impl State {
         }
     }
 
-    /// Compares each lent object's count of retired granules with the granules, and with the objects.
+    /// Compares each lent object's count of retired granules with the granules' places, and verifies that its granules
+    /// are those of one object.
     fn check_loans(&self, wrong: &mut Vec<String>) {
         let mut leftovers = 0;
         for (run, lender, recorded) in self.granules.lent_objects.iter() {
@@ -174,7 +176,7 @@ impl State {
 }
 
 impl Usage {
-    /// The count of a granule's place, if it was found there and nowhere else, in its pool.
+    /// The count for a granule's place, if the granule was found there, in its own pool, and nowhere else.
     fn of<'u>(
         &'u mut self,
         granule: &Granule,

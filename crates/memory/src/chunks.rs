@@ -1,8 +1,8 @@
 //! Chunks: parts of granules, for data that will be copied.
 //!
-//! How: a chunk is as long as a power of two, 4 KiB to 1 MiB. A chunk of a length that is not on hand is cut from the
-//! shortest longer one that was never handed out, which is halved until it fits; so chunks of all lengths share granules.
-//! Those that are deallocated are kept for data of the same length, until all of their granule are free and it is wanted
+//! How: the length of a chunk is a power of two, from 4 KiB to 1 MiB. Where no chunk of a length is at hand, the shortest
+//! longer chunk that was never handed out is halved until it fits; so chunks of all lengths share granules. A deallocated
+//! chunk is kept for data of the same length, until all chunks of its granule are free and the granule is wanted
 //! elsewhere.
 //! Limits: data of more than 1 MiB gets whole granules, and so does all data where granules are pages of 4 KiB.
 
@@ -50,7 +50,8 @@ impl Chunks {
         self.cut.iter()
     }
 
-    /// Takes a chunk that is on hand, once there are as many as to rotate over.
+    /// Takes a chunk: a deallocated one, once as many chunks exist as are to be rotated over, else one that was never
+    /// handed out.
     pub(crate) fn take(&mut self, class: usize, rotation: u16) -> Option<Chunk> {
         self.shelves[class].take(rotation).or_else(|| self.take_fresh(class))
     }
@@ -89,7 +90,7 @@ impl Chunks {
         self.fresh[class].extend(chunks);
     }
 
-    /// Takes out those of the granules asked for all of whose chunks are free; granules are `len` bytes long.
+    /// Of the granules that `of` selects, takes out those whose chunks are all free. A granule is `len` bytes long.
     pub(crate) fn take_uncut(&mut self, len: usize, of: impl Fn(u32) -> bool) -> Vec<u32> {
         let mut free = BTreeMap::<u32, usize>::new();
         let kept = self.shelves.iter().flat_map(|shelf| &shelf.kept);

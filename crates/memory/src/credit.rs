@@ -1,13 +1,14 @@
 //! Credit: whether output copy-on-write still pays for a region, judged by what it saved and what its faults cost.
 //!
-//! Why: emulated copy must never be slower than copy by more than the noise. A client that overwrites its buffer while
-//! the output is pending pays a fault and a replaced granule each time; such a region is better copied.
+//! Why: emulated copy must never be slower than copy by more than the noise of measurements. A client that overwrites
+//! its buffer while the output is pending pays a fault and a replaced granule each time; such a region is better
+//! copied.
 //! How: each protected output earns what it saved, each replacement costs what it took. When the balance falls below
 //! the bound, the next 8 outputs are copied, then 16, 32 and so on; when protecting has paid again, the count falls.
 //! Limits: balances are bounded both ways, so that a region's history does not outweigh its present.
 //! Source: thesis §4.3 (criticality of TCOW); DESIGN rule "never slower than copy".
 
-/// Balance that suspends protection, or that counts as proof that it pays, in nanoseconds.
+/// In nanoseconds: a balance below minus this suspends protection; a balance of this proves that protection pays.
 const BOUND: i64 = 500_000;
 const FIRST_SUSPENSION: u32 = 8;
 const LONGEST_SUSPENSION: u32 = 1024;
@@ -27,7 +28,7 @@ impl Default for Credit {
 }
 
 impl Credit {
-    /// Asks for one output whether to protect; a refusal counts towards the end of the suspension.
+    /// Whether to protect one output. Each refusal brings the end of the suspension nearer.
     pub(crate) fn allows(&mut self) -> bool {
         if self.suspended == 0 {
             return true;
@@ -39,7 +40,7 @@ impl Credit {
         false
     }
 
-    /// Enters what a protected output saved.
+    /// Adds what a protected output saved.
     pub(crate) fn earn(&mut self, nanoseconds: u64) {
         self.balance = self.balance.saturating_add_unsigned(nanoseconds).min(BOUND);
         if self.balance == BOUND && self.next_suspension > FIRST_SUSPENSION {
@@ -48,7 +49,7 @@ impl Credit {
         }
     }
 
-    /// Enters what a fault cost.
+    /// Subtracts what a fault cost.
     pub(crate) fn spend(&mut self, nanoseconds: u64) {
         self.balance = self.balance.saturating_sub_unsigned(nanoseconds);
         if self.balance < -BOUND && self.suspended == 0 {
@@ -62,7 +63,7 @@ impl Credit {
 mod tests {
     use super::*;
 
-    /// Outputs, of 1000, that were protected when each protected one earns `gain` and costs `loss`.
+    /// How many of 1000 outputs were protected, when each protected one earns `gain` and costs `loss`.
     fn protected(credit: &mut Credit, gain: u64, loss: u64) -> usize {
         (0..1000)
             .filter(|_| {

@@ -1,11 +1,11 @@
-//! Data: memory that holds some data, for as long as somebody lends it.
+//! Data: memory that holds the bytes of a buffer, borrowed from what keeps that memory.
 //!
-//! Why: segments are addresses, which a program may keep for longer than the memory is there or its own. What servers are
-//! shown therefore borrows the request or the buffer that it is of, and a server that keeps it too long does not compile.
-//! What is there to be read is [`Data`], what is there to be filled [`DataMut`]: a server that stores into a client's output
-//! does not compile either.
-//! Trust: another party may change the bytes between any two looks; so they are copied, never borrowed. Of threads that
-//! fill the same bytes at once, each byte has one's or another's.
+//! Why: segments are addresses. A program may keep an address after the memory there is gone, or is no longer the program's.
+//! The data that a server is shown therefore borrows its request or its buffer, and a server that keeps the data too long
+//! does not compile. Data to be read is a [`Data`], and data to be filled is a [`DataMut`], so a server that stores into a
+//! client's output does not compile either.
+//! Trust: another party may change the bytes between any two loads, so the bytes are copied, never borrowed. Where
+//! several threads fill the same bytes at once, each byte is as one of these threads stored it.
 //! Source: thesis §7.2 (the buffers of incoming requests).
 #![allow(
     unsafe_code,
@@ -21,7 +21,7 @@ use genie_sys::process::Pid;
 
 use crate::segments::{Segments, part};
 
-/// Bytes in one or more pieces of memory, which stay there for `'r`, to be read.
+/// Bytes to be read, in one or more pieces of memory that stay mapped for `'r`.
 ///
 /// ```compile_fail,E0133
 /// # use genie_memory::{Data, Segments};
@@ -40,7 +40,7 @@ pub struct Data<'r> {
     lender: PhantomData<&'r ()>,
 }
 
-/// Bytes in one or more pieces of memory, which stay there for `'r`, to be filled. Reads as [`Data`].
+/// Bytes to be filled, in one or more pieces of memory that stay mapped for `'r`. They can also be read, as [`Data`].
 #[derive(Debug, Default)]
 pub struct DataMut<'r>(Data<'r>);
 
@@ -58,7 +58,7 @@ impl<'r> Data<'r> {
         self.segments.iter().map(|segment| segment.len()).sum()
     }
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.segments.iter().all(|segment| segment.is_empty())
     }
@@ -66,7 +66,7 @@ impl<'r> Data<'r> {
     /// The bytes in `range`.
     ///
     /// # Panics
-    /// When there are fewer.
+    /// When `range` goes beyond the bytes.
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Self {
         let len = self.len();
@@ -82,7 +82,7 @@ impl<'r> Data<'r> {
         self.segments.extend_from_slice(&later.segments);
     }
 
-    /// Copies the first bytes to `bytes`, as many as both have; returns how many.
+    /// Copies bytes to `bytes`, from the beginning on and as many as both have; returns how many.
     pub fn copy_to(&self, bytes: &mut [u8]) -> usize {
         let mut done = 0;
         for segment in &self.segments {
@@ -101,7 +101,8 @@ impl<'r> Data<'r> {
         bytes
     }
 
-    /// The first place at which they differ from `bytes`; where one ends before the other, its end.
+    /// The first place at which the data differs from `bytes`. Where the shorter of the two is the beginning of the
+    /// longer, that place is the end of the shorter.
     pub fn mismatch(&self, bytes: &[u8]) -> Option<usize> {
         let mut rest = bytes;
         for segment in &self.segments {
@@ -128,11 +129,11 @@ impl<'r> Data<'r> {
         self.move_each(|segment, at| unsafe { segment.write_file(&file, offset + at as u64) })
     }
 
-    /// Copies all bytes into memory of process `pid`, from `addr` on; returns how many bytes went.
+    /// Copies all bytes into memory of process `pid`, from `addr` on; returns how many bytes were copied.
     ///
     /// # Errors
-    /// EFAULT: the memory there is not mapped, or not writable; some bytes may have gone. EPERM: no right to trace that process.
-    /// ESRCH: it has gone. EINVAL: it is this process.
+    /// EFAULT: the memory there is not mapped, or not writable; some bytes may have been copied. EPERM: no right to trace
+    /// that process. ESRCH: it has gone. EINVAL: it is this process.
     #[doc(alias = "process_vm_writev")]
     pub fn write_process(&self, pid: Pid, addr: usize) -> genie_sys::Result<usize> {
         // SAFETY: mapped for `'r`, as the maker of this has promised.
@@ -161,20 +162,20 @@ impl<'r> Data<'r> {
         self.segments.iter().map(|segment| unsafe { segment.sum() }).fold(0, u64::wrapping_add)
     }
 
-    /// Where its pieces are. Of these, only addresses can be known when the data is gone.
+    /// Where its pieces are. The segments may be kept after the data is gone; then they are addresses and nothing more.
     pub fn segments(&self) -> &Segments {
         &self.segments
     }
 
-    /// Where its pieces are: (address, length). They show how data was passed, and fill in an `iovec` for the kernel, which may
-    /// use the memory while the request or the pin that the data is of is kept. There may be more of them than one call takes
-    /// (`IOV_MAX`).
+    /// Where its pieces are: (address, length). These show how data was passed, and can be put into an `iovec` for the
+    /// kernel. The kernel may use the memory as long as the request or the pin that the data comes from is kept. There may
+    /// be more pieces than one call takes (`IOV_MAX`).
     pub fn places(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         self.segments.iter().map(|segment| (segment.addr(), segment.len()))
     }
 
-    /// Calls `transfer` for each piece, with the number of bytes before it, until one is not transferred wholly; returns how many
-    /// bytes were.
+    /// Calls `transfer` for each piece, with the number of bytes before it, until a piece is not transferred wholly; returns
+    /// how many bytes were transferred.
     fn move_each(
         &self,
         transfer: impl Fn(&Span, usize) -> genie_sys::Result<usize>,
@@ -204,7 +205,7 @@ impl<'r> DataMut<'r> {
     /// The bytes in `range`.
     ///
     /// # Panics
-    /// When there are fewer.
+    /// When `range` goes beyond the bytes.
     #[must_use]
     pub fn part(&self, range: Range<usize>) -> Self {
         Self(self.0.part(range))
@@ -220,7 +221,7 @@ impl<'r> DataMut<'r> {
         self.0
     }
 
-    /// Copies the first of `bytes` here, as many as both have; returns how many.
+    /// Copies `bytes` here, from the beginning on and as many as both have; returns how many.
     pub fn copy_from(&self, bytes: &[u8]) -> usize {
         let mut done = 0;
         for segment in &self.segments {
@@ -232,7 +233,8 @@ impl<'r> DataMut<'r> {
         done
     }
 
-    /// Copies the first bytes of `from` here, as many as both have; returns how many. The two may overlap.
+    /// Copies bytes of `from` here, from the beginning on and as many as both have; returns how many. The two may
+    /// overlap.
     pub fn copy_data(&self, from: &Data<'_>) -> usize {
         let mut done = 0;
         let mut sources = from.segments.iter().copied();
@@ -241,8 +243,8 @@ impl<'r> DataMut<'r> {
             let mut target = *target;
             while let (false, Some(here)) = (target.is_empty(), source) {
                 let len = here.len().min(target.len());
-                // SAFETY: the target is writable and referenced by nobody, and the source is mapped, as the maker of the two has
-                // promised.
+                // SAFETY: the target is writable and referenced by nobody, and the source is mapped, as the makers of both
+                // have promised.
                 unsafe { target.part(0, len).copy_span(here.part(0, len)) };
                 done += len;
                 target = target.part(len, target.len() - len);
@@ -269,8 +271,8 @@ impl<'r> DataMut<'r> {
         self.move_each(|segment, at| unsafe { segment.read_file(&file, offset + at as u64) })
     }
 
-    /// Fills all bytes from memory of process `pid`, from `addr` on; returns how many bytes came, fewer than all where a later
-    /// page is not mapped there.
+    /// Fills all bytes from memory of process `pid`, from `addr` on; returns how many bytes were copied, which is fewer than
+    /// all where a later page is not mapped there.
     ///
     /// # Errors
     /// EFAULT: nothing is mapped at a piece's beginning. EPERM: no right to trace that process. ESRCH: it has gone.

@@ -1,4 +1,4 @@
-//! What can go wrong with memory, and what it leaves behind.
+//! What can go wrong with memory, and in which state it leaves things.
 
 use crate::{GranuleKind, LenderId, Mark};
 
@@ -39,7 +39,7 @@ pub enum Error {
         /// Number of bytes.
         len: usize,
     },
-    /// The region is in other hands.
+    /// The region is not the client's at the moment.
     #[error("the region at {addr:#x} is marked {found}: it is not the client's to pass")]
     Mark {
         /// First address.
@@ -64,7 +64,7 @@ pub enum Error {
         /// Bytes free, in whole granules, that are not kept for other outputs.
         free: usize,
     },
-    /// What a peer said of its memory is wrong, or a request of its names other memory.
+    /// A peer has described its memory wrongly, or one of its requests names memory that it has not announced.
     #[error("{len} bytes at {start:#x} of a peer's memory can't be used: {what}")]
     Announced {
         /// Where, in the peer's arena.
@@ -85,7 +85,7 @@ pub enum Error {
         /// Bytes free, in whole granules.
         free: usize,
     },
-    /// The lender was removed, or is none.
+    /// The lender was removed, or the name is not a lender's.
     #[error("{lender} lends nothing to this space any more; connect to it again")]
     NoLender {
         /// Its name.
@@ -96,7 +96,7 @@ pub enum Error {
     Kind {
         /// What the lent granules are.
         lent: GranuleKind,
-        /// What the space's own are.
+        /// What the space's own granules are.
         own: GranuleKind,
     },
     /// There are no more addresses for lent memory.
@@ -116,7 +116,7 @@ pub enum Error {
     /// A child made by fork has the handle from its parent.
     #[error("this handle belongs to the process that made it; open an interface of your own after fork")]
     Inherited,
-    /// What was in a buffer is gone: a peer has taken its memory away.
+    /// The contents of a buffer are gone: a peer has taken the buffer's memory away.
     #[error(
         "a server has taken memory away that it had lent, or could store into, and with it what was there; free the buffer"
     )]

@@ -2,7 +2,7 @@
 //!
 //! Why a thread and not a signal handler: only a userfaultfd with a handler catches the kernel's own stores (a `read`
 //! into a protected buffer), and a handler may take locks.
-//! How: it sleeps in poll until a thread stores into a protected granule; what to do then is `tcow`'s.
+//! How: it sleeps in poll until a thread stores into a protected granule; `tcow` then does what is needed.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Handler {
 impl Drop for Handler {
     fn drop(&mut self) {
         if !self.maker.is_this_process() {
-            // The signal is one with the parent's, and the thread is the parent's alone.
+            // A child shares the signal with its parent, and the thread exists in the parent alone.
             return std::mem::forget(self.thread.take());
         }
         // Signalling fails only for a descriptor that is closed; then the thread has ended.

@@ -1,9 +1,10 @@
 //! Fork: a child inherits no region, unless it is given a physical copy; where regions were, it has zeros.
 //!
-//! Why: objects are shared mappings; a child that inherited one would store into granules of its parent, output pending
-//! or not. So windows and aliases are not inherited (MADV_DONTFORK), and where a child must keep some memory, it is
-//! copied for it, as the thesis's input-disabled copy-on-write does. Elsewhere it finds zeros of its own, so that reading a
-//! buffer does not kill it; the space itself is of no use to it: see [`Space::is_inherited`](crate::Space::is_inherited).
+//! Why: objects are shared mappings; a child that inherited one would store into granules of its parent, even while output
+//! from them is pending. So windows and aliases are not inherited (MADV_DONTFORK), and memory that a child must keep is
+//! copied for it, as by the thesis's input-disabled copy-on-write. Elsewhere the child finds zeros of its own, so that
+//! reading a buffer does not kill it. The space itself is of no use to the child: see
+//! [`Space::is_inherited`](crate::Space::is_inherited).
 //! Limits: those of [`genie_sys::fork`]. A child that was not made by the C library's `fork` has nothing where regions were.
 //! Source: thesis §3.2.4.
 #![allow(
@@ -30,8 +31,8 @@ struct Part {
 const PAGE: usize = 4096;
 
 impl Inheritance {
-    /// Copies `buffers` as they are now. The program then forks; the child calls [`Inheritance::take_over`], the parent
-    /// drops this.
+    /// Copies `buffers` as they are now. The program then forks; the child calls [`Inheritance::take_over`], and the
+    /// parent drops its `Inheritance`.
     ///
     /// # Errors
     /// No memory for the copies.
@@ -47,11 +48,11 @@ impl Inheritance {
     /// The kernel's; buffers not yet taken over are zeros.
     ///
     /// # Safety
-    /// Only in a child of the process that prepared it, before any of the buffers is touched there, and never with a
-    /// call into the buffers' space: the child has no fault thread.
+    /// The caller is a child of the process that prepared the copies, and has touched none of the buffers yet. The
+    /// child never calls into the buffers' space, because it has no fault thread.
     pub unsafe fn take_over(mut self) -> Result<()> {
-        // Neither unmapped nor freed: the mappings move, and the allocator's locks may be held by threads that the child
-        // does not have.
+        // The copies are neither unmapped nor freed: the mappings move, and the allocator's locks may be held by threads
+        // that the child does not have.
         let parts = ManuallyDrop::new(std::mem::take(&mut self.parts));
         for part in parts.iter() {
             let to = std::ptr::with_exposed_provenance_mut(part.to);

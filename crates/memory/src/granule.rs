@@ -2,10 +2,11 @@
 //!
 //! Invariants: a granule is in exactly one place; it is free only when nothing references it; one that was given up
 //! while referenced is *deferred* until the last reference goes (I/O-deferred deallocation). A granule in a region
-//! belongs to the space's own pool. As many granules of the space's own are free as replacements are *promised*: a granule
-//! from which a protected output is pending is promised another one, into which its owner's store can go at once.
+//! belongs to the space's own pool. A granule from which a protected output is pending is *promised* a replacement: a free
+//! granule that can take its place at once when its owner stores. At least as many of the space's own granules are free as
+//! replacements are promised.
 //! Limits: granules of the space's own objects are numbered from 0 on, those of lent ones from a bound on, so that
-//! numbers of lent objects can be reused without cutting the others to pieces.
+//! reusing numbers of lent objects does not fragment the other numbers.
 //! Source: thesis §3.2.1 (page referencing), §3.2.2 (I/O-deferred page deallocation), §5.2 (pools of lenders).
 
 use std::ops::Range;
@@ -31,7 +32,7 @@ pub(crate) enum Place {
     Free,
     /// Mapped at this slot, in a region.
     Region { slot: u32 },
-    /// In a system buffer, be it in use or pooled.
+    /// In a system buffer, which is in use or pooled.
     System,
     /// In no region or buffer any more, but referenced by a pending request.
     Deferred,
@@ -44,7 +45,7 @@ pub(crate) struct Granule {
     pub(crate) inputs: u32,
     pub(crate) outputs: u32,
     pub(crate) place: Place,
-    /// Whose pool it belongs to; while that lender exists.
+    /// The lender whose pool it belongs to, as long as that lender exists.
     pub(crate) pool: LenderId,
     /// Whether anybody may have stored into it since it was made.
     used: bool,
@@ -62,7 +63,7 @@ impl Granule {
         self.inputs > 0 || self.outputs > 0
     }
 
-    /// Whether its last reference has gone since it was given up.
+    /// Whether it was given up, and has no reference any more.
     fn is_idle(&self) -> bool {
         self.place == Place::Deferred && !self.is_referenced()
     }
@@ -79,7 +80,7 @@ impl Granule {
         self.promised
     }
 
-    /// Whether a store of its owner would have to replace it while an output is pending, and no replacement is kept for
+    /// Whether its owner's store would have to replace it while an output is pending, and no replacement is kept for
     /// that yet.
     pub(crate) fn lacks_promise(&self) -> bool {
         !self.promised && matches!(self.place, Place::Region { .. })
@@ -160,8 +161,8 @@ impl Granules {
         }
     }
 
-    /// Takes `count` granules off a pool's free list, or none: the run that `fit` finds in a run of free ones, else as
-    /// few runs as the list allows.
+    /// Takes `count` granules off a pool's free list, or none at all: one run where `fit` finds it in a run of free
+    /// granules, else as few runs as the list allows.
     pub(crate) fn take(
         &mut self,
         lender: LenderId,
@@ -188,7 +189,7 @@ impl Granules {
         Some(runs)
     }
 
-    /// How many granules of a pool are free, and promised to nobody.
+    /// How many granules of a pool are free, and not promised as replacements.
     pub(crate) fn available(&self, lender: LenderId) -> u32 {
         let promised = if lender == LenderId::OWN { self.promised } else { 0 };
         self.stocks.get(lender).map_or(0, |stock| stock.free.total().saturating_sub(promised))
@@ -211,7 +212,7 @@ impl Granules {
         self.end_promise(id).then(|| self.take(LenderId::OWN, 1, |_| None))?.map(|runs| runs[0].start)
     }
 
-    /// Breaks as many promises as there are too few free granules for, after a lender has taken some along.
+    /// After a lender has left and taken free granules along, breaks as many promises as there are granules missing.
     pub(crate) fn break_promises(&mut self) {
         let broken = self.promised.saturating_sub(self.stocks.own.free.total());
         let promised = self.iter().filter(|(_, granule)| granule.promised).map(|(id, _)| id);
@@ -241,7 +242,7 @@ impl Granules {
         }
     }
 
-    /// Swaps the pools that two granules belong to: each pool adopts the other one's granule, and keeps its size.
+    /// Swaps the pools that two granules belong to: each pool adopts the other pool's granule, and keeps its size.
     pub(crate) fn swap_pools(&mut self, a: u32, b: u32) {
         let (of_a, of_b) = (self.get(a).pool, self.get(b).pool);
         if of_a != of_b {
@@ -276,7 +277,7 @@ impl Granules {
         self.send(run, to);
     }
 
-    /// To whose free list a granule goes that nobody holds any more; none where it retires.
+    /// The lender to whose free list a granule goes when nobody holds it any more; none if the granule retires.
     fn destination(&self, id: u32) -> Option<LenderId> {
         let pool = self.get(id).pool;
         if pool == LenderId::OWN && id < self.lent_objects.bound() {
@@ -301,7 +302,7 @@ impl Granules {
             })
     }
 
-    /// Puts granules that nobody holds where they belong.
+    /// Puts granules that nobody holds on the free list of `to`, or retires them if there is none.
     fn send(&mut self, run: Run, to: Option<LenderId>) {
         let place = if to.is_some() { Place::Free } else { Place::Retired };
         for id in run.numbers() {
@@ -316,7 +317,8 @@ impl Granules {
         }
     }
 
-    /// Makes the pool of a lender that is gone the space's own, but for what is left of its objects, which retires.
+    /// Adds the pool of a lender that is gone to the space's own. Granules that are left of the lender's own objects
+    /// retire instead.
     pub(crate) fn take_over(&mut self, lender: LenderId) {
         let Some(mut stock) = self.stocks.remove(lender) else { return };
         self.lent_objects.leave(lender);
@@ -355,11 +357,12 @@ impl Granules {
         let own = run.start.min(bound) as usize..run.end().min(bound) as usize;
         let lent =
             self.lent_objects.index(run.start.max(bound))..self.lent_objects.index(run.end().max(bound));
-        // Of a run that is all lent, or all own, the other part is empty, wherever it begins.
+        // If a run is all lent, or all the space's own, its other part is empty, and it does not matter where that
+        // begins.
         (if own.is_empty() { 0..0 } else { own }, if lent.is_empty() { 0..0 } else { lent })
     }
 
-    /// How many granules of a run lack the promise of a replacement, unless an input is pending in one of them.
+    /// How many granules of a run lack the promise of a replacement; none if an input is pending in one of them.
     pub(crate) fn lacking(&self, run: Run) -> Option<u32> {
         let (mut lacking, mut inputs) = (0, 0);
         for granule in self.run(run) {
@@ -369,7 +372,7 @@ impl Granules {
         (inputs == 0).then_some(lacking)
     }
 
-    /// Promises replacements to the granules of a run that lack them, for which as many more must be
+    /// Promises replacements to the granules of a run that lack them. At least as many granules must be
     /// [available](Granules::available).
     pub(crate) fn promise(&mut self, run: Run) {
         let mut promised = 0;
@@ -386,8 +389,8 @@ impl Granules {
         self.run_mut(run).for_each(|granule| *granule.count(direction) += 1);
     }
 
-    /// Counts one reference less of each granule of a run; sends deferred ones back with their last one. Returns whether
-    /// none of that direction is left in any.
+    /// Counts one reference less of each granule of a run; a deferred granule goes back to its pool with its last
+    /// reference. Returns whether no granule of the run has a reference of that direction left.
     pub(crate) fn unreference(&mut self, run: Run, direction: Direction) -> bool {
         let (mut none_left, mut idle, mut ended) = (true, false, 0);
         for granule in self.run_mut(run) {

@@ -1,7 +1,8 @@
 //! Immigrating regions: migrant buffers on their way to the client.
 //!
 //! How: an input dequeues a cached or hidden region and references it, the server fills it, and the reply makes it the
-//! client's. Where nothing but the tables has to change, each of the two takes the space's lock once.
+//! client's. Where nothing but the tables has to change, the beginning and the end of the input each take the space's
+//! lock once.
 //! Source: thesis §3.3, §7.4.2.
 
 use crate::migrant::Migrating;
@@ -40,7 +41,7 @@ impl Immigrating {
     /// No addresses or mappings for the new region.
     ///
     /// # Panics
-    /// When the reference is of another space, or the region was removed, and the reference is to another one.
+    /// When the reference is of another space, or the region was removed and the reference is to another region.
     pub fn check(&mut self, reference: &Reference) -> Result<()> {
         reference.assert_of(&self.inner().space);
         let owned = self.region.owned_mut();

@@ -1,16 +1,18 @@
 //! Lenders: the parties whose memory system buffers are made of, and their pools.
 //!
-//! Why: data that is copied anyway is best copied into memory that its server sees already: one copy, where two
-//! processes without common memory make two. And a server in another process sees only memory that was meant for it.
+//! Why: data that is copied anyway is best copied into memory that its server sees already. That takes one copy, where
+//! two processes without common memory need two. Besides, a server in another process then sees only memory that was
+//! meant for it.
 //! How: a space has a pool of its own and one for each lender. A lender lends whole objects; their granules become
-//! system buffers for requests to that lender and change places with a client's granules by page swapping, by which
-//! each side *adopts* the other one's granule: pools keep their sizes. A region filled by move takes granules from the
-//! pool for good, so those had better be the space's own.
-//! Trust: a lender can change what it has lent, at any moment and for as long as its process lives, also after a swap
-//! has made it a client's. So a lender is removed when its process can store no more: until then the floor above keeps all that
-//! the process may touch. A lender that punches holes into what it has lent can make huge pages vanish: see `losses.rs`.
-//! Limits: granules of lent objects that regions hold when their lender goes stay mapped until they are freed, and their
-//! objects with them.
+//! system buffers for requests to that lender. By page swapping they change places with a client's granules; each side
+//! then *adopts* the other side's granule, so that pools keep their sizes. A region filled by move takes its granules
+//! from a pool for good, so they had better come from the space's own pool.
+//! Trust: a lender can change its lent memory at any moment as long as its process lives, even after a swap has made that
+//! memory a client's. So a lender is removed only when its process can store no more; until then the crate above keeps all
+//! memory that the process may touch. A lender that punches holes into its lent memory can make huge pages vanish: see
+//! `losses.rs`.
+//! Limits: when a lender goes, regions may still hold granules of its objects. Such granules stay mapped until they are
+//! freed, and so do the objects that they are of.
 //! Source: thesis §5.2.
 
 use std::fmt;
@@ -22,7 +24,8 @@ use genie_sys::{Arena, Object};
 use crate::space::{Core, Space, State};
 use crate::{Error, ObjectId, Result};
 
-/// Names a party that lends memory to a space; no other lender of this process, to whatever space, has the same name.
+/// Names a party that lends memory to a space. No two lenders in this process have the same name, even if they lend to
+/// different spaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LenderId(pub(crate) u32);
 
@@ -83,9 +86,9 @@ impl Space {
         let mut guard = core.lock();
         let state = &mut *guard;
         if core.guards.get().is_none() {
-            // Both show the space's own memory, too.
+            // Both arenas show the space's own memory, too.
             let guard = |arena: &Arena| arena.guard(Replaces::Missing);
-            // Under the lock, so that nobody else sets it.
+            // The guards are set under the lock, so that nobody else sets them.
             let _ = core.guards.set([guard(&core.windows)?, guard(core.aliases())?]);
         }
         state.take_in(core, lender, object)
@@ -96,8 +99,8 @@ impl Space {
         self.core().guards.get().is_some_and(|guards| guards.iter().any(Guard::is_broken))
     }
 
-    /// Puts on record that a lender can store into one of the space's objects, and so can take its memory away: it is to be told
-    /// of by [`Space::on_loss`], too.
+    /// Puts on record that a lender can store into one of the space's objects, and so can take its memory away. The lender's
+    /// function from [`Space::on_loss`] is then called for losses of that object, too.
     pub fn entrust(&self, id: ObjectId, lender: LenderId) {
         let core = self.core();
         if core.is_own() {
@@ -113,9 +116,9 @@ impl Space {
         Some(PoolSize { granules: stock.size, free: stock.free.total() })
     }
 
-    /// Removes a lender whose process can store no more into what it has mapped. What its pool has adopted becomes the space's
-    /// own again, and its objects are unmapped as soon as none of their granules is in use; granules of buffers in use follow
-    /// when those are dropped.
+    /// Removes a lender whose process can store no more into memory that it has mapped. Granules that its pool has adopted
+    /// become the space's own again, and its objects are unmapped as soon as none of their granules is in use; granules of
+    /// buffers in use follow when those are dropped.
     ///
     /// A lender that was removed already is left as it is.
     ///
@@ -141,7 +144,8 @@ impl Space {
 }
 
 impl State {
-    /// Gives up whatever is kept for reuse in the lender's pool, and elsewhere of the lender's objects.
+    /// Gives up whatever is kept for reuse in the lender's pool, and all granules of the lender's objects that are kept
+    /// for reuse elsewhere.
     fn let_go(&mut self, core: &Core, lender: LenderId) {
         self.flush_pool(core, lender, |_| true);
         let lent = self.granules.lent_objects.of(lender);

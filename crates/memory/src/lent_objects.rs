@@ -1,10 +1,11 @@
-//! Lent objects: which granules are of objects that a lender has lent, and what becomes of them without their lender.
+//! Lent objects: which granules are of objects that a lender has lent, and what becomes of them when their lender is
+//! gone.
 //!
-//! How: granules of an object whose lender is gone are not handed out again: as they are freed they *retire*, and when
-//! all of the object's have, it is unmapped and its numbers are used for the next one. So a program that meets thousands
-//! of servers needs addresses and memory for those that it has dealings with.
-//! Limits: numbers for lent granules are a range of their own; when it is used up, nothing more can be lent. One granule
-//! of an object that a region or another lender's pool has got keeps the whole object.
+//! How: granules of an object whose lender is gone are not handed out again: each *retires* when it is freed. When all
+//! granules of the object have retired, the object is unmapped, and its numbers are used for the next object. So a
+//! program that meets thousands of servers needs addresses and memory only for those that it uses at the time.
+//! Limits: numbers for lent granules are a range of their own; when it is used up, nothing more can be lent. An object
+//! stays as long as a region or another lender's pool has one of its granules.
 //! Source: thesis §5.2 (page swapping directly between client and lender).
 
 use std::collections::BTreeMap;
@@ -31,7 +32,7 @@ pub(crate) struct LentObjects {
     numbers: FreeRuns,
     /// First granules of lent objects that have retired wholly.
     ended: Vec<u32>,
-    /// How many lent objects there are of lenders that are gone.
+    /// How many lent objects have a lender that is gone.
     leftovers: usize,
 }
 
@@ -43,12 +44,12 @@ impl LentObjects {
         Self { bound, objects: BTreeMap::new(), numbers, ended: Vec::new(), leftovers: 0 }
     }
 
-    /// The number that tells lent granules, from it on, from the space's own.
+    /// The first number of lent granules; lower numbers are the space's own granules'.
     pub(crate) fn bound(&self) -> u32 {
         self.bound
     }
 
-    /// Whether nothing is left of lenders that are gone.
+    /// Whether no object is left whose lender is gone.
     pub(crate) fn all_have_lenders(&self) -> bool {
         self.leftovers == 0
     }
@@ -58,7 +59,7 @@ impl LentObjects {
         self.leftovers += self.of(lender).len();
     }
 
-    /// Which of the lent granules one is.
+    /// A granule's index among the lent granules.
     pub(crate) fn index(&self, id: u32) -> usize {
         (id - self.bound) as usize
     }
@@ -87,14 +88,15 @@ impl LentObjects {
         (id - start < object.len).then_some(object)
     }
 
-    /// To whose free list a granule of the pool `pool` goes that nobody holds any more; none where it retires.
+    /// The lender to whose free list a granule of the pool `pool` goes when nobody holds it any more; none if it
+    /// retires.
     pub(crate) fn destination(&self, stocks: &Stocks, id: u32, pool: LenderId) -> Option<LenderId> {
         let pool = stocks.owner(pool);
         let is_left = self.around(id).is_some_and(|object| !stocks.is_live(object.lender));
         (pool != LenderId::OWN || !is_left).then_some(pool)
     }
 
-    /// Retires granules of one pool, all of one object or of several.
+    /// Retires granules of one pool. They may be of one object or of several.
     pub(crate) fn retire(&mut self, run: Run) {
         let mut at = run.start;
         while at < run.end() {
@@ -140,7 +142,7 @@ impl LentObjects {
             .map(|(start, object)| (Run { start: *start, len: object.len }, object.lender, object.retired))
     }
 
-    /// How many are on record as left by lenders that are gone.
+    /// How many objects are on record as left by lenders that are gone.
     pub(crate) fn leftovers(&self) -> usize {
         self.leftovers
     }

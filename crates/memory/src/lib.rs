@@ -1,8 +1,8 @@
 //! Memory objects, regions and the copy-avoidance mechanisms of chapters 3 and 4 of the thesis.
 //!
-//! Why: passing data without copying means passing *pages*, and pages have owners, readers and a past. This floor keeps
-//! the tables (which granule is where, who references it) and knows the five tricks: transient output copy-on-write,
-//! page swapping, input alignment, region caching and region hiding.
+//! Why: passing data without copying means passing *pages*, and pages have owners, readers and earlier contents. This
+//! crate keeps the tables (which granule is where, who references it) and has the five mechanisms: transient output
+//! copy-on-write, page swapping, input alignment, region caching and region hiding.
 //! How: a [`Space`] owns memory objects. Its *windows* are the addresses that clients use; its *aliases* show every
 //! granule of every object at a fixed address, where servers work. A buffer changes hands by changing which granule a
 //! window shows; aliases never change.
@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Invariants ([`Space::check`]): each granule is in exactly one of a region, a system buffer, its pool's free list, or
-//! deferred until its last reference goes. A granule with a pending output is never stored into through its window.
+//! deferral until its last reference goes. A granule with a pending output is never stored into through its window.
 //! Source: thesis chapters 3 and 4.
 
 mod check;

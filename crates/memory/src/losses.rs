@@ -1,16 +1,19 @@
 //! Losses: memory that a peer has taken away from a space.
 //!
-//! Why: a peer that may store into an object may also punch holes into it, and use up the huge pages that this frees. Who touches
-//! a hole then finds zeros, which a guard has mapped; nobody is to take them for data.
-//! How: guards count what was missing when it was touched. The thread that begins or ends a request looks at the count; where
-//! it has grown, the granules that are shown by zeros of a guard's, not by their object, are put on record, and those who speak
-//! with the peers that could have taken them are told, when the lock is free again. A request in which one of these granules is
-//! fails.
-//! Invariants: a granule on record stays there as long as its object: nothing that is read or stored there can be relied on.
-//! Trust: a hole that the kernel has memory for reads as zeros that no guard sees, always so with small pages. That is no more
-//! than a peer can do by storing zeros, which is its right as long as it lends. A peer that takes memory away and gives it back
-//! between a client's touch and the look is not found out either, unless the zeros are still mapped.
-//! Limits: granules on record are lost to the space if they are its own. Noticed is what somebody touches, with the next request.
+//! Why: a peer that may store into an object may also punch holes into it, and use up the huge pages that this frees. A
+//! program that then touches a hole finds zeros, which a guard has mapped; nobody may take these zeros for data.
+//! How: guards count how often memory was missing when it was touched. A thread that begins or ends a request looks at the
+//! count. Where it has grown, the thread puts on record the granules in whose place a guard's zeros are mapped. Once the
+//! lock is free again, it calls the functions that [`Space::on_loss`] has set for the peers that could have taken the memory
+//! away. A request that uses a granule on record fails.
+//! Invariants: a granule stays on record as long as its object exists: nothing that is read or stored there can be relied
+//! on.
+//! Trust: where the kernel has memory for a hole, as it always has with small pages, the hole reads as zeros and no guard
+//! notices it. With this a peer can do no more than by storing zeros, which it may do as long as it lends. A peer also goes
+//! unnoticed if it takes memory away and gives it back between a client's touch and the look at the count, unless the zeros
+//! are still mapped.
+//! Limits: granules on record are lost to the space if they are its own. A loss is noticed only where somebody has touched
+//! the memory, and only with the next request.
 //! Source: none in the thesis, whose kernel maps and unmaps for all.
 
 use std::collections::BTreeSet;
@@ -41,9 +44,9 @@ impl Losses {
 }
 
 impl Space {
-    /// Has `tell` be called when memory was taken away that this lender had lent, or was [entrusted with](Space::entrust), until
-    /// the lender is removed. It is called by whatever thread has found out, which goes on when it returns: it had better not
-    /// wait.
+    /// Has `tell` called when memory was taken away that this lender had lent, or was [entrusted with](Space::entrust),
+    /// until the lender is removed. The thread that notices the loss calls `tell` and goes on when it returns, so `tell` had
+    /// better not wait.
     pub fn on_loss(&self, lender: LenderId, tell: impl Fn() + Send + Sync + 'static) {
         if self.is_inherited() {
             return;
@@ -99,7 +102,7 @@ impl Core {
         }
     }
 
-    /// Whether anything is on record, once all that was missing so far is. The caller must not hold the lock.
+    /// Puts all losses so far on record, and says whether any loss is on record. The caller must not hold the lock.
     #[inline]
     fn may_have_lost(&self) -> bool {
         let missing = guard::breaks();
@@ -109,7 +112,7 @@ impl Core {
         self.has_losses.load(Ordering::Acquire)
     }
 
-    /// Puts on record what is shown by zeros of a guard's, and tells those concerned.
+    /// Puts on record the granules in whose place a guard's zeros are mapped, and tells those concerned.
     #[cold]
     fn look_for_losses(&self, missing: u32) {
         if !self.is_own() {
@@ -120,16 +123,17 @@ impl Core {
             true => self.lock().record_losses(self),
             false => Vec::new(),
         };
-        // After the record: who sees the count need not look.
+        // Stored after the losses are on record: a thread that sees this count need not look itself.
         self.missing_seen.store(missing, Ordering::Release);
         told.iter().for_each(|tell| tell());
     }
 }
 
 impl State {
-    /// Puts on record what is lost; returns who is to be told.
+    /// Puts the lost granules on record; returns the functions to call.
     fn record_losses(&mut self, core: &Core) -> Vec<Arc<dyn Fn() + Send + Sync>> {
-        // While the space's lock is held, nobody but a guard changes mappings. Where /proc tells nothing, all is taken for lost.
+        // While the space's lock is held, nobody but a guard changes mappings. Where /proc cannot be read, all memory is
+        // taken for lost.
         let zeros = inspect::anonymous_mappings().ok();
         let is_zeros = |addr| zeros.as_ref().is_none_or(|zeros| is_in(zeros, addr));
         let mut blamed = BTreeSet::new();

@@ -1,9 +1,9 @@
 //! Migrant buffers: regions that change hands whole, by region caching or region hiding.
 //!
 //! How: an output takes the client's region: it is *emigrating* while the request is pending. The reply removes it
-//! (move), hides it (emulated move: inaccessible, *emigrant*) or keeps it as it is (weak move: *weak emigrant*); the
-//! latter two wait in a queue for the next input of their length, which makes one *immigrating* and, with its reply,
-//! *immigrant* again. Nothing is mapped or unmapped on the way.
+//! (move), hides it (emulated move: inaccessible, *emigrant*) or keeps it as it is (weak move: *weak emigrant*); a
+//! region that was hidden or kept waits in a queue for the next input of its length. That input makes the region
+//! *immigrating*, and the reply makes it *immigrant* again. Nothing is mapped or unmapped on the way.
 //! Invariants: a region in a queue belongs to nobody; a hidden one cannot be touched, and keeps its bytes.
 //! Limits: a queue keeps `Config::pool` bytes; beyond that the region that has waited longest is removed.
 //! Source: thesis §3.3, §7.4.
@@ -18,14 +18,14 @@ use crate::space::{Core, Space, State};
 use crate::system::runs_of;
 use crate::{Direction, Immigrating, Mark, Reference, RegionId, Released, Result, SystemBuffer, Wired};
 
-/// A migrant buffer in the client's hands: an immigrant region, or what part of it holds data.
+/// A migrant buffer in the client's hands: an immigrant region, or the part of it that holds data.
 ///
 /// Shape: placed and laid out by the interface. Passing it on gives it up; dropping it deallocates it.
 #[derive(Debug)]
 pub struct Migrant(pub(crate) Migrating);
 
-/// A migrant buffer that an output is taking away. Dropping this ends the output: the region is marked emigrant, if it is hidden,
-/// or weak emigrant, and kept for reuse.
+/// A migrant buffer that an output is taking away. Dropping this ends the output: the region is kept for reuse, marked
+/// emigrant if it is hidden, and weak emigrant if not.
 #[derive(Debug)]
 pub struct Emigrating(Migrating);
 
@@ -97,7 +97,7 @@ impl Space {
         Ok(Immigrating { region: Migrating::new(owned, queue, hidden), len })
     }
 
-    /// The same, and references the granules, for a server to fill.
+    /// As [`Space::dequeue`], and also references the granules, for a server to fill.
     ///
     /// # Errors
     /// As [`Space::allocate`] and [`Space::reference`].
@@ -109,7 +109,7 @@ impl Space {
         core.ensure_own()?;
         let queue = if strong { Mark::Emigrant } else { Mark::WeakEmigrant };
         let mut state = core.lock();
-        // What is protected may have to be replaced first, for which the lock must be free.
+        // Protected granules may have to be replaced first, for which the lock must be free.
         if core.protected.load(Relaxed) == 0
             && let Some((region, addr)) = state.dequeue(core, len, queue, Mark::Immigrating)?
         {
@@ -133,7 +133,7 @@ impl Space {
     /// Makes an immigrant region of a system buffer's granules (move): zero-completes them, fills a new region with
     /// them and maps it. Returns the migrant buffer and the number of bytes zeroed. The system buffer keeps the
     /// granules that hold none of the data, and has no data until it is refilled. A lender's pool loses the granules for
-    /// good (thesis §5.2, footnote 1): better to fill regions from the space's own.
+    /// good (thesis §5.2, footnote 1): regions are better filled from the space's own pool.
     ///
     /// # Errors
     /// No addresses or mappings: the granules go back to the free list.
@@ -180,7 +180,7 @@ impl Migrant {
         Ok(Emigrating(self.0))
     }
 
-    /// The same, and references the granules that hold the data. Takes the space's lock once.
+    /// As [`Migrant::emigrate`], and also references the granules that hold the data. Takes the space's lock once.
     ///
     /// # Errors
     /// As [`Space::reference`].
@@ -249,7 +249,7 @@ impl Emigrating {
     /// Removes all access to the region: a touch is a fatal fault from now on, by design.
     ///
     /// # Errors
-    /// Too many mappings; the region is accessible.
+    /// Too many mappings; the region stays accessible.
     pub fn hide(&mut self) -> Result<u32> {
         let owned = self.0.owned();
         let hidden = access(owned, Access::None).inspect_err(|_| {
@@ -270,8 +270,8 @@ impl Emigrating {
         core.lock().remove_region(core, owned.region)
     }
 
-    /// Ends the output as dropping this does, and unreferences the granules before. Takes the space's lock once for a region
-    /// that is hidden or need not be.
+    /// Unreferences the granules, and then ends the output as dropping this does. Takes the space's lock once if the region
+    /// is hidden already, or need not be hidden.
     ///
     /// # Panics
     /// When the reference is of another space.
@@ -313,14 +313,15 @@ impl State {
     }
 }
 
-/// Marks a region and puts it into its queue; one that is to be hidden and cannot be is removed instead, and so is one
-/// with granules whose lender is gone. `first` is done before under the same lock.
+/// Marks a region and puts it into its queue. A region that is to be hidden and cannot be is removed instead, and so is
+/// a region with granules whose lender is gone. `first` is called before that, under the same lock.
 fn enqueue(owned: &Owned, queue: Mark, hidden: bool, first: impl FnOnce(&mut State)) {
     let core = owned.space.core();
     if !core.is_own() {
         return;
     }
-    // A weak migrant buffer that was hidden all the same is dequeued from where access is given back.
+    // A weak migrant buffer that was hidden all the same goes into the queue for hidden regions, which get their access
+    // back when they are dequeued.
     let queue = if hidden { Mark::Emigrant } else { queue };
     let unhidden = queue == Mark::Emigrant && !hidden && access(owned, Access::None).is_err();
     let mut guard = core.lock();

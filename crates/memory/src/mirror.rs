@@ -1,15 +1,15 @@
 //! Mirrors: another process's aliases, as this process maps them.
 //!
-//! Why: a server must reach what its clients' requests name, and nothing that they do not. A peer names data by its place
-//! in its own alias arena; here the same place of a mirrored arena shows the same granules.
+//! Why: a server must reach what its clients' requests name, and nothing else. A peer names data by its place in its own
+//! alias arena; here the same place of a mirrored arena shows the same granules.
 //! How: the peer announces its memory objects, each with the place of its granules. A *cached* mirror maps an object when
 //! a request first needs it and keeps it mapped; a *transient* one maps the granules of a request while it is served. The
 //! mirror lies at the peer's own addresses where they are free here, so that a buffer has one address in all processes
 //! (the thesis's transient virtual address).
 //! Invariants: nothing but announced objects is ever shown; a read-only descriptor is mapped read-only.
-//! Trust: places and lengths come from a peer, and are checked against the arena and against what was announced. The peer
-//! may change contents at any moment, and may punch holes: a load from where memory can't be had finds zeros, and the
-//! mirror is broken from then on.
+//! Trust: places and lengths come from a peer, and are checked against the arena and against the announced objects. The
+//! peer may change contents at any moment, and may punch holes: a load from where memory can't be had finds zeros, and
+//! the mirror is broken from then on.
 //! Source: thesis §5.1 (selective transient mapping), §3.1.1 (unmapped access). Differs: descriptors grant whole objects,
 //! since Linux grants no less; cached is the default, since mapping costs more than the protection it could add.
 //! Limits: the peer's [`Quota`] of addresses, reserved and mapped.
@@ -85,7 +85,7 @@ struct Inner {
 #[derive(Debug, Clone)]
 pub struct WeakMirror(Weak<Inner>);
 
-/// What one thread knows of what a mirror shows: (start, end, may be written), as of a version.
+/// What one thread knows of a mirror's mappings: (start, end, may be written), as of a version.
 #[derive(Debug, Default)]
 pub struct Known {
     version: u64,
@@ -97,7 +97,7 @@ impl Mirror {
     /// is mapped yet. `lifeline` is held open until the mirror is dropped.
     ///
     /// # Errors
-    /// The lengths are no arena's, the quota is too small, or the addresses cannot be had.
+    /// No arena has such lengths, the quota is too small, or the addresses cannot be had.
     pub fn new(
         base: usize,
         len: usize,
@@ -142,7 +142,8 @@ impl Mirror {
         self.0.arena.len()
     }
 
-    /// The peer's lifeline, for another process to hold that is to touch the peer's memory, too.
+    /// The peer's lifeline, for another process that is to touch the peer's memory, too, and must hold the lifeline for
+    /// that.
     ///
     /// # Errors
     /// No descriptor can be had.
@@ -164,7 +165,8 @@ impl Mirror {
         WeakMirror(Arc::downgrade(&self.0))
     }
 
-    /// Keeps what depends on the peer's memory being here until the mirror is dropped, by whatever thread drops its last handle.
+    /// Keeps `tie`, which depends on the peer's memory being mapped here, until the mirror is dropped. The thread that drops
+    /// the mirror's last handle drops `tie`, too, whatever thread that is.
     pub fn tie(&self, tie: impl fmt::Debug + Send + Sync + 'static) {
         self.0.ties.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(tie));
     }
@@ -173,7 +175,7 @@ impl Mirror {
     /// changes the rights to it.
     ///
     /// # Errors
-    /// It leaves the arena, is not aligned, or lies where another one does.
+    /// The object leaves the arena, is not aligned, or lies where another object does.
     pub fn announce(&self, id: u64, start: usize, object: Object) -> Result<()> {
         let len = object.len();
         let refuse = |what| Err(Error::Announced { start, len, what });
@@ -203,7 +205,7 @@ impl Mirror {
         }
         let mut announced = Announced::new(id, object, self.0.granules, self.0.mapping);
         if let Some(before) = objects.remove(&start) {
-            // A server that works in what is mapped goes on; the rights change in place.
+            // A server that uses the mapped memory goes on; the rights change in place.
             announced.uses = before.uses;
             for at in announced.uses.keys() {
                 self.show(start, &announced, announced.piece(start, *at))?;
@@ -217,7 +219,7 @@ impl Mirror {
     /// Forgets an object: requests may not name it any more. [`Mirror::sweep`] unmaps it. Returns whether there was one.
     ///
     /// # Errors
-    /// The mirror is transient, and there is a [`Mapped`] of the object, which nothing else may be mapped over.
+    /// The mirror is transient, and there is a [`Mapped`] of the object, so that nothing else may be mapped there.
     pub fn withdraw(&self, id: u64) -> Result<bool> {
         let mut guard = self.objects();
         let objects = &mut guard.announced;
@@ -235,8 +237,8 @@ impl Mirror {
         Ok(true)
     }
 
-    /// Unmaps what was withdrawn, unless there is a [`Mapped`]. The caller sees to it that nobody works any more in what
-    /// [`Mirror::span`] gave out.
+    /// Unmaps withdrawn objects, unless there is a [`Mapped`]. The caller makes sure that nobody uses memory from
+    /// [`Mirror::span`] any more.
     ///
     /// # Errors
     /// The kernel can't unmap.
@@ -263,7 +265,7 @@ impl Mirror {
     }
 
     /// Unmaps everything that a cached mirror keeps mapped, unless there is a [`Mapped`]: it is mapped again when a request
-    /// needs it. The caller sees to it that nobody works any more in what [`Mirror::span`] gave out.
+    /// needs it. The caller makes sure that nobody uses memory from [`Mirror::span`] any more.
     ///
     /// # Errors
     /// The kernel can't unmap.
@@ -287,7 +289,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// How many objects there are, those included that were withdrawn and are not unmapped yet.
+    /// How many objects there are, including those that were withdrawn and are not unmapped yet.
     pub fn objects_count(&self) -> usize {
         let objects = self.objects();
         objects.announced.len() + objects.withdrawn.len()
@@ -306,8 +308,8 @@ impl Mirror {
         extents.iter().try_for_each(|extent| objects.parts(*extent, writes).map(drop))
     }
 
-    /// Where `extent` is, mapped until its object is withdrawn and [`Mirror::sweep`] comes; for stores, too, if `writes`.
-    /// What is found is noted in `known`, so that the next look costs no lock.
+    /// Where `extent` is mapped, for stores, too, if `writes`. It stays mapped until its object is withdrawn and
+    /// [`Mirror::sweep`] is called. The mapping is noted in `known`, so that the next look-up takes no lock.
     ///
     /// # Errors
     /// As [`Mirror::map`].
@@ -331,7 +333,8 @@ impl Mirror {
         Ok(self.0.arena.span(extent.offset, extent.len))
     }
 
-    /// What is mapped, without a gap, of the object in which `extent` begins.
+    /// The range of pieces that hold `extent`, as far as the object in which it begins reaches: (start, end, may be
+    /// written).
     fn shown_from(&self, extent: Extent) -> Option<(usize, usize, bool)> {
         let objects = self.objects();
         let (start, found) = objects.holding(extent.offset)?;
@@ -392,7 +395,7 @@ impl Mirror {
 }
 
 impl WeakMirror {
-    /// Whether it is to this mirror.
+    /// Whether this is a handle to `mirror`.
     pub fn is(&self, mirror: &Mirror) -> bool {
         self.0.as_ptr() == Arc::as_ptr(&mirror.0)
     }

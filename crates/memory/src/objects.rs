@@ -1,10 +1,11 @@
-//! Objects: the memory that a space's granules are pages of, and what a peer has to know of it.
+//! Objects: the memory objects whose pages are a space's granules, and what a peer has to know of them.
 //!
-//! How: the space makes objects of its own as it grows, and takes in those that lenders lend. Each is mapped once in the
-//! alias arena, granule n at n times the granule size; a peer that maps an object at the same place of an arena of its
-//! own finds each granule by the same offset.
+//! How: the space makes objects of its own as it grows, and takes in those that lenders lend. Each object is mapped once
+//! in the alias arena, granule n at n times the granule size; a peer that maps an object at the same place of an arena
+//! of its own finds each granule by the same offset.
 //! Invariants: an object stays mapped as long as one of its granules may be used.
-//! Limits: the alias arena has as many addresses as the space's limit, and as many again, or 1 GiB, for lent objects.
+//! Limits: the alias arena has as many bytes of addresses as the space's limit, and for lent objects as many again, at
+//! least 1 GiB.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -32,7 +33,7 @@ impl ObjectId {
     }
 }
 
-/// An object, as it is told to a peer.
+/// What a peer is told of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SharedObject {
     /// Its name.
@@ -61,7 +62,7 @@ pub(crate) struct Entry {
     granules: Run,
     object: Object,
     lender: Option<LenderId>,
-    /// Lenders that can store into it besides, since they were given a descriptor.
+    /// Other lenders that can store into it, since they were given a descriptor.
     entrusted: Vec<LenderId>,
 }
 
@@ -128,7 +129,7 @@ impl Objects {
         })
     }
 
-    /// Where `count` granules of one object start in a run of free ones.
+    /// Where in a run of free granules `count` granules of one object start.
     fn fit(&self, run: Run, count: u32) -> Option<u32> {
         if run.len < count {
             return None;
@@ -192,8 +193,8 @@ impl Space {
 }
 
 impl State {
-    /// Takes granules of a pool for a buffer; in need of the space's own the space grows, and what is kept for reuse is
-    /// given up.
+    /// Takes granules of a pool for a buffer. If the space's own pool has too few free ones, the space grows. If that
+    /// does not suffice, or the pool is a lender's, what the pool keeps for reuse is given up.
     pub(crate) fn take_granules(&mut self, core: &Core, lender: LenderId, count: u32) -> Result<GranuleRuns> {
         self.take_spare(core, lender, count).or_else(|_| {
             self.flush(core, lender);
@@ -215,8 +216,8 @@ impl State {
         }
     }
 
-    /// Has `count` more granules of the space's own be free than are promised; in need of them the space grows, and what
-    /// is kept for reuse is given up.
+    /// Makes sure that `count` more of the space's own granules are free than are promised. Where too few are free, the
+    /// space grows, or gives up what is kept for reuse.
     pub(crate) fn make_available(&mut self, core: &Core, count: u32) -> Result<()> {
         if self.granules.available(LenderId::OWN) >= count || self.grow(core, count).is_ok() {
             return Ok(());
@@ -225,8 +226,8 @@ impl State {
         if self.granules.available(LenderId::OWN) >= count { Ok(()) } else { self.grow(core, count) }
     }
 
-    /// Has the promises of replacements be kept although a lender has taken granules along; those that cannot be are
-    /// broken, and stores wait instead.
+    /// Keeps the promises of replacements although a lender has left and taken granules along. Promises that cannot be
+    /// kept are broken, and stores wait instead.
     pub(crate) fn keep_promises(&mut self, core: &Core) {
         let short = self.granules.promised() > self.granules.stocks.own.free.total();
         if short && self.grow(core, 0).is_err() {
@@ -243,7 +244,7 @@ impl State {
         }
     }
 
-    /// Adds an object so that at least `count` granules are free beside those promised.
+    /// Adds an object so that at least `count` granules are free besides those promised.
     fn grow(&mut self, core: &Core, count: u32) -> Result<()> {
         let own = &self.granules.stocks.own;
         let missing = core.bytes((count + self.granules.promised()).saturating_sub(own.free.total()));
@@ -306,7 +307,8 @@ impl State {
         self.end_loans(core);
     }
 
-    /// Unmaps lent objects all of which has retired. When the kernel cannot unmap one, it stays, in nobody's hands.
+    /// Unmaps lent objects whose granules have all retired. An object that the kernel cannot unmap stays mapped, and
+    /// nobody uses it.
     pub(crate) fn end_loans(&mut self, core: &Core) {
         while let Some(object) = self.granules.lent_objects.take_ended() {
             if core.aliases().unmap(core.alias_offset(object.start), core.bytes(object.len)).is_ok() {
@@ -322,8 +324,8 @@ impl State {
     /// for faults. The caller enters them in the tables.
     ///
     /// # Errors
-    /// The kernel's. Of several parts the first ones may be mapped. A part that was not is as it was, or inaccessible,
-    /// where a lender has taken its memory away.
+    /// The kernel's. Of several parts the first ones may be mapped. A part that was not mapped is as it was before, or
+    /// inaccessible, if a lender has taken its memory away.
     pub(crate) fn map(&self, core: &Core, slot: u32, runs: &[Run]) -> Result<()> {
         let mut at = slot;
         for (entry, part) in runs.iter().flat_map(|run| self.objects.entries(*run)) {

@@ -2,13 +2,12 @@
 //!
 //! How: a *whole* buffer consists of whole granules, so that its pages can be swapped into a client's buffer or become
 //! a region; a *chunk* is a part of a granule, for data that will be copied anyway (`chunks`). Both are kept for reuse when
-//! they are deallocated; which one is handed out next is told by [`Recycling`](crate::Recycling). Chunks that a server is
-//! shown which is not the pool's lender are cut from granules of their own, in which that server finds nothing else.
-//! With small pages, whole buffers also have a window of their own, populated, whose page tables are swapped with
-//! the client's.
+//! they are deallocated; [`Recycling`](crate::Recycling) says which one is handed out next. Where a server is not the
+//! pool's lender, chunks for it are cut from separate granules, in which that server finds nobody else's data. With small
+//! pages, whole buffers also have a window of their own, populated, whose page tables are swapped with the client's.
 //! Invariants: a kept buffer's granules are referenced by nobody, and belong to its pool.
-//! Limits: the space's own pool keeps `Config::pool` bytes; a lender's keeps whatever it has, since nothing else can be
-//! made of it.
+//! Limits: the space's own pool keeps `Config::pool` bytes; a lender's keeps all that it has, since its memory has no
+//! other use.
 //! Source: thesis §3.1, §5.2, §7.4.2.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -39,11 +38,11 @@ impl Whole {
 /// Buffers of one length.
 #[derive(Debug)]
 pub(crate) struct Shelf<T> {
-    /// Those kept for reuse, the one freed last at the end.
+    /// The buffers kept for reuse; the last one is the one freed last.
     pub(crate) kept: VecDeque<T>,
-    /// How many there are, be they in use or kept.
+    /// How many there are, in use or kept.
     pub(crate) exist: u32,
-    /// How often not to ask for memory for one more, since there lately was none.
+    /// How many more times not to ask for memory for another one, since there was none lately.
     short: u8,
 }
 
@@ -54,7 +53,7 @@ impl<T> Default for Shelf<T> {
 }
 
 impl<T> Shelf<T> {
-    /// Takes a buffer to use again; none when there is none, or while there are fewer than to rotate over.
+    /// Takes a kept buffer; none when none is kept, or while fewer buffers exist than are to be rotated over.
     pub(crate) fn take(&mut self, rotation: u16) -> Option<T> {
         if rotation <= 1 {
             return self.kept.pop_back();
@@ -66,7 +65,7 @@ impl<T> Shelf<T> {
         self.kept.pop_front()
     }
 
-    /// Takes the buffer that has been free longest, because there is no memory for one more.
+    /// Takes the buffer that has been free longest, because there is no memory for another one.
     pub(crate) fn take_oldest(&mut self) -> Option<T> {
         self.short = u8::MAX;
         self.kept.pop_front()
@@ -81,9 +80,9 @@ pub(crate) struct Pool {
     /// Granules in whole buffers, and of these, in kept ones.
     held: u32,
     kept: u32,
-    /// Chunks that the lender alone is shown.
+    /// Chunks that only the lender is shown.
     chunks: Chunks,
-    /// Those that another server is shown, by that server's name as a lender.
+    /// Chunks that another server is shown, by that server's name as a lender.
     shown: BTreeMap<LenderId, Chunks>,
 }
 
@@ -92,7 +91,7 @@ impl Pool {
         self.whole.entry(count).or_default()
     }
 
-    /// Puts on record that a whole buffer of `from` granules now has `to`; none is no buffer.
+    /// Puts on record that a whole buffer of `from` granules now has `to` granules; zero stands for no buffer.
     pub(crate) fn resize(&mut self, from: u32, to: u32) {
         if from > 0 {
             self.shelf(from).exist -= 1;
@@ -122,13 +121,13 @@ impl Pool {
         self.whole.get(&count).is_some_and(|shelf| !shelf.kept.is_empty())
     }
 
-    /// The chunks of the pool of `lender`, this one, that `server` is shown.
+    /// The chunks of this pool, which is `lender`'s, that `server` is shown.
     #[inline]
     fn chunks(&mut self, lender: LenderId, server: LenderId) -> &mut Chunks {
         if server == lender { &mut self.chunks } else { self.shown.entry(server).or_default() }
     }
 
-    /// Takes out the kept whole buffers of which a granule is among those asked for.
+    /// Takes out the kept whole buffers that hold any of the granules that `of` selects.
     fn take_kept(&mut self, of: impl Fn(u32) -> bool) -> Vec<Whole> {
         let mut taken = Vec::new();
         for shelf in self.whole.values_mut() {
@@ -145,7 +144,7 @@ impl Pool {
         taken
     }
 
-    /// Takes out those of the granules asked for all of whose chunks are free; granules are `len` bytes long.
+    /// Of the granules that `of` selects, takes out those whose chunks are all free. A granule is `len` bytes long.
     fn take_uncut(&mut self, len: usize, of: impl Fn(u32) -> bool) -> Vec<u32> {
         let mut uncut = self.chunks.take_uncut(len, &of);
         self.shown.values_mut().for_each(|chunks| uncut.extend(chunks.take_uncut(len, &of)));
@@ -190,7 +189,7 @@ impl Pools {
         self.lenders.insert(lender, Pool::default());
     }
 
-    /// The pool of a lender that exists, or of which buffers are in use.
+    /// The pool of a lender that exists, or of a lender that is gone but whose buffers are in use.
     pub(crate) fn of(&mut self, lender: LenderId) -> &mut Pool {
         if lender == LenderId::OWN { &mut self.own } else { self.lenders.entry(lender).or_default() }
     }
@@ -199,7 +198,7 @@ impl Pools {
         std::iter::once(LenderId::OWN).chain(self.lenders.keys().copied()).collect()
     }
 
-    /// Forgets the pool of a lender that is gone when no buffer of it is left.
+    /// Forgets the pool of a lender that is gone, once no buffer of the pool is left.
     pub(crate) fn forget_if_empty(&mut self, lender: LenderId) {
         if self.lenders.get(&lender).is_some_and(Pool::is_empty) {
             self.lenders.remove(&lender);
@@ -317,7 +316,7 @@ impl State {
         self.release(core, whole.granules);
     }
 
-    /// Takes a chunk of a class, of a granule in which `server` is shown nothing of others.
+    /// Takes a chunk of a class, from a granule in which `server` is shown nobody else's data.
     pub(crate) fn take_chunk(
         &mut self,
         core: &Core,
@@ -363,14 +362,14 @@ impl State {
         }
     }
 
-    /// Gives up what is kept of the chunks that a server was shown which is not their lender.
+    /// Gives up the kept chunks that `server`, which is not their lender, was shown.
     pub(crate) fn flush_shown(&mut self, core: &Core, lender: LenderId, server: LenderId) {
         let uncut = self.pools.of(lender).take_shown(core.granule(), server);
         self.release(core, uncut);
     }
 
-    /// Gives back to the free list those of the granules asked for that are kept: whole buffers in which one of them is,
-    /// and granules all of whose chunks are free.
+    /// Gives back to the free list what is kept of the granules that `of` selects: whole buffers that hold one of them,
+    /// and granules whose chunks are all free.
     pub(crate) fn flush_pool(&mut self, core: &Core, lender: LenderId, of: impl Fn(u32) -> bool) {
         let pool = self.pools.of(lender);
         let (whole, uncut) = (pool.take_kept(&of), pool.take_uncut(core.granule(), &of));

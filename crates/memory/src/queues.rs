@@ -14,7 +14,7 @@ pub(crate) struct Queues {
     weak_emigrant: Queue,
 }
 
-/// Regions of one mark with their granules' number, most recent last.
+/// Regions of one mark, each with its number of granules, the most recent last.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     regions: Vec<(RegionId, u32)>,
@@ -27,7 +27,7 @@ impl Queue {
         self.granules += granules;
     }
 
-    /// Takes the most recent region of so many granules.
+    /// Takes the most recent region of this many granules.
     pub(crate) fn take(&mut self, granules: u32) -> Option<RegionId> {
         let at = self.regions.iter().rposition(|(_, len)| *len == granules)?;
         self.granules -= granules;
@@ -81,7 +81,7 @@ impl State {
         }
     }
 
-    /// Whether one of the granules asked for is in a region kept for reuse.
+    /// Whether one of the granules that `of` selects is in a region kept for reuse.
     pub(crate) fn is_queued(&self, of: impl Fn(u32) -> bool) -> bool {
         let queued = self.queues.iter().filter_map(|region| self.regions.get(region));
         queued.flat_map(|region| self.slots.run(region.slots)).filter_map(|slot| slot.granule).any(of)

@@ -1,16 +1,16 @@
 //! Recycling: which of the system buffers kept for reuse is handed out next.
 //!
-//! Why: a buffer that is used again at once is in the cache of the processor that used it last. Where one processor
-//! writes it and another one reads it, that is the wrong cache, and rotating over many buffers is better; where few
-//! of them fit the caches together, it is worse. Which is which depends on the machine, on how it copies and on the length:
-//! calibration measures it.
+//! Why: a buffer that is used again at once is in the cache of the processor that used it last. Where one processor writes
+//! a buffer and another one reads it, that is the wrong cache, and rotating over many buffers is better; where only few
+//! buffers fit the caches together, rotating is worse. Which case applies depends on the machine, on how it copies and on
+//! the length: calibration measures it.
 //! Limits: lengths are told apart in eight classes.
 
 /// How many buffers to rotate over, per class of lengths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Recycling {
     /// For each class: 1 hands out the buffer that was freed last, a greater number rotates over as many buffers, as far as
-    /// memory allows. 0 is 1.
+    /// memory allows. 0 means 1.
     pub rotation: [u16; Recycling::CLASSES],
 }
 
@@ -20,7 +20,7 @@ impl Recycling {
     /// The greatest length in bytes of each class but the last, which has no bound.
     pub const BOUNDS: [usize; Self::CLASSES - 1] =
         [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
-    /// The buffer that was freed last, for every length.
+    /// Hands out the buffer that was freed last, for every length.
     pub const LAST_FREED: Self = Self { rotation: [1; Self::CLASSES] };
 
     /// The class of buffers for `len` bytes.

@@ -1,7 +1,7 @@
 //! Page referencing: counting, per granule, the inputs and outputs pending in it.
 //!
-//! How: referencing checks that the client may use the bytes, notes which granules hold them now, and counts. A granule
-//! so counted is never reused until it is unreferenced, whoever frees the region; and while an output counts on it, no
+//! How: referencing checks that the client may use the bytes, notes which granules hold them now, and counts. A counted
+//! granule is never reused until it is unreferenced, whoever frees the region; and while an output counts on it, no
 //! store reaches it through a window.
 //! Source: thesis §3.2.1, §3.2.2.
 
@@ -16,7 +16,7 @@ use crate::segments::Segments;
 use crate::space::{Core, Space, State};
 use crate::{Direction, Error, Mark, RegionId, Result, views};
 
-/// The granules of a client's buffer, referenced; dropping it unreferences them.
+/// The granules of a client's buffer, referenced; dropping this unreferences them.
 #[derive(Debug)]
 pub struct Reference {
     space: Space,
@@ -85,7 +85,7 @@ impl Space {
         Ok(Reference { space, direction, region, slots, runs, offset, len, faults, released: false })
     }
 
-    /// References the granules that hold `len` bytes at `addr`, for a caller that has the lock, and has the region in hand.
+    /// References the granules that hold `len` bytes at `addr`, for a caller that has the lock, and holds the region.
     ///
     /// # Errors
     /// The region is gone.
@@ -127,7 +127,7 @@ impl Reference {
         self.slots.len
     }
 
-    /// Whether it is to the `len` bytes at `addr`.
+    /// Whether the reference is to the `len` bytes at `addr`.
     pub fn is_to(&self, addr: usize, len: usize) -> bool {
         (self.space.core().slot_addr(self.slots.start) + self.offset, self.len) == (addr, len)
     }
@@ -169,7 +169,7 @@ impl Reference {
     /// The granules of one space mean nothing in the tables of another.
     ///
     /// # Panics
-    /// When it is of another space.
+    /// When the reference is of another space.
     #[track_caller]
     pub(crate) fn assert_of(&self, space: &Space) {
         assert!(self.space.is(space), "a reference of another space was to be used");
@@ -183,7 +183,8 @@ impl Reference {
         self.uncount(&mut state)
     }
 
-    /// Unreferences for a caller that has the lock of its space; what is left may be dropped when the lock is free again.
+    /// Unreferences for a caller that has the lock of its space; the reference itself may be dropped when the lock is
+    /// free again.
     pub(crate) fn release_in(&mut self, state: &mut State) -> Released {
         match std::mem::replace(&mut self.released, true) {
             true => Released::default(),
@@ -216,7 +217,7 @@ impl Drop for Reference {
 }
 
 impl Core {
-    /// Does what a store would do to granules from which an output by copy-on-write is pending: replaces them. A server
+    /// Replaces granules from which an output by copy-on-write is pending, as a store through a window would: a server
     /// that works in them stores through aliases, which never fault.
     fn verify_write_access(&self, slots: Run) -> Result<()> {
         if self.protected.load(Relaxed) == 0 {
@@ -257,8 +258,8 @@ impl State {
         runs
     }
 
-    /// The slots of a region among `slots` that are protected although no output needs it, as one run from the first to
-    /// the last; slots between them that still need protection cut it short.
+    /// The first run of slots among `slots` that are protected although no output needs that. It ends before a slot
+    /// that is unprotected or still needs protection. All `slots` are of one region.
     pub(crate) fn idle_protected(&self, slots: Run) -> Option<Run> {
         let idle = |slot: u32| {
             let slot = self.slots.get(slot);

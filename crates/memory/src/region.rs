@@ -106,7 +106,7 @@ impl State {
         })
     }
 
-    /// Makes a region of granules that are in nobody's hands: creates it, fills it and maps it.
+    /// Makes a region of granules that nobody holds: creates it, fills it and maps it.
     pub(crate) fn region_of(&mut self, core: &Core, runs: &GranuleRuns, mark: Mark) -> Result<RegionId> {
         let count = runs.iter().map(|run| run.len).sum();
         let window = self.take_slots(core, count)?;
@@ -147,7 +147,7 @@ impl State {
     /// Changes a region's mark.
     ///
     /// # Panics
-    /// When the thesis knows no such transition: a program error.
+    /// When the thesis has no such transition, which is a program error.
     pub(crate) fn mark(&mut self, id: RegionId, next: Mark) -> Result<()> {
         let Some(region) = self.regions.get_mut(id) else { return Ok(()) };
         assert!(region.mark.may_become(next), "a region marked {} cannot become {next}", region.mark);
@@ -177,10 +177,10 @@ impl Owned {
 
 /// A native buffer: memory that the program allocates from a space, keeps, and frees by dropping.
 ///
-/// Shape: starts on a granule boundary unless made by [`Space::allocate_at`]; bytes are zero at first. Nothing but the
-/// program stores into it, except by its leave: an input delivers into it while it is borrowed mutably, and share takes
-/// it by value for as long as a server may work in it.
-/// Dropping it while output is pending is safe: the granules are freed when the last request lets them go.
+/// Shape: starts on a granule boundary unless made by [`Space::allocate_at`]; bytes are zero at first. Only the program
+/// stores into it, or others with the program's permission: an input delivers into the buffer while the buffer is
+/// borrowed mutably, and share takes the buffer by value for as long as a server may work in it. Dropping it while
+/// output is pending is safe: the granules are freed when the last request lets them go.
 #[derive(Debug)]
 pub struct Buffer(pub(crate) Owned);
 
@@ -225,7 +225,7 @@ impl Space {
         Ok(Owned { space: self.clone(), region, addr: core.slot_addr(slot) + offset, len })
     }
 
-    /// Whether an address is among those that this space's regions are made from; if not, it is in none of them.
+    /// Whether an address is in the range that this space's regions are made from; if not, it is in no region.
     pub fn may_hold(&self, addr: usize) -> bool {
         self.core().slot_at(addr).is_some()
     }

@@ -1,11 +1,11 @@
 //! Reinstatement: when a run of granules gets its write permission back.
 //!
-//! Why: taking protection off a whole run costs a few microseconds, a fault some forty. So a region whose owner stores
-//! into it between outputs is unprotected as soon as its last output completes, while one that is output again and
-//! again unchanged stays protected, and is not even protected again.
-//! How: whether the owner stored cannot be seen on an unprotected region, so it is tried: now and then a completed run
-//! stays protected. No fault before the next output means that the region rests; a fault means that it does not, and
-//! the next trial is put off for twice as long.
+//! Why: taking protection off a whole run costs a few microseconds, and a fault costs some forty. So a region whose
+//! owner stores into it between outputs is unprotected as soon as its last output completes. A region that is output
+//! again and again unchanged stays protected, and the next output need not protect it again.
+//! How: whether the owner stored cannot be seen on an unprotected region, so there are trials: now and then a run stays
+//! protected when its last output completes. If no fault comes before the next output, the region is left protected
+//! until a store faults. If a fault comes, the next trial is put off for twice as long.
 //! Source: thesis §4.2 and §4.4 reinstate lazily, since a region may have changed meanwhile; here reference counts and
 //! region marks are consulted, so that eager reinstatement is safe.
 
@@ -67,8 +67,8 @@ impl Reinstatement {
 mod tests {
     use super::*;
 
-    /// Outputs of `count` after which the region was unprotected, and faults taken, when its owner stores before each
-    /// output or never.
+    /// Of `count` outputs, after how many the region was unprotected, and how many faults were taken, when its owner
+    /// stores before each output (`stores`) or never.
     fn run(state: &mut Reinstatement, count: u32, stores: bool) -> (u32, u32) {
         let (mut unprotected, mut faults, mut protected) = (0, 0, false);
         for _ in 0..count {

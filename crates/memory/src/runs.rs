@@ -1,7 +1,7 @@
 //! Free runs: which numbers of a range are free, kept as maximal runs.
 //!
 //! Why: neighbouring granules share one mapping and move with one system call, so both granules and addresses are
-//! handed out in runs, the longest that will do.
+//! handed out in runs that are as long as possible.
 //! Invariants: runs are disjoint, not empty, and never adjacent (they would be one run).
 //! Limits: numbers are 32 bits wide; taking scans the runs, so it belongs on no data path (pools keep what is reused).
 
@@ -45,7 +45,7 @@ impl FreeRuns {
         })
     }
 
-    /// Takes the run of `len` that `choose` finds in the lowest run where it finds one.
+    /// Takes `len` numbers in a row, where `choose` finds them in the lowest free run in which it finds any.
     pub(crate) fn take_chosen(&mut self, len: u32, choose: impl Fn(Run) -> Option<u32>) -> Option<Run> {
         let run = |(start, len): (&u32, &u32)| Run { start: *start, len: *len };
         let (around, at) = self.runs.iter().map(run).find_map(|run| Some((run, choose(run)?)))?;
@@ -94,7 +94,7 @@ impl FreeRuns {
         Some(Run { start, len: longest })
     }
 
-    /// Frees a run; an empty one is nothing.
+    /// Frees a run; does nothing for an empty run.
     ///
     /// # Panics
     /// When a part of it is free already.

@@ -1,4 +1,4 @@
-//! Segments: where some data is, as addresses that can be named by anybody and used by nobody (see [`Data`](crate::Data)).
+//! Segments: the addresses of some data. They give no access to the memory there; [`Data`](crate::Data) does.
 
 use std::ops::Range;
 

@@ -1,9 +1,10 @@
 //! Shortages: who is told that a lender's pool is exhausted.
 //!
-//! Why: only the party that asks a lender for memory can ask it for more, and this floor knows no parties.
-//! How: the code that speaks with the lender leaves a function here. It is called by the thread that found the pool exhausted,
-//! after it has let the lock go; the buffer is refused all the same.
-//! Limits: a pool that keeps a buffer of the length asked for is not exhausted, however many there should be to rotate over.
+//! Why: only the party that asks a lender for memory can ask it for more, and this crate does not know the parties.
+//! How: the code that speaks with the lender leaves a function here. The thread that finds the pool exhausted calls it after
+//! releasing the lock; the buffer is refused all the same.
+//! Limits: a pool that keeps a buffer of the length asked for does not count as exhausted, even if it has fewer such buffers
+//! than are to be rotated over.
 //! Source: none in the thesis, whose servers' pools have the size that they were registered with.
 
 use std::sync::Arc;
@@ -13,11 +14,11 @@ use crate::stock::{Stocks, Tell};
 use crate::{Error, LenderId};
 
 impl Space {
-    /// Has `tell` be called whenever the lender's pool has no memory for a system buffer, with the bytes that the buffer
-    /// would have taken, until the lender is removed; in place of what was to be called before. It is called by the thread
-    /// that wanted the buffer, which goes on when it returns: it had better not wait.
+    /// Has `tell` called whenever the lender's pool has no memory for a system buffer, with the bytes that the buffer
+    /// would have taken, until the lender is removed. `tell` takes the place of any function set before. The thread that
+    /// wanted the buffer calls `tell` and goes on when it returns, so `tell` had better not wait.
     ///
-    /// Of a lender that was removed nobody is told.
+    /// For a lender that was removed, nothing is called.
     pub fn on_shortage(&self, lender: LenderId, tell: impl Fn(usize) + Send + Sync + 'static) {
         if self.is_inherited() {
             return;

@@ -1,7 +1,8 @@
 //! Slots: the granule-sized places of a space's window arena, where clients see their granules.
 //!
 //! Invariants: a slot that belongs to a region maps exactly one granule; a slot marked protected is write-protected in
-//! the page tables; the count of protected slots, which may be read without the space's lock, is never less than theirs.
+//! the page tables; the count of protected slots, which may be read without the space's lock, is never less than the
+//! number of slots marked protected.
 //! Limits: entries are 8 bytes, so that the slots of a 16 MiB buffer of huge pages are one cache line.
 
 use std::sync::Arc;
@@ -101,7 +102,7 @@ impl Slots {
         self.count(u32::from(to.protected), u32::from(before));
     }
 
-    /// Marks a run of slots protected or not; returns how many were marked otherwise.
+    /// Marks a run of slots protected or not; returns how many marks changed.
     pub(crate) fn set_protected(&mut self, run: Run, protected: bool) -> u32 {
         let mut changed = 0;
         for entry in &mut self.table[run.start as usize..run.end() as usize] {
@@ -116,7 +117,7 @@ impl Slots {
         changed
     }
 
-    /// Shows another granule, writable, at a slot; returns the one before.
+    /// Shows another granule, writable, at a slot; returns the granule that was there before.
     pub(crate) fn show(&mut self, slot: u32, granule: u32) -> Option<u32> {
         let before = self.get(slot);
         self.set(slot, Slot { granule: Some(granule), protected: false, ..before });
@@ -133,7 +134,8 @@ impl Slots {
     }
 
     fn count(&self, more: u32, less: u32) {
-        // Relaxed: the thread that protected a slot and the one that now delivers into it are one, or has synchronized with it.
+        // Relaxed: the thread that now delivers into a slot is the thread that protected it, or has synchronized with that
+        // thread.
         if more != less {
             self.protected.fetch_add(more.wrapping_sub(less), Ordering::Relaxed);
         }

@@ -25,10 +25,10 @@ use crate::runs::Run;
 use crate::slots::Slots;
 use crate::{Error, Recycling, Result};
 
-/// Lent objects have as many addresses as the space's own, and at least so many.
+/// Lent objects have as many bytes of addresses as the space's own objects, and at least this many.
 const ROOM_FOR_LOANS: usize = 1 << 30;
 const PAGE_TABLE: usize = 2 << 20;
-/// A space has at most two to this power of granules of its own: four times as many slots are numbered in 32 bits.
+/// A space has at most 2^`LONGEST_TABLE` granules of its own, since four times as many slots are numbered in 32 bits.
 const LONGEST_TABLE: u32 = 29;
 
 /// Which granules a space's objects are made of.
@@ -146,7 +146,7 @@ pub(crate) struct Core {
     pub(crate) protected: Arc<AtomicU32>,
     /// How often an object came or went.
     pub(crate) objects_version: Arc<AtomicU64>,
-    /// Of windows and aliases, from the first lent object on.
+    /// The guards of windows and aliases, which are there from the first lent object on.
     pub(crate) guards: OnceLock<[Guard; 2]>,
     /// The count of missing memory at the last look for losses.
     pub(crate) missing_seen: AtomicU32,
@@ -205,7 +205,7 @@ impl Space {
         if self.is_inherited() { Statistics::default() } else { self.core().lock().statistics }
     }
 
-    /// Tells what replacing one granule costs, so that regions whose faults cost more than copying are copied.
+    /// Sets what replacing one granule costs, so that regions whose faults cost more than copying are copied.
     pub fn set_replacement_cost(&self, nanoseconds: u64) {
         self.core().replacement_cost.store(nanoseconds, Relaxed);
     }
@@ -220,8 +220,9 @@ impl Space {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    /// Whether this process is a child, made by fork, of the one that has made the space. It can't use it, then, nor what is
-    /// from it: functions return [`Error::Inherited`] or nothing, and buffers hold zeros, which are the child's own.
+    /// Whether this process is a child, made by fork, of the one that has made the space. A child can use neither the space
+    /// nor what comes from it: functions return [`Error::Inherited`] or nothing, and buffers hold zeros, which are the
+    /// child's own.
     pub fn is_inherited(&self) -> bool {
         !self.core().is_own()
     }
@@ -301,8 +302,8 @@ impl Core {
         (granules as usize) << self.shift
     }
 
-    /// Granules that `len` bytes need when they start `offset` bytes into the first. For more than can be numbered: more than
-    /// any region or buffer has.
+    /// Granules that `len` bytes need when they start `offset` bytes into the first. Where the count does not fit 32 bits,
+    /// returns the greatest number, which is more than any region or buffer has.
     pub(crate) fn granules(&self, offset: usize, len: usize) -> u32 {
         offset.saturating_add(len).div_ceil(self.granule()).try_into().unwrap_or(u32::MAX)
     }
@@ -336,7 +337,8 @@ impl Core {
         if self.bytes(slots) >= PAGE_TABLE { (PAGE_TABLE >> self.shift) as u32 } else { 1 }
     }
 
-    /// Whether this process has made the space. In a child made by fork a thread that it does not have may hold the lock.
+    /// Whether this process has made the space. In a child made by fork, the lock may be held by a thread that only the
+    /// parent has.
     pub(crate) fn is_own(&self) -> bool {
         self.maker.is_this_process()
     }
@@ -350,7 +352,7 @@ impl Core {
     /// Takes the lock. A panic of another holder is no reason to stop: the tables are consistent between calls.
     ///
     /// # Panics
-    /// In a child made by fork: what can be asked of an inherited space looks at [`Core::is_own`] before.
+    /// In a child made by fork. Functions that may be called for an inherited space look at [`Core::is_own`] first.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         assert!(self.is_own(), "{}", Error::Inherited);
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -401,7 +403,7 @@ fn first_object(granularity: Granularity, limit: usize) -> Result<(GranuleKind, 
     }
 }
 
-/// Checks that the reserve can hold a first object.
+/// Checks that the machine's reserve of huge pages can hold a first object.
 fn require_huge_pages(limit: usize) -> Result<()> {
     let size = GranuleKind::Huge.size();
     let needed = OBJECT_LEN.min(limit).div_ceil(size);

@@ -1,4 +1,4 @@
-//! Stocks: the granules of each pool, and those of them that are on hand.
+//! Stocks: the granules of each pool, and which of them are free.
 //!
 //! How: a space has a pool of its own and one for each of its lenders. Each granule belongs to one pool, wherever it is;
 //! when it is freed, it goes back to that pool's free list.
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crate::LenderId;
 use crate::runs::FreeRuns;
 
-/// A function that the code which speaks with a lender has left here.
+/// A function that was left here by the code that speaks with a lender.
 pub(crate) struct Tell<F: ?Sized>(pub(crate) Arc<F>);
 
 impl<F: ?Sized> fmt::Debug for Tell<F> {
@@ -22,7 +22,7 @@ impl<F: ?Sized> fmt::Debug for Tell<F> {
     }
 }
 
-/// One pool's granules, and what its lender's party is told.
+/// One pool's granules, and the functions that tell its lender's party of shortages and losses.
 #[derive(Debug, Default)]
 pub(crate) struct Stock {
     /// Those that nothing holds.

@@ -1,10 +1,10 @@
 //! Page swapping and input alignment: delivering a system buffer's data into a client's buffer.
 //!
-//! How: granules that the plan names change places between the two buffers; bytes of the client's that lie beside the
-//! data on the first and last of them are first copied into the system buffer's granules (reverse copyout), while the
-//! client's are write-protected, so that no other thread's store next to the buffer is lost. All other data is copied
-//! out through the client's window, like a store of its own: if an output is pending there, the store faults and TCOW
-//! saves it.
+//! How: granules that the plan names change places between the two buffers; before that, the client's bytes beside the
+//! data on the first and last of these granules are copied into the system buffer's granules (reverse copyout). The
+//! client's granules are write-protected meanwhile, so that no other thread's store next to the buffer is lost. All
+//! other data is copied out through the client's window, like a store by the client: if an output is pending there, the
+//! store faults and TCOW saves the output.
 //!
 //! ```text
 //!               |<-- granule -->|<-- granule -->|<-- granule -->|
@@ -40,7 +40,7 @@ pub struct InputPlan {
 /// What a delivery did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Passed {
-    /// Bytes copied, be it out or in reverse.
+    /// Bytes copied, out or in reverse.
     pub copied: usize,
     /// Granules swapped.
     pub swapped: u32,
@@ -65,12 +65,13 @@ impl Delivery {
 }
 
 impl Space {
-    /// Delivers the first bytes of `system` to the client's `bytes`, as many as there are of these.
+    /// Fills the client's `bytes` with the first bytes of `system`.
     ///
     /// Granules that cannot be swapped after all (another alignment, too many mappings) are copied.
-    /// Afterwards the system buffer holds the client's former granules instead, but for those from which an output is
-    /// pending: fresh ones take their places; where there are none, it is left without memory
-    /// ([`SystemBuffer::refill`]). The lender's pool adopts them, and the space the lender's (thesis §5.2).
+    /// Afterwards the system buffer holds the client's former granules instead, except those from which an output is
+    /// pending: fresh granules take their places, and where there are none, the system buffer is left without memory
+    /// ([`SystemBuffer::refill`]). The lender's pool adopts the client's former granules, and the space adopts the
+    /// lender's (thesis §5.2).
     ///
     /// ```compile_fail,E0308
     /// # use genie_memory::{Buffer, InputPlan, Space, SystemBuffer};
@@ -90,7 +91,7 @@ impl Space {
         self.deliver_at(system, addr, bytes.len(), plan)
     }
 
-    /// The same to `len` bytes at `addr`, which the caller has borrowed mutably, or owns.
+    /// As [`Space::deliver`], to the `len` bytes at `addr`, which the caller has borrowed mutably, or owns.
     pub(crate) fn deliver_at(
         &self,
         system: &mut SystemBuffer,
@@ -123,13 +124,13 @@ impl Space {
         Ok(passed)
     }
 
-    /// Whether bytes beside a buffer on its granules can be kept safe from a swap of the granules.
+    /// Whether partly filled granules can be swapped without loss of the bytes beside the buffer.
     pub fn can_swap_partial_granules(&self) -> bool {
         self.core().userfault.is_some()
     }
 }
 
-/// Copies out what was not swapped; returns the number of bytes.
+/// Copies out the data that was not swapped; returns the number of bytes.
 fn copy_out(core: &Core, system: &SystemBuffer, delivery: &Delivery, swapped: Run) -> usize {
     // The data's bytes that were swapped, as a range of the data.
     let (from, to) = if swapped.len == 0 {
@@ -148,7 +149,7 @@ fn copy_out(core: &Core, system: &SystemBuffer, delivery: &Delivery, swapped: Ru
     copied
 }
 
-/// Swaps what is to be swapped; also says whether a pending request uses a granule that went to the system buffer.
+/// Swaps the slots of the plan; also says whether a pending request uses a granule that went to the system buffer.
 fn swap_pages(core: &Core, system: &mut SystemBuffer, delivery: &Delivery) -> Result<(Passed, bool)> {
     let foreign = || Error::Foreign { addr: delivery.addr, len: delivery.len };
     let Some((granules, window)) = system.granules_mut() else { return Ok(Default::default()) };
@@ -178,7 +179,7 @@ fn swap_pages(core: &Core, system: &mut SystemBuffer, delivery: &Delivery) -> Re
 
 impl State {
     /// Completes the first and the last granule with the client's bytes beside the data; returns the slots that were
-    /// write-protected for it, and the number of bytes copied, or none if a slot could not be protected.
+    /// write-protected for this and the number of bytes copied, or none if a slot could not be protected.
     fn reverse_copyout(
         &mut self,
         core: &Core,
@@ -226,7 +227,7 @@ impl State {
         let bytes = |run: Run| core.bytes(run.start);
         let result = core.windows.swap(bytes(slots), bytes(own), bytes(scratch), core.bytes(slots.len));
         self.give_scratch(core, slots, scratch);
-        // Page tables that were moved, be it forth and back, are registered no longer.
+        // Page tables that were moved are no longer registered, even if they were moved back.
         self.register(core, slots.start, slots.len);
         match result {
             Ok(Swapped::Both) => {}
@@ -237,9 +238,9 @@ impl State {
         true
     }
 
-    /// Gives the addresses back through which page tables were swapped. They still map the objects that the client's
-    /// slots have shown; nobody touches them, and the next use maps over them. But no object that was lent
-    /// may stay mapped here after its lender has gone.
+    /// Gives back the addresses through which page tables were swapped. These still map objects that the client's slots
+    /// have shown; nobody touches them, and the next use maps over them. But no object that was lent may stay mapped
+    /// here after its lender has gone.
     fn give_scratch(&mut self, core: &Core, slots: Run, scratch: Run) {
         let bound = self.granules.lent_objects.bound();
         if self.slots.run(slots).any(|slot| slot.granule.is_some_and(|id| id >= bound)) {
@@ -279,14 +280,15 @@ impl State {
         done
     }
 
-    /// Maps what the table says that slots show, since a mapping over them has failed and may have left nothing there. A slot
-    /// that no granule can be mapped at stays as it is.
+    /// Maps at each slot the granule that the table has for it, since a mapping over these slots has failed and may have
+    /// left nothing there. A slot at which no granule can be mapped stays as it is.
     fn show_again(&mut self, core: &Core, slots: Run) {
         for slot in slots.numbers() {
             let Slot { granule: Some(granule), protected, .. } = self.slots.get(slot) else { continue };
             let mapped = self.map(core, slot, &[Run { start: granule, len: 1 }]);
             if let (Ok(()), true, Some(userfault)) = (mapped, protected, &core.userfault) {
-                // Registered just now. The bytes are the caller's to deliver to, so that nobody stores there meanwhile.
+                // The slot was registered just now. Only the caller may store into these bytes, so nobody stores there
+                // meanwhile.
                 let _ = userfault.protect(core.slot_addr(slot), core.granule());
             }
         }

@@ -18,7 +18,7 @@ use crate::{DataMut, Error, LenderId, Recycling, Result, views};
 #[derive(Debug)]
 enum Backing {
     Whole(Whole),
-    /// With the server that is shown its granule.
+    /// A chunk, and the server that is shown the chunk's granule.
     Chunk(Chunk, LenderId),
 }
 
@@ -41,15 +41,16 @@ impl Space {
         self.system_buffer_shown(LenderId::OWN, LenderId::OWN, len)
     }
 
-    /// As [`Space::system_buffer`], from a lender's pool, for `server` to be shown, named by the pool that it lends.
+    /// As [`Space::system_buffer`], from a lender's pool, for data that `server` is shown. The server is named by the
+    /// pool that it lends.
     ///
-    /// Shape: short data is in a part of a granule, beside other data. Where the server is not the lender, the granule was zeroed,
-    /// and the other data is what the same server is shown. What the part itself holds beside the data is of that server's
-    /// earlier requests, until [`SystemBuffer::zero_around`].
+    /// Shape: short data is in a part of a granule, beside other data. Where the server is not the lender, the granule was
+    /// zeroed, and all other data in it is shown to the same server. Beside the data, the part itself may hold data of that
+    /// server's earlier requests, until [`SystemBuffer::zero_around`] is called.
     ///
     /// # Errors
-    /// [`Error::Lender`] when the lender's pool is exhausted, which [`Space::on_shortage`] tells of, or the lender gone;
-    /// [`Error::Limit`] and the kernel's reason for the space's own.
+    /// [`Error::Lender`] when the lender's pool is exhausted, which [`Space::on_shortage`] reports, or the lender is
+    /// gone; for the space's own pool, [`Error::Limit`] or the kernel's reason.
     pub fn system_buffer_shown(
         &self,
         lender: LenderId,
@@ -89,7 +90,7 @@ impl Space {
         Ok(SystemBuffer { space: self.clone(), lender, backing: Backing::Whole(whole), offset, len })
     }
 
-    /// Tells which system buffer kept for reuse is handed out next, by length, for all pools.
+    /// Sets which system buffer kept for reuse is handed out next, by length, for all pools.
     pub fn set_recycling(&self, recycling: Recycling) {
         if self.is_inherited() {
             return;
@@ -162,7 +163,7 @@ impl SystemBuffer {
     }
 
     /// Zeroes all bytes of the buffer's granules (of a chunk: the chunk's bytes) but the data bytes `filled`, before a
-    /// party sees them that did not lend them; returns how many.
+    /// party that did not lend them sees them; returns how many bytes were zeroed.
     ///
     /// # Panics
     /// When there are fewer data bytes.
@@ -177,7 +178,7 @@ impl SystemBuffer {
         }
     }
 
-    /// As [`SystemBuffer::zero_around`], in its first `count` granules, which hold the filled data.
+    /// As [`SystemBuffer::zero_around`], in the buffer's first `count` granules, which hold the filled data.
     pub(crate) fn zero_granules_around(&self, filled: Range<usize>, count: u32) -> usize {
         self.check_filled(&filled);
         let Backing::Whole(whole) = &self.backing else { return 0 };
@@ -211,8 +212,8 @@ impl SystemBuffer {
         );
     }
 
-    /// Takes the first `count` granules out, which are about to fill a region, and the window, if that shows just them.
-    /// The buffer is left without data, and with the other granules, if there are any.
+    /// Takes out the first `count` granules, which are about to fill a region, and the window, if it shows exactly
+    /// these. The buffer keeps its other granules, if it has any, and no data.
     pub(crate) fn surrender(
         &mut self,
         core: &Core,
@@ -235,7 +236,7 @@ impl SystemBuffer {
         (granules, None)
     }
 
-    /// Fills a surrendered buffer up with newly allocated granules (overlay refill) of its lender's.
+    /// Fills a surrendered buffer up with newly allocated granules of its lender's pool (overlay refill).
     ///
     /// # Errors
     /// As [`Space::aligned_buffer_from`]; the buffer stays as it is.
@@ -259,9 +260,9 @@ impl SystemBuffer {
         Ok(())
     }
 
-    /// Lets go of granules that a pending request uses, which a delivery has brought in from the client: they are freed
-    /// when it completes, and fresh ones take their places, since the buffer's owner may store into it next. Where there
-    /// are none, the buffer is left without memory, like a surrendered one.
+    /// Lets go of granules that a delivery has brought in from the client and that a pending request uses. They are
+    /// freed when that request completes. Fresh granules take their places, since the buffer's owner may store into the
+    /// buffer next; where there are none, the buffer is left without memory, like a surrendered one.
     pub(crate) fn renew_referenced(&mut self) {
         let core = self.space.core();
         let Backing::Whole(whole) = &mut self.backing else { return };
@@ -284,7 +285,8 @@ impl SystemBuffer {
 }
 
 impl State {
-    /// Takes a granule in place of `old`: the lender's, or one of the space's own that the lender's pool adopts for it.
+    /// Takes a granule in place of `old`: one of the lender's, or one of the space's own, which the lender's pool then
+    /// adopts for `old`.
     fn replacement(&mut self, core: &Core, lender: LenderId, old: u32) -> Result<u32> {
         if let Ok(runs) = self.take_granules(core, lender, 1) {
             return Ok(runs[0].start);

@@ -8,13 +8,15 @@
 //! The server keeps reading the old granule through its alias. Any other order loses updates. When no output is pending
 //! any more, the handler only gives the permission back.
 //! So that no store ever waits for memory, each granule is promised a free one before it is protected; an output for
-//! which that cannot be had is not protected, but copied.
+//! which there are too few free granules is not protected, but copied.
 //! Invariants: a slot whose granule has a pending output made by [`Space::read_only`] is protected, or shows another
 //! granule by now.
-//! Limits: no mapping can be promised, since the process makes others. At the limit of mappings (vm.max_map_count) the storing
-//! thread waits until the output has completed, or the handler, which tries again every [`RETRY`], gets one. So does one
-//! whose granule a lender has taken along that is gone, where the space cannot grow for it.
-//! Source: thesis §4.2, §4.3; §3.2.4 for inputs pending in place. Differs: write permission comes back as told in `reinstatement`.
+//! Limits: no mapping can be promised, since the rest of the process makes mappings, too. At the limit of mappings
+//! (vm.max_map_count) the storing thread waits until the output has completed, or until the handler, which tries again every
+//! [`RETRY`], gets a mapping. A storing thread waits in the same way if a lender has left and taken the promised granule
+//! along, and the space cannot grow to replace it.
+//! Source: thesis §4.2, §4.3; §3.2.4 for inputs pending in place. Differs: `reinstatement` says when write permission comes
+//! back.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -25,8 +27,8 @@ use crate::slots::Slot;
 use crate::space::{Core, Protection, Space, State};
 use crate::{Direction, Error, LenderId, Reference, RegionId, Result, views};
 
-/// How long the fault handler waits before it tries again what a waiting store needs. What is missing is the process's or the
-/// machine's, so that nothing in the space can tell when it is there.
+/// How long the fault handler waits before it tries again to get what a waiting store needs. That is a resource of the
+/// process or the machine, so nothing in the space can tell when it is there.
 pub(crate) const RETRY: Duration = Duration::from_millis(10);
 
 impl Space {
@@ -87,8 +89,8 @@ impl Space {
 }
 
 impl State {
-    /// Promises replacements to the granules of an output that have none yet, `count` of them. What cannot be protected after
-    /// all keeps them until the output ends.
+    /// Promises replacements to the `count` granules of an output that have no promise yet. Granules that cannot be
+    /// protected after all keep their promises until the output ends.
     fn promise(&mut self, core: &Core, output: &Reference, count: u32) -> Result<()> {
         self.make_available(core, count).map_err(|_| {
             let free = core.bytes(self.granules.available(LenderId::OWN));
@@ -200,14 +202,15 @@ impl Core {
         }
     }
 
-    /// Replaces the granule at `slot` by a copy of it, if it is still protected for a pending output, and wakes who
-    /// waits to store there.
+    /// Replaces the granule at `slot` by a copy of it, if it is still protected for a pending output, and wakes the
+    /// threads that wait to store there.
     ///
     /// # Errors
     /// No granule or mapping is left for that: nothing has changed.
     ///
-    /// The copying runs without the lock. From before it until after it the extra output reference keeps the granule
-    /// from being reused and the slot from being unprotected, so that no store can come between the copy and its use.
+    /// The copying runs without the lock. An extra output reference, held from before the copying until after it, keeps
+    /// the granule from being reused and the slot from being unprotected, so that no store can come between the copy
+    /// and its use.
     pub(crate) fn replace(&self, slot: u32) -> Result<()> {
         let Some((granule, fresh)) = self.start_replacement(slot)? else {
             self.lock().let_store(self, slot);
@@ -225,7 +228,7 @@ impl Core {
         } else {
             state.release(self, [fresh]);
             if needed {
-                // The one that has just come back.
+                // The replacement that has just become free again is promised again.
                 state.granules.promise(Run { start: granule, len: 1 });
             }
         }
@@ -237,15 +240,15 @@ impl Core {
         Ok(())
     }
 
-    /// Takes a free granule for the replacement of the one at `slot`, and holds that: (old, free), or none when no output
-    /// is pending there any more.
+    /// Takes a free granule to replace the granule at `slot`, and references the granule at `slot`. Returns (old, free),
+    /// or none when no output is pending there any more.
     fn start_replacement(&self, slot: u32) -> Result<Option<(u32, u32)>> {
         let mut guard = self.lock();
         let state = &mut *guard;
         let Some(granule) = state.pending_output(slot) else { return Ok(None) };
         let fresh = match state.granules.take_promised(granule) {
             Some(fresh) => fresh,
-            // No output by copy-on-write, or the promise was broken.
+            // The output is not by copy-on-write, or the promise was broken.
             None => state.take_granules(self, LenderId::OWN, 1)?[0].start,
         };
         // Taking one may have removed a cached region, this slot's among them.
@@ -285,7 +288,7 @@ impl Core {
         !self.lock().waiting.is_empty()
     }
 
-    /// Tries again to replace what stores wait for.
+    /// Tries again to replace the granules that stores wait for.
     pub(crate) fn retry_waiters(&self) {
         let waiting = std::mem::take(&mut self.lock().waiting);
         for slot in waiting {

@@ -1,13 +1,15 @@
-//! Views: the one file of this floor that turns addresses into memory.
+//! Views: the one file of this crate that makes references and data of bare addresses.
 //!
-//! Why it is sound: a region's window is mapped accessibly from its creation to its removal, and its removal is the
-//! drop of its only owner. While an owner can be borrowed, the library changes which granule a window shows only
+//! Why it is sound: a region's window is mapped accessibly from the region's creation to its removal, and the region is
+//! removed when its only owner is dropped. While an owner can be borrowed, the library changes which granule a window
+//! shows only
 //! - by a replacement (TCOW), which shows the same bytes, or
-//! - by a delivery, for which the caller has given up or lent mutably the bytes delivered to; the other bytes of the
-//!   granules concerned are write-protected and copied along (`swap`).
+//! - by a delivery, for which the caller has given up the bytes delivered to, or has them borrowed mutably; the other
+//!   bytes of the granules concerned are write-protected and copied along (`swap`).
 //!
 //! Servers load and store through aliases, which never move while a granule is in use; Rust references never point there.
-//! What they get of a reference, a system buffer or a mapping borrows that, so that it cannot be used for longer.
+//! Data that a server gets from a reference, a system buffer or a mapping borrows its source, so that it cannot be used
+//! for longer than the source exists.
 #![allow(
     unsafe_code,
     reason = "hands out references to regions and data in granules, whose life the space's tables guard"
@@ -43,19 +45,21 @@ pub(crate) fn granule(core: &Core, id: u32) -> DataMut<'_> {
 
 /// The alias of `len` bytes that start `offset` bytes into granule `id` and continue in the granules numbered next.
 ///
-/// The caller has the granules in hand.
+/// The caller holds the granules.
 pub(crate) fn part(core: &Core, id: u32, offset: usize, len: usize) -> DataMut<'_> {
     // SAFETY: aliases of a granule stay mapped while it is in anybody's hands (`lent_objects`), and no Rust reference points
     // into the alias arena.
     unsafe { DataMut::new(one(alias(core, id, offset, len))) }
 }
 
-/// Where the alias is of `len` bytes that start `offset` bytes into granule `id` and continue in the granules numbered next.
+/// The addresses of the alias of `len` bytes that start `offset` bytes into granule `id` and continue in the granules
+/// numbered next.
 pub(crate) fn alias(core: &Core, id: u32, offset: usize, len: usize) -> Span {
     core.aliases().span(core.alias_offset(id) + offset, len)
 }
 
-/// Client memory in a window, to be stored into as the client itself would: a protected granule faults and is replaced.
+/// Client memory in a window. A store there works like one by the client itself: a protected granule faults and is
+/// replaced.
 ///
 /// The caller holds the bytes mutably borrowed, or owns them, and does not hold the space's lock.
 pub(crate) fn window(core: &Core, addr: usize, len: usize) -> DataMut<'_> {
@@ -72,7 +76,8 @@ pub(crate) fn one(span: Span) -> Segments {
 }
 
 impl Space {
-    /// Takes in an object that a lender lends: its granules join the lender's pool. Bytes are whatever they are.
+    /// Takes in an object that a lender lends: its granules join the lender's pool. The object's bytes stay as they
+    /// are.
     ///
     /// The memory does not count towards the space's limit. All of it is allocated now; other threads are kept from the
     /// space only while it is mapped.
@@ -83,7 +88,7 @@ impl Space {
     ///
     /// # Safety
     /// Nobody else in this process stores into the object: its granules may become those of buffers to which there are
-    /// references. What the lender stores, in another process, is up to it.
+    /// references. The lender, in another process, may store what it likes.
     pub unsafe fn lend(&self, lender: LenderId, object: Object) -> Result<()> {
         self.take_in_lent(lender, object)
     }
@@ -94,8 +99,9 @@ impl Space {
     /// As [`Space::share`].
     ///
     /// # Safety
-    /// Only other processes may use the descriptor, and what they store through it is up to them: a process that has one may
-    /// store into every granule of the object, for as long as it likes. In this process there may be references to those bytes.
+    /// Only other processes may use the descriptor, and they may store through it what they like: a process that has the
+    /// descriptor may store into every granule of the object, for as long as it likes. In this process there may be
+    /// references to those bytes.
     pub unsafe fn share_writable(&self, id: ObjectId) -> Result<OwnedFd> {
         self.describe(id, Object::duplicate)
     }
@@ -123,8 +129,8 @@ impl SystemBuffer {
     /// The data, through the server's mapping.
     pub fn data(&self) -> DataMut<'_> {
         // SAFETY: a system buffer's granules are its own until it is dropped or borrowed mutably; their aliases stay mapped as
-        // long, and no Rust reference points into the alias arena. Granules that a delivery brings in from a client are none
-        // that an output is pending from (`renew_referenced`).
+        // long, and no Rust reference points into the alias arena. No output is pending from granules that a delivery brings
+        // in from a client (`renew_referenced`).
         unsafe { DataMut::new(self.segments()) }
     }
 }
@@ -132,16 +138,17 @@ impl SystemBuffer {
 impl Mapped {
     /// The data, as this process sees it, to be read.
     pub fn data(&self) -> Data<'_> {
-        // SAFETY: what was mapped stays mapped until this is dropped; what its owner punches out is caught by the arena's guard.
+        // SAFETY: what was mapped stays mapped until this is dropped; if its owner punches holes into it, the arena's guard
+        // catches touches of them.
         unsafe { Data::new(self.segments().clone()) }
     }
 }
 
 impl<'r> Data<'r> {
-    /// Bytes of a file, as it is mapped. Once they were looked at, [`View::is_broken`] tells whether they were there.
+    /// Bytes of a mapped file. Once they have been loaded, [`View::is_broken`] tells whether they were there.
     ///
     /// # Panics
-    /// When they leave the view.
+    /// When `range` goes beyond the view.
     pub fn of_view(view: &'r View, range: Range<usize>) -> Self {
         // SAFETY: a view stays mapped as long as it exists; where its file has become shorter, its guard maps zeros.
         unsafe { Data::new(one(view.span(range.start, range.len()))) }

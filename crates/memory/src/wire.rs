@@ -1,8 +1,7 @@
 //! Wiring: keeping a region's memory resident while a server works in it.
 //!
-//! Only the schemes that are not emulated wire (share, move, weak move); the emulated ones rely on memory that the
-//! kernel may swap out but never loses. Huge pages are never swapped out: they are wired as it is, and `mlock` would mark no
-//! mapping of them.
+//! Only share, move and weak move wire memory; the emulated schemes rely on memory that the kernel may swap out but never
+//! loses. Huge pages are never swapped out: they need no wiring, and `mlock` would mark no mapping of them.
 //! Source: thesis §3.2.3; tables 7.1 to 7.3.
 
 use genie_sys::GranuleKind;
@@ -13,7 +12,7 @@ use crate::{Error, RegionId, Result};
 /// A wired region; dropping it unwires, unless the region is wired for another request as well.
 #[derive(Debug)]
 pub struct Wired {
-    /// Nobody's doing where the memory is always resident.
+    /// None where the memory is always resident.
     _held: Option<Held>,
 }
 
@@ -27,7 +26,7 @@ impl Space {
     /// Wires the whole region `region`.
     ///
     /// # Errors
-    /// The memory-lock limit is too low, or the region is gone; neither is looked at where pages are huge.
+    /// The memory-lock limit is too low, or the region is gone; with huge pages neither is checked.
     pub fn wire_region(&self, region: RegionId) -> Result<Wired> {
         let core = self.core();
         if core.kind == GranuleKind::Huge {

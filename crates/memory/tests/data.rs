@@ -1,4 +1,4 @@
-//! Data: what a server is shown of a buffer, in as many pieces as there are.
+//! Data: the bytes of a buffer as a server is shown them, in one or more pieces.
 
 use std::io::{Read, Seek, Write};
 

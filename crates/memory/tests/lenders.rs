@@ -18,7 +18,7 @@ on_each_kind!(
     a_shared_descriptor_grants_what_it_should,
 );
 
-/// A lender as its own process would be: it maps what it lends, at its own addresses.
+/// A lender that acts like one in a process of its own: it maps the memory that it lends at its own addresses.
 struct Lender {
     id: LenderId,
     object: ObjectId,
@@ -44,7 +44,7 @@ impl Lender {
         Self { id, object: shared.id, start: shared.start, arena }
     }
 
-    /// Where the lender sees what a segment names.
+    /// Where the lender sees the memory that a segment names.
     fn addr(&self, space: &Space, segment: genie_memory::Span) -> usize {
         self.arena.base() + (segment.addr() - space.aliases_base() - self.start)
     }

@@ -11,7 +11,8 @@ use proptest::test_runner::{Config, TestRunner};
 const MOST: usize = 3;
 /// The longest buffer, in granules.
 const LONGEST: usize = 3;
-/// Buffers, outputs of what buffers held before, system buffers and migrants, and a free granule for each that is out.
+/// Granules for buffers, outputs of earlier contents of buffers, system buffers and migrants, and a free granule for
+/// each granule under output.
 const GRANULES: usize = 20 * LONGEST;
 
 on_each_kind!(lenders_that_come_and_go_lose_nothing);

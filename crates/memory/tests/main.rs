@@ -1,6 +1,6 @@
 //! What is promised of memory, on each kind of granule.
 //!
-//! One binary, which costs one link. `fork` and `mappings` are binaries of their own: they do something to their process.
+//! One binary, which costs one link. `fork` and `mappings` are binaries of their own: they change their whole process.
 
 #[macro_use]
 mod machine;

@@ -1,4 +1,5 @@
-//! The limit of mappings: a store that cannot be given a granule of its own there waits, and goes on when there is room again.
+//! The limit of mappings: a store that cannot get a granule of its own at this limit waits, and goes on when there is room
+//! again.
 //!
 //! A test binary of its own, since the limit is the process's.
 

@@ -16,7 +16,7 @@ on_each_kind!(
     a_chunk_is_zeroed_and_its_neighbours_are_not,
 );
 
-/// As many buffers in turn, for every length.
+/// Makes the space rotate over `buffers` buffers, for every length.
 fn in_turn(space: &Space, buffers: u16) {
     space.set_recycling(Recycling { rotation: [buffers; Recycling::CLASSES] });
 }
@@ -57,7 +57,7 @@ fn buffers_are_used_in_turn(machine: Machine) {
     repeats(&addresses(6, make), 1);
     in_turn(&space, 3);
     repeats(&addresses(12, make)[..], 3);
-    // One that is in use takes no turn.
+    // A buffer that is in use is left out of the rotation.
     let held = make();
     let turns = addresses(8, make);
     repeats(&turns, 2);

@@ -95,7 +95,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A space, what was made in it, and beside each thing the bytes that it must hold.
+/// A space and the things that were made in it, each with the bytes that it must hold.
 struct World {
     space: Space,
     granule: usize,

@@ -1,8 +1,8 @@
 //! Promised replacements: a store into a buffer under output never waits for memory.
 //!
 //! Once, a store waited for a free granule until the server let go of the output, though others had freed memory
-//! meanwhile. Now an output is protected only when a free granule is kept for each of its granules; and a store for which
-//! none could be kept after all goes on when there is one again.
+//! meanwhile. Now an output is protected only when a free granule is kept for each of its granules; a store for which no
+//! granule could be kept after all waits, and goes on as soon as one is free again.
 
 use std::time::{Duration, Instant};
 
@@ -150,8 +150,8 @@ fn an_input_in_place_takes_promised_granules(machine: Machine) {
     checked(&space);
 }
 
-/// A full space in which an output is pending whose promises its lender's departure has broken: the granules kept for
-/// stores were the lender's, which a swap had brought, and what the lender had got for them is in a system buffer.
+/// A full space with a pending output whose promises were broken when a lender left: the granules kept for stores were
+/// the lender's, brought by a swap, and the granules that the lender had got for them are in a system buffer.
 struct Broken {
     space: Space,
     buffer: Buffer,

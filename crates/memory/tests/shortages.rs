@@ -1,4 +1,4 @@
-//! Shortages: the code that can ask a lender for more is told when its pool is exhausted.
+//! Shortages: when a lender's pool is exhausted, the code that can ask the lender for more is told.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! Transient output copy-on-write: what a server sees, what a client may do meanwhile, and which frames prove it.
+//! Transient output copy-on-write: what a server sees, and what a client may do meanwhile; page frames prove both.
 
 use std::io::{Read, Write};
 

@@ -226,7 +226,7 @@ impl Snapshot {
         Self { counters: std::array::from_fn(|t| std::array::from_fn(|c| counter(t, c))), kernel }
     }
 
-    /// Counters never go back, and those of one thread are incremented in turn.
+    /// Counters never go back, and those of one thread are incremented one after the other.
     fn verify_progress(&self, last: &mut [[u64; COUNTERS]; THREADS]) {
         for (thread, counters) in self.counters.iter().enumerate() {
             for (counter, value) in counters.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Wiring: what is wired stays resident, for as long as a request needs it.
+//! Wiring: a wired region stays resident as long as a request needs it.
 
 use crate::machine::{self, Machine, checked, proc, skip};
 use genie_memory::{Buffer, Error, GranuleKind};

@@ -1,9 +1,9 @@
 //! Calibration: measuring the primitive operations of table 8.2 on this machine, and remembering the result.
 //!
-//! How: each operation is run on real buffers of a space at a few lengths, in turns so that no operation has a quiet
-//! moment to itself; the medians are fitted to lines. Two threads on two CPUs measure what waking a sleeper costs, and over
-//! how many system buffers to rotate. The costs are stored as JSON in the user's cache directory, one file for each
-//! machine, kernel, processor and granule kind.
+//! How: each operation is run on real buffers of a space at a few lengths. The operations take turns, so that a quiet
+//! moment of the machine favours none of them. Lines are fitted to the medians. Two threads on two CPUs measure what waking
+//! a sleeper costs, and over how many system buffers to rotate. The costs are stored as JSON in the user's cache directory,
+//! one file for each machine, kernel, processor and granule kind.
 //! Source: thesis §8.2.2, table 8.2.
 
 mod measure;
@@ -19,9 +19,9 @@ use genie_memory::{Result, Space};
 use crate::Costs;
 use pair::Pair;
 
-/// The stored costs for this machine and this space's granule kind, or those of a quick calibration, which are stored.
-/// Costs that a thread measured that was held on one CPU, or that could have no second thread, lack what two CPUs measure;
-/// they are measured again by a thread that may use two.
+/// The stored costs for this machine and this space's granule kind. If there are none, runs a quick calibration and
+/// stores its costs. If the thread that measured the stored costs was held on one CPU, or could have no second thread,
+/// the costs lack what two CPUs measure; a thread that may use two CPUs measures them again.
 ///
 /// # Errors
 /// The calibration ran out of memory. A cache that cannot be read or written is no error: the costs are measured again.

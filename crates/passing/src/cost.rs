@@ -25,7 +25,7 @@ impl Line {
     }
 
     /// Fits a line to (bytes, nanoseconds) by least squares of the relative errors. Neither term is negative: where the
-    /// best line had a negative one, the best line without that term is taken.
+    /// best line has a negative term, the best line without that term is taken.
     pub fn fit(samples: &[(usize, f64)]) -> Self {
         let mut sums = Sums::default();
         for (bytes, cost) in samples {
@@ -68,8 +68,8 @@ impl Cost {
         Self { line: Line::fit(&points), points }
     }
 
-    /// The cost of `bytes` bytes in nanoseconds: between two measured lengths on the line that joins them, before the
-    /// first its cost, and after the last in proportion.
+    /// The cost of `bytes` bytes in nanoseconds: between two measured lengths, on the line that joins them; below the
+    /// first measured length, its cost; above the last, in proportion to the length.
     pub fn at(&self, bytes: usize) -> f64 {
         let after = self.points.partition_point(|(at, _)| *at < bytes);
         match (after.checked_sub(1).map(|before| self.points[before]), self.points.get(after)) {
@@ -127,7 +127,8 @@ impl Sums {
     }
 }
 
-/// Makes the type of costs of one line for each: its field, and the name of its row, as in table 8.2 where that has it.
+/// Makes the type of costs from one line for each cost: its field, and the name of its row, which is that of table 8.2
+/// where the table has the row.
 macro_rules! costs {
     ($($(#[$doc:meta])+ $field:ident: $name:literal,)+) => {
         /// The costs that thresholds and predictions are made from, for one granule kind on one machine.
@@ -146,7 +147,8 @@ macro_rules! costs {
                 [$(($name, &self.$field)),+]
             }
 
-            /// Makes costs of samples: those of an operation are its points here, in any order, many for a length.
+            /// Makes costs of samples. In `samples`, the points of an operation are its samples, in any order, many for
+            /// a length.
             pub(crate) fn of_samples(samples: Self) -> Self {
                 Self { $($field: Cost::measured(samples.$field.points),)+ rotation: samples.rotation }
             }
@@ -207,7 +209,7 @@ impl Costs {
     }
 
     /// How long a waiter should spin before it sleeps: as long as waking it would take, so that waiting costs at most
-    /// twice what it would if the waiter knew beforehand how long it had to wait. At least 5 and at most 100
+    /// twice as much as for a waiter that knows beforehand how long it has to wait. At least 5 and at most 100
     /// microseconds.
     pub fn spin(&self) -> Duration {
         let [shortest, longest] = SPIN;
@@ -247,7 +249,7 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_costs_nothing_and_can_be_stored() {
-        // Its line was once no number, which JSON has no word for, and the costs were measured at every start.
+        // Its line was once not a number, which JSON cannot express, so that the costs were measured at every start.
         let cost = Cost::measured(Vec::new());
         assert_eq!((cost.line, cost.at(4096)), (Line::default(), 0.0));
         assert_eq!(serde_json::from_str::<Cost>(&serde_json::to_string(&cost).unwrap()).unwrap(), cost);

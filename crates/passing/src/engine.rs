@@ -2,8 +2,8 @@
 //!
 //! How: [`Passing::output`] and [`Passing::input`] first convert the scheme where it cannot or should not take effect
 //! (foreign memory, short data), then run the columns of `tables` one operation after the other, each a call of the
-//! memory floor. What the operations take is owned by the transfer and given back when it is dropped, so that an
-//! aborted request leaves nothing behind.
+//! memory crate. The transfer owns what the operations take, and gives it back when it is dropped, so that an aborted
+//! request leaves nothing behind.
 //! Source: thesis §7.4.
 
 use std::sync::Arc;
@@ -33,8 +33,8 @@ impl Passing {
         Self(Arc::new(Engine { space, costs, thresholds, recorder: None }))
     }
 
-    /// Makes a space and passes data in it, with the costs measured on this machine: those stored, or, the first time,
-    /// those of a short calibration.
+    /// Makes a space and passes data in it, with the costs stored for this machine, or, the first time, with those of a
+    /// short calibration.
     ///
     /// # Errors
     /// As [`Space::new`], or the calibration ran out of memory.
@@ -51,7 +51,7 @@ impl Passing {
         self
     }
 
-    /// Has the time of each operation recorded: of transfers that this handle and its later clones begin.
+    /// Has the time of each operation recorded, in transfers that this handle and its later clones begin.
     #[must_use]
     pub fn with_recorder(mut self, recorder: &'static Recorder) -> Self {
         Arc::make_mut(&mut self.0).recorder = Some(recorder);
@@ -73,16 +73,16 @@ impl Passing {
         &self.0.thresholds
     }
 
-    /// Who records the times of operations, if anybody does.
+    /// The recorder of operations' times, if there is one.
     pub fn recorder(&self) -> Option<&'static Recorder> {
         self.0.recorder
     }
 
-    /// What an output of native memory by `scheme` is converted to, and why, as far as it can be told without the
-    /// space's tables: memory among the regions' addresses may still turn out not to be in one region.
+    /// What an output of native memory by `scheme` is converted to, and why, as far as this can be told without the
+    /// space's tables. Memory among the regions' addresses may still not be in one region.
     pub(crate) fn convert_output(&self, scheme: Scheme, addr: usize, len: usize) -> (Scheme, Option<Reason>) {
         match self.convert_foreign(scheme, addr) {
-            // Where nothing can be protected, no length is worth it: the threshold would hide the cause.
+            // Where nothing can be protected, the threshold would convert every length, and hide the true reason.
             (Scheme::EmulatedCopy, None) if matches!(self.space().protection(), Protection::None(_)) => {
                 (Scheme::Copy, Some(Reason::Unprotectable))
             }
@@ -103,8 +103,9 @@ impl Passing {
         }
     }
 
-    /// How an emulated-copy output is cut: bytes copied from the first granule, referenced, copied from the last. Parts
-    /// on an edge are copied when they are shorter than t_o and something else is referenced.
+    /// How an emulated-copy output is cut: the numbers of bytes copied from the first granule, referenced, and copied
+    /// from the last granule. The part on an edge is copied when it is shorter than t_o and something else is
+    /// referenced.
     pub(crate) fn cut(&self, addr: usize, len: usize) -> [usize; 3] {
         let granule = self.space().granule();
         let offset = addr & (granule - 1);

@@ -9,7 +9,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The memory floor refused.
+    /// The memory crate refused.
     #[error(transparent)]
     Memory(#[from] genie_memory::Error),
     /// Protecting an output does not pay at the moment; the engine copies instead, and no client sees this.
@@ -49,7 +49,7 @@ pub enum Error {
     },
 }
 
-/// An output that was refused, with the migrant buffer, if it was one: it is the client's still.
+/// An output that was refused. A migrant buffer is still the client's, and comes back in `migrant`.
 #[derive(Debug)]
 pub struct Refused {
     /// Why.

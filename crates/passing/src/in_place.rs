@@ -1,8 +1,8 @@
-//! In place: inputs for which a server fills the client's own granules, and what any server fills.
+//! In place: inputs for which a server fills the client's own granules, and the memory that any server fills.
 //!
 //! Why it is sound: the granules are referenced, and so stay where they are. Those of a migrant region belong to the input until
-//! it arrives. Those of a native buffer are the input's by the promise of the caller that began it; those that a device
-//! transfers to are in the bytes that are lent mutably for the time of the delivery.
+//! it arrives. Those of a native buffer belong to the input because the caller that began it has promised so. Those that a
+//! device transfers to are in bytes that are borrowed mutably for the time of the delivery.
 #![allow(unsafe_code, reason = "hands out client memory to be filled, by the promises that the header names")]
 
 use genie_memory::{DataMut, Reference, SystemBuffer};
@@ -22,17 +22,17 @@ impl Passing {
         self.begin_input(scheme, target, Parties::OWN)
     }
 
-    /// Runs the request-time operations of an input by `scheme`, whose system buffer will be as `parties` says: by a
-    /// [`LenderId`](genie_memory::LenderId) alone, the server's own. Move's is always the space's own memory, since the client
-    /// keeps it, and the lender would lose it for good.
+    /// Runs the request-time operations of an input by `scheme`, with a system buffer as `parties` says; if `parties` is
+    /// made of a [`LenderId`](genie_memory::LenderId) alone, the system buffer is the server's own memory. For move it is
+    /// always the space's own memory, since the client keeps it, and the lender would lose it for good.
     ///
     /// # Errors
-    /// No memory for a region, a region in other hands, too low a memory-lock limit.
+    /// No memory for a region, a region that is not the client's at the moment, or too low a memory-lock limit.
     ///
     /// # Safety
     /// By share and emulated share, no Rust reference to the bytes of a [`Target::Native`] is used until the input has been
-    /// delivered, cancelled or dropped, but for the one given to [`Input::deliver`]. By the other schemes the target's address
-    /// only says where the data will probably be delivered, and anything goes.
+    /// delivered, cancelled or dropped, except the reference given to [`Input::deliver`]. By the other schemes the target's
+    /// address only says where the data will probably be delivered, and no such rule applies.
     pub unsafe fn input_from(
         &self,
         scheme: Scheme,
@@ -48,7 +48,7 @@ impl Input {
     pub fn data(&self) -> DataMut<'_> {
         match &self.buffering {
             Buffering::Overlaid(overlay) => overlay.data(),
-            // The granules that a device is about to fill are the client's until then.
+            // The granules that a device is about to fill are the client's until the delivery.
             Buffering::Outboard(_) if self.receipt().effective == Scheme::EmulatedCopy => {
                 host(&self.system, &None)
             }
@@ -57,7 +57,7 @@ impl Input {
     }
 }
 
-/// A system buffer's memory, or, where there is none, that of the client's own granules.
+/// The system buffer's memory, or, where there is no system buffer, the client's own granules.
 pub(crate) fn host<'i>(system: &'i Option<SystemBuffer>, reference: &'i Option<Reference>) -> DataMut<'i> {
     match (system, reference) {
         (Some(system), _) => system.data(),

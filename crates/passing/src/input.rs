@@ -44,7 +44,7 @@ pub(crate) enum Buffering {
     Outboard(Box<dyn Outboard>),
 }
 
-/// One element's input under way: owns all that the operations so far took.
+/// One element's input under way. It owns all that its operations have taken so far.
 #[derive(Debug)]
 pub struct Input {
     /// None when it is over.
@@ -125,7 +125,7 @@ impl Passing {
 }
 
 impl Input {
-    /// Boxed from the start, as outputs are, and in memory that the last one has left, where there is such.
+    /// Boxed from the start, as outputs are, and in memory that this thread's last input has left, if there is any.
     #[inline]
     fn new(passing: &Passing, receipt: Receipt, target: Target, parties: Parties) -> Box<Self> {
         let passing = Some(passing.clone());
@@ -151,7 +151,7 @@ impl Input {
         }
     }
 
-    /// Lets go of what is left, as dropping it does, and keeps the memory for this thread's next input.
+    /// Ends the input as dropping it does, and keeps its memory for this thread's next input.
     #[inline]
     pub fn end(mut self: Box<Self>) {
         self.cancel();
@@ -180,7 +180,7 @@ impl Input {
         self.target.is_empty()
     }
 
-    /// Who lent the system buffer, once there is one. None for data in place, and before the input is ready.
+    /// The lender of the system buffer, once there is one; none for data in place, and none before the input is ready.
     pub fn lender(&self) -> Option<LenderId> {
         self.system.as_ref().map(SystemBuffer::lender)
     }
@@ -195,7 +195,8 @@ impl Input {
         Ok(self.data())
     }
 
-    /// Overlays a buffer that holds the data already on the client's buffer, in place of a customized one.
+    /// Overlays `overlay`, a buffer that holds the data already, on the client's buffer, in place of a customized
+    /// system buffer.
     ///
     /// # Panics
     /// When the buffer has been made ready before.
@@ -215,8 +216,8 @@ impl Input {
     /// Links data in a device's own memory to the client's buffer, in place of host memory.
     ///
     /// # Errors
-    /// No memory for a host buffer, or [`Error::Outboard`]: the input is as it was before, but for what weak integrity allows
-    /// to be stored into the client's buffer.
+    /// No memory for a host buffer, or [`Error::Outboard`]: the input is as it was before, except that with weak integrity
+    /// something may have been stored into the client's buffer.
     ///
     /// # Panics
     /// When the buffer has been made ready before.
@@ -241,12 +242,12 @@ impl Input {
     }
 
     /// Runs the reply-time operations of a request that succeeded with `actual` bytes. A native strong scheme delivers
-    /// to `bytes`, the buffer named at request time or another one; other schemes are given none, or the shared buffer
-    /// itself. A migrant scheme returns the buffer that arrived.
+    /// to `bytes`, the buffer named at request time or another buffer; other schemes are given no buffer, or the shared
+    /// buffer itself. A migrant scheme returns the buffer that arrived.
     ///
     /// # Errors
     /// [`Error::TooLong`], [`Error::Outboard`], or the kernel's reason; the client's buffer is untouched, and the input is over.
-    /// Where a server takes the data's memory away meanwhile, zeros may have been delivered.
+    /// If a server takes the data's memory away meanwhile, zeros may have been delivered.
     pub fn deliver(&mut self, actual: usize, bytes: Option<&mut [u8]>) -> Result<Option<Migrant>> {
         let delivered = self.run_reply(actual, bytes);
         match delivered {
@@ -268,15 +269,15 @@ impl Input {
             watch.ran(*operation);
         }
         watch.finish(|| Column { scheme, ..self.column(Moment::Reply, actual) });
-        // Which memory it was is not known any more: it has changed places.
+        // It is no longer known which memory was lost: the data's memory has changed places.
         if guard::breaks() != missing && self.space().has_losses() {
             return Err(MemoryError::Lost.into());
         }
         Ok(self.migrant.take())
     }
 
-    /// Takes what a native scheme needs for delivering `actual` bytes to `bytes`, as [`Input::deliver`] would: that cannot fail
-    /// any more afterwards.
+    /// Takes what a native scheme needs for delivering `actual` bytes to `bytes`, as [`Input::deliver`] would. After this,
+    /// the delivery cannot fail.
     ///
     /// # Errors
     /// As [`Input::deliver`].
@@ -297,8 +298,8 @@ impl Input {
         Ok(())
     }
 
-    /// Whether `actual` bytes can be delivered: to `room` bytes, if other memory than a region is given, and from as much
-    /// memory as the server ever had.
+    /// Whether `actual` bytes can be delivered: whether the server had memory for as many, and whether they fit in `room`
+    /// bytes, if memory other than a region is given.
     ///
     /// # Errors
     /// [`Error::TooLong`].
@@ -313,7 +314,7 @@ impl Input {
         if actual > len { Err(Error::TooLong { actual, len }) } else { Ok(()) }
     }
 
-    /// Whether the server has had memory for the data, or has said where that is.
+    /// Whether the server has had memory for the data, or has said where the data is.
     pub fn is_ready(&self) -> bool {
         self.is_ready
     }
@@ -369,7 +370,7 @@ impl Input {
                 self.buffering = Buffering::Customized;
             }
             Operation::UnwireRegion => self.wired = None,
-            // Left to what marks the region, under the same lock.
+            // Left to the operation that marks the region, under the same lock.
             Operation::CheckRegion | Operation::UnreferenceClientPages if self.is_cached() => {}
             Operation::UnreferenceClientPages => self.unreference(),
             Operation::CheckRegion => {
@@ -382,7 +383,7 @@ impl Input {
             Operation::MarkRegionImmigrant => {
                 self.migrant = self.immigrating.take().map(|immigrating| immigrating.arrive(actual));
             }
-            // One call of the memory floor does all three: addresses are taken for granules that exist.
+            // One call of the memory crate does all three, because addresses are taken for granules that exist.
             Operation::CreateRegion | Operation::MapRegionAndMarkImmigrant => {}
             Operation::ZeroCompleteSystemPagesAndFillRegion
             | Operation::ZeroCompleteOverlayPagesFillRegionAndRefill => self.fill_region(actual)?,

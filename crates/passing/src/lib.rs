@@ -1,10 +1,10 @@
 //! The data passing model and the eight schemes.
 //!
-//! Why: whether data is copied, shared or moved is a contract between two parties; how that is done is not. This floor
-//! keeps the two apart: `model` says what a scheme promises, `tables` which operations keep the promise, and the engine
-//! runs them.
+//! Why: whether data is copied, shared or moved is a contract between two parties; how that is done is not. This crate
+//! keeps the two apart: `model` says what a scheme promises, `tables` says which operations keep the promise, and the
+//! engine runs them.
 //! How: [`Passing::output`] and [`Passing::input`] run the request-time operations and return a transfer, which later
-//! runs the ready- and reply-time ones and says in a [`Receipt`] what was done.
+//! runs the ready-time and reply-time operations and says in a [`Receipt`] what was done.
 //! Source: thesis chapter 2, §7.4.
 
 pub mod calibration;

@@ -1,7 +1,7 @@
 //! The data passing model: what a scheme promises, apart from how it keeps the promise.
 //!
-//! Why: two schemes are interchangeable if they promise the same, whatever their mechanisms; deciding that by reading
-//! mechanisms is how programs come to be corrupted by an optimization.
+//! Why: two schemes are interchangeable if they promise the same, whatever their mechanisms; programs come to be
+//! corrupted by an optimization when mechanisms are compared instead of promises.
 //! How: a scheme has a buffer allocation and a buffer integrity (together its [`Semantics`]) and optimization
 //! [`Condition`]s (with the semantics, its [`Qualified`] semantics). [`compatible`] compares two of those.
 //! [`Protection`] and [`Symmetry`] describe a scheme further and have no part in compatibility.
@@ -17,8 +17,8 @@ pub use protection::{Access, Granularity, Protection, Weakening};
 
 /// Who allocates and frees the buffers that contain the data.
 ///
-/// It decides the shape of the programming interface: where an input buffer lies is told to a native-mode interface,
-/// and is told by a migrant-mode one.
+/// It decides the shape of the programming interface: a program tells a native-mode interface where an input buffer
+/// lies, and a migrant-mode interface tells the program.
 ///
 /// # Source
 /// Thesis §2.1.1.
@@ -101,9 +101,9 @@ pub enum ConditionKind {
 /// How likely a program that doesn't know of the optimization is to miss its condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Restrictiveness {
-    /// Some such programs meet it.
+    /// Some programs that don't know of the optimization meet it.
     Soft,
-    /// Practically no such program meets it.
+    /// Practically no program that doesn't know of the optimization meets it.
     Hard,
 }
 
@@ -226,7 +226,7 @@ pub enum ServerSide {
     CachedMapping,
 }
 
-/// The semantics that the two sides of one data passing have.
+/// The semantics that the two sides of one request have.
 ///
 /// Clients choose theirs; servers always get migrant buffers, whatever the client chose. That asymmetry is what lets
 /// input be passed by page swapping: the server's buffer is spoilt at the moment when it is freed anyway.

@@ -4,9 +4,11 @@
 //! executed by one engine, priced one by one, and shown to the user.
 //! How: [`Operation::phrase`] is the wording of the tables, [`Operation::primitive`] the row of table 8.2 that prices
 //! it. "Client pages" are granules here: 4 KiB, or 2 MiB where the memory object is huge-paged.
-//! Source: thesis §7.4, tables 7.1 to 7.3 and 8.2. Differs: what each does is what Linux lets a process do, as said there.
+//! Source: thesis §7.4, tables 7.1 to 7.3 and 8.2. Differs: each operation does what Linux lets a process do, as its
+//! documentation says.
 
-/// Makes the type of operations of one line for each: its name, the tables' wording and, where it has one, its row of table 8.2.
+/// Makes the type of operations from one line for each operation: its name, the tables' wording and, if it has one, its row
+/// of table 8.2.
 macro_rules! operations {
     ($($(#[$doc:meta])+ $name:ident: $phrase:literal $(, priced as $row:literal)?;)+) => {
         /// A primitive data passing operation.
@@ -31,10 +33,10 @@ macro_rules! operations {
 
             /// Gives the row of table 8.2 that prices the operation when it runs by itself, if there is one.
             ///
-            /// Without a row are the operations that the thesis's latencies don't contain, because they overlap with the
-            /// transfer; those of devices; and the reinstatement of accesses, which is priced together with its neighbours.
-            /// [`Operation::SwapPagesIfAlignedElseCopyout`] is priced as aligned. [`crate::tables::primitives`] prices a
-            /// column.
+            /// These have no row: operations that the thesis's latencies don't contain, because they overlap with the
+            /// transfer; operations of devices; and the reinstatement of accesses, which is priced together with its
+            /// neighbours. [`Operation::SwapPagesIfAlignedElseCopyout`] is priced as aligned. [`crate::tables::primitives`]
+            /// prices a column.
             pub const fn primitive(self) -> Option<&'static str> {
                 match self {
                     $(Self::$name => operations!(@row $($row)?),)+
@@ -61,7 +63,7 @@ operations! {
     ReadOnlyClientPages: "read-only client pages", priced as "Read only";
     /// Takes the references back; a granule whose region has gone and whose last reference goes is freed (§3.2.2).
     UnreferenceClientPages: "unreference client pages", priced as "Unreference";
-    /// Keeps the region in physical memory by mlock. Only the plain in-place schemes do (§3.2.3).
+    /// Keeps the region in physical memory by mlock. Only the plain in-place schemes do this (§3.2.3).
     WireRegion: "wire region", priced as "Wire";
     /// Undoes the wiring by munlock (§3.2.3).
     UnwireRegion: "unwire region", priced as "Unwire";
@@ -89,8 +91,8 @@ operations! {
     DeallocateAlignedBuffer: "deallocate aligned buffer";
     /// Takes addresses for a new region in the client (§7.4.2).
     CreateRegion: "create region", priced as "Region create";
-    /// Writes zeros to what the data doesn't fill of the system buffer's granules, so that the client sees nobody
-    /// else's data, and makes them the new region's granules (§7.4.2).
+    /// Writes zeros to the parts of the system buffer's granules that the data doesn't fill, so that the client sees
+    /// nobody else's data, and makes them the new region's granules (§7.4.2).
     ZeroCompleteSystemPagesAndFillRegion: "zero-complete system pages and fill region", priced as "Region fill";
     /// Maps the filled region and gives it to the client (§3.3).
     MapRegionAndMarkImmigrant: "map region and mark immigrant", priced as "Region map";

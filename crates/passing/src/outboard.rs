@@ -19,15 +19,15 @@ pub trait Outboard: Send + std::fmt::Debug {
         self.len() == 0
     }
 
-    /// Whether a transfer can fail when it has stored something. Data of a device whose transfers cannot is transferred into
-    /// the client's own buffer by emulated copy; other data by way of a buffer of the interface's, of which pages are swapped,
+    /// Whether a transfer can fail after it has stored something. If it cannot, emulated copy transfers the data into the
+    /// client's own buffer. If it can, emulated copy transfers the data into a buffer of the interface's and swaps pages,
     /// since a failed request leaves the client's buffer as it was.
     fn may_fail(&self) -> bool {
         true
     }
 
     /// Transfers the bytes from `offset` on into host memory, filling `into`, which is there for the time of the call only.
-    /// May be asked for more than once.
+    /// May be called more than once.
     ///
     /// ```compile_fail
     /// # use genie_memory::DataMut;
@@ -48,12 +48,13 @@ pub trait Outboard: Send + std::fmt::Debug {
     /// ```
     ///
     /// # Errors
-    /// The device's: the request fails for it.
+    /// The device's error, with which the request fails.
     fn transfer(&mut self, offset: usize, into: DataMut<'_>) -> io::Result<()>;
 }
 
 impl dyn Outboard {
-    /// Has the first bytes transferred to `into`, as many as both have. A panic of the device's is an error.
+    /// Has bytes transferred to `into`, from the beginning on and as many as both have. A panic of the device's code is
+    /// an error.
     ///
     /// # Errors
     /// [`Error::Outboard`].
@@ -62,13 +63,14 @@ impl dyn Outboard {
         if len == 0 {
             return Ok(());
         }
-        // The thread is the client's, or one of the server's that is replying; the panic hook has reported the panic.
+        // A panic must not leave this call: the thread is the client's, or is one of the server's that is replying. The
+        // panic hook has reported the panic.
         let transferred = catch_unwind(AssertUnwindSafe(|| self.transfer(0, into.part(0..len))));
         let message = match transferred {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(error)) => error.to_string(),
             Err(panic) => {
-                // What it panicked with may panic when it is dropped.
+                // The panic's payload may panic when it is dropped.
                 std::mem::forget(panic);
                 "its code panicked".to_owned()
             }

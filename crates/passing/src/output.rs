@@ -20,7 +20,7 @@ pub enum Source<'a> {
     Migrant(Migrant),
 }
 
-/// One element's output under way: owns all that the request-time operations took.
+/// One element's output under way. It owns all that its request-time operations have taken.
 #[derive(Debug)]
 pub struct Output {
     receipt: Receipt,
@@ -51,15 +51,15 @@ impl Passing {
         self.output_from(scheme, source, Parties::OWN)
     }
 
-    /// Runs the request-time operations of an output by `scheme`, with system buffers as `parties` says: by a
-    /// [`LenderId`] alone, the server's own.
+    /// Runs the request-time operations of an output by `scheme`, with system buffers as `parties` says; if `parties`
+    /// is made of a [`LenderId`] alone, they are the server's own memory.
     ///
     /// # Errors
-    /// A migrant buffer of the other integrity, a region in other hands, too low a memory-lock limit, no memory for a
-    /// copy. Nothing has been passed, and a migrant buffer comes back.
+    /// A migrant buffer of the other integrity, a region that is not the client's at the moment, too low a memory-lock
+    /// limit, no memory for a copy. Nothing has been passed, and a migrant buffer comes back.
     ///
     /// # Panics
-    /// When a native scheme is given a migrant buffer by value, or the other way round: the types of the floor above
+    /// When a native scheme is given a migrant buffer by value, or the other way round: the types of the crate above
     /// rule that out.
     pub fn output_from(
         &self,
@@ -127,8 +127,8 @@ impl Passing {
 }
 
 impl Output {
-    /// Boxed from the start: it is as long as five cache lines, and changes hands often. In memory that the last one has
-    /// left, where there is such.
+    /// Boxed from the start: an output is as long as five cache lines, and changes hands often. It is put into memory
+    /// that this thread's last output has left, if there is any.
     #[inline]
     fn new(
         asked: Scheme,
@@ -156,7 +156,7 @@ impl Output {
         }
     }
 
-    /// Lets go of what is left, as dropping it does, and keeps the memory for this thread's next output.
+    /// Ends the output as dropping it does, and keeps its memory for this thread's next output.
     #[inline]
     pub fn end(mut self: Box<Self>) {
         self.copied = [None, None];
@@ -213,13 +213,14 @@ impl Output {
         self.receipt.reason = Some(reason);
     }
 
-    /// Who lent the system buffers that hold data; nobody, when all of it is passed in place.
+    /// The lenders of the system buffers that hold data; none when all data is passed in place.
     pub fn lenders(&self) -> impl Iterator<Item = LenderId> + '_ {
         self.copied.iter().flatten().map(SystemBuffer::lender)
     }
 
-    /// Zero-completes the system buffers that `server` did not lend: it is about to see them, as a subcontractor, say.
-    /// For the server named at request time that has been done. In-place granules are the client's to show.
+    /// Zero-completes the system buffers that `server` did not lend: the server is about to see them (as a
+    /// subcontractor, say). For the server named at request time this has been done. In-place granules are not zeroed,
+    /// since the client may show them.
     ///
     /// Short data may share a granule with other data of the same client to the same server, which stays.
     ///
@@ -247,7 +248,7 @@ impl Output {
         kept
     }
 
-    /// Whether the data is still what it was, as far as is known: none of its memory was taken away.
+    /// Whether the data is still what it was: as far as is known, none of its memory was taken away.
     fn ensure_kept(&self) -> Result<()> {
         self.copied.iter().flatten().try_for_each(SystemBuffer::ensure_kept)?;
         Ok(self.reference.as_ref().map_or(Ok(()), Reference::ensure_kept)?)
@@ -287,7 +288,7 @@ impl Output {
         }
     }
 
-    /// Copies the parts of an emulated-copy output that are not worth protecting; returns the others' range.
+    /// Copies the parts of an emulated-copy output that are not worth protecting; returns the range of the rest.
     fn copy_edges(&mut self, passing: &Passing, bytes: &[u8]) -> Result<std::ops::Range<usize>> {
         let [head, middle, _] = passing.cut(bytes.as_ptr().addr(), bytes.len());
         for (index, part) in [&bytes[..head], &bytes[head + middle..]].into_iter().enumerate() {
@@ -332,7 +333,7 @@ impl Output {
         match operation {
             Operation::DeallocateSystemBuffer => self.copied = [None, None],
             Operation::UnwireRegion => self.wired = None,
-            // Left to what enqueues the region, under the same lock.
+            // Left to the operation that enqueues the region, under the same lock.
             Operation::UnreferenceClientPages if self.is_enqueued() => {}
             Operation::UnreferenceClientPages => {
                 self.unreference();

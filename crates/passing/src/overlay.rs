@@ -1,9 +1,9 @@
 //! Overlay buffers: a device's or server's own buffers, into which input goes before, or without, being asked for.
 //!
-//! How: a pool holds as many buffers as its owner reserved, of one length and one offset (that of unstripped headers,
-//! say). A client whose buffer has the same offset receives by swapping; `preferred` tells it the offset and length
-//! (client-aligned buffering). A client of another space than the pool's gets its data by copying: pages are passed
-//! within one space's tables only.
+//! How: a pool holds as many buffers as its owner reserved, of one length and one offset (the length of unstripped
+//! headers, say). A client whose buffer has the same offset receives by swapping; `preferred` tells it the offset and
+//! length (client-aligned buffering). A client of another space than the pool's gets its data by copying: pages can be
+//! passed within one space's tables only.
 //! Limits: a fixed number of buffers; when all are in use, allocation fails and the owner must wait or drop data.
 //! Source: thesis §6.1 (pooled in-host buffering), §7.4.3, figure 7.3; §4.1 for preferred alignment and length.
 
@@ -120,8 +120,8 @@ impl Drop for Overlay {
         if buffer.space().is_inherited() {
             return;
         }
-        // A buffer whose granules became a client's region is refilled; where there is no memory for that, the pool
-        // shrinks by it.
+        // A buffer whose granules became a client's region is refilled; where there is no memory for that, the pool has
+        // one buffer less.
         if buffer.is_empty() && self.pool.len > 0 && buffer.refill(self.pool.len).is_err() {
             return;
         }

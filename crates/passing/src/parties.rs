@@ -1,13 +1,13 @@
-//! Parties: whose memory a transfer's system buffers are made of, and who is shown them.
+//! Parties: whose memory a transfer's system buffers are made of, and which server sees them.
 //!
-//! Why: memory that a server lent holds nothing that the server may not see. Memory of somebody else may, and what else is
-//! in a system buffer's granules has to be zeroed before a server in another process is shown them, which can cost more
-//! than copying the data.
+//! Why: memory that a server lent holds nothing that the server may not see. Other memory may hold such data. Before a
+//! server in another process is shown a system buffer in other memory, everything beside the data in the buffer's granules
+//! has to be zeroed, which can cost more than copying the data.
 //! How: a buffer comes from its lender's pool and, when that is exhausted or gone, from the space's own. Data shorter
 //! than t_m that would need zero completion is put into the pool of the server that is to see it. A buffer for a server
 //! that did not lend it has granules to itself, or a part of a granule that only this server is shown, and is zero-completed.
 //! Limits: short data may share a granule with other data of the same client to the same server; zero completion for a
-//! subcontractor leaves that.
+//! subcontractor leaves that other data as it is.
 //! Source: thesis §5.1, §5.2. Differs: the server is known when the buffer is allocated, so short data is put into the
 //! server's pool at once, where the thesis copies it there from other memory when the request is delivered.
 
@@ -15,10 +15,10 @@ use genie_memory::{Error as MemoryError, LenderId, Result, SystemBuffer};
 
 use crate::Passing;
 
-/// Whose memory a transfer's system buffers are, and who sees them.
+/// Whose memory a transfer's system buffers are, and which server sees them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Parties {
-    /// From whose pool they come.
+    /// The lender from whose pool they come.
     pub lender: LenderId,
     /// The server that works on them, by the pool that it lends; [`LenderId::OWN`] for a server in this process, which
     /// could see all of the space anyway.
@@ -29,7 +29,7 @@ impl Parties {
     /// The space's own memory, for a server in this process.
     pub const OWN: Self = Self::by(LenderId::OWN);
 
-    /// The memory of the server itself, as is the rule.
+    /// The memory of the server itself, which is the usual case.
     pub const fn by(server: LenderId) -> Self {
         Self { lender: server, server }
     }
@@ -46,7 +46,7 @@ impl From<LenderId> for Parties {
     }
 }
 
-/// Whether a server that lends as `server` has to be kept from the other contents of `buffer`'s granules.
+/// Whether the server that lends as `server` must not see what is in `buffer`'s granules beside the data.
 pub(crate) fn needs_completion(buffer: &SystemBuffer, server: LenderId) -> bool {
     Parties::by(server).shows(buffer.lender())
 }
@@ -55,7 +55,7 @@ impl Passing {
     /// A system buffer for data that will be copied.
     pub(crate) fn copy_buffer(&self, parties: Parties, len: usize) -> Result<SystemBuffer> {
         self.lent(parties, len, |lender| {
-            // What the server is shown must not share a granule with data that it may not see.
+            // Data that the server is shown must not share a granule with data that the server may not see.
             let server = if parties.shows(lender) { parties.server } else { lender };
             self.space().system_buffer_shown(lender, server, len)
         })

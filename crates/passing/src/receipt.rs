@@ -14,7 +14,7 @@ use crate::Scheme;
 pub enum Reason {
     /// Shorter than the threshold below which copying is cheaper.
     Short,
-    /// Only the parts on the first and last granule were: they are shorter than the threshold.
+    /// Only the parts on the first and last granule were copied: they are shorter than the threshold.
     Edges,
     /// Not memory of the interface's regions (stack, heap, mapped file).
     Foreign,
@@ -82,12 +82,12 @@ pub struct Receipt {
     pub effective: Scheme,
     /// Bytes copied by the interface, in whatever direction.
     pub copied: usize,
-    /// Bytes zeroed before a granule changed its owner, or was shown to a server that did not lend it. A granule whose parts
-    /// hold short data is zeroed once, when it is cut up, which no receipt counts.
+    /// Bytes zeroed before a granule changed its owner, or was shown to a server that did not lend it. A granule that is cut
+    /// into parts for short data is zeroed once, when it is cut; no receipt counts that.
     pub zeroed: usize,
     /// Granules referenced in place.
     pub referenced: u32,
-    /// Granules whose write permission was removed; fewer than referenced when some had none.
+    /// Granules whose write permission was removed; fewer than were referenced if some had no write permission.
     pub protected: u32,
     /// Granules that changed places between client and system buffer.
     pub swapped: u32,
@@ -100,7 +100,7 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// A receipt for nothing done yet.
+    /// A receipt that says that nothing was done yet.
     pub const fn new(asked: Scheme) -> Self {
         Self {
             asked,

@@ -1,14 +1,14 @@
 //! A recorder: how long each operation took, where it really ran.
 //!
-//! Why: calibration runs operations by themselves. What they cost inside requests, between all else that a request does
-//! to caches and page tables, is what latency is made of, and can only be seen from within.
-//! How: the clock is read before the first operation of a column and after each one, and what a reading itself takes is
+//! Why: calibration runs operations by themselves. Latency is made of what they cost inside requests, beside all else
+//! that a request does to caches and page tables; that cost can only be measured inside requests.
+//! How: the clock is read before the first operation of a column and after each one, and the time of a reading itself is
 //! subtracted. A column's times are kept beside its operations, and go to the recorder when it has run to its end, under
 //! one lock, so that the records of a column stand together, in order. A column that fails leaves none. Without a recorder
 //! an operation pays for one branch.
-//! Limits: as many records as there was room for from the start; what comes when that is full is counted, not kept.
-//! Edges that emulated copy copies, and zero completion of outputs, are no operations of the tables, and are not recorded.
-//! What one call of the memory floor does for several operations is recorded with the one that makes the call.
+//! Limits: a recorder has room for a fixed number of records; later records are counted, not kept. Edges that emulated
+//! copy copies, and zero completion of outputs, are no operations of the tables, and are not recorded. If one call of the
+//! memory crate does the work of several operations, its time is recorded with the operation that makes the call.
 //! Source: thesis §8.2.2, which took the times of operations in the same way.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ use crate::operation::Operation;
 pub struct Record {
     /// What ran.
     pub operation: Operation,
-    /// As part of which column.
+    /// The column that it ran in.
     pub column: Column,
     /// How long, in nanoseconds, the clock's own cost subtracted.
     pub nanoseconds: u64,
@@ -48,17 +48,17 @@ pub enum Moment {
 /// Which column of the tables ran, and for how much data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Column {
-    /// The scheme that was in effect when the column began: not the one asked for where that was converted.
+    /// The scheme that was in effect when the column began; not the scheme asked for, if that was converted.
     pub scheme: Scheme,
     /// Output or input.
     pub direction: Direction,
     /// When in the request's life.
     pub moment: Moment,
-    /// The number of data bytes: of the buffer, or, in an input's reply, of what came.
+    /// The number of data bytes of the buffer, or, in an input's reply, of the data that came.
     pub len: usize,
 }
 
-/// Takes the times of the operations of whatever [`crate::Passing`] was given it.
+/// Takes the times of operations, for each [`crate::Passing`] that was given this recorder.
 #[derive(Debug)]
 pub struct Recorder {
     kept: Mutex<Kept>,
@@ -75,21 +75,21 @@ struct Kept {
 
 /// As many operations as the longest column has.
 const COLUMN_MAX: usize = 6;
-/// How often the clock is read to find out what that takes.
+/// How often the clock is read to find out how long a reading takes.
 const READINGS: usize = 1001;
 
 impl Recorder {
-    /// Makes a recorder with memory for `room` records, which lasts as long as the process: what is under way refers to
-    /// it at no cost.
+    /// Makes a recorder with memory for `room` records, which lasts as long as the process, so that transfers under way
+    /// refer to it at no cost.
     pub fn new(room: usize) -> &'static Self {
         let kept = Kept { records: Vec::with_capacity(room), lost: 0 };
         let is_paused = AtomicBool::new(false);
         Box::leak(Box::new(Self { kept: Mutex::new(kept), room, reading: reading(), is_paused }))
     }
 
-    /// Records no column that begins from now on, or each one again.
+    /// If `is_paused`, records no column that begins from now on; if not, records each one again.
     pub fn pause(&self, is_paused: bool) {
-        // No other memory goes with it: what is under way in other threads may be recorded or not.
+        // This orders no other memory access: columns under way in other threads may be recorded or not.
         self.is_paused.store(is_paused, Ordering::Relaxed);
     }
 
@@ -104,7 +104,7 @@ impl Recorder {
         self.kept().lost
     }
 
-    /// What one reading of the clock takes, in nanoseconds: that much has been subtracted from each record.
+    /// How long one reading of the clock takes, in nanoseconds; this has been subtracted from each record.
     pub fn reading(&self) -> u64 {
         self.reading
     }
@@ -128,7 +128,7 @@ impl Recorder {
     }
 }
 
-/// The median of what two readings one after the other are apart.
+/// The median time between two consecutive readings.
 fn reading() -> u64 {
     let mut apart: Vec<u64> = (0..READINGS).map(|_| nanoseconds_since(Instant::now())).collect();
     *apart.select_nth_unstable(READINGS / 2).1
@@ -140,7 +140,8 @@ fn nanoseconds_since(begin: Instant) -> u64 {
 
 /// Takes the times of one column's operations as they run; does nothing without a recorder.
 ///
-/// It has no destructor, and what it holds is written only where there is a recorder, so that others don't pay for it.
+/// It has no destructor, and its contents are written only if there is a recorder, so that transfers without a recorder
+/// don't pay for it.
 #[derive(Debug)]
 pub(crate) struct Watch(Option<Running>);
 
@@ -149,7 +150,7 @@ struct Running {
     recorder: &'static Recorder,
     laps: [(Operation, u64); COLUMN_MAX],
     count: usize,
-    /// An operation that was begun before its turn, and how long that took.
+    /// An operation that ran before its place in the column, and how long it took.
     early: Option<(Operation, u64)>,
     last: Instant,
 }
@@ -169,7 +170,7 @@ impl Watch {
         }
     }
 
-    /// What happened since the last time belongs to an operation whose turn in the column comes later.
+    /// What happened since the last time belongs to an operation whose place in the column comes later.
     #[inline]
     pub(crate) fn early(&mut self, operation: Operation) {
         if let Some(running) = &mut self.0 {
@@ -216,7 +217,7 @@ impl Running {
         (!is_paused).then(|| Self { recorder, laps, count: 0, early: None, last: Instant::now() })
     }
 
-    /// The time since the last lap; the next one begins now.
+    /// The time since the last lap; the next lap begins now.
     #[cold]
     fn lap(&mut self) -> u64 {
         let now = Instant::now();
@@ -252,7 +253,7 @@ mod tests {
 
     #[test]
     fn what_began_before_its_turn_counts_for_its_operation() {
-        // Miri takes what nothing refers to in the end for lost.
+        // Miri reports memory as leaked if nothing refers to it at the end.
         static RECORDER: OnceLock<&Recorder> = OnceLock::new();
         let recorder = RECORDER.get_or_init(|| Recorder::new(2));
         let mut watch = Watch::start(Some(recorder));

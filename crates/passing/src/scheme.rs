@@ -16,7 +16,7 @@ use crate::model::{Integrity, Protection, Qualified, Restrictiveness, Semantics}
 
 /// How the data of one buffer, or one scatter-gather element, is passed.
 ///
-/// The order is that of the rows of the thesis's tables.
+/// The schemes are in the order of the rows of the thesis's tables.
 ///
 /// # Source
 /// Thesis §7.3.
@@ -38,8 +38,9 @@ pub enum Scheme {
     WeakMove,
     /// Takes the output region logically, in place and referenced, and gives a cached one for input.
     EmulatedWeakMove,
-    /// A part of a buffer of a request that the client, a contractor, serves itself: it has its system buffers already, and
-    /// is passed on with no operation (thesis §5.3, §7.5). Not chosen by clients, so not among [`Scheme::ALL`].
+    /// A part of a buffer of a request that the client, as a contractor, serves itself. The part has its system buffers
+    /// already, and is forwarded with no operation (thesis §5.3, §7.5). Clients do not choose this scheme, so it is not
+    /// among [`Scheme::ALL`].
     Fragment,
 }
 
@@ -129,7 +130,7 @@ impl Scheme {
     pub const fn semantics(self) -> Semantics {
         match self {
             Self::Copy | Self::EmulatedCopy => Semantics::Copy,
-            // Relative to the contractor (thesis §5.3).
+            // A fragment has these semantics towards the contractor (thesis §5.3).
             Self::Share | Self::EmulatedShare | Self::Fragment => Semantics::Share,
             Self::Move | Self::EmulatedMove => Semantics::Move,
             Self::WeakMove | Self::EmulatedWeakMove => Semantics::WeakMove,
@@ -196,8 +197,8 @@ impl Scheme {
     /// Describes what a server in another process can reach of the client's data, if access is granted and withdrawn
     /// per granule as in the thesis.
     ///
-    /// Where a descriptor grants it, the answer is [`Protection::by_descriptor`] of this; for a server in the client's
-    /// process it is [`Protection::NONE`] under every scheme.
+    /// Where a descriptor grants the access, [`Protection::by_descriptor`] of this applies; for a server in the
+    /// client's process it is [`Protection::NONE`] under every scheme.
     ///
     /// # Source
     /// Thesis §2.2, §5.1 (output is mapped read-only; buffers are unpageable), §5.2.
@@ -376,7 +377,7 @@ mod tests {
 
     #[test]
     fn native_strong_input_changes_a_buffer_only_at_the_reply() {
-        // Integrity and protection are different things, but for a native buffer they meet here.
+        // Integrity and protection are different things, but for a native buffer they agree on this.
         for scheme in [Scheme::Copy, Scheme::EmulatedCopy, Scheme::Share, Scheme::EmulatedShare] {
             let only_at_reply = scheme.protection().server_writes_input == Access::Once;
             assert_eq!(only_at_reply, scheme.integrity() == Integrity::Strong, "{scheme}");

@@ -1,14 +1,14 @@
-//! Spares: what is over, and whose memory its thread's next one takes.
+//! Spares: memory of a transfer that is over, kept for its thread's next one.
 //!
-//! Why: calls of the allocator show in what a short request costs; `allocations`, a test of io, sees that such a request makes
-//! none.
-//! Invariants: what is kept holds nothing of anybody's; the code that keeps it has seen to that.
-//! Limits: one for each thread and kind; what is kept takes its predecessor's place.
+//! Why: calls of the allocator are a visible part of what a short request costs. The test `allocations` of the io crate
+//! checks that a short request makes none.
+//! Invariants: a kept value holds nothing that belongs to anybody; the code that keeps it makes sure of that.
+//! Limits: one value for each thread and kind; a value that is kept takes the place of the one before.
 
 use std::cell::Cell;
 use std::thread::LocalKey;
 
-/// A thread's place for one that is over.
+/// A thread's place for one value that is over.
 pub struct Spare<T>(Cell<Option<T>>);
 
 impl<T> Spare<T> {
@@ -18,7 +18,7 @@ impl<T> Spare<T> {
         Self(Cell::new(None))
     }
 
-    /// Takes what this thread has kept, if anything. A thread that is about to end has nothing.
+    /// Takes the value that this thread has kept, if there is one. A thread that is about to end has none.
     #[inline]
     pub fn take(place: &'static LocalKey<Self>) -> Option<T> {
         place.try_with(|spare| spare.0.take()).ok().flatten()
@@ -27,7 +27,7 @@ impl<T> Spare<T> {
     /// Keeps `over` for this thread's next one. A thread that is about to end has no next one, and drops it.
     #[inline]
     pub fn keep(place: &'static LocalKey<Self>, over: T) {
-        // One thread is all of shuttle's, in all of its executions.
+        // All of shuttle's threads, in all of its executions, are one thread of the system.
         if !cfg!(interleaved) {
             let _ = place.try_with(|spare| spare.0.set(Some(over)));
         }
@@ -55,7 +55,7 @@ mod tests {
         assert_eq!(Spare::take(&SPARE), None);
     }
 
-    /// Keeps and takes when its thread ends, and says what it took.
+    /// When its thread ends, keeps a value, takes one, and says what it took.
     struct Last(mpsc::Sender<Option<Box<u32>>>);
 
     impl Drop for Last {
@@ -72,7 +72,7 @@ mod tests {
         }
         let (say, said) = mpsc::channel();
         let thread = thread::spawn(move || {
-            // What a thread touches first ends last.
+            // The thread-local value that a thread touches first is dropped last.
             LAST.with(|last| *last.borrow_mut() = Some(Last(say)));
             Spare::keep(&SPARE, Box::new(3));
         });

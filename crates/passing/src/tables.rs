@@ -2,14 +2,16 @@
 //!
 //! Why: the tables are the specification of the schemes. Code that is the table can be compared with it line by line.
 //! How: each function is one table, each arm one row, each field one column; operations run from left to right.
-//! A *step* is one sentence of a cell: mostly one operation, sometimes a few that share a walk over the granules.
-//! Invariants: what a column takes, a later one gives back: references, wiring, buffers (tested for every row).
+//! A *step* is one sentence of a cell: mostly one operation, sometimes a few operations that share one walk over the
+//! granules.
+//! Invariants: references, wiring and buffers that one column takes are given back by a later column (tested for every
+//! row).
 //! Source: thesis §7.4, tables 7.1, 7.2, 7.3; §7.4.4.
 
 use crate::operation::Operation::{self, *};
 use crate::scheme::Scheme;
 
-/// What passes data from a client's output buffer to a system buffer.
+/// The operations that pass data from a client's output buffer to a system buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutputOperations {
     /// When the client makes the request.
@@ -18,7 +20,7 @@ pub struct OutputOperations {
     pub reply: &'static [Operation],
 }
 
-/// What passes data from a system buffer to a client's input buffer.
+/// The operations that pass data from a system buffer to a client's input buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InputOperations {
     /// When the client makes the request.
@@ -116,9 +118,9 @@ pub const fn customized_input(scheme: Scheme) -> InputOperations {
 
 /// Gives the operations of input through a buffer in host memory that the device or server filled unasked: table 7.3.
 ///
-/// The request column, which table 7.3 leaves out, is that of [`customized_input`]: at that time nobody knows how the
+/// The request column, which table 7.3 leaves out, is that of [`customized_input`]: at that time it is not known how the
 /// data will come. Only the ready and reply columns replace those of table 7.2. There, emulated move has no reinstatement
-/// of accesses: swapping is what makes the hidden region accessible again, all of it, also past the end of the data.
+/// of accesses: the swap makes all of the hidden region accessible again, also past the end of the data.
 pub const fn overlaid_input(scheme: Scheme) -> InputOperations {
     let reply: &'static [Operation] = match scheme {
         Scheme::Copy => &[CopyoutData, DeallocateOverlayBuffer],

@@ -1,11 +1,12 @@
-//! Thresholds: below which lengths copying is cheaper, and so is what emulated copy does.
+//! Thresholds: the lengths below which copying is cheaper, and below which emulated copy therefore copies.
 //!
 //! How: a threshold is the shortest length at which avoiding the copy costs clearly less than copying, by the costs
-//! measured. On one partially filled granule of p bytes that is the thesis's t_i, found where copying l bytes costs as
-//! much as a swap and the reverse copyout of the other p - l. Granules are swapped in runs here, which one call maps, so
-//! a run of full granules has a threshold of its own, and so has a partial granule that joins one. t_o is where
-//! referencing, protecting, unreferencing and reinstating cost as much as copying. t_m is where copying l bytes into a
-//! granule that a server may see costs as much as zeroing the other p - l of the one that they are in.
+//! measured. On one partially filled granule of p bytes this is the thesis's t_i: the l at which copying l bytes costs
+//! as much as a swap and the reverse copyout of the other p - l bytes. Granules are swapped in runs here, and one call
+//! maps a run, so a run of full granules has a threshold of its own, and so has a partial granule that joins a run. t_o
+//! is the length at which referencing, protecting, unreferencing and reinstating cost as much as copying. t_m is the l
+//! at which copying l bytes into a granule that a server may see costs as much as zeroing the other p - l bytes of the
+//! granule that they are in.
 //! Source: thesis §4.1, §4.2, §4.3, §5.1.
 
 use genie_memory::InputPlan;
@@ -13,23 +14,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::Costs;
 
-/// When copying is avoided: for data as long as the threshold, or longer. All are bytes; `usize::MAX` never avoids it.
+/// When copying is avoided: for data as long as the threshold, or longer. All are bytes; with `usize::MAX`, copying is
+/// never avoided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Thresholds {
-    /// t_o: data for output, of which the granules are then protected.
+    /// t_o: data for output, whose granules are then protected.
     pub output: usize,
     /// t_i: input data on a single partially filled granule, which is then completed and swapped.
     pub input: usize,
     /// Input data on a run of full granules, which are then swapped.
     pub input_run: usize,
-    /// Input data on a partially filled granule next to a run that is swapped, and which then joins it.
+    /// Input data on a partially filled granule next to a run that is swapped; the granule then joins the run.
     pub input_edge: usize,
-    /// t_m: data in a system buffer that a server in another process sees and did not lend: what else is in the buffer's
-    /// granules is then zeroed, and the server uses them. Shorter data goes through the server's own pool (§5.1).
+    /// t_m: data in a system buffer that a server in another process sees and did not lend. The rest of the buffer's
+    /// granules is then zeroed, and the server uses these granules. Shorter data goes through the server's own pool
+    /// (§5.1).
     pub mapping: usize,
 }
 
-/// What avoiding a copy must save before it is tried: it costs at most this part of what copying costs.
+/// What avoiding a copy must save before it is tried: avoiding it costs at most this part of what copying costs.
 const WORTH_IT: f64 = 0.75;
 /// Longer data than this follows the same rule as data of this length.
 const LONGEST: usize = 16 << 20;
@@ -77,8 +80,8 @@ impl Thresholds {
 
     /// Decides which granules of an input of `len` bytes, the first `offset` bytes into a granule, are swapped.
     ///
-    /// `partial` says whether partially filled granules may be; `forced` whether a granule (counted from the first)
-    /// must be, because an output is pending from it (§4.3).
+    /// `partial` says whether partially filled granules may be swapped; `forced` says whether a granule (counted from
+    /// the first) must be swapped, because an output is pending from it (§4.3).
     pub fn plan(
         &self,
         granule: usize,
@@ -111,14 +114,14 @@ impl Thresholds {
 }
 
 impl Costs {
-    /// What an output costs that is protected instead of copied, in nanoseconds.
+    /// What an output costs, in nanoseconds, if it is protected instead of copied.
     pub fn protecting(&self, len: usize) -> f64 {
         self.reference.at(len) + self.read_only.at(len) + self.unreference.at(len) + self.reinstate.at(len)
     }
 }
 
-/// The smallest number in 1..=`longest` for which `pays`, taken to pay for all larger ones, too; `usize::MAX` when none
-/// does or the operations cannot be used.
+/// The smallest number in 1..=`longest` for which `pays` is true; it is taken to be true for all larger numbers, too.
+/// `usize::MAX` when it is true for none, or the operations cannot be used.
 fn shortest(longest: usize, usable: bool, pays: impl Fn(usize) -> bool) -> usize {
     if !usable || !pays(longest) {
         return usize::MAX;

@@ -1,6 +1,7 @@
 //! What is promised of data passing.
 //!
-//! One binary, which costs one link. `calibration` is a binary of its own: it measures, and is not to be disturbed.
+//! One binary, which costs one link. `calibration` is a binary of its own: it measures, and other tests must not
+//! disturb it.
 
 mod parties;
 mod recorder;

@@ -84,7 +84,7 @@ fn begin(passing: &Passing, scheme: Scheme, target: Target) -> Box<Input> {
     unsafe { passing.input(scheme, target) }.expect("an input")
 }
 
-/// An input that `supply` gives memory to, and of which the first bytes come.
+/// An input that gets its memory from `supply`, and for which only the first bytes come.
 fn input(passing: &Passing, scheme: Scheme, supply: impl Fn(&mut Input)) {
     let mut native = passing.space().allocate(LEN).expect("a buffer");
     let target = match is_native(scheme) {

@@ -2,9 +2,10 @@
 //!
 //! `cargo run --release -p genie-ring --example round_trip [ROUNDS]`
 //!
-//! How: two pinned parties, threads or processes. The one echoes; the other times batches of round trips. Each round
-//! measures everything once, so that a change of the machine's mood meets all alike; medians over rounds are printed,
-//! and how they compare with the least that two parties can do: take turns at one word.
+//! How: two pinned parties, threads or processes. One party echoes, and the other measures batches of round trips. Each
+//! round measures everything once, so that a change of the machine's state affects all measurements alike. The example
+//! prints medians over rounds, and compares them with the least that two parties can do, which is to take turns at one
+//! word.
 
 use std::error::Error;
 use std::fs::OpenOptions;
@@ -30,13 +31,14 @@ const BATCH: u32 = 100;
 /// Longer than any measurement: a lost wake-up is an error, not a hang.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How both parties go about it.
+/// How both parties wait and answer.
 #[derive(Clone, Copy)]
 struct Manner {
     name: &'static str,
     /// How long they spin for the next record before they sleep.
     spin: Duration,
-    /// Steps of arithmetic, each a few cycles, that they do before they answer. The time of these is taken off.
+    /// Steps of arithmetic, each a few cycles long, that they do before they answer. The time of these steps is
+    /// subtracted.
     work: u32,
     batches: u32,
 }

@@ -1,10 +1,11 @@
 //! Bells: waking a consumer that sleeps, and only then.
 //!
-//! Why: a wake-up is a system call of a microsecond or more, and a request of which both sides are awake has no time
-//! for one.
-//! How: before it sleeps, a consumer says so in its `sleeper` word, and then looks once more for what it waits for. Who
-//! publishes something looks at the word afterwards. A SeqCst fence stands between the two steps on either side, so
-//! that at least one sees what the other did; who finds a sleeper takes the word back to 0 and wakes it.
+//! Why: a wake-up is a system call of a microsecond or more, which is too long for a request whose sides are both
+//! awake.
+//! How: before it sleeps, a consumer says so in its `sleeper` word, and then looks once more for what it waits for. A
+//! side that publishes something looks at the word afterwards. A SeqCst fence stands between the two steps on either
+//! side, so that at least one side sees what the other side did. The side that finds a sleeper sets the word back to 0
+//! and wakes the sleeper.
 //! Cost: a fence and a load of a line that stays in the cache, while the consumer is awake.
 
 use std::sync::Arc;
@@ -22,7 +23,7 @@ pub enum Mode {
     Descriptor = 2,
 }
 
-/// What a side signals to wake its peer, and what the peer signals to wake it.
+/// The event that a side signals to wake its peer, and the event that the peer signals to wake this side.
 #[derive(Debug, Clone)]
 pub struct Bells {
     pub(crate) peer: Arc<Event>,
@@ -30,18 +31,18 @@ pub struct Bells {
 }
 
 impl Bells {
-    /// One end of a pair of events, which is signalled and waited for alike. Fit for a peer that is not trusted.
+    /// One end of a pair of events; this side both signals it and waits for it. Fit for a peer that is not trusted.
     pub fn end(end: Event) -> Self {
         let end = Arc::new(end);
         Self { peer: Arc::clone(&end), own: end }
     }
 
-    /// Two counters: the one that wakes the peer, and the one that wakes this side.
+    /// Two counters: `peer` wakes the peer, and `own` wakes this side.
     pub fn counters(peer: Event, own: Event) -> Self {
         Self { peer: Arc::new(peer), own: Arc::new(own) }
     }
 
-    /// Both from elsewhere; several channels may share this side's.
+    /// Both events from elsewhere; several channels may share this side's event.
     pub fn shared(peer: Arc<Event>, own: Arc<Event>) -> Self {
         Self { peer, own }
     }
@@ -60,7 +61,7 @@ impl Bell {
         Self { direction, event }
     }
 
-    /// Wakes the consumer if it sleeps; call this after publishing what it waits for.
+    /// Wakes the consumer if it sleeps; to be called after what the consumer waits for is published.
     #[inline]
     pub(crate) fn ring(&self) {
         // Partner: the fence in `Consumer::arm`.
@@ -77,9 +78,10 @@ impl Bell {
         if mode == Mode::Futex as u32 {
             sleeper.wake();
         } else if mode == Mode::Descriptor as u32 && self.event.signal().is_err() {
-            // The kernel is out of memory for the moment. Who rings next tries again, unless the consumer is awake.
+            // The kernel is out of memory for the moment. The next ring tries again, unless the consumer is awake by
+            // then.
             let _ = sleeper.0.compare_exchange(0, mode, Ordering::AcqRel, Ordering::Relaxed);
         }
-        // Any other value means that somebody else was faster, or a peer that does not want to be woken.
+        // Any other value means that somebody else was faster, or that the peer does not want to be woken.
     }
 }

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::layout::Layout;
 use crate::producer::Producer;
 
-/// Which of a channel's sides one is.
+/// One of the two sides of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Side {
     /// Sends requests and receives replies.
@@ -21,7 +21,7 @@ pub enum Side {
     Server,
 }
 
-/// What one side of a channel holds. The two may go to different threads; each keeps the memory mapped.
+/// What one side of a channel holds. The two ends may go to different threads; each end keeps the memory mapped.
 #[derive(Debug)]
 pub struct Ends {
     /// Sends to the peer.
@@ -43,8 +43,8 @@ impl Ends {
         }
     }
 
-    /// Maps a channel object, of which each side must be attached once, and never again: positions are private to the
-    /// ends and start at 0.
+    /// Maps a channel object. Each side of an object must be attached once, and never again: positions are private to
+    /// the ends and start at 0.
     ///
     /// The object may come from a peer that is not trusted, if it can neither shrink nor grow.
     ///
@@ -76,7 +76,7 @@ pub fn create(layout: Layout) -> Result<Object, Error> {
     Ok(Object::create(GranuleKind::Base, layout.bytes())?)
 }
 
-/// The receiving end of a direction in whose lines and argument area, in this order, the words of `image` stand, as a
+/// The receiving end of a direction whose lines and argument area hold, in this order, the words of `image`, as a
 /// hostile peer might have left them; for fuzzing.
 ///
 /// # Errors

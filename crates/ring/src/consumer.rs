@@ -13,16 +13,16 @@ use crate::record::Record;
 /// The receiving end of one direction.
 ///
 /// It polls the header of the next line itself: no index is read, so that a short record costs the transfer of one
-/// cache line. What the peer wrote is loaded once, checked, and copied out before anybody looks into it.
+/// cache line. What the peer wrote is loaded once, checked, and copied out before anything is done with it.
 #[derive(Debug)]
 pub struct Consumer {
     direction: Direction,
     own_event: Arc<Event>,
-    /// The peer's, to tell it of room.
+    /// The peer's bell, to tell the peer of room.
     bell: Bell,
     inline_max: usize,
     spilled_max: usize,
-    /// So many consumed lines are worth telling the producer of, which costs the transfer of a line.
+    /// After this many consumed lines the producer is told of the room, which costs the transfer of a line.
     lazy_lines: u64,
     head: u64,
     published_head: u64,
@@ -49,7 +49,7 @@ impl Consumer {
         }
     }
 
-    /// Whether a record is there, or what a peer makes look like one.
+    /// Whether a record is there, or something that a peer makes look like a record.
     #[inline]
     pub fn is_ready(&self) -> bool {
         self.direction.line(self.head).header().is_of(self.head) && self.broken.is_none()
@@ -61,7 +61,8 @@ impl Consumer {
     /// The peer broke the rules: `record` holds nothing of use, and no more records are taken.
     ///
     /// # Cost
-    /// One line read for each 56 bytes of payload, once; every quarter of the ring the producer is told of the room.
+    /// One line read for each 56 bytes of payload, once. The producer is told of the room after every quarter of the
+    /// ring.
     #[inline]
     pub fn pop(&mut self, record: &mut Record) -> Result<bool, Broken> {
         let header = self.direction.line(self.head).header();
@@ -126,7 +127,7 @@ impl Consumer {
         }
         self.area_head = place.end;
         self.head += 1;
-        // Half of the area may wait for these bytes.
+        // The producer may be waiting for this room, to send a record of half of the area.
         self.publish();
         Ok(())
     }
@@ -155,17 +156,18 @@ impl Consumer {
         }
     }
 
-    /// Makes the producer's next record ring the bell. Returns whether sleeping is right; if not, a record is there
+    /// Makes the producer's next record ring the bell. Returns whether the caller may sleep; if not, a record is there
     /// already, and the bell does not ring.
     ///
     /// End the sleep with [`Consumer::disarm`].
     pub fn arm(&mut self, mode: Mode) -> bool {
         self.armed = Some(mode);
-        // Exchanges, as in `Bell::wake`, so that all changes of the word are in one order that both sides agree on.
+        // An atomic swap, as in `Bell::wake`, so that all changes of the word are in one order that both sides agree
+        // on.
         self.direction.control().sleeper.0.0.swap(mode as u32, Ordering::AcqRel);
         // Partner: the fence in `Bell::ring`.
         fence(Ordering::SeqCst);
-        // A broken end has something to say, too.
+        // Nor may a broken end sleep: it has an error to report.
         let may_sleep = !self.is_ready() && self.broken.is_none();
         if !may_sleep {
             self.disarm();
@@ -179,7 +181,7 @@ impl Consumer {
         let Some(mode) = self.armed.take() else { return };
         self.direction.control().sleeper.0.0.swap(0, Ordering::AcqRel);
         if mode == Mode::Descriptor {
-            // What could not be cleared wakes once too often.
+            // If the event could not be cleared, it wakes once too often.
             let _ = self.own_event.clear();
         }
     }
@@ -196,7 +198,7 @@ mod sleeping {
     use super::*;
 
     impl Consumer {
-        /// Sleeps until the bell rings, after [`Consumer::arm`] with [`Mode::Futex`] said that sleeping is right.
+        /// Sleeps until the bell rings, after [`Consumer::arm`] with [`Mode::Futex`] said that the caller may sleep.
         ///
         /// A peer may ring for no reason, or never: look for a record again, and set a timeout.
         ///
@@ -206,7 +208,7 @@ mod sleeping {
             self.direction.control().sleeper.0.wait(Mode::Futex as u32, timeout)
         }
 
-        /// The word that a sleep of [`Mode::Futex`] is on and the value that it has meanwhile, for
+        /// The word on which a sleep of [`Mode::Futex`] waits, and the value that the word has meanwhile, for
         /// `genie_sys::futex::wait_any`.
         pub fn word(&self) -> (&AtomicU32, u32) {
             (&self.direction.control().sleeper.0.0, Mode::Futex as u32)

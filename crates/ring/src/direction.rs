@@ -5,8 +5,8 @@
 )]
 //!
 //! Invariants: the pointers lie in `memory`, which is neither moved nor given up while a copy of the direction exists.
-//! Trust: a peer stores what it likes at any moment. All that is behind the pointers are atomics of which every bit
-//! pattern is a value, so that this is no undefined behaviour here, and no business of this file.
+//! Trust: a peer stores what it likes at any moment. Behind the pointers there are only atomics, of which every bit
+//! pattern is a valid value. So a peer's stores are no undefined behaviour here, and this file need not check them.
 
 use std::any::Any;
 use std::ptr::NonNull;
@@ -26,13 +26,13 @@ pub(crate) struct Direction {
 }
 
 // SAFETY: the pointers are only ever borrowed as `&Control` and `&[Line]`, which are made of atomics and may be shared;
-// the memory that they point to is owned along with them, by whichever thread.
+// whichever thread owns the pointers also owns the memory that they point to.
 unsafe impl Send for Direction {}
 // SAFETY: as for Send; no method needs exclusive access.
 unsafe impl Sync for Direction {}
 
 impl Direction {
-    /// The layout of the memory, for this direction and the other.
+    /// The layout of the memory, which both directions share.
     #[inline]
     pub(crate) fn layout(&self) -> Layout {
         self.layout
@@ -83,8 +83,8 @@ mod mapped {
         /// The direction at `start` of an arena in which a whole object of this layout is mapped.
         fn within(arena: &Arc<Arena>, start: usize, layout: Layout) -> Self {
             let at = |offset, len| {
-                // The object stays mapped until the arena goes, which the direction owns a share of, and no reference
-                // exists there but those to atomics that a direction gives out.
+                // The object stays mapped as long as the arena exists, and the direction owns a share of the arena. The
+                // only references there are those to atomics that a direction gives out.
                 let span = arena.span(start + offset, len);
                 let pointer = std::ptr::with_exposed_provenance_mut::<u8>(span.addr());
                 NonNull::new(pointer).expect("no arena starts at address 0")

@@ -33,11 +33,11 @@ pub enum Error {
     Broken(#[from] Broken),
 }
 
-/// A peer's words that no honest peer writes. The end that found them does nothing more; close the channel.
+/// The peer has written words that no honest peer writes. The end that found them does nothing more; close the channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Broken {
-    /// A record is longer than allowed where it lies.
+    /// A record is longer than allowed at its place.
     #[error(
         "the peer broke the channel: the record at line {position} claims {len} bytes of at most {max}; close it"
     )]
@@ -49,7 +49,7 @@ pub enum Broken {
         /// The length allowed.
         max: usize,
     },
-    /// A record starts with a line of no such role.
+    /// A record starts with a line whose role no first line has.
     #[error("the peer broke the channel: line {position} starts a record with role {role}; close it")]
     Role {
         /// The line's position.
@@ -57,7 +57,7 @@ pub enum Broken {
         /// The role found.
         role: u8,
     },
-    /// A further line of a record was not written along with it.
+    /// A further line of a record was not written along with the record.
     #[error("the peer broke the channel: line {position} does not continue its record; close it")]
     Continuation {
         /// The line's position.

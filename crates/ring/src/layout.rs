@@ -4,9 +4,9 @@ use crate::error::Error;
 use crate::line::{LINE, LINE_PAYLOAD};
 use crate::primitive::{AtomicU32, AtomicU64, Word};
 
-/// Lines that a record takes at most; a longer one goes to the argument area.
+/// The most lines that a record takes; a longer record goes to the argument area.
 const INLINE_LINES_MAX: usize = 8;
-/// Bytes of a record that lies in the ring's lines, at most.
+/// The most bytes of a record that lies in the ring's lines.
 pub const INLINE_MAX: usize = INLINE_LINES_MAX * LINE_PAYLOAD;
 
 const LINES_MAX: u32 = 1 << 20;
@@ -53,11 +53,11 @@ impl Layout {
 
     /// The longest record in bytes.
     pub fn record_max(self) -> usize {
-        // Half, so that a record fits into an empty area wherever the last one ended.
+        // Half, so that a record fits into an empty area wherever the last record ended.
         (self.area as usize / 2).max(self.inline_max())
     }
 
-    /// Bytes of a record that lies in the lines, at most: [`INLINE_MAX`], and less in a ring of fewer than 16 lines.
+    /// The most bytes of a record that lies in the lines: [`INLINE_MAX`], or less in a ring of fewer than 16 lines.
     pub(crate) fn inline_max(self) -> usize {
         INLINE_LINES_MAX.min(self.lines as usize / 2) * LINE_PAYLOAD
     }
@@ -79,7 +79,8 @@ impl Layout {
     }
 }
 
-/// Keeps what one side writes off the lines that the other side's stores take away: two lines, since CPUs fetch pairs.
+/// Keeps the words that one side writes apart from the lines that the other side's stores take away. It takes two
+/// lines, since CPUs fetch lines in pairs.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(crate) struct Apart<T>(pub(crate) T);
@@ -134,8 +135,8 @@ pub(crate) struct Place {
     pub(crate) end: u64,
 }
 
-/// Places a record of `len` bytes, at most half of `area`, at or behind the area position `from`: in one piece, so
-/// that the bytes between `from` and the area's end are skipped where it does not fit there.
+/// Places a record of `len` bytes, at most half of `area`, in one piece at or behind the area position `from`. Where it
+/// does not fit between `from` and the area's end, those bytes are skipped.
 pub(crate) fn place(from: u64, len: usize, area: u32) -> Place {
     let area = u64::from(area);
     let room = (len as u64).next_multiple_of(LINE as u64);

@@ -1,8 +1,9 @@
 //! Rings: request and reply records between two processes, at the cost of the cache lines that they fill.
 //!
-//! Why: data stays where it is, so what a request costs is its control path. A socket takes microseconds; two rings of
-//! the usual make, with their head and tail indices, move four or more cache lines a round trip. Here one line carries
-//! header and payload of a small record, and its arrival is its announcement: a round trip moves two lines.
+//! Why: data stays where it is, so the cost of a request is that of its control path. A socket takes microseconds; two
+//! rings of the usual kind, with head and tail indices, move four or more cache lines a round trip. Here one line
+//! carries the header and the payload of a small record, and the line itself tells that the record has come: a round
+//! trip moves two lines.
 //!
 //! How: a channel object (a memfd) holds two directions, each with one producer and one consumer:
 //!
@@ -17,31 +18,32 @@
 //! ```
 //!
 //! 1. The producer writes the payload of a record into the next lines, then the header of the first one: the sequence
-//!    of its position (Release). It looks for room in its own copy of the consumer's head, which is refreshed only when
-//!    the ring looks full.
+//!    of its position (Release). It finds out whether there is room from its own copy of the consumer's head, and
+//!    refreshes that copy only when the ring looks full.
 //! 2. The consumer looks at the first word of the next line until that sequence is there (Acquire), copies the record
 //!    out and goes on. It publishes its head every quarter of a lap.
 //! 3. A record of more than 448 bytes is put into the argument area, in one piece, and a line announces its length.
-//!    Where it lies follows from the lengths of those before it, on both sides alike, so that no offset is sent.
+//!    Both sides work out its place from the lengths of the records before it, so that no offset is sent.
 //! 4. A side that wants to sleep says so in its sleeper word, and a side that publishes something looks at that word after
 //!    a fence (see the module `bell`). While both sides are awake there is no system call.
 //!
 //! Invariants: a record is seen whole or not at all, once, in the order of sending. A side that armed its bell and was told
-//! to sleep is woken by the next record, or finds it. What a producer has published, it does not touch until the
-//! consumer has published that it has done with it.
-//! Trust: the peer may store anything anywhere in the object at any time. Each word of it is loaded once, checked and
-//! then used; what cannot be is [`Broken`], and ends the channel for this side. A peer can lose its own records, delay
-//! or omit wake-ups, or wake without reason: set timeouts, and watch for its death by other means.
+//! to sleep is woken by the next record, or finds it. A producer does not touch what it has published until the consumer
+//! has published that it is done with it.
+//! Trust: the peer may store anything anywhere in the object at any time. Each word of the object is loaded once,
+//! checked and then used. A word that fails the check is [`Broken`], and ends the channel for this side. A peer can
+//! lose its own records, delay or omit wake-ups, or wake without reason: set timeouts, and watch for its death by other
+//! means.
 //! Limits: one producer and one consumer a direction, attached once; records of up to half of the argument area
 //! ([`Layout::record_max`], by default 128 KiB); when lines or area are used up, pushes fail with [`PushError::Full`],
 //! and [`wait_for_room`] waits until they are not. Positions are 64 bits wide and do not come round.
-//! Source: thesis §3.1.1 (I/O-oriented IPC asks for little more than handing control over). Differs: there, control
+//! Source: thesis §3.1.1 (I/O-oriented IPC needs little more than a transfer of control). Differs: there, control
 //! crosses by system calls; here, by lines that both sides poll, and by system calls only when a side sleeps.
 //!
 //! The interleavings of both sides are explored with loom, in less than a minute:
-//! `RUSTFLAGS="--cfg loom" cargo test -p genie-ring --release --test loom`. (Loom does not let a load wait until after
-//! a later store, so that it cannot tell whether the heads need their Release.) What a round trip costs on a machine,
-//! and how that compares with a single word, the example `round_trip` prints.
+//! `RUSTFLAGS="--cfg loom" cargo test -p genie-ring --release --test loom`. (Loom does not delay a load until after a
+//! later store, so it cannot tell whether the heads need their Release.) The example `round_trip` prints what a round
+//! trip costs on a machine, and how that compares with a single word.
 //!
 //! ```
 //! use genie_ring::{Bells, Ends, Layout, Record, Side, Spin, create, wait};

@@ -1,4 +1,4 @@
-//! Lines: the 64-byte cells that a ring is made of, and what stands in the first word of each.
+//! Lines: the 64-byte cells that a ring is made of, and the contents of each line's first word.
 //!
 //! How: word 0 is the header, and its sequence says which position the line was last written for; the other seven
 //! words are payload.
@@ -8,9 +8,9 @@
 //!     | sequence (u32) | len (u16) | kind | role |     then 56 bytes of payload
 //! ```
 //!
-//! Invariants: every line of a lap is written with the sequence of its own position, so what an earlier lap left in a
-//! line never looks like this lap's record; zeros are no sequence before the ring has gone round 2^32 lines, and all
-//! lines have been written by then.
+//! Invariants: every line of a lap is written with the sequence of its own position, so a line that an earlier lap
+//! wrote never looks like this lap's record. Zeros are no valid sequence until 2^32 lines have been written, and by
+//! then every line of the ring has been written.
 
 use crate::primitive::{AtomicU64, Ordering};
 
@@ -89,7 +89,7 @@ pub(crate) fn load_words(words: &[AtomicU64], bytes: &mut [u8]) {
     }
 }
 
-/// What a line is to its record.
+/// The role of a line in its record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// The first line of a record whose payload is in the lines.
@@ -112,7 +112,7 @@ impl Header {
         Self(sequence | u64::from(len) << 32 | u64::from(kind) << 48 | (role as u64) << 56)
     }
 
-    /// The header of a further line at `position`.
+    /// The header of the line at `position` if it is a further line of a record.
     #[inline]
     pub(crate) fn continuation(position: u64) -> Self {
         Self::new(position, 0, 0, Role::Continuation)
@@ -136,7 +136,7 @@ impl Header {
         (self.0 >> 48) as u8
     }
 
-    /// The line's role; the raw byte where there is no such role.
+    /// The line's role; the raw byte if it is no role.
     #[inline]
     pub(crate) fn role(self) -> Result<Role, u8> {
         match (self.0 >> 56) as u8 {

@@ -1,7 +1,7 @@
 //! The atomics, fences and ways to sleep that the rings are built of: the machine's, or loom's model of them.
 //!
-//! Why: loom explores every interleaving only of what goes through its own types. With `--cfg loom` this module names
-//! those, and nothing else in the crate changes.
+//! Why: loom explores interleavings only of accesses through its own types. With `--cfg loom` this module names these
+//! types, and nothing else in the crate changes.
 
 #[cfg(not(loom))]
 pub(crate) use machine::{AtomicU32, AtomicU64, Event, Ordering, Word, fence};
@@ -36,7 +36,7 @@ mod machine {
         }
 
         pub(crate) fn wake(&self) {
-            // This fails only where the word is not mapped, and it is, for as long as it is borrowed.
+            // This fails only where the word is not mapped, but it is mapped as long as it is borrowed.
             let _ = genie_sys::futex::wake(&self.0, 1);
         }
     }
@@ -47,7 +47,7 @@ mod model {
     use genie_sys::futex::Wait;
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-    /// A word that one side sleeps on; a sleeper whom nobody wakes is a deadlock, which loom reports.
+    /// A word that one side sleeps on. A sleeper that nobody wakes is a deadlock, which loom reports.
     #[derive(Debug)]
     pub(crate) struct Word(pub(crate) AtomicU32, loom::sync::Notify);
 

@@ -9,8 +9,8 @@ use crate::primitive::{Ordering, fence};
 
 /// The sending end of one direction.
 ///
-/// Its positions are private: what it has written it never reads again, and the peer's positions are read only when
-/// the ring looks full, and checked.
+/// Its positions are private. It never reads what it has written. It reads the peer's positions only when the ring
+/// looks full, and checks them.
 #[derive(Debug)]
 pub struct Producer {
     direction: Direction,
@@ -21,7 +21,7 @@ pub struct Producer {
     broken: Option<Broken>,
 }
 
-/// How far something is written, and how far the peer was seen to have consumed it.
+/// How far the lines or the argument area are written, and how far the peer has consumed them, as last seen.
 #[derive(Debug)]
 struct Track {
     unit: &'static str,
@@ -41,7 +41,7 @@ impl Track {
         end - self.head <= self.capacity
     }
 
-    /// Takes the peer's word for how far it has come; returns whether it has come further.
+    /// Enters how far the peer says that it has consumed; returns whether that is further than before.
     fn advance(&mut self, found: u64) -> Result<bool, Broken> {
         if found < self.head || found > self.tail {
             return Err(Broken::Head { unit: self.unit, found, least: self.head, most: self.tail });
@@ -79,12 +79,12 @@ impl Producer {
         Ok(())
     }
 
-    /// Puts a record where a peer that is awake finds it, without waking one that sleeps: follow several of these by
-    /// one [`Producer::ring_bell`].
+    /// Puts a record where a peer that is awake finds it, without waking a peer that sleeps. Call
+    /// [`Producer::ring_bell`] once after several of these calls.
     ///
     /// # Errors
-    /// Nothing is sent. [`PushError::Full`]: later it may be. [`PushError::TooLong`]: it never is.
-    /// [`PushError::Broken`]: nothing is, any more.
+    /// Nothing was sent. [`PushError::Full`]: there may be room later. [`PushError::TooLong`]: the record can never be
+    /// sent. [`PushError::Broken`]: nothing can be sent any more.
     #[inline]
     pub fn publish(&mut self, kind: u8, payload: &[u8]) -> Result<(), PushError> {
         if payload.len() > self.inline_max {
@@ -101,7 +101,7 @@ impl Producer {
         }
         let line = self.direction.line(first);
         line.store(&payload[..payload.len().min(LINE_PAYLOAD)]);
-        // Last, for it publishes the other lines along with its own.
+        // Stored last, since this header publishes the other lines along with its own.
         line.store_header(Header::new(first, payload.len() as u16, kind, Role::First));
         self.lines.tail += count;
         Ok(())
@@ -135,16 +135,17 @@ impl Producer {
         self.bell.ring();
     }
 
-    /// Asks the peer to ring this side's bell once it has made room. Returns whether it is still to make some; if not,
-    /// try again at once.
+    /// Asks the peer to ring this side's bell once it has made room. Returns whether there is still no room; if there
+    /// is, try again at once.
     ///
-    /// Call this after [`PushError::Full`] and after [`crate::Consumer::arm`] of this side, whose sleep the bell ends:
-    /// in the other order the bell may ring before anybody sleeps. [`crate::wait_for_room`] does all that.
+    /// Call this after [`PushError::Full`], and after [`crate::Consumer::arm`] of this side, since the bell ends that
+    /// consumer's sleep: in the other order the bell may ring before anybody sleeps. [`crate::wait_for_room`] does all
+    /// this.
     ///
     /// # Errors
     /// The peer broke the rules.
     pub fn want_room(&mut self) -> Result<bool, Broken> {
-        // Release, for the Acquire in `Consumer::publish`: the side that answers sees that this side sleeps.
+        // Release, for the Acquire in `Consumer::publish`: the peer that answers sees that this side sleeps.
         self.direction.control().wants_room.0.swap(1, Ordering::AcqRel);
         // Partner: the fence in `Consumer::publish`.
         fence(Ordering::SeqCst);
@@ -161,7 +162,7 @@ impl Producer {
         if has_room { Ok(()) } else { Err(PushError::Full) }
     }
 
-    /// Reads how far the peer has come; returns whether it has come further.
+    /// Reads how far the peer has consumed; returns whether that is further than before.
     #[cold]
     fn look(&mut self) -> Result<bool, Broken> {
         if let Some(broken) = self.broken {

@@ -3,7 +3,7 @@
 use crate::layout::INLINE_MAX;
 use crate::line::LINE_PAYLOAD;
 
-/// A record taken from a ring: a kind and bytes that the peer can no longer change. One is reused for many.
+/// A record taken from a ring: a kind and bytes that the peer can no longer change. One `Record` is reused for many.
 ///
 /// Shape: 448 bytes in place, and a buffer on the heap that grows to the longest spilled record seen, at most
 /// [`crate::Layout::record_max`].
@@ -23,7 +23,7 @@ impl Record {
         Self { kind: 0, len: 0, is_spilled: false, lines: [[0; _]; _], spilled: Vec::new() }
     }
 
-    /// What the sender said that it is.
+    /// The kind that the sender gave.
     #[inline]
     pub fn kind(&self) -> u8 {
         self.kind

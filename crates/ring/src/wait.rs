@@ -1,6 +1,6 @@
 //! Waiting: spinning for a while, then sleeping.
 //!
-//! Why: a peer that answers soon is answered fastest by who never slept; one that does not must not cost a CPU.
+//! Why: a thread that has not slept notices a quick answer soonest, but waiting for a slow answer must not cost a CPU.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -10,20 +10,20 @@ use crate::consumer::Consumer;
 use crate::error::{Broken, Error};
 use crate::producer::Producer;
 
-/// Time between two looks. A look takes the line away from a peer that is about to write it, who must fetch it back.
-/// Where a line takes 30 ns from CPU to CPU, looks every 10 ns made round trips of 270 ns, every 36 ns of 175 ns, every
-/// 100 ns of 210 ns (the example `round_trip`).
+/// Time between two looks. A look takes the line away from a peer that is about to write it, and the peer must fetch it
+/// back. Where a line takes 30 ns from CPU to CPU, looks every 10 ns made round trips of 270 ns, every 36 ns of 175 ns,
+/// every 100 ns of 210 ns (the example `round_trip`).
 const LOOK_GAP_NS: u32 = 36;
 /// Looks between two readings of the clock.
 const LOOKS_PER_READING: u32 = 64;
 
-/// The longest spinning: a thread that spins notices neither the end of its time nor that of its peer.
+/// The longest time to spin: a thread that spins notices neither that it is to stop nor that its peer has ended.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// How long to spin before sleeping.
 ///
-/// As long as a wake-up takes is never more than twice as bad as having known (competitive spinning); with one CPU for
-/// both sides nothing but zero makes sense.
+/// Spinning for as long as a wake-up takes never costs more than twice as much as knowing beforehand how long to wait
+/// (competitive spinning). With one CPU for both sides only zero makes sense.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Spin {
     limit: Duration,
@@ -75,7 +75,7 @@ fn pauses_per_look() -> u32 {
         (0..PAUSES).for_each(|_| std::hint::spin_loop());
         start.elapsed().as_nanos() as u32
     };
-    // The least of a few, for interrupts only add.
+    // The least of a few measurements, since interrupts only add time.
     let least = (0..10).map(time).min().unwrap_or(0).max(1);
     ((LOOK_GAP_NS * PAUSES + least / 2) / least).clamp(1, LOOK_GAP_NS)
 }
@@ -83,7 +83,7 @@ fn pauses_per_look() -> u32 {
 /// Waits for a record: spins, then sleeps. Returns whether there is one; if not, the time is over.
 ///
 /// # Errors
-/// The kernel's, of which none is expected.
+/// The kernel's; none is expected.
 ///
 /// # Cost
 /// One system call for each sleep, and none when the spinning sufficed.
@@ -104,14 +104,14 @@ pub fn wait(consumer: &mut Consumer, spin: Spin, timeout: Option<Duration>) -> R
     Ok(true)
 }
 
-/// Waits, after a push that found the ring full, until the peer has made room or sent something. Returns whether it
-/// has; if not, the time is over.
+/// Waits, after a push that found the ring full, until the peer has made room or sent something. Returns whether it has
+/// done so; if not, the time is over.
 ///
 /// Both ends must be of the same side. What the peer has sent should be taken before this is called again: a peer whose
 /// own ring is full consumes nothing.
 ///
 /// # Errors
-/// The peer broke the rules, or the kernel's, of which none is expected.
+/// The peer broke the rules, or the kernel's errors, none of which is expected.
 pub fn wait_for_room(
     producer: &mut Producer,
     consumer: &mut Consumer,
@@ -157,7 +157,8 @@ fn time_left(deadline: Option<Instant>) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    /// A thread that was to spin for ever did: a server's never saw another client, nor that it was to stop.
+    /// Once, a thread that was told to spin for ever did so: a server's thread noticed neither another client nor that
+    /// it was to stop.
     #[test]
     fn spinning_ends_however_long_it_was_to_last() {
         assert_eq!(Spin::new(Duration::MAX), Spin::new(LONGEST));

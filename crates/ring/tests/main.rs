@@ -1,4 +1,4 @@
-//! What is promised of the rings. Loom's models are a binary of their own, since all of this is left out of theirs.
+//! What is promised of the rings. Loom's models are in a binary of their own, which includes none of these tests.
 #![cfg(not(loom))]
 
 mod hostile;

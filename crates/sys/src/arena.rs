@@ -5,16 +5,16 @@
 )]
 //!
 //! Why: a mapping that is unmapped leaves a hole into which any thread's next mmap may fall; mapping over that hole
-//! would then destroy a stranger's memory. An arena reserves its addresses once and replaces mappings in place, so that
-//! there never is a hole.
+//! would then destroy another thread's memory. An arena reserves its addresses once and replaces mappings in place, so
+//! that there is never a hole.
 //! How: reserve = an inaccessible anonymous mapping; every later mapping is MAP_FIXED over a part of it, and a part
 //! that is given up becomes a reservation again.
-//! Invariants: each address of the arena is mapped at every moment, be it inaccessibly, until the arena is dropped.
+//! Invariants: until the arena is dropped, each of its addresses is mapped at every moment, even if it is inaccessible.
 //! No mapping in an arena is inherited by fork (MADV_DONTFORK): a child has zeros there (see [`fork`](crate::fork)).
 //! Limits: each change of (object, offset) along the addresses is a mapping of its own; the kernel's limit is
 //! vm.max_map_count, at which calls fail with ENOMEM and leave the old mapping intact. Where a huge-paged object has lost
-//! pages to a hole that a peer punched, mmap over a range fails when it has unmapped the range; until the range is
-//! reserved again, a few instructions later, another thread's mmap may come into it.
+//! pages to a hole that a peer punched, mmap over a range fails after it has unmapped the range. A few instructions later
+//! the range is reserved again; before that, another thread's mmap may take its addresses.
 
 mod placement;
 mod private;
@@ -61,7 +61,8 @@ impl Access {
 pub enum Swapped {
     /// Each range shows what the other one showed.
     Both,
-    /// The first range shows what the second one showed; of the second nothing is known, and it should be given up.
+    /// The first range shows what the second one showed; what the second range shows is unknown, and it should be given
+    /// up.
     FirstOnly,
 }
 
@@ -94,7 +95,7 @@ impl Arena {
         Self::of_reservation(start.next_multiple_of(ALIGN), len, (start, whole))
     }
 
-    /// Takes what was reserved, (address, length), for an arena.
+    /// Makes an arena of reserved addresses: (address, length).
     fn of_reservation(base: usize, len: usize, reservation: (usize, usize)) -> Result<Self> {
         let placed = Placed::new(base, len);
         let arena = Self { base, len, reservation, placed, guard: Mutex::default() };
@@ -118,8 +119,8 @@ impl Arena {
         addr.checked_sub(self.base).filter(|offset| *offset < self.len)
     }
 
-    /// Maps `len` bytes of `object` from `object_offset` on at `offset`, in place of what is there, with page tables
-    /// filled, where there is memory, so that no touch faults.
+    /// Maps `len` bytes of `object` from `object_offset` on at `offset`, in place of what is there. Where there is
+    /// memory, page tables are filled, so that no touch faults.
     ///
     /// Cost: one or two system calls; for huge pages about a microsecond a granule, for 4 KiB pages a minor fault each.
     ///
@@ -133,8 +134,8 @@ impl Arena {
         // references exist into it is the duty of the code that made them.
         unsafe { map_object(at, libc::MAP_FIXED, object, object_offset, len, Access::ReadWrite) }
             .inspect_err(|_| self.fill_hole(offset, len))?;
-        // What is mapped is in use from here on, so nothing may fail any more. Neither does, but for a system call filter:
-        // then children inherit the mapping, or touches fault.
+        // The mapping is in use from here on, so the calls that follow must not make this one fail. They fail only under a
+        // system call filter; then children inherit the mapping, or touches fault.
         let _ = self.dont_fork(offset, len);
         if object.kind() == GranuleKind::Transparent {
             let _ = self.populate_transparently(offset, len, Access::ReadWrite);
@@ -142,10 +143,11 @@ impl Arena {
         Ok(())
     }
 
-    /// As [`Arena::map`], with the access given, and for objects of a peer's. A descriptor that can only be read can be mapped
-    /// for loads only. Granules that the object's owner has never touched get memory now.
+    /// As [`Arena::map`], with the access given, and for a peer's objects. A read-only descriptor can be mapped for loads
+    /// only. Granules that the object's owner has never touched get memory now.
     ///
-    /// Cost: as [`Arena::map`], and two system calls more: the mapping is made elsewhere, and moved when nothing can fail.
+    /// Cost: as [`Arena::map`], and two system calls more: the mapping is made elsewhere, and moved here when nothing can
+    /// fail any more.
     ///
     /// # Errors
     /// Too many mappings or no memory; EACCES: the object's descriptor does not allow stores; EPERM: it is sealed against
@@ -177,7 +179,7 @@ impl Arena {
 
     /// Moves a mapping from outside the arena to `offset`, in place of what is there.
     fn move_here(&self, mapped: *mut c_void, offset: usize, len: usize) -> Result<()> {
-        // SAFETY: the range lies inside this arena, as `map_for` has checked; the mapping is its caller's alone.
+        // SAFETY: the range lies inside this arena, as `map_for` has checked; the mapping belongs to `map_for` alone.
         let moved = unsafe { mmap::move_over(mapped, len, self.pointer(offset), 0) };
         moved.map_err(|errno| {
             self.fill_hole(offset, len);
@@ -186,8 +188,8 @@ impl Arena {
         })
     }
 
-    /// Reserves the range again if the kernel has left a hole there. Another thread's mapping that has come into the hole
-    /// meanwhile is left alone.
+    /// Reserves the range again if the kernel has left a hole there. If another thread has mapped into the hole
+    /// meanwhile, that mapping is left alone.
     fn fill_hole(&self, offset: usize, len: usize) {
         let (at, flags) = (self.pointer(offset), RESERVED | libc::MAP_FIXED_NOREPLACE);
         // SAFETY: MAP_FIXED_NOREPLACE maps where nothing is mapped, or nowhere; the range is this arena's.
@@ -248,7 +250,7 @@ impl Arena {
     /// Too many mappings; nothing has changed, or only a first part of the range has.
     pub fn protect(&self, offset: usize, len: usize, access: Access) -> Result<()> {
         self.check(offset, len);
-        // SAFETY: as in `map`; taking access away makes a stray touch fault, which is what is asked for.
+        // SAFETY: as in `map`; taking access away makes a stray touch fault, which is intended.
         let result = unsafe { libc::mprotect(self.pointer(offset), len, access.bits()) };
         done(result, "mprotect", len, None)
     }
@@ -275,15 +277,15 @@ impl Arena {
         done(result, "munlock", len, None)
     }
 
-    /// The range as raw memory. A caller that loads or stores through it sees to it that the arena exists meanwhile and that
-    /// the range is mapped accessibly.
+    /// The range as raw memory. A caller that loads or stores through it makes sure that the arena exists and that the range
+    /// is mapped accessibly meanwhile.
     pub fn span(&self, offset: usize, len: usize) -> Span {
         self.check(offset, len);
         Span::new(self.pointer(offset).cast(), len)
     }
 
-    /// Guards the arena: from now on, a touch of a page of it whose memory is lost as `replaces` says reads zeros, and breaks
-    /// the guard, instead of killing the process. A second guard of the same arena is the same one.
+    /// Guards the arena. From now on, if a page's memory is lost in a way that `replaces` names, a touch of the page reads
+    /// zeros and breaks the guard, instead of killing the process. Guarding the same arena again returns the same guard.
     ///
     /// The guard ends with the last of its handles, or with the arena.
     ///
@@ -353,7 +355,7 @@ fn done(result: i32, call: &'static str, len: usize, remedy: Option<&'static str
     Err(Error { remedy, ..Error::last(call, format!("{len} bytes")) })
 }
 
-/// Maps a part of an object, page tables filled but for transparent huge pages, where that is done later.
+/// Maps a part of an object with page tables filled; for transparent huge pages they are filled later.
 ///
 /// # Safety
 /// With MAP_FIXED, the caller owns the addresses.
@@ -380,7 +382,7 @@ unsafe fn map_object(
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        // A child keeps its zeros: what was made of the arena may be there longer than this copy of it.
+        // A child keeps its zeros: views of the arena's memory may outlive this copy of the arena.
         if !self.placed.is_own() {
             return;
         }
@@ -390,14 +392,15 @@ impl Drop for Arena {
             registration.retire();
         }
         let (start, len) = self.reservation;
-        // SAFETY: the arena owns the whole reservation; a user of a span of it is obliged not to outlive it.
+        // SAFETY: the arena owns the whole reservation; users of its spans have promised not to use them after it.
         unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(start), len) };
     }
 }
 
 /// Sets aside, for as long as the object exists, the huge pages that its `len` bytes need.
 ///
-/// Mapping over a reservation would do that as well; but where it fails, the kernel has unmapped what was there.
+/// Mapping over a reservation would set them aside as well; but where that fails, the kernel has unmapped what was
+/// there.
 pub(crate) fn set_huge_pages_aside(object: BorrowedFd<'_>, len: usize) -> std::result::Result<(), Errno> {
     // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists; nobody uses it before it
     // is unmapped.

@@ -1,26 +1,30 @@
-//! Copying: bytes from one place to another, long ones by the processor's string instruction.
+//! Copying: bytes from one place to another; long copies use the processor's string instruction.
 //!
-//! Why: what is copied here was last read, as a rule, by another processor, and will be read by it again. An ordinary store
-//! into such a line first fetches it, and waits for it, although all of it is about to be overwritten. `rep movsb` says
-//! beforehand how much will be stored, so processors with fast string moves only take the other copies of a line away. The
-//! C library knows this, but not the use: by its version, processor and cache sizes it leaves the instruction to the longest
-//! copies, to those below the size of a cache, or to none.
-//! How: up to 63 bytes are copied so that the rest is stored from a line's start on, since some processors are many times
-//! slower otherwise; then one instruction copies the rest. It can be interrupted by a fault in the middle and goes on.
-//! Limits: x86-64 processors that report fast string moves (ERMS), copies from [`LONG`] on; what else there is goes to the C
-//! library, and so does everything under Miri and the sanitizers (`cfg(sanitized)`), which don't see what the instruction does.
+//! Why: the lines that are copied to here were, as a rule, last read by another processor, which will read them again. An
+//! ordinary store into such a line first fetches the line and waits for it, although all of it is about to be overwritten.
+//! `rep movsb` says beforehand how much will be stored, so processors with fast string moves only invalidate the other
+//! copies of a line. The C library knows the instruction, but not what a copy is for: depending on its version, the
+//! processor and the cache sizes, it uses the instruction for the longest copies only, for copies below the size of a cache,
+//! or for none.
+//! How: up to 63 bytes are copied first, so that the rest is stored from a line's start on; some processors are many
+//! times slower otherwise. Then one instruction copies the rest. It can be interrupted by a fault in the middle and goes
+//! on.
+//! Limits: x86-64 processors that report fast string moves (ERMS), copies from [`LONG`] on. All other copies go to the C
+//! library, and so do all copies under Miri and the sanitizers (`cfg(sanitized)`), which don't see what the instruction
+//! does.
 #![allow(
     unsafe_code,
     reason = "copies between addresses that the caller vouches for, by an instruction that Rust has no name for"
 )]
 
-/// From this length on the string instruction is used: below, what it costs to begin with may show.
+/// From this length on the string instruction is used: in shorter copies its start-up cost may show.
 pub(crate) const LONG: usize = 4 << 10;
 
 /// Copies `len` bytes; the two places may overlap.
 ///
 /// # Safety
-/// As [`std::ptr::copy`]; but what others store meanwhile makes the bytes copied undefined, not the copying.
+/// As [`std::ptr::copy`], except that others may store meanwhile: that makes the copied bytes unpredictable, but is no
+/// undefined behaviour.
 #[inline]
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     if len >= LONG && string::is_fast() && from.addr().abs_diff(to.addr()) >= len {
@@ -33,7 +37,7 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// Keeps the compiler from loading from where bytes were copied from in place of the copy: by now, others may be there.
+/// Keeps the compiler from loading from the source in place of the copy: by now, the source may hold other bytes.
 #[inline(always)]
 fn settle(copied: *mut u8) {
     #[cfg(not(miri))]
@@ -55,14 +59,14 @@ mod string {
         std::arch::is_x86_feature_detected!("ermsb")
     }
 
-    /// Copies `len` bytes, of which there are [`LINE`] at least.
+    /// Copies `len` bytes, at least [`LINE`].
     ///
     /// # Safety
     /// As [`std::ptr::copy_nonoverlapping`].
     pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
         let head = to.align_offset(LINE);
-        // SAFETY: the head is shorter than a line, and so than `len`. The instruction stores to the `len - head` bytes behind it,
-        // and changes no more than the three registers: Rust keeps the direction flag clear.
+        // SAFETY: the head is shorter than a line, and so shorter than `len`. The instruction stores to the `len - head`
+        // bytes behind it, and changes no more than the three registers: Rust keeps the direction flag clear.
         unsafe {
             std::ptr::copy_nonoverlapping(from, to, head);
             std::arch::asm!(

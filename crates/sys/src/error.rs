@@ -1,6 +1,6 @@
-//! What a failed kernel call says: which call, on what, and what to do about it.
+//! What the error of a kernel call says: which call failed, on what, and what to do about it.
 //!
-//! Why: an errno alone sends its reader to a search engine; the one who made the call knows what it was for.
+//! Why: an errno alone does not say what the call was for; the code that made the call knows that.
 //! Invariants: `Display` is one line, a sentence for an operator.
 
 use rustix::io::Errno;
@@ -23,18 +23,18 @@ pub struct Error {
 }
 
 impl Error {
-    /// Says that `call` on `subject` failed for `errno`. Where that is EMFILE, the remedy is the same for all calls.
+    /// Says that `call` on `subject` failed for `errno`. For EMFILE, the remedy is the same for all calls.
     pub fn new(call: &'static str, subject: impl Into<String>, errno: Errno) -> Self {
         let remedy = (errno == Errno::MFILE).then_some("raise the limit on open files: `ulimit -n`");
         Self { call, subject: subject.into(), errno, remedy }
     }
 
-    /// Says that `call` on `subject` failed for the reason that the C library has just been told.
+    /// Says that `call` on `subject` failed for the reason in the C library's errno.
     pub(crate) fn last(call: &'static str, subject: impl Into<String>) -> Self {
         Self::new(call, subject, last_errno())
     }
 
-    /// Adds what the operator can do, unless the error itself tells.
+    /// Adds what the operator can do, unless the error has a remedy already.
     #[must_use]
     pub fn with_remedy(mut self, remedy: &'static str) -> Self {
         self.remedy.get_or_insert(remedy);
@@ -42,7 +42,7 @@ impl Error {
     }
 }
 
-/// The reason why this thread's last call by way of the C library failed.
+/// The reason why this thread's last call through the C library failed.
 pub(crate) fn last_errno() -> Errno {
     Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
@@ -51,7 +51,7 @@ pub(crate) fn last_errno() -> Errno {
 mod tests {
     use super::*;
 
-    /// A server that could not read /proc/self/maps for lack of a descriptor did not say what to do about it.
+    /// Once, a server that could not read /proc/self/maps for lack of a descriptor did not say what to do about it.
     #[test]
     fn a_call_that_fails_for_lack_of_descriptors_names_their_limit() {
         let error = |errno| Error::new("read", "/proc/self/maps", errno).to_string();
@@ -59,7 +59,7 @@ mod tests {
         assert!(!error(Errno::NOMEM).contains("ulimit"), "it is another limit");
     }
 
-    /// memfd_create without a descriptor to be had was said to lack huge pages.
+    /// Once, when memfd_create failed for lack of a descriptor, the error said that huge pages were lacking.
     #[test]
     fn what_a_call_needs_otherwise_is_no_remedy_for_a_lack_of_descriptors() {
         let error =

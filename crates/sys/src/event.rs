@@ -3,10 +3,10 @@
 //! Why: a futex wakes a thread fastest, but epoll cannot wait for one.
 //! How: two kinds, the same in use. A *counter* (eventfd) is one descriptor that all holders signal, clear and wait for.
 //! A *pair* (two ends of a socket) is for two processes: a signal at one end makes the other end readable.
-//! Trust: duplicates of a counter share its flags, so a hostile holder can make it blocking, fill it up, and so stop
-//! whoever signals it next. Nothing that a holder of one end of a pair does makes a call at the other end block: peers are
-//! given an end of a pair, and nothing else is taken from them.
-//! Limits: signals are not counted; several before one [`Event::clear`] are one.
+//! Trust: duplicates of a counter share its flags, so a hostile holder can make it blocking and fill it up, which stops
+//! whoever signals it next. The holder of one end of a pair can do nothing that makes a call at the other end block. So
+//! peers are given only ends of pairs, and only ends of pairs are taken from them.
+//! Limits: signals are not counted; several signals before one [`Event::clear`] count as one.
 
 use std::io::IoSliceMut;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -35,7 +35,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// Makes a counter: a holder of it or of a duplicate signals all of them.
+    /// Makes a counter: whoever holds it or a duplicate of it signals all holders.
     ///
     /// # Errors
     /// The limit on descriptors.
@@ -46,7 +46,7 @@ impl Event {
             .map_err(|errno| failed("eventfd", errno))
     }
 
-    /// Makes a pair: a signal at either makes the other one readable, and never itself.
+    /// Makes a pair: a signal at either end makes the other end readable, and never the same end.
     ///
     /// # Errors
     /// The limit on descriptors.
@@ -58,8 +58,8 @@ impl Event {
         Ok((end(one), end(other)))
     }
 
-    /// Takes a descriptor that came from another process for an end of a pair. A counter is refused, for what its other
-    /// holders can do to it.
+    /// Takes a descriptor that came from another process for an end of a pair. A counter is refused, because of what
+    /// its other holders can do to it.
     ///
     /// # Errors
     /// EINVAL: it is no SOCK_SEQPACKET socket of the Unix family; it is closed.
@@ -74,7 +74,7 @@ impl Event {
         Ok(Self { descriptor, kind: Kind::End })
     }
 
-    /// Makes the counter, or the other end, readable. With nobody left at the other end nothing happens.
+    /// Makes the counter, or the other end, readable. If nobody holds the other end any more, nothing happens.
     ///
     /// # Errors
     /// The kernel's, where memory is lacking.
@@ -90,8 +90,8 @@ impl Event {
         }
     }
 
-    /// Takes the signals that came, so that it is not readable until the next one; never blocks. Look for what was
-    /// signalled after this, not before.
+    /// Takes the signals that came, so that the event is not readable until the next signal; never blocks. Look for
+    /// what was signalled after this call, not before it.
     ///
     /// An end whose other end has gone stays readable.
     ///
@@ -128,7 +128,8 @@ impl Event {
         Ok(())
     }
 
-    /// Another descriptor of the same counter or end. Of a pair, send a peer the other end, and keep no duplicate of it.
+    /// Another descriptor of the same counter or end. For a peer, make a pair, send the peer the other end, and keep no
+    /// duplicate of that end.
     ///
     /// # Errors
     /// The limit on descriptors.
@@ -224,7 +225,7 @@ mod tests {
     #[test]
     fn an_end_that_nobody_clears_takes_any_number_of_signals() {
         let (ours, theirs) = Event::pair().unwrap();
-        // A hostile holder makes its end, which is all it has, blocking.
+        // A hostile holder makes its own end blocking; it has nothing else.
         let flags = rustix::fs::fcntl_getfl(&theirs).unwrap();
         rustix::fs::fcntl_setfl(&theirs, flags - OFlags::NONBLOCK).unwrap();
         for _ in 0..100_000 {

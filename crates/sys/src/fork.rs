@@ -1,14 +1,15 @@
-//! Fork: which process has made a thing, and what a child sees where its parent has arenas.
+//! Fork: which process has made an object or handle, and what a child sees where its parent has arenas.
 //!
 //! Why: a child has copies of its parent's handles, but neither its threads nor the memory in its arenas, and its parent's
-//! peers would take whatever the child says over an inherited socket for its parent's words. It has to tell inherited handles
-//! from its own without a system call for each use, and before it takes a lock that a thread of its parent's held. A touch of
-//! memory that it does not have would kill it.
+//! peers would take whatever the child says over an inherited socket for its parent's words. The child has to tell inherited
+//! handles from its own without a system call for each use, and before it takes a lock that a thread of its parent's held.
+//! Besides, a touch of memory that the child does not have would kill it.
 //! How: a handler that `fork` calls in the child counts one more generation, and maps zeros, memory of the child's own, over
-//! all arenas that it has inherited the addresses of.
-//! Limits: `fork` and whatever the C library makes of it call the handler. A child made by `vfork`, by `posix_spawn` or by the
-//! system call itself has none of this: it is to exec or exit, and to use no handle. Where zeros can't be mapped since
-//! addresses are limited (`ulimit -v`), a touch is SIGSEGV; where memory may not be overcommitted, only a store is.
+//! all arenas whose addresses it has inherited.
+//! Limits: `fork`, and the C library's functions that use it, call the handler. A child made by `vfork`, by `posix_spawn` or
+//! by the system call itself has none of this: it is to exec or exit, and to use no handle. Where zeros can't be mapped
+//! since addresses are limited (`ulimit -v`), a touch is SIGSEGV; where the reason is that memory may not be overcommitted,
+//! only a store is SIGSEGV.
 #![allow(
     unsafe_code,
     reason = "registers a handler with fork, which maps zeros only at addresses of arenas, whose memory the child does not have"
@@ -18,21 +19,21 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering}
 
 use crate::mmap;
 
-/// How many forks there were between the first process and this one, at least.
+/// The least number of forks that lie between the first process and this one.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// `fork` calls the handler.
+/// Whether `fork` calls the handler.
 static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
 
 /// The places of all arenas, a list that only grows.
 static PLACES: AtomicPtr<Place> = AtomicPtr::new(std::ptr::null_mut());
 
-/// A place's start when it is nobody's.
+/// A place's start when nobody has the place.
 const FREE: usize = 0;
 /// A place's start while it is being taken.
 const RESERVED: usize = 1;
 
-/// The process that has made a thing: this one, or one that this one was forked from.
+/// The process that has made a thing: this process, or one that this process was forked from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Maker(u32);
 
@@ -46,7 +47,7 @@ impl Maker {
         Self(GENERATION.load(Ordering::Relaxed))
     }
 
-    /// Whether it is this process. If not, this process has inherited a copy of the thing.
+    /// Whether this process has made the thing. If not, it has inherited a copy of the thing.
     ///
     /// Cost: a load.
     #[inline]
@@ -55,12 +56,12 @@ impl Maker {
     }
 }
 
-/// Has `fork` call the handler. Calling it twice for one fork does no harm.
+/// Makes `fork` call the handler. Calling it twice for one fork does no harm.
 #[cold]
 fn install() {
     // SAFETY: the handler does only what is safe in a child of a process with several threads: loads, stores and mmap.
     let result = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-    // Where there is no memory for it, the next thing that is made tries again.
+    // Where there is no memory for the handler, the next call of `Maker::this_process` tries again.
     IS_INSTALLED.store(result == 0, Ordering::Release);
 }
 
@@ -90,7 +91,7 @@ impl Placed {
         let maker = Maker::this_process();
         let place = vacant().unwrap_or_else(add);
         place.len.store(len, Ordering::Relaxed);
-        // Release: the handler, in a child of whatever thread, sees the length with the start.
+        // Release: the handler in a child, whichever thread forked it, sees the length if it sees the start.
         place.start.store(start, Ordering::Release);
         Self { place, maker }
     }
@@ -103,14 +104,14 @@ impl Placed {
 
 impl Drop for Placed {
     fn drop(&mut self) {
-        // In a child the place is another arena's by now.
+        // In a child, another arena may have the place by now.
         if self.is_own() {
             self.place.start.store(FREE, Ordering::Release);
         }
     }
 }
 
-/// All places that there are.
+/// All places in the list.
 fn places() -> impl Iterator<Item = &'static Place> {
     let mut next = PLACES.load(Ordering::Acquire);
     std::iter::from_fn(move || {
@@ -121,7 +122,7 @@ fn places() -> impl Iterator<Item = &'static Place> {
     })
 }
 
-/// A place that nobody has, taken.
+/// Takes a place that nobody has.
 fn vacant() -> Option<&'static Place> {
     let take = |place: &&'static Place| {
         place.start.compare_exchange(FREE, RESERVED, Ordering::Acquire, Ordering::Relaxed).is_ok()
@@ -129,7 +130,7 @@ fn vacant() -> Option<&'static Place> {
     places().find(take)
 }
 
-/// A new place, taken.
+/// Adds a new place, and takes it.
 fn add() -> &'static Place {
     let place: &'static Place = Box::leak(Box::new(Place {
         start: AtomicUsize::new(RESERVED),
@@ -140,7 +141,7 @@ fn add() -> &'static Place {
     let mut first = PLACES.load(Ordering::Acquire);
     loop {
         place.next.store(first, Ordering::Release);
-        // Release: a thread that finds it in the list finds it made.
+        // Release: a thread that finds the place in the list finds it fully initialized.
         match PLACES.compare_exchange(first, pointer, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => return place,
             Err(newer) => first = newer,
@@ -158,7 +159,7 @@ extern "C" fn in_child() {
             let rights = [libc::PROT_READ | libc::PROT_WRITE, libc::PROT_READ];
             rights.into_iter().find(|rights| map_zeros(start, len, *rights));
         }
-        // The arena's other copy in this process is inert; the place is for arenas of the child's own.
+        // The copy of the arena in this process is inert; the place is free for arenas of the child's own.
         place.start.store(FREE, Ordering::Relaxed);
     }
 }
@@ -166,7 +167,7 @@ extern "C" fn in_child() {
 /// Maps zeros over an arena that this process has inherited; returns whether that was possible.
 fn map_zeros(start: usize, len: usize, rights: i32) -> bool {
     let start = std::ptr::with_exposed_provenance_mut(start);
-    // SAFETY: the addresses are an arena's, of which no memory is inherited (MADV_DONTFORK), and fork returns later: nothing
-    // else can have been mapped there.
+    // SAFETY: the addresses are an arena's, of which no memory is inherited (MADV_DONTFORK), and fork has not returned yet,
+    // so nothing else can have been mapped there.
     unsafe { mmap::map(start, len, rights, mmap::RESERVED | libc::MAP_FIXED, None) }.is_ok()
 }

@@ -1,6 +1,6 @@
 //! Sleeping on a word of shared memory until another thread or process changes it.
 //!
-//! Why: the cheapest wake-up that Linux has between processes, and it costs nothing while nobody sleeps.
+//! Why: this is the cheapest wake-up that Linux has between processes, and it costs nothing while nobody sleeps.
 //! Invariants: words are never FUTEX_PRIVATE, so threads of other processes that map the same memory are
 //! reached.
 //! Trust: a peer may wake without reason or not at all; callers check their condition again, and set a
@@ -31,14 +31,14 @@ pub enum Wait {
 
 /// Sleeps while `word` has the value `expected`, for at most `timeout`.
 ///
-/// The comparison and the falling asleep are one step against [`wake`]: a change followed by a wake is never
-/// missed. A timeout too long for the kernel's clock (centuries) counts as none.
+/// For [`wake`], the comparison and the falling asleep are one step: a change followed by a wake is never missed. A
+/// timeout too long for the kernel's clock (centuries) counts as none.
 ///
 /// # Errors
 /// EFAULT where the word's memory has gone.
 #[doc(alias = "FUTEX_WAIT")]
 pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Result<Wait> {
-    // In tests of interleavings a thread that sleeps lets others go on, and a timeout is over some time.
+    // In tests of interleavings a thread that sleeps lets others go on, and a timeout is over at some time.
     #[cfg(interleaved)]
     for looks in 0.. {
         if word.load(std::sync::atomic::Ordering::SeqCst) != expected {
@@ -60,7 +60,8 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) -> Resul
 
 /// Sleeps while each word has the value that comes with it, for at most `timeout`.
 ///
-/// As with [`wait`], a change followed by a wake is never missed. Which word it was is not told: look at all.
+/// As with [`wait`], a change followed by a wake is never missed. The result does not say which word it was: look at
+/// all of them.
 ///
 /// # Errors
 /// EINVAL: no word, or more than [`WAIT_ANY_MAX`]. EFAULT where a word's memory has gone.

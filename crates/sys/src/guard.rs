@@ -2,21 +2,22 @@
     unsafe_code,
     reason = "installs a signal handler, which maps zeros only inside guarded arenas and leaves every other signal to the handler before it"
 )]
-//! Guards: a peer that takes the memory of its object away must not kill who looks at it.
+//! Guards: a peer that takes its object's memory away must not kill a process that uses that memory.
 //!
 //! Why: a peer may punch a hole into a huge-paged object, and use up the huge pages that the machine has: the next touch
 //! of the hole is SIGBUS, which ends the process. Seals do not forbid holes, and checking before each touch would be too
 //! late.
-//! How: the arena's addresses are entered in a table. The handler of SIGBUS, which may only do what is safe in the middle
-//! of anything, finds the address there, marks the entry broken, and maps a page of zeros in place of the missing one; the
-//! touch then goes on. A thread that used the memory looks at [`Guard::is_broken`] before it believes, or replies, anything.
+//! How: the arena's addresses are entered in a table. The handler of SIGBUS, which may only do what is safe at any point of
+//! a program, finds the address there, marks the entry broken, and maps a page of zeros in place of the missing one; the
+//! touch then goes on. A thread that used the memory looks at [`Guard::is_broken`] before it relies on the data, or replies.
 //! Every other SIGBUS goes to the handler that was there before. So does the report that a page was damaged (BUS_MCEERR_AR),
-//! unless all of the arena is a peer's: in memory of this process's own, zeros would be data that nobody wrote.
+//! unless all of the arena is a peer's: in memory of this process's own, the zeros would look like data, though nobody wrote
+//! them.
 //! Invariants: an entry names addresses of an arena that exists: the arena takes its entry away before its addresses.
-//! Trust: the memory's owner decides when the guard breaks. Calls of the kernel on the memory fail with EFAULT instead,
+//! Trust: the memory's owner decides when the guard breaks. System calls that use the memory fail with EFAULT instead,
 //! and break no guard.
-//! Limits: 1024 arenas at once. A handler that others install later must call this one. At the limit of mappings
-//! (vm.max_map_count) zeros cannot be mapped, and SIGBUS kills as ever.
+//! Limits: 1024 arenas at once. A handler that is installed later must call this one. At the limit of mappings
+//! (vm.max_map_count) zeros cannot be mapped, and SIGBUS kills the process as usual.
 
 mod handler;
 
@@ -28,9 +29,9 @@ use crate::{Errno, Error, Result};
 /// How many arenas can be guarded at once.
 pub const CAPACITY: usize = 1024;
 
-/// Nobody's entry.
+/// Nobody has the entry.
 const FREE: usize = 0;
-/// Somebody's entry which stands for no addresses: not yet, or no more. No arena starts here.
+/// The entry is taken, but does not stand for any addresses yet, or any more. No arena starts here.
 const RESERVED: usize = 1;
 
 /// How often memory was missing, or damaged, in any guarded arena.
@@ -43,15 +44,15 @@ static TABLE: [Entry; CAPACITY] = [const { Entry::new() }; CAPACITY];
 pub enum Replaces {
     /// Memory that its owner has taken away. For arenas that show memory of this process's own as well.
     Missing,
-    /// Also memory that the machine has reported as damaged. For arenas that show a peer's memory alone, whose user believes
-    /// nothing once the guard is broken.
+    /// Also memory that the machine has reported as damaged. For arenas that show a peer's memory alone, and whose user
+    /// relies on nothing there once the guard is broken.
     MissingAndDamaged,
 }
 
-/// How memory was lost that somebody has touched.
+/// How the memory that was touched was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Loss {
-    /// It is not there (BUS_ADRERR).
+    /// The memory is not there (BUS_ADRERR).
     Missing,
     /// The machine cannot read it any more (BUS_MCEERR_AR).
     Damaged,
@@ -64,8 +65,8 @@ pub fn taken() -> usize {
 
 /// The addresses of one guarded arena.
 ///
-/// `start` says whether the rest is valid; a reader that finds the same start before and after it has read the rest has read
-/// what belongs together.
+/// `start` says whether the rest is valid. A reader that finds the same `start` before and after reading the rest has read
+/// values that belong together.
 struct Entry {
     start: AtomicUsize,
     end: AtomicUsize,
@@ -83,27 +84,28 @@ impl Entry {
         }
     }
 
-    /// Takes the entry if it is nobody's.
+    /// Takes the entry if nobody has it.
     fn claim(&self, start: usize, end: usize, replaces: Replaces) -> bool {
-        // Acquire: pairs with the Release by which its last owner freed it. What follows is not seen before it.
+        // Acquire: pairs with the Release with which its last owner freed the entry. No thread sees the stores that
+        // follow before this one.
         if self.start.compare_exchange(FREE, RESERVED, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return false;
         }
         self.is_broken.store(false, Ordering::Relaxed);
-        // Release: a thread that reads one of these reads RESERVED, or what came later, after it.
+        // Release: a thread that has read one of these values then reads RESERVED, or a later value, as the start.
         self.replaces_damaged.store(replaces == Replaces::MissingAndDamaged, Ordering::Release);
         self.end.store(end, Ordering::Release);
         self.start.store(start, Ordering::Release);
         true
     }
 
-    /// Marks it broken. Only stores, for a signal handler.
+    /// Marks the entry broken. It only stores, and so may be called in a signal handler.
     fn break_it(&self) {
         self.is_broken.store(true, Ordering::Release);
         BREAKS.fetch_add(1, Ordering::Release);
     }
 
-    /// Whether it guards `addr` against such a loss. Only loads, for a signal handler.
+    /// Whether the entry guards `addr` against such a loss. It only loads, and so may be called in a signal handler.
     fn holds(&self, addr: usize, loss: Loss) -> bool {
         let start = self.start.load(Ordering::Acquire);
         let end = self.end.load(Ordering::Acquire);
@@ -133,7 +135,7 @@ impl Registration {
         Ok(Arc::new(Self { index }))
     }
 
-    /// Guards nothing any more; whether it broke stays known.
+    /// Ends the guarding; whether the guard broke stays known.
     pub(crate) fn retire(&self) {
         self.entry().start.store(RESERVED, Ordering::Release);
     }
@@ -165,8 +167,8 @@ impl Guard {
         Arc::downgrade(&self.registration)
     }
 
-    /// Whether memory of the arena was lost when it was touched. Then what was read of it since may be zeros, and what
-    /// was stored may be lost; it never heals.
+    /// Whether memory of the arena was lost when it was touched. If it was, bytes read there since may be zeros, and
+    /// bytes stored there may be lost; a broken guard stays broken.
     pub fn is_broken(&self) -> bool {
         // The flag is set before the zeros are mapped: a thread that has read zeros finds it set.
         fence(Ordering::Acquire);
@@ -174,7 +176,8 @@ impl Guard {
     }
 }
 
-/// How often a touch has broken a guard of this process's so far, which wraps. While it stays the same, no guard breaks.
+/// How often a touch has broken a guard of this process so far; the count wraps. While it stays the same, no guard
+/// breaks.
 ///
 /// Cost: a load.
 #[inline]
@@ -184,7 +187,8 @@ pub fn breaks() -> u32 {
     BREAKS.load(Ordering::Acquire)
 }
 
-/// Finds the entry that guards `addr` against such a loss and marks it broken; none does: false. Safe in a signal handler.
+/// Finds the entry that guards `addr` against such a loss and marks it broken; returns false if no entry does. Safe in a
+/// signal handler.
 fn break_guard_of(addr: usize, loss: Loss) -> bool {
     let found = TABLE.iter().find(|entry| entry.holds(addr, loss));
     found.inspect(|entry| entry.break_it()).is_some()

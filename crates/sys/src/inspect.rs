@@ -1,6 +1,6 @@
 //! What /proc and /sys say of this process's memory: its mappings, and the machine's huge pages.
 //!
-//! Trust: the kernel alone writes what is read here.
+//! Trust: only the kernel writes the files that are read here.
 
 use std::ops::Range;
 
@@ -22,11 +22,11 @@ pub fn max_map_count() -> Result<usize> {
 /// The machine's reserved huge pages of the default size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HugePages {
-    /// Reserved at all.
+    /// All pages that are reserved.
     pub total: usize,
-    /// In no one's use.
+    /// Pages that nobody uses.
     pub free: usize,
-    /// Free, but promised to mappings that have not touched them yet.
+    /// Pages that are free, but promised to mappings that have not touched them yet.
     pub reserved: usize,
     /// The size of one, in KiB; 0 where the kernel has none.
     pub size_kib: usize,
@@ -79,8 +79,8 @@ pub fn mapping_named(name: &str) -> Result<Option<Range<usize>>> {
     Ok(mappings(&maps).find(|(_, found)| *found == name).map(|(range, _)| range))
 }
 
-/// The addresses of this process's anonymous mappings, in their order: what is no file's, nor the heap or the first thread's
-/// stack. Reserved addresses are among them.
+/// The addresses of this process's anonymous mappings, in their order: mappings of no file that are neither the heap nor the
+/// first thread's stack. Reserved addresses are among them.
 ///
 /// # Errors
 /// What reading /proc/self/maps fails with.

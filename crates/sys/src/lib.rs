@@ -1,8 +1,9 @@
 //! Linux calls as safe types: memory objects, mappings, faults, futexes, sockets, events, processes and /proc.
 //!
-//! Why: everything above this floor reasons about granules and references; only here is it known that a granule is a
-//! page of a memfd and that write protection is an ioctl.
-//! Trust: nothing that a peer sends reaches this floor unchecked but its descriptors, which are checked here.
+//! Why: all crates above this one work with granules and references; only this crate knows that a granule is a page of
+//! a memfd and that write protection is an ioctl.
+//! Trust: the crates above check all that a peer sends before it comes here, except descriptors, which are checked
+//! here.
 //! Limits: Linux 5.19 or later (write protection by userfaultfd on shared and huge-paged memory).
 
 mod copying;

@@ -1,4 +1,4 @@
-//! The machine and this process's standing on it: CPUs, CPU time, memory-lock limit, kernel, user.
+//! The machine, and what this process is and may do on it: CPUs, CPU time, memory-lock limit, kernel, user.
 //!
 //! Why: measurements mean nothing without the CPUs that they ran on, and wiring fails where the limit is low.
 //! Limits: CPU sets of at most 1024 CPUs.
@@ -67,7 +67,7 @@ impl Drop for Pinned {
     }
 }
 
-/// Makes the calling thread run on `cpu` alone, while the result lives.
+/// Makes the calling thread run on `cpu` alone, as long as the result exists.
 ///
 /// # Errors
 /// EINVAL: the CPU doesn't exist, or isn't this process's to use.
@@ -117,8 +117,8 @@ pub fn memory_lock_limit() -> Limit {
     Limit { soft: limit.current, hard: limit.maximum }
 }
 
-/// Raises the memory-lock limit as far as this process may: the soft one to the hard one. Returns what holds
-/// then.
+/// Raises the memory-lock limit as far as this process may: the soft limit to the hard limit. Returns the limits that
+/// then hold.
 ///
 /// # Errors
 /// None is expected: no right is needed.

@@ -1,7 +1,8 @@
 #![allow(unsafe_code, reason = "calls mmap and mremap; what may be mapped over is the caller's duty")]
-//! The calls that map and move, with results in place of special addresses.
+//! The calls that map and move memory; they return a `Result` where the C library returns special addresses.
 //!
-//! Why: they go by way of the C library, so that the sanitizers, which replace its functions, know what is mapped where.
+//! Why: these calls go through the C library, so that the sanitizers, which replace its functions, know what is mapped
+//! where.
 
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -12,7 +13,8 @@ use crate::error::last_errno;
 /// Where the kernel is to choose an address.
 pub(crate) const ANYWHERE: *mut c_void = std::ptr::null_mut();
 
-/// What is mapped in order to have the addresses: memory of nobody's, of which none is there until it is touched.
+/// The flags of a mapping that only reserves addresses: private anonymous memory, which takes no memory until it is
+/// touched.
 pub(crate) const RESERVED: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
 
 /// Maps `len` bytes at `at`, of a file from an offset on, or of no file.
@@ -33,7 +35,7 @@ pub(crate) unsafe fn map(
     if mapped == libc::MAP_FAILED { Err(last_errno()) } else { Ok(mapped) }
 }
 
-/// Moves the `len` bytes mapped at `from` over what is at `to`; `flags` beside those that say so.
+/// Moves the `len` bytes mapped at `from` over what is at `to`; `flags` are added to the flags that say so.
 ///
 /// # Safety
 /// The caller owns both ranges of addresses, and no reference points to either.

@@ -2,10 +2,10 @@
 //!
 //! Why: a granule must have a name, (object, index), that outlives any one mapping of it, so that pages can be passed
 //! between regions and processes; anonymous memory has no such name.
-//! Invariants: an object's size never changes (sealed against shrinking and growing), no other seal can be put on one made
-//! here, its descriptor is not inherited by exec, and no other user can open it (mode 0600).
+//! Invariants: an object's size never changes (sealed against shrinking and growing), no other seal can be put on an
+//! object made here, its descriptor is not inherited by exec, and no other user can open it (mode 0600).
 //! Limits: 2 MiB granules come from the machine's reserve of huge pages, and are set aside when an object is made; where
-//! it is empty, making one fails with ENOMEM.
+//! the reserve is empty, making an object fails with ENOMEM.
 //! Source: thesis §1.1.1 (memory objects, pages); Linux memfd_create(2).
 
 mod acceptance;
@@ -58,8 +58,8 @@ pub struct Object {
 }
 
 impl Object {
-    /// Makes an object of `len` bytes, a multiple of the granule size. Memory is taken when it is mapped and touched;
-    /// huge pages are set aside for it now.
+    /// Makes an object of `len` bytes, a multiple of the granule size. Memory is taken when the object is mapped and
+    /// touched; huge pages are set aside for it now.
     ///
     /// # Errors
     /// The kernel refused a descriptor, the size or a seal, or has too few huge pages; EFBIG: files may not be so long
@@ -71,7 +71,7 @@ impl Object {
             "object length {len} is no multiple of {}",
             kind.size()
         );
-        // The kernel would send SIGXFSZ, which ends the process, beside the error.
+        // Besides the error, the kernel would send SIGXFSZ, which ends the process.
         if rustix::process::getrlimit(Resource::Fsize).current.is_some_and(|limit| len as u64 > limit) {
             return Err(Error::new("ftruncate", subject(), Errno::FBIG)
                 .with_remedy("raise the limit on the length of files: `ulimit -f`"));
@@ -88,7 +88,7 @@ impl Object {
             .map_err(|errno| Error::new("fchmod", subject(), errno))?;
         rustix::fs::ftruncate(&descriptor, len as u64)
             .map_err(|errno| Error::new("ftruncate", subject(), errno))?;
-        // The last one keeps a peer from sealing the object against its owner's stores.
+        // The last seal keeps a peer from sealing the object against its owner's stores.
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&descriptor, seals)
             .map_err(|errno| Error::new("fcntl(F_ADD_SEALS)", subject(), errno))?;
@@ -103,7 +103,7 @@ impl Object {
     }
 
     /// Has the kernel allocate all of the object's memory now, zeroed where it was not there yet, so that mapping it later
-    /// takes no time for that.
+    /// takes no time for allocation.
     ///
     /// # Errors
     /// ENOMEM, ENOSPC: there is too little memory, or too few huge pages; EBADF: the descriptor is read-only.

@@ -1,10 +1,10 @@
 //! Waiting for descriptors: one with a deadline, many by epoll.
 //!
 //! Why: a server waits for its clients' control sockets, events and deaths at once, without a thread for each.
-//! How: epoll, level-triggered: a descriptor is reported again until what made it ready is taken.
-//! Trust: that a descriptor is ready is a hint. What a peer sent may be taken by another thread before it is read, so
-//! readers use calls that do not block.
-//! Limits: at most 64 descriptors are reported a call; the others come with the next ones, in turn.
+//! How: epoll, level-triggered: a descriptor is reported again until somebody takes what made it ready.
+//! Trust: readiness is only a hint. Another thread may take what a peer sent before this one reads it, so readers use
+//! calls that do not block.
+//! Limits: one call reports at most 64 descriptors; the next calls report the others.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -19,12 +19,12 @@ use crate::{Error, Result};
 /// How many descriptors one call reports at most.
 pub const READY_PER_WAIT: usize = 64;
 
-/// What is known of a descriptor that is ready.
+/// What a wait reports of a descriptor that is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ready {
     /// The number that it was added with.
     pub token: u64,
-    /// There is something to read, if only the end.
+    /// There is something to read, even if only the end.
     pub readable: bool,
     /// The other end has gone, or the descriptor failed; what it sent before can still be read.
     pub hang_up: bool,
@@ -48,10 +48,10 @@ impl Poller {
         Ok(Self { descriptor })
     }
 
-    /// Adds a descriptor, of which [`Ready`] will tell by `token`.
+    /// Adds a descriptor, which [`Ready`] will name by `token`.
     ///
     /// # Errors
-    /// EEXIST: it is in the set. EPERM: it cannot be waited for, as a file of a disk cannot.
+    /// EEXIST: it is in the set. EPERM: it cannot be waited for; a file on a disk, for example, cannot.
     pub fn add(&self, descriptor: impl AsFd, token: u64) -> Result<()> {
         let interest = EventFlags::IN | EventFlags::RDHUP;
         epoll::add(&self.descriptor, descriptor, EventData::new_u64(token), interest)
@@ -68,8 +68,8 @@ impl Poller {
             .map_err(|errno| Error::new("epoll_ctl(EPOLL_CTL_DEL)", "a descriptor", errno))
     }
 
-    /// Waits until a descriptor is ready, for at most `timeout`, and puts into `events` what is, in place of what was
-    /// there. There may be nothing before the time is over, when a signal came.
+    /// Waits until a descriptor is ready, for at most `timeout`. Replaces the contents of `events` by what is ready. If
+    /// a signal came, `events` may be empty before the time is over.
     ///
     /// # Errors
     /// The kernel's, with no cause that a program could meet.

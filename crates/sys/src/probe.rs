@@ -1,8 +1,7 @@
 #![allow(unsafe_code, reason = "calls io_uring_setup, which fills the parameter structure that it is given")]
-//! Whether this process may use kernel facilities that later floors build on: io_uring and AF_XDP.
+//! Whether this process may use kernel facilities that crates above this one build on: io_uring and AF_XDP.
 //!
-//! Why: both can be compiled out, switched off by sysctl, or denied by a container; the only true test is to
-//! try.
+//! Why: both can be compiled out, switched off by sysctl, or denied by a container; the only reliable test is to try.
 //! Invariants: a probe leaves nothing open.
 
 use rustix::io::Errno;
@@ -61,7 +60,7 @@ fn without_af_xdp(errno: Errno) -> Error {
 mod tests {
     use super::*;
 
-    /// A probe either works or says what to do.
+    /// A probe either succeeds or says what to do.
     #[test]
     fn probes_leave_no_descriptor_open_and_name_a_remedy() {
         for probe in [io_uring_available, af_xdp_available] {

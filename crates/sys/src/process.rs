@@ -23,9 +23,9 @@ pub fn own_pid() -> Pid {
     rustix::process::getpid()
 }
 
-/// Copies memory of process `pid` from `remote_addr` on into `local`, and returns how many bytes came.
+/// Copies memory of process `pid` from `remote_addr` on into `local`, and returns how many bytes were copied.
 ///
-/// Fewer than asked for come when a later page is not mapped.
+/// Fewer bytes than asked for are copied when a later page is not mapped.
 ///
 /// # Errors
 /// EFAULT: not even the first page is mapped. EPERM: no right to trace that process. ESRCH: it has gone.
@@ -35,7 +35,7 @@ pub fn read_memory(pid: Pid, remote_addr: usize, local: &mut [u8]) -> Result<usi
     unsafe { Span::new(local.as_mut_ptr(), local.len()).read_process(pid, remote_addr) }
 }
 
-/// Copies `local` into the memory of process `pid` from `remote_addr` on, and returns how many bytes went.
+/// Copies `local` into the memory of process `pid` from `remote_addr` on, and returns how many bytes were copied.
 ///
 /// This process is refused: its memory belongs to its Rust values.
 ///
@@ -47,7 +47,7 @@ pub fn write_memory(pid: Pid, remote_addr: usize, local: &[u8]) -> Result<usize>
     unsafe { Span::new(local.as_ptr().cast_mut(), local.len()).write_process(pid, remote_addr) }
 }
 
-/// Refuses to have the kernel store into this process's own memory.
+/// Refuses a `pid` of this process, so that the kernel never stores into this process's own memory.
 pub(crate) fn refuse_own(pid: Pid, addr: usize, len: usize) -> Result<()> {
     if is_own(pid) {
         let subject = format!("{len} bytes at {addr:#x} of process {pid}");

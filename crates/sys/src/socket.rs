@@ -3,11 +3,11 @@
 //! Why: shared memory carries data, but only a Unix-domain socket carries descriptors, says who the other side is, and
 //! tells when it has gone.
 //! How: SOCK_SEQPACKET: each send is one receive, in order, or is refused whole. No descriptor outlives an exec.
-//! Trust: what comes is a peer's: it may send any bytes and any descriptors, too many, too long, or nothing at all. A
-//! descriptor may be of any file, be it one whose calls block; see [`Object::accept`](crate::Object::accept) and
-//! [`Event::try_from_descriptor`](crate::event::Event::try_from_descriptor).
-//! Closing a descriptor waits for its file system, too: a file system in user space that does not answer holds up whoever
-//! drops the descriptor of one of its files.
+//! Trust: a peer may send any bytes and any descriptors, too many of them, too long messages, or nothing at all. A
+//! descriptor may be of any file, even of one whose calls block; see [`Object::accept`](crate::Object::accept) and
+//! [`Event::try_from_descriptor`](crate::event::Event::try_from_descriptor). Closing a descriptor also waits for its
+//! file system: if a file system in user space does not answer, a thread that drops a descriptor of one of its files
+//! waits.
 //! Limits: [`MAX_DESCRIPTORS`] a message; a path of 107 bytes; a message as long as the send buffer (`net.core.wmem_default`).
 
 mod credentials;
@@ -34,7 +34,7 @@ pub use credentials::Peer;
 /// How many descriptors a message can carry.
 pub const MAX_DESCRIPTORS: usize = 16;
 
-/// How many clients may wait to be accepted; the kernel lowers it to net.core.somaxconn.
+/// How many clients may wait to be accepted; the kernel lowers this number to net.core.somaxconn.
 const BACKLOG: i32 = 4096;
 
 /// A socket at a path, at which clients ask to be connected. The path stays when it is dropped.
@@ -61,7 +61,7 @@ impl Listener {
         Ok(Self { descriptor })
     }
 
-    /// Connects the client that waits longest; none waits: none is returned at once.
+    /// Connects the client that has waited longest. If no client waits, returns `None` at once.
     ///
     /// # Errors
     /// The limit on descriptors, or memory: the client still waits.
@@ -70,7 +70,7 @@ impl Listener {
             match rustix::net::accept_with(&self.descriptor, SocketFlags::CLOEXEC) {
                 Ok(descriptor) => return Ok(Some(Socket { descriptor })),
                 Err(Errno::AGAIN) => return Ok(None),
-                // A client that has given up meanwhile is nobody's concern.
+                // A client that has given up meanwhile is ignored.
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(errno) => return Err(Error::new("accept4", "a client's connection", errno)),
             }
@@ -90,9 +90,10 @@ pub struct Received {
     /// How many bytes of the message are in the buffer; 0: the other side has hung up (or sent an empty message, which
     /// [`Socket::send`] does not).
     pub len: usize,
-    /// Bytes or descriptors were lost since the message had more than a buffer, or [`MAX_DESCRIPTORS`], can hold.
+    /// Bytes or descriptors were lost, because the message had more bytes than the buffer holds, or more descriptors
+    /// than [`MAX_DESCRIPTORS`].
     pub truncated: bool,
-    /// Descriptors were lost since this process may have no more of them.
+    /// Descriptors were lost, because this process may have no more of them.
     pub is_short: bool,
     /// The descriptors attached, in order, as far as there was room. Closing one may wait: see the module's Trust.
     pub descriptors: Vec<OwnedFd>,
@@ -116,7 +117,7 @@ impl Socket {
     /// EPROTOTYPE: it is a socket of another type. EAGAIN: the server has stopped accepting.
     pub fn connect(path: &Path) -> Result<Self> {
         let address = address(path)?;
-        // Not blocking: a server that hangs, with a full backlog, would else hang its clients.
+        // Not blocking: a server that hangs, with a full backlog, would otherwise hang its clients.
         let descriptor = open(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
         rustix::net::connect(&descriptor, &address).map_err(|errno| refused(path, errno))?;
         rustix::io::ioctl_fionbio(&descriptor, false)
@@ -135,7 +136,7 @@ impl Socket {
         Ok((Self { descriptor: one }, Self { descriptor: other }))
     }
 
-    /// Takes an end that came from another process. A process that holds a duplicate of it can make its calls block, or not.
+    /// Takes an end that came from another process. A process that holds a duplicate can set whether calls on it block.
     ///
     /// # Errors
     /// EINVAL: it is no SOCK_SEQPACKET socket of the Unix family; it is closed.
@@ -149,11 +150,11 @@ impl Socket {
         Ok(Self { descriptor })
     }
 
-    /// Sends one message, waiting while the other side has too many to receive.
+    /// Sends one message, waiting while too many messages wait for the other side to receive them.
     ///
     /// # Errors
-    /// EPIPE, ECONNRESET: the other side has hung up. EMSGSIZE: the message is longer than the send buffer. ETOOMANYREFS: too
-    /// many descriptors are on their way. The message is not sent, then.
+    /// EPIPE, ECONNRESET: the other side has hung up. EMSGSIZE: the message is longer than the send buffer. ETOOMANYREFS:
+    /// too many descriptors are on their way. In all these cases the message was not sent.
     ///
     /// # Panics
     /// When `bytes` is empty, which the other side would take for a hang-up, or there are more descriptors than
@@ -244,14 +245,14 @@ impl Socket {
                 Ok(message) => break message,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(None),
-                // It hung up without having received all that was sent to it.
+                // The other side hung up without having received all that was sent to it.
                 Err(Errno::CONNRESET) => return Ok(Some(Received::HANG_UP)),
                 Err(errno) => return Err(Error::new("recvmsg", "a connection", errno)),
             }
         };
         let descriptors = descriptors_of(&mut control);
         let is_cut = message.flags.contains(ReturnFlags::CTRUNC);
-        // The kernel fills the buffer before it cuts, unless it can make no more descriptors.
+        // The kernel fills the buffer with descriptors before it leaves any out, unless this process can have no more.
         let is_short = is_cut && descriptors.len() < MAX_DESCRIPTORS;
         let truncated = message.flags.contains(ReturnFlags::TRUNC)
             || is_cut && !is_short
@@ -285,7 +286,7 @@ impl Socket {
     }
 
     /// Whether the connection has ended: nobody holds the other end, or a side has hung up. Messages that came before may
-    /// be left to receive.
+    /// still be received.
     pub fn is_hung_up(&self) -> bool {
         self.wait_for_hang_up(Some(Duration::ZERO))
     }

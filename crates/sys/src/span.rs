@@ -1,16 +1,16 @@
-//! Spans: raw memory that another party may change while we look at it.
+//! Spans: raw memory that another party may change at any time.
 //!
 //! Why: memory that another thread's mapping or another process can write is never a `&[u8]`: the compiler may assume
 //! that a shared slice does not change. A span is copied from and to, summed and compared, never borrowed.
-//! How: a span itself is inert, an address and a length. Code that loads or stores through it calls an `unsafe fn`, and answers
-//! for one of two things:
+//! How: a span itself is inert, an address and a length. Code that loads or stores through it calls an `unsafe fn`, and
+//! promises one of two things:
 //!
 //! - to *load*: the bytes are mapped and readable during the call;
-//! - to *store*: they are mapped and writable during the call, and there is no Rust reference to any of them that is used
-//!   after it.
+//! - to *store*: the bytes are mapped and writable during the call, and no Rust reference to any of them is used after
+//!   the call.
 //!
 //! Trust: contents may change between any two loads. Each method loads each byte once, and the compiler can neither repeat
-//! a load nor use one in place of a copy's bytes.
+//! a load nor load again where a copy's bytes should be used.
 #![allow(
     unsafe_code,
     reason = "loads from and stores to addresses whose validity each method's caller vouches for"
@@ -23,16 +23,18 @@ use rustix::process::Pid;
 use crate::error::last_errno;
 use crate::{Errno, Error, Result, copying};
 
-/// What is looked at once. Sums that alternate word by word stay in memory, each waiting for its last store.
+/// The words that are loaded in one step. Sums that alternated word by word would stay in memory, each waiting for its
+/// last store.
 type Line = [u64; 8];
 
-/// How many lines each round of a loop over many of them loads. The compiler unrolls no loop around assembly, and one line at a
-/// time takes a quarter longer for 64 KiB of which another CPU has just written some lines.
+/// How many lines each round of a loop over many of them loads. The compiler unrolls no loop around assembly, and loading
+/// one line at a time takes a quarter longer for 64 KiB of which another CPU has just written some lines.
 const LINES_PER_ROUND: usize = 4;
 
 /// Loads a line from any address, by loads that the compiler can neither repeat nor leave out.
 ///
-/// Not by volatile words: those it never joins, which takes three times as long where the line is in a cache.
+/// It does not load volatile words: the compiler never joins those, which takes three times as long where the line is
+/// in a cache.
 ///
 /// # Safety
 /// The line is mapped and readable.
@@ -70,7 +72,7 @@ unsafe fn load_once(at: *const u8) -> Line {
     std::array::from_fn(|word| unsafe { words.add(word).read_volatile() }.0)
 }
 
-/// A run of bytes at an address, without any claim that they are there, or stand still.
+/// A run of bytes at an address, without any claim that they are there, or do not change.
 ///
 /// ```compile_fail,E0133
 /// let mut byte = 1;
@@ -112,7 +114,7 @@ impl Span {
     /// The `len` bytes from `offset` on.
     ///
     /// # Panics
-    /// When they leave the span.
+    /// When they go beyond the span.
     #[must_use]
     pub fn part(self, offset: usize, len: usize) -> Self {
         assert!(
@@ -132,7 +134,7 @@ impl Span {
     /// To *load*, as the [module](self) says.
     pub unsafe fn copy_to(self, bytes: &mut [u8]) {
         assert_eq!(self.len, bytes.len(), "copying between unlike lengths");
-        // SAFETY: valid for loads by this function's contract; `copying::copy` minds no overlap.
+        // SAFETY: valid for loads by this function's contract; `copying::copy` allows overlap.
         unsafe { copying::copy(self.start, bytes.as_mut_ptr(), self.len) }
     }
 
@@ -155,7 +157,7 @@ impl Span {
     /// When the lengths differ.
     ///
     /// # Safety
-    /// To *store*, and of `from` to *load*, as the [module](self) says.
+    /// To *store* here, and to *load* from `from`, as the [module](self) says.
     pub unsafe fn copy_span(self, from: Self) {
         assert_eq!(self.len, from.len, "copying between unlike lengths");
         // SAFETY: both are valid by this function's contract.
@@ -171,7 +173,7 @@ impl Span {
         unsafe { std::ptr::write_bytes(self.start, byte, self.len) }
     }
 
-    /// The first offset at which the span's byte and that of `bytes` differ.
+    /// The first offset at which the bytes of the span and of `bytes` differ.
     ///
     /// # Panics
     /// When the lengths differ.
@@ -184,7 +186,7 @@ impl Span {
         for (index, expected) in bytes.chunks(chunk.len()).enumerate() {
             let offset = index * chunk.len();
             let found = &mut chunk[..expected.len()];
-            // SAFETY: a part of what this function's contract is about.
+            // SAFETY: a part of the bytes that this function's contract is about.
             unsafe { self.part(offset, expected.len()).copy_to(found) };
             if found != expected {
                 return found.iter().zip(expected).position(|(f, e)| f != e).map(|at| offset + at);
@@ -193,8 +195,8 @@ impl Span {
         None
     }
 
-    /// The wrapping sum of the bytes as little-endian 64-bit words, the last one filled up with zeros: loads every
-    /// byte once and stores nothing. As fast as the memory is: whole cache lines are added to as many sums as they have words.
+    /// The wrapping sum of the bytes as little-endian 64-bit words, the last one filled up with zeros: loads every byte once
+    /// and stores nothing. It is as fast as the memory: each word of a cache line is added to a sum of its own.
     ///
     /// # Safety
     /// To *load*, as the [module](self) says.
@@ -227,7 +229,7 @@ impl Span {
         let seen = lines * size_of::<Line>();
         if seen < self.len {
             let mut rest = [0; size_of::<Line>()];
-            // SAFETY: a part of what this function's contract is about.
+            // SAFETY: a part of the bytes that this function's contract is about.
             unsafe { self.part(seen, self.len - seen).copy_to(&mut rest[..self.len - seen]) };
             let (words, _) = rest.as_chunks();
             see(std::array::from_fn(|at| u64::from_le_bytes(words[at])));
@@ -256,8 +258,8 @@ impl Span {
         .map_err(|errno| Error::new("pread", format!("{} bytes at {file_offset}", self.len), errno))
     }
 
-    /// Writes the span to `file` at `file_offset`; returns the number of bytes written, less than all only when the
-    /// file takes no more.
+    /// Writes the span to `file` at `file_offset`; returns the number of bytes written, which is less than all only
+    /// when the file takes no more.
     ///
     /// # Errors
     /// The kernel's; bytes written before the error are in the file.
@@ -279,8 +281,8 @@ impl Span {
         .map_err(|errno| Error::new("pwrite", format!("{} bytes at {file_offset}", self.len), errno))
     }
 
-    /// Copies memory of process `pid` from `addr` on into the span; returns how many bytes came, fewer than all where a later
-    /// page is not mapped there.
+    /// Copies memory of process `pid` from `addr` on into the span; returns how many bytes were copied, which is fewer than
+    /// all where a later page is not mapped there.
     ///
     /// # Errors
     /// EFAULT: not even the first page is mapped. EPERM: no right to trace that process. ESRCH: it has gone.
@@ -295,7 +297,7 @@ impl Span {
         moved_bytes("process_vm_readv", moved, pid, addr, self.len)
     }
 
-    /// Copies the span into memory of process `pid` from `addr` on; returns how many bytes went.
+    /// Copies the span into memory of process `pid` from `addr` on; returns how many bytes were copied.
     ///
     /// # Errors
     /// As [`Span::read_process`]; EFAULT also where the memory is not writable. EINVAL for this process, whose memory

@@ -1,7 +1,8 @@
 //! Userfaultfd in write-protect mode: taking write permission from granules and hearing of stores into them.
 //!
 //! Why: TCOW must learn of a store before it happens, also of a store that the kernel makes (read, recv,
-//! O_DIRECT) on behalf of the program. mprotect and a signal see only the program's own, and split mappings.
+//! O_DIRECT) on behalf of the program. mprotect with a signal handler sees only the program's own stores, and splits
+//! mappings.
 //! How: 1. `register` a mapping once. 2. `protect` its granules while output is pending. 3. A thread in
 //! `wait` gets the address of each store that stopped. 4. `unprotect`, or a new mapping and `wake`, lets the
 //! store go on.
@@ -31,7 +32,7 @@ use calls::{MESSAGE_SIZE, REGISTER, UNREGISTER, WAKE, WRITE_PROTECT, control, ra
 /// The most faults that one call of [`Userfault::wait`] reports.
 pub const FAULTS_PER_READ: usize = 16;
 
-/// How a userfaultfd was had, in the order of preference.
+/// How a userfaultfd was obtained, in the order of preference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// The system call; needs CAP_SYS_PTRACE or vm.unprivileged_userfaultfd=1.
@@ -53,7 +54,7 @@ impl Way {
 /// A store that waits for its granule's write permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
-    /// The address stored to; of a kernel write, perhaps only its page.
+    /// The address stored to; for a kernel write, perhaps only its page.
     pub addr: usize,
     /// Whether the access is a store.
     pub write: bool,
@@ -68,7 +69,7 @@ pub struct Fault {
 pub enum Wait {
     /// There is at least one fault.
     Faults,
-    /// There was the signal to stop, and no fault was pending.
+    /// The signal to stop had come, and no fault was pending.
     Stopped,
     /// The time is up, and no fault was pending.
     TimedOut,
@@ -114,7 +115,7 @@ impl Userfault {
         Ok(Self { fd, way })
     }
 
-    /// Which way it was had.
+    /// The way in which it was obtained.
     pub fn way(&self) -> Way {
         self.way
     }
@@ -149,7 +150,7 @@ impl Userfault {
     pub fn unregister(&self, addr: usize, len: usize) -> Result<()> {
         control::<UNREGISTER, _>(self.as_fd(), &mut range(addr, len))
             .map_err(|errno| failed("UFFDIO_UNREGISTER", addr, len, errno))?;
-        // The kernel itself wakes only those who wait for missing pages.
+        // The kernel itself wakes only threads that wait for missing pages.
         self.wake(addr, len)
     }
 
@@ -178,7 +179,7 @@ impl Userfault {
             .map_err(|errno| failed("UFFDIO_WRITEPROTECT (off)", addr, len, errno))
     }
 
-    /// Wakes the stores that wait in a range, to be tried again under what is mapped there now.
+    /// Wakes the stores that wait in a range; they are tried again on what is mapped there now.
     ///
     /// # Errors
     /// EINVAL: not whole pages.
@@ -189,7 +190,7 @@ impl Userfault {
 
     /// Sleeps until there are faults, `stop` is readable or `timeout` is over; `faults` then holds the new faults only.
     ///
-    /// Faults come first: under a stream of faults without a pause, `stop` is not looked at.
+    /// Faults come first: while faults come without a pause, `stop` is not looked at.
     ///
     /// # Errors
     /// A failed poll or read, with `faults` empty.

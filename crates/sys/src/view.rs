@@ -1,11 +1,11 @@
 //! Views: files mapped to be read, which others may shorten at any moment.
 //!
-//! Why: a read from a mapping takes no system call and no second copy in this process, but it is SIGBUS where the file
-//! ends; looking at the file's size before would be too late.
-//! How: each view is an arena of its own, under a guard.
+//! Why: a read from a mapping takes no system call and no second copy in this process, but it raises SIGBUS where the
+//! file ends. To check the file's size beforehand does not help, since the file may be shortened afterwards.
+//! How: each view is an arena of its own, with a guard.
 //! Trust: a process that may write to the file decides what is read, and whether the view breaks.
-//! Limits: as many views as arenas can be guarded. A view keeps its file's blocks on the disk, even when the file has no
-//! name any more.
+//! Limits: as many views as arenas can be guarded. A view keeps its file's blocks on the disk, even after the file's
+//! last name was removed.
 #![allow(unsafe_code, reason = "maps files into arenas of its own, which nobody else has addresses in")]
 
 use std::os::fd::AsFd;
@@ -35,17 +35,18 @@ impl View {
         let guard = arena.guard(Replaces::MissingAndDamaged)?;
         let start = std::ptr::with_exposed_provenance_mut(arena.base());
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
-        // SAFETY: the addresses are those of the arena, which is this view's alone and has no reference into it.
+        // SAFETY: the addresses are those of the arena, which belongs to this view alone, and into which there is no
+        // reference.
         unsafe { mmap::map(start, len, libc::PROT_READ, flags, Some((file.as_fd(), offset as usize))) }
             .map_err(|errno| Error::new("mmap", format!("{len} bytes of a file at {offset}"), errno))?;
         Ok(Self { arena, guard, len })
     }
 
-    /// The `len` bytes from `offset` on, to be loaded while the view exists. When they have been, [`View::is_broken`] tells
-    /// whether they can be believed.
+    /// The `len` bytes from `offset` on, to be loaded while the view exists. After loading them, ask [`View::is_broken`]
+    /// whether they can be relied on.
     ///
     /// # Panics
-    /// When the bytes leave the view.
+    /// When the bytes go beyond the view.
     pub fn span(&self, offset: usize, len: usize) -> Span {
         assert!(
             offset.checked_add(len).is_some_and(|end| end <= self.len),
@@ -55,7 +56,8 @@ impl View {
         self.arena.span(offset, len)
     }
 
-    /// Whether bytes were missing that somebody has loaded: those and later ones may be zeros, and the view is of no more use.
+    /// Whether somebody has loaded bytes that were missing: these bytes and later ones may be zeros, and the view is of no
+    /// more use.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.guard.is_broken()

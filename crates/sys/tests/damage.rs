@@ -1,7 +1,8 @@
-//! Damaged memory: what the machine reports of it goes to the handler that SIGBUS had before, never into zeros of our own memory.
+//! Damaged memory: the machine's report goes to the handler that SIGBUS had before, and never makes zeros of this process's
+//! own memory.
 //!
-//! The report of damaged memory (BUS_MCEERR_AR) was taken for memory that a peer had taken away: a page of a client's own
-//! buffer that the machine could not read any more became zeros, and the program went on with them.
+//! Once, a report of damaged memory (BUS_MCEERR_AR) was taken for one of memory that a peer had taken away: a page of a
+//! client's own buffer that the machine could not read any more became zeros, and the program went on with them.
 #![allow(unsafe_code, reason = "handles SIGBUS, and sends itself what the kernel sends of damaged memory")]
 
 mod child;
@@ -17,7 +18,7 @@ use child::{ExitOutcome, fork_child};
 use skip::skip;
 
 const MIB: usize = 1 << 20;
-/// How a child ends whose signal the program's handler got.
+/// How a child ends if the program's handler got its signal.
 const HANDLED: u8 = 42;
 
 extern "C" fn on_bus_error(_: c_int, _: *mut libc::siginfo_t, _: *mut c_void) {
@@ -39,7 +40,7 @@ fn handle_bus_errors() {
     });
 }
 
-/// Sends the calling thread a SIGBUS like the kernel's. For a signal handler's taste: system calls only.
+/// Sends the calling thread a SIGBUS like the kernel's. It makes system calls only, and so may run in a signal handler.
 fn bus_error(code: c_int, addr: usize) {
     // SAFETY: all zeros are a valid siginfo, whose first field after the three numbers is the address here.
     unsafe {
@@ -53,7 +54,7 @@ fn bus_error(code: c_int, addr: usize) {
     }
 }
 
-/// How a child ends that is told of lost memory in an arena that is so guarded, and in which it then stores.
+/// How a child ends if it gets a report of lost memory in an arena with this guard, and then stores into the arena.
 fn end_after(code: c_int, replaces: Replaces) -> ExitOutcome {
     handle_bus_errors();
     let arena = Arena::reserve(2 * MIB).unwrap();

@@ -2,7 +2,7 @@
     unsafe_code,
     reason = "the mapping under test is made by bare calls; its file says why each is right"
 )]
-//! Write protection by userfaultfd stops stores, tells of them, and lets them go on.
+//! Write protection by userfaultfd stops stores, reports them, and lets them go on.
 
 mod mapping;
 mod proc;

@@ -1,8 +1,8 @@
-//! Data over memory of the heap: what Miri can look at.
+//! Data in heap memory, so that Miri can check the code.
 
 use super::*;
 
-/// Pieces of these lengths, of some bytes that have others between them.
+/// Pieces of these lengths in one vector, with other bytes between them.
 struct Scattered {
     bytes: Vec<u8>,
     lens: Vec<usize>,

@@ -1,7 +1,8 @@
 //! Announced objects: where a peer's objects are, and which of their *pieces* are mapped.
 //!
-//! How: a piece is what one system call maps: of a transient mirror a granule; of a cached one up to 64 MiB, so that an
-//! object of the usual length is one piece, and a byte of a vast one does not have all of it mapped.
+//! How: a piece is what one system call maps. In a transient mirror it is a granule. In a cached mirror it is up to 64
+//! MiB long, so that an object of the usual length is one piece, and a request for one byte of a vast object does not
+//! map all of it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -32,7 +33,8 @@ pub(super) struct Announced {
     pub(super) object: Arc<Object>,
     /// How long its pieces are; the last one may be shorter.
     piece: usize,
-    /// The pieces that are mapped, by their starts, and how many requests use each; those of a cached mirror stay.
+    /// The pieces that are mapped, by their starts, and how many requests use each; those of a cached mirror stay
+    /// mapped.
     pub(super) uses: BTreeMap<usize, u32>,
 }
 

@@ -1,10 +1,12 @@
-//! Quotas: how much of its addresses a process gives to one peer.
+//! Quotas: how many of its addresses a process gives to one peer.
 //!
-//! Why: a peer says itself how long its arenas and objects are, and neither costs it anything: an object may have holes,
-//! which get memory as they are mapped elsewhere. Without a bound one peer could use up the addresses that others need.
-//! How: all mirrors of a peer's share a quota. They take from it before they reserve or map, and give back what they undo.
-//! Limits: besides what the quota says, 1024 runs of pieces at once of transient mirrors: each may be a mapping of its
-//! own, of which a process has 65,530 (`vm.max_map_count`).
+//! Why: a peer alone says how long its arenas and objects are, and great lengths cost it nothing: an object may have
+//! holes, which get memory only as they are mapped elsewhere. Without a bound one peer could use up the addresses that
+//! others need.
+//! How: all mirrors of a peer's share a quota. They take from it before they reserve or map addresses, and give back to it
+//! when they undo that.
+//! Limits: besides the quota's own limits, transient mirrors have at most 1024 runs of pieces mapped at once: each run
+//! may be a mapping of its own, and a process may have 65,530 mappings (`vm.max_map_count`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -74,7 +76,7 @@ impl Quota {
     }
 }
 
-/// Takes `len` from what is left, or tells what that is. Nothing else is ordered by it.
+/// Takes `len` from what is left, or returns what is left. This orders no other memory access.
 fn take(left: &AtomicUsize, len: usize) -> std::result::Result<(), usize> {
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(len)).map(drop)
 }

@@ -1,4 +1,4 @@
-//! Departures: what becomes of a lender's memory when it goes.
+//! Departures: what becomes of a lender's memory when the lender goes.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -33,7 +33,7 @@ fn a_lender_without_granules_in_use_goes_at_once(machine: Machine) {
     assert_eq!((usage.objects, usage.lent, usage.pooled, usage.free), (1, 0, 0, 4));
     assert_eq!((space.object_at(lender.start), space.pool_size(lender.id)), (None, None));
     assert_eq!(space.share(lender.object).unwrap_err(), Error::NoObject);
-    // Places are used again, names never.
+    // Places are used again, but names never are.
     let next = Lender::of(&space, &machine, 3);
     assert_eq!(next.start, lender.start);
     assert!(next.object != lender.object && next.id != lender.id);

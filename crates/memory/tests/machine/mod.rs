@@ -1,4 +1,4 @@
-//! What every test of this floor needs: a space per granule kind, patterns, page frames, and the SKIP line.
+//! What every test of this crate needs: a space per granule kind, patterns, page frames, and the SKIP line.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 #![allow(
     unsafe_code,
@@ -175,7 +175,7 @@ pub(crate) fn client<'b>(addr: usize, len: usize) -> &'b mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(std::ptr::with_exposed_provenance_mut(addr), len) }
 }
 
-/// Has a lender lend an object into which nobody stores but as the tests say.
+/// Makes a lender lend an object, into which only the test stores.
 pub(crate) fn lend(space: &Space, lender: LenderId, object: Object) -> genie_memory::Result<()> {
     // SAFETY: the test that keeps the object stores where a server would.
     unsafe { space.lend(lender, object) }

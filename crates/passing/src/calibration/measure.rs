@@ -54,7 +54,7 @@ const WAKES: u32 = 8;
 pub fn measure(space: &Space, effort: Effort) -> Result<Costs> {
     let pair = Pair::of_this_thread();
     // A thread that moves between CPUs leaves the space's mappings in use on both, and then every change of them costs
-    // an interruption of the other. Where the thread may not be pinned, that is what is measured.
+    // an interruption of the other. Where the thread may not be pinned, the measurements include these interruptions.
     let _pinned = machine::allowed_cpus().ok().and_then(|cpus| machine::pin_thread(*cpus.last()?).ok());
     let mut samples = Costs::default();
     for len in effort.lengths(space.granule()) {
@@ -71,8 +71,8 @@ pub fn measure(space: &Space, effort: Effort) -> Result<Costs> {
             bench.copies(&mut samples)?;
         }
     }
-    // Faults wake the fault thread, maybe on another CPU, after which every change of a mapping costs that CPU's
-    // attention for a while; so they come last, with what needs two CPUs.
+    // Faults wake the fault thread, maybe on another CPU, after which every change of a mapping interrupts that CPU,
+    // too, for a while. So faults come last, with the measurements that need two CPUs.
     let mut bench = Bench::new(space, space.granule())?;
     for _ in 0..effort.rounds() {
         bench.replacement(&mut samples)?;
@@ -107,7 +107,7 @@ impl<'a> Bench<'a> {
 
     fn copies(&mut self, samples: &mut Costs) -> Result<()> {
         let (space, len) = (self.space, self.len);
-        // The pool holds one from now on, as it does in a program that goes on doing the same.
+        // From now on the pool keeps a buffer, as it does in a program that repeats the same requests.
         drop(space.system_buffer(len)?);
         let (system, allocate) = timed(|| space.system_buffer(len));
         let system = system?;
@@ -123,7 +123,8 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Referencing, write protection and its removal, the latter with what the client's next stores pay.
+    /// Referencing, write protection, and its removal; the cost of the removal includes what the client's next stores
+    /// pay for it.
     fn references(&mut self, samples: &mut Costs) -> Result<()> {
         let (space, len) = (self.space, self.len);
         let touch = self.touch();
@@ -143,7 +144,7 @@ impl<'a> Bench<'a> {
         let (_, release) = timed(|| reference.release());
         let reinstated = space.statistics().reinstated > before.reinstated;
         let stores = self.touch();
-        // Now and then a buffer is left protected, to learn whether its owner stores; that is no sample.
+        // Now and then a buffer is left protected, to learn whether its owner stores; such a run is no sample.
         if reinstated {
             samples.reinstate.points.push((len, (release + stores - touch).max(release / 2.0)));
         }
@@ -197,7 +198,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// A swap of a granule of which all but one byte is data, beyond the swap of a whole one.
+    /// What a swap of a granule that lacks one byte of data costs beyond the swap of a whole granule.
     fn guard(&mut self, samples: &mut Costs, whole: f64) -> Result<()> {
         let (space, len) = (self.space, self.len - 1);
         let addr = self.buffer.as_ptr().addr();

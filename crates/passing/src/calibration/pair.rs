@@ -1,4 +1,4 @@
-//! Two CPUs between which work is handed over: what waking a sleeper costs, and what a relay of buffers does.
+//! Two CPUs that hand work to each other: what waking a sleeper costs, and what handing on buffers costs.
 //!
 //! Limits: where the user may have no other thread (`ulimit -u`), nothing is measured.
 
@@ -12,7 +12,7 @@ use crate::cost::median;
 /// Tells the second thread to end.
 const END: u32 = u32::MAX;
 
-/// What the second thread is to read, alone on its cache line as the turns are.
+/// The number of the item that the second thread is to read, alone on its cache line, as the turns are.
 #[repr(align(128))]
 struct Item(AtomicU32);
 
@@ -32,8 +32,9 @@ impl Pair {
         (first != second && pinnable(first) && pinnable(second)).then_some(Self { first, second })
     }
 
-    /// What waking a thread that sleeps on the other CPU costs, in nanoseconds: half of the round trip of two that wake
-    /// each other, the median of `rounds`. `None` where there is no other thread to be had, or the kernel cannot wake it.
+    /// What waking a thread that sleeps on the other CPU costs, in nanoseconds: half of the round trip of two threads
+    /// that wake each other, as the median of `rounds`. `None` where no second thread can be had, or the kernel cannot
+    /// wake it.
     pub(super) fn wake(self, rounds: u32) -> Option<f64> {
         let turns = Turns::default();
         let there = || {
@@ -49,7 +50,7 @@ impl Pair {
     }
 
     /// How long `write` on one CPU and `read` on the other take together for each of the numbers in `items`, in
-    /// nanoseconds. The numbers end the measurement. No times, where there is no other thread to be had.
+    /// nanoseconds. The measurement ends with the numbers. Returns no times where no second thread can be had.
     pub(super) fn relay(
         self,
         items: impl Iterator<Item = usize>,
@@ -136,7 +137,7 @@ mod tests {
         assert!(wake > 100.0, "{wake} ns");
     }
 
-    /// Has this thread start no other one; returns whether it cannot. The limit does not bind root.
+    /// Forbids this thread to start another one; returns whether that worked. The limit does not bind root.
     fn forbid_threads() -> bool {
         let none = Rlimit { current: Some(0), maximum: Some(0) };
         setrlimit(Resource::Nproc, none).expect("a lower limit");
@@ -145,7 +146,7 @@ mod tests {
         is_bound && thread::Builder::new().spawn(|| ()).is_err()
     }
 
-    /// The first interface that a user opened panicked here, where that user could have no more threads.
+    /// Once, opening an interface panicked here if the user could have no more threads.
     #[test]
     #[cfg_attr(miri, ignore = "runs a process")]
     fn nothing_is_measured_where_there_is_no_other_thread_to_be_had() {
@@ -159,7 +160,7 @@ mod tests {
             assert!(pair.relay([3].into_iter(), |_| (), |_| ()).is_empty());
             return;
         }
-        // The limit is a whole process's.
+        // The limit is for a whole process.
         let mut alone = Command::new(std::env::current_exe().expect("this program"));
         let name = format!("calibration::pair::tests::{TEST}");
         let output = alone.args(["--exact", &name]).env(TEST, "").output().expect("a process");

@@ -1,8 +1,9 @@
 //! Over how many system buffers to rotate.
 //!
-//! Why: the buffer that was used last is in the cache of the CPU that read it. The thread that writes it next on another CPU
-//! first takes it out of there, line by line; on many machines writing one that has left that cache is faster. Long buffers
-//! leave the caches anyway, and then fewer of them are better. No rule holds everywhere, so it is measured.
+//! Why: the buffer that was used last is in the cache of the CPU that read it. A thread that writes the buffer next on
+//! another CPU first takes it out of that cache, line by line; on many machines it is faster to write a buffer that has left
+//! that cache already. Long buffers leave the caches anyway, and then fewer buffers are better. No rule holds everywhere, so
+//! this is measured.
 //! How: one CPU writes a buffer and another one reads it, over and over, rotating over 1, 4, 16 and 64 buffers. More buffers
 //! are chosen only when they are faster by a tenth, since they take memory. They are made in a space of their own, which
 //! gives its memory back.
@@ -19,15 +20,15 @@ use crate::cost::median;
 
 /// How many buffers are tried.
 const COUNTS: [u16; 4] = [1, 4, 16, 64];
-/// What all buffers of one length may take.
+/// How many bytes all buffers of one length may take.
 const MEMORY: usize = 64 << 20;
 /// More buffers must take at most this part of the time.
 const WORTH_IT: f64 = 0.9;
-/// Bytes that are passed for a sample of short buffers.
+/// How many bytes are passed for one sample of short buffers.
 const ENOUGH: usize = 4 << 20;
 
-/// Measures over how many buffers each class is best rotated, by its longest length; the class without bound is like the
-/// one before. Zeros, where there are no two CPUs, no second thread or no memory.
+/// For each class, measures over how many buffers of its longest length it is best to rotate. The class without a bound
+/// gets the number of the class before it. All are 0 where there is no second CPU, no second thread or no memory.
 pub(super) fn measure(space: &Space, pair: Option<Pair>, effort: Effort) -> [u16; Recycling::CLASSES] {
     let config = Config {
         granularity: Granularity::Only(space.granule_kind()),
@@ -41,7 +42,7 @@ pub(super) fn measure(space: &Space, pair: Option<Pair>, effort: Effort) -> [u16
     std::array::from_fn(|class| bounded[class.min(bounded.len() - 1)])
 }
 
-/// How many buffers of `len` bytes are best; 0 when that cannot be told.
+/// Over how many buffers of `len` bytes it is best to rotate; 0 when that cannot be told.
 fn best(space: &Space, pair: Pair, len: usize, effort: Effort) -> u16 {
     let most = (MEMORY / len).min(COUNTS[COUNTS.len() - 1].into());
     let buffers: Vec<SystemBuffer> = (0..most).map_while(|_| space.system_buffer(len).ok()).collect();
@@ -59,7 +60,7 @@ fn best(space: &Space, pair: Pair, len: usize, effort: Effort) -> u16 {
     choose(times.into_iter())
 }
 
-/// The first count, or a later one that is faster than the one chosen before it by so much that it pays.
+/// The first count, or a later count if it is so much faster than the count chosen before it that it pays.
 fn choose(times: impl Iterator<Item = (u16, f64)>) -> u16 {
     let measured = times.filter(|(_, time)| time.is_finite());
     let better = |best: (u16, f64), next: (u16, f64)| if next.1 < WORTH_IT * best.1 { next } else { best };
@@ -82,7 +83,7 @@ fn cycles(pair: Pair, buffers: &[DataMut<'_>], len: usize, deadline: Instant) ->
     times
 }
 
-/// Reads every byte into a corner of the cache, as a server does that looks at the data and keeps none.
+/// Reads every byte into a small part of the cache, as a server does that looks at the data and keeps none of it.
 fn read(data: &Data<'_>) {
     let mut corner = [0; 4096];
     for at in (0..data.len()).step_by(corner.len()) {
@@ -100,7 +101,8 @@ impl Effort {
         }
     }
 
-    /// After this time, on a machine that is busy otherwise, what has been measured must do.
+    /// On a machine that is busy otherwise, measuring one length ends after this time, with what has been measured by
+    /// then.
     const fn time_for_a_length(self) -> Duration {
         match self {
             Self::Quick => Duration::from_millis(40),

@@ -44,7 +44,8 @@ pub fn path(space: &Space) -> Option<PathBuf> {
     Some(folder.join(format!("costs-{}.json", kind(space))))
 }
 
-/// Loads the costs stored for this machine and granule kind; none when there are none, or they are of another machine.
+/// Loads the costs stored for this machine and granule kind; none when none are stored, or the stored ones are of
+/// another machine.
 pub fn load(space: &Space) -> Option<Costs> {
     let text = fs::read_to_string(path(space)?).ok()?;
     let stored: Stored = serde_json::from_str(&text).ok()?;

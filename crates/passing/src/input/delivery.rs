@@ -1,6 +1,7 @@
 //! Delivery: how an input's data gets into the client's memory.
 //!
-//! How: by copying it out, by swapping what is worth it, by making a region of it, or by having a device transfer it.
+//! How: by copying it out, by swapping the granules for which that pays, by making a region of it, or by having a
+//! device transfer it.
 //! Source: thesis §4.1, §7.4.2 to §7.4.4.
 
 use genie_memory::{Direction, InputPlan, SystemBuffer};
@@ -11,7 +12,7 @@ use crate::{Reason, Result, Scheme};
 
 impl Input {
     /// Copies the first data bytes elsewhere without completing the input; returns how many. Data that is still in a
-    /// device's own memory is transferred to a host buffer for it, and once more when it is delivered.
+    /// device's own memory is transferred to a host buffer for this, and transferred once more when it is delivered.
     ///
     /// # Errors
     /// No memory for a host buffer, or [`Error::Outboard`](crate::Error::Outboard).
@@ -40,9 +41,10 @@ impl Input {
         Ok(())
     }
 
-    /// Takes that reference, or stages the data: has the device transfer it to a system buffer, from which it will be delivered
-    /// to `bytes`. That is done where the transfer can fail, so that it does before anything of the client's changes, and for
-    /// memory outside the space, to which the client had the data redirected. What was taken for the same bytes before is kept.
+    /// Takes that reference, or stages the data: has the device transfer it to a system buffer, from which it will be
+    /// delivered to `bytes`. Data is staged if the transfer can fail, so that it fails before anything of the client's
+    /// changes. Data is also staged if the client has redirected it to memory outside the space. A reference to the same
+    /// bytes that was taken before is kept, and so is data that was staged before.
     pub(super) fn take_delivered(&mut self, bytes: &[u8]) -> Result<()> {
         let (addr, len) = (bytes.as_ptr().addr(), bytes.len());
         let is_taken = self.reference.as_ref().is_some_and(|reference| reference.is_to(addr, len));
@@ -80,7 +82,8 @@ impl Input {
         }
     }
 
-    /// Passes data by swapping what is worth it: into native memory at `bytes`, or into an immigrating region.
+    /// Passes data by swapping the granules for which that pays: into native memory at `bytes`, or into an immigrating
+    /// region.
     pub(super) fn swap(&mut self, actual: usize, bytes: &mut Option<&mut [u8]>) -> Result<()> {
         self.reinstate()?;
         if actual == 0 {

@@ -11,9 +11,9 @@ use crate::recorder::{Column, Moment, Watch};
 use crate::{Overlay, Reason, Result, Scheme};
 
 impl Input {
-    /// Zeroes the whole system buffer if `server` did not lend it: a server is about to see it (as a subcontractor, say)
-    /// and nothing of the data is there yet. For the server named at request time that is done when the input is made
-    /// ready. The client's own granules are the client's to show.
+    /// Zeroes the whole system buffer if `server` did not lend it: the server is about to see the buffer (as a
+    /// subcontractor, say), and none of the data is in it yet. For the server named at request time this is done when
+    /// the input is made ready. Granules of the client's own are not zeroed, since the client may show them.
     ///
     /// # Cost
     /// Stores zeros to all granules of the buffer, which the receipt counts.
@@ -23,9 +23,10 @@ impl Input {
         }
     }
 
-    /// Makes the input ready as if it had been neither overlaid nor linked to outboard memory, and puts the first `actual`
-    /// bytes that it had there into its customized memory: another server is to work on them, or they can't be passed as
-    /// they are. Returns the overlay buffer, which somebody may still look at.
+    /// Makes the input ready as if it had been neither overlaid nor linked to outboard memory, and copies the first
+    /// `actual` bytes from the overlay buffer or outboard memory into its customized memory. This is for data that another
+    /// server is to work on, or that can't be passed as it is. Returns the overlay buffer, which somebody may still look
+    /// at.
     ///
     /// # Errors
     /// No memory, or [`Error::Outboard`](crate::Error::Outboard): the data is where it was.
@@ -33,7 +34,7 @@ impl Input {
         let is_elsewhere = match self.buffering {
             Buffering::Customized => false,
             Buffering::Overlaid(_) => true,
-            // For all schemes but emulated copy, it has been transferred.
+            // For all schemes but emulated copy, the data has been transferred.
             Buffering::Outboard(_) => self.system.is_none() && self.reference.is_none(),
         };
         if !is_elsewhere {
@@ -91,7 +92,8 @@ impl Input {
             }
             Operation::AllocateAlignedBuffer => self.allocate_aligned()?,
             Operation::DmaFromOutboard => self.transfer()?,
-            // The outboard buffer is deallocated by dropping it, when the transfer no longer can be repeated.
+            // The outboard buffer is deallocated when it is dropped, after the last moment at which the transfer may be
+            // repeated.
             Operation::DeallocateOutboardBuffer => {}
             other => unreachable!("{other:?} is no ready-time operation of table 7.2"),
         }
@@ -102,7 +104,7 @@ impl Input {
     fn allocate_aligned(&mut self) -> Result<()> {
         let Target::Native { addr, len } = self.target else { unreachable!("emulated copy is native") };
         let buffer = if self.passing().plan(addr, len).swap.is_empty() {
-            // Short data is converted to copy here: what is left of the tables is copy's row.
+            // Short data is converted to copy here: the rest of the request follows copy's row of the tables.
             self.receipt.effective = Scheme::Copy;
             self.receipt.reason = Some(Reason::Short);
             self.passing().copy_buffer(self.parties, len)
@@ -113,7 +115,7 @@ impl Input {
         Ok(())
     }
 
-    /// Takes a new system buffer, in which the server finds nothing of anybody else.
+    /// Takes a new system buffer, in which the server finds nobody else's data.
     fn take(&mut self, system: SystemBuffer) {
         self.system = Some(system);
         self.zero_around(self.parties.server);

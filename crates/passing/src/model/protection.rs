@@ -1,8 +1,8 @@
 //! Protection: what client data a server can reach by virtue of a request.
 //!
-//! Why: schemes with the same semantics may still differ in whom a client must trust.
+//! Why: schemes with the same semantics may still differ in which parties a client must trust.
 //! How: [`Protection`] says per direction when a server reads and writes, and how finely that is bounded. Full
-//! protection is copying between processes; a scheme's own is [`crate::scheme::Scheme::protection`].
+//! protection is that of copying between processes; a scheme's own protection is [`crate::scheme::Scheme::protection`].
 //! Source: thesis §2.2. Differs: [`Granularity::Object`], because Linux grants access by descriptors of whole objects.
 
 /// The smallest piece of client memory to which a server can be given access.
@@ -90,8 +90,8 @@ impl Protection {
     /// Gives what is left of this protection where access is granted by a descriptor of the memory object.
     ///
     /// A server that may touch a granule once or during a request can then touch the whole object for as long as it
-    /// keeps the descriptor. What it may never do stays so: a read-only descriptor cannot be mapped writable. Passing
-    /// by copying needs no descriptor of the client's object and is not weakened.
+    /// keeps the descriptor. What the server may never do stays impossible: a read-only descriptor cannot be mapped
+    /// writable. Passing by copying needs no descriptor of the client's object and is not weakened.
     pub const fn by_descriptor(self) -> Self {
         if matches!(self.granularity, Granularity::Byte) {
             return self;

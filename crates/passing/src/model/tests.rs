@@ -34,7 +34,7 @@ fn a_hard_condition_that_is_only_advisory_is_compatible() {
     const HARD: &[Condition] = &[Condition { criticality: Criticality::Advisory, ..IN_FBUF_REGION }];
     let hinted = Qualified { semantics: Semantics::WeakMove, conditions: HARD };
     assert_eq!(compatible(&hinted, &WEAK_MOVE), Ok(()));
-    // What the program treats as a hint, the offered scheme must not turn into a demand.
+    // The offered scheme must not demand what the program treats as a hint.
     assert!(compatible(&FBUFS, &hinted).is_err());
 }
 

@@ -13,7 +13,7 @@ use genie_sys::{Object, inspect};
 
 use crate::skip::skip;
 
-/// What memory holds that was somebody else's before.
+/// The byte that fills memory which was somebody else's before.
 pub(crate) const DIRT: u8 = 0xdd;
 /// Bytes that each test's space may take, besides what is lent.
 const LIMIT: usize = 32 << 20;
@@ -26,7 +26,7 @@ pub(crate) struct Stage {
     pub(crate) passing: Passing,
 }
 
-/// What a server sees that maps all of the granules that some data is in.
+/// What a server sees if it maps all of the granules that some data is in.
 pub(crate) struct Seen {
     /// Who lent them; none for the client's own.
     pub(crate) lender: Option<LenderId>,

@@ -1,11 +1,11 @@
 #![allow(unsafe_code, reason = "maps only where the kernel has found that nothing is mapped")]
-//! Arenas at addresses that somebody else has chosen.
+//! Arenas at addresses that another process has chosen.
 //!
 //! Why: a system buffer that has one address in all processes can hold pointers (thesis §5.1, TVA).
 //! Trust: a peer chooses the address and the length. It gets addresses that are free, but never those that the first
-//! thread's stack may still grow to: a stack that meets a mapping is a crash.
-//! Source: thesis §5.1. Differs: the address is equal where it is free; here no part of the address space is set apart for
-//! system buffers.
+//! thread's stack may still grow to: a process whose stack grows into a mapping crashes.
+//! Source: thesis §5.1. Differs: the address is equal where it is free; no part of the address space is set apart for
+//! system buffers here.
 
 use std::ops::Range;
 
@@ -21,8 +21,9 @@ const UNLIMITED_STACK: usize = 1 << 30;
 const STACK_GAP: usize = 2 << 20;
 
 impl Arena {
-    /// Reserves `len` bytes of addresses from `addr` on; none where that cannot be: `addr` is not aligned to 2 MiB,
-    /// something is mapped there, the first thread's stack may grow there, or no process may have these addresses.
+    /// Reserves `len` bytes of addresses from `addr` on. Returns none if that cannot be done: `addr` is not aligned to
+    /// 2 MiB, something is mapped there, the first thread's stack may grow there, or no process may have these
+    /// addresses.
     ///
     /// # Errors
     /// What reading /proc/self/maps fails with.
@@ -44,13 +45,13 @@ impl Arena {
     }
 }
 
-/// The addresses, if they are aligned and end within what a number can hold.
+/// The addresses, if they are aligned and their end fits a `usize`.
 fn aligned(addr: usize, len: usize) -> Option<Range<usize>> {
     let end = addr.checked_add(len.checked_next_multiple_of(ALIGN)?)?;
     (addr.is_multiple_of(ALIGN) && addr > 0 && len > 0).then_some(addr..end)
 }
 
-/// Where the first thread's stack is and may come to be. Other threads' stacks do not grow.
+/// Where the first thread's stack is, and where it may grow to. Other threads' stacks do not grow.
 fn stack_room() -> Result<Range<usize>> {
     let limit = rustix::process::getrlimit(Resource::Stack).current;
     let limit = limit.map_or(UNLIMITED_STACK, |limit| limit.min(UNLIMITED_STACK as u64) as usize);
@@ -76,7 +77,7 @@ mod tests {
         assert!(Arena::reserve_at(base, len).unwrap().is_none());
         assert!(Arena::reserve_at(base + len - 2 * MIB, len).unwrap().is_none(), "a part is taken");
         drop(first);
-        // Other tests map meanwhile, where the kernel finds room first.
+        // Other tests map memory meanwhile, where the kernel first finds room.
         let free = base - (64 << 30);
         let arena = Arena::reserve_at(free, 3 * MIB).unwrap().expect("nothing is mapped there");
         assert_eq!((arena.base(), arena.len()), (free, 4 * MIB));

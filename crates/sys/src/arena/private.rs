@@ -18,7 +18,7 @@ pub fn map_private(len: usize) -> Result<*mut u8> {
     .map_err(|errno| Error::new("mmap", format!("{len} bytes of private memory"), errno))
 }
 
-/// Moves private memory to an address at which nothing is mapped, with a system call and nothing else.
+/// Moves private memory to an address at which nothing is mapped, with a system call only.
 ///
 /// # Errors
 /// The kernel's; the memory is where it was.

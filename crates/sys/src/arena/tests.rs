@@ -113,9 +113,9 @@ fn a_swap_of_a_split_range_is_done_whole_or_not_at_all() {
     }
 }
 
-/// An object of more huge pages than there are, none of which are set aside: as after a peer has punched holes and taken the
-/// pages. The kernel unmaps a range before it finds that it cannot map such an object over it; addresses of the arena were
-/// left unmapped, where the next mmap of any thread could fall, to be destroyed with the arena.
+/// The object has more huge pages than there are, and none are set aside, as after a peer has punched holes and taken the
+/// pages. The kernel unmaps a range before it finds that it cannot map such an object over it. Once, addresses of the arena
+/// were then left unmapped: the next mmap of any thread could use them, and its memory was destroyed with the arena.
 #[test]
 fn a_failed_mapping_leaves_no_hole() {
     let pages = crate::inspect::huge_pages().unwrap();
@@ -173,7 +173,7 @@ fn a_range_beyond_the_arena_is_refused() {
     let _ = arena.unmap(MIB, 2 * MIB);
 }
 
-/// Has every madvise of the calling thread fail from now on.
+/// Makes every madvise of the calling thread fail from now on.
 fn refuse_advice() {
     let step = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
     let (load, equal, answer) =
@@ -192,8 +192,8 @@ fn refuse_advice() {
     }
 }
 
-/// Advice that was refused made a call fail whose mapping was in use already, while its caller went on as if what had been
-/// there before still were.
+/// Once, a call failed because advice was refused, although its mapping was in use already. Its caller then went on as if
+/// the old mapping were still there.
 #[test]
 fn a_call_that_fails_has_changed_nothing_and_one_that_has_mapped_succeeds() {
     let [before, after] = [7, 8].map(|byte| {

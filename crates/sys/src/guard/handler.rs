@@ -1,7 +1,7 @@
 #![allow(unsafe_code, reason = "runs in a signal handler, where it calls only what is safe there")]
 //! The handler of SIGBUS.
 //!
-//! Invariants: no allocation, no lock, no panic; errno is as it was when the interrupted code goes on.
+//! Invariants: no allocation, no lock, no panic; when the interrupted code goes on, errno is as it was before.
 
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -24,7 +24,7 @@ pub(super) fn install() -> Result<()> {
     }
     // SAFETY: all zeros are a valid sigaction: the default action, no flags, an empty mask.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // The old one must be known before the new one can run.
+    // The old action must be known before the new handler can run.
     let mut previous = action;
     set_action(None, Some(&mut previous))?;
     PREVIOUS.get_or_init(|| previous);
@@ -35,7 +35,7 @@ pub(super) fn install() -> Result<()> {
     Ok(())
 }
 
-/// Sets what SIGBUS does, or tells what it did before, or both.
+/// Sets what SIGBUS does, returns what it did before, or both.
 fn set_action(new: Option<&libc::sigaction>, old: Option<&mut libc::sigaction>) -> Result<()> {
     let new = new.map_or(std::ptr::null(), std::ptr::from_ref);
     let old = old.map_or(std::ptr::null_mut(), std::ptr::from_mut);
@@ -58,22 +58,22 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut libc::siginfo_t, context: *
     }
 }
 
-/// Puts zeros where memory is missing, if that is in a guarded arena.
+/// Puts zeros where memory is missing, if the place is in a guarded arena.
 fn is_repaired(info: &libc::siginfo_t) -> bool {
     let Some(loss) = loss(info.si_code) else { return false };
     // SAFETY: with these codes the address is what the kernel filled in.
     let addr = unsafe { info.si_addr() } as usize;
     break_guard_of(addr, loss)
         && match put_zeros(addr, GranuleKind::Base.size()) {
-            // Of a mapping of huge pages the kernel replaces no less than one of them. For any other reason, small pages
-            // around the missing one must stay what they are.
+            // In a mapping of huge pages the kernel cannot replace less than one huge page. After any other error, the
+            // small pages around the missing one must stay as they are.
             Err(libc::EINVAL) => put_zeros(addr, GranuleKind::Huge.size()).is_ok(),
             result => result.is_ok(),
         }
 }
 
-/// What a code of SIGBUS says of the memory that was touched. Others name no touch that failed, or no place: one who sends the
-/// signal can put any number there.
+/// What a code of SIGBUS says of the memory that was touched. The other codes name no failed touch, or no place: whoever
+/// sends the signal can put any number there.
 fn loss(code: c_int) -> Option<Loss> {
     match code {
         libc::BUS_ADRERR => Some(Loss::Missing),
@@ -82,13 +82,13 @@ fn loss(code: c_int) -> Option<Loss> {
     }
 }
 
-/// Whether no touch brought the signal, so that it does not come again by itself: somebody sent it, or the machine has
-/// reported damage that nobody has touched yet.
+/// Whether the signal came without a touch, and so does not come again by itself: somebody sent it, or the machine has
+/// reported damaged memory that nobody has touched yet.
 fn is_sent(code: c_int) -> bool {
     code <= 0 || code == libc::BUS_MCEERR_AO
 }
 
-/// Maps zeros over the `len` bytes, a power of two, that hold `addr`; or says the kernel's error number.
+/// Maps zeros over the `len` bytes, a power of two, that hold `addr`; or returns the kernel's error number.
 fn put_zeros(addr: usize, len: usize) -> std::result::Result<(), c_int> {
     let start = std::ptr::with_exposed_provenance_mut(addr & !(len - 1));
     let rights = libc::PROT_READ | libc::PROT_WRITE;
@@ -100,13 +100,13 @@ fn put_zeros(addr: usize, len: usize) -> std::result::Result<(), c_int> {
         if mapped == libc::MAP_FAILED {
             return Err(*libc::__errno_location());
         }
-        // As all of an arena; it cannot fail where a mapping could be made.
+        // As for all of an arena. This cannot fail where a mapping could be made.
         libc::madvise(mapped, len, libc::MADV_DONTFORK);
     }
     Ok(())
 }
 
-/// Does what would have been done without this handler.
+/// Does what would have happened without this handler.
 ///
 /// # Safety
 /// The arguments are those of a signal handler.
@@ -128,7 +128,8 @@ unsafe fn call_previous(signal: c_int, info: *mut libc::siginfo_t, context: *mut
     }
 }
 
-/// Lets the default action end the process: at the touch that is made again after the return, or by the signal again.
+/// Lets the default action end the process, either when the touch is repeated after the return, or by sending the
+/// signal again.
 fn die(signal: c_int, is_sent: bool) {
     // SAFETY: both calls are safe in a signal handler; all zeros are the default action.
     unsafe {

@@ -6,7 +6,7 @@ use crate::{Access, Arena, GranuleKind, Object, inspect};
 
 const MIB: usize = 1 << 20;
 
-/// Guards are few: a test that uses them all must not meet another.
+/// Guards are few: a test that uses them all must not run beside another test.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn turn() -> std::sync::MutexGuard<'static, ()> {
@@ -26,7 +26,7 @@ fn fill(arena: &Arena, offset: usize, len: usize, byte: u8) {
     unsafe { arena.span(offset, len).fill(byte) };
 }
 
-/// Two granules full of sevens, the second of which is then taken away.
+/// Two granules full of sevens; the second granule is then taken away.
 fn half_gone(kind: GranuleKind) -> (Arena, Object) {
     let size = kind.size();
     let object = Object::unsealed(kind, 2 * size);
@@ -79,7 +79,7 @@ fn a_store_to_a_missing_granule_is_lost_and_breaks_the_guard() {
     assert_eq!((byte(&arena, 4 * MIB + 4096), byte(&arena, 4 * MIB + 4097)), (5, 0));
 }
 
-/// Copies longer than the string instruction's least: the instruction stops in the middle, and goes on from there.
+/// The copies are long enough for the string instruction, which stops in the middle and goes on from there.
 #[test]
 fn a_long_copy_goes_on_where_memory_is_missing() {
     let _turn = turn();
@@ -139,7 +139,7 @@ fn errno_is_kept_across_a_repair() {
     assert_eq!(unsafe { *libc::__errno_location() }, 77);
 }
 
-/// How a child ends that touches the missing granule of memory outside any arena.
+/// How a child ends if it touches the missing granule of memory outside any arena.
 fn end_of_a_child_that_touches_missing_memory(prepare: impl FnOnce()) -> ExitOutcome {
     use rustix::mm::{MapFlags, ProtFlags};
     let object = Object::unsealed(GranuleKind::Base, 4096);
@@ -179,7 +179,7 @@ fn a_bus_signal_that_somebody_sends_is_no_repair() {
     // SAFETY: the child makes system calls only.
     let child = unsafe {
         fork_child(|| {
-            // The handler that the Rust runtime has installed takes the first one for a fault that will come again.
+            // The handler that the Rust runtime has installed takes the first signal for a fault that will come again.
             for _ in 0..2 {
                 libc::raise(libc::SIGBUS);
             }
@@ -241,7 +241,8 @@ fn damage_is_replaced_only_where_all_memory_is_a_peers() {
     assert!(break_guard_of(mixed.base(), Loss::Missing) && own.is_broken());
 }
 
-/// Where zeros could not be mapped over one small page, they were mapped over the 2 MiB around it, which were there.
+/// Once, where zeros could not be mapped over one small page, they were mapped over the 2 MiB around it, whose memory
+/// was there.
 #[test]
 fn at_the_limit_of_mappings_what_is_there_is_not_replaced() {
     let _turn = turn();

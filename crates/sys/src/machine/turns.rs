@@ -1,4 +1,5 @@
-//! Two threads on two CPUs that take turns: what a cache line takes from one to the other and back, and what else is measured so.
+//! Two threads on two CPUs that take turns, to measure how long a cache line takes from one to the other and back, and other
+//! things.
 //!
 //! Why: on a virtual machine the host moves the CPUs, and measurements of near and far placements must be kept apart.
 //! How: a word counts the turns; each thread waits until the word says that it is its turn, does its part, and adds one.
@@ -13,11 +14,11 @@ use super::pin_thread;
 use crate::futex::{self, Wait};
 use crate::{Error, Result};
 
-/// Round trips that are timed together, since one is shorter than the clock is exact.
+/// How many round trips are timed together, since the clock is too coarse for one.
 const BATCH: u32 = 100;
 
-/// Between two turns that nothing delays, a thread spins less often than this; then it lets others run, since the other one
-/// may wait for its own CPU until they have.
+/// Between two turns that nothing delays, a thread spins less often than this. After this many spins it lets other
+/// threads run, since the partner may be waiting for its own CPU until they have run.
 const SPINS: u32 = 10_000;
 
 /// Each round adds two to the word, which must not wrap.
@@ -62,17 +63,18 @@ impl Turns {
         self.0.store(turn, Ordering::Release);
     }
 
-    /// Makes it `turn`, and wakes who sleeps until then; returns whether the kernel could.
+    /// Makes it `turn`, and wakes the thread that sleeps until then; returns whether the kernel could wake it.
     pub fn wake(&self, turn: u32) -> bool {
         self.hand_over(turn);
         futex::wake(&self.0, 1).is_ok()
     }
 }
 
-/// Runs `here` in this thread and `there` in another one, each held on a CPU of its own, and returns what `here` does.
+/// Runs `here` in this thread and `there` in another thread, each held on a CPU of its own. Returns what `here`
+/// returns.
 ///
 /// # Errors
-/// EINVAL: a CPU doesn't exist, or isn't this process's to use. EAGAIN: there is no second thread to be had.
+/// EINVAL: a CPU doesn't exist, or isn't this process's to use. EAGAIN: no second thread can be had.
 pub fn on_two_cpus<T>(
     (cpu_here, here): (usize, impl FnOnce() -> T),
     (cpu_there, there): (usize, impl FnOnce() + Send),
@@ -103,10 +105,10 @@ pub fn on_two_cpus<T>(
 ///
 /// # Errors
 /// EINVAL: the CPUs are one and the same, or not both this process's to use; no rounds, or more than a thousand million.
-/// EAGAIN: there is no second thread to be had.
+/// EAGAIN: no second thread can be had.
 ///
 /// # Cost
-/// Both CPUs spin meanwhile. Where other threads want them, it takes a slice of time now and then for a round trip.
+/// Both CPUs spin meanwhile. If other threads want these CPUs, a round trip now and then takes a slice of CPU time.
 pub fn ping_pong(cpu_a: usize, cpu_b: usize, rounds: u32) -> Result<Duration> {
     if cpu_a == cpu_b || rounds == 0 || rounds > ROUNDS_MAX {
         let subject = format!("{rounds} rounds between CPU {cpu_a} and CPU {cpu_b}");

@@ -1,11 +1,11 @@
 //! Objects that come from another process: what a descriptor must be to be mapped here.
 //!
-//! Why: a process that maps a file trusts it: one that shrinks kills the mapper at its next touch, and one of a user's own file
-//! system (FUSE) lets its touch wait for ever.
-//! How: by questions that no file system answers, until it is known that the kernel's own memory is behind the descriptor.
+//! Why: a process that maps a file trusts the file: if the file shrinks, the process's next touch of it kills the process,
+//! and if the file is of a user's own file system (FUSE), a touch may wait for ever.
+//! How: by calls that no file system answers, until it is certain that the kernel's own memory is behind the descriptor.
 //! Trust: the peer has its own descriptor of the same memory: it changes bytes at any moment, and may punch holes, which
-//! read as zeros in small pages, and may be SIGBUS in huge ones (see [`guard`](crate::guard)). A read-only descriptor binds
-//! only a process of another user: one's own user, and root, can open the memory again for writing.
+//! read as zeros in small pages, and may raise SIGBUS in huge pages (see [`guard`](crate::guard)). A read-only descriptor
+//! restricts only processes of other users: processes of the same user, and root, can open the memory again for writing.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -15,12 +15,12 @@ use super::{GranuleKind, Object};
 use crate::{Errno, Error, Result};
 
 impl Object {
-    /// Takes a descriptor that a peer sent for an object: a memfd that can be read, and can neither shrink nor grow. One of
-    /// 4 KiB pages is taken for [`GranuleKind::Base`], though its owner may have asked for transparent huge pages.
+    /// Accepts a descriptor that a peer sent as an object: a memfd that can be read, and can neither shrink nor grow. A
+    /// memfd of 4 KiB pages is taken for [`GranuleKind::Base`], though its owner may have asked for transparent huge pages.
     ///
     /// # Errors
-    /// EINVAL: it is no memory object, lacks a seal, is of no granules known here, or is empty; EBADF: it cannot be read.
-    /// The descriptor is closed.
+    /// EINVAL: it is no memory object, lacks a seal, has granules of a size unknown here, or is empty; EBADF: it cannot
+    /// be read. The descriptor is closed.
     pub fn accept(descriptor: OwnedFd) -> Result<Self> {
         let mode = access_mode(descriptor.as_fd())?;
         check_seals(descriptor.as_fd())?;
@@ -34,7 +34,7 @@ impl Object {
         self.is_writable
     }
 
-    /// A descriptor of the same memory through which it can only be read, to be sent to a peer.
+    /// A descriptor of the same memory that allows reading only, to be sent to a peer.
     ///
     /// # Errors
     /// EACCES: the object is another user's. The limit on descriptors; /proc is not mounted.
@@ -69,7 +69,7 @@ fn access_mode(descriptor: BorrowedFd<'_>) -> Result<OFlags> {
     Ok(mode)
 }
 
-/// Only memory objects have seals at all, and the kernel tells them without asking a file system.
+/// Only memory objects have seals at all, and the kernel reads seals without asking a file system.
 fn check_seals(descriptor: BorrowedFd<'_>) -> Result<()> {
     let seals = rustix::fs::fcntl_get_seals(descriptor).map_err(|errno| {
         Error::new("fcntl(F_GET_SEALS)", "a peer's descriptor", errno)

@@ -159,7 +159,7 @@ fn a_descriptor_that_cannot_be_read_is_refused() {
 
 #[test]
 fn a_refused_descriptor_is_closed() {
-    // Other tests open and close files meanwhile, so many are needed to be seen.
+    // Other tests open and close files meanwhile, so a leak shows only after many rounds.
     let before = crate::proc::open_descriptors();
     for _ in 0..500 {
         Object::accept(memfd(MemfdFlags::empty(), 4096, SealFlags::empty())).unwrap_err();
@@ -167,7 +167,7 @@ fn a_refused_descriptor_is_closed() {
     assert!(crate::proc::open_descriptors() < before + 250);
 }
 
-/// The kernel ended the process by SIGXFSZ, without a word to its user.
+/// Once, the kernel ended the process by SIGXFSZ, without a word to its user.
 #[test]
 fn an_object_longer_than_files_may_be_is_refused_and_the_process_goes_on() {
     const TEST: &str = "an_object_longer_than_files_may_be_is_refused_and_the_process_goes_on";
@@ -180,7 +180,7 @@ fn an_object_longer_than_files_may_be_is_refused_and_the_process_goes_on() {
         assert_eq!(Object::create(GranuleKind::Base, 8192).unwrap().len(), 8192);
         return;
     }
-    // The limit is a whole process's.
+    // The limit is for a whole process.
     let mut alone = Command::new(std::env::current_exe().unwrap());
     let name = format!("object::tests::{TEST}");
     let output = alone.args(["--exact", &name]).env(TEST, "").output().unwrap();

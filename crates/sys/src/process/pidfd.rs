@@ -1,4 +1,4 @@
-//! Processes that are watched: a name for one that stays its own, however often its number is used again.
+//! Processes that are watched: a name for a process that stays valid even when its number is used again.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -19,10 +19,10 @@ pub struct Process {
 
 impl Process {
     /// Finds the process that has the number `pid` now. For the other end of a socket,
-    /// [`Socket::peer_process`](crate::socket::Socket::peer_process) is surer.
+    /// [`Socket::peer_process`](crate::socket::Socket::peer_process) is more reliable.
     ///
     /// # Errors
-    /// ESRCH: there is none, or it is a thread's number only. The limit on descriptors.
+    /// ESRCH: there is no such process, or `pid` is only a thread's number. The limit on descriptors.
     #[doc(alias = "pidfd_open")]
     pub fn open(pid: Pid) -> Result<Self> {
         match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
@@ -40,13 +40,13 @@ impl Process {
         Self { descriptor, pid }
     }
 
-    /// Its number, which after its exit another process may have.
+    /// The process's number; after its exit, another process may have the same number.
     pub fn pid(&self) -> Pid {
         self.pid
     }
 
-    /// Whether it has exited, all threads of it; if nobody has waited for it yet, too. False also where the kernel has no
-    /// memory to tell.
+    /// Whether the process has exited with all of its threads, even if nobody has waited for it yet. False also where the
+    /// kernel has no memory to find out.
     pub fn has_exited(&self) -> bool {
         self.wait(Some(Duration::ZERO)).unwrap_or(false)
     }

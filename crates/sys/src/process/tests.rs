@@ -7,7 +7,7 @@ fn page() -> usize {
     rustix::param::page_size()
 }
 
-/// Two pages, the second of which no one may touch.
+/// Two pages; no one may touch the second page.
 fn half_accessible() -> usize {
     use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
     // SAFETY: a fresh anonymous mapping, which this test never unmaps; protection is taken from its second page only.

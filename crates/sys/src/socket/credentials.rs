@@ -4,8 +4,8 @@
 )]
 //! Who is at the other end of a socket, as the kernel knows it.
 //!
-//! Trust: the kernel noted this when the two were connected. The process may since have exited, changed its user, or
-//! given its end of the socket away.
+//! Trust: the kernel noted this when the two were connected. Since then the process may have exited, changed its user,
+//! or given its end of the socket away.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -39,8 +39,8 @@ impl Socket {
         Ok(Peer { pid: found.pid, uid: found.uid, gid: found.gid })
     }
 
-    /// Finds the process at the other end. A kernel older than 6.5 finds it by its number, which is refused where the
-    /// connection has ended: another process might have the number by then.
+    /// Finds the process at the other end. With a kernel older than 6.5 the process is found by its number. That is
+    /// refused where the connection has ended, because another process might have the number by then.
     ///
     /// # Errors
     /// ESRCH: it has exited, or this process cannot see it. The limit on descriptors.

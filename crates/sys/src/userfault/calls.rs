@@ -46,7 +46,7 @@ const NO_FEATURE: &str = "write protection of shared memory (UFFD_FEATURE_WP_HUG
 /// Says that the kernel's ioctl `OPCODE` on a userfaultfd takes a pointer to this structure.
 ///
 /// # Safety
-/// It does, and it writes nothing beyond the structure.
+/// The ioctl does take this structure, and it writes nothing beyond it.
 pub(super) unsafe trait Argument<const OPCODE: Opcode> {}
 
 // SAFETY: linux/userfaultfd.h defines UFFDIO_API with struct uffdio_api.
@@ -115,8 +115,8 @@ pub(super) fn by_device() -> Result<OwnedFd> {
         .map_err(|errno| Error::new("USERFAULTFD_IOC_NEW", "/dev/userfaultfd", errno).with_remedy(NO_DEVICE))
 }
 
-/// Asks for all the features that are needed; a refused handshake may be repeated, which then lists what
-/// there is.
+/// Asks for all the features that are needed; a refused handshake may be repeated, and the second one lists the
+/// features that there are.
 pub(super) fn shake_hands(fd: BorrowedFd<'_>) -> Result<()> {
     let api = |features| kernel::uffdio_api { api: u64::from(kernel::UFFD_API), features, ioctls: 0 };
     let Err(errno) = control::<API, _>(fd, &mut api(FEATURES)) else {

@@ -1,4 +1,4 @@
-//! Children that tests fork.
+//! Child processes that tests fork.
 #![allow(unsafe_code, reason = "forks; what the child does is the caller's duty")]
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
@@ -63,8 +63,8 @@ impl Drop for Child {
 /// # Safety
 /// Only the calling thread exists in the child, and locks stay as they were at the fork. Where this process has other
 /// threads, `child` must do only what is safe in a signal handler: loads, stores and plain system calls, no allocation,
-/// no lock, no panic. Memory that MADV_DONTFORK kept from the child must not be touched there, but for that of arenas, where
-/// the child has zeros.
+/// no lock, no panic. Memory that MADV_DONTFORK kept from the child must not be touched there, except the memory of arenas,
+/// where the child has zeros.
 pub(crate) unsafe fn fork_child(child: impl FnOnce() -> u8) -> Result<Child> {
     // SAFETY: the caller restricts what the child does until it exits, here, without returning.
     match unsafe { libc::fork() } {

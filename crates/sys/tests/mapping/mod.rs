@@ -1,4 +1,4 @@
-//! A shared mapping of a memfd, made by bare calls, so that tests of other modules don't rest on those under test.
+//! A shared mapping of a memfd, made by bare calls, so that the tests don't rely on the code under test.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -30,7 +30,8 @@ impl Mapping {
         Self::of(&object, pages * HUGE_PAGE).ok()
     }
 
-    /// Sizes and maps a memory object; asks for its pages at once, since a huge page that lacks would else be SIGBUS.
+    /// Sizes and maps a memory object; asks for its pages at once, since touching a huge page that is lacking would
+    /// otherwise raise SIGBUS.
     fn of(object: &OwnedFd, len: usize) -> rustix::io::Result<Self> {
         rustix::fs::ftruncate(object, len as u64)?;
         rustix::fs::fallocate(object, rustix::fs::FallocateFlags::empty(), 0, len as u64)?;

@@ -1,8 +1,8 @@
 //! What /proc says of this process's memory, for tests.
 //!
-//! Why: right bytes don't prove that nothing was copied; only the page frame, the mapping and the fault count do.
-//! Limits: frame numbers are hidden from processes without CAP_SYS_ADMIN. Counts of mappings and descriptors are those of the
-//! whole process, other threads' included.
+//! Why: right bytes don't prove that nothing was copied; only page frames, mappings and fault counts prove it.
+//! Limits: frame numbers are hidden from processes without CAP_SYS_ADMIN. Counts of mappings and descriptors are of the
+//! whole process, and include those of other threads.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use std::fs::{File, read_to_string};

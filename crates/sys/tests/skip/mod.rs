@@ -1,4 +1,4 @@
-//! Tests that this machine cannot run say so.
+//! Tests that cannot run on this machine say so.
 
 use std::io::Write;
 
