@@ -1,18 +1,18 @@
-//! What client and peer say to each other, the same over every baseline.
+//! The messages between client and peer, which are the same over every baseline.
 //!
-//! How: the client sends a message of 64 bytes, followed by data where it passes data out; the peer does what the message
-//! asks for and answers with a message of 64 bytes, followed by data where it passes data in. So an empty round trip is 64
-//! bytes each way.
-//! Trust: the two are one program; a message that makes no sense is an error, and nothing worse.
+//! How: the client sends a message of 64 bytes, followed by data where the client passes data out; the peer does what the
+//! message asks for and answers with a message of 64 bytes, followed by data where data is passed in. So an empty round trip
+//! is 64 bytes each way.
+//! Trust: client and peer are one program; a message that makes no sense is an error, and nothing worse.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
 use super::memory::{SharedMemory, View};
 
-/// The bytes of a message, which also goes ahead of data.
+/// The length of a message in bytes; a message also goes ahead of data.
 pub const MESSAGE: usize = 64;
-/// Its words.
+/// How many words a message has.
 pub(crate) const WORDS: usize = MESSAGE / 8;
 /// The answer of a peer that compared and found no difference.
 const SAME: u64 = u64::MAX;
@@ -20,21 +20,21 @@ const SAME: u64 = u64::MAX;
 /// What the client asks the peer to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ask {
-    /// Nothing, and to answer.
+    /// To do nothing but answer.
     Nothing,
-    /// To take data, and not to look at it.
+    /// To take data without looking at it.
     Take,
-    /// To take data, and to answer the sum of its bytes.
+    /// To take data, and to answer with the sum of its bytes.
     Sum,
-    /// To take data, and to compare it with the data that it keeps.
+    /// To take data, and to compare it with the data that the peer keeps.
     Check,
-    /// To give whatever it has.
+    /// To give whatever data is there.
     Give,
-    /// To write the data that it keeps where it gives data from, and to give it.
+    /// To write the data that the peer keeps to the place from which it gives data, and to give it.
     Fetch,
-    /// To hand a word over so many times, as the argument says.
+    /// To hand a word over as many times as the argument says.
     HandOver,
-    /// To read buffers as they are written, of which there are as many as the argument says.
+    /// To read buffers as they are written; the argument says how many buffers there are.
     Rotate,
     /// To stop serving this baseline, and to answer.
     Leave,
@@ -69,11 +69,11 @@ impl Ask {
 pub(crate) struct Message {
     /// What is asked for, or what was found.
     code: u64,
-    /// How much data is passed, in either direction.
+    /// How many bytes of data are passed, in either direction.
     len: u64,
-    /// How much data follows this message, where data follows messages.
+    /// How many bytes of data follow this message, where data follows messages.
     follows: u64,
-    /// Where the client's data is, for a peer that fetches it itself; or how many.
+    /// The address of the client's data, for a peer that fetches it itself; or a number.
     argument: u64,
 }
 
@@ -88,18 +88,18 @@ pub(crate) struct Asked {
 }
 
 impl Message {
-    /// Asks for something with data of `len` bytes. The argument is the data's address in the client, or a number.
+    /// A request for `ask`, with data of `len` bytes. The argument is the data's address in the client, or a number.
     pub(crate) fn ask(ask: Ask, len: usize, argument: usize) -> Self {
         let follows = if ask.takes() { len as u64 } else { 0 };
         Self { code: ask as u64, len: len as u64, follows, argument: argument as u64 }
     }
 
-    /// Answers that this was found, followed by data of this length.
+    /// An answer that says what was found; `follows` bytes of data follow it.
     pub(crate) fn answer(found: u64, follows: usize) -> Self {
         Self { code: found, len: follows as u64, follows: follows as u64, argument: 0 }
     }
 
-    /// What is asked for. A peer has no more room than `longest`.
+    /// What the message asks for. A peer has room for `longest` bytes.
     pub(crate) fn asked(&self, longest: usize) -> io::Result<Asked> {
         let ask = usize::try_from(self.code).ok().and_then(|code| ASKS.get(code).copied());
         match (ask, usize::try_from(self.len)) {
@@ -115,7 +115,7 @@ impl Message {
         usize::try_from(self.follows).ok().filter(|len| *len <= longest).ok_or_else(nonsense)
     }
 
-    /// The sum that was answered.
+    /// The sum in an answer.
     pub(crate) fn sum(&self) -> u64 {
         self.code
     }
@@ -155,27 +155,27 @@ pub(crate) fn nonsense() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "a message makes no sense")
 }
 
-/// What the peer keeps: the data.
+/// The data that the peer keeps.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
-    /// No more is ever passed.
+    /// No longer data is ever passed.
     pub(crate) data: Vec<u8>,
 }
 
 impl Kept {
-    /// Copies so much from memory of the client.
+    /// Copies `len` bytes from memory of the client.
     pub(crate) fn copied(memory: OwnedFd, len: usize) -> io::Result<Self> {
         let mut data = vec![0; len];
         SharedMemory::attach(memory)?.part(0, len).copy_to(&mut data);
         Ok(Self { data })
     }
 
-    /// What the peer is to write where it gives data from; none where that is to stay as it is.
+    /// The data that the peer is to write to the place from which it gives data; none where that place is to stay as it is.
     pub(crate) fn to_write(&self, asked: &Asked) -> Option<&[u8]> {
         (asked.ask == Ask::Fetch).then(|| &self.data[..asked.len])
     }
 
-    /// Looks at data that was taken, as was asked, and says what was found.
+    /// Looks at taken data in the way that was asked for, and returns what was found.
     pub(crate) fn look(&self, ask: Ask, taken: View<'_>) -> io::Result<u64> {
         Ok(match ask {
             Ask::Sum => taken.sum(),

@@ -1,10 +1,10 @@
-//! iceoryx2 publish-subscribe, polled: in loans that are used in place, and with a copy into each loan, as a program has it
-//! whose data is in ordinary memory.
+//! iceoryx2 publish-subscribe, polled: with samples that are used in place, and with a copy into each sample, as in a
+//! program whose data is in ordinary memory.
 //!
 //! How: one topic each way. A sample is a message of 64 bytes and the data that follows it. Both ends are connected before
 //! the first message.
-//! Limits: what iceoryx2 lends for use in place by its safe calls it fills with zeros first, whole. That is in an output's
-//! cycle, not in its latency, and in an input's latency where the peer touches nothing.
+//! Limits: iceoryx2's safe calls fill a whole sample with zeros before they give it out for use in place. An output's cycle
+//! includes the time of that filling, its latency does not; an input's latency includes it where the peer touches nothing.
 
 use std::io;
 
@@ -77,7 +77,7 @@ impl Ends {
     }
 }
 
-/// Removes from /dev/shm what is left behind there: something always is.
+/// Removes from /dev/shm what iceoryx2 leaves behind there; it always leaves something.
 #[derive(Debug)]
 struct Remains(String);
 
@@ -86,7 +86,7 @@ impl Drop for Remains {
         let Ok(all) = std::fs::read_dir("/dev/shm") else { return };
         for entry in all.flatten() {
             if entry.file_name().to_string_lossy().starts_with(&self.0) {
-                // Whatever cannot be removed goes when the machine is started anew.
+                // A file that cannot be removed goes when the machine restarts.
                 let _ = std::fs::remove_file(entry.path());
             }
         }
@@ -98,7 +98,7 @@ impl Drop for Remains {
 pub(crate) struct Client {
     loaned: Option<SampleMut<ipc::Service, [u8], ()>>,
     received: Option<Sample<ipc::Service, [u8], ()>>,
-    /// A message and the data after it in the client's own memory, where data is copied.
+    /// Where data is copied: a message and the data after it, in the client's own memory.
     own: Option<Vec<u8>>,
     ends: Ends,
     watch: Watch,
@@ -183,11 +183,11 @@ impl super::Client for Client {
 pub(crate) struct Peer {
     received: Option<Sample<ipc::Service, [u8], ()>>,
     ends: Ends,
-    /// Whether the peer's data is in memory of its own, to be copied into loans.
+    /// Whether the peer's data is in memory of its own, to be copied into samples.
     copies: bool,
     /// A message and the data after it, in the peer's own memory.
     own: Vec<u8>,
-    /// Whether that is the data that the peer keeps.
+    /// Whether `own` holds the data that the peer keeps.
     filled: bool,
 }
 
@@ -211,14 +211,15 @@ impl super::Peer for Peer {
         data(self.received.as_deref().unwrap_or_default(), asked.len).map(View::Bytes)
     }
 
-    /// Gives data: by a copy of the peer's own, or in a loan. A loan that is written whole is not filled with zeros.
+    /// Gives data: by a copy of the peer's own data, or in a sample. A sample that is written whole is not filled with
+    /// zeros.
     fn give(&mut self, asked: &Asked, kept: &Kept) -> io::Result<()> {
         self.received = None;
         let (message, end) = (Message::answer(0, asked.len).bytes(), MESSAGE + asked.len);
         match (self.copies, kept.to_write(asked)) {
             (true, Some(bytes)) => self.own[MESSAGE..end].copy_from_slice(bytes),
             (true, None) => {}
-            // What is kept lies here once and for all; the peer's writing is the copy of it into the loan.
+            // The kept data is put here once and for all; copying it into the sample counts as the peer's writing.
             (false, Some(_)) if !self.filled => {
                 self.own[MESSAGE..].copy_from_slice(&kept.data);
                 self.filled = true;
@@ -240,7 +241,7 @@ impl super::Peer for Peer {
     }
 }
 
-/// The beginning of the names of all that this baseline makes in /dev/shm.
+/// The beginning of the names of all files that this baseline makes in /dev/shm.
 fn prefix(means: Means, setting: &Setting) -> io::Result<String> {
     let folder = std::path::Path::new(&setting.folder).file_name().and_then(|name| name.to_str());
     folder.map(|name| format!("{name}-{}-", means.name())).ok_or_else(nonsense)

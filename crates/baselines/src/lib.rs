@@ -1,10 +1,10 @@
 //! Baselines: other means by which a client's data reaches another process and comes back, measured beside the schemes.
 //!
-//! Why: what a scheme gains shows only beside what people use today, and beside what no scheme can beat, on the same
-//! machine and in the same minutes.
+//! Why: the gain of a scheme shows only beside the means that people use today, and beside limits that no scheme can beat,
+//! measured on the same machine and in the same minutes.
 //! How: each baseline is a pair of ends, the client's here and the service's in the peer process. Data passed out reaches
-//! memory that the peer may read, is read by it when it is to be touched, and acknowledged; data passed in is written by
-//! the peer when it is to be touched, and is then where the client may read it. Baselines that copy do copy all of it.
+//! memory that the peer may read; the peer reads it if data is to be touched, and acknowledges it. Data passed in is written
+//! by the peer if data is to be touched, and ends up where the client may read it. Baselines that copy do copy all of it.
 //! Limits: the polled ones need a second CPU, and are left out where there is none.
 
 mod exchange;
@@ -48,13 +48,13 @@ pub enum Kind {
     SharedMemory,
     /// Shared memory, copied to and from.
     SharedMemoryCopy,
-    /// iceoryx2 publish-subscribe, in loans used in place.
+    /// iceoryx2 publish-subscribe, with samples used in place.
     IceoryxLoan,
-    /// iceoryx2 publish-subscribe, copied into loans.
+    /// iceoryx2 publish-subscribe, with data copied into samples.
     IceoryxCopy,
     /// ZeroMQ over Unix-domain sockets.
     ZeromqIpc,
-    /// No requests: what limits those that share memory.
+    /// No requests: the limits of all baselines that share memory.
     Limits,
 }
 
@@ -63,7 +63,7 @@ pub enum Kind {
 pub enum Waiting {
     /// It sleeps in the kernel.
     Blocking,
-    /// It asks again and again.
+    /// It looks again and again.
     Polled,
 }
 
@@ -112,7 +112,7 @@ impl Means {
         !self.needs_names() || cfg!(feature = "peers")
     }
 
-    /// Whether it makes files by which its ends find each other, as all do that are of other projects.
+    /// Whether it makes files by which its ends find each other, as all baselines of other projects do.
     fn needs_names(self) -> bool {
         matches!(self.kind, Kind::IceoryxLoan | Kind::IceoryxCopy | Kind::ZeromqIpc)
     }
@@ -123,11 +123,11 @@ pub(crate) trait Client {
     /// Gets a buffer whose data is to be passed out, and lets `touch` store into it.
     fn prepare(&mut self, len: usize, touch: &mut dyn FnMut(Memory<'_>)) -> io::Result<()>;
 
-    /// Asks for something, and waits for the answer: passes the prepared data out, if the peer is to take it, or has the
-    /// data passed in that the peer is to give.
+    /// Asks for something, and waits for the answer. Passes the prepared data out, if the peer is to take data, or has data
+    /// passed in, if the peer is to give some.
     fn exchange(&mut self, ask: Ask, len: usize) -> io::Result<Message>;
 
-    /// Lets `touch` load the data that is there, and gives its buffer back.
+    /// Lets `touch` load the data that is there, and gives the data's buffer back.
     fn finish(&mut self, len: usize, touch: &mut dyn FnMut(View<'_>));
 
     /// Whether a buffer holds what was in it before, when the client stores nothing into it.
@@ -138,20 +138,20 @@ pub(crate) trait Client {
 
 /// The peer's end of what passes data.
 pub(crate) trait Peer {
-    /// Waits for what the client asks next.
+    /// Waits for the client's next request.
     fn next(&mut self) -> io::Result<Message>;
 
     /// The data that the client passed out with what it asked.
     fn taken(&mut self, asked: &Asked) -> io::Result<View<'_>>;
 
-    /// Answers by passing in the data that is kept, if it is to be written first, or else whatever is there.
+    /// Answers by passing data in: the kept data, if it is to be written first, or else whatever is there.
     fn give(&mut self, asked: &Asked, kept: &Kept) -> io::Result<()>;
 
-    /// Answers that this was found.
+    /// Answers with what was found.
     fn answer(&mut self, found: u64) -> io::Result<()>;
 }
 
-/// What the peer serves.
+/// A baseline as the peer serves it.
 pub(crate) trait Service {
     /// Serves until the client asks to leave.
     fn serve(&mut self, kept: &Kept) -> io::Result<()>;
@@ -174,12 +174,12 @@ impl<P: Peer> Service for P {
     }
 }
 
-/// What an end must know.
+/// The facts that an end must know.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Setting {
     /// The longest data.
     pub(crate) longest: usize,
-    /// Where those make files that need names.
+    /// The folder in which baselines that need names make files.
     pub(crate) folder: String,
     /// An address in the client's memory, to try whether it can be read.
     pub(crate) address: usize,

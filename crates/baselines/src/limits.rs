@@ -1,11 +1,12 @@
 //! The limits between two processes: how quickly control goes there and back, and how much data goes one way.
 //!
-//! How, control: the two sides take turns at adding one to a word, which both spin or both sleep on. A sample is the mean of a
-//! batch, since one round trip is shorter than the clock is exact.
-//! How, data: the client writes every byte of one buffer of shared memory after the other and counts them up in a word; the
-//! peer reads every byte of each, and counts them up in another. The client is never more buffers ahead than there are.
-//! Why, data: written by one CPU and read by another, a few buffers that rotate may be much slower than many, or the other way
-//! round; whether this machine shows that tells what the order in which system buffers are recycled can gain.
+//! How, control: the two sides alternate in adding one to a word, on which both spin or both sleep. A sample is the mean of
+//! a batch, since one round trip is too short for the clock's precision.
+//! How, data: the client writes every byte of each buffer of shared memory, one buffer after the other, and counts the
+//! written buffers in a word; the peer reads every byte of each buffer, and counts the read buffers in another word. The
+//! client is never further ahead than there are buffers.
+//! Why, data: when one CPU writes and another reads, a few buffers that rotate may be much slower than many, or much faster.
+//! This machine's figures show how much the order in which system buffers are recycled can gain.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -22,21 +23,21 @@ use genie_lab::peer::Watch;
 
 /// The memory of all buffers.
 const MEMORY: usize = 16 << 20;
-/// How much is passed in one measurement.
+/// How many bytes are passed in one measurement.
 const BYTES: usize = 256 << 20;
-/// The words on the page of the control line, far from the lines of messages: the one that is handed over; buffers written,
-/// and buffers read.
+/// The words on the page of the control line, far from the lines of messages: the word that is handed over, the count of
+/// buffers written, and the count of buffers read.
 const WORD: usize = 2048;
 const WRITTEN: usize = WORD;
 const READ: usize = WORD + 256;
-/// More buffers than are ever written: there will be no more.
+/// More buffers than are ever written; this count says that no more come.
 const END: u32 = u32::MAX;
 
 /// Either side.
 #[derive(Debug)]
 pub(crate) struct Limits {
     line: Line,
-    /// The buffers, where both sides spin: else there are none.
+    /// The buffers; none unless both sides spin.
     memory: Option<SharedMemory>,
 }
 
@@ -48,7 +49,7 @@ impl Limits {
         Ok(Self { line: Line::create(waiting, watch)?, memory })
     }
 
-    /// What the peer needs.
+    /// The descriptors that the peer needs.
     pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         [self.line.memory()].into_iter().chain(&self.memory).map(SharedMemory::descriptor).collect()
     }
@@ -60,12 +61,12 @@ impl Limits {
         Ok(Self { line, memory: descriptors.next().map(SharedMemory::attach).transpose()? })
     }
 
-    /// The memory, where it is long enough for so many buffers.
+    /// The memory, where it is long enough for `count` buffers of `len` bytes.
     fn buffers(&self, count: usize, len: usize) -> Option<&SharedMemory> {
         self.memory.as_ref().filter(|_| len > 0 && count > 0 && count.saturating_mul(len) <= MEMORY)
     }
 
-    /// Times so many round trips together: their mean.
+    /// Times `rounds` round trips together; returns their mean.
     pub(crate) fn hand_over(&mut self, rounds: u32) -> io::Result<Duration> {
         // The peer learns how many round trips there will be, answers, and both begin at zero.
         self.line.memory().word(WORD).store(0, Ordering::Release);
@@ -79,8 +80,8 @@ impl Limits {
         Ok(start.elapsed() / rounds)
     }
 
-    /// Passes 256 MiB, or what `turns` turns pass, through so many buffers of `len` bytes and returns the bytes a second; none
-    /// where there is no memory for them.
+    /// Passes 256 MiB, or as much as `turns` turns pass, through `buffers` buffers of `len` bytes; returns the bytes a
+    /// second, or none where there is no memory for the buffers.
     pub(crate) fn rotate(&mut self, buffers: usize, len: usize, turns: usize) -> io::Result<Option<f64>> {
         if self.buffers(buffers, len).is_none() {
             return Ok(None);
@@ -98,7 +99,7 @@ impl Limits {
         let from = vec![1u8; len];
         let start = Instant::now();
         for turn in 0..count {
-            // One buffer is to be free.
+            // One buffer must be free.
             wait_until_read(turn + 1 - buffers.min(turn + 1))?;
             memory.part(turn % buffers * len, len).copy_from(&from);
             // Release, for the Acquire of the peer.
@@ -106,7 +107,7 @@ impl Limits {
         }
         wait_until_read(count)?;
         let time = start.elapsed();
-        // Only when the peer has seen the end, which it answers the next message after, may the words be used again.
+        // The words may be used again only when the peer has seen the end; only then does it answer the next message.
         written.store(END, Ordering::Release);
         Ok(Some((count * len) as f64 / time.as_secs_f64()))
     }

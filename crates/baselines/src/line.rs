@@ -1,9 +1,9 @@
-//! Messages by a cache line in shared memory: the control of all baselines that have no socket or pipe.
+//! Messages by a cache line in shared memory, which control all baselines that have no socket or pipe.
 //!
-//! How: one line for each direction, each written by one side alone: seven words of message, then the first word, which
-//! counts messages (Release, for the Acquire of the side that waits for it). Waiting is either spinning on that word or
-//! sleeping on it; the side that writes wakes one that sleeps, each time.
-//! Invariants: the two lines, and the lines that processors fetch along with them, are apart.
+//! How: one line for each direction, each written by one side alone: the writer stores seven words of message, and then the
+//! first word, which counts messages (Release, for the Acquire of the side that waits for it). A side waits by spinning on
+//! that word or by sleeping on it; where sides sleep, each write wakes the other side.
+//! Invariants: the two lines, and the lines that processors fetch along with each, are apart.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -33,9 +33,9 @@ const LOOK_AFTER: Duration = Duration::from_millis(100);
 pub(crate) struct Line {
     memory: SharedMemory,
     waiting: Waiting,
-    /// Messages so far.
+    /// How many messages there were so far.
     count: u32,
-    /// The client's: whether the peer runs. A peer ends with its client.
+    /// On the client's side, tells whether the peer runs. A peer ends with its client.
     watch: Option<Watch>,
 }
 
@@ -62,7 +62,7 @@ impl Line {
         self.read(ANSWERED)
     }
 
-    /// Waits for what the client asks next.
+    /// Waits for the client's next request.
     pub(crate) fn next(&mut self) -> io::Result<Message> {
         self.count = self.count.wrapping_add(1);
         self.read(ASKED)
@@ -95,7 +95,7 @@ impl Line {
         // Release, for the Acquire in `wait`.
         word.store(value, Ordering::Release);
         if self.waiting == Waiting::Blocking {
-            // This fails only where the memory has gone.
+            // This fails only where the memory is gone.
             let _ = futex::wake(word, 1);
         }
     }

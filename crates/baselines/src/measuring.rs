@@ -1,7 +1,7 @@
-//! The baselines of one comparison: their ends here, the peer process, and one exchange by one of them.
+//! The baselines of one comparison: their ends here, the peer process, and one exchange by one baseline.
 //!
-//! Invariants: of all services of the peer at most one runs at a time, so that no one polls while another is measured.
-//! Nothing remains of the process, nor of its files, when this is dropped.
+//! Invariants: at most one of the peer's services runs at a time, so that none polls while another is measured. When
+//! `Baselines` is dropped, nothing remains of the process or of its files.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -25,10 +25,10 @@ use super::stream::{Buffered, Stream};
 use super::{Client, Kind, Means, Setting, Waiting};
 use crate::peer::Order;
 
-/// Round trips that are timed together, so that the clock is exact enough.
+/// How many round trips are timed together, so that the clock is precise enough.
 const PING_PONGS: u32 = 1000;
 const HAND_OVERS: u32 = 20;
-/// Empty requests that are timed together, after as many that are not.
+/// How many empty requests are timed together, after as many that are not timed.
 const EMPTY: u32 = 16;
 
 /// One baseline, and the client's end of it.
@@ -37,12 +37,12 @@ struct Opened {
     client: Box<dyn Client>,
 }
 
-/// All that are measured.
+/// All baselines that are measured.
 pub struct Baselines {
-    // Declared in the order in which they are to go: the peer lets go of what the clients clean up.
+    // Declared in the order in which they are to go: the peer lets go of the things that the clients clean up.
     peer: Peer,
     clients: Vec<Opened>,
-    /// The limits where both sides sleep, and where they spin, if there are two CPUs.
+    /// The limits where both sides sleep; and, if there are two CPUs, where they spin.
     blocking: Limits,
     polled: Option<Limits>,
     /// Only where some baseline needs names.
@@ -53,20 +53,20 @@ pub struct Baselines {
 /// The times of one exchange, and what the peer found.
 #[derive(Debug, Clone, Copy)]
 pub struct Exchanged {
-    /// From sending to having the answer.
+    /// From sending the request to having the answer.
     pub latency: Duration,
-    /// The same with what the client does to its buffer.
+    /// The same, with the time that the client spends on its buffer.
     pub cycle: Duration,
-    /// The sum that the peer answered of data that is known, where it was asked for one.
+    /// The sum of known data that the peer answered, where it was asked for a sum.
     pub sum: Option<u64>,
 }
 
-/// What an exchange is.
+/// What an exchange does.
 #[derive(Debug, Clone, Copy)]
 pub struct Passing {
     /// Whether the data goes to the peer or comes from it.
     pub direction: Direction,
-    /// How much.
+    /// How many bytes.
     pub len: usize,
     /// The sides that touch it.
     pub touch: Touch,
@@ -108,12 +108,12 @@ impl Baselines {
         self.clients.iter().map(|opened| opened.means)
     }
 
-    /// What was left out, and why: a sentence each.
+    /// The baselines that were left out, and why: a sentence each.
     pub fn left_out(&self) -> &[String] {
         &self.left_out
     }
 
-    /// Passes data by baseline `index` several times: `turn` is given what does it.
+    /// Passes data by baseline `index` several times: `turn` gets the client's end, and does so.
     fn turn<T>(&mut self, index: usize, turn: impl FnOnce(&mut dyn Client) -> io::Result<T>) -> Result<T> {
         let Opened { means, client } = &mut self.clients[index];
         served(&self.peer, *means, || {
@@ -123,8 +123,8 @@ impl Baselines {
         })
     }
 
-    /// One measured exchange, after one that is not, and an empty one: as a scheme's turn is. `timed` is what makes the
-    /// measured one.
+    /// Makes an exchange that is not measured, an empty one, and a measured one, as a scheme's turn does. `timed` makes the
+    /// measured exchange.
     pub fn exchange<T>(
         &mut self,
         index: usize,
@@ -142,7 +142,7 @@ impl Baselines {
         })
     }
 
-    /// Times empty round trips, of 64 bytes each way: their mean.
+    /// Times empty round trips, of 64 bytes each way; returns their mean.
     pub fn empty(&mut self, index: usize) -> Result<Duration> {
         self.turn(index, |client| mean_of_empty(|| client.exchange(Ask::Nothing, 0).map(drop)))
     }
@@ -183,20 +183,20 @@ impl Baselines {
         })
     }
 
-    /// A cache line's way to the peer and back, where there are two CPUs.
+    /// The time for a cache line to go to the peer and back, where there are two CPUs.
     pub fn ping_pong(&mut self) -> Result<Option<Duration>> {
         let Some(limits) = &mut self.polled else { return Ok(None) };
         measured(&self.peer, Waiting::Polled, limits, |limits| limits.hand_over(PING_PONGS)).map(Some)
     }
 
-    /// A word's way to the peer and back by two futex calls each way.
+    /// The time for a word to go to the peer and back by two futex calls each way.
     pub fn futex_hand_over(&mut self) -> Result<Duration> {
         let limits = &mut self.blocking;
         measured(&self.peer, Waiting::Blocking, limits, |limits| limits.hand_over(HAND_OVERS))
     }
 
-    /// Bytes a second through so many buffers of shared memory in turn, where there are two CPUs and they are not too long; by
-    /// at most `turns` turns.
+    /// Bytes a second through `buffers` buffers of shared memory, one after the other, in at most `turns` turns; none
+    /// without two CPUs, or if the buffers are too long.
     pub fn rotate(&mut self, buffers: usize, len: usize, turns: usize) -> Result<Option<f64>> {
         let Some(limits) = &mut self.polled else { return Ok(None) };
         measured(&self.peer, Waiting::Polled, limits, |limits| limits.rotate(buffers, len, turns))
@@ -221,7 +221,7 @@ impl std::fmt::Debug for Baselines {
 }
 
 impl Passing {
-    /// What a measured exchange asks for.
+    /// What a measured exchange asks the peer for.
     fn ask(self) -> Ask {
         match (self.direction, self.touch.by_server()) {
             (Direction::Out, true) => Ask::Sum,
@@ -268,7 +268,7 @@ fn compared(client: &mut dyn Client, len: usize, right: &[u8]) -> Verdict {
     difference.map_or(Ok(()), |at| Err(format!("as the client saw it, the data differs at offset {at}")))
 }
 
-/// Gives the peer the data.
+/// Gives the peer the data to keep.
 fn keep(peer: &Peer, data: &Data) -> Result<()> {
     let len = data.all().len();
     let memory = SharedMemory::create(GranuleKind::Base, len)
@@ -277,7 +277,7 @@ fn keep(peer: &Peer, data: &Data) -> Result<()> {
     peer.order(&Order::Keep(len), &[memory.descriptor()], "it took the data")
 }
 
-/// Has the peer serve what was opened there, while `work` asks it and then has it leave.
+/// Has the peer serve a baseline that it has opened, while `work` makes requests and then has the peer leave.
 fn served<T>(peer: &Peer, means: Means, work: impl FnOnce() -> io::Result<T>) -> Result<T> {
     let doing = format!("it served {}", means.name());
     peer.tell(&Order::Serve(means), &[], &doing)?;
@@ -298,7 +298,7 @@ fn measured<T>(
     })
 }
 
-/// What is needed to open both ends of anything.
+/// What is needed to open both ends of any baseline.
 struct Opening<'o> {
     peer: &'o Peer,
     setting: &'o Setting,

@@ -1,6 +1,6 @@
 //! Memory that client and peer share, and buffers of either kind as baselines touch them.
 //!
-//! Why: the words and bytes of shared memory may change between any two looks, so that no slice may be made of them.
+//! Why: the words and bytes of shared memory may change between any two looks, so no slice may be made of them.
 //! How: a memory object, mapped by the `vm-memory` crate, which gives volatile and atomic views of it.
 
 use std::fs::File;
@@ -13,7 +13,7 @@ use vm_memory::{FileOffset, MmapRegion, VolatileMemory, VolatileSlice};
 
 use genie_lab::{data, touch};
 
-/// A block that is loaded at once when memory is summed.
+/// A block of memory that is loaded at once when memory is summed.
 type Block = [u64; 8];
 const BLOCK: usize = size_of::<Block>();
 /// Shared memory is compared in pieces of this length.
@@ -44,7 +44,7 @@ impl SharedMemory {
         Ok(memory)
     }
 
-    /// Stores what is there into every page, so that no touch faults later. Nobody else stores meanwhile.
+    /// Stores into every page what the page holds already, so that no touch faults later. Nobody else stores meanwhile.
     fn populate(&self) {
         for page in 0..self.region.size() / PIECE {
             let word = self.word(page * PIECE);
@@ -80,7 +80,7 @@ pub(crate) enum Memory<'a> {
 }
 
 impl Memory<'_> {
-    /// Stores one word into every 4 KiB: the one that is there.
+    /// Stores one word into every 4 KiB: the word that is there already.
     pub(crate) fn store_words(self) {
         match self {
             Self::Bytes(bytes) => touch::store_words(bytes),
@@ -123,7 +123,7 @@ impl View<'_> {
         }
     }
 
-    /// The sum of all bytes, as the memory server makes it.
+    /// The sum of all bytes, as the memory server computes it.
     pub(crate) fn sum(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => data::sum(bytes),
@@ -131,7 +131,7 @@ impl View<'_> {
         }
     }
 
-    /// The first offset at which the bytes differ from `expected`, which are as many.
+    /// The first offset at which the bytes differ from `expected`, which has the same length.
     pub(crate) fn difference(&self, expected: &[u8]) -> Option<usize> {
         match self {
             Self::Bytes(bytes) => data::difference(bytes, expected),

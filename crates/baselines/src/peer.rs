@@ -1,8 +1,8 @@
 //! The peer process: this program once more, on another CPU, which serves the baselines.
 //!
 //! Why: data that is passed between threads of one process says nothing about what it costs to pass it between two.
-//! How: the peer is given the data to keep and, for each baseline, the ends of what passes data; then it is told which
-//! baseline to serve next, and serves that one alone until a request says *leave*. Between baselines it sleeps.
+//! How: the peer is given the data to keep and, for each baseline, its ends of what passes data; then it is told which
+//! baseline to serve next, and serves that baseline alone until a request says *leave*. Between baselines it sleeps.
 
 use std::os::fd::OwnedFd;
 
@@ -16,10 +16,10 @@ use crate::{Means, Service, Setting, attach};
 /// The role in which a peer process must call [`run`].
 pub const ROLE: &str = "baselines";
 
-/// What the peer is told.
+/// An order to the peer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// Keep so much data, which is in the attached memory.
+    /// Keep this many bytes of data, which are in the attached memory.
     Keep(usize),
     /// Open the other end of a baseline, with the attached descriptors.
     Open { means: Means, setting: Setting },
@@ -27,10 +27,10 @@ pub(crate) enum Order {
     Serve(Means),
 }
 
-/// Is the peer, on `cpu` if there is one, until the process that started it goes.
+/// Acts as the peer, on `cpu` if there is one, until the process that started it ends.
 ///
 /// # Errors
-/// The process was not started as a peer, or could not do what it was told; then the process that told it has heard why.
+/// The process was not started as a peer, or could not do what it was told; then that process has been told why.
 pub fn run(cpu: Option<usize>) -> Result<()> {
     let mut serving = Serving::default();
     obey(cpu, |order, descriptors, link| serving.obey(order, descriptors, link))
@@ -54,7 +54,7 @@ impl Serving {
             }
             Order::Open { means, setting } => match attach(means, &setting, descriptors) {
                 Ok(service) => self.services.push((means, service)),
-                // The others can do without it.
+                // The other baselines can do without this one.
                 Err(error) => {
                     return say(link, &Said::Failed(format!("{} cannot be opened: {error}", means.name())));
                 }

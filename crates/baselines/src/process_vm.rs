@@ -1,6 +1,6 @@
 //! process_vm_readv and process_vm_writev: the peer copies straight from and to the client's memory, once.
 //!
-//! How: the client says by a cache line where its buffer is; the peer does the copying.
+//! How: a message on a cache line says where the client's buffer is; the peer copies.
 //! Limits: the peer must be allowed to trace the client, see ptrace(2); the client asks the Yama module to allow it.
 
 use std::io;
@@ -23,7 +23,7 @@ pub(crate) struct ProcessVm {
 
 impl ProcessVm {
     pub(crate) fn new(line: Line, longest: usize, peer: Pid) -> Self {
-        // Where there is no Yama, this fails, and is not needed.
+        // Where there is no Yama, this call fails, and is not needed.
         let _ = set_ptracer(PTracer::ProcessID(peer));
         Self { line, buffer: vec![0; longest] }
     }
@@ -40,7 +40,7 @@ impl Client for ProcessVm {
     }
 
     fn exchange(&mut self, ask: Ask, len: usize) -> io::Result<Message> {
-        // The peer loads from the buffer or stores into it while this waits for its answer.
+        // The peer loads from the buffer or stores into it while this thread waits for the peer's answer.
         let address = self.buffer.as_mut_ptr().expose_provenance();
         self.line.ask(ask, len, address)
     }
@@ -59,7 +59,7 @@ pub(crate) struct ProcessVmPeer {
 }
 
 impl ProcessVmPeer {
-    /// Takes the line, and tries whether the client's memory can be read.
+    /// Takes the line's other end, and tests whether the client's memory can be read.
     pub(crate) fn attach(
         mut descriptors: Vec<OwnedFd>,
         waiting: Waiting,
@@ -100,7 +100,7 @@ impl Peer for ProcessVmPeer {
     }
 }
 
-/// Checks that so many bytes were moved.
+/// Checks that `len` bytes were moved.
 fn whole(moved: genie_sys::Result<usize>, len: usize) -> io::Result<()> {
     if moved.map_err(io::Error::other)? == len { Ok(()) } else { Err(nonsense()) }
 }

@@ -1,8 +1,8 @@
-//! Shared memory: used in place, which nothing that passes data between processes can beat, and with one copy.
+//! Shared memory: used in place, which no means of passing data between processes can beat, and with one copy.
 //!
-//! How: in place, client and peer work in the same bytes, and the side that a message has told that they are its own touches
-//! them. With a copy, the client's data is in ordinary memory of its own, and is copied into the shared memory to be passed
-//! out, and from there when it has been passed in.
+//! How: in place, client and peer work in the same bytes; a message tells a side that the bytes are now its own to touch.
+//! With a copy, the client's data is in ordinary memory of its own, and is copied into the shared memory to be passed out,
+//! and from there when it has been passed in.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,8 +1,8 @@
 //! Baselines that copy twice, through the kernel: Unix-domain stream sockets, pipes, loopback TCP.
 //!
-//! How: message and data are written together by one call, and read together by one, as far as the kernel takes and gives
-//! them at once; its buffers have the sizes that it gives them by default. Blocking variants sleep in read and write;
-//! polled ones call them again and again, on descriptors that do not block.
+//! How: message and data are written together by one call, and read together by one call, as far as the kernel takes and
+//! gives them at once. The kernel's buffers have their default sizes. Blocking variants sleep in read and write; polled ones
+//! call them again and again, on descriptors that do not block.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
@@ -22,7 +22,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// Takes an end, reading and writing.
+    /// Takes an end, from which it reads and to which it writes.
     pub(crate) fn attach(mut descriptors: Vec<OwnedFd>, waiting: Waiting) -> io::Result<Self> {
         let (Some(writer), Some(reader)) = (descriptors.pop(), descriptors.pop()) else {
             return Err(nonsense());
@@ -98,7 +98,7 @@ impl Stream {
     }
 }
 
-/// Returns the errors, except those that mean: not yet.
+/// Returns the error, unless it means "not yet".
 fn again(error: io::Error) -> io::Result<()> {
     match error.kind() {
         ErrorKind::WouldBlock => {
@@ -110,7 +110,7 @@ fn again(error: io::Error) -> io::Result<()> {
     }
 }
 
-/// An end with a buffer of its side's.
+/// An end with its side's buffer.
 #[derive(Debug)]
 pub(crate) struct Buffered {
     stream: Stream,

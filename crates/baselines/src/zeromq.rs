@@ -1,8 +1,8 @@
 //! ZeroMQ over Unix-domain sockets, request and reply, by the `zeromq` crate.
 //!
-//! How: a message is a frame of 64 bytes and, where there is data, a frame of data. Frames own their bytes: what is sent is
-//! copied into one, what is received is used in it.
-//! Limits: the crate is an implementation of its own, on tokio; that of libzmq may be quicker or slower.
+//! How: a message is a frame of 64 bytes and, where there is data, a frame of data. Frames own their bytes: data to be sent
+//! is copied into a frame, received data is used in its frame.
+//! Limits: the crate is an implementation of its own, on tokio; the implementation of libzmq may be quicker or slower.
 
 use std::io;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn runtime() -> io::Result<Runtime> {
 
 /// The client's side.
 pub(crate) struct Client {
-    /// Connected when the peer first serves it: an end acts only while its side waits for it.
+    /// Connected when the peer first serves this baseline: an end acts only while its side waits for it.
     socket: Option<ReqSocket>,
     endpoint: String,
     runtime: Runtime,
@@ -119,7 +119,7 @@ impl super::Peer for Peer {
         data(&self.received, asked.len).map(View::Bytes)
     }
 
-    /// What the peer gives is copied from what it keeps in any case.
+    /// In any case, the data that the peer gives is copied from the data that it keeps.
     fn give(&mut self, asked: &Asked, kept: &Kept) -> io::Result<()> {
         self.send(&Message::answer(0, asked.len), Some(&kept.data[..asked.len]))
     }

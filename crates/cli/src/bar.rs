@@ -1,15 +1,15 @@
-//! A bar on standard error that shows how far work is, where a person looks at it.
+//! A bar on standard error that shows a person how far work is.
 
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// A bar; dropping it takes it away.
+/// A bar; dropping it removes the bar from the screen.
 #[derive(Debug)]
 pub(crate) struct Bar(pub(crate) ProgressBar);
 
 impl Bar {
-    /// Shows a bar of this look for so much work, if standard error is a terminal.
+    /// Shows a bar with the template `look` for this amount of work, if standard error is a terminal.
     pub(crate) fn new(work: u64, look: &str) -> Self {
         if !std::io::stderr().is_terminal() {
             return Self(ProgressBar::hidden());

@@ -63,7 +63,7 @@ struct Operation {
 
 /// Measures, stores and prints.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    // Where that fails, wiring cannot be measured, and is shown so.
+    // Where that fails, wiring cannot be measured, and the table says so.
     let _ = genie_sys::machine::raise_memory_lock_limit();
     let space = args.granule.space()?;
     if std::io::stderr().is_terminal() {

@@ -1,8 +1,8 @@
 //! `genie compare`: what each data passing scheme costs and does, on the user's data and machine.
 //!
-//! How: the options are checked, the data is read, and an interface and a memory server are opened on one CPU, and what
-//! the baselines need in a peer process on another. Then for each length and direction a series measures all schemes and
-//! baselines side by side. What was measured is printed as tables or as one JSON document, and drawn.
+//! How: the options are checked, the data is read, and an interface and a memory server are opened on one CPU; on another
+//! CPU a peer process opens what the baselines need. Then for each length and direction a series measures all schemes and
+//! baselines side by side. The measurements are printed as tables or as one JSON document, and drawn.
 //! Invariants: every byte is verified; a byte that is wrong is a failure. Nothing is left behind but the plot.
 
 mod bench;
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         check_folder(path)?;
     }
     let before = Before::read();
-    // Where that fails, wiring fails later, and says why.
+    // Where raising the limit fails, wiring fails later, and its error says why.
     let _ = genie_sys::machine::raise_memory_lock_limit();
     let probe = Probe::pin()?;
     let bench = Bench::open(args, data, probe.other(), !means.is_empty())?;
@@ -130,7 +130,7 @@ fn unmeasured(what: &str, failure: Failure) -> Failure {
     Failure { message: format!("{what} could not be measured: {}", failure.message), ..failure }
 }
 
-/// Says what small granules lose, and one CPU.
+/// Says what is lost with small granules, and with one CPU.
 fn notice(bench: &Bench, baselines: Option<&Baselines>) {
     for line in baselines.iter().flat_map(|baselines| baselines.left_out()) {
         eprintln!("genie: left out of the comparison: {line}");
@@ -140,7 +140,7 @@ fn notice(bench: &Bench, baselines: Option<&Baselines>) {
     }
 }
 
-/// Refuses a plot that could not be written when all is measured.
+/// Refuses, before anything is measured, a plot that could not be written afterwards.
 fn check_folder(path: &Path) -> Result<(), Failure> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if path.is_dir() {

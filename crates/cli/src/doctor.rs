@@ -1,8 +1,9 @@
 //! `genie doctor`: what this machine offers Genie, what each lack costs, and which command remedies it.
 //!
 //! How: the facts are read from the kernel, judged by a pure function, and printed. With `--fix` the remedies that are
-//! settings of the running kernel are applied, and the facts are read anew: what is printed is what then holds.
-//! Limits: a remedy lasts until the next boot. How to make it last is printed, not done.
+//! settings of the running kernel are applied, and the facts are read anew, so that the printed findings are those that hold
+//! afterwards.
+//! Limits: a remedy lasts until the next boot. The doctor prints how to make a remedy last, and does not do it.
 
 mod facts;
 mod finding;

@@ -1,6 +1,7 @@
-//! `genie explain`: which operations would pass some data, what each is predicted to cost, and why these.
+//! `genie explain`: which operations would pass some data, what each is predicted to cost, and why these operations are
+//! used.
 //!
-//! How: data of that length and alignment is passed once, to a server that does nothing, and the receipt says which
+//! How: data of the given length and alignment is passed once, to a server that does nothing, and the receipt says which
 //! scheme took effect and how much each operation had to do. So the explanation cannot differ from what happens.
 //! Source: thesis tables 7.1 to 7.3.
 
@@ -56,7 +57,7 @@ enum Way {
 
 /// Passes data once and explains it.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    // Where that fails, wiring fails, and says why.
+    // Where raising the limit fails, wiring fails later, and its error says why.
     let _ = genie_sys::machine::raise_memory_lock_limit();
     let genie = args.granule.open()?;
     let server = args.buffers.open(&genie, args.length)?;

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// The exit status of a command that was called rightly and could not do its work.
+/// The exit status of a command that was called correctly but could not do its work.
 const COULD_NOT: u8 = 1;
 /// The exit status of a command that was called wrongly.
 const WRONG_USAGE: u8 = 2;
@@ -14,17 +14,17 @@ const WRONG_USAGE: u8 = 2;
 pub(crate) struct Failure {
     /// One sentence: what failed, on what, and what to do about it.
     pub(crate) message: String,
-    /// The exit status: 1 for what could not be done, 2 for wrong usage.
+    /// The exit status: 1 if the command could not do its work, 2 for wrong usage.
     pub(crate) status: u8,
 }
 
 impl Failure {
-    /// What was asked could not be done.
+    /// The command could not do what was asked.
     pub(crate) fn could_not(message: impl Display) -> Self {
         Self { message: message.to_string(), status: COULD_NOT }
     }
 
-    /// What was asked makes no sense.
+    /// The command was asked for something that makes no sense.
     pub(crate) fn usage(message: impl Display) -> Self {
         Self { message: message.to_string(), status: WRONG_USAGE }
     }
@@ -32,7 +32,7 @@ impl Failure {
     /// Prints the line to standard error and gives the status to exit with.
     pub(crate) fn report(&self) -> ExitCode {
         let line = self.message.lines().map(str::trim).collect::<Vec<_>>().join(" ");
-        // A standard error that cannot be written to leaves the status to speak.
+        // If standard error cannot be written to, the status alone reports the failure.
         let _ = writeln!(std::io::stderr(), "genie: {line}");
         ExitCode::from(self.status)
     }

@@ -25,7 +25,7 @@ pub(crate) struct Args {
     options: Options,
 }
 
-/// Fetches, and says what came of it.
+/// Fetches the files, and prints the outcome.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let Args { from, out, range, options } = args;
     transfer::run("fetch", from, options, |client| {

@@ -47,7 +47,7 @@ impl Place {
     }
 }
 
-/// Does what was asked.
+/// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::List(args) => list::run(args),

@@ -1,7 +1,7 @@
-//! The `genie` command: what passing data costs on this machine, and what the machine lacks for it.
+//! The `genie` command: measures what passing data costs on this machine, and finds what the machine lacks for it.
 //!
-//! Invariants: results go to standard output, everything else to standard error. A failure is one line there, and an exit
-//! status of 1 (could not) or 2 (wrongly called). A reader that closes the pipe early is no failure.
+//! Invariants: results go to standard output, everything else to standard error. A failure is one line on standard error,
+//! and an exit status of 1 (could not do its work) or 2 (wrong usage). A reader that closes the pipe early is no failure.
 
 mod bar;
 mod calibrate;
@@ -78,7 +78,7 @@ fn run(command: Command) -> Result<(), Failure> {
     }
 }
 
-/// Prints help and version as they are; turns a usage error into one line.
+/// Prints help and version as they are; shortens a usage error to one line.
 fn explain_usage(error: &clap::Error) -> Result<(), Failure> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => output::print(&error.render().to_string()),

@@ -1,6 +1,6 @@
-//! Results on standard output: coloured for people, plain for programs, and quiet when nobody reads them.
+//! Results on standard output: coloured for people, plain for programs, and without an error when nobody reads them.
 //!
-//! Why: `print!` panics when a reader such as `head` closes the pipe; that is not an error of ours.
+//! Why: `print!` panics when a reader such as `head` closes the pipe; that is no error of the command.
 
 use std::io::{ErrorKind, IsTerminal, Write};
 

@@ -15,7 +15,7 @@ pub(crate) struct Args {
     cpu: Option<usize>,
 }
 
-/// Is what was asked for.
+/// Runs the role that was asked for.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let result = match args.role.as_deref() {
         Some(parties::ROLE) => parties::run(args.cpu),

@@ -1,7 +1,7 @@
 //! `genie serve`: a directory's files, for clients in other processes.
 //!
 //! How: interrupt and termination signals stop the server, so that its name is free again at once; a server that is killed
-//! leaves it to be replaced.
+//! leaves its name to be replaced.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::transfer::{CACHE_BYTES, DEFAULT_NAME};
 
 /// For how long an interrupted upload can be resumed.
 const LEFTOVERS_AGE: Duration = Duration::from_secs(24 * 60 * 60);
-/// More threads than this serve one machine's clients no faster.
+/// More threads than this do not serve one machine's clients any faster.
 const THREADS: usize = 4;
 
 /// Serve the files beneath a directory to other processes, until interrupted.

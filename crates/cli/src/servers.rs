@@ -23,7 +23,7 @@ struct Row {
     name: String,
     #[serde(flatten)]
     facts: Option<Facts>,
-    /// Why nothing is known of it.
+    /// Why nothing is known of the server.
     error: Option<String>,
 }
 
@@ -37,7 +37,7 @@ struct Facts {
     pending_bytes: u64,
 }
 
-/// Asks all servers how they are.
+/// Asks all servers for their status.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let servers = channel::servers().map_err(Failure::could_not)?;
     let rows: Vec<Row> = servers

@@ -1,11 +1,11 @@
-//! Signals that ask for an end: the first one is heeded in the command's own time, a second one ends the process.
+//! Signals that ask the command to end: at the first signal it ends when it is ready to; a second signal ends the process.
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::failure::Failure;
 
-/// Has `heed` run, in a thread of its own, at the first interrupt or termination signal.
+/// Runs `heed`, in a thread of its own, at the first interrupt or termination signal.
 pub(crate) fn on_first(heed: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| refused(&error))?;
     let wait = move || {
@@ -14,7 +14,7 @@ pub(crate) fn on_first(heed: impl FnOnce() + Send + 'static) -> Result<(), Failu
             heed();
         }
         if let Some(signal) = received.next() {
-            // A user who asks twice wants it to end now; where even that fails, it ends by itself.
+            // A user who asks twice wants the process to end now. If even that fails, the process ends by itself.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
         }
     };
@@ -22,7 +22,7 @@ pub(crate) fn on_first(heed: impl FnOnce() + Send + 'static) -> Result<(), Failu
     started.map(drop).map_err(|error| refused(&error))
 }
 
-/// Why signals are not heeded.
+/// The failure to handle signals.
 pub(crate) fn refused(error: &std::io::Error) -> Failure {
     Failure::could_not(format!("signals cannot be waited for: {error}"))
 }

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     options: Options,
 }
 
-/// Stores, and says what came of it.
+/// Stores the files, and prints the outcome.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let Args { source, to, no_sync, options } = args;
     transfer::run("store", to, options, |client| transfer::store(client, source, to, !no_sync, options))

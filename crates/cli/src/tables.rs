@@ -1,8 +1,8 @@
-//! Tables for people at a terminal: columns without lines between them, numbers set to the right.
+//! Tables for people at a terminal: columns have no lines between them, and numbers are aligned to the right.
 
 use comfy_table::{Cell, CellAlignment, Table};
 
-/// A table with these headings; the columns at `numbers` are set to the right.
+/// A table with these headings; the columns at `numbers` are aligned to the right.
 pub(crate) fn new(
     headings: impl IntoIterator<Item = impl Into<Cell>>,
     numbers: impl IntoIterator<Item = usize>,

@@ -1,4 +1,4 @@
-//! Thresholds as people and programs read them.
+//! Thresholds, as text for people and as JSON for programs.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use genie::mechanism::Thresholds;
 use genie_lab::length;
 use serde::Serialize;
 
-/// The shortest data, in bytes, for which copying is avoided; none where it never is.
+/// The shortest data, in bytes, for which copying is avoided; none where copying is never avoided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(crate) struct Shortest {
     output: Option<usize>,
@@ -48,7 +48,7 @@ impl Shortest {
     }
 }
 
-/// A number of bytes, with an approximation where it is no round one.
+/// A number of bytes, with an approximation where it is no round number.
 fn readable(bytes: usize) -> String {
     let exact = length::format(bytes);
     if bytes >= 10_000 && exact.ends_with(" B") {

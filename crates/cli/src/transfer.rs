@@ -1,10 +1,10 @@
-//! What `genie fetch` and `genie store` have in common: passing files between this machine's directories and a file
-//! server, in chunks.
+//! The common part of `genie fetch` and `genie store`: passing files between this machine's directories and a file server,
+//! in chunks.
 //!
-//! How: a file goes in chunks, several of which are in flight at a time; a directory's files are shared out among jobs. A
-//! chunk's data lies in a buffer of the interface, by which it is read from or written to the local file. Checksums vouch
-//! for what arrived: on fetching, chunk by chunk; on storing, for the whole file, before the server lets it appear.
-//! Invariants: the target has its old content or all of the new one, whatever happens on the way.
+//! How: a file goes in chunks, several of which are in flight at a time; jobs share out a directory's files. A chunk's data
+//! lies in a buffer of the interface, into which the local file is read or from which it is written. Checksums verify the
+//! bytes that arrived: on fetching, chunk by chunk; on storing, of the whole file, before the server lets it appear.
+//! Invariants: the target has its old content or all of its new content, whatever happens during the transfer.
 //! Limits: each job holds at most as many buffers as it has chunks in flight.
 
 mod carrier;
@@ -40,7 +40,7 @@ pub(crate) use upload::store;
 /// Enough to keep two CPUs busy while others wait for a disk.
 const JOBS: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 
-/// Shows how many of so many bytes are done, by all jobs.
+/// Shows how many of `bytes` bytes all jobs have done.
 fn bar(bytes: u64) -> Bar {
     Bar::new(bytes, "{wide_bar} {bytes}/{total_bytes}  {bytes_per_sec}  {eta}")
 }
@@ -74,7 +74,7 @@ pub(crate) struct Options {
     pub(crate) in_process: Option<PathBuf>,
 }
 
-/// Transfers by `transfer`, and prints what came of it.
+/// Runs `transfer`, and prints the outcome.
 pub(crate) fn run(
     operation: &'static str,
     remote: &Remote,

@@ -1,4 +1,4 @@
-//! `genie compare` as a user meets it: what it measures is verified, and what it prints keeps its shape.
+//! `genie compare` as a user meets it: measured operations are verified, and the printed document keeps its shape.
 
 use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt;

@@ -1,4 +1,4 @@
-//! `genie lab` as a user meets it: runs are kept where they were asked to be, and what cannot be done is said.
+//! `genie lab` as a user meets it: runs are kept in the given folder, and a command says what it cannot do.
 
 use std::path::Path;
 

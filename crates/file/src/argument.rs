@@ -1,7 +1,7 @@
 //! The arguments of the file server's services: numbers, then a path.
 //!
-//! How: the simplest one is a place in a file: 8 bytes of offset, then the bytes of the path, relative to the server's
-//! root; nothing ends it. Others have more fields before the path. All numbers are little-endian.
+//! How: the simplest argument is a place in a file: 8 bytes of offset, then the bytes of the path, relative to the server's
+//! root, without an end mark. Others have more fields before the path. All numbers are little-endian.
 //! Trust: the bytes come from a client; each rule here is checked before the kernel sees the path.
 
 use std::ffi::OsStr;
@@ -10,7 +10,7 @@ use std::path::{Component, Path};
 
 use genie_io::ServerError;
 
-/// The kernel's limit, its end mark not counted.
+/// The kernel's limit on the bytes of a path, the end mark not counted.
 const PATH_MAX: usize = 4095;
 
 /// The argument that names the byte at `offset` of the file at `path`, relative to the server's root.
@@ -19,7 +19,7 @@ pub fn at(path: impl AsRef<Path>, offset: u64) -> Vec<u8> {
     [&offset.to_le_bytes(), path].concat()
 }
 
-/// What is left to read of an argument.
+/// The part of an argument that is still to be read.
 #[derive(Debug)]
 pub(crate) struct Fields<'a> {
     left: &'a [u8],
@@ -31,7 +31,7 @@ impl<'a> Fields<'a> {
         Self { left: argument, len: argument.len() }
     }
 
-    /// The next `N` bytes, which are the argument's `what`.
+    /// The next `N` bytes, which errors call `what`.
     pub(crate) fn take<const N: usize>(&mut self, what: &str) -> Result<&'a [u8; N], ServerError> {
         let Some((field, left)) = self.left.split_first_chunk() else {
             return Err(self.short(what, N));

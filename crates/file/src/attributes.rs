@@ -1,4 +1,4 @@
-//! Attributes: what STAT and LIST tell about a file.
+//! Attributes: what STAT and LIST report about a file.
 //!
 //! How: 28 bytes, little-endian: size (8), modification time in seconds since 1970 (8, signed) and nanoseconds (4), mode
 //! (4: permission bits), kind (4: 0 file, 1 directory, 2 link, 3 anything else).
@@ -21,23 +21,23 @@ pub enum Kind {
 /// What is known of a file without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attributes {
-    /// What it is.
+    /// What the name stands for.
     pub kind: Kind,
     /// Bytes in it; for a directory, whatever the file system says.
     pub size: u64,
     /// Seconds from 1970 to its last modification.
     pub modified_seconds: i64,
-    /// Nanoseconds to be added to them.
+    /// Nanoseconds to be added to those seconds.
     pub modified_nanoseconds: u32,
     /// Permission bits, as of `chmod`.
     pub mode: u32,
 }
 
 impl Attributes {
-    /// How many bytes they take.
+    /// How many bytes the attributes take.
     pub const LEN: usize = 28;
 
-    /// Puts them into bytes.
+    /// Writes the attributes as bytes.
     pub fn to_bytes(self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         bytes[..8].copy_from_slice(&self.size.to_le_bytes());
@@ -48,7 +48,7 @@ impl Attributes {
         bytes
     }
 
-    /// Takes them out of bytes; `None` when these are not attributes.
+    /// Reads attributes from bytes; `None` when the bytes are not attributes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (size, rest) = bytes.split_first_chunk()?;
         let (modified_seconds, rest) = rest.split_first_chunk()?;

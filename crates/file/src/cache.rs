@@ -1,10 +1,11 @@
-//! The cache: blocks of files, the least recently used of which make room for others.
+//! The cache: blocks of files, of which the least recently used make room for others.
 //!
-//! Why: least recently used is the plain policy; long sequential reads, which defeat it, are kept out by their length.
+//! Why: dropping the least recently used block is the plain policy. Long sequential reads, which defeat it, are kept out by
+//! their length.
 //! How: a block bears the version of its file that was current before it was read. Versions never come back, so a block
 //! that was read too late, with newer bytes, is never used, but does no harm. The kernel changes a file's times
-//! when a write begins, though; a block that was read before a long write reached it would bear the times of after.
-//! Hence what is read during a store of this server's is not kept.
+//! when a write begins, though; a block that was read before a long write reached it would bear the times that the file has
+//! after the write. Hence blocks that are read during a store of this server's are not kept.
 //! Invariants: at most `limit` blocks; none was read from a file while a store to it was served.
 //! Limits: one lock, held for a look-up, never while bytes are copied or read.
 //! Source: thesis §1.1.2 (cached buffers, cache policy).
@@ -19,10 +20,10 @@ use lru::LruCache;
 
 use super::root::{FileId, Version};
 
-/// The length of a cached block. Blocks begin at the multiples of it; a file's last one is shorter.
+/// The length of a cached block. Blocks begin at multiples of this length; a file's last one is shorter.
 pub const BLOCK: usize = 64 << 10;
 
-/// What a file server's cache did so far.
+/// What a file server's cache has done so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Blocks that were in the cache, in the file's present version, when a fetch needed them.
@@ -45,7 +46,7 @@ pub(crate) struct Key {
 /// A block's bytes.
 #[derive(Debug)]
 pub(crate) struct Block {
-    /// The file's, when the bytes were read.
+    /// The file's version when the bytes were read.
     pub(crate) version: Version,
     pub(crate) bytes: Box<[u8]>,
 }
@@ -68,14 +69,14 @@ struct State {
     misses: u64,
 }
 
-/// The right to put in the block that was missing, unless a store interferes.
+/// The right to insert the missing block, unless a store interferes.
 #[derive(Debug)]
 pub(crate) struct Miss {
     key: Key,
     stores_ended: u64,
 }
 
-/// A store being served; dropping it forgets the blocks stored to.
+/// A store being served; dropping it removes the blocks that it stored to.
 #[derive(Debug)]
 pub(crate) struct Store<'c> {
     cache: &'c Cache,
@@ -84,7 +85,7 @@ pub(crate) struct Store<'c> {
 }
 
 impl Cache {
-    /// A cache of as many blocks as fit into `bytes`.
+    /// Makes a cache of as many blocks as fit into `bytes`.
     pub(crate) fn new(bytes: usize) -> Self {
         // The limit is kept by `insert`, since a bounded map would take its own memory in advance.
         let state = State {
@@ -106,7 +107,7 @@ impl Cache {
         self.bypassed.fetch_add(1, Relaxed);
     }
 
-    /// The block, if it is there in this version.
+    /// The block, if the cache has it in this version.
     pub(crate) fn get(&self, key: Key, version: Version) -> Result<Arc<Block>, Miss> {
         let mut state = self.state();
         let found = state.blocks.get(&key).filter(|block| block.version == version).cloned();
@@ -114,8 +115,8 @@ impl Cache {
         found.ok_or(Miss { key, stores_ended: state.stores_ended })
     }
 
-    /// Keeps a block that was read after the miss, in place of an earlier version or of the least recently used one;
-    /// unless its file was stored to meanwhile (or, for simplicity, any store ended).
+    /// Keeps a block that was read after the miss, in place of its earlier version or of the least recently used block. The
+    /// block is not kept if its file was stored to meanwhile (or, for simplicity, if any store ended meanwhile).
     pub(crate) fn insert(&self, miss: Miss, block: Arc<Block>) {
         let mut state = self.state();
         if state.stores_ended != miss.stores_ended || state.stores.contains_key(&miss.key.file) {
@@ -130,7 +131,7 @@ impl Cache {
         drop(gone);
     }
 
-    /// Announces a store of `len` bytes at `offset`, which must not exceed what files can hold.
+    /// Announces a store of `len` bytes at `offset`, which must not reach beyond what files can hold.
     pub(crate) fn store(&self, file: FileId, offset: u64, len: usize) -> Store<'_> {
         *self.state().stores.entry(file).or_default() += 1;
         Store { cache: self, file, bytes: offset..offset + len as u64 }

@@ -44,7 +44,8 @@ impl Checksum {
         self.0
     }
 
-    /// Reads the reply argument of CHECKSUM: how many bytes there were, and their checksum. `None` when it is none.
+    /// Reads the reply argument of CHECKSUM: how many bytes there were, and their checksum. `None` when `argument` is no
+    /// such argument.
     pub fn from_reply(argument: &[u8]) -> Option<(u64, Self)> {
         let (len, checksum) = argument.split_first_chunk()?;
         Some((u64::from_le_bytes(*len), Self(checksum.try_into().ok()?)))
@@ -78,7 +79,7 @@ pub fn range(path: impl AsRef<Path>, offset: u64, len: u64) -> Vec<u8> {
     [&len.to_le_bytes()[..], &super::at(path, offset)].concat()
 }
 
-/// The first argument field of CHECKSUM, checked; a place follows.
+/// The first field of CHECKSUM's argument, the length, checked; a place follows it.
 pub(crate) fn parse_len(argument: &[u8]) -> Result<(u64, &[u8]), ServerError> {
     let len = Fields::new(argument).number("length")?;
     if len > CHECKSUM_MAX {
@@ -94,7 +95,7 @@ pub(crate) fn reply(len: u64, checksum: Checksum) -> Vec<u8> {
     [&len.to_le_bytes()[..], &checksum.0].concat()
 }
 
-/// Hashes the bytes of a file in a range, as far as there are any; returns how many there were.
+/// Hashes the bytes of a file in a range, as far as the file goes; returns how many there were.
 pub(crate) fn of_file(opened: &Opened, bytes: Range<u64>) -> Result<(u64, Checksum), genie_sys::Error> {
     let mut checksummer = Checksummer::default();
     let mut piece = Vec::new();

@@ -1,21 +1,22 @@
 //! The file server: fetches and stores real files, lists directories, and lets files appear whole or not at all.
 //!
-//! Why: storage-like servers keep buffers after the reply, so what they pass is copied to or from their cache whatever
-//! the scheme (thesis §10.2); a client that must tell a file from a network needs both kinds of server at hand.
-//! How: it works in the client's thread. Every request opens its file anew beneath the root, so that no rename, link or
-//! change of mode is missed (a kept descriptor would have to be checked for about as long), and no descriptor
-//! outlives its request. A fetch copies from cached blocks, reading those that are missing whole; one that would take
-//! more than half of the cache, or whose file changed just now, is read by the kernel straight into the request's
-//! buffer. With mapped access, fetches copy from mappings instead. A store is written by the kernel straight from the request's buffer, and forgets the blocks under it.
-//! Invariants: a cached block is used only while its file's size and times are those of when it was read.
-//! Trust: paths come from clients; the kernel resolves them and refuses to leave the root, links included. The root's
-//! owner answers for device files beneath it: they are refused, but only after they were opened.
-//! Limits: the cache's bytes, in blocks of 64 KiB, and one block more for each fetch being served. Changes by others are
-//! noticed at the next request by the file's size and times. They are missed where these don't tell: stores into a
-//! shared mapping may show only at writeback, a network file system tells when it pleases, and what a fetch finds
-//! during another process's single write of more than 20 ms may be kept. Like `pread`, a fetch that races with a store may
-//! see a part of it. Stores reach the kernel before the reply and in the order of the requests; the disk, only by
-//! `sync`. A store that fails may have stored a part.
+//! Why: storage-like servers keep buffers after the reply, so the data that they pass is copied to or from their cache,
+//! whatever the scheme (thesis §10.2). A client that has to tell files from networks needs both kinds of server at hand.
+//! How: the server works in the client's thread. Every request opens its file anew beneath the root, so that no rename, link
+//! or change of mode is missed (a kept descriptor would have to be checked for about as long), and no descriptor outlives
+//! its request. A fetch copies from cached blocks; missing blocks are read whole. A fetch that would take more than half of
+//! the cache, or whose file changed just now, is read by the kernel straight into the request's buffer. With mapped access,
+//! fetches copy from mappings instead. A store is written by the kernel straight from the request's buffer, and its blocks
+//! are removed from the cache.
+//! Invariants: a cached block is used only while its file has the size and times that it had when the block was read.
+//! Trust: paths come from clients; the kernel resolves them and refuses to leave the root, even by links. The root's owner
+//! is responsible for device files beneath the root: they are refused, but only after they were opened.
+//! Limits: the cache's bytes, in blocks of 64 KiB, and one block more for each fetch being served. Changes by other
+//! processes are noticed at the next request by the file's size and times. Changes that these do not show are missed: stores
+//! into a shared mapping may show only at writeback, a network file system may show changes late, and bytes that a fetch
+//! reads during another process's single write of more than 20 ms may be kept. Like `pread`, a fetch that races with a store
+//! may see a part of it. Stores reach the kernel before the reply and in the order of the requests; they reach the disk only
+//! by `sync`. A store that fails may have stored a part.
 //! Source: thesis §1.1.2 (cached buffers), §10.1, §10.2. Differs: blocks are cached in the server besides the kernel's pages.
 
 mod argument;
@@ -47,37 +48,37 @@ pub use checksum::{CHECKSUM_MAX, CHECKSUM_ROOM, Checksum, Checksummer, range};
 pub use tree::{Entry, after, entries};
 pub use upload::{BEGIN_ROOM, Begin, Commit, Token, begun};
 
-/// Fills input buffer 0 with the bytes of a file from an offset on; its argument is made by [`at`]. The actual length is
-/// less than the buffer's where the file ends first, and 0 beyond its end.
+/// Fills input buffer 0 with the bytes of a file from an offset on; the buffer's argument is made by [`at`]. The actual
+/// length is less than the buffer's where the file ends first, and 0 beyond the file's end.
 pub const FETCH: ServiceId = ServiceId(0);
-/// Writes output buffer 0 to a file from an offset on; its argument is made by [`at`]. A missing file is created (its
-/// directory is not), a short one extended; bytes between its end and the offset read as zeros.
+/// Writes output buffer 0 to a file from an offset on; the buffer's argument is made by [`at`]. A missing file is created (a
+/// missing directory is not), and a short file is extended; bytes between its old end and the offset read as zeros.
 pub const STORE: ServiceId = ServiceId(1);
-/// Passes back the [`Attributes`] of whatever a path leads to, as buffer 0's reply argument, which needs
-/// [`Attributes::LEN`] bytes of room. The argument is made by [`at`]; its offset says nothing.
+/// Passes back the [`Attributes`] of whatever a path leads to, as buffer 0's reply argument, which needs [`Attributes::LEN`]
+/// bytes of room. The argument is made by [`at`]; its offset is ignored.
 pub const STAT: ServiceId = ServiceId(2);
-/// Replies when all that was stored in a file before, and its entry in its directory, are on the disk. The argument is
-/// made by [`at`]; its offset says nothing.
+/// Replies when all that was stored in a file before, and the file's entry in its directory, are on the disk. The argument
+/// is made by [`at`]; its offset is ignored.
 pub const SYNC: ServiceId = ServiceId(3);
 
-/// Fills input buffer 0 with the entries of a directory that come after a name, in order, to be read by [`entries`]; its
-/// argument is made by [`after`]. The actual length is that of the whole entries that fit. The reply argument is one byte:
-/// 1 when more entries follow, else 0.
+/// Fills input buffer 0 with the entries of a directory that come after a name, in order. [`entries`] reads them; the
+/// buffer's argument is made by [`after`]. The actual length is that of the entries that fit as a whole. The reply argument
+/// is one byte: 1 when more entries follow, else 0.
 pub const LIST: ServiceId = ServiceId(4);
 /// Passes back the checksum of a range of a file, as buffer 0's reply argument, which needs [`CHECKSUM_ROOM`] bytes of room
 /// and is read by [`Checksum::from_reply`]; the argument is made by [`range`].
 pub const CHECKSUM: ServiceId = ServiceId(5);
 /// Begins an upload; the argument is made by [`Begin::argument`]. The reply argument, which needs [`BEGIN_ROOM`] bytes of
-/// room, is read by [`begun`]: it names the part, beside the file to be, into which [`STORE`] is to store. A part that was
-/// taken over holds something already.
+/// room, is read by [`begun`]: it names the part, beside the future file, into which [`STORE`] is to store. A part that was
+/// taken over holds data already.
 pub const BEGIN: ServiceId = ServiceId(6);
-/// Ends an upload: its part replaces the file at the path with which it was begun, in one step, if it holds what the
-/// argument says, which is made by [`Commit::argument`]. If not, it stays, to be mended or abandoned.
+/// Ends an upload: its part replaces the file at the path with which it was begun, in one step, if the part holds what the
+/// argument says. The argument is made by [`Commit::argument`]. Otherwise the part stays, to be mended or abandoned.
 pub const COMMIT: ServiceId = ServiceId(7);
-/// Removes the part of an upload; the argument is made by [`at`] of the part's path. Its offset says nothing.
+/// Removes the part of an upload; the argument is made by [`at`] from the part's path. Its offset is ignored.
 pub const ABANDON: ServiceId = ServiceId(8);
-/// Makes a directory, unless there is one; its parent must be there. The argument is made by [`at`]; its offset says
-/// nothing.
+/// Makes a directory, unless it is there already; its parent must be there. The argument is made by [`at`]; its offset is
+/// ignored.
 pub const MKDIR: ServiceId = ServiceId(9);
 
 static SERVICES: [Service; 10] = [
@@ -95,7 +96,7 @@ static SERVICES: [Service; 10] = [
 /// The services that change what is beneath the root.
 const CHANGING: [ServiceId; 5] = [STORE, BEGIN, COMMIT, ABANDON, MKDIR];
 
-/// A server of the files beneath one directory. Cloning makes another handle to the same one, cache included.
+/// A server of the files beneath one directory. Cloning makes another handle to the same server and its cache.
 ///
 /// # Examples
 /// ```
@@ -122,7 +123,7 @@ pub struct File {
     root: Arc<Root>,
     cache: Arc<Cache>,
     is_read_only: bool,
-    /// Where fetches are served from instead of the cache, if they are.
+    /// The mappings from which fetches are served instead of from the cache, if they are.
     views: Option<Arc<Views>>,
 }
 
@@ -131,7 +132,7 @@ impl File {
     /// [`BLOCK`], nothing is cached.
     ///
     /// # Errors
-    /// The directory does not exist, is none, or may not be entered.
+    /// `root` does not exist, is no directory, or may not be entered.
     pub fn open(root: impl AsRef<Path>, cache_bytes: usize) -> Result<Self, ServerError> {
         let root = Arc::new(Root::open(root.as_ref())?);
         Ok(Self { root, cache: Arc::new(Cache::new(cache_bytes)), is_read_only: false, views: None })
@@ -147,16 +148,16 @@ impl File {
     /// Makes a handle that serves fetches from mappings of the files instead of the cache (mapped access).
     ///
     /// # Cost
-    /// A fetch of what is mapped copies once and makes no system call but to find the file. Mappings of the 64 MiB in which
-    /// a fetch falls are kept, the 64 last used; files that are deleted keep their disk space as long.
+    /// A fetch of mapped bytes copies once and makes no system call except to find the file. Each mapping covers the 64 MiB
+    /// around a fetch; the 64 mappings used last are kept. A deleted file keeps its disk space as long as a mapping of it.
     #[must_use]
     pub fn mapped(mut self) -> Self {
         self.views = Some(Arc::default());
         self
     }
 
-    /// Removes what uploads left behind that were begun and not stored to for `age`; returns how many there were. To be
-    /// called when a server starts; what may not be removed is left.
+    /// Removes the parts of uploads that were begun and that nobody has stored to for `age`; returns how many there were.
+    /// Call it when a server starts. Parts that may not be removed are left.
     ///
     /// # Cost
     /// Looks at every entry beneath the root.
@@ -164,7 +165,7 @@ impl File {
         parts::remove_leftovers(&self.root, age)
     }
 
-    /// What the cache did so far.
+    /// What the cache has done so far.
     pub fn statistics(&self) -> Statistics {
         self.cache.statistics()
     }
@@ -261,7 +262,7 @@ impl File {
         let bytes = opened.read_block(start)?;
         let whole = opened.version.bytes_from(start).min(BLOCK as u64) == bytes.len() as u64;
         let block = Arc::new(Block { version: opened.version, bytes });
-        // Files that hide their size, as those of procfs do, may change without a sign.
+        // Files that hide their size, as those of procfs do, may change without changing their size or times.
         if whole {
             self.cache.insert(miss, Arc::clone(&block));
         }

@@ -1,11 +1,12 @@
 //! Mapped access: fetches are served from mappings of the files, which are kept.
 //!
-//! Why: what is mapped needs no cache of the server's beside the kernel's, and no system call to be read again.
-//! How: a file is mapped in windows, the first time that a fetch falls into one. A mapping shows what is in the file now,
-//! so nothing need be thrown away when the file changes; it belongs to the file itself, whatever its name means later.
-//! Trust: a file that is shortened while it is read breaks its view, which is then given up; the fetch is served by
-//! explicit I/O, as one of a file that cannot be mapped is. Of the page in which a file then ends, the rest reads as zeros.
-//! Limits: [`VIEWS`] windows, the least recently used of which make room; one lock, held for a look-up.
+//! Why: mapped files need no cache of the server's beside the kernel's, and no system call to be read again.
+//! How: a file is mapped in windows, the first time that a fetch falls into one. A mapping shows what is in the file now, so
+//! it stays valid when the file changes. It belongs to the file itself, whatever the file's name stands for later.
+//! Trust: a file that is shortened while it is read breaks its view, which is then given up. The fetch is served by explicit
+//! I/O, as a fetch from a file that cannot be mapped is. In the page where the file now ends, the bytes after the end read
+//! as zeros.
+//! Limits: [`VIEWS`] windows, of which the least recently used make room; one lock, held for a look-up.
 //! Source: thesis §10.1. Differs: it is the server that maps the file, and copies; clients never see the mapping.
 
 use std::num::NonZeroUsize;
@@ -18,7 +19,7 @@ use lru::LruCache;
 use super::cache::Key;
 use super::root::Opened;
 
-/// The length of a window. Windows begin at the multiples of it.
+/// The length of a window. Windows begin at multiples of this length.
 const WINDOW: usize = 64 << 20;
 /// How many windows are kept.
 const VIEWS: NonZeroUsize = NonZeroUsize::new(64).unwrap();
@@ -34,10 +35,10 @@ impl Default for Views {
 }
 
 impl Views {
-    /// Fills `data` as far as the file goes and returns the number of bytes; `None` where mappings are of no help.
+    /// Fills `data` as far as the file goes and returns the number of bytes; `None` where mappings do not help.
     pub(crate) fn fetch(&self, opened: &Opened, offset: u64, data: &DataMut<'_>) -> Option<usize> {
         if opened.version.size == 0 {
-            // Files that hide their size, as those of procfs do, have more than they tell.
+            // Files that hide their size, as those of procfs do, hold more bytes than their size says.
             return None;
         }
         let left = usize::try_from(opened.version.bytes_from(offset)).unwrap_or(usize::MAX);

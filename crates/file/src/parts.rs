@@ -1,8 +1,9 @@
 //! Parts: the files in which uploads grow.
 //!
-//! How: a part's name, `.genie-TOKEN-NONCE.part`, bears the client's token, by which it is found again, and a number that
-//! no other client can guess. A client that resumes an upload takes its part over by renaming it; the upload that stored into it before
-//! finds it gone. So the directory itself is all that is remembered, and a server that is killed forgets nothing.
+//! How: a part's name, `.genie-TOKEN-NONCE.part`, bears the client's token, by which the part is found again, and a number
+//! that no other client can guess. A client that resumes an upload takes the part over by renaming it; an upload that still
+//! stores into the part finds it gone. All that must be remembered is in the directory itself, so a server that is killed
+//! forgets nothing.
 //! Limits: finding parts reads the names of their directory; finding leftovers, those of the whole tree.
 
 use std::ffi::{OsStr, OsString};
@@ -19,7 +20,7 @@ use super::upload::Token;
 
 const PREFIX: &str = ".genie-";
 const SUFFIX: &str = ".part";
-/// Tries to find a name that is free, or a part that no other client takes.
+/// How often to try for a name that is free, or for a part that no other client takes.
 const TRIES: usize = 16;
 
 /// Whether a file's name is that of a part.
@@ -43,8 +44,8 @@ pub(crate) fn create(directory: &File, token: &Token) -> Result<OsString, Errno>
     }
 }
 
-/// Takes over the longest part with this token that is not longer than `size`, by giving it a new name; returns how long
-/// it is.
+/// Takes over the longest part with this token that is not longer than `size`, by giving the part a new name; returns the
+/// part's length and name.
 pub(crate) fn adopt(directory: &File, token: &Token, size: u64) -> Result<Option<(u64, OsString)>, Errno> {
     for _ in 0..TRIES {
         let Some((len, found)) = longest(directory, token, size)? else { return Ok(None) };
@@ -86,8 +87,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Removes the parts beneath the root that were not stored to for so long; returns how many. What may not be looked at
-/// or removed is left.
+/// Removes the parts beneath the root that nobody has stored into for `age`; returns how many. Parts that may not be looked
+/// at or removed are left.
 pub(crate) fn remove_leftovers(root: &Root, age: Duration) -> usize {
     let Some(oldest) = SystemTime::now().checked_sub(age) else { return 0 };
     let mut removed = 0;

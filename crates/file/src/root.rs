@@ -1,8 +1,8 @@
 //! The root: opens the files beneath one directory, and nothing else.
 //!
-//! How: the kernel resolves each path by `openat2`, which refuses every step out of the root, be it by a link that
-//! changes meanwhile. Links that stay beneath the root are followed.
-//! Limits: a path that is renamed under the kernel's eyes over and over is given up after some tries.
+//! How: the kernel resolves each path by `openat2`, which refuses every step out of the root, even by a link that changes
+//! meanwhile. Links that stay beneath the root are followed.
+//! Limits: a path that is renamed again and again while the kernel resolves it is given up after some tries.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -20,7 +20,7 @@ use super::{parts, upload};
 use genie_io::ServerError;
 
 const TRIES: u32 = 16;
-/// Longer than the kernel's clock tick, by which two changes could bear the same time.
+/// Longer than the kernel's clock tick, within which two changes could bear the same time.
 const TICK: Duration = Duration::from_millis(20);
 /// Longer than the tick of file systems that keep no fractions of seconds.
 const WHOLE_SECONDS: Duration = Duration::from_secs(3);
@@ -52,7 +52,7 @@ pub(crate) struct Version {
 pub(crate) struct Opened {
     pub(crate) file: fs::File,
     pub(crate) id: FileId,
-    /// As of the opening.
+    /// The version when the file was opened.
     pub(crate) version: Version,
 }
 
@@ -73,7 +73,7 @@ impl Root {
         self.regular(path, OFlags::RDONLY, "read")
     }
 
-    /// Opens a file to be written, which is created where there is none, unless it is a part of an upload.
+    /// Opens a file to be written. A missing file is created, unless it is a part of an upload.
     pub(crate) fn writer(&self, path: &Path) -> Result<Opened, ServerError> {
         if !path.file_name().is_some_and(parts::is_part) {
             return self.regular(path, OFlags::WRONLY | OFlags::CREATE, "written");
@@ -92,7 +92,7 @@ impl Root {
         directory.map_err(|errno| self.refusal(path, errno, "read"))
     }
 
-    /// Opens the directory in which a path's last step is, or is to be made, and returns that step.
+    /// Opens the directory that holds a path's last step, or in which that step is to be made; returns the step, too.
     pub(crate) fn parent<'p>(&self, path: &'p Path) -> Result<(fs::File, &'p OsStr), ServerError> {
         let Some(name) = path.file_name() else {
             return Err(invalid(format!("{} has no name of its own; name what is in it", self.name(path))));
@@ -124,7 +124,7 @@ impl Root {
         self.opened(file, path, purpose)
     }
 
-    /// A file that was opened, if it is a regular one.
+    /// Accepts an opened file if it is a regular one.
     pub(crate) fn opened(&self, file: fs::File, path: &Path, purpose: &str) -> Result<Opened, ServerError> {
         let metadata = file.metadata()?;
         if metadata.is_dir() {
@@ -139,7 +139,8 @@ impl Root {
 
     /// Opens whatever a path leads to.
     pub(crate) fn beneath(&self, path: &Path, flags: OFlags) -> Result<fs::File, Errno> {
-        // Opening a pipe must not wait, nor a terminal become the process's own; merely finding them does neither.
+        // Opening a pipe must not wait, and opening a terminal must not make it the process's own. Merely finding a file
+        // does neither.
         let found = flags.contains(OFlags::PATH);
         let harmless = if found { OFlags::empty() } else { OFlags::NONBLOCK | OFlags::NOCTTY };
         let flags = flags | OFlags::CLOEXEC | harmless;
@@ -159,7 +160,7 @@ impl Root {
         format!("{path:?} beneath {:?}", self.path)
     }
 
-    /// Why a file could not be opened, or something else could not be done to it.
+    /// The error for a file that could not be opened, or to which something else could not be done.
     pub(crate) fn refusal(&self, path: &Path, errno: Errno, purpose: &str) -> ServerError {
         let name = self.name(path);
         let message = match errno {
@@ -189,7 +190,7 @@ impl Root {
         refuse(errno, message)
     }
 
-    /// Why what was stored may not last.
+    /// The error for stored data that may not last.
     pub(crate) fn lost(&self, path: &Path, error: &std::io::Error) -> ServerError {
         let code = error.raw_os_error().unwrap_or_default();
         let name = self.name(path);
@@ -207,7 +208,7 @@ impl Root {
         )
     }
 
-    /// Why a fetch failed.
+    /// The error of a failed fetch.
     pub(crate) fn unreadable(&self, from: &Argument<'_>, error: &genie_sys::Error) -> ServerError {
         let (name, offset, errno) = (self.name(from.path), from.offset, error.errno);
         refuse(
@@ -216,7 +217,7 @@ impl Root {
         )
     }
 
-    /// Why a store failed.
+    /// The error of a failed store.
     pub(crate) fn unwritable(&self, to: &Argument<'_>, len: usize, error: &genie_sys::Error) -> ServerError {
         let (name, offset, errno) = (self.name(to.path), to.offset, error.errno);
         let remedy = match errno {
@@ -240,8 +241,8 @@ impl Version {
         }
     }
 
-    /// Whether the next change is sure to bear another time. It is not right after a change, when the clock may not have
-    /// ticked yet. Times to come are never settled.
+    /// Whether the file's next change is sure to bear another time. That is not so right after a change, when the clock may
+    /// not have ticked yet. Times in the future are never settled.
     pub(crate) fn is_settled(&self, now: SystemTime) -> bool {
         let (Ok(seconds), Ok(nanoseconds)) = (u64::try_from(self.changed.0), u32::try_from(self.changed.1))
         else {
@@ -266,7 +267,7 @@ impl Opened {
         Ok(bytes.into_boxed_slice())
     }
 
-    /// Reads `len` bytes in place of what is in `bytes`, or as many as there are.
+    /// Replaces the contents of `bytes` by `len` bytes of the file, or as many as there are.
     pub(crate) fn read(&self, offset: u64, len: usize, bytes: &mut Vec<u8>) -> Result<(), genie_sys::Error> {
         bytes.clear();
         bytes.reserve_exact(len);
@@ -288,7 +289,7 @@ impl Opened {
     }
 }
 
-/// How many bytes a file can hold from an offset on. The kernel refuses to read what would end later.
+/// How many bytes a file can hold from an offset on. The kernel refuses to read beyond that.
 pub(crate) fn bytes_possible(offset: u64) -> usize {
     usize::try_from((i64::MAX as u64).saturating_sub(offset)).unwrap_or(usize::MAX)
 }

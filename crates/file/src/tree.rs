@@ -1,7 +1,7 @@
 //! The tree beneath the root: what is in a directory, what a name stands for, and new directories.
 //!
-//! How: a list comes in pages, as much as the client's buffer holds, in the order of the names; the next page begins after
-//! the last name of the one before. So an entry that is there all the time is listed once, whatever happens to others
+//! How: a list comes in pages, each as long as the client's buffer allows, in the order of the names; the next page begins
+//! after the last name of the page before. So an entry that stays is listed exactly once, whatever happens to other entries
 //! meanwhile. An entry takes 28 bytes of [`Attributes`], one byte that says how long its name is, and the name.
 //! Limits: each page reads the names of the whole directory and sorts them.
 
@@ -23,12 +23,12 @@ use genie_io::ServerError;
 pub struct Entry {
     /// Its name in the directory.
     pub name: OsString,
-    /// Its own attributes; a link's are not those of what it leads to.
+    /// Its own attributes; those of a link, not of what the link leads to.
     pub attributes: Attributes,
 }
 
-/// The argument of LIST: a directory, relative to the server's root, which is itself "."; what is listed comes after
-/// `name`, which is empty at first and then the last name of the page before.
+/// The argument of LIST: a directory, relative to the server's root, which is itself "."; and `name`, after which the listed
+/// entries come. `name` is empty at first, and then the last name of the page before.
 ///
 /// # Panics
 /// When `name` is longer than 255 bytes.
@@ -39,8 +39,8 @@ pub fn after(directory: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Vec<u8> {
     argument
 }
 
-/// Reads the entries of a list, as many bytes as were passed. `None` when they are no entries, or one of them has a name
-/// that would lead out of its directory, which no honest server sends.
+/// Reads the entries of a list from exactly the bytes that were passed. `None` when the bytes are no entries, or when an
+/// entry has a name that would lead out of its directory, which no honest server sends.
 pub fn entries(mut bytes: &[u8]) -> Option<Vec<Entry>> {
     let mut entries = Vec::new();
     while !bytes.is_empty() {
@@ -57,7 +57,7 @@ pub fn entries(mut bytes: &[u8]) -> Option<Vec<Entry>> {
     Some(entries)
 }
 
-/// Whether a name is one step down.
+/// Whether a name leads exactly one step down.
 fn is_plain(name: &OsStr) -> bool {
     let mut components = Path::new(name).components();
     let is_one = matches!(components.next(), Some(Component::Normal(first)) if first == name);
@@ -100,7 +100,7 @@ pub(crate) fn list(root: &Root, argument: &[u8], room: usize) -> Result<Page, Se
     Ok(Page { bytes, is_followed: false })
 }
 
-/// The names in a directory that come after `last`, in order, uploads left out.
+/// The names in a directory that come after `last`, in order, without those of uploads' parts.
 fn names_after(directory: &std::fs::File, last: &OsStr) -> Result<Vec<OsString>, Errno> {
     let mut names = Vec::new();
     for entry in Dir::read_from(directory)? {
@@ -114,7 +114,7 @@ fn names_after(directory: &std::fs::File, last: &OsStr) -> Result<Vec<OsString>,
     Ok(names)
 }
 
-/// What a path leads to.
+/// The attributes of what a path leads to.
 pub(crate) fn attributes(root: &Root, path: &Path) -> Result<Attributes, ServerError> {
     let refuse = |errno| root.refusal(path, errno, "looked at");
     let found = root.beneath(path, OFlags::PATH).map_err(refuse)?;

@@ -1,17 +1,18 @@
 //! Uploads: files that appear whole or not at all.
 //!
 //! How:
-//! 1. BEGIN creates a *part*, a file beside the one to be, and tells its name to this client alone.
+//! 1. BEGIN creates a *part*, a file beside the future file, and tells the part's name to this client alone.
 //! 2. The client stores into the part, in any order, by STORE with the part's path.
-//! 3. COMMIT compares its size and checksum with what the client says they are, makes it durable, and renames it over the
-//!    target; ABANDON removes it instead.
+//! 3. COMMIT compares the part's size and checksum with those that the client states, makes the part durable, and renames it
+//!    over the target; ABANDON removes the part instead.
 //!
-//! A client that was interrupted begins again with the same token, and gets the part that it left. What that holds is for
-//! the client to find out, by CHECKSUM.
+//! A client that was interrupted begins again with the same token, and gets the part that it left. By CHECKSUM, the client
+//! finds out what the part holds.
 //! Invariants: STORE never creates a part, LIST never names one, and no target bears a part's name.
 //! Trust: a client that knows a part's name may store into it after the check, and so spoil its own upload.
 //! Limits: parts that are never committed stay until they are removed as leftovers. A COMMIT hashes the whole file in the
-//! thread that serves it; files larger than their file system are refused, so sparse ones cannot make that endless.
+//! thread that serves it; files larger than their file system are refused, so that sparse files cannot make the hashing
+//! endless.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -32,26 +33,26 @@ pub const BEGIN_ROOM: usize = 8 + 255;
 
 const TOKEN_LEN: usize = 16;
 
-/// By what an interrupted upload is found again: the client's name for one content of one file.
+/// The client's name for one content of one file; by this token an interrupted upload is found again.
 pub type Token = [u8; TOKEN_LEN];
 
-/// What a client begins.
+/// An upload that a client begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Begin {
     /// How long the file will be.
     pub size: u64,
     /// The client's name for it.
     pub token: Token,
-    /// Whether to take a part over that was begun with the same token, if there is one.
+    /// Whether to take over a part that was begun with the same token, if there is one.
     pub resume: bool,
 }
 
-/// What a client commits.
+/// An upload that a client commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Commit {
     /// How long the file is to be.
     pub size: u64,
-    /// What it is to hold, if that is to be checked.
+    /// The checksum of what the file is to hold, if that is to be checked.
     pub checksum: Option<Checksum>,
     /// Its permission bits; only those of `rwxrwxrwx` count.
     pub mode: u32,
@@ -60,7 +61,7 @@ pub struct Commit {
 }
 
 impl Begin {
-    /// The argument of BEGIN: the file to be is at `path`, relative to the server's root.
+    /// The argument of BEGIN: the file will be at `path`, relative to the server's root.
     pub fn argument(&self, path: impl AsRef<Path>) -> Vec<u8> {
         let path = path.as_ref().as_os_str().as_bytes();
         [&self.size.to_le_bytes()[..], &self.token, &[u8::from(self.resume)], path].concat()
@@ -106,7 +107,7 @@ impl Commit {
     }
 }
 
-/// Reads the reply argument of BEGIN: how long the part is, and its name. `None` when it is none.
+/// Reads the reply argument of BEGIN: how long the part is, and its name. `None` when `argument` is no such argument.
 pub fn begun(argument: &[u8]) -> Option<(u64, OsString)> {
     let (len, name) = argument.split_first_chunk()?;
     let name = OsStr::from_bytes(name);
@@ -129,7 +130,7 @@ pub(crate) fn begin(root: &Root, argument: &[u8]) -> Result<Vec<u8>, ServerError
     };
     if let Err(error) = check_space(root, path, &directory, begin.size.saturating_sub(len)) {
         if len == 0 {
-            // The reason why there is no upload is worth more than what removing its part says.
+            // The error that ended the upload matters more than an error of removing its part.
             let _ = rustix::fs::unlinkat(&directory, &part, AtFlags::empty());
         }
         return Err(error);
@@ -137,7 +138,7 @@ pub(crate) fn begin(root: &Root, argument: &[u8]) -> Result<Vec<u8>, ServerError
     Ok([&len.to_le_bytes()[..], part.as_bytes()].concat())
 }
 
-/// Makes the part the target, if it is what the client says it is.
+/// Makes the part the target, if the part has the size and checksum that the client states.
 pub(crate) fn commit(root: &Root, argument: &[u8]) -> Result<(), ServerError> {
     let (commit, part, path) = Commit::parse(argument)?;
     let (directory, name) = root.parent(path)?;
@@ -218,7 +219,7 @@ fn open_part(root: &Root, directory: &File, part: &OsStr, path: &Path) -> Result
     root.opened(file.into(), path, "written")
 }
 
-/// Why a part that is named is not there.
+/// The error for a part that a client names and that is not there.
 pub(crate) fn gone(root: &Root, path: &Path) -> ServerError {
     let name = root.name(path);
     refuse(

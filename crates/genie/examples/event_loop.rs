@@ -1,5 +1,5 @@
-//! A client of the example `server` with an event loop: passes four texts at once, and waits for all of their replies by one
-//! descriptor, which a program would have beside its sockets.
+//! A client of the example `server` with an event loop: passes four texts at once, and waits for all replies by one
+//! descriptor, which a program would wait for beside its sockets.
 //!
 //!     cargo run --release -p genie --example event_loop
 
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         if pending.is_empty() {
             break;
         }
-        // If it says no, there may be something to collect now.
+        // If it returns false, there may be something to collect now.
         if genie.arm() {
             poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], None)?;
             polls += 1;

@@ -1,5 +1,5 @@
-//! A server between a client and a file server: it puts a header before what it is given, and passes that on without ever
-//! mapping it.
+//! A server between a client and a file server: it puts a header before the client's data, and forwards the data without
+//! ever mapping it.
 //!
 //!     cargo run --release -p genie --example pack -- FILE-SERVER
 
@@ -29,7 +29,7 @@ impl Server for Pack {
     }
 
     fn abort(&self, _request: RequestId) {
-        // What it has forwarded is aborted first, and then replied to.
+        // The requests that this server has forwarded are aborted first, and then replied to.
     }
 }
 

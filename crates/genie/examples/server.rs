@@ -29,8 +29,8 @@ impl Server for Capitals {
     }
 }
 
-/// Fills buffer 1 with the text of buffer 0. Both are the client's memory; what the client may still change is worked on
-/// in a copy.
+/// Fills buffer 1 with the text of buffer 0. Both buffers are the client's memory. The client may still change the text, so
+/// this works on a copy.
 fn capitalize(request: &mut Incoming) -> Result<(), ServerError> {
     let mut copy = request.output(0)?.to_vec();
     copy.make_ascii_uppercase();

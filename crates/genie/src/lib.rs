@@ -1,7 +1,7 @@
 //! I/O for Linux in which every buffer says how its data is to be passed.
 //!
 //! A [`Request`] goes to a [`Server`] and comes back as a [`Reply`]. Each element of its buffers names a [`Scheme`]: copy,
-//! share, move, weak move, or the *emulated* one of each, which means the same and does less. The one to know is
+//! share, move, weak move, or the *emulated* one of each, which means the same and does less work. The scheme to know is
 //! **emulated copy**: no copying of long data, yet copy's exact meaning.
 //!
 //! ```
@@ -22,9 +22,9 @@
 //! # }
 //! ```
 //!
-//! What may happen to a buffer is in the types: copy and emulated copy borrow it, for the call (output) or until the
-//! reply is taken (input); share takes a [`Buffer`] by value, and the reply brings it back; the migrant schemes take a
-//! [`Migrant`] for good. Safe code therefore cannot corrupt what a server still reads, whatever scheme it chooses.
+//! The types say what may happen to a buffer: copy and emulated copy borrow it, for the call (output) or until the reply is
+//! taken (input); share takes a [`Buffer`] by value, and the reply brings it back; the migrant schemes take a [`Migrant`]
+//! for good. Safe code therefore cannot corrupt what a server still reads, whatever scheme it chooses.
 //!
 //! # Where to go
 //!
@@ -32,9 +32,9 @@
 //!   call [`Interface::connect`].
 //! - To reply later or from another thread, a server keeps the [`Incoming`]. To use parts of a request in several threads, it calls
 //!   [`Incoming::pin_output`] and [`Incoming::pin_input`].
-//! - What a server keeps for a client goes by [`Incoming::client`] and ends with [`Server::departed`].
+//! - A server that keeps something for each client finds it by [`Incoming::client`], and drops it at [`Server::departed`].
 //! - A client with many pending requests takes them from [`Completions`].
-//! - An event loop waits for [`Interface::descriptor`], and as a server for [`channel::Driven::descriptor`].
+//! - A client's event loop waits for [`Interface::descriptor`], a server's event loop for [`channel::Driven::descriptor`].
 
 #[cfg(feature = "tokio")]
 pub mod tokio;
@@ -59,10 +59,11 @@ pub mod channel {
 pub use genie_memory::{Buffer, Data, DataMut, Direction, Migrant};
 pub use genie_passing::{Reason, Receipt, Scheme, model};
 
-/// What an [`Interface`] is made of. Programs that pass data need none of it: [`Interface::open`] makes the best there is.
+/// The parts that an [`Interface`] is made of. Programs that pass data need none of them: [`Interface::open`] makes the best
+/// interface there is.
 ///
-/// It is for those who choose what memory is made of, how stores are noticed and from which length on data is not copied, as
-/// below; and for those who measure or look ([`Interface::space`], [`Interface::passing`]).
+/// It is for programs that choose their memory's granules (as below), how stores are noticed, or from which length on data
+/// is not copied; and for programs that measure or inspect ([`Interface::space`], [`Interface::passing`]).
 ///
 /// ```
 /// use genie::mechanism::{Config, Granularity, GranuleKind, Passing};
@@ -80,15 +81,15 @@ pub mod mechanism {
     pub use genie_passing::{Cost, Costs, Line, Passing, Preferred, Thresholds};
 }
 
-/// What programs that use `genie` alone cannot write.
+/// Examples of code that programs which use `genie` alone cannot write.
 ///
-/// A span, which names raw memory, or copy from or to one:
+/// They cannot use a span, which names raw memory, or copy from or to a span:
 ///
 /// ```compile_fail,E0432
 /// use genie::{Segments, Span, gather, scatter, transfer};
 /// ```
 ///
-/// Use a reference's memory after it:
+/// They cannot use a reference's memory after the reference is gone:
 ///
 /// ```compile_fail,E0716
 /// # fn keep(genie: &genie::Interface, buffer: &genie::Buffer) {
@@ -98,7 +99,7 @@ pub mod mechanism {
 /// # }
 /// ```
 ///
-/// Store by way of a reference, or of where its memory is, into what somebody has borrowed:
+/// They cannot store into borrowed memory through a reference, or through a reference's segments:
 ///
 /// ```compile_fail,E0133
 /// # fn store(genie: &genie::Interface, buffer: &genie::Buffer) {
@@ -116,7 +117,7 @@ pub mod mechanism {
 /// # }
 /// ```
 ///
-/// Have something delivered there:
+/// They cannot have data delivered into borrowed memory:
 ///
 /// ```compile_fail,E0596
 /// # fn deliver(genie: &genie::Interface, buffer: &genie::Buffer) {
@@ -125,7 +126,7 @@ pub mod mechanism {
 /// # }
 /// ```
 ///
-/// Have an input filled in place there:
+/// They cannot have an input filled in place in borrowed memory:
 ///
 /// ```compile_fail,E0133
 /// # use genie_passing::Target;
@@ -136,7 +137,7 @@ pub mod mechanism {
 /// # }
 /// ```
 ///
-/// Get a descriptor through which it could be written:
+/// They cannot get a descriptor through which borrowed memory could be written:
 ///
 /// ```compile_fail,E0133
 /// # fn share(genie: &genie::Interface) {

@@ -1,12 +1,13 @@
 //! Requests that are awaited, in programs that run on tokio.
 //!
-//! Why: a task that waits for a reply must not hold its thread up, and one descriptor serves all servers of an interface.
-//! How: a request is submitted when its future is first polled; the reply, by whatever thread it is taken off its channel or
-//! brought, wakes the task. All tasks that wait await the interface's descriptor; the first one that runs when it is readable takes
-//! the replies, for all, and has it become readable with the next one. So none depends on another one's being polled, which a
-//! program may put aside (`select!`) without dropping it. No task is spawned.
-//! Limits: one of these for each [`crate::Interface`]. What exceeds limits is refused, as by [`Request::submit`]. Replies wake all
-//! tasks that wait, once for as many as come together.
+//! Why: a task that waits for a reply must not block its thread, and one descriptor is enough for all servers of an
+//! interface.
+//! How: a request is submitted when its future is first polled. The task is woken by the thread that brings the reply or
+//! takes it off its channel. All waiting tasks await the interface's descriptor. The first task that runs when the
+//! descriptor is readable takes the replies for all, and arms the descriptor for the next reply. So no task depends on the
+//! polling of another one, whose future a program may put aside (`select!`) without dropping it. No task is spawned.
+//! Limits: one of these for each [`crate::Interface`]. A request that exceeds limits is refused, as by [`Request::submit`].
+//! Replies that come together wake all waiting tasks once.
 //!
 //! ```
 //! # use genie::{Out, channel::{ConnectOptions, Directory, Listener, ServeOptions}, memory};
@@ -58,7 +59,7 @@ impl Interface {
     /// Has tasks of this run time wait for the interface's replies.
     ///
     /// # Errors
-    /// The limit on descriptors.
+    /// The limit on descriptors is reached.
     ///
     /// # Panics
     /// Outside of a run time, or in one whose I/O is not enabled.
@@ -72,7 +73,7 @@ impl Interface {
         &self.genie
     }
 
-    /// Makes a request, which must be of this interface, and waits for the reply without holding a thread up.
+    /// Makes a request, which must be of this interface, and waits for the reply without blocking a thread.
     ///
     /// Dropping the future lets the request run on unobserved; inputs are discarded, and buffers given by value are freed
     /// when the server has replied.
@@ -86,8 +87,8 @@ impl Interface {
         pending.sync()
     }
 
-    /// Waits until a request of this interface that was submitted is replied to; take the reply by [`Pending::sync`], which then does not
-    /// wait. May be dropped and called again.
+    /// Waits until a submitted request of this interface is replied to; take the reply by [`Pending::sync`], which then does
+    /// not wait. The future may be dropped, and this called again.
     ///
     /// # Errors
     /// [`Error::Aborted`] when the run time is shut down.
@@ -106,7 +107,7 @@ impl Interface {
         .await
     }
 
-    /// Takes replies for all tasks, now and whenever there are some.
+    /// Takes replies for all tasks, now and whenever some come.
     async fn attend(&self) -> io::Result<Infallible> {
         loop {
             let told = self.again.notified();
@@ -114,7 +115,7 @@ impl Interface {
             if self.genie.arm() {
                 self.something_to_take(told).await?;
             } else {
-                // There may be something that the descriptor does not tell of, and this task may not be polled again.
+                // There may be replies that the descriptor does not show, and this task may not be polled again.
                 self.again.notify_waiters();
                 yield_now().await;
             }
@@ -131,7 +132,8 @@ impl Interface {
                 Poll::Pending => readable.as_mut().poll(context).map_ok(Some),
             });
             let Some(mut readable) = readable.await? else { return Ok(()) };
-            // Every task that waits is woken. Where another one has come first, it has taken what there is, or is about to.
+            // Every waiting task is woken. If another task came first, it has taken the replies that are there, or is about
+            // to.
             if !readable.ready().is_empty() {
                 readable.clear_ready();
                 return Ok(());
@@ -140,7 +142,7 @@ impl Interface {
     }
 }
 
-/// What becomes readable with a reply: one descriptor, open as long as this is there.
+/// The one descriptor that becomes readable with a reply, open as long as this value lives.
 #[derive(Debug)]
 struct Descriptor {
     _genie: crate::Interface,

@@ -1,7 +1,7 @@
-//! Channels: what joins a client with a server in another process.
+//! Channels: a channel joins a client with a server in another process.
 //!
-//! Why: a server need not be trusted with a client's address space, nor die with it; but a system call for each request,
-//! or a copy of its data, would cost more than most requests do.
+//! Why: a server in a process of its own need not be trusted with a client's address space, and does not die with the
+//! client; but a system call for each request, or a copy of its data, would cost more than most requests do.
 //! How: requests and replies travel on two rings of shared memory; data stays where it is, in memory objects that the
 //! client announces and the server mirrors, or in the server's pool. A socket carries descriptors, and tells each side
 //! when the other one goes.
@@ -60,10 +60,10 @@ pub(crate) use wire::record::Slot;
 
 use crate::Error;
 
-/// A server's name, and how it is, or why it does not say.
+/// A server's name, and its status or the reason why it gives none.
 pub type Answer = (String, Result<Status, Error>);
 
-/// Asks every server in the run-time directory how it is.
+/// Asks every server in the run-time directory for its status.
 ///
 /// # Errors
 /// The run-time directory can't be read.

@@ -1,7 +1,7 @@
 //! Clients, as servers know them: their names, and when they leave.
 //!
 //! How: a client in another process leaves with its channel. One in this process leaves when its interface is dropped, and all of
-//! its pending requests with it; the interface knows the servers here that it has asked, to tell them.
+//! its pending requests with it; the interface remembers the servers of this process that it has asked, and tells them.
 //! Invariants: a client's name is never given again in this process.
 
 use std::fmt;
@@ -70,7 +70,7 @@ pub(crate) fn program() -> String {
     name.map_or_else(String::new, |name| as_name(&name.to_string_lossy()))
 }
 
-/// What a channel can carry of a name.
+/// The part of a name that a channel can carry.
 fn as_name(text: &str) -> String {
     let mut name: String = text.chars().filter(|c| !c.is_control()).collect();
     name.truncate(name.floor_char_boundary(MAX_NAME));
@@ -80,13 +80,14 @@ fn as_name(text: &str) -> String {
 /// How many servers an interface remembers without a lock.
 const REMEMBERED: usize = 16;
 
-/// Held by a client of this process: by its interface and by its pending requests. Dropping the last one tells the servers that
-/// the client has asked that it has left.
+/// Held by a client of this process: by its interface and by its pending requests. When the last holder drops it, the
+/// servers that the client has asked are told that the client has left.
 #[derive(Debug)]
 pub(crate) struct Presence {
     client: ClientId,
     maker: Maker,
-    /// The numbers of servers that have been asked, each in the place that it gives, unless another server's has replaced it.
+    /// The numbers of servers that have been asked. A server's number determines its place here, where another server's
+    /// number may have replaced it.
     remembered: [AtomicU64; REMEMBERED],
     asked: Mutex<Vec<WeakCode>>,
 }
@@ -138,7 +139,7 @@ impl Drop for Presence {
 mod tests {
     use super::*;
 
-    /// A program whose file had a long name, or one with control characters, could not connect to any server.
+    /// A program could not connect to any server if its file's name was long, or had control characters.
     #[test]
     fn any_program_has_a_name_that_a_channel_carries() {
         assert_eq!(as_name("x\ny\u{7f}"), "xy");

@@ -5,9 +5,9 @@
 //! its server's mistake.
 //! How: a request that is dropped because a server's code unwinds is set aside until the panic's message is known, and then
 //! ends with it. The panic hook has reported the panic by then; nothing reports it again.
-//! Invariants: no panic of a server's code leaves a method of [`Code`]. A request that was set aside ends with the call that it
-//! was dropped in.
-//! Limits: where panics abort the process (`panic = "abort"`), they do.
+//! Invariants: no panic of a server's code leaves a method of [`Code`]. A request that was set aside ends when the call in
+//! which it was dropped ends.
+//! Limits: in a program built with `panic = "abort"`, a panic of a server's code still aborts the process.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -31,15 +31,15 @@ pub(crate) struct Code(Arc<Held>);
 pub(crate) struct WeakCode(Weak<Held>);
 
 struct Held {
-    /// There until this is dropped.
+    /// Some until this is dropped.
     server: Option<Box<dyn Server>>,
     /// Tells servers apart; no other server of this process ever has it.
     number: u64,
-    /// What the server said once, so that what clients are told and what they get agree.
+    /// The server's services, asked for once, so that clients are told of the same services that they then get.
     services: Result<Box<[Service]>, Error>,
     /// For each service, how input buffers should be laid out, when that makes a difference.
     preferred: Box<[Option<Preferred>]>,
-    /// There for a server that completes requests when a thread looks.
+    /// Some for a server that completes requests when a thread looks.
     reaping: Option<Reaping>,
 }
 
@@ -53,7 +53,7 @@ thread_local! {
 struct Calls {
     /// How many there are, one inside the other.
     depth: Cell<u32>,
-    /// How many requests are set aside, by all of them.
+    /// How many requests all these calls together have set aside.
     unwound: Cell<usize>,
 }
 
@@ -90,10 +90,11 @@ impl Code {
         self.0.services.as_ref().map(drop).map_err(Clone::clone)
     }
 
-    /// Hands over the request that `make` makes: inside, since moving it through what catches panics would cost more.
+    /// Hands over the request that `make` makes. `make` is called where panics are caught already, since moving the request
+    /// in there would cost more.
     #[inline]
     pub(crate) fn request(&self, make: impl FnOnce() -> Incoming) {
-        // The requests that a panic ended have been told what it was.
+        // The requests that a panic ended have the panic's message already.
         let _ = call(|| self.server().request(make()));
     }
 
@@ -119,12 +120,12 @@ impl Code {
         }
     }
 
-    /// Looks for what the server has completed; returns how many requests that are.
+    /// Looks for requests that the server has completed; returns how many there are.
     pub(crate) fn collect(&self) -> usize {
         self.0.reaping.as_ref().map_or(0, |reaping| reaping.collect(self))
     }
 
-    /// By what an event loop waits until there may be something to collect.
+    /// The descriptor by which an event loop waits until there may be something to collect.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.completer(|completer| completer.descriptor()).ok()??
     }
@@ -207,12 +208,12 @@ impl Drop for Held {
     }
 }
 
-/// Calls what belongs to a server: if it panics, requests that this drops end with the panic's message.
+/// Calls code of a server. If the code panics, the requests that the panic drops end with the panic's message.
 ///
 /// # Errors
 /// It panicked.
 fn call<T>(code: impl FnOnce() -> T) -> Result<T, Error> {
-    // A call that is made while an outer one unwinds leaves that one's requests to it.
+    // A call that is made while an outer call unwinds leaves the outer call's requests alone.
     let before = CALLS.with(|calls| {
         calls.depth.set(calls.depth.get() + 1);
         calls.unwound.get()
@@ -231,8 +232,8 @@ fn call<T>(code: impl FnOnce() -> T) -> Result<T, Error> {
     called
 }
 
-/// Ends a request that unwinding drops: with the call that panicked, once its message is known, or at once in a thread that
-/// Genie has not called the server in.
+/// Ends a request that unwinding drops. In a thread where Genie called the server, the request ends with that call, once the
+/// panic's message is known; in any other thread it ends at once.
 #[cold]
 pub(crate) fn end_unwound(request: Incoming) {
     if CALLS.with(|calls| calls.depth.get()) == 0 {

@@ -15,31 +15,32 @@ use crate::code::Code;
 use crate::exchange::Awaited;
 use crate::primitive::{Mutex, thread};
 
-/// The longest wait without a look at whether the request has been given up.
+/// The longest wait before a thread looks again whether its request has been given up.
 const LONGEST: Duration = Duration::from_millis(100);
 
-/// What completes a server's requests: see [`Server::completer`](crate::Server::completer).
+/// Completes a server's requests: see [`Server::completer`](crate::Server::completer).
 pub trait Completer {
-    /// Replies to the requests whose work is done, without waiting; returns how many those are.
+    /// Replies to the requests whose work is done, without waiting; returns how many there were.
     fn collect(&self) -> usize;
 
-    /// Waits until there may be something to collect, at most so long.
+    /// Waits until there may be something to collect, at most for `timeout`.
     fn wait(&self, timeout: Duration);
 
-    /// What is readable while there may be something to collect, for clients that wait in event loops: an eventfd that the kernel
-    /// signals, a timer, the descriptor of an interface by which this server makes requests of its own. It is not readable any
-    /// more when [`Completer::collect`] has taken what there is. While requests are outstanding it must be the same one:
-    /// a client's interface keeps a duplicate of it until it is armed when none is outstanding.
+    /// A descriptor that is readable while there may be something to collect, for clients that wait in event loops: an
+    /// eventfd that the kernel signals, a timer, or the descriptor of an interface by which this server makes requests of
+    /// its own. It stops being readable when [`Completer::collect`] has taken what there is. While requests are outstanding,
+    /// this must return the same descriptor each time: a client's interface keeps a duplicate until the interface is armed
+    /// when no request is outstanding.
     ///
-    /// Where there is none, or none that epoll can wait for, [`Interface::arm`](crate::Interface::arm) says that there may be
-    /// something to collect, so that clients' event loops look again and again instead of sleeping.
+    /// Where there is no descriptor, or epoll can't wait for it, [`Interface::arm`](crate::Interface::arm) says that there
+    /// may be something to collect, so that clients' event loops look again and again instead of sleeping.
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 
-    /// Prepares the descriptor, if it needs that: from now on it becomes readable when there may be something to collect, for
-    /// later requests, too, and even if other threads look meanwhile. Returns false when there may be something now. Event
-    /// loops of several clients may call it at once, and while another thread looks.
+    /// Prepares the descriptor, if it needs preparing. From then on it becomes readable when there may be something to
+    /// collect, also for later requests, and even if other threads look meanwhile. Returns false when there may be something
+    /// to collect now. Event loops of several clients may call this at once, and while another thread looks.
     fn arm(&self) -> bool {
         true
     }
@@ -53,7 +54,7 @@ pub(crate) struct Reaping {
 }
 
 impl Reaping {
-    /// Waits until what is awaited has its reply, or has been given up; returns whether it has.
+    /// Waits until the awaited request has its reply, or has been given up; returns whether either has happened.
     pub(crate) fn wait(&self, server: &Code, awaited: &Awaited<'_>, deadline: Option<Instant>) -> bool {
         let maker = Maker::this_process();
         loop {
@@ -84,7 +85,7 @@ impl Reaping {
         }
     }
 
-    /// Looks once, unless another thread does; returns how many requests that completed.
+    /// Looks once, unless another thread is looking; returns how many requests this has completed.
     pub(crate) fn collect(&self, server: &Code) -> usize {
         let Some(looking) = self.looking.try_lock() else { return 0 };
         let count = collect(server);
@@ -93,13 +94,13 @@ impl Reaping {
         count
     }
 
-    /// Has the followers look whether they still wait.
+    /// Has the followers check whether they must wait any longer.
     pub(crate) fn wake(&self) {
         self.followers.wake();
     }
 }
 
-/// How many requests a server says it has completed, within what can be added up.
+/// How many requests a server says it has completed, limited so that the numbers can be added up.
 fn collect(server: &Code) -> usize {
     let count = server.completer(|completer| completer.collect());
     count.ok().flatten().unwrap_or_default().min(u32::MAX as usize)

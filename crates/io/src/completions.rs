@@ -3,7 +3,8 @@
 //!
 //! How: each request is added with what belongs to it. The thread that brings the reply puts the request's name into
 //! the queue.
-//! Limits: as many requests as the interface lets be pending. In a child made by fork a copy of the parent's holds nothing.
+//! Limits: as many requests as the interface lets be pending. In a child made by fork, a copy of the parent's queue holds
+//! nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -19,7 +20,7 @@ use crate::primitive::{Condvar, Mutex};
 use crate::{Pending, RequestId, ServerHandle};
 
 /// Pending requests, each with a `T` that belongs to it, and a queue of those that have been replied to. In a child made by
-/// fork, what the parent made holds nothing and keeps nothing.
+/// fork, a queue that the parent made holds nothing and keeps nothing.
 ///
 /// ```
 /// # use genie_io::{Completions, Interface, ServerHandle, servers::memory};
@@ -73,7 +74,7 @@ impl Queue {
 }
 
 impl<T> Completions<T> {
-    /// Adds a request; it may have its reply already. It is given back by [`Completions::next`] when it has.
+    /// Adds a request, which may have its reply already. [`Completions::next`] gives it back when it has been replied to.
     ///
     /// # Cost
     /// Two allocations.
@@ -105,8 +106,9 @@ impl<T> Completions<T> {
         }
     }
 
-    /// Takes the replies of `server` that are there, and waits for more, at most so long, if no request is in the queue then.
-    /// Returns whether one is. Requests to other servers may be added, too, and appear when a thread takes their replies.
+    /// Takes the replies of `server` that have come. If no request is in the queue then, waits for more replies, at most for
+    /// `timeout`. Returns whether a request is in the queue. Requests to other servers may be added, too, and appear when a
+    /// thread takes their replies.
     pub fn wait(&self, server: &ServerHandle, timeout: Duration) -> bool {
         if self.is_inherited() {
             return false;
@@ -128,14 +130,14 @@ impl<T> Completions<T> {
         !self.is_inherited() && !self.queue.replied.lock().is_empty()
     }
 
-    /// Sleeps until other threads have had requests replied to.
+    /// Sleeps until a reply that another thread takes puts a request into the queue.
     fn sleep(&self, deadline: Option<Instant>) -> bool {
         let has_next = |replied: &VecDeque<_>| !replied.is_empty();
         self.queue.changed.wait_until(self.queue.replied.lock(), deadline, has_next).1
     }
 
-    /// Takes out the requests of which this is so, whether they have been replied to or not. The queue is locked meanwhile:
-    /// `is_it` must not use it.
+    /// Takes out the requests for which `is_it` is true, whether they have been replied to or not. The queue is locked
+    /// meanwhile: `is_it` must not use it.
     pub fn remove(&self, mut is_it: impl FnMut(&T) -> bool) -> Vec<(Pending<'static>, T)> {
         if self.is_inherited() {
             return Vec::new();
@@ -150,8 +152,8 @@ impl<T> Completions<T> {
         self.is_inherited() || self.pending.lock().is_empty()
     }
 
-    /// Whether this process is a child, made by fork, of the one that made this. A thread of the parent's may hold either lock,
-    /// and may have been changing what it protects.
+    /// Whether this process is a child, made by fork, of the process that made this queue. A thread of the parent may hold
+    /// either lock, and may have been changing what that lock protects.
     fn is_inherited(&self) -> bool {
         !self.maker.is_this_process()
     }

@@ -2,10 +2,9 @@
 //!
 //! How: a server that makes requests of its own with [`Fragment`]s of a request's buffers becomes a contractor. Its
 //! reply takes effect when the last fragment has been let go, so that no subcontractor ever works in memory that its
-//! client has back. The graph's edges are kept where the requests meet: with the contractor's request, the requests
-//! originated of it.
+//! client has back. The graph's edges are kept with the contractor's request, which lists the requests originated from it.
 //! Invariants: eviction is in post-order: whatever a request originated is aborted before the request itself. A request that
-//! is being aborted originates no more, since nothing would abort that.
+//! is being aborted originates no more requests, since nothing would abort those.
 //! Limits: [`DEEPEST`]: replies and evictions go along a chain of requests by recursion.
 //! Source: thesis §3.1.2, figure 3.1; §5.3.
 
@@ -38,11 +37,11 @@ pub(crate) struct Contract {
     originated: Mutex<Originated>,
 }
 
-/// The requests originated of one.
+/// The requests that one request has originated.
 #[derive(Debug, Default)]
 struct Originated {
     requests: Vec<(Weak<Exchange>, ServerHandle)>,
-    /// Why there can be no more of them.
+    /// Why no more requests can be originated.
     over: Option<Error>,
 }
 
@@ -71,7 +70,7 @@ impl Contract {
         *self.deposit.lock() = Some((work, error));
     }
 
-    /// Links a request to the one that originated it, unless that is being aborted.
+    /// Links a request to the one that originated it, unless the originating request is being aborted.
     pub(crate) fn originate(&self, exchange: &Arc<Exchange>, server: &ServerHandle) -> Result<(), Error> {
         let mut originated = self.originated.lock();
         if let Some(reason) = &originated.over {
@@ -82,8 +81,8 @@ impl Contract {
         Ok(())
     }
 
-    /// Aborts whatever this request originated, and before that whatever those originated. Each server has `grace` for
-    /// letting its request go.
+    /// Aborts the requests that this one originated, but first the requests that those originated. Each server has `grace`
+    /// for letting its request go.
     pub(crate) fn evict(&self, reason: &Error, grace: Duration) {
         for (request, server) in self.end(reason) {
             if let Some(request) = request.upgrade() {
@@ -92,7 +91,7 @@ impl Contract {
         }
     }
 
-    /// Lets nothing more be originated; returns what has been.
+    /// Stops requests from being originated; returns those that have been.
     fn end(&self, reason: &Error) -> Vec<(Weak<Exchange>, ServerHandle)> {
         let mut originated = self.originated.lock();
         originated.over.get_or_insert_with(|| reason.clone());
@@ -128,7 +127,7 @@ pub struct Fragment {
 }
 
 impl Fragment {
-    /// The request that it is a part of.
+    /// The request whose part it is.
     pub fn request(&self) -> RequestId {
         self.contractor
     }

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// When `timeout` from now is over. `None`, which is never, where the clock cannot count that far: `Duration::MAX` is a
-/// timeout that never ends.
+/// The instant when `timeout` from now is over; `None`, which means never, where the clock cannot count that far. So
+/// `Duration::MAX` is a timeout that never ends.
 pub(crate) fn deadline_after(timeout: Duration) -> Option<Instant> {
     Instant::now().checked_add(timeout)
 }

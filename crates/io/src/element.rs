@@ -15,10 +15,11 @@ use genie_passing::model::Allocation;
 
 use crate::{Fragment, ServerHandle};
 
-/// One element of an output buffer: what is borrowed is read, and a migrant buffer goes to the server.
+/// One element of an output buffer: borrowed memory is read, and a migrant buffer goes to the server.
 pub type Out<'o> = Element<&'o [u8], Migrant>;
 
-/// One element of an input buffer: what is borrowed is stored into, and a migrant buffer of at most so many bytes arrives.
+/// One element of an input buffer: borrowed memory is stored into; a number of bytes asks for a migrant buffer of at most
+/// that length.
 pub type In<'i> = Element<&'i mut [u8], usize>;
 
 /// One element of a buffer: [`Out`] or [`In`].
@@ -53,7 +54,7 @@ impl Borrowed for &mut [u8] {
     const DIRECTION: Direction = Direction::In;
 }
 
-/// A migrant buffer: for output the buffer, for input the most bytes that it is to have.
+/// A migrant buffer: for output the buffer itself, for input the most bytes that the buffer is to have.
 pub trait Moved: Debug {
     /// The number of bytes.
     fn bytes(&self) -> usize;
@@ -116,8 +117,8 @@ impl<B: Borrowed, M: Moved> Element<B, M> {
         Self::migrant(Scheme::EmulatedWeakMove, migrant)
     }
 
-    /// Passes borrowed memory by any native scheme. Share schemes become copy, since what is borrowed cannot be shared
-    /// beyond the call; the receipt says so.
+    /// Passes borrowed memory by any native scheme. Share schemes become copy, since borrowed memory cannot be shared beyond
+    /// the call; the receipt says so.
     ///
     /// # Panics
     /// When `scheme` is a migrant one.
@@ -138,10 +139,11 @@ impl<B: Borrowed, M: Moved> Element<B, M> {
         Self { scheme, lender: None, memory: Memory::Owned(buffer, range) }
     }
 
-    /// Passes a migrant buffer by any migrant scheme: for output this one, for input one of at most so many bytes.
+    /// Passes a migrant buffer by any migrant scheme: for output `migrant` itself, for input a buffer of at most `migrant`
+    /// bytes.
     ///
     /// # Panics
-    /// When `scheme` is a native one; output `&migrant[..]` by it instead.
+    /// When `scheme` is a native one. To output a migrant buffer by a native scheme, borrow it as `&migrant[..]`.
     #[inline]
     pub fn migrant(scheme: Scheme, migrant: M) -> Self {
         assert_allocation(scheme, Allocation::Migrant);
@@ -158,9 +160,9 @@ impl<B: Borrowed, M: Moved> Element<B, M> {
         Self { scheme: Scheme::Fragment, lender: None, memory: Memory::Fragment(Box::new(fragment)) }
     }
 
-    /// Has the system buffer, if data passing needs one, lent by `lender`: of the servers that the data will reach, the one
-    /// that touches it. By default the request's server lends. A request with a server that another interface was connected to
-    /// is refused.
+    /// Has `lender` lend the system buffer, if data passing needs one. Name the server that touches the data, among all the
+    /// servers that the data will reach. By default the request's server lends. A request with a lender that another
+    /// interface was connected to is refused.
     #[must_use]
     pub fn lent_by(mut self, lender: &ServerHandle) -> Self {
         self.lender = Some(Box::new(lender.clone()));

@@ -22,8 +22,8 @@ pub enum Error {
         /// How many services there are.
         count: usize,
     },
-    /// The server is in another process, and another interface was connected to it: it does not see this one's memory. Or the
-    /// request is of another interface than the one that is to wait for its reply.
+    /// The server is in another process, and another interface was connected to it: the server does not see this interface's
+    /// memory. Or the request was made by another interface than the one that is to wait for the reply.
     #[error(
         "the request to server {server} mixes two interfaces; connect, make the request and wait for its reply by the same one"
     )]
@@ -63,8 +63,8 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
-    /// The channel carries no more to the server now, though more may be pending: its ring is full, or the server has not taken what
-    /// it was told of memory.
+    /// The channel can carry no more to the server now, though the limits allow more pending requests: the ring is full, or
+    /// the server has not yet taken the announcements of memory.
     #[error(
         "the channel to the server is full with {pending} requests pending; wait for replies, or have it make larger rings"
     )]
@@ -86,7 +86,7 @@ pub enum Error {
         /// "bytes of data" or "pieces of data".
         unit: &'static str,
     },
-    /// A limit was to be raised beyond the hard one.
+    /// A limit was to be raised beyond the hard limit.
     #[error("{asked} pending {what} exceed the hard limit of {hard}")]
     HardLimit {
         /// Bytes or requests.
@@ -96,7 +96,8 @@ pub enum Error {
         /// The hard limit.
         hard: usize,
     },
-    /// The request was not completed in time, and was aborted; what the server said to that, if anything, is not told.
+    /// The request was not completed in time, and was aborted. The server's reply to the abort, if there was one, is not
+    /// reported.
     #[error("no reply within {timeout:?}; the request was aborted")]
     TimedOut {
         /// The time allowed.
@@ -117,7 +118,7 @@ pub enum Error {
     /// The server replied with an error.
     #[error("the server failed: {0}")]
     Server(#[from] ServerError),
-    /// A service was asked to do with a buffer what it is not registered for.
+    /// A service was asked to access a buffer in a way that it is not registered for.
     #[error("service number {service} may not {access} buffers; its mapping flags forbid it")]
     Unmapped {
         /// The service's number.
@@ -192,8 +193,8 @@ pub enum Error {
     /// The run-time directory, or a name in it, can't be used.
     #[error("{0}")]
     Directory(String),
-    /// No client could be told of a server that was to be made reachable to other processes: its services or its options exceed
-    /// what a channel can have.
+    /// A server was to be made reachable to other processes, but its services or its options exceed what a channel can have,
+    /// so that no client could be told of them.
     #[error("no client could connect to this server: {0}")]
     Unservable(String),
     /// Rings can't be used.
@@ -209,7 +210,7 @@ impl Error {
         Self::Gone { server: server.to_owned(), why: why.into() }
     }
 
-    /// Whether the request failed only since too much is under way: it may succeed when others are over.
+    /// Whether the request failed only because too much is pending: it may succeed when other requests are over.
     pub fn is_congestion(&self) -> bool {
         use genie_passing::Error::Memory;
         let is_lender = matches!(self, Self::Passing(Memory(genie_memory::Error::Lender { .. })));
@@ -292,7 +293,7 @@ impl From<genie_sys::Error> for ServerError {
 pub struct Failed {
     /// Why.
     pub error: Error,
-    /// What comes back.
+    /// The buffers that come back.
     pub buffers: Vec<ReplyBuffer>,
 }
 

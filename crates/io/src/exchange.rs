@@ -2,8 +2,8 @@
 //!
 //! How: with the reply the work goes from the server to the exchange, and from there to the client. Until then the server
 //! owns it, whatever the client gives up; so memory that a slow server may still touch is never reused.
-//! Where the thread that waits for a reply takes it itself, the work goes straight to that thread, and the exchange, which is as
-//! it was, serves the thread's next request ([`Pair`]).
+//! Where the thread that waits for a reply takes it itself, the work goes straight to that thread, and the exchange,
+//! unchanged, serves the thread's next request ([`Pair`]).
 //! Invariants: the phase leaves `Waiting` once, by a reply, by giving up, or by the client's departure.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -80,11 +80,11 @@ struct State {
     task: Option<Waker>,
     /// The interface's list of outstanding requests, if this one is in it.
     listing: Option<Arc<Outstanding>>,
-    /// The timer's, which ends with the request.
+    /// The timer's alarm, which ends with the request.
     alarm: Option<Alarm>,
     /// Why the request is being aborted.
     aborting: Option<Error>,
-    /// What the request's server has made of it.
+    /// The request's contract, if its server has made one.
     contract: Weak<Contract>,
 }
 
@@ -102,7 +102,7 @@ impl State {
     }
 }
 
-/// How long a moment is.
+/// The longest that a pause lasts.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// A reply that a thread waits for.
@@ -111,7 +111,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// and does not go through the exchange.
 pub(crate) struct Awaited<'a> {
     exchange: Option<&'a Exchange>,
-    /// What is waited for, where that is no reply.
+    /// The condition that is waited for, where it is not a reply.
     until: Option<&'a dyn Fn() -> bool>,
     is_alone: bool,
     left: Option<(Box<Work>, Arc<Exchange>)>,
@@ -133,13 +133,13 @@ impl<'a> Awaited<'a> {
         Self { exchange: None, until: None, is_alone: false, left: None }
     }
 
-    /// Something that comes of replies which others wait for.
+    /// A condition that becomes true through replies for which other threads wait.
     pub(crate) fn until(is_so: &'a dyn Fn() -> bool) -> Self {
         Self { until: Some(is_so), ..Self::none() }
     }
 
-    /// Waits until a reply can be taken; returns whether it can. The replies of a server in another process are taken off
-    /// its channel meanwhile, and a server that completes requests when it is looked at is.
+    /// Waits until a reply can be taken; returns whether it can. Meanwhile this takes the replies of a server in another
+    /// process off its channel, and looks at a server that completes requests only when clients look.
     pub(crate) fn wait(&mut self, server: &ServerHandle, deadline: Option<Instant>) -> bool {
         server.wait(self, deadline)
     }
@@ -214,7 +214,7 @@ impl Exchange {
         state.aborting.is_some()
     }
 
-    /// Whether other requests may have been originated of this one.
+    /// Whether this request may have originated others.
     pub(crate) fn is_contracted(&self) -> bool {
         self.state.lock().contract.strong_count() > 0
     }
@@ -228,7 +228,8 @@ impl Exchange {
         let listing = state.listing.take();
         let left = match &state.phase {
             Phase::Waiting => {
-                // A server may let go of an aborted request in any of these ways; the client is told why it was aborted.
+                // A server may let go of an aborted request in any of these ways; the client is told why the request was
+                // aborted.
                 let is_let_go =
                     matches!(work.error, Some(Error::Dropped | Error::Panicked { .. } | Error::Server(_)));
                 if let Some(reason) = state.aborting.take().filter(|_| is_let_go) {
@@ -237,13 +238,13 @@ impl Exchange {
                 state.phase = Phase::Replied(work);
                 None
             }
-            // No thread waits for it: what it holds is dropped, outside the lock.
+            // No thread waits for the reply: the work is dropped, outside the lock.
             _ => Some(work),
         };
         self.wake(state);
         drop(left);
-        // Not before the client can see the reply: a flush ends with this, and promises that. So the client may go on while this
-        // thread still holds the listing's handle of the server.
+        // This must come after the client can see the reply: a flush ends when the request is removed, and promises that the
+        // reply is there. So the client may go on while this thread still holds the listing's handle of the server.
         if let Some(listing) = listing {
             listing.remove(self.id());
         }
@@ -279,8 +280,8 @@ impl Exchange {
         }
     }
 
-    /// The request is over: wakes threads that wait for the phase to change. A task is woken after the lock is let go: that may
-    /// run it.
+    /// The request is over: wakes threads that wait for the phase to change. A task is woken after the lock is let go, since
+    /// waking a task may run it.
     fn wake(&self, mut state: MutexGuard<'_, State>) {
         // Release pairs with the poller's Acquire, though the thread that takes the reply takes the lock, too.
         self.is_replied.store(true, Ordering::Release);
@@ -293,7 +294,7 @@ impl Exchange {
         }
     }
 
-    /// The same for a request that the server still has a part of: it stays listed, and an event loop is told.
+    /// The same for a request that the server still has a part of: the request stays listed, and an event loop is told.
     fn wake_listed(&self, state: MutexGuard<'_, State>) {
         let listing = state.listing.clone();
         self.wake(state);
@@ -379,13 +380,14 @@ impl Exchange {
         }
         let is_awaited = matches!(state.phase, Phase::Waiting);
         state.aborting.get_or_insert_with(|| reason.clone());
-        // The lock that the server takes for the abort, and for the request, orders this for the thread that hands that over.
+        // The server takes one lock for the abort and for the request; the lock orders this store for the thread that hands
+        // the request over.
         self.is_aborting.store(true, Ordering::Relaxed);
         let contract = state.contract.upgrade();
         drop(state);
         if let Some(contract) = contract {
             contract.evict(reason, grace);
-            // What it originated may have completed, and so may have this request.
+            // The requests that this one originated may have completed, and so may this request.
             drop(contract);
             if is_awaited && self.is_replied() {
                 return false;
@@ -410,11 +412,11 @@ impl Exchange {
     }
 }
 
-/// Wakes a client's task, in a thread that others rely on: the timer, a server's, one that takes replies for all. A panic of the
-/// client's code ends here; the panic hook has reported it.
+/// Wakes a client's task, in a thread that others rely on: the timer, a server's thread, or a thread that takes replies for
+/// all. A panic of the client's code ends here; the panic hook has reported it.
 fn wake_task(task: Waker) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| task.wake())) {
-        // It may panic when it is dropped.
+        // The payload may panic when it is dropped.
         std::mem::forget(payload);
     }
 }

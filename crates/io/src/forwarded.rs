@@ -1,8 +1,8 @@
 //! Forwarded inputs: elements of a request's input that its server, a contractor, has another server fill as a whole.
 //!
-//! Why: until its data is about to come, an input holds no system buffer. A subcontractor that needs one should have it made no
-//! sooner than the contractor itself would, and data that is in a subcontractor's own buffer already should go to the client as
-//! if the client had asked that server.
+//! Why: until its data is about to come, an input holds no system buffer. If a subcontractor needs a system buffer, it
+//! should be made no sooner than the contractor itself would have it made. If the data is in a subcontractor's own buffer
+//! already, it should go to the client as if the client had asked that server.
 //! How: the contractor's request and its fragments share the element until the contractor's reply takes effect. The first of
 //! them that needs memory has it made ready (point 1 of §7.5). A server that has the data in a buffer of its own puts that
 //! buffer in the memory's place when its request has succeeded (points 2 and 3); if another server needs memory after that, the
@@ -50,7 +50,7 @@ struct State {
 }
 
 impl Supply {
-    /// Links the data to an input, in place of making that ready.
+    /// Links the data to an input, instead of making the input ready.
     ///
     /// # Errors
     /// A device's transfer failed, or there is no memory for a host buffer.
@@ -88,7 +88,7 @@ impl ForwardedInput {
         self.state.lock().input.as_ref().map(|input| *input.receipt())
     }
 
-    /// The memory that a server fills, which any server may be shown.
+    /// The memory that a server fills; any server may be shown it.
     pub(crate) fn ready(&self) -> Result<Segments, Error> {
         let mut state = self.state.lock();
         let brought = state.brought;
@@ -105,14 +105,14 @@ impl ForwardedInput {
         if len == self.len { Ok(()) } else { self.ready().map(drop) }
     }
 
-    /// The part of it that is there.
+    /// The part of the memory that is there.
     pub(crate) fn seen(&self) -> Segments {
         let state = self.state.lock();
         state.input.as_ref().map_or_else(Segments::new, |input| part(&input.segments(), 0..self.len))
     }
 
-    /// Puts `supply`, which has brought `brought` bytes, in place of memory; returns it where that can't be: a server
-    /// has memory already, or the data is a device's, and the contractor may want to see it.
+    /// Puts `supply`, which has brought `brought` bytes, in place of memory. Returns `supply` where that can't be done: a
+    /// server has memory already, or the data is a device's and the contractor may want to see it.
     pub(crate) fn supply(&self, supply: Supply, brought: usize) -> Result<Option<Supply>, Error> {
         let mut state = self.state.lock();
         let input = state.input.as_mut().ok_or(Error::Aborted)?;
@@ -124,7 +124,7 @@ impl ForwardedInput {
         Ok(None)
     }
 
-    /// The same for what the contractor itself has elsewhere.
+    /// The same for data that the contractor itself has elsewhere.
     ///
     /// # Panics
     /// When a server has memory already, as for an input that was not forwarded.
@@ -135,7 +135,7 @@ impl ForwardedInput {
         Ok(())
     }
 
-    /// Takes it from all that share it.
+    /// Takes the element from all requests that share it.
     pub(crate) fn take(&self) -> Option<Box<Input>> {
         let mut state = self.state.lock();
         state.spent.clear();

@@ -23,12 +23,12 @@ pub(crate) use origin::Origin;
 /// A request in a server's hands, which owns its buffers until it replies.
 ///
 /// Output is read from [`Incoming::output`], input is written into what [`Incoming::ready`] returns. Dropping a request
-/// is replying with an error.
+/// replies with an error.
 #[derive(Debug)]
 pub struct Incoming {
-    /// What the server owns, and the client that gets the reply, until there is one.
+    /// The work that the server owns, and where the reply goes; none once there is a reply.
     held: Option<(Box<Work>, Origin)>,
-    /// There once parts of the request have been forwarded or pinned.
+    /// Some once parts of the request have been forwarded or pinned.
     contract: Option<Arc<Contract>>,
     service: ServiceId,
     access: Access,
@@ -127,7 +127,7 @@ impl Incoming {
     /// }
     /// ```
     ///
-    /// What is shown borrows the request:
+    /// The data borrows the request:
     ///
     /// ```compile_fail,E0505
     /// # use genie_io::{Error, Incoming};
@@ -139,7 +139,7 @@ impl Incoming {
     /// }
     /// ```
     ///
-    /// It is not the server's to change:
+    /// The server can't change the data:
     ///
     /// ```compile_fail,E0599
     /// # use genie_io::{Error, Incoming};
@@ -162,7 +162,7 @@ impl Incoming {
     /// come: until then a request for input holds no system buffer. [`Incoming::set_actual`] then says how many bytes came;
     /// without it, none did.
     ///
-    /// What is returned borrows the whole request. To read an output while an input is filled, make that ready first:
+    /// The returned memory borrows the whole request. To read an output while filling an input, make the input ready first:
     ///
     /// ```
     /// # use genie_io::{Error, Incoming};
@@ -208,9 +208,9 @@ impl Incoming {
     /// service needs no mapping flag for that. The reply to this request takes effect when all its fragments have been let
     /// go.
     ///
-    /// The memory of an input buffer is made ready by it, unless the bytes are those of one element, neither more nor fewer:
-    /// then the server that gets them has it made ready, or puts a buffer of its own in its place, as if the client had asked
-    /// that server (in the client's process; elsewhere such a buffer is copied).
+    /// This makes the memory of an input buffer ready, unless the bytes are exactly those of one element. In that case the
+    /// server that gets the fragment has the memory made ready, or puts a buffer of its own in the memory's place, as if the
+    /// client had asked that server. (That is so in the client's process; elsewhere the server's buffer is copied.)
     ///
     /// Once this request is being aborted, requests with parts of it are refused, for the reason of the abort.
     ///
@@ -242,8 +242,8 @@ impl Incoming {
         Ok(OutputPin(Pinned { segments, _contract: self.contract() }))
     }
 
-    /// Pins bytes `range` of input buffer `index`, which is made ready by it, for the server to fill; as
-    /// [`Incoming::pin_output`]. How many bytes come is still said by [`Incoming::set_actual`].
+    /// Makes input buffer `index` ready and pins its bytes `range` for the server to fill, as [`Incoming::pin_output`] does
+    /// for reading. [`Incoming::set_actual`] still has to say how many bytes came.
     ///
     /// # Errors
     /// As [`Incoming::ready`]; or there are fewer bytes.
@@ -254,7 +254,7 @@ impl Incoming {
         Ok(InputPin(Pinned { segments, _contract: self.contract() }))
     }
 
-    /// What defers the reply.
+    /// The contract, which defers the reply; made here if there is none yet.
     fn contract(&mut self) -> Arc<Contract> {
         match &self.contract {
             Some(contract) => Arc::clone(contract),
@@ -278,8 +278,8 @@ impl Incoming {
         Ok(location::part(&self.work().buffers[index].locations(self.origin())?, range))
     }
 
-    /// Overlays a buffer of the server's own, filled already, on element `element` of input buffer `index`, in place of
-    /// making that ready.
+    /// Overlays a buffer of the server's own, filled already, on element `element` of input buffer `index`, instead of
+    /// making that element ready.
     ///
     /// # Errors
     /// There is no such input buffer or element.
@@ -290,7 +290,8 @@ impl Incoming {
         self.supply(index, element, Supply::Overlay(overlay))
     }
 
-    /// Links data in a device's own memory to element `element` of input buffer `index`, in place of making that ready.
+    /// Links data in a device's own memory to element `element` of input buffer `index`, instead of making that element
+    /// ready.
     ///
     /// # Errors
     /// There is no such input buffer or element, no memory for a host buffer, or the device's transfer failed.
@@ -318,8 +319,8 @@ impl Incoming {
         Ok(())
     }
 
-    /// Says how many bytes of buffer `index` were really passed. Until it is called that is 0: an input that was filled without it
-    /// delivers nothing, and the reply is a success all the same.
+    /// Says how many bytes of buffer `index` were really passed. Until this is called the number is 0: an input that was
+    /// filled without this call delivers nothing, although the reply is a success.
     ///
     /// # Errors
     /// There is no such buffer, or it is shorter.
@@ -336,8 +337,8 @@ impl Incoming {
 
     /// Replies with success now, and keeps the outputs until the result is dropped.
     ///
-    /// Which buffers a client in another process shares is not known here: where it shares some, it gets its reply when the result
-    /// is dropped.
+    /// It is not known here which buffers a client in another process shares: a client that shares some gets its reply when
+    /// the result is dropped.
     ///
     /// # Errors
     /// The request comes back if the client awaits inputs, or buffers that it shared.
@@ -359,7 +360,7 @@ impl Incoming {
         !self.maker.is_this_process()
     }
 
-    /// Fails in such a child.
+    /// Fails in a child made by fork.
     fn ensure_own(&self) -> Result<(), Error> {
         if self.is_inherited() { Err(Error::Inherited) } else { Ok(()) }
     }
@@ -390,7 +391,7 @@ impl Incoming {
 
     fn finish(&mut self, error: Option<Error>) {
         if self.is_inherited() {
-            // The reply, and whatever it would free, is the parent's.
+            // The reply, and whatever it would free, belongs to the parent.
             return std::mem::forget((self.held.take(), self.contract.take()));
         }
         let Some((work, origin)) = self.held.take() else { return };
@@ -409,7 +410,7 @@ fn check_range(range: &Range<usize>, len: usize) -> Result<(), Error> {
     }
 }
 
-/// Made only where a buffer is missing: an error is costlier to make and drop than the look that finds one.
+/// Called only where a buffer is missing: making and dropping an error costs more than looking up the buffer.
 #[cold]
 fn missing(index: usize, direction: Direction) -> Error {
     Error::NoSuchBuffer { index, direction }

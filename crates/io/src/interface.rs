@@ -32,10 +32,10 @@ use watch::Watch;
 
 /// A client's I/O interface. Cloning makes another handle to the same one.
 ///
-/// A child made by fork can't use its copies of an interface, nor of what was made with it: functions return
-/// [`Error::Inherited`], or do nothing, dropping them has no effect on the parent, and buffers hold zeros, which are the child's
-/// own. It opens an interface of its own and connects anew. This holds for children of the C library's `fork`: one that `vfork`
-/// or the system call itself has made is to exec or exit, and to use no handle.
+/// A child made by fork can't use its copies of an interface, or of anything made with it: functions return
+/// [`Error::Inherited`], or do nothing; dropping the copies has no effect on the parent; buffers hold zeros, which are the
+/// child's own. The child opens an interface of its own and connects anew. This holds for children of the C library's
+/// `fork`. A child made by `vfork`, or by the system call itself, must exec or exit, and use no handle.
 #[derive(Debug, Clone)]
 pub struct Interface(Arc<Inner>);
 
@@ -56,7 +56,7 @@ struct Inner {
 }
 
 impl Interface {
-    /// Opens an interface with a space and limits as given by default: the best granules the machine has.
+    /// Opens an interface with the default space and limits; the space has the best granules the machine has.
     ///
     /// # Errors
     /// No memory object or userfaultfd could be had; each error says what to do.
@@ -64,7 +64,7 @@ impl Interface {
         Ok(Self::new(Passing::open(&Config::default())?, Limits::default()))
     }
 
-    /// Makes an interface of a data passing engine and limits.
+    /// Makes an interface from a data passing engine and limits.
     pub fn new(passing: Passing, limits: Limits) -> Self {
         let pendings = Arc::new(Pendings::new(limits.pending_bytes, limits.pending_requests));
         Self(Arc::new(Inner {
@@ -97,7 +97,7 @@ impl Interface {
         self.connect_with(&Directory::open()?, server, &ConnectOptions::default())
     }
 
-    /// The same, with a directory and options.
+    /// The same as [`Interface::connect`], with a directory and options.
     ///
     /// # Errors
     /// As [`Interface::connect`].
@@ -119,7 +119,8 @@ impl Interface {
         Ok(ServerHandle::connected(remote))
     }
 
-    /// Has those servers in this process look that complete requests only when clients look.
+    /// Looks at the servers of this process that complete requests only when clients look; returns how many requests were
+    /// completed.
     fn collect_here(&self) -> usize {
         if self.space().is_inherited() {
             return 0;
@@ -127,7 +128,7 @@ impl Interface {
         self.0.outstanding.looked_at().iter().map(ServerHandle::collect).sum()
     }
 
-    /// Watches a server no longer.
+    /// Stops watching a server.
     fn forget(&self, gone: &Arc<Remote>) {
         let mut remotes = self.0.remotes.lock();
         remotes.retain(|remote| remote.as_ptr() != Arc::as_ptr(gone));
@@ -165,8 +166,8 @@ impl Interface {
         Ok(self.space().allocate(len)?)
     }
 
-    /// Allocates a native buffer laid out as a server prefers; see [`Space::allocate_at`]. The server's granules may be longer:
-    /// what counts is where `offset` is in a granule of this interface.
+    /// Allocates a native buffer laid out as a server prefers; see [`Space::allocate_at`]. The server's granules may be
+    /// longer: only the place of `offset` in a granule of this interface counts.
     ///
     /// # Errors
     /// As [`Interface::allocate`].
@@ -182,7 +183,7 @@ impl Interface {
         Ok(self.space().allocate_migrant(len, strong)?)
     }
 
-    /// Whether the other one is a handle to the same interface.
+    /// Whether `other` is a handle to the same interface.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -259,7 +260,8 @@ impl Interface {
         deliver(found, destinations)
     }
 
-    /// Waits for a reply, or aborts the request when its time is over. Returns the work, where only this thread knows of it.
+    /// Waits for a reply, or aborts the request when its time is over. Returns the work, where only this thread knows of the
+    /// request.
     fn wait(
         &self,
         exchange: &Arc<Exchange>,
@@ -303,8 +305,8 @@ impl Interface {
         Ok(Pending::new(exchange, server.clone(), destinations, abort_timeout, timed, presence))
     }
 
-    /// Lists a request that outlives the call that made it, unless it is over; returns whether it is not. Those at a server
-    /// in another process are in the table of its channel already.
+    /// Lists a request that outlives the call that made it, unless the request is over already; returns whether it is still
+    /// under way. Requests at a server in another process are in the table of its channel already.
     fn list(&self, exchange: &Arc<Exchange>, server: &ServerHandle) -> bool {
         match server.remote() {
             Some(_) => !exchange.is_replied(),

@@ -3,7 +3,7 @@
 //! Why: a pending request holds memory; a client that asks faster than its servers reply would take it all.
 //! How: a request is admitted when it fits; a synchronous one waits for room, an asynchronous one is refused. Both counts
 //! are one word, so that admission is one atomic operation. The limits can be changed, up to hard ones that can't.
-//! Limits: 2^44 - 1 bytes and 2^20 - 1 requests; higher limits are taken for these.
+//! Limits: 2^44 - 1 bytes and 2^20 - 1 requests; higher limits are lowered to these.
 //! Source: thesis §3.1.2, point 1.
 
 use std::sync::Arc;
@@ -13,19 +13,19 @@ use crate::deadline::deadline_after;
 use crate::primitive::{AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
 use crate::{Client, Error};
 
-/// What an interface allows. What is in brackets is the default.
+/// What an interface allows. Defaults are in parentheses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes in all pending requests together (1 GiB).
     pub pending_bytes: usize,
     /// Pending requests (65,536).
     pub pending_requests: usize,
-    /// What [`crate::Interface::adjust`] may raise the limit on bytes to (no bound).
+    /// The highest limit on bytes that [`crate::Interface::adjust`] may set (no bound).
     pub hard_bytes: usize,
-    /// What [`crate::Interface::adjust`] may raise the limit on requests to (no bound).
+    /// The highest limit on requests that [`crate::Interface::adjust`] may set (no bound).
     pub hard_requests: usize,
-    /// The longest time any request may take, also one that asks for more or for none. With `None`, the default, a request
-    /// without a [timeout of its own](crate::Request::timeout) waits for its server for ever.
+    /// The longest time any request may take, even one that asks for a longer timeout or for none. With `None`, the default,
+    /// a request without a [timeout of its own](crate::Request::timeout) waits for its server for ever.
     pub timeout: Option<Duration>,
     /// How long a server may take to let an aborted request go before the client goes on without its buffers (100 ms).
     pub abort_timeout: Duration,
@@ -59,7 +59,7 @@ fn unpack(count: u64) -> (usize, usize) {
     ((count & MOST_BYTES) as usize, (count >> BYTES) as usize)
 }
 
-/// What is pending.
+/// The bytes and requests that are pending.
 #[derive(Debug)]
 pub(crate) struct Pendings {
     /// The client whose requests are pending.
@@ -73,7 +73,7 @@ pub(crate) struct Pendings {
 
 /// One request's share of the limits; ending or dropping it makes room.
 ///
-/// It keeps its handle to what is pending when it has ended, for another request of the same interface.
+/// After it has ended, it keeps its handle to the counts, for another request of the same interface.
 #[derive(Debug)]
 pub(crate) struct Admission {
     pendings: Arc<Pendings>,
@@ -105,7 +105,7 @@ impl Pendings {
         unpack(self.used.load(Ordering::Relaxed)).0
     }
 
-    /// Changes the limits. What is pending beyond lower ones stays pending.
+    /// Changes the limits. Requests beyond a lowered limit stay pending.
     pub(crate) fn adjust(&self, bytes: usize, requests: usize) {
         self.limit.store(pack(bytes, requests), Ordering::SeqCst);
         self.notify();
@@ -123,7 +123,8 @@ impl Pendings {
             let is_room = used_bytes.saturating_add(bytes) <= limit && requests < most;
             is_room.then(|| used + share)
         };
-        // SeqCst pairs with the waiter's: either it sees the room made, or the thread that makes room sees the waiter.
+        // SeqCst pairs with the waiter's: either the waiter sees the room made, or the thread that makes room sees the
+        // waiter.
         match self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits) {
             Ok(_) => Ok(share),
             Err(used) => Err(match unpack(used) {
@@ -176,14 +177,15 @@ impl Pendings {
 
     fn notify(&self) {
         if self.waiters.load(Ordering::SeqCst) > 0 {
-            // Taking the lock orders this after the waiter's look and before its sleep, or after the sleep has begun.
+            // A waiter holds the lock from its look until it sleeps. So this notification comes before the look, or after
+            // the sleep has begun, and never between the two.
             drop(self.queue.lock());
             self.room.notify_all();
         }
     }
 }
 
-/// Whether what was refused may fit when other requests are over.
+/// Whether a refused request may fit when other requests are over.
 fn may_fit_later(refused: &Error) -> bool {
     matches!(refused, Error::Exhausted { .. } | Error::TooMany { limit: 1.., .. })
 }
@@ -198,7 +200,7 @@ impl Admission {
         self.pendings.client()
     }
 
-    /// Whether it can be one of these limits.
+    /// Whether it can be a share of these limits.
     pub(crate) fn is_of(&self, pendings: &Arc<Pendings>) -> bool {
         Arc::ptr_eq(&self.pendings, pendings)
     }
@@ -242,7 +244,7 @@ mod tests {
         assert_eq!(pendings.admit(11, None, None).unwrap_err(), Error::TooLarge { asked: 11, limit: 10 });
     }
 
-    /// Where no request may be pending, one that waited for room waited for ever.
+    /// Where no request may be pending, a request that waited for room waited for ever.
     #[test]
     fn where_no_request_may_be_pending_none_waits() {
         let pendings = Arc::new(Pendings::new(10, 0));

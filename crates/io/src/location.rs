@@ -1,4 +1,4 @@
-//! Locations of data that was passed before: in a contractor's buffers, or in memory of a client in another process.
+//! Locations of data that was passed already: in a contractor's buffers, or in memory of a client in another process.
 //!
 //! How: the client's interface, in this process or its own, has passed the data already. All that is left to do is finding its
 //! address, and that only for a service that may touch it.
@@ -76,7 +76,8 @@ pub(crate) fn part(locations: &[Location], range: Range<usize>) -> Locations {
 /// One element's data on the way through a server that it is shown to.
 #[derive(Debug)]
 pub(crate) struct LocatedTransfer {
-    /// What is mapped for the time of the request. Dropped before `origin`, after which the client may withdraw the memory.
+    /// Mappings that last as long as the request. Dropped before `origin`, since the client may withdraw the memory once
+    /// `origin` is dropped.
     mapped: SmallVec<[Mapped; 1]>,
     origin: Source,
     /// The data, as far as it is mapped.
@@ -91,7 +92,7 @@ pub(crate) struct LocatedTransfer {
     supply: Option<Box<Supply>>,
 }
 
-/// Memory for more pieces than these is not kept.
+/// Memory for more pieces than this is not kept.
 const MOST_KEPT: usize = 8;
 
 thread_local! {
@@ -104,7 +105,7 @@ thread_local! {
 enum Source {
     /// A client in another process, which named it: (arena, extent).
     Client(Named),
-    /// A part of a request that this one was originated by, which is not replied to before this one is.
+    /// A part of the request that originated this one; that request is not replied to before this one is.
     Contract(Arc<Contract>, Locations),
 }
 
@@ -126,7 +127,7 @@ impl LocatedTransfer {
         Self::from(Source::Contract(contract, locations), segments, len, receipt)
     }
 
-    /// Boxed from the start, as outputs and inputs are, and in memory that the last one has left.
+    /// Boxed from the start, as outputs and inputs are, and in the memory of this thread's last transfer.
     #[inline]
     fn from(origin: Source, segments: Segments, len: usize, receipt: Receipt) -> Box<Self> {
         match Spare::take(&SPARE) {
@@ -147,32 +148,32 @@ impl LocatedTransfer {
         }
     }
 
-    /// Lets go of what is left, and keeps the memory for this thread's next one.
+    /// Lets go of what is left, and keeps the memory for this thread's next transfer.
     pub(crate) fn end(mut self: Box<Self>) {
         self.mapped.clear();
         self.origin = Source::Client(Named::new());
         self.ready = 0;
         (self.private, self.supply) = (None, None);
         if self.mapped.capacity().max(self.segments.capacity()) > MOST_KEPT {
-            // A peer could have had this thread hold as much as it likes.
+            // Otherwise a peer could make this thread hold as much memory as the peer likes.
             return;
         }
         Spare::keep(&SPARE, self);
     }
 
-    /// Adds where the next of the data is mapped.
+    /// Adds the span where the next part of the data is mapped.
     pub(crate) fn see(&mut self, span: Span) {
         self.segments.push(span);
     }
 
-    /// Adds how the client names the next of the data.
+    /// Adds the extent by which the client names the next part of the data.
     pub(crate) fn name(&mut self, arena: u16, extent: Extent) {
         if let Source::Client(named) = &mut self.origin {
             named.push((arena, extent));
         }
     }
 
-    /// Ends what is mapped for the time of the request only.
+    /// Ends the mappings that last only as long as the request.
     pub(crate) fn let_go(&mut self) {
         self.mapped.clear();
     }
@@ -200,7 +201,7 @@ impl LocatedTransfer {
         &self.receipt
     }
 
-    /// Has memory ready for its server to fill.
+    /// Makes memory ready for the server to fill.
     pub(crate) fn ready(&mut self) -> Result<(), Error> {
         if let Some(input) = self.forwarded()
             && self.segments.is_empty()
@@ -211,7 +212,7 @@ impl LocatedTransfer {
         Ok(())
     }
 
-    /// The input of a client in this process, where this is the whole of it.
+    /// The input of a client in this process, where this data is the whole of that input.
     fn forwarded(&self) -> Option<&Arc<ForwardedInput>> {
         match &self.origin {
             Source::Contract(_, locations) => match locations.as_slice() {
@@ -237,7 +238,7 @@ impl LocatedTransfer {
         }
     }
 
-    /// How many requests of this process led to the one that this is of.
+    /// How many requests of this process led to the request that this data belongs to.
     pub(crate) fn depth(&self) -> u32 {
         match &self.origin {
             Source::Client(_) => 0,
@@ -245,7 +246,7 @@ impl LocatedTransfer {
         }
     }
 
-    /// Links the request that carries this to the one that it is a fragment of, unless that is being aborted.
+    /// Links the request that carries this fragment to the request whose part it is, unless that one is being aborted.
     pub(crate) fn originate(&self, exchange: &Arc<Exchange>, server: &ServerHandle) -> Result<(), Error> {
         match &self.origin {
             Source::Contract(contract, _) => contract.originate(exchange, server),
@@ -304,9 +305,9 @@ impl LocatedTransfer {
         self.supply = Some(Box::new(supply));
     }
 
-    /// Brings the first `actual` bytes of an input that were left in the server's own buffer until the request succeeded: puts
-    /// that buffer in the place of the client's, if the client is in this process, or else copies them, since no other process
-    /// may see what else is in a server's own buffers.
+    /// Brings the first `actual` bytes of an input, which were left in the server's own buffer until the request succeeded.
+    /// If the client is in this process, the server's buffer takes the place of the client's; otherwise the bytes are
+    /// copied, since no other process may see what else is in a server's own buffers.
     ///
     /// # Errors
     /// No memory, or a device's transfer failed.

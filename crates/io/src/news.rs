@@ -22,7 +22,7 @@ impl News {
         Ok(Self { event: Event::new()?, is_there: false, is_armed: false, is_signalled: false })
     }
 
-    /// What is readable from the time when a loop that sleeps is told until it looks.
+    /// The event that is readable from the time when a sleeping loop is told until that loop looks.
     pub(crate) fn event(&self) -> &Event {
         &self.event
     }

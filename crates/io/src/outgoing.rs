@@ -1,8 +1,8 @@
 //! Requests on their way to a server in another process, as the client's end of the channel keeps them.
 //!
-//! Why: the client's side does little with a request, and other things than a server: it names the data, waits, and hands the
+//! Why: the client's side does less with a request than a server, and other things: it names the data, waits, and hands the
 //! reply to the client.
-//! Invariants: it has its work until it is over; dropping it ends it.
+//! Invariants: an outgoing request has its work until it is over; dropping the request ends it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{Error, RequestId, ServiceId};
 
 #[derive(Debug)]
 pub(crate) struct Outgoing {
-    /// None when it is over.
+    /// None when the request is over.
     held: Option<(Box<Work>, Arc<Exchange>)>,
     pub(crate) service: ServiceId,
     /// The client has its reply, and the server goes on with the outputs.
@@ -56,7 +56,7 @@ impl Outgoing {
     /// Notes what the server says of buffer `index`.
     ///
     /// # Errors
-    /// It does not fit the request.
+    /// What the server says does not fit the request.
     pub(crate) fn note(&mut self, index: usize, actual: usize, argument: &[u8]) -> Result<(), Error> {
         let direction = Direction::In;
         let buffer =
@@ -65,7 +65,7 @@ impl Outgoing {
         if argument.is_empty() { Ok(()) } else { buffer.set_argument(argument) }
     }
 
-    /// Whether the client has had it aborted before its server got it.
+    /// Whether the client aborted the request before the server got it.
     pub(crate) fn is_aborting(&self) -> bool {
         self.exchange().is_aborting()
     }
@@ -80,7 +80,7 @@ impl Outgoing {
         self.exchange().give_up(error);
     }
 
-    /// Gives the client its reply before the server is done, unless it is to have its buffers back with that.
+    /// Gives the client its reply before the server is done, unless the reply is to bring the client its buffers back.
     pub(crate) fn anticipate(&mut self) {
         let (work, exchange) = self.held();
         if work.may_be_anticipated() {
@@ -94,7 +94,7 @@ impl Outgoing {
         self.finish(None);
     }
 
-    /// The same; gives the reply straight to the thread that takes it off the channel, if that waits for this one.
+    /// The same; gives the reply straight to the thread that takes it off the channel, if that thread waits for this reply.
     pub(crate) fn succeed_for(mut self, awaited: &mut Awaited<'_>) {
         if awaited.takes(self.exchange())
             && let Some((work, exchange)) = self.held.take()
@@ -104,7 +104,7 @@ impl Outgoing {
         self.finish(None);
     }
 
-    /// There will be no reply, or none of success. A client that has an anticipated one keeps it.
+    /// There will be no reply, or the reply is an error. A client that has an anticipated reply keeps it.
     pub(crate) fn fail(mut self, error: Error) {
         self.finish(Some(error));
     }

@@ -1,7 +1,7 @@
 //! The requests of an interface that outlived the call that made them and that a server still has a part of.
 //!
-//! Why: they are timed out, flushed and aborted; and while some are at a server that completes requests only when clients look, its
-//! clients have to look.
+//! Why: these requests are timed out, flushed and aborted; and while some of them are at a server that completes requests
+//! only when clients look, the clients have to look.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -59,19 +59,19 @@ impl Outstanding {
         self.listed.lock().looked_at()
     }
 
-    /// Tells an event loop from now on.
+    /// Tells an event loop of requests that are over, from now on.
     pub(crate) fn tell(&self, news: News) {
         self.listed.lock().news = Some(news);
     }
 
-    /// The same, when an event loop is about to look.
+    /// As `looked_at`, when an event loop is about to look.
     pub(crate) fn quiet(&self) -> SmallVec<[ServerHandle; 1]> {
         let mut listed = self.listed.lock();
         listed.news.iter_mut().for_each(News::quiet);
         listed.looked_at()
     }
 
-    /// The same, when it is about to sleep, and whether it may.
+    /// As `looked_at`, when an event loop is about to sleep; also returns whether the loop may sleep.
     pub(crate) fn arm(&self) -> (bool, SmallVec<[ServerHandle; 1]>) {
         let mut listed = self.listed.lock();
         (listed.news.as_mut().is_none_or(News::arm), listed.looked_at())

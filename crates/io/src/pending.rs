@@ -27,7 +27,7 @@ pub struct Pending<'i> {
     maker: Maker,
     /// For a request with a timeout: the interface, whose timer watches it.
     _timed: Option<Interface>,
-    /// For another request that a server in this process has a part of: its client has not left.
+    /// For any other request that a server in this process has a part of: holding this shows that the client has not left.
     _presence: Option<Arc<Presence>>,
 }
 
@@ -49,13 +49,14 @@ impl<'i> Pending<'i> {
         self.exchange.id()
     }
 
-    /// Whether this process is a child, made by fork, of the one that made the request. Then there is an error to be taken.
+    /// Whether this process is a child, made by fork, of the one that made the request. In such a child there is an error to
+    /// be taken.
     fn is_inherited(&self) -> bool {
         !self.maker.is_this_process()
     }
 
-    /// Whether the reply is there (a poll). Where it is not yet, this takes the server's replies that have come; that wakes a loop
-    /// that waits by [`Interface::descriptor`] only if there were some.
+    /// Whether the reply is there (a poll). If it is not there yet, this takes the server's replies that have come. A loop
+    /// that waits by [`Interface::descriptor`] is woken only if there were some.
     pub fn is_replied(&self) -> bool {
         if self.is_inherited() {
             return true;
@@ -77,7 +78,7 @@ impl<'i> Pending<'i> {
         }
     }
 
-    /// Waits for the reply, at most so long; returns whether it is there. The request goes on if it is not.
+    /// Waits for the reply, at most for `timeout`; returns whether it is there. If it is not, the request goes on.
     pub fn wait(&self, timeout: Duration) -> bool {
         self.is_inherited()
             || self.exchange.wait(&self.server, deadline_after(timeout))
@@ -99,7 +100,7 @@ impl<'i> Pending<'i> {
     /// many bytes went to each.
     ///
     /// # Errors
-    /// The request failed; take the reason by [`Pending::sync`], too.
+    /// The request failed; [`Pending::sync`] returns the reason, too.
     pub fn peek(&self, peeks: &mut [&mut [u8]]) -> Result<Vec<usize>, Error> {
         if self.is_inherited() {
             return Err(Error::Inherited);
@@ -156,7 +157,7 @@ impl<'i> Pending<'i> {
 impl Drop for Pending<'_> {
     fn drop(&mut self) {
         if self.is_inherited() {
-            // What it holds is the parent's, and its locks may be held by the parent's threads.
+            // What the exchange holds belongs to the parent, and threads of the parent may hold its locks.
             return std::mem::forget(Arc::clone(&self.exchange));
         }
         if self.exchange.depart() {
@@ -165,7 +166,7 @@ impl Drop for Pending<'_> {
     }
 }
 
-/// Runs the reply-time operations of the inputs and turns what was found into a reply.
+/// Runs the reply-time operations of the inputs and makes a reply from what was found.
 pub(crate) fn deliver(found: Found, destinations: Destinations<'_>) -> Result<Reply, Failed> {
     let mut work = match found {
         Found::Work(work) => work,

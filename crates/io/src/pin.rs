@@ -1,11 +1,11 @@
 //! Pins: parts of a request's buffers that its server holds by themselves.
 //!
-//! Why: what borrows a request can neither go to another thread nor into a table of operations in flight while the request itself
-//! is kept elsewhere.
+//! Why: data that borrows a request can go neither to another thread nor into a table of operations in flight while the
+//! request itself is kept elsewhere.
 //! How: a pin holds the request's contract, as a fragment does, so that the reply takes effect when the last pin has been let go.
 //! Invariants: the request's memory stays where it is, mapped, while a pin of it exists: whatever the client gives up, whether
 //! its process is there or not, and whether the server has replied, or dropped the request.
-//! Source: thesis §3.2 (page referencing), which Genie does for a request; pins prolong it.
+//! Source: thesis §3.2 (page referencing), which Genie does for each request; pins prolong the reference.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::contract::Contract;
 
 /// Bytes of an output that the server has pinned, to be read: see [`Incoming::pin_output`](crate::Incoming::pin_output).
 ///
-/// Where they are, as a program that fills in an `iovec` wants to know, [`Data::places`](genie_memory::Data::places) of
-/// [`OutputPin::data`] says. It stays true while the pin exists.
+/// For a program that fills in an `iovec`, [`Data::places`](genie_memory::Data::places) of [`OutputPin::data`] says where
+/// the bytes are. They stay there while the pin exists.
 #[derive(Debug)]
 pub struct OutputPin(pub(crate) Pinned);
 

@@ -1,10 +1,10 @@
 //! The locks, atomics and threads of this crate: the standard library's, or those of a scheduler that tests use.
 //!
 //! Why: with `--cfg interleaved` shuttle decides which thread goes on at every lock, atomic and wait of this module, so that a
-//! test meets orders of events that a real scheduler hardly ever produces. A wait with a timeout has none there: a wake-up that is
-//! lost is a deadlock, which shuttle reports, where otherwise the timeout would hide it.
-//! Limits: the order of memory accesses is not explored, as every atomic is sequentially consistent there; `tests/followers.rs` does
-//! that for the one word that needs it.
+//! test meets orders of events that a real scheduler hardly ever produces. Under shuttle, timeouts of waits never end: a
+//! lost wake-up is a deadlock, which shuttle reports; otherwise the timeout would hide it.
+//! Limits: the order of memory accesses is not explored, since every atomic is sequentially consistent under shuttle;
+//! `tests/followers.rs` explores that order for the one word that needs it.
 
 mod lock;
 
@@ -13,7 +13,7 @@ pub(crate) use raw::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 #[cfg(not(interleaved))]
 pub(crate) use std::thread;
 
-/// What both kinds have.
+/// What the standard library and shuttle both have.
 mod raw {
     #[cfg(interleaved)]
     pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard, atomic::*};
@@ -35,7 +35,7 @@ pub(crate) fn spawn(
     })
 }
 
-/// Threads of shuttle's. One that sleeps waits for others, and so lets them go on.
+/// Threads of shuttle's. A thread that sleeps waits for other threads, and so lets them go on.
 #[cfg(interleaved)]
 pub(crate) mod thread {
     pub(crate) use std::thread::panicking;

@@ -26,7 +26,7 @@ impl Returned {
     }
 }
 
-/// What came of one element.
+/// The outcome of one element.
 #[derive(Debug)]
 pub struct ReplyElement {
     /// What was done.
@@ -35,12 +35,12 @@ pub struct ReplyElement {
     pub returned: Returned,
 }
 
-/// What came of one buffer.
+/// The outcome of one buffer.
 #[derive(Debug, Default)]
 pub struct ReplyBuffer {
     /// The argument that the server set.
     pub argument: SmallVec<[u8; 16]>,
-    /// Bytes really passed, as the server says: 0 for an output, too, unless it says otherwise.
+    /// Bytes really passed, as the server says: 0 for an output, too, unless the server says otherwise.
     pub actual: usize,
     /// The elements, in the request's order.
     pub elements: SmallVec<[ReplyElement; 1]>,
@@ -108,7 +108,7 @@ impl crate::Failed {
     }
 }
 
-/// Takes the first returned thing that `wanted` accepts.
+/// Takes the first returned buffer that `wanted` accepts.
 fn take<T>(buffers: &mut [ReplyBuffer], wanted: impl Fn(Returned) -> Result<T, Returned>) -> Option<T> {
     for element in buffers.iter_mut().flat_map(|buffer| &mut buffer.elements) {
         match wanted(std::mem::take(&mut element.returned)) {

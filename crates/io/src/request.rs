@@ -1,6 +1,6 @@
 //! Requests, as clients compose them.
 //!
-//! How: what composes a request is always inlined: a request that goes through memory is copied at each step.
+//! How: functions that compose a request are always inlined; otherwise each step would copy the request through memory.
 //! Source: thesis §7.1 (`io_request`), §7.3 (buffer headers).
 
 use std::time::Duration;
@@ -25,8 +25,8 @@ pub struct Request<'r, 'o, 'i> {
     pub(crate) buffers: Buffers<'o, 'i>,
 }
 
-/// A request's buffers. The one under composition is a field of its own, and so is a buffer's first element: what is in a
-/// vector, be it a small one, has an address, and is copied from one to the next with each step.
+/// A request's buffers. The one under composition is a field of its own, and so is a buffer's first element: an element of a
+/// vector, even of a small one, has an address, and each step would copy it from one vector to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers<'o, 'i> {
     earlier: Vec<RequestBuffer<'o, 'i>>,
@@ -90,7 +90,7 @@ impl<E> List<E> {
 }
 
 impl<B: Borrowed, M: Moved> List<Element<B, M>> {
-    /// The lender that an element names and that can't be served memory of this space.
+    /// The first lender that can't serve requests with memory of this space, among those that elements name.
     fn foreign_lender(&self, space: &Space) -> Option<&ServerHandle> {
         self.iter().filter_map(|element| element.lender.as_deref()).find(|lender| !lender.is_of(space))
     }
@@ -106,7 +106,7 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
         Self { interface, server, service, timeout: None, buffers: Buffers::default() }
     }
 
-    /// Limits the time for completing the request; when it is over, the request is aborted.
+    /// Limits the time for completing the request; when that time is over, the request is aborted.
     #[inline(always)]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -224,8 +224,8 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
         self
     }
 
-    /// Begins a buffer after another one. Not inlined, and by value, as all that may panic is: what unwinding would have to
-    /// drop must have an address.
+    /// Begins a buffer after another one. Like everything here that may panic, it is not inlined and takes its arguments by
+    /// value: a value that unwinding would have to drop must have an address.
     #[inline(never)]
     fn further(mut self, buffer: RequestBuffer<'o, 'i>) -> Self {
         self.buffers.earlier.extend(self.buffers.last.replace(buffer));
@@ -238,7 +238,8 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
         panic!("begin a buffer before setting its arguments")
     }
 
-    /// The server that the request, or an element of it, names and that can't be served memory of this space.
+    /// The first server that can't serve requests with memory of this space, among those that the request and its elements
+    /// name.
     #[inline]
     pub(crate) fn foreign_server(&self, space: &Space) -> Option<&ServerHandle> {
         let mut buffers = self.buffers.earlier.iter().chain(&self.buffers.last);

@@ -27,7 +27,8 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// The bit of a number that says that its block is used up: as many numbers after each block are never given away.
+/// The bit of a number that says that its block is used up. After each block, as many numbers as a block has are never given
+/// out.
 const SPENT: u64 = 1 << 24;
 
 /// The first number of the next block.
@@ -61,7 +62,8 @@ impl RequestIds {
         RequestId(self.next.load(Ordering::Relaxed))
     }
 
-    /// Begins another block. Threads that find the old block used up at the same time may take several; one of them counts.
+    /// Begins another block. Threads that find the old block used up at the same time may take several blocks; one of these
+    /// blocks counts.
     #[cold]
     fn renew(&self) {
         let spent = self.next.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Servers: what serves requests, and how clients hold it.
+//! Servers, which serve requests, and the handles by which clients hold them.
 //!
 //! Source: thesis §7.2.
 
@@ -46,9 +46,9 @@ impl Service {
 
 /// Something that serves requests.
 ///
-/// The work of a server in its client's process is done in the client's thread, as a kernel-level server's is; for clients in other
-/// processes by one of [`ServeOptions::threads`](crate::channel::ServeOptions::threads), which serves no other client
-/// meanwhile. A server whose work takes long keeps the request and replies from a thread of its own.
+/// A server in its client's process works in the client's thread, as a kernel-level server does. For clients in other
+/// processes, one of [`ServeOptions::threads`](crate::channel::ServeOptions::threads) does the work, and serves no other
+/// client meanwhile. A server whose work takes long keeps the request and replies from a thread of its own.
 ///
 /// ```
 /// use genie_io::{Incoming, RequestId, Server, ServerError, Service};
@@ -86,13 +86,14 @@ impl Service {
 ///
 /// Clients find the service by its name: [`ServerHandle::service`].
 ///
-/// A panic of the server's code ends the request that it had in its hands, with [`Error::Panicked`] and the panic's message for
-/// the client, in process as over a channel. The panic hook reports it, as any other; the server goes on with the next request,
-/// and finds its own locks poisoned as it left them. In a program whose panics abort (`panic = "abort"`), they still do.
+/// A panic of the server's code ends the request that the code had in its hands: the client gets [`Error::Panicked`] with
+/// the panic's message, in process and over a channel alike. The panic hook reports the panic, as any other. The server goes
+/// on with the next request, and finds its own locks poisoned as the panic left them. In a program whose panics abort
+/// (`panic = "abort"`), they still do.
 ///
-/// Where the server's code forks, a child that returns from it ends the thread that it was called in, and so the child, unless
-/// that thread is the program's own. As long as a child lives that neither ends nor executes another program, the clients of the
-/// process that it was forked from are not told when that process dies.
+/// If the server's code forks and the child returns from that code, the thread in which the code was called ends, and with
+/// it the child, unless that thread is the program's own. While a child lives that has not executed another program, the
+/// clients of its parent process are not told when the parent dies.
 pub trait Server: Send + Sync + 'static {
     /// The server's name, for messages.
     fn name(&self) -> &str;
@@ -107,29 +108,30 @@ pub trait Server: Send + Sync + 'static {
     /// Is asked to let go of a request that it keeps, by a reply or by dropping it. It may have replied already. A reply of
     /// success still counts; in place of an error the client is told that the request was aborted, or has timed out.
     ///
-    /// It is called in the thread of the client that aborts, in a thread of Genie's, or in the one that takes the client's
-    /// requests: then it comes when that thread is not in [`Server::request`] any more.
+    /// It is called in the thread of the client that aborts, in a thread of Genie's, or in the thread that takes the
+    /// client's requests. That last thread calls it only when it is not in [`Server::request`] any more.
     fn abort(&self, request: RequestId);
 
-    /// Hears that a client has left, once for each of which [`Incoming::client`] could tell: no request of it comes any more.
-    /// The server may let go of whatever it keeps for the client. Requests of the client keep their memory until then.
+    /// Hears that a client has left: no more requests of that client come. It is called once for each client that
+    /// [`Incoming::client`] could name. The server may let go of whatever it keeps for the client. Requests of the client
+    /// keep their memory until then.
     ///
     /// A client in another process has left when its channel has ended; [`Server::abort`] was called for its requests before. A
     /// client in this process has left when the last clone of its interface has been dropped, and each
     /// [`Pending`](crate::Pending) that the server did not reply to at once. Requests whose `Pending` was dropped run on,
     /// unless the server ends them here.
     ///
-    /// It is told by a thread of Genie's, or by the one that drops what is left of a client in this process.
+    /// It is called in a thread of Genie's, or in the thread that drops the last handle of a client in this process.
     fn departed(&self, client: ClientId) {
         let _ = client;
     }
 
-    /// What completes the server's requests, if no thread of the server does: it reaps a ring of the kernel's, say, or takes
-    /// the replies to requests of the server's own. While clients in this process wait for replies, one of the waiting threads
-    /// calls [`Completer::collect`] and [`Completer::wait`]. Return a completer always, or never.
+    /// The completer of the server's requests, if no thread of the server completes them: it reaps a ring of the kernel's,
+    /// say, or takes the replies to the server's own requests. While clients in this process wait for replies, one of the
+    /// waiting threads calls [`Completer::collect`] and [`Completer::wait`]. Return a completer always, or never.
     ///
-    /// Where a thread replies all the same, threads that wait notice it within a tenth of a second, and event loops at once. For
-    /// clients in other processes the completer is not used.
+    /// If a thread replies all the same, waiting threads notice the reply within a tenth of a second, and event loops at
+    /// once. For clients in other processes the completer is not used.
     fn completer(&self) -> Option<&dyn Completer> {
         None
     }
@@ -144,10 +146,10 @@ pub trait Server: Send + Sync + 'static {
 
 /// A server, as its clients hold it, be it in this process or in another. Cloning makes another handle.
 ///
-/// A server in this process is dropped with its last handle. Where a request outlived the call that made it, the thread that
-/// replies holds one until just after the client has the reply: the server may then be dropped by that thread, and some moments
-/// after the client has dropped its handles. A server that joins threads of its own when it is dropped must not let these reply
-/// last.
+/// A server in this process is dropped with its last handle. If a request outlived the call that made it, the thread that
+/// replies holds a handle until just after the client has the reply. So that thread may drop the server, some moments after
+/// the client has dropped its handles. A server that joins threads of its own when it is dropped must not let one of those
+/// threads reply last.
 #[derive(Clone)]
 pub struct ServerHandle(Place);
 
@@ -187,7 +189,7 @@ impl ServerHandle {
         either!(self, server => server.services())
     }
 
-    /// What a service may do.
+    /// What a service's mapping flags allow.
     #[inline]
     pub(crate) fn access(&self, service: ServiceId) -> Result<Access, Error> {
         let access = self.services().get(service.0 as usize).map(Service::access);
@@ -221,8 +223,8 @@ impl ServerHandle {
     /// grants, which may be less. A server in this process knows no limits but the interface's.
     ///
     /// # Errors
-    /// [`Error::Inherited`]; or the server is gone, or does not answer within 5 seconds; what it grants is valid as soon as it
-    /// answers.
+    /// [`Error::Inherited`]; or the server is gone, or does not answer within 5 seconds. If it answers later, what it grants
+    /// is valid from then on.
     pub fn adjust(&self, pending_bytes: usize, pending_requests: u32) -> Result<(usize, u32), Error> {
         match &self.0 {
             Place::Here(_) => Ok((usize::MAX, u32::MAX)),
@@ -269,8 +271,8 @@ impl ServerHandle {
         }
     }
 
-    /// Hands a request over; waits for room at a server in another process as long as `patience`. Returns whether the server
-    /// has it, or has had it; if not, it has failed.
+    /// Hands a request over; waits at most `patience` for room at a server in another process. Returns whether the server
+    /// has the request, or has had it; if not, the request has failed.
     pub(crate) fn request(
         &self,
         mut work: Box<Work>,
@@ -305,12 +307,12 @@ impl ServerHandle {
         self.tend();
     }
 
-    /// Waits until what is awaited has its reply, or has been given up; returns whether it has.
+    /// Waits until the awaited request has its reply, or has been given up; returns whether either has happened.
     pub(crate) fn wait(&self, awaited: &mut Awaited<'_>, deadline: Option<Instant>) -> bool {
         either!(self, server => server.wait(awaited, deadline))
     }
 
-    /// Takes the replies that are there, where clients have to; returns how many.
+    /// Takes the replies that are there, where clients have to take them; returns how many there were.
     pub(crate) fn collect(&self) -> usize {
         either!(self, server => server.collect())
     }
@@ -323,7 +325,7 @@ impl ServerHandle {
         }
     }
 
-    /// Has replies taken that no thread waits for.
+    /// Has those replies taken for which no thread waits.
     pub(crate) fn tend(&self) {
         if let Some(remote) = self.remote() {
             remote.tend();

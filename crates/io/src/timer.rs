@@ -36,7 +36,7 @@ struct Queue {
     stopped: bool,
 }
 
-/// When a deadline is, and of which request.
+/// The time of a deadline, and the request it belongs to.
 type Key = (Instant, RequestId);
 
 #[derive(Debug)]
@@ -101,7 +101,7 @@ impl Drop for Timer {
     fn drop(&mut self) {
         let thread = self.thread.get_mut().take();
         if !self.maker.is_this_process() {
-            // The thread is the parent's alone, and may have had the lock.
+            // The thread exists in the parent alone, and may have held the lock.
             return std::mem::forget(thread);
         }
         self.shared.queue.lock().stopped = true;
@@ -111,15 +111,15 @@ impl Drop for Timer {
             // A panic of the thread has been reported by the panic hook.
             let _ = thread.join();
         }
-        // A deadline holds the server of its request, whose channel may hold the request, and so its alarm. Dropped without the
-        // lock, which alarms take.
+        // A deadline holds its request's server; the server's channel may hold the request, and so the request's alarm.
+        // Since alarms take the lock, the deadlines are dropped without it.
         let left = std::mem::take(&mut self.shared.queue.lock().deadlines);
         drop(left);
     }
 }
 
 impl Shared {
-    /// Has the thread look at a request at a time, unless the request is over before.
+    /// Has the thread look at a request at the time `at`, unless the request is over before.
     fn set(self: &Arc<Self>, exchange: &Exchange, at: Instant, deadline: Deadline) {
         let key = (at, exchange.id());
         exchange.set_alarm(|| {
@@ -150,7 +150,7 @@ impl Shared {
 }
 
 impl Deadline {
-    /// Asks the server, and looks again later, or gives up what it did not let go.
+    /// Asks the server to let the request go, and looks again later; or gives up a request that the server has not let go.
     fn expire(self, timer: &Arc<Shared>) {
         let Some(exchange) = self.exchange.upgrade() else { return };
         let reason = Error::TimedOut { timeout: self.timeout };
@@ -161,7 +161,7 @@ impl Deadline {
             return;
         }
         if exchange.is_contracted() {
-            // Aborting what it originated takes time; others may be due meanwhile.
+            // Aborting what the request originated takes time; other requests may be due meanwhile.
             let (server, grace) = (self.server, self.grace);
             let evict = move || exchange.abort(&server, &reason, grace);
             // Where no thread can be started, the request goes on until its client aborts it.

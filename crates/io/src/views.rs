@@ -1,8 +1,9 @@
 //! Views: the one file of this crate with unsafe code, which makes views of memory.
 //!
-//! Why it is sound: the addresses of a request's data are kept beside what holds the data there, until the request is over; what
-//! a server is shown of it borrows the request. Meanwhile no other reference to the bytes exists in this process: those of a client here are in
-//! aliases, or in buffers that it gave by value; those of a client elsewhere, in its mirror.
+//! Why it is sound: until a request is over, the addresses of its data are kept beside what holds the data there, and the
+//! data that a server is shown borrows the request. Meanwhile no other reference to the bytes exists in this process: a
+//! client of this process has them in aliases, or in buffers that it gave by value; a client of another process, in its
+//! mirror.
 #![allow(
     unsafe_code,
     reason = "shows servers the memory that requests hold, and shares memory with other processes"
@@ -18,8 +19,8 @@ use crate::forwarded::ForwardedInput;
 use crate::location::LocatedTransfer;
 use crate::{InputPin, OutputPin};
 
-/// Begins an input into memory that the caller borrows mutably, unless it is passed by share; then the caller keeps the buffer
-/// that it is of beside the input (`Kept::Buffer`), and gives that back when the input is over.
+/// Begins an input into memory that the caller borrows mutably. For memory that is passed by share, the caller instead keeps
+/// the memory's buffer beside the input (`Kept::Buffer`), and gives the buffer back when the input is over.
 pub(crate) fn begin_input(
     passing: &Passing,
     scheme: Scheme,
@@ -33,21 +34,21 @@ pub(crate) fn begin_input(
 impl LocatedTransfer {
     /// The data, as far as it is mapped, to be read.
     pub(crate) fn data(&self) -> Data<'_> {
-        // SAFETY: this holds a mapping, a private buffer or the contract that the data is of; or else it is of a mirror that
-        // keeps it mapped while the client's requests are pending.
+        // SAFETY: this holds the mapping, the private buffer or the contract that the data is in; or else the data is in a
+        // mirror, which keeps it mapped while the client's requests are pending.
         unsafe { Data::new(self.segments()) }
     }
 
     /// The data of an input, as far as it is mapped, to be filled.
     pub(crate) fn data_mut(&self) -> DataMut<'_> {
-        // SAFETY: mapped as in `data`, and for stores, since it is an input's. In this process there are references neither to
-        // what another one lends, nor to a contractor's input, nor to a private buffer.
+        // SAFETY: mapped as in `data`, and for stores, since it is an input's. This process has no references to memory of
+        // another process, to a contractor's input, or to a private buffer.
         unsafe { DataMut::new(self.segments()) }
     }
 }
 
 impl ForwardedInput {
-    /// The part of it that is there, to be seen by the contractor.
+    /// The part of the memory that is there, to be shown to the contractor.
     pub(crate) fn data(&self) -> DataMut<'_> {
         // SAFETY: the input, and each buffer that was ever in place of its memory, stay until the contractor's reply takes
         // effect, and what the contractor is shown borrows its request.
@@ -58,8 +59,8 @@ impl ForwardedInput {
 impl OutputPin {
     /// The data.
     pub fn data(&self) -> Data<'_> {
-        // SAFETY: the request that the bytes are of keeps its memory until it is replied to and its contract, of which this holds
-        // a share, is over.
+        // SAFETY: the request that the bytes belong to keeps its memory until it is replied to and its contract, of which
+        // this holds a share, is over.
         unsafe { Data::new(self.0.segments.clone()) }
     }
 }
@@ -72,7 +73,7 @@ impl InputPin {
     }
 }
 
-/// Takes an object in that a server in another process lends.
+/// Takes in an object that a server in another process lends.
 pub(crate) fn lend(space: &Space, lender: LenderId, object: Object) -> genie_memory::Result<()> {
     // SAFETY: the lender stores into it where a request of this space says so; the descriptor came over a socket, and
     // this process has no other use for it.

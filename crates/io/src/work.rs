@@ -28,7 +28,7 @@ pub(crate) struct Work {
     admission: Option<Admission>,
 }
 
-/// Memory for more buffers than these is not kept.
+/// Memory for more buffers than this is not kept.
 const MOST_KEPT: usize = 8;
 
 thread_local! {
@@ -47,7 +47,7 @@ impl Work {
             .unwrap_or_else(|| Box::new(Self { buffers: SmallVec::new(), error: None, admission: None }))
     }
 
-    /// The work of a request that `admit` admits, or says why not.
+    /// The work of a request that `admit` admits, or the reason why `admit` refuses it.
     #[inline]
     pub(crate) fn admitted(
         pendings: &Arc<Pendings>,
@@ -77,7 +77,7 @@ impl Work {
             admission.end();
         }
         if self.buffers.capacity() > MOST_KEPT {
-            // A peer could have had this thread hold as much as it likes.
+            // Otherwise a peer could make this thread hold as much memory as the peer likes.
             return;
         }
         Spare::keep(&SPARE, self);
@@ -149,7 +149,7 @@ impl Work {
 
     /// Runs the reply-time operations of all inputs, delivering to `destinations`: all, or none where one cannot be delivered.
     pub(crate) fn finish_inputs(&mut self, mut destinations: Destinations<'_>) -> Result<(), Error> {
-        // Delivering a single one has no effect where it fails.
+        // Where the delivery of a single input fails, it has no effect.
         if self.has_several_inputs()
             && let Err(error) = self.prepare_inputs(&destinations)
         {
@@ -169,7 +169,7 @@ impl Work {
         inputs.map(|buffer| buffer.elements.len()).sum::<usize>() > 1
     }
 
-    /// Does the part of that which can fail.
+    /// Does the part of the delivery that can fail.
     fn prepare_inputs(&mut self, destinations: &[&mut [u8]]) -> Result<(), Error> {
         let mut destinations = destinations.iter();
         self.inputs().try_for_each(|(element, here)| {
@@ -196,7 +196,7 @@ impl Work {
         self.inputs().try_for_each(|(element, here)| element.check_input(here))
     }
 
-    /// Brings inputs' data that a server has elsewhere to the memory that it was shown, in another process.
+    /// Brings data of inputs that a server has elsewhere to the memory that it was shown. The client is in another process.
     ///
     /// # Errors
     /// No memory.
@@ -217,7 +217,7 @@ impl Work {
         peeked.collect()
     }
 
-    /// Turns completed work into what the client gets.
+    /// Converts completed work into what the client gets.
     pub(crate) fn give_back(&mut self) -> SmallVec<[ReplyBuffer; 1]> {
         // Pushing would make the buffer elsewhere first, and copy it.
         match self.buffers.as_mut_slice() {

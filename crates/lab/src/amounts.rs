@@ -2,7 +2,7 @@
 
 use crate::model::fit::Line;
 
-/// Writes a number with three significant digits, or as many as it has before its point.
+/// Writes a number with three significant digits, or with all digits before its point, if there are more.
 pub fn significant(number: f64) -> String {
     if number == 0.0 || !number.is_finite() {
         return format!("{number}");
@@ -12,8 +12,8 @@ pub fn significant(number: f64) -> String {
     format!("{number:.decimals$}")
 }
 
-/// Writes a cost that is a line, in microseconds, as a table's cells: what each byte costs in nanoseconds, where times are
-/// short enough to be read, and the fixed term in microseconds.
+/// Writes a cost that is a line, in microseconds, as a table's cells: the cost of each byte in nanoseconds, which makes
+/// short numbers, and the fixed term in microseconds.
 pub fn line(cost: Line) -> [String; 2] {
     [significant(cost.factor * 1e3), significant(cost.fixed)]
 }

@@ -1,22 +1,21 @@
 //! Checksums over data that another process may change: the Internet checksum and CRC32C, alone or while copying.
 //!
-//! How: the Internet checksum is summed where the data is, and where that is copied, each line is stored as soon as it has
-//! been added. CRC32C, whose crate wants bytes that stand still, reads data once, block by block, into a block that stays in
-//! the first-level cache; where data is copied as well, each block is stored to its destination and summed there. So every
-//! byte is loaded from memory once and, where it is copied, stored once: the checksum is integrated with the copy.
-//! CRC32C is crc-fast's. No crate was found that has the Internet checksum at memory speed (etherparse and
-//! internet-checksum took about three times as long); that is the reason for `internet`. `genie lab run checksum` prints how
-//! fast it is.
-//! Trust: each byte is loaded once, so that a sum is that of some bytes that were there.
+//! How: the Internet checksum is summed where the data is; if the data is copied, each line is stored as soon as it has been
+//! added. The crate for CRC32C needs bytes that do not change, so the data is read once, block by block, into a block that
+//! stays in the first-level cache; if the data is copied as well, each block is stored to its destination and summed there.
+//! So every byte is loaded from memory once and, where it is copied, stored once: the checksum is integrated with the copy.
+//! CRC32C is crc-fast's. No crate was found that has the Internet checksum at memory speed (etherparse and internet-checksum
+//! took about three times as long); hence the function `internet` here. `genie lab run checksum` prints how fast it is.
+//! Trust: each byte is loaded once, so a sum is always that of bytes that really were there.
 //! Source: RFC 1071; J. C. Brustoloni's thesis, §8.4.
 
 use crc_fast::{CrcAlgorithm, Digest};
 use genie::Data;
 use serde::{Deserialize, Serialize};
 
-/// As long as half of a small first-level cache.
+/// The length of a block: half of a small first-level cache.
 const BLOCK: usize = 16 << 10;
-/// Sums at a time, each of words of its own, so that none waits for another.
+/// How many sums run at a time, each over words of its own, so that none waits for another.
 const LANES: usize = 8;
 /// Bytes of a line: a word for each sum.
 const LINE: usize = LANES * 8;
@@ -27,7 +26,7 @@ const LINE: usize = LANES * 8;
 pub enum Checksum {
     /// The ones' complement sum of 16-bit words (RFC 1071).
     Internet,
-    /// The Castagnoli polynomial's.
+    /// The cyclic redundancy check with the Castagnoli polynomial.
     Crc32c,
 }
 
@@ -66,7 +65,7 @@ impl Checksum {
         sum.finish()
     }
 
-    /// Copies data to as many bytes, and returns its checksum; the data is read once.
+    /// Copies data to `to`, which is as long, and returns its checksum; the data is read once.
     ///
     /// # Panics
     /// When the lengths differ.
@@ -78,7 +77,7 @@ impl Checksum {
         let mut sum = Sum::new(self);
         let mut rest = to;
         for start in (0..from.len()).step_by(BLOCK) {
-            // What was just stored is still in the cache when it is summed.
+            // The bytes that were just stored are still in the cache when they are summed.
             let (here, later) = rest.split_at_mut(BLOCK.min(from.len() - start));
             from.part(start..start + here.len()).copy_to(here);
             sum.add(here);
@@ -105,7 +104,7 @@ impl Checksum {
     }
 }
 
-/// A checksum under way; every piece but the last has an even length.
+/// A checksum in the making; every piece but the last has an even length.
 #[expect(clippy::large_enum_variant, reason = "it lives on the stack, for one checksum, and is not moved")]
 enum Sum {
     Internet(u64),
@@ -145,7 +144,7 @@ fn internet(bytes: &[u8]) -> u64 {
     whole(sums) + last(rest)
 }
 
-/// The same, while copying the bytes to as many others.
+/// The same, while copying the bytes to `to`, which is as long.
 fn internet_copying(from: &[u8], to: &mut [u8]) -> u64 {
     let ((lines, rest), (places, end)) = (from.as_chunks(), to.as_chunks_mut());
     let mut sums = [0; LANES];
@@ -199,7 +198,7 @@ struct Pieces {
 impl Pieces {
     fn add(&mut self, sum: u64, len: usize) {
         let here = fold(sum);
-        // What begins in the middle of a word has its bytes the other way round.
+        // A piece that begins in the middle of a word has the bytes of its words swapped.
         self.sum += u64::from(if self.len.is_multiple_of(2) { here } else { here.swap_bytes() });
         self.len += len;
     }
@@ -221,13 +220,13 @@ fn bytes(words: [u64; LANES]) -> [u8; LINE] {
     line
 }
 
-/// The sum of what is left after the lines.
+/// The sum of the bytes that are left after the lines.
 fn last(rest: &[u8]) -> u64 {
     let pair = |pair: &[u8]| u64::from(u16::from_le_bytes([pair[0], pair.get(1).copied().unwrap_or(0)]));
     rest.chunks(2).map(pair).sum()
 }
 
-/// Adds words to as many sums, in halves, so that nothing is carried out of them.
+/// Adds each word to its sum, in two halves, so that no sum overflows.
 #[inline]
 fn add(sums: &mut [u64; LANES], line: [u64; LANES]) {
     for (sum, word) in sums.iter_mut().zip(line) {
@@ -235,7 +234,7 @@ fn add(sums: &mut [u64; LANES], line: [u64; LANES]) {
     }
 }
 
-/// All sums in one. Sums of 32-bit words fold to the sum of 16-bit ones, since 2^16 is 1 in this arithmetic.
+/// All sums added up. Sums of 32-bit words fold to the sum of 16-bit ones, since 2^16 is 1 in this arithmetic.
 fn whole(sums: [u64; LANES]) -> u64 {
     sums.iter().map(|sum| u64::from(fold(*sum))).sum()
 }

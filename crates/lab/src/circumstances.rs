@@ -1,7 +1,7 @@
-//! What about a machine can change from one run to the next: its clock's frequency and what governs it, its caches, and what
-//! may be counted.
+//! Circumstances of a machine that can change from one run to the next: its clock's frequency and the frequency's governor,
+//! its caches, and which events may be counted.
 //!
-//! Limits: a virtual machine mostly says none of this; what is not known is absent.
+//! Limits: a virtual machine mostly tells none of this; unknown facts are absent.
 
 use std::fs;
 use std::path::Path;
@@ -12,18 +12,18 @@ use crate::counter::{Counting, Event};
 
 const CPU: &str = "/sys/devices/system/cpu/cpu0";
 
-/// What can change the results besides the machine itself.
+/// Circumstances that can change the results, besides the machine itself.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Circumstances {
     /// The frequency of the first CPU when the run began, in MHz.
     pub frequency_mhz: Option<u64>,
-    /// Who chooses the frequency: `performance`, `schedutil`.
+    /// The governor that chooses the frequency: `performance`, `schedutil`.
     pub governor: Option<String>,
-    /// Whether the CPUs may go faster for a while than they can for ever.
+    /// Whether the CPUs may run for a while faster than they can run permanently.
     pub turbo: Option<bool>,
     /// The caches of the first CPU, smallest first: `L1d 48K`.
     pub caches: Vec<String>,
-    /// What the kernel takes the time from: `tsc`.
+    /// The source of the kernel's time: `tsc`.
     pub clock: Option<String>,
     /// Whether shared memory may have transparent huge pages: `advise`.
     pub transparent_huge_pages: Option<String>,

@@ -1,21 +1,21 @@
 //! The memory that a client passes data out of and into, by whatever scheme.
 //!
-//! How: under native schemes all data goes out of, or into, one buffer, so that schemes differ in nothing but what they do with
-//! it. Under migrant ones each output takes a buffer that was allocated for it, as it must, and an input brings one.
+//! How: under native schemes all data goes out of, or into, one buffer, so that schemes differ only in what they do with
+//! that buffer. Under migrant schemes each output needs a buffer that was allocated for it, and each input brings a buffer.
 
 use genie::model::{Allocation, Integrity};
 use genie::{Buffer, Error, Failed, In, Interface, Migrant, Out, Reply, Scheme};
 
-/// A client's native buffer, where it has one: it is away while a request has it.
+/// A client's native buffer, if it has one: the buffer is absent while a request has it.
 #[derive(Debug, Default)]
 pub struct ClientBuffer(Option<Buffer>);
 
 /// Data that is about to be passed out.
 #[derive(Debug)]
 pub enum Prepared {
-    /// It is in the client's native buffer.
+    /// The data is in the client's native buffer.
     Native,
-    /// It is in this one.
+    /// The data is in this migrant buffer.
     Migrant(Migrant),
 }
 
@@ -45,7 +45,7 @@ impl ClientBuffer {
         })
     }
 
-    /// Has `store` store what a scheme is to pass out.
+    /// Has `store` store the data that a scheme is to pass out.
     ///
     /// # Errors
     /// No memory.
@@ -66,10 +66,10 @@ impl ClientBuffer {
         Ok(Prepared::Migrant(migrant))
     }
 
-    /// The element of an output of what was prepared.
+    /// The element of an output that passes the prepared data.
     ///
     /// # Panics
-    /// When what is prepared is native, and its buffer away.
+    /// When the prepared data is in the native buffer, and that buffer is absent.
     #[inline]
     pub fn output(&mut self, scheme: Scheme, prepared: Prepared) -> Out<'_> {
         match prepared {
@@ -95,17 +95,17 @@ impl ClientBuffer {
         })
     }
 
-    /// Takes a buffer back that a request had.
+    /// Takes back a buffer that a request had.
     pub fn take_back(&mut self, buffer: Option<Buffer>) {
         if buffer.is_some() {
             self.0 = buffer;
         }
     }
 
-    /// Takes a buffer back from a reply, or from the request that failed.
+    /// Takes back a buffer from a reply, or from the request that failed.
     ///
     /// # Errors
-    /// Why it failed.
+    /// The error of the failed request.
     pub fn settle(&mut self, result: Result<Reply, Failed>) -> Result<Reply, Error> {
         match result {
             Ok(mut reply) => {
@@ -120,7 +120,7 @@ impl ClientBuffer {
     }
 }
 
-/// What callers of [`ClientBuffer::output`] and [`ClientBuffer::input`] have made sure of.
+/// The condition that callers of [`ClientBuffer::output`] and [`ClientBuffer::input`] have made sure of.
 const PREPARED: &str = "the native buffer is there";
 
 fn is_strong(scheme: Scheme) -> bool {

@@ -1,4 +1,4 @@
-//! Clocks: one that all processes read alike, and those of the CPU time of one of them.
+//! Clocks: one clock that all processes read alike, and clocks of the CPU time of a process or a thread.
 
 use std::time::Duration;
 
@@ -15,26 +15,26 @@ pub fn now_ns() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// CPU time, less what reading it takes.
+/// A clock of CPU time that subtracts the cost of reading it.
 #[derive(Debug, Clone, Copy)]
 pub struct CpuClock {
     read: fn() -> Duration,
-    /// What reading the clock adds between two readings.
+    /// The time that reading the clock adds between two readings.
     cost: Duration,
 }
 
 impl CpuClock {
-    /// That of this process: of all its threads, so that what the fault thread does counts, too.
+    /// The clock of this process, that is, of all its threads, so that the work of the fault thread counts, too.
     pub fn of_process() -> Self {
         Self::new(machine::process_cpu_time)
     }
 
-    /// That of the calling thread.
+    /// The clock of the calling thread.
     pub fn of_thread() -> Self {
         Self::new(machine::thread_cpu_time)
     }
 
-    /// The cost is the middle of many differences between two readings, one right after the other.
+    /// The cost is the median of many differences between two successive readings.
     fn new(read: fn() -> Duration) -> Self {
         let mut costs: Vec<_> = (0..READINGS)
             .map(|_| {
@@ -51,7 +51,7 @@ impl CpuClock {
         (self.read)()
     }
 
-    /// The CPU time since a reading, less what reading adds.
+    /// The CPU time since a reading, less the time that reading adds.
     pub fn since(self, before: Duration) -> Duration {
         self.now().saturating_sub(before).saturating_sub(self.cost)
     }

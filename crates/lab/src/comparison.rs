@@ -1,4 +1,4 @@
-//! Two runs side by side: their medians, and where these differ by more than noise explains.
+//! Two runs side by side: their medians, and the points where these differ by more than noise explains.
 //!
 //! How: a point differs where the medians of the sittings of one run all lie beyond those of the other, and the medians of
 //! all samples are more than 10 % apart. Points that only one run has are left out.
@@ -21,13 +21,13 @@ pub struct Row {
     pub quantity: Quantity,
     /// The curve.
     pub series: String,
-    /// Where on the axis.
+    /// The point on the axis.
     pub x: u64,
     /// The medians of the first and the second run, in the quantity's unit.
     pub medians: [u64; 2],
     /// The second run's median over the first's.
     pub ratio: f64,
-    /// How far the sittings of each were apart: the greatest median over the least.
+    /// How far the sittings of each run were apart: the greatest median over the least.
     pub disagreements: [f64; 2],
     /// Whether the medians differ by more than noise explains.
     pub differs: bool,

@@ -1,6 +1,6 @@
-//! From what a run measured to what it found: each experiment's conclusion, kept beside its measurements.
+//! Conclusions of a run: each experiment's conclusion is drawn from its measurements, and kept beside them.
 //!
-//! Why: a user who wants another look at a run must not have to measure again.
+//! Why: a user can look at a run again without measuring again.
 //! Invariants: each claim of a declaration has one verdict, in the declaration's order.
 
 use crate::error::Result;
@@ -12,25 +12,25 @@ use crate::runner::noise::{self, Noise};
 use crate::store::document::Document;
 use crate::store::{Entry, Failed, Run, SCHEMA, csv};
 
-/// What one experiment of a run found.
+/// The findings of one experiment of a run.
 #[derive(Debug, Clone)]
 pub struct Found {
-    /// What it says about itself.
+    /// The experiment's declaration.
     pub declaration: &'static Declaration,
-    /// What it concludes.
+    /// The experiment's conclusion.
     pub conclusion: Conclusion,
     /// How far its measurements can be trusted.
     pub noise: Noise,
     /// Its steps that failed.
     pub failures: Vec<Failed>,
-    /// The experiments that it rests on and that were too noisy.
+    /// The experiments that this one needs and that were too noisy.
     pub noisy_needs: Vec<&'static str>,
 }
 
 /// Concludes from a run, experiment by experiment, in the order of `experiments`.
 ///
 /// # Errors
-/// Damaged measurements.
+/// The measurements are damaged.
 pub fn conclude(run: &Run, experiments: &[&dyn Experiment]) -> Result<Vec<Found>> {
     let measurements = run.measurements()?;
     let its =
@@ -60,7 +60,8 @@ fn one(run: &Run, experiment: &dyn Experiment, measurements: &Measurements) -> R
     })
 }
 
-/// Puts the verdicts into the order of the claims, and one where none is. A smoke run has measured too little to judge.
+/// Puts the verdicts into the order of the claims, and adds missing verdicts. A smoke run has measured too little for
+/// verdicts.
 fn complete(declaration: &Declaration, mut conclusion: Conclusion, smoke: bool) -> Conclusion {
     let verdict = |claim: &str| match conclusion.verdicts.iter().find(|finding| finding.claim == claim) {
         Some(finding) if smoke => {
@@ -74,10 +75,10 @@ fn complete(declaration: &Declaration, mut conclusion: Conclusion, smoke: bool) 
     conclusion
 }
 
-/// Writes what was found into the run's folder: documents, tables of numbers, drawings.
+/// Writes the findings into the run's folder: documents, tables of numbers, drawings.
 ///
 /// # Errors
-/// No room, no right.
+/// No room is left, or writing there is not allowed.
 pub fn write(run: &Run, found: &[Found]) -> Result<()> {
     let measurements = run.measurements()?;
     for one in found {

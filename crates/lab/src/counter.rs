@@ -1,14 +1,17 @@
 //! Counters of events in all threads of this process: of the instructions that its processors carry out, above all.
 //!
-//! How: each thread there is gets a counter of its own, which the threads that it starts inherit; processes that it starts do
-//! not. A piece of work has happened between two readings of all of them, and what reading adds, which is tried beforehand,
-//! is taken off.
-//! Why: a thread with a counter costs more at each switch, even while the counter is off, and more to read. So counters are
-//! opened for the operation whose events count and closed behind it, and such operations measure nothing else.
-//! Invariants: a count is complete or there is none. Where the kernel lends the processor's counters to several in turn,
-//! or a thread runs on a core that has none for the event, what was missed could be guessed by the time; it is not.
-//! Limits: of a thread that appears while counters are being opened, nothing may be counted.
-//! Source: J. C. Brustoloni's thesis, §8.1, estimates I/O processing time; the instructions in it are counted besides.
+//! How: each existing thread gets a counter of its own. Threads that it starts inherit the counter; processes that it starts
+//! do not. A piece of work is counted as the difference between two readings of all counters, less what reading adds, which
+//! is measured beforehand.
+//! Why: a thread with a counter costs more at each switch, even while the counter is off, and each counter takes time to
+//! read. So counters are opened for the operation whose events count and closed after it, and such operations measure
+//! nothing else.
+//! Invariants: a count is complete or there is none. Where the kernel shares the processor's counters among several users,
+//! or a thread runs on a core that has no counter for the event, the missed events could be estimated from the time; they
+//! are not.
+//! Limits: a thread that appears while counters are being opened may not be counted.
+//! Source: J. C. Brustoloni's thesis, §8.1, estimates I/O processing time; here the instructions in that time are counted as
+//! well.
 
 mod refusal;
 
@@ -20,12 +23,12 @@ use serde::{Deserialize, Serialize};
 
 pub use refusal::Refusal;
 
-/// How often reading the counters is tried, to see what it adds.
+/// How often reading the counters is tried, to find out how many events it adds.
 const TRIALS: usize = 15;
 /// The share of the time for which a counter must have been there: the kernel's accounts may be some nanoseconds off.
 const PRESENT: f64 = 0.99;
 
-/// What is counted.
+/// An event that is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -64,14 +67,14 @@ impl Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Modes {
-    /// Those of the program, and those of the kernel on its behalf.
+    /// The modes of the program, and of the kernel on the program's behalf.
     UserAndKernel,
-    /// Those of the program alone.
+    /// The mode of the program alone.
     User,
 }
 
 impl Modes {
-    /// Where that is, in words.
+    /// The modes, in words.
     pub fn words(self) -> &'static str {
         match self {
             Self::UserAndKernel => "in user mode and in the kernel",
@@ -83,14 +86,14 @@ impl Modes {
 /// Whether an event can be counted here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counting {
-    /// In which modes; none where it can't be counted.
+    /// The modes in which it can be counted; none where it can't be counted.
     pub modes: Option<Modes>,
-    /// Why not in all of them, and what to do about it: a sentence without its full stop.
+    /// Why it cannot be counted in all modes, and what to do about that: a sentence without its full stop.
     pub lack: Option<String>,
 }
 
 impl Counting {
-    /// Tries it.
+    /// Tries to count the event.
     pub fn of(event: Event) -> Self {
         let Err(in_kernel) = Counter::open(event, Modes::UserAndKernel) else {
             return Self { modes: Some(Modes::UserAndKernel), lack: None };
@@ -108,22 +111,22 @@ pub struct Counter {
     event: Event,
     modes: Modes,
     threads: Vec<perf_event::Counter>,
-    /// What a pair of readings adds.
+    /// How many events a pair of readings adds.
     cost: u64,
 }
 
-/// What all counters showed at a moment.
+/// The values of all counters at a moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Reading {
     count: u64,
     /// For how long the threads have run since the counters were opened, in nanoseconds.
     ran_ns: u64,
-    /// For how much of that the counters were there.
+    /// For how much of that time the counters were present.
     counted_ns: u64,
 }
 
 impl Reading {
-    /// What was counted since an earlier one; none where counters were absent.
+    /// The events since an earlier reading; none where counters were absent.
     fn since(self, before: Self) -> Option<u64> {
         let ran = self.ran_ns.saturating_sub(before.ran_ns);
         let counted = self.counted_ns.saturating_sub(before.counted_ns);
@@ -133,7 +136,7 @@ impl Reading {
 }
 
 impl Counter {
-    /// Opens a counter for each thread of this process, and finds out what reading them adds.
+    /// Opens a counter for each thread of this process, and finds out how many events reading them adds.
     ///
     /// # Errors
     /// The machine has no such counter, or this process may not have it.
@@ -147,7 +150,7 @@ impl Counter {
         for thread in threads().map_err(refused)? {
             match of_thread(event, modes, thread) {
                 Ok(one) => counter.threads.push(one),
-                // It has ended meanwhile.
+                // The thread has ended meanwhile.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
                 Err(error) => return Err(refused(error)),
             }
@@ -156,8 +159,8 @@ impl Counter {
         Ok(counter)
     }
 
-    /// Does something, and tells how many events there were meanwhile in all threads; none where counters were absent. What
-    /// is told is an error where the counters could not be read.
+    /// Does `work`, and returns how many events there were meanwhile in all threads; none where counters were absent, and an
+    /// error where they could not be read.
     pub fn around<T>(&mut self, work: impl FnOnce() -> T) -> (T, Result<Option<u64>, Refusal>) {
         let before = self.read();
         let result = work();
@@ -178,7 +181,7 @@ impl Counter {
         Ok(sum)
     }
 
-    /// What two readings with nothing between them are apart, mostly.
+    /// The typical difference between two readings with nothing between them.
     fn cost(&mut self) -> io::Result<u64> {
         let mut costs = [0; TRIALS];
         for cost in &mut costs {

@@ -1,6 +1,6 @@
-//! The bytes that are passed, a file's or generated ones, and how they are found to have arrived.
+//! The bytes that are passed, from a file or generated, and the checks that they arrived.
 //!
-//! Limits: of a file longer than the greatest length only its beginning is passed; it is read once, into memory.
+//! Limits: if a file is longer than the greatest length, only its beginning is passed. The file is read once, into memory.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,7 +9,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::random::Random;
 
-/// What the document calls data that is in no file.
+/// The document's name for data that is in no file.
 const GENERATED: &str = "generated";
 
 /// The data, and its opposite: bytes that differ from it at every place.
@@ -41,7 +41,7 @@ impl Data {
         Ok(Self::new(path.display().to_string(), repeated(&bytes, longest)))
     }
 
-    /// Generates bytes that no two places have in common by any rule: always the same ones.
+    /// Generates pseudo-random bytes, always the same ones.
     pub fn generate(longest: usize) -> Self {
         let mut random = Random::new(0x6765_6e69_6520_3031);
         let mut bytes = Vec::with_capacity(longest + 8);
@@ -67,26 +67,26 @@ impl Data {
         &self.bytes[..len]
     }
 
-    /// As many bytes, each unlike the data's.
+    /// `len` bytes, each of which differs from the data's byte at its place.
     pub fn opposite(&self, len: usize) -> &[u8] {
         &self.opposite[..len]
     }
 }
 
-/// What was found: nothing wrong, or what in a few words.
+/// The result of a check: nothing wrong, or a few words on what is wrong.
 pub type Verdict = std::result::Result<(), String>;
 
-/// The first offset at which bytes are not those expected, which are as many.
+/// The first offset at which bytes differ from the expected ones, of which there are as many.
 pub fn difference(found: &[u8], expected: &[u8]) -> Option<usize> {
-    // Comparing all at once is quicker, and mostly enough.
+    // Comparing all bytes at once is quicker, and mostly enough.
     if found == expected {
         return None;
     }
     found.iter().zip(expected).position(|(found, expected)| found != expected)
 }
 
-/// The sum of bytes that a server replies which reads them all: of little-endian 64-bit words, the last one filled up with
-/// zeros.
+/// The sum that a server replies when it reads all bytes: the sum of little-endian 64-bit words, of which the last is filled
+/// up with zeros.
 pub fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     let mut last = [0; 8];

@@ -1,14 +1,14 @@
 //! The loop device: a driver whose network leads from a sender's request to a receiver's posted input.
 //!
-//! Why: the papers measured between two hosts, through an adapter that demultiplexes early: data arrives when its receiver
-//! is known already, and goes straight into the system buffer of that input (customized buffers). Here the adapter, the
-//! wire and both hosts are processes of one machine.
-//! How: requests meet at ports. When sender and receiver are both there, the receiver's buffer is made ready and the data
-//! copied to it from the sender's, once: that copy stands for the wire, at the rate that was set. The receiver is
-//! replied to first, then the sender. The device waits for its tokens by spinning, as hardware would.
+//! Why: the papers measured between two hosts, through an adapter that demultiplexes early: when data arrives, its receiver
+//! is known already, so the data goes straight into the system buffer of that receiver's input (customized buffers). Here
+//! the adapter, the wire and both hosts are processes of one machine.
+//! How: requests meet at ports. When sender and receiver are both there, the receiver's buffer is made ready, and the data
+//! is copied once, from the sender's buffer to the receiver's: that copy stands for the wire, at the rate that was set. The
+//! receiver gets its reply first, then the sender. The device waits for its tokens by spinning, as hardware would.
 //! Invariants: a request that waits is let go when it is aborted, or when its client has left.
-//! Limits: 1024 requests wait; a datagram that is longer than the receiver's buffer is cut. The one wire is taken for a whole
-//! transfer at a time.
+//! Limits: 1024 requests wait; a datagram that is longer than the receiver's buffer is cut. There is one wire, and a
+//! transfer takes it until it is over.
 //! Source: J. C. Brustoloni's thesis, §6.4 (early demultiplexing), §8.1.
 
 mod ports;
@@ -58,7 +58,7 @@ impl Default for Loop {
 }
 
 impl Loop {
-    /// A device of this rate.
+    /// A device with this rate.
     pub fn new(rate: Rate) -> Self {
         Self { rate: Mutex::new(rate), ..Self::default() }
     }
@@ -77,7 +77,7 @@ impl Loop {
             request.reply(Err(ServerError::new(format!("a port is named by 4 bytes, not by {len}"))));
             return;
         };
-        // What is met is dealt with without the lock, under which nothing is ever replied.
+        // The requests that met are served without the lock: no reply is ever given under it.
         let met = self.ports().meet(u32::from_le_bytes(port), side, request);
         match met {
             Met::Pair(sender, receiver) => self.pass(sender, receiver),
@@ -89,7 +89,7 @@ impl Loop {
         }
     }
 
-    /// Carries the data over and replies to both.
+    /// Carries the data over and replies to both sides.
     fn pass(&self, sender: Incoming, mut receiver: Incoming) {
         let result = self.carry(&sender, &mut receiver);
         receiver.reply(result.clone());
@@ -110,7 +110,7 @@ impl Loop {
         Ok(())
     }
 
-    /// Copies chunk by chunk, each when it would have gone over the wire.
+    /// Copies chunk by chunk, each chunk at the time when it would have gone over the wire.
     fn pace(&self, mut bucket: Bucket, chunk: usize, from: &Data<'_>, to: &DataMut<'_>) {
         let len = from.len();
         for start in (0..len).step_by(chunk) {
@@ -156,7 +156,7 @@ impl Server for Loop {
     }
 
     fn abort(&self, request: RequestId) {
-        // They are dropped, which replies, without the lock.
+        // The requests are dropped without the lock, since dropping them replies.
         let gone = self.ports().remove(|waiting| waiting.id() == request);
         drop(gone);
     }

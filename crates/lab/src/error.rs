@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// What every function of the lab that can fail returns.
+/// The result of every function of the lab that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// Why something could not be measured, drawn or kept.
@@ -18,7 +18,7 @@ pub enum Error {
     /// Memory or costs could not be had.
     #[error(transparent)]
     Memory(#[from] genie_memory::Error),
-    /// What was to be counted cannot be.
+    /// An event cannot be counted.
     #[error(transparent)]
     Counter(#[from] crate::counter::Refusal),
     /// A request failed.
@@ -32,7 +32,7 @@ pub enum Error {
     File {
         /// Which.
         path: PathBuf,
-        /// What could not be done, as `cannot be read`.
+        /// What could not be done, such as `cannot be read`.
         what: &'static str,
         /// The system's reason.
         source: std::io::Error,
@@ -48,7 +48,7 @@ pub enum Error {
     /// A process that takes part did not do its part; the sentence says why.
     #[error("{0}")]
     Peer(String),
-    /// The command that makes a process a peer was not started by a program that measures.
+    /// The command that makes a process a peer was not started by a measuring program.
     #[error("this command is started by `genie compare` and `genie lab`, and of no use otherwise")]
     NoLink,
     /// A run names a step that the experiment does not have.
@@ -98,7 +98,7 @@ pub enum Error {
         /// Where runs are kept.
         folder: PathBuf,
     },
-    /// Someone else is at work on a run.
+    /// Another process is working on a run.
     #[error("another process is at work on {}; wait for it to end", folder.display())]
     Busy {
         /// The run's folder.

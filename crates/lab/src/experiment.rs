@@ -1,11 +1,11 @@
-//! What an experiment is: a declaration, steps that measure side by side, and what is concluded from them.
+//! Experiments: each has a declaration, steps that measure side by side, and a conclusion.
 //!
-//! How: an experiment is run in several *sittings*. Each opens its parties anew (processes, buffers), so that what varies
-//! from one run to the next, where pages lie and which process the host's scheduler favours, varies between the sittings of one
-//! run, too, and shows. A sitting consists of *steps*: what one step measures takes turns. A step is what is stored, and
-//! what an interrupted run goes on from. When all steps of all sittings are done, the experiment concludes: tables,
-//! figures, and a verdict on each of its claims.
-//! Invariants: what is concluded depends on stored measurements alone, so that a report can be made without measuring.
+//! How: an experiment is run in several *sittings*. Each sitting opens its parties anew (processes, buffers). So
+//! circumstances that vary from one run to the next, such as where pages lie and which process the host's scheduler favours,
+//! also vary between the sittings of one run, and show. A sitting consists of *steps*; the subjects of a step take turns.
+//! Results are stored step by step, and an interrupted run goes on from the last stored step. When all steps of all sittings
+//! are done, the experiment concludes: tables, figures, and a verdict on each of its claims.
+//! Invariants: conclusions depend on stored measurements alone, so that a report can be made without measuring.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,13 +21,13 @@ pub struct Declaration {
     pub id: &'static str,
     /// What is measured, in a few words.
     pub title: &'static str,
-    /// Where the papers have it: author, work, section, figure.
+    /// Where the experiment is in the papers: author, work, section, figure.
     pub source: &'static str,
-    /// What the papers found.
+    /// The claims of the papers.
     pub claims: &'static [Claim],
-    /// What is varied, in words, with units.
+    /// The parameters that are varied, in words, with units.
     pub axes: &'static [&'static str],
-    /// The experiments whose measurements it concludes from, besides its own.
+    /// The other experiments from whose measurements this one concludes.
     pub needs: &'static [&'static str],
 }
 
@@ -53,7 +53,7 @@ pub struct Options {
     pub seed: u64,
 }
 
-/// What is measured side by side.
+/// A step: measurements that are made side by side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Step {
     /// The name in progress and in stored results, unique within its experiment: `10 Gbit/s, 64 KiB`.
@@ -64,21 +64,22 @@ pub struct Step {
 
 /// An experiment.
 pub trait Experiment: Sync {
-    /// What it says about itself.
+    /// The experiment's declaration.
     fn declaration(&self) -> &'static Declaration;
 
-    /// The steps of each sitting, in order; none for what concludes from what others measured, as models do.
+    /// The steps of each sitting, in order; none for an experiment that concludes from the measurements of others, as models
+    /// do.
     fn steps(&self, options: &Options) -> Vec<Step>;
 
-    /// Opens what a sitting needs. It is not told which one this is: all are made alike, turns in the same order, so that only
-    /// what the machine makes different differs between them.
+    /// Opens what a sitting needs. It is not told which sitting this is: all sittings are made alike, with turns in the same
+    /// order, so that only the machine makes them differ.
     ///
     /// # Errors
-    /// No memory, a process that does not start; that there are no steps.
+    /// No memory, a process does not start, or there are no steps.
     fn sit<'a>(&'a self, options: &'a Options) -> Result<Box<dyn Sitting + 'a>>;
 
-    /// Concludes from all measurements of a run: its own and those of the experiments that it needs. A claim about what was not
-    /// measured cannot be tested.
+    /// Concludes from all measurements of a run: its own and those of the experiments that it needs. A claim about something
+    /// that was not measured cannot be tested.
     fn conclude(&self, measurements: &Measurements) -> Conclusion;
 }
 
@@ -87,6 +88,6 @@ pub trait Sitting {
     /// Measures one of the steps.
     ///
     /// # Errors
-    /// A request that failed, data that arrived damaged.
+    /// A request failed, or data arrived damaged.
     fn measure(&mut self, step: &Step) -> Result<Vec<Measured>>;
 }

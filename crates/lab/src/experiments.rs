@@ -1,6 +1,6 @@
 //! The experiments, in the order in which they are run.
 //!
-//! How: each is a description, with the functions that measure what is its own and that conclude.
+//! How: each is a description, with functions that make its own measurements and that conclude.
 
 mod alone;
 mod checksum;
@@ -24,10 +24,10 @@ use crate::findings::Conclusion;
 use crate::measurement::Measurements;
 use sweep::Sweep;
 
-/// All of them: what others need before those others.
+/// All experiments; one that others need comes before those others.
 pub const ALL: &[&dyn Experiment] = &[
     &latency::LATENCY,
-    // Beside what is predicted from it.
+    // Next to the experiments whose predictions use it.
     &primitives::PRIMITIVES,
     &latency_short::LATENCY_SHORT,
     &cpu::CPU,
@@ -52,7 +52,7 @@ struct Described {
 
 /// How an experiment measures.
 enum Measuring {
-    /// It does not: it concludes from what others measured.
+    /// It measures nothing, and concludes from the measurements of others.
     Nothing,
     /// Subjects take turns, one length after the other.
     Sweep(fn(&Options) -> Sweep),

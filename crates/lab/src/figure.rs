@@ -2,7 +2,8 @@
 //!
 //! How: the plotting library draws axes, grid and lines; markers, whiskers and the legend are added in its own primitives,
 //! since it has no hollow markers and its legend shows either a line or a marker. Each curve differs from the others in
-//! colour and marker, and estimates are dashed. The legend lists the curves as they end, from top to bottom.
+//! colour and marker, and estimates are dashed. The legend lists the curves in the order of their right ends, from top to
+//! bottom.
 //! Limits: the files of this module are the only ones that know the plotting library.
 
 mod axes;
@@ -21,10 +22,10 @@ use axes::Axes;
 pub use palette::Ink;
 use style::Style;
 
-/// How large a drawing is, and where its legend stands.
+/// How large a drawing is, and where its legend is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Its width, of which its text is a part of readable size.
+    /// Its width, chosen so that text of height `text` is readable.
     width: u32,
     /// The height of axes and curves.
     height: u32,
@@ -39,11 +40,11 @@ pub const WIDE: Shape = Shape { width: 1080, height: 520, legend: Some(230), tex
 /// For telephones.
 pub const NARROW: Shape = Shape { width: 370, height: 330, legend: None, text: 13 };
 
-/// One of several on a sheet.
+/// For one of several figures on a sheet.
 const PANEL: Shape = Shape { width: 520, height: 380, legend: None, text: 12 };
 /// The width of a sheet's legend.
 const LEGEND: u32 = 230;
-/// The heights of a sheet's heading, and of those of its figures.
+/// The heights of a sheet's heading, and of its figures' headings.
 const HEADING: u32 = 36;
 const PANEL_HEADING: u32 = 24;
 
@@ -66,7 +67,7 @@ pub fn draw(figure: &Figure, shape: Shape, ink: Ink) -> String {
     finished(&scene, figure)
 }
 
-/// Draws figures on a sheet to be printed, two in a row, over axes that all share, with one legend for them.
+/// Draws figures on a sheet to be printed, two in a row; they share their axes and one legend.
 pub fn sheet(title: &str, figures: &[Figure]) -> String {
     let Some(first) = figures.first() else { return String::new() };
     let ink = Ink::Printed;
@@ -105,13 +106,13 @@ fn heading(scene: &mut Scene, words: &str, place: (f64, f64), size: u32) {
     scene.add(text(words, place, size, TextAnchor::Middle, None));
 }
 
-/// Words at a place: in a colour, or bold in the theme's.
+/// Words at a place: in the given colour, or bold in the theme's colour.
 fn text(words: &str, (x, y): (f64, f64), size: u32, anchor: TextAnchor, color: Option<Color>) -> Primitive {
     let (content, bold) = (words.to_owned(), color.is_none());
     Primitive::Text { x, y, content, size, anchor, rotate: None, bold, color }
 }
 
-/// Axes and curves, and how far down the axes begin.
+/// Draws axes and curves; also returns how far down the axes begin.
 fn plotted(figure: &Figure, axes: &Axes, styles: &[Style], shape: Shape, ink: Ink) -> (Scene, f64) {
     let layout = axes.layout(figure, shape, ink);
     let lines = curve::lines(figure, axes, styles, ink);
@@ -127,7 +128,7 @@ fn plotted(figure: &Figure, axes: &Axes, styles: &[Style], shape: Shape, ink: In
 fn finished(scene: &Scene, figure: &Figure) -> String {
     let svg = SvgBackend::new().render_scene(scene);
     let (head, body) = svg.split_once('>').unwrap_or(("", &svg));
-    // The library signs its drawings with a comment, which one document needs no ten times.
+    // The library signs each drawing with a comment, which is removed: one document does not need it ten times.
     let body = match body.split_once("-->") {
         Some((comment, rest)) if comment.trim_start().starts_with("<!--") => rest,
         _ => body,

@@ -1,17 +1,17 @@
-//! What an experiment concludes: tables, figures, and a verdict on each claim.
+//! Conclusions of an experiment: tables, figures, and a verdict on each claim.
 
 use serde::{Deserialize, Serialize};
 
 /// Everything that one experiment concludes from a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Conclusion {
-    /// To be drawn, in order.
+    /// The figures to be drawn, in order.
     pub figures: Vec<Figure>,
-    /// To be printed, in order.
+    /// The tables to be printed, in order.
     pub tables: Vec<Table>,
     /// One for each claim of the declaration, in its order.
     pub verdicts: Vec<Finding>,
-    /// What the reader must know besides: what was too noisy, what was left out and why.
+    /// Notes for the reader: what was too noisy, and what was left out and why.
     pub notes: Vec<String>,
 }
 
@@ -19,16 +19,16 @@ pub struct Conclusion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// It does.
+    /// The claim holds.
     Holds,
-    /// It does not, which is a result, too.
+    /// The claim does not hold, which is a result, too.
     DoesNotHold,
-    /// It could not be tested.
+    /// The claim could not be tested.
     CannotBeTested,
 }
 
 impl Verdict {
-    /// The words for it.
+    /// The words for the verdict.
     pub fn words(self) -> &'static str {
         match self {
             Self::Holds => "holds",
@@ -91,8 +91,8 @@ impl Table {
         Self { title: title.into(), columns, rows: rows.into_iter().collect() }
     }
 
-    /// Whether a column holds numbers, which are set to the right: at least half of the cells that say something begin like
-    /// one.
+    /// Whether a column holds numbers, which are aligned to the right: at least half of the cells that are not empty begin
+    /// like a number.
     pub fn holds_numbers(&self, column: usize) -> bool {
         let says_something = |cell: &&String| !matches!(cell.as_str(), "" | "–");
         let cells = || self.rows.iter().filter_map(|row| row.get(column)).filter(says_something);
@@ -125,12 +125,12 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// One that is divided evenly.
+    /// An axis that is divided evenly.
     pub fn linear(label: &str) -> Self {
         Self { label: label.to_owned(), scale: Scale::Linear }
     }
 
-    /// One that is divided by factors.
+    /// An axis that is divided by factors.
     pub fn logarithmic(label: &str) -> Self {
         Self { label: label.to_owned(), scale: Scale::Logarithmic }
     }
@@ -141,34 +141,34 @@ impl Axis {
 pub struct Curve {
     /// The name in the legend.
     pub name: String,
-    /// Ascending on the axis.
+    /// The points, ascending on the horizontal axis.
     pub points: Vec<CurvePoint>,
-    /// Whether it was measured; else it is an estimate, and drawn so.
+    /// Whether the curve was measured; otherwise it is an estimate, and drawn as one.
     pub measured: bool,
-    /// Whether it is there for others to be compared with: it is drawn thin then, without markers.
+    /// Whether the curve is there for others to be compared with; then it is drawn thin and without markers.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub beside: bool,
 }
 
 impl Curve {
-    /// One that was measured.
+    /// A curve that was measured.
     pub fn measured(name: impl Into<String>, points: impl IntoIterator<Item = CurvePoint>) -> Self {
         let points = points.into_iter().collect();
         Self { name: name.into(), points, measured: true, beside: false }
     }
 
-    /// One that was measured, without its spread.
+    /// A curve that was measured, without its spread.
     pub fn plain(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         let point = |(x, y)| CurvePoint { x, y, low: None, high: None };
         Self::measured(name, points.into_iter().map(point))
     }
 
-    /// One that was measured for others to be compared with.
+    /// A curve that was measured for others to be compared with.
     pub fn beside(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         Self { beside: true, ..Self::plain(name, points) }
     }
 
-    /// One that was computed.
+    /// A curve that was computed.
     pub fn estimate(name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) -> Self {
         Self { measured: false, ..Self::plain(name, points) }
     }
@@ -177,9 +177,9 @@ impl Curve {
 /// One point of a curve, in the units of the axes, with the spread where it was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct CurvePoint {
-    /// On the horizontal axis.
+    /// The place on the horizontal axis.
     pub x: f64,
-    /// On the vertical one: a median, where measured.
+    /// The place on the vertical axis: a median, where measured.
     pub y: f64,
     /// A twentieth of the samples are below it.
     pub low: Option<f64>,
@@ -198,12 +198,12 @@ pub struct Figure {
     pub x: Axis,
     /// Vertical.
     pub y: Axis,
-    /// In any order; the legend lists them as they end, from top to bottom.
+    /// The curves, in any order; the legend lists them in the order of their right ends, from top to bottom.
     pub curves: Vec<Curve>,
 }
 
 impl Figure {
-    /// A figure of those curves that have points; none where none has.
+    /// A figure of those curves that have points; none where no curve has points.
     pub fn of(
         name: impl Into<String>,
         title: impl Into<String>,

@@ -1,4 +1,4 @@
-//! The interface that the commands measure: its granules chosen by the user, its costs remembered or measured.
+//! The interface that the commands measure: the user chooses its granules, and its costs are remembered or measured.
 
 use genie::mechanism::{Granularity, GranuleKind, Passing, Space};
 use genie::{Interface, Limits};
@@ -45,7 +45,7 @@ impl Granule {
         self.open_with(|passing| passing)
     }
 
-    /// The same, with an engine that has the times of operations recorded.
+    /// The same, with an engine that records the times of operations.
     pub fn open_recorded(self, recorder: &'static Recorder) -> Result<Interface> {
         self.open_with(|passing| passing.with_recorder(recorder))
     }
@@ -67,7 +67,7 @@ pub fn describe(kind: GranuleKind) -> &'static str {
     }
 }
 
-/// What is lost with small granules, and how to get large ones; nothing with large ones.
+/// What is lost with small granules, and how to get large ones; none for large granules.
 pub fn loss(kind: GranuleKind) -> Option<&'static str> {
     (kind != GranuleKind::Huge).then_some(
         "with 4 KiB granules, protecting and swapping cost about as much as copying, so that emulated copy gains little; \

@@ -1,6 +1,7 @@
-//! The papers' experiments and models, run on the user's machine; and what every measurement here needs.
+//! The papers' experiments and models, run on the user's machine; and the tools that every measurement here needs.
 //!
-//! Why: what passing a byte costs depends on the machine, so the papers' figures are worth rerunning, not quoting.
+//! Why: the cost of passing a byte depends on the machine, so the papers' experiments must be run again; quoting their
+//! figures is not enough.
 
 pub mod amounts;
 pub mod checksum;

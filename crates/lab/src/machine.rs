@@ -41,14 +41,14 @@ pub struct HugePages {
 }
 
 impl HugePages {
-    /// Asks the kernel; a kernel that says nothing has none.
+    /// Asks the kernel; if the kernel says nothing, there are none.
     pub fn read() -> Self {
         inspect::huge_pages()
             .map_or(Self { total: 0, free: 0 }, |pages| Self { total: pages.total, free: pages.free })
     }
 }
 
-/// What must be known before the comparison changes it.
+/// Facts that must be read before the comparison changes them.
 #[derive(Debug, Clone, Copy)]
 pub struct Before {
     /// CPUs that this process may use.

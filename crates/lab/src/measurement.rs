@@ -1,4 +1,4 @@
-//! What was measured, as it is kept: raw samples of one quantity, of one series, at one point.
+//! Measurements as they are stored: raw samples of one quantity, of one series, at one point.
 //!
 //! Shape: a *series* is a curve of a figure (`emulated copy`), a *setting* the figure that it is in (`10 Gbit/s`), `x` the
 //! point on the axis (a length in bytes), a *quantity* what was measured there (`latency`). Samples are whole numbers:
@@ -23,7 +23,7 @@ pub enum Quantity {
     CpuTime,
     /// Instructions that passing the data took, in user mode and in the kernel, where the machine counts them.
     Instructions,
-    /// The same in user mode alone, where the kernel's may not be counted.
+    /// The same in user mode alone, where the kernel's instructions may not be counted.
     UserInstructions,
     /// Nanoseconds that one primitive operation took.
     OperationTime,
@@ -52,7 +52,7 @@ impl Quantity {
         }
     }
 
-    /// How many make one of the unit in which medians and curves are: a thousand nanoseconds make a microsecond.
+    /// How many samples' units make one unit of medians and curves: a thousand nanoseconds make a microsecond.
     pub fn per_unit(self) -> f64 {
         match self {
             Self::Latency | Self::CpuTime | Self::OperationTime => 1e3,
@@ -80,11 +80,11 @@ pub struct Measured {
     pub series: String,
     /// The figure, where an experiment has several; else empty.
     pub setting: String,
-    /// Where on the axis: mostly a length in bytes.
+    /// The point on the axis: mostly a length in bytes.
     pub x: u64,
     /// What was measured.
     pub quantity: Quantity,
-    /// In the order in which they were taken.
+    /// The samples, in the order in which they were taken.
     pub samples: Vec<u64>,
 }
 
@@ -101,7 +101,7 @@ impl Measured {
     }
 }
 
-/// What one step of one sitting measured, and under which circumstances.
+/// The measurements of one step of one sitting, and their circumstances.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepResult {
     /// The experiment.
@@ -118,19 +118,19 @@ pub struct StepResult {
     pub measured: Vec<Measured>,
 }
 
-/// All that a run has measured so far, and under which circumstances.
+/// All measurements of a run so far, and their circumstances.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Measurements {
-    /// In the order in which they were made.
+    /// The steps, in the order in which they were made.
     pub steps: Vec<StepResult>,
-    /// Those when it began.
+    /// The circumstances when the run began.
     pub circumstances: Circumstances,
 }
 
-/// What all sittings together say about one point.
+/// The result of all sittings together at one point.
 #[derive(Debug, Clone)]
 pub struct Point {
-    /// Where on the axis.
+    /// The point on the axis.
     pub x: u64,
     /// All samples of the sittings that count.
     pub samples: Samples,
@@ -139,12 +139,12 @@ pub struct Point {
 }
 
 impl Measurements {
-    /// What was measured of one experiment.
+    /// The measurements of one experiment.
     pub fn of<'m>(&'m self, experiment: &'m str) -> impl Iterator<Item = &'m StepResult> + 'm {
         self.steps.iter().filter(move |step| step.experiment == experiment)
     }
 
-    /// The points of one series, ascending: of the sittings under the placement that most of them had.
+    /// The points of one series, ascending, from the sittings with the placement that most sittings had.
     pub fn points(&self, experiment: &str, setting: &str, series: &str, quantity: Quantity) -> Vec<Point> {
         let placement = self.placement(experiment);
         let mut points: std::collections::BTreeMap<u64, Point> = std::collections::BTreeMap::new();
@@ -187,7 +187,7 @@ impl Point {
         self.samples.median()
     }
 
-    /// How far the sittings' medians are apart: the greatest over the least, 1 for a single one.
+    /// How far the sittings' medians are apart: the greatest over the least; 1 for a single sitting.
     pub fn disagreement(&self) -> f64 {
         let least = self.sittings.iter().min().copied().unwrap_or(1).max(1);
         let greatest = self.sittings.iter().max().copied().unwrap_or(1).max(1);

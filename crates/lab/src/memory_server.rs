@@ -1,4 +1,4 @@
-//! Memory servers, to which data is passed and from which it comes back: in this process, or in one of its own.
+//! Memory servers, to which data is passed and from which it comes back: in this process, or in a process of their own.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use crate::error::Result;
 use crate::parties::{self, Order};
 use crate::peer::{self, Peer};
 
-/// Requests are served one at a time; one buffer more lets a pool of the server's breathe.
+/// Requests are served one at a time, so one buffer is in use; a second is to spare.
 const POOLED_BUFFERS: usize = 2;
 /// How many of the longest buffers the pool that is lent to the client holds.
 const LENT_BUFFERS: usize = 3;
-/// How many bytes it has at least: what is measured is to find it as it is in the long run, when it has grown.
+/// The least size of that pool in bytes: measurements should find the pool as it is in the long run, when it has grown.
 const LENT_BYTES: usize = 64 << 20;
-/// The name under which one in another process is found.
+/// The name under which a server in another process is found.
 const NAME: &str = "memory";
 
 /// The server's buffers for input.
@@ -43,11 +43,11 @@ impl Buffers {
     }
 }
 
-/// Starts a memory server in a process of its own, on `cpu` if one is named, and connects to it; the server goes with its
-/// process. Both sides spin for so long before they sleep; as they do by default, if nothing is said.
+/// Starts a memory server in a process of its own, on `cpu` if one is named, and connects to it; the server ends with its
+/// process. Both sides spin for `spin` before they sleep, or for the default time if none is given.
 ///
 /// # Errors
-/// A process that does not start; no memory.
+/// The process does not start, or there is no memory.
 pub fn connect(
     genie: &Interface,
     buffers: Buffers,
@@ -55,7 +55,7 @@ pub fn connect(
     cpu: Option<usize>,
     spin: Option<Duration>,
 ) -> Result<(ServerHandle, Peer)> {
-    // The folder may go as soon as the two are connected.
+    // The folder may go as soon as client and server are connected.
     let folder = peer::folder()?;
     let peer = Peer::start(parties::ROLE, cpu)?;
     let hosting = Hosting { folder: folder.path().to_string_lossy().into_owned(), buffers, longest, spin };
@@ -64,7 +64,7 @@ pub fn connect(
     Ok((genie.connect_with(&Directory::at(folder.path())?, NAME, &options)?, peer))
 }
 
-/// What memory server to host, and where.
+/// Which memory server to host, and where.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Hosting {
     /// The folder that holds its name.
@@ -72,12 +72,12 @@ pub(crate) struct Hosting {
     buffers: Buffers,
     /// The longest data.
     longest: usize,
-    /// How long it spins before it sleeps; as by default, if not said.
+    /// How long the server spins before it sleeps; none for the default time.
     spin: Option<Duration>,
 }
 
 impl Hosting {
-    /// Hosts the server in threads of its own, until what is returned is dropped.
+    /// Hosts the server in threads of its own, until the returned value is dropped.
     pub(crate) fn start(&self) -> Result<Running> {
         let default = ServeOptions::default();
         let options = ServeOptions {

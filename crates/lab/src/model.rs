@@ -1,7 +1,7 @@
-//! What the papers' models compute: pure functions of measured costs.
+//! The papers' models: pure functions of measured costs.
 //!
-//! Why: a model that predicts a latency from the costs of single operations shows that nothing was forgotten, and says
-//! what a faster network, memory or CPU would change.
+//! Why: a model that predicts a latency from the costs of single operations shows that no cost was forgotten, and tells what
+//! a faster network, memory or CPU would change.
 
 pub mod breakdown;
 pub mod comparison;

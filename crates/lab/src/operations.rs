@@ -1,7 +1,7 @@
-//! Operation times: from what a recorder kept to the rows of the papers' tables.
+//! Operation times: makes rows of the papers' tables from a recorder's records.
 //!
 //! How: the records of a column are cut into its steps, as the tables word them. A step that the thesis prices as one row
-//! counts as the sum of its operations; of the others each operation is a row.
+//! counts as the sum of its operations; of the other steps, each operation is a row.
 //! Source: J. C. Brustoloni's thesis, tables 8.2 and 12.1.
 
 use genie::Direction;
@@ -19,9 +19,9 @@ pub struct OperationTime {
     pub row: String,
     /// The scheme that was in effect, by its name.
     pub scheme: String,
-    /// How much data.
+    /// The length of the data.
     pub len: usize,
-    /// How long.
+    /// The time in nanoseconds.
     pub nanoseconds: u64,
 }
 
@@ -41,8 +41,8 @@ const TOGETHER: [([&str; 2], &str); 4] = [
     (["Reference", "Read only"], "Reference and read-only"),
 ];
 
-/// Gives the times of rows, from the records of requests of which inputs came as `buffering` says. Records of columns that
-/// do not match the tables, since some were lost, are left out.
+/// Computes the times of rows from the records of requests, whose inputs were buffered as `buffering` says. Columns that do
+/// not match the tables, because records were lost, are left out.
 pub fn times(records: &[Record], buffering: Buffering) -> Vec<OperationTime> {
     let mut rest = records;
     let mut timed = Vec::new();

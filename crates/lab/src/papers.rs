@@ -1,7 +1,7 @@
-//! The papers' tables as data: what they measured is the input of the models, what they computed is to be reproduced.
+//! The papers' tables as data: measured numbers are the input of the models, and computed numbers are to be reproduced.
 //!
-//! How: one file of comma-separated values for each table, in `papers/`, headed by its source; here is what reads them.
-//! Invariants: numbers keep the digits that were printed, since rounding is all the precision that there is.
+//! How: one file of comma-separated values for each table, in `papers/`, headed by its source; this module reads them.
+//! Invariants: numbers keep the digits that were printed, since the printed digits are the only precision there is.
 
 pub mod brustoloni;
 pub mod dalton;
@@ -22,7 +22,7 @@ fn read<Row: serde::de::DeserializeOwned>(table: &str) -> Vec<Row> {
 /// The row of a table for which something holds.
 ///
 /// # Panics
-/// The table has none: the tables are part of the program.
+/// When the table has no such row, which would be an error in the program, since the tables are part of it.
 pub(crate) fn row<Row>(table: Vec<Row>, is_it: impl Fn(&Row) -> bool) -> Row {
     table.into_iter().find(is_it).expect("the paper's table has this row")
 }

@@ -3,12 +3,12 @@
 //! How, one operation: the sender stores new data into its buffer; the receiver posts its input, and says so; the sender
 //! looks at the clock and requests its output, which the device copies to the receiver (see [`crate::device`]); the
 //! receiver takes its reply, and looks at the clock. That is the *end-to-end latency*. Then the receiver compares every byte,
-//! and says how it went, and the sender takes its own reply: its reply-time operations overlap with the network and are
-//! no part of the latency (thesis §8.2.2), though their CPU time counts.
-//! CPU time, of sender and receiver around their requests and the taking of their replies, is measured in operations of
-//! its own, since reading that clock disturbs. It is I/O processing time without waiting (§8.1): the device's copying
-//! stands for the wire, and is not counted, nor is the looking for replies. Instructions are counted around the same, in
-//! operations of their own as well: while a process has counters, each switch of its threads costs more (see
+//! and reports the outcome, and the sender takes its own reply. The sender's reply-time operations overlap with the network
+//! and are no part of the latency (thesis §8.2.2), though their CPU time counts.
+//! CPU time is measured at the sender and the receiver, around their requests and the taking of their replies, in separate
+//! operations, since reading the CPU clock disturbs an operation. It is I/O processing time without waiting (§8.1): the
+//! device's copying, which stands for the wire, is not counted, nor is looking for replies. Instructions are counted around
+//! the same work, again in separate operations: while a process has counters, each switch of its threads costs more (see
 //! [`crate::counter`]).
 //! Invariants: the other processes end with the sender, even one that is killed; they leave nothing behind.
 //! Source: J. C. Brustoloni's thesis, §8.1, §8.2.2.
@@ -55,18 +55,18 @@ pub const ROLE: &str = "party";
 pub struct Transfer {
     /// How the sender passes its data.
     pub output: Scheme,
-    /// How the receiver does.
+    /// How the receiver passes its data.
     pub input: Scheme,
     /// How many bytes.
     pub len: usize,
-    /// How a protocol server in the clients' processes protects it, where there is one.
+    /// How a protocol server in the clients' processes protects the data, where there is one.
     pub check: Check,
     /// What is measured.
     pub measure: Measure,
 }
 
 impl Transfer {
-    /// An operation of which the latency is measured, by one scheme at both ends.
+    /// An operation by one scheme at both ends, of which the latency is measured.
     pub fn of(scheme: Scheme, len: usize) -> Self {
         Self { output: scheme, input: scheme, len, check: Check::None, measure: Measure::Latency }
     }
@@ -78,11 +78,11 @@ impl Transfer {
 pub enum Measure {
     /// The end-to-end latency.
     Latency,
-    /// The CPU time; the latency then contains what reading that clock takes.
+    /// The CPU time; the latency then includes the reading of that clock.
     CpuTime,
-    /// How often something happens, in these modes; the latency then contains what counting takes.
+    /// How often something happens, in these modes; the latency then includes the cost of counting.
     Count(Event, Modes),
-    /// How long each operation took; the latency then contains the taking of these times.
+    /// How long each operation took; the latency then includes the taking of these times.
     Operations,
 }
 
@@ -95,17 +95,18 @@ pub struct Transferred {
     pub hand_over: Duration,
     /// What both clients' processors did for passing the data, where that was measured.
     pub cpu: Option<Duration>,
-    /// How often that happened in both clients' processes, where it was counted, and the counters were there all the while.
+    /// How often the event happened in both clients' processes, where it was counted and the counters were present all the
+    /// time.
     pub count: Option<u64>,
     /// How long operations took at the sender and at the receiver, where that was measured.
     pub operations: [Vec<OperationTime>; 2],
     /// What the sender's interface did.
     pub output: Effect,
-    /// What the receiver's did.
+    /// What the receiver's interface did.
     pub input: Effect,
 }
 
-/// The sender, which holds the others.
+/// The sender, which holds the other parties.
 #[derive(Debug)]
 pub struct Parties {
     // Declared in the order in which they are to go.
@@ -122,7 +123,7 @@ impl Parties {
     /// Starts all parties, for data up to `longest`.
     ///
     /// # Errors
-    /// A process that does not start, no memory.
+    /// A process does not start, or there is no memory.
     pub fn open(granule: Granule, longest: usize) -> Result<Self> {
         let stage = Stage::open(granule, longest)?;
         let parties = Self::join(&stage, Route::Device)?;
@@ -130,10 +131,10 @@ impl Parties {
         Ok(parties)
     }
 
-    /// Starts a sender and a receiver that meet at a device which others may use in turn.
+    /// Starts a sender and a receiver that meet at a device that other parties may also use, in turn.
     ///
     /// # Errors
-    /// A process that does not start, no memory.
+    /// A process does not start, or there is no memory.
     pub fn join(stage: &Rc<Stage>, route: Route) -> Result<Self> {
         let seats = stage.seats;
         let (ours, our_relay) = stage.attending(route, seats.sender)?;
@@ -174,7 +175,7 @@ impl Parties {
     /// Has the device pass data at this rate; only where there is nothing between it and its clients.
     ///
     /// # Errors
-    /// The device has gone.
+    /// The device is gone.
     pub fn set_rate(&self, rate: Rate) -> Result<()> {
         let bits = rate.bits().to_le_bytes();
         let request = self.client.genie.request(&self.client.server, PACE).arguments().argument(&bits);
@@ -185,8 +186,8 @@ impl Parties {
     /// Makes one operation.
     ///
     /// # Errors
-    /// [`Error::Unwired`] where a scheme wires memory and this process may not, [`Error::Counter`] where what is to be
-    /// counted cannot be; the parties go on. Others end them.
+    /// [`Error::Unwired`] where a scheme wires memory and this process may not; [`Error::Counter`] where the event cannot be
+    /// counted. After these the parties go on; any other error ends them.
     pub fn transfer(&mut self, transfer: &Transfer) -> Result<Transferred> {
         self.seed += 1;
         let mut meter = Meter::of(transfer.measure, self.clock)?;
@@ -259,11 +260,11 @@ impl Parties {
         Ok(Effect::of(self.client.settle(replied)?.receipt()))
     }
 
-    /// Sends the receiver something, when what it waits for does not come.
+    /// Sends the receiver some data, when the data that it waits for does not come.
     fn relieve(&mut self) -> Result<()> {
         let prepared = self.client.prepare(Scheme::Copy, 1, 0)?;
         let sent = self.client.transmit(Scheme::Copy, prepared).map_err(|failed| failed.error)?;
-        // It is damaged, whatever it is.
+        // The data counts as damaged, whatever it is.
         let _ = self.received();
         sent.sync().map_err(|failed| failed.error)?;
         Ok(())

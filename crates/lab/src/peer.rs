@@ -1,11 +1,12 @@
-//! Peer processes: this program once more, in another party's role, on a CPU that the program that measures chooses.
+//! Peer processes: each runs this program once more, in another party's role, on a CPU that the measuring program chooses.
 //!
 //! Why: data that is passed between threads of one process says nothing about what it costs to pass it between two.
 //! How: [`Peer::start`] runs this program with the hidden command [`COMMAND`] and the name of a role, and a [`Link`] for standard
-//! input. Over it the process is given orders, and descriptors with them ([`obey`]); it says when it is ready, or why it is not.
-//! Invariants: a peer ends with the process that started it, even one that is killed, and is stopped and goes on with it, from a
-//! terminal: it is of the same process group. What else a terminal says to that is for the process that started it, which may
-//! want to finish first.
+//! input. Over the link the process gets orders, and descriptors with them ([`obey`]); it answers when it is ready, or why
+//! it is not.
+//! Invariants: a peer ends with the process that started it, even one that is killed, and stops and goes on with it when a
+//! terminal says so: it is in the same process group. A terminal's other signals to the group are left to the process that
+//! started the peer, which may want to finish first.
 
 mod link;
 mod process;
@@ -26,20 +27,21 @@ use tempfile::TempDir;
 
 use crate::error::{Error, Result};
 
-/// The hidden command that makes this program a peer. What follows is its role, which tells whose `run` is to be called, and
+/// The hidden command that makes this program a peer. After it come the role, which tells whose `run` is to be called, and
 /// maybe `--cpu` and a number.
 pub const COMMAND: &str = "peer";
 
-/// What a peer says to orders that are answered.
+/// A peer's answer to an order that is answered.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Said {
-    /// It is done.
+    /// The order has been carried out.
     Ready,
-    /// It could not be done, for this reason.
+    /// The order could not be carried out, for this reason.
     Failed(String),
 }
 
-/// Makes a folder for what cannot do without names. Only this user may enter it, and it goes with everything in it.
+/// Makes a folder for things that need names. Only this user may enter the folder; when it is dropped, it is removed with
+/// everything in it.
 ///
 /// # Errors
 /// Those of the directory for temporary files.
@@ -48,11 +50,11 @@ pub fn folder() -> Result<TempDir> {
     made.map_err(|source| Error::File { path: std::env::temp_dir(), what: "takes no new folder", source })
 }
 
-/// Is a peer process, on `cpu` if there is one: carries out orders until the process that started it goes. `order` is to say
-/// when it has carried one out, where an answer is waited for.
+/// Acts as a peer process, on `cpu` if there is one: carries out orders until the process that started it ends. `order` must
+/// say when it has carried out an order for which an answer is awaited.
 ///
 /// # Errors
-/// The command was not started by a program that measures. Or an order failed; the process that gave it has heard why.
+/// The command was not started by a measuring program; or an order failed, and the process that gave it has been told why.
 pub fn obey<O: DeserializeOwned>(
     cpu: Option<usize>,
     mut order: impl FnMut(O, Vec<OwnedFd>, &Link) -> Result<()>,
@@ -61,7 +63,7 @@ pub fn obey<O: DeserializeOwned>(
     let nonsense = |error| Error::Peer(format!("an order does not make sense: {error}"));
     while let Some((given, descriptors)) = link.receive::<O>().map_err(nonsense)? {
         if let Err(error) = order(given, descriptors, &link) {
-            // A process that has gone needs no answer.
+            // A process that has ended needs no answer.
             let _ = say(&link, &Said::Failed(error.to_string()));
             return Err(error);
         }
@@ -75,13 +77,13 @@ fn begin(cpu: Option<usize>) -> Result<(Link, Option<Pinned>)> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(refused)?;
     ignore_interruptions()?;
     setpgid(None, Some(getpgid(getppid()).map_err(refused)?)).map_err(refused)?;
-    // A parent that was gone before these calls is noticed by the link.
+    // If the parent ended before these calls, the link shows it.
     let pinned = cpu.map(machine::pin_thread).transpose()?;
     say(&link, &Said::Ready)?;
     Ok((link, pinned))
 }
 
-/// Has signals that ask for an end do nothing.
+/// Has this process ignore signals that ask it to end.
 fn ignore_interruptions() -> Result<()> {
     for signal in [SIGINT, SIGTERM] {
         let noted = Arc::new(AtomicBool::new(false));
@@ -91,10 +93,10 @@ fn ignore_interruptions() -> Result<()> {
     Ok(())
 }
 
-/// Sends the process that gave an order what there is to say.
+/// Sends a message to the process that gave an order.
 ///
 /// # Errors
-/// The other end has gone.
+/// The other end is gone.
 pub fn say(link: &Link, said: &impl Serialize) -> Result<()> {
     link.send(said, &[]).map_err(|error| Error::Peer(format!("a peer process is alone: {error}")))
 }

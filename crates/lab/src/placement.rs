@@ -1,22 +1,22 @@
-//! Whether two CPUs are near each other, by the time in which a cache line goes to the other and back.
+//! Whether two CPUs are near each other, by the time in which a cache line goes from one to the other and back.
 //!
-//! Why: a virtual machine's host moves its CPUs, and everything in which two of them take part then costs several times as
+//! Why: a virtual machine's host moves its CPUs, and everything in which two CPUs take part may then cost several times as
 //! much. Runs with unlike placement must not be compared.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Round trips below this are within one cache; those above it leave it. Measured: 100 to 140 ns and 390 ns.
+/// Round trips shorter than this stay within one cache; longer ones leave it. Measured: 100 to 140 ns and 390 ns.
 const NEAR_BELOW: Duration = Duration::from_nanos(240);
 
 /// How near two CPUs are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placement {
-    /// They share a cache.
+    /// The CPUs share a cache.
     Near,
-    /// They don't.
+    /// The CPUs do not share a cache.
     Far,
 }
 
@@ -26,7 +26,7 @@ impl Placement {
         if round_trip < NEAR_BELOW { Self::Near } else { Self::Far }
     }
 
-    /// The word for it.
+    /// The word for the placement.
     pub fn name(self) -> &'static str {
         match self {
             Self::Near => "near",

@@ -1,6 +1,6 @@
-//! Where measurements run: on one CPU, and how near another one is at the moment.
+//! The CPU on which measurements run, and how near another CPU is at the moment.
 //!
-//! Why: the host of a virtual machine moves its CPUs. Measurements of unlike placement are kept apart.
+//! Why: the host of a virtual machine moves its CPUs. Measurements with unlike placement are kept apart.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use genie_sys::machine::{self, Pinned};
 use crate::error::{Error, Result};
 use crate::placement::Placement;
 
-/// Enough to see past the scheduler, and over in about a millisecond.
+/// Enough round trips to even out the scheduler's delays, and over in about a millisecond.
 const ROUND_TRIPS: u32 = 2_000;
 
-/// The CPUs that this process had when it was first asked: a thread that has been pinned since sees one only.
+/// The CPUs that this process had when it was first asked: a thread that has been pinned since then sees only one CPU.
 ///
 /// # Errors
-/// There is none.
+/// There is no CPU.
 pub fn cpus() -> Result<&'static [usize]> {
     static CPUS: OnceLock<Vec<usize>> = OnceLock::new();
     if CPUS.get().is_none() {
@@ -25,7 +25,7 @@ pub fn cpus() -> Result<&'static [usize]> {
     CPUS.get().map(Vec::as_slice).filter(|cpus| !cpus.is_empty()).ok_or(Error::NoCpu)
 }
 
-/// The CPU of this thread, which holds all threads that it starts, too, and another one.
+/// The CPU of this thread and of all threads that it starts, and another CPU.
 #[derive(Debug)]
 pub struct Probe {
     here: usize,
@@ -34,7 +34,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Pins this thread to the last CPU that it may use: the first ones serve most interrupts.
+    /// Pins this thread to the last CPU that it may use: the first CPUs serve most interrupts.
     pub fn pin() -> Result<Self> {
         let [rest @ .., here] = cpus()? else {
             return Err(Error::NoCpu);
@@ -43,19 +43,19 @@ impl Probe {
         Ok(Self { here: *here, other: rest.last().copied(), _pinned: pinned })
     }
 
-    /// The other CPU, for what works at the same time.
+    /// The other CPU, for a party that works at the same time.
     pub fn other(&self) -> Option<usize> {
         self.other
     }
 
     /// The round trip of a cache line between the two CPUs, where there are two.
     pub fn round_trip(&self) -> Option<Duration> {
-        // A CPU that was taken away meanwhile leaves one.
+        // If the other CPU was taken away meanwhile, there is no round trip.
         self.other.and_then(|other| machine::ping_pong(self.here, other, ROUND_TRIPS).ok())
     }
 }
 
-/// The placement that most of these have, with the first one's winning a tie; none where there is one CPU.
+/// The placement that most of these have; in a tie, that of the first. None where there is one CPU.
 pub fn majority(placements: impl Iterator<Item = Option<Placement>>) -> Option<Placement> {
     let placements: Vec<_> = placements.collect();
     let count = |one: &Option<Placement>| placements.iter().filter(|other| *other == one).count();

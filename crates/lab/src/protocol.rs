@@ -1,14 +1,17 @@
-//! A datagram protocol server: puts a header before what is sent, takes it off what arrives, and subcontracts the device.
+//! A datagram protocol server: puts a header before data that is sent, takes the header off data that arrives, and
+//! subcontracts the device.
 //!
-//! Why: the papers compare protocol servers in the kernel with the same ones in processes of their own. This is one code for
-//! both: called in its client's process and thread (a kernel-level server), or over a channel (a user-level one).
-//! How: of an output, a request to the device is originated with a header and a fragment of the client's buffer; of an input,
-//! one with room for a header and a fragment. So the data is passed once, between client and device, and the server in
-//! the middle touches it only for a checksum. Requests of its own are in a queue that they leave when the device has replied;
-//! a client that waits for one of its replies looks there ([`Completer`]), and so stands for the interrupt.
-//! With a checksum that is integrated with the copy, the server copies an output itself, and sums while it does; its client
-//! then passes by emulated share, and has its reply when the copy is made. An input's checksum is verified before the
-//! client is replied to, so that damaged data never reaches its buffer.
+//! Why: the papers compare protocol servers in the kernel with the same servers in processes of their own. This one code
+//! serves for both: it is called in its client's process and thread (a kernel-level server), or over a channel (a user-level
+//! server).
+//! How: for an output, the server makes a request to the device with a header and a fragment of the client's buffer; for an
+//! input, a request with room for a header, and a fragment. So the data is passed once, between client and device, and the
+//! server in the middle touches it only for a checksum. The server's own requests are in a queue that they leave when the
+//! device has replied. A client that waits for one of the server's replies looks at the queue ([`Completer`]), and so stands
+//! for the interrupt.
+//! With a checksum that is integrated with the copy, the server copies an output itself, and sums while it copies; its
+//! client then passes the data by emulated share, and gets the reply when the copy is made. An input's checksum is verified
+//! before the client gets its reply, so that damaged data never reaches the client's buffer.
 //! Source: J. C. Brustoloni's thesis, §8.4, §9.1.
 
 mod header;
@@ -34,9 +37,10 @@ pub enum Check {
     /// Not at all.
     #[default]
     None,
-    /// By a checksum for which either end reads the data once more.
+    /// By a checksum for which each end reads the data once more.
     Separate(Checksum),
-    /// By one that the sender's side computes while it copies the data; the other end reads the data once more for it.
+    /// By a checksum that the sender's side computes while it copies the data; the other end reads the data once more for
+    /// it.
     Integrated(Checksum),
 }
 
@@ -49,7 +53,8 @@ impl Check {
     }
 }
 
-/// Services are numbered as the device's are, so that clients need not know which of the two they talk to.
+/// Services are numbered as the device's are, so that clients need not know whether they make requests of the device or of
+/// this server.
 static UNTOUCHED: [Service; 3] = [
     Service::new("send", false, false),
     Service::new("receive", false, false),
@@ -68,24 +73,25 @@ pub struct Protocol(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     // Requests and buffers go before the interface.
-    /// Requests of its own that the device has, each with the one that it was originated of, unless that has its reply.
+    /// The server's own requests that the device has, each with the request that it was originated from, unless that one has
+    /// its reply already.
     flying: Completions<Option<Incoming>>,
     spare: Mutex<Vec<Buffer>>,
     device: ServerHandle,
     genie: Interface,
     check: Mutex<Check>,
-    /// What its services are, whatever becomes of the check.
+    /// The server's services, which stay the same when the check changes.
     services: &'static [Service],
 }
 
 impl Protocol {
-    /// A server that subcontracts `device` by requests of `genie`, and touches no data where it is not to check any.
+    /// A server that subcontracts `device` by requests of `genie`, and touches no data unless `check` needs it.
     pub fn new(genie: Interface, device: ServerHandle, check: Check) -> Self {
         Self::of_services(if check == Check::None { &UNTOUCHED } else { &TOUCHED }, genie, device, check)
     }
 
-    /// The same, without a check as yet; any can be set. Its services may touch the data, as a server in its clients' process
-    /// can anyway.
+    /// The same, without a check at first; any check can be set later. Its services may touch the data, as a server in its
+    /// clients' process can anyway.
     pub fn adjustable(genie: Interface, device: ServerHandle) -> Self {
         Self::of_services(&TOUCHED, genie, device, Check::None)
     }
@@ -106,12 +112,12 @@ impl Protocol {
         }))
     }
 
-    /// Protects datagrams from now on like this; where that needs to touch them, the server must be an adjustable one.
+    /// Protects datagrams by `check` from now on. If that needs to touch them, the server must be an adjustable one.
     pub fn set_check(&self, check: Check) {
         *self.0.check.lock().unwrap_or_else(PoisonError::into_inner) = check;
     }
 
-    /// Whether no request of its own is pending.
+    /// Whether none of the server's own requests is pending.
     pub fn is_idle(&self) -> bool {
         self.0.flying.is_empty()
     }
@@ -213,7 +219,7 @@ impl Inner {
         }
     }
 
-    /// Keeps a buffer for the next one; of those that are longer than headers, the last one only.
+    /// Keeps a buffer for the next request; of buffers longer than headers, only the last one.
     fn keep(&self, buffer: Buffer) {
         let mut spare = self.spare();
         spare.retain(|other| other.len() == header::LEN || other.len() == buffer.len());
@@ -228,7 +234,7 @@ impl Inner {
     fn finish(&self, pending: Pending<'static>, original: Option<Incoming>) {
         let result = pending.sync().map_err(|failed| self.recover(failed));
         let Some(mut original) = original else {
-            // Its client has its reply already; a datagram that is lost is lost.
+            // The client has its reply already; nobody is told that the datagram is lost.
             result
                 .into_iter()
                 .filter_map(|mut reply| reply.take_buffer())
@@ -242,7 +248,7 @@ impl Inner {
         original.reply(result);
     }
 
-    /// Takes the header off, and verifies what it protects.
+    /// Takes the header off, and verifies the data that it protects.
     fn arrived(&self, original: &mut Incoming, mut reply: Reply) -> Result<(), ServerError> {
         let actual = reply.actual().saturating_sub(header::LEN);
         let buffer = reply.take_buffer().ok_or_else(|| ServerError::new("the header was not returned"))?;
@@ -295,7 +301,7 @@ impl Server for Protocol {
     }
 
     fn abort(&self, request: RequestId) {
-        // What it has originated was aborted first, and is over or given up.
+        // The request that it originated was aborted first, and is over or given up.
         let is_it = |original: &Option<Incoming>| original.as_ref().is_some_and(|it| it.id() == request);
         drop(self.0.flying.remove(is_it));
     }

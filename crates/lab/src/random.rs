@@ -1,11 +1,11 @@
-//! Pseudo-random numbers with a fixed seed, so that every run orders its measurements alike.
+//! Pseudo-random numbers with a fixed seed, so that every run makes its measurements in the same order.
 
 /// The generator called SplitMix64.
 #[derive(Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// Numbers that follow from `seed`.
+    /// The sequence of numbers that follows from `seed`.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }

@@ -1,8 +1,8 @@
 //! One page about a run: what holds and what does not, figures, tables, and the machine.
 //!
-//! How: a template is filled with what was found. Figures are drawn twice, for wide and for narrow screens, and the page
-//! shows the one that fits. Colours are variables of the page, so that figures follow its light or dark.
-//! Invariants: the page is one file, and nothing in it makes a browser fetch another.
+//! How: a template is filled with the findings. Each figure is drawn twice, for wide and for narrow screens, and the page
+//! shows the drawing that fits. Colours are variables of the page, so that figures follow its light or dark theme.
+//! Invariants: the page is one file, and nothing in it makes a browser fetch another file.
 
 mod view;
 
@@ -17,12 +17,12 @@ use crate::figure::palette;
 use crate::store::{Entry, Record, Run};
 use view::{Section, Summary};
 
-/// The name tells the template engine to escape what it fills in.
+/// The ending of this name tells the template engine to escape the text that it fills in.
 const NAME: &str = "report.html";
 const TEMPLATE: &str = include_str!("report/report.html");
 const STYLE: &str = include_str!("report/report.css");
 
-/// How much of a run is there.
+/// How much of a run is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Progress {
     /// Steps that were measured.
@@ -31,7 +31,7 @@ pub struct Progress {
     pub steps: usize,
 }
 
-/// What the template is filled with.
+/// The data with which the template is filled.
 #[derive(serde::Serialize)]
 struct Page<'p> {
     style: String,
@@ -47,7 +47,7 @@ struct Page<'p> {
 /// The page.
 ///
 /// # Errors
-/// Damaged measurements.
+/// The measurements are damaged.
 pub fn page(run: &Run, experiments: &[&dyn Experiment], found: &[Found]) -> Result<String> {
     let page = Page {
         style: palette::variables() + STYLE,
@@ -65,10 +65,10 @@ pub fn page(run: &Run, experiments: &[&dyn Experiment], found: &[Found]) -> Resu
     Ok(environment.get_template(NAME)?.render(Value::from(Serde(page)))?)
 }
 
-/// How much of a run is there.
+/// How much of a run is done.
 ///
 /// # Errors
-/// Damaged measurements.
+/// The measurements are damaged.
 pub fn progress(run: &Run, experiments: &[&dyn Experiment]) -> Result<Progress> {
     let mut progress = Progress { measured: 0, steps: 0 };
     for experiment in experiments {

@@ -1,11 +1,12 @@
 //! Runs experiments: all sittings, step by step, keeping each step's outcome when it is over.
 //!
-//! Why: what takes a quarter of an hour gets interrupted, and what fails in one place should not take the rest with it.
-//! How: the first sittings of all experiments come first, then all second ones, and so on: what drifts in the course of a
-//! run then shows as disagreement between the sittings of each experiment, instead of being the same in all of them.
-//! A step that failed closes its sitting; the next step opens it anew. So does one during which this process was stopped and
-//! went on, and it is measured again: a pause among its samples would count as what was measured, and parties that are still
-//! there may have given each other up.
+//! Why: a run that takes a quarter of an hour will sometimes be interrupted, and a failure in one place should not spoil the
+//! rest.
+//! How: the first sittings of all experiments come first, then all second sittings, and so on. So a drift in the course of a
+//! run shows as disagreement between the sittings of each experiment, instead of being the same in all of them.
+//! A step that failed closes its sitting; the next step opens the sitting anew. The same holds for a step during which this
+//! process was stopped and went on; that step is also measured again, since a pause would count in its samples, and parties
+//! that are still there may have given each other up.
 //! Invariants: a step is measured once, however often the run is interrupted; one that failed is tried again on resumption.
 
 pub mod noise;
@@ -27,14 +28,14 @@ use crate::store::{Entry, Failed, Run};
 use outlook::Outlook;
 use steal::CpuTimes;
 
-/// How often the CPUs are seen far apart before that is believed.
+/// How often the CPUs must be found far apart before that is believed.
 const PROBES: usize = 16;
 
-/// Who is told how a run goes on.
+/// Receives news of the progress of a run.
 pub trait Watcher {
     /// A step begins.
     fn begin(&mut self, doing: &Doing<'_>);
-    /// It is over: it failed with this, or it did not.
+    /// The step is over: it failed with `failure`, or it did not fail.
     fn end(&mut self, doing: &Doing<'_>, failure: Option<&str>);
 }
 
@@ -47,7 +48,7 @@ pub struct Doing<'d> {
     pub step: &'d str,
     /// Which sitting, from 0.
     pub sitting: usize,
-    /// Of how many.
+    /// How many sittings there are.
     pub sittings: usize,
     /// Steps that were over before, of this and earlier attempts at the run.
     pub done: usize,
@@ -57,10 +58,10 @@ pub struct Doing<'d> {
     pub left: Duration,
 }
 
-/// What comes from outside while a run is made, from the code that handles signals.
+/// News from outside while a run is made, set by the code that handles signals.
 #[derive(Debug, Default)]
 pub struct Interruptions {
-    /// Set to have the run end after the step under way.
+    /// When set, the run ends after the step under way.
     pub stop: Arc<AtomicBool>,
     /// Set when this process goes on after it was stopped, before it does anything else.
     pub went_on: Arc<AtomicBool>,
@@ -73,16 +74,16 @@ pub struct Outcome {
     pub measured: usize,
     /// Steps in all.
     pub steps: usize,
-    /// Those that failed.
+    /// Steps that failed.
     pub failed: Vec<Failed>,
     /// Whether it was stopped before its end.
     pub interrupted: bool,
 }
 
-/// Measures what a run still lacks, until it is done or told to stop.
+/// Makes the measurements that a run still lacks, until it is done or told to stop.
 ///
 /// # Errors
-/// Results that cannot be kept, or read. What fails in a step is among the outcome.
+/// Results cannot be stored, or cannot be read. Failures of steps are in the outcome.
 pub fn go_on(
     run: &Run,
     experiments: &[&dyn Experiment],
@@ -105,7 +106,7 @@ struct Work<'w> {
     watcher: &'w mut dyn Watcher,
     /// The steps of each experiment.
     steps: Vec<Vec<Step>>,
-    /// Those that were measured before, by experiment, sitting and name.
+    /// The steps that were measured before, by experiment, sitting and name.
     over: BTreeSet<(usize, usize, String)>,
     outlook: Outlook,
     outcome: Outcome,
@@ -139,7 +140,7 @@ impl<'w> Work<'w> {
         Ok(work)
     }
 
-    /// Counts what is done, and what is to be done.
+    /// Counts the steps that are done, and those that are to be done.
     fn look_ahead(&mut self) {
         for sitting in 0..self.run.record.sittings {
             for (index, steps) in self.steps.iter().enumerate() {
@@ -163,7 +164,7 @@ impl<'w> Work<'w> {
         self.interruptions.stop.load(Ordering::Relaxed)
     }
 
-    /// Makes what one sitting of an experiment still lacks.
+    /// Makes the measurements that one sitting of an experiment still lacks.
     fn sitting(&mut self, experiment: &dyn Experiment, index: usize, sitting: usize) -> Result<()> {
         let mut open: Option<Box<dyn Sitting + '_>> = None;
         for step in self.steps[index].clone() {
@@ -202,7 +203,7 @@ impl<'w> Work<'w> {
         };
         self.watcher.begin(&doing);
         let outcome = loop {
-            // What happened before concerns no sample.
+            // A stop before this moment affects no sample.
             self.interruptions.went_on.store(false, Ordering::Relaxed);
             let began = Instant::now();
             let outcome = measure(run, experiment, sitting, step, open);
@@ -235,7 +236,7 @@ impl<'w> Work<'w> {
     }
 }
 
-/// Measures a step, in a sitting that is opened where it is not open, and notes the circumstances.
+/// Measures a step, opening the sitting if it is not open, and notes the circumstances.
 fn measure<'e>(
     run: &'e Run,
     experiment: &'e dyn Experiment,
@@ -261,8 +262,8 @@ fn measure<'e>(
     })
 }
 
-/// How near two of the CPUs are now. What else runs can make them look far apart, and never near. This thread stays free to
-/// run on all of them.
+/// How near two of the CPUs are now. Other running programs can make the CPUs look far apart, but never near. This thread
+/// may still run on all CPUs afterwards.
 fn placement() -> Option<Placement> {
     let probe = Probe::pin().ok()?;
     let mut seen = (0..PROBES).filter_map(|_| probe.round_trip()).map(Placement::of).peekable();

@@ -1,4 +1,4 @@
-//! Samples and what is quoted of them: the median, and the percentiles 5 and 95 as spread.
+//! Samples and their summary: the median, and the percentiles 5 and 95 as spread.
 //!
 //! Limits: values are kept to three significant digits.
 
@@ -17,16 +17,16 @@ pub struct Samples(Histogram<u64>);
 /// The median and the spread, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Spread {
-    /// The middle one.
+    /// The median.
     pub median: f64,
-    /// A twentieth are below it.
+    /// The 5th percentile: a twentieth of the samples are below it.
     pub p5: f64,
-    /// A twentieth are above it.
+    /// The 95th percentile: a twentieth of the samples are above it.
     pub p95: f64,
 }
 
 impl Default for Samples {
-    /// None yet.
+    /// No samples.
     fn default() -> Self {
         Self(Histogram::new(DIGITS).expect("three digits are allowed"))
     }
@@ -44,7 +44,7 @@ impl Samples {
         let _ = self.0.record(number);
     }
 
-    /// Adds another one's.
+    /// Adds the samples of another set.
     pub fn merge(&mut self, other: &Self) {
         self.0 += &other.0;
     }
@@ -54,29 +54,29 @@ impl Samples {
         self.0.len()
     }
 
-    /// The middle sample; of an even number, the lower of the two in the middle.
+    /// The middle sample; of an even number of samples, the lower of the two in the middle.
     pub fn median(&self) -> u64 {
         self.quantile(0.5)
     }
 
-    /// The sample below which that share of them is, from 0 to 1.
+    /// The sample below which this share of the samples lies, from 0 to 1.
     pub fn quantile(&self, share: f64) -> u64 {
         self.0.value_at_quantile(share)
     }
 
-    /// The middle sample, of nanoseconds, in microseconds.
+    /// The middle sample, in microseconds, of samples in nanoseconds.
     pub fn median_us(&self) -> f64 {
         microseconds(self.median())
     }
 
-    /// The median and the spread, of nanoseconds.
+    /// The median and the spread of samples in nanoseconds.
     pub fn spread(&self) -> Spread {
         let at = |quantile| microseconds(self.quantile(quantile));
         Spread { median: at(0.5), p5: at(0.05), p95: at(0.95) }
     }
 }
 
-/// A time as samples have it; what is longer than five hundred years counts as that.
+/// A time in nanoseconds, as samples have it; times longer than five hundred years count as that long.
 pub fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

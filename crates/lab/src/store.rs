@@ -1,10 +1,11 @@
-//! Where results are kept: a folder, in it one folder for each run, in that what was measured and what was made of it.
+//! Where results are kept: a folder that has one folder for each run, with the run's measurements and everything made from
+//! them.
 //!
-//! How: a run's folder is named by its beginning, in UTC, so that the order of names is that of time. `run.json` says how it
-//! was made; `measurements/ID.jsonl` has one line for each step, added when the step is over; everything else is made from
-//! these two and can be made again. `docs/lab.md` describes every file, field by field.
-//! Invariants: a file is there whole or not at all, but for the last line of a journal whose writer was killed, which lacks
-//! its end and is measured again. One process at a time works on a run.
+//! How: a run's folder is named by the time of the run's beginning, in UTC, so that names sort by time. `run.json` says how
+//! the run was made; `measurements/ID.jsonl` has one line for each step, added when the step is over; everything else is
+//! made from these two and can be made again. `docs/lab.md` describes every file, field by field.
+//! Invariants: a file is there whole or not at all. The only exception is a journal whose writer was killed: its last line
+//! may lack its end, and that step is measured again. One process at a time works on a run.
 
 pub mod csv;
 pub mod document;
@@ -25,10 +26,10 @@ use crate::error::{Error, Result};
 /// The version of the schema of all files, which `docs/lab.md` describes.
 pub const SCHEMA: u64 = 1;
 
-/// Puts a file in its place whole, or leaves what was there.
+/// Puts a whole file in its place, or leaves what was there.
 ///
 /// # Errors
-/// No room, no right.
+/// No room is left, or writing there is not allowed.
 pub fn write(path: &Path, content: &[u8]) -> Result<()> {
     let failed = |source| Error::File { path: path.to_path_buf(), what: "cannot be written", source };
     let mut unfinished = path.as_os_str().to_owned();
@@ -41,7 +42,7 @@ pub fn write(path: &Path, content: &[u8]) -> Result<()> {
 /// Reads a file of text.
 ///
 /// # Errors
-/// It is not there, or not text.
+/// The file is not there, or is not text.
 pub fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).map_err(|source| Error::File {
         path: path.to_path_buf(),
@@ -66,7 +67,7 @@ pub fn write_json(path: &Path, value: &impl serde::Serialize) -> Result<()> {
 /// Reads a document of this schema.
 ///
 /// # Errors
-/// A version that is not known; a file that is no such document.
+/// The version is not known, or the file is no such document.
 pub fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
     let text = read(path)?;
     let damaged =

@@ -1,12 +1,12 @@
-//! The sides that touch data that is passed, and how a client does: one word in every 4 KiB.
+//! The sides that touch passed data, and how a client touches it: one word in every 4 KiB.
 //!
-//! The word lies one cache line further in each 4 KiB than in the one before. Were it always the first, all touched
-//! words would share a few sets of the cache, and drive out of it whatever else lies at the beginning of a page.
+//! The word lies one cache line further in each 4 KiB than in the one before. If it were always the first word of the 4 KiB,
+//! all touched words would share a few sets of the cache, and would drive out whatever else lies at the beginning of a page.
 
 use std::hint::black_box;
 use std::sync::atomic::{Ordering, fence};
 
-/// How far apart the words are, but for the line that each goes on.
+/// How far apart the words are, apart from the cache line by which each one moves on.
 const STRIDE: usize = 4096;
 const LINE: usize = 64;
 const WORD: usize = 8;
@@ -25,12 +25,12 @@ pub enum Touch {
 }
 
 impl Touch {
-    /// Whether the client does.
+    /// Whether the client touches the data.
     pub fn by_client(self) -> bool {
         matches!(self, Self::Client | Self::Both)
     }
 
-    /// Whether the server does.
+    /// Whether the server touches the data.
     pub fn by_server(self) -> bool {
         matches!(self, Self::Server | Self::Both)
     }
@@ -46,9 +46,9 @@ impl Touch {
     }
 }
 
-/// Stores into every 4 KiB the word that belongs there: the one that is there. The compiler cannot know that it is the
-/// same, so it must store; and what the buffer holds stays the data. Returns when the stores have been made: a processor
-/// keeps some for later, for which the next request would wait.
+/// Stores into every 4 KiB the word that is there already, so that the buffer keeps its data. The compiler cannot know that
+/// the word is the same, so it must store. Returns when the stores have been made: otherwise a processor keeps some for
+/// later, and the next request would wait for them.
 pub fn store_words(bytes: &mut [u8]) {
     for at in words(bytes.len()) {
         match bytes[at..].first_chunk_mut::<WORD>() {
@@ -69,7 +69,7 @@ pub fn load_words(bytes: &[u8]) {
     }
 }
 
-/// Where the words lie in `len` bytes: at the beginning of those 4 KiB, the last ones, that are too short for more.
+/// Where the words lie in `len` bytes. If the last 4 KiB are too short for a later place, the word lies at their beginning.
 pub fn words(len: usize) -> impl Iterator<Item = usize> {
     (0..len.div_ceil(STRIDE)).map(move |index| {
         let (page, at) = (index * STRIDE, index * LINE % STRIDE);

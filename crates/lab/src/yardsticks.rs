@@ -1,12 +1,12 @@
-//! What the machine can do by itself, measured by programs that have nothing to do with passing data.
+//! Yardsticks: figures of the machine itself, measured by programs that have nothing to do with passing data.
 //!
-//! Why: when costs on two machines are compared, these figures say what to expect: table 8.1 of Brustoloni's thesis has the
-//! peak rates of copying within the caches and in memory, and the SPECint95 rating of each machine.
-//! How: copying is timed as the thesis did it, at user level. SPECint95 is for sale and of another time; in its place stands a
-//! fixed program of the same kind, which reads and changes a search tree and writes and reads numbers as text: branches,
-//! pointers and allocations, with few references to much memory, as in an operating system.
-//! Limits: ratios between machines that ran the same build are all that the program's time is good for. A last-level cache
-//! that holds both buffers of the copy in memory makes memory look faster than it is.
+//! Why: when costs on two machines are compared, these figures say which ratios to expect: table 8.1 of Brustoloni's thesis
+//! has the peak rates of copying within the caches and in memory, and the SPECint95 rating of each machine.
+//! How: copying is timed as the thesis did it, at user level. SPECint95 must be bought and is outdated. In its place a fixed
+//! program of the same kind reads and changes a search tree, and writes and reads numbers as text. Like an operating system
+//! it has branches, pointers and allocations, and makes few references to much memory.
+//! Limits: the program's time is good only for ratios between machines that ran the same build. A last-level cache that
+//! holds both buffers of the copy in memory makes memory look faster than it is.
 //! Source: Brustoloni, table 8.1 and section 8.2.2, item 5.
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use crate::random::Random;
 /// How many keys the integer program puts into its tree.
 const KEYS: u64 = 20_000;
 
-/// A length that the second-level cache of any machine of today holds twice.
+/// A length that the second-level cache of any present machine holds twice.
 pub const CACHED: usize = 64 << 10;
 
 /// A length that few caches hold twice.
@@ -31,7 +31,8 @@ pub fn integer_program() -> Duration {
     begin.elapsed()
 }
 
-/// Counts pseudo-random numbers in a tree, takes some out again, and adds up what is left by way of its decimal digits.
+/// Counts pseudo-random numbers in a tree, takes some out again, and adds up the rest after converting each number to
+/// decimal digits and back.
 fn count_and_write(random: &mut Random) -> u64 {
     let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
     for _ in 0..KEYS {
@@ -56,7 +57,7 @@ pub struct Copying {
 }
 
 impl Copying {
-    /// Allocates both, and touches them.
+    /// Allocates both buffers, and touches them.
     pub fn new(length: usize) -> Self {
         Self { from: vec![1; length], to: vec![2; length] }
     }

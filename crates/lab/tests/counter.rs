@@ -1,6 +1,6 @@
-//! Counters, by events that every machine counts, and by those that only some do.
+//! Counters, tested with events that every machine counts, and with events that only some machines count.
 //!
-//! How: one test at a time, since counters are of the whole process.
+//! How: one test runs at a time, since counters count events of the whole process.
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! Runs are kept, resumed, concluded from and reported, whatever interrupts them.
+//! Runs: they are kept, resumed, concluded from and reported, whatever interrupts them.
 
 mod fixture;
 

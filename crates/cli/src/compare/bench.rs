@@ -12,7 +12,7 @@ use crate::failure::Failure;
 
 /// The name under which the server keeps the data.
 const KEY: &[u8] = b"file";
-/// What the server is asked to do.
+/// A task that the server is asked to do.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Task {
     service: ServiceId,
@@ -37,7 +37,7 @@ pub(super) struct Bench {
     pub(super) genie: Interface,
     pub(super) data: Data,
     servers: Vec<Opened>,
-    /// A server at which both sides sleep, where one in another process is compared with baselines.
+    /// A server at which both sides sleep, where a server in another process is compared with baselines.
     asleep: Option<Opened>,
 }
 
@@ -68,14 +68,14 @@ impl Bench {
         Ok(Self { genie, data, servers, asleep })
     }
 
-    /// How many system buffers for `len` bytes are used in turn, be they whole granules or not.
+    /// How many system buffers for `len` bytes rotate, whether they are whole granules or not.
     pub(super) fn rotation(&self, len: usize) -> u16 {
         let recycling = self.genie.passing().costs().recycling();
         let whole = len.next_multiple_of(self.genie.space().granule());
         recycling.rotation(len).max(recycling.rotation(whole))
     }
 
-    /// Where there are servers.
+    /// The places where there are servers.
     pub(super) fn places(&self) -> impl Iterator<Item = Place> + '_ {
         self.servers.iter().map(|server| server.place)
     }
@@ -86,7 +86,7 @@ impl Bench {
         &found.expect("subjects are of places that were opened").handle
     }
 
-    /// Begins a request for a task; its buffer is added by `with`, and then its arguments.
+    /// Begins a request for a task; `with` adds the buffer, and then the arguments are added.
     #[inline]
     pub(super) fn request<'r, 'o, 'i>(
         &'r self,

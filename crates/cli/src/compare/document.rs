@@ -29,7 +29,7 @@ pub(super) struct Document {
     pub(super) results: Vec<Row>,
     /// Other means of passing data to another process.
     pub(super) baselines: Vec<BaselineRow>,
-    /// What a server in another process costs more, where both kinds were measured.
+    /// How much more a server in another process costs, where both kinds of server were measured.
     pub(super) overhead: Vec<Overhead>,
     /// With several requests in flight, where that was asked for.
     pub(super) throughput: Vec<Throughput>,
@@ -51,25 +51,25 @@ impl Document {
     }
 }
 
-/// What no scheme can beat, and where it was measured.
+/// The limits that no scheme can beat, and where they were measured.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Limits {
-    /// A cache line's way to another CPU and back; none on a machine of one CPU.
+    /// The time for a cache line to go to another CPU and back; none on a machine of one CPU.
     pub(super) pingpong_ns: Option<u64>,
     pub(super) placement: Option<&'static str>,
     /// Copying between two warm ordinary buffers, by length.
     pub(super) memcpy_us: BTreeMap<usize, f64>,
-    /// The same between this process and its peer, in microseconds; none without baselines.
+    /// The time for a cache line to go from this process to its peer and back, in microseconds; none without baselines.
     pub(super) ping_pong_us: Option<f64>,
-    /// A word's way to the peer and back, where each side sleeps in futex until the other one wakes it.
+    /// The time for a word to go to the peer and back, where each side sleeps in futex until the other side wakes it.
     pub(super) futex_hand_over_us: Option<f64>,
     /// A request without buffers.
     pub(super) empty_request_us: f64,
-    /// Batches that were dropped because the CPUs were placed otherwise than in the rest of their series.
+    /// Batches that were dropped because the CPUs were placed differently from the rest of the series.
     pub(super) batches_dropped: usize,
 }
 
-/// What was measured of one means at one length in one direction.
+/// The measurements of one means of passing data, at one length in one direction.
 #[derive(Debug, Serialize)]
 pub(super) struct Timed {
     pub(super) direction: &'static str,
@@ -80,14 +80,14 @@ pub(super) struct Timed {
     pub(super) cycle_us: Spread,
     /// Length divided by the median latency; a megabyte is 10^6 bytes.
     pub(super) throughput_mb_s: f64,
-    /// The client's CPU time in a cycle; the work of an in-process server is in it.
+    /// The client's CPU time in a cycle; it includes the work of an in-process server.
     pub(super) cpu_us: f64,
     pub(super) verified: bool,
     /// How the CPUs were placed.
     pub(super) placement: Option<&'static str>,
     /// How many latencies were measured.
     pub(super) samples: u64,
-    /// What was wrong with the data.
+    /// What was wrong with the data, if anything was.
     #[serde(skip)]
     pub(super) wrong: Option<String>,
 }
@@ -104,8 +104,8 @@ pub(super) struct Row {
     pub(super) strong: bool,
 }
 
-/// One baseline; the direction `empty` is a round trip of 64 bytes without data, of
-/// which those by the name of `genie` are requests without buffers.
+/// One baseline. Rows in the direction `empty` are round trips of 64 bytes without data;
+/// the rows named `genie` are requests without buffers.
 #[derive(Debug, Serialize)]
 pub(super) struct BaselineRow {
     pub(super) name: &'static str,
@@ -116,7 +116,7 @@ pub(super) struct BaselineRow {
 /// The direction of round trips without data.
 pub(super) const EMPTY: &str = "empty";
 
-/// What was done to pass the data: the receipt of the last measured operation.
+/// How the data was passed: the receipt of the last measured operation.
 #[derive(Debug, Serialize)]
 pub(super) struct Passed {
     pub(super) copied: usize,
@@ -132,7 +132,7 @@ pub(super) struct Passed {
     pub(super) effective: &'static str,
 }
 
-/// What was measured together.
+/// The settings of what was measured together.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Block {
     pub(super) direction: &'static str,
@@ -157,7 +157,7 @@ impl Timed {
         }
     }
 
-    /// A round trip without data, in the place of an empty block.
+    /// A round trip without data, as a row of an empty block.
     fn empty(times: &Samples, server: &'static str, block: Block) -> Self {
         let spread = times.spread();
         Self {
@@ -176,7 +176,7 @@ impl Timed {
         }
     }
 
-    /// The length and the direction, which its block has in common.
+    /// The length and the direction, which all rows of its block have in common.
     pub(super) fn at(&self) -> (usize, &'static str) {
         (self.length, self.direction)
     }
@@ -229,11 +229,11 @@ impl Passed {
     }
 }
 
-/// Gathers what the series say about the machine.
+/// Gathers the facts that all series give about the machine.
 #[derive(Debug, Default)]
 pub(super) struct Gathering {
     memcpy: BTreeMap<usize, Samples>,
-    /// Of all series.
+    /// The records of all series.
     records: Records,
     round_trips: Vec<(Option<Placement>, u64)>,
     dropped: usize,

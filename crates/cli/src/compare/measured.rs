@@ -1,7 +1,7 @@
-//! What a series measures, batch by batch, and how batches are put together.
+//! The measurements of a series, batch by batch, and how batches are put together.
 //!
-//! Invariants: batches of unlike placement are not mixed: the more frequent placement counts, the rest is dropped. A wrong
-//! byte counts wherever it was found.
+//! Invariants: batches of unlike placement are not mixed: batches of the more frequent placement count, the others are
+//! dropped. A wrong byte counts in whatever batch it was found.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,12 +14,12 @@ use genie_lab::samples::Samples;
 
 use super::place::Place;
 
-/// What samples are of. Numbers are places in the order of contenders, baselines and servers.
+/// The quantity that samples measure. Numbers are indices of contenders, baselines or servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Of {
     /// From request to reply, by a contender.
     Latency(usize),
-    /// The same with what the client does to its buffer.
+    /// The same, with the time that the client spends on its buffer.
     Cycle(usize),
     /// The client's CPU time in a cycle.
     CpuTime(usize),
@@ -27,21 +27,21 @@ pub(super) enum Of {
     Faults(usize),
     /// A round trip of 64 bytes by a baseline.
     Empty(usize),
-    /// A request without a buffer to a server, one of many in a row.
+    /// A request without a buffer to a server, as one of many in a row.
     Request(usize),
     /// The same where both sides sleep.
     RequestAsleep,
-    /// A request without a buffer to the first server, in turn with what passes data.
+    /// A request without a buffer to the first server, taking turns with requests that pass data.
     RequestInTurn,
-    /// A cache line's way to the peer and back.
+    /// A cache line that goes to the peer and back.
     PingPong,
-    /// A word's way to the peer and back, where each side sleeps.
+    /// A word that goes to the peer and back, where each side sleeps.
     Futex,
-    /// Copying as much data between two ordinary buffers.
+    /// Copying the same amount of data between two ordinary buffers.
     Memcpy,
 }
 
-/// Samples of everything.
+/// The samples of every quantity.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Records(BTreeMap<Of, Samples>);
 
@@ -60,13 +60,13 @@ impl Records {
         }
     }
 
-    /// Where there are any.
+    /// The samples of a quantity, if there are any.
     pub(super) fn get(&self, of: Of) -> Option<&Samples> {
         self.0.get(&of)
     }
 }
 
-/// What one batch measured.
+/// The measurements of one batch.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) round_trip: Option<Duration>,
@@ -79,7 +79,7 @@ impl Batch {
     }
 }
 
-/// One that passes data, and what is known of it besides samples.
+/// A scheme or baseline that passes data, and what is known of it besides samples.
 #[derive(Debug)]
 pub(super) struct Contender {
     pub(super) means: Means,
@@ -87,7 +87,7 @@ pub(super) struct Contender {
     pub(super) wrong: Option<String>,
 }
 
-/// By what a contender passes data.
+/// The means by which a contender passes data.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Means {
     /// By a scheme, to a server in this place; the receipt is the last measured operation's.
@@ -107,11 +107,11 @@ impl Contender {
     }
 }
 
-/// What was measured in all batches that count.
+/// The measurements of all batches that count.
 #[derive(Debug)]
 pub(super) struct Measurements {
     pub(super) placement: Option<Placement>,
-    /// The shortest.
+    /// The shortest round trip.
     pub(super) round_trip: Option<Duration>,
     pub(super) records: Records,
     pub(super) contenders: Vec<Contender>,

@@ -17,8 +17,8 @@ use crate::failure::Failure;
 const LENGTHS: &str = "64,4K,64K,256K,1M,2M,16M";
 /// A length may take at most this part of the machine's memory: each scheme has buffers of its own.
 const PART_OF_MEMORY: u64 = 16;
-/// What one length in one direction may take, unless so many rounds were asked for: a busy machine can be a hundred times
-/// slower than an idle one, where each side polls for what the other one has no CPU to do.
+/// The time that one length in one direction may take, unless a number of rounds was asked for. A busy machine can be a
+/// hundred times slower than an idle one, since each side polls while the other side has no CPU to work on.
 const ALLOWANCE: Duration = Duration::from_secs(5);
 
 /// Measure what each data passing scheme costs on this machine, with your own data.
@@ -75,9 +75,9 @@ pub(crate) struct Args {
 /// How often everything at one length, in one direction, is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Rounds {
-    /// At most so often.
+    /// The most rounds.
     pub(super) most: usize,
-    /// Fewer times, but some, when that takes longer.
+    /// Fewer rounds, but at least some, when the most would take longer than this.
     pub(super) time: Option<Duration>,
 }
 
@@ -174,7 +174,7 @@ impl Args {
         }
     }
 
-    /// How many times each scheme is measured at a length: often where that is quick.
+    /// How many times each scheme is measured at a length: the quicker that is, the more often.
     pub(super) fn rounds(&self, len: usize) -> Rounds {
         match self.rounds {
             Some(rounds) => Rounds { most: rounds as usize, time: None },

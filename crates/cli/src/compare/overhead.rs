@@ -1,6 +1,6 @@
-//! What a server in another process costs over one in the client's own, when both were measured.
+//! How much more a server in another process costs than a server in the client's process, when both were measured.
 //!
-//! Source: thesis chapter 9, figure 9.1: the difference is to be the same whatever the length.
+//! Source: thesis chapter 9, figure 9.1: the difference should be the same at every length.
 
 use genie_lab::samples::rounded;
 use serde::Serialize;

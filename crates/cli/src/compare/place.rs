@@ -1,7 +1,6 @@
-//! Where the server of a comparison is: in this process, or in one of its own.
+//! Where the server of a comparison is: in this process, or in a process of its own.
 //!
-//! How: the only difference to a client is which handle they go to; [`Place::open`] is where handles come
-//! from.
+//! How: to a client, the only difference is the handle that its requests go to. [`Place::open`] makes the handles.
 
 use std::time::Duration;
 
@@ -23,7 +22,7 @@ pub(super) enum Place {
     Process,
 }
 
-/// A server that was opened, and the process that it is in, if that is not this one.
+/// A server that was opened, and its process, if that is not this process.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) place: Place,
@@ -40,8 +39,8 @@ impl Place {
         }
     }
 
-    /// Opens a memory server in this place, whose own buffers, if it has any, are `longest` bytes long. One in another
-    /// process runs on `cpu`, and both sides spin for so long before they sleep; as they do by default, if nothing is said.
+    /// Opens a memory server in this place, whose own buffers, if it has any, are `longest` bytes long. A server in another
+    /// process runs on `cpu`. Both sides spin for `spin` before they sleep, or for the default time if none is given.
     pub(super) fn open(
         self,
         genie: &Interface,

@@ -1,8 +1,8 @@
 //! The result as a drawing: latency and cycle against length, on logarithmic axes.
 //!
-//! How: four panels, out and in beside each other, latency above cycle. Schemes look as they do in the lab's figures; baselines
-//! are thin, dotted and dashed. The legend has the order in which the curves of the first panel end, from top to bottom, schemes
-//! before baselines.
+//! How: four panels, out and in beside each other, latency above cycle. Schemes have the same lines as in the lab's figures;
+//! baselines are thin, and dotted or dashed. The legend has the order in which the curves of the first panel end, from top
+//! to bottom, schemes before baselines.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use super::document::{Document, Timed};
 use super::place::Place;
 use crate::failure::Failure;
 
-/// What a panel shows, and where that is.
+/// What a panel shows: the word for it, and where its values are.
 type Time = (&'static str, fn(&Timed) -> f64);
 
 const TIMES: [Time; 2] =
@@ -38,7 +38,7 @@ fn panel(document: &Document, (time, median): Time, (direction, word): (&str, &s
     let axes = [Axis::logarithmic("length in bytes"), Axis::logarithmic(&format!("{time} in microseconds"))];
     let both = document.results.iter().any(|row| row.timed.server == Place::Process.name());
     let points = |timed: &Timed| {
-        // Where servers in both places were measured, the one in a process is drawn.
+        // Where servers in both places were measured, the server in another process is drawn.
         let is_drawn = timed.direction == direction && (!both || timed.server == Place::Process.name());
         is_drawn.then(|| (timed.length as f64, median(timed)))
     };

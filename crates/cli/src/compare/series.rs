@@ -1,14 +1,14 @@
 //! A series: all schemes and baselines at one length and in one direction, measured side by side.
 //!
 //! How: a series is cut into batches. Each begins with a probe of the CPUs' placement and one verifying operation for
-//! each scheme; then come rounds, in which each scheme takes its turn, in an order drawn anew each time. A turn is an
-//! untimed operation, which leaves the data in the caches of both sides as one after the other does, and for an input
-//! puts it where a server would just have put it, a request for 64 bytes, which warms the code again, and the measured
-//! operation. Every fourth round measures CPU time
-//! instead of latency, since reading that clock disturbs what comes next. Baselines, plain copying and empty requests take
-//! turns with the schemes; the limits of control are measured once in a batch.
-//! Buffers lie where they lie, and in a cache that makes a difference; so copy and emulated copy swap theirs from
-//! batch to batch.
+//! each scheme; then come rounds, in which each scheme takes its turn, in an order drawn anew each time. A turn consists of
+//! three operations. The first is not timed: it leaves the data in the caches of both sides, as it would be among
+//! consecutive operations, and for an input puts the data where a server would just have put it. The second is a request for
+//! 64 bytes, which warms the code again. The third is the measured operation. Every fourth round measures CPU time
+//! instead of latency, since reading the CPU clock disturbs the operations that follow. Baselines, plain copying and empty
+//! requests take turns with the schemes; the limits of control are measured once in a batch.
+//! Where a buffer lies makes a difference in a cache, and cannot be chosen; so copy and emulated copy swap their buffers
+//! from batch to batch.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -33,24 +33,25 @@ use crate::failure::Failure;
 const BATCHES: usize = 5;
 /// Rounds at the beginning of a batch that are not counted.
 const WARM_UP: usize = 2;
-/// Among so many rounds, one measures CPU time.
+/// One round of this many measures CPU time.
 const CPU_TIME_EVERY: usize = 4;
 /// Rounds of a batch that are made however long they take.
 const LEAST: usize = 2 * CPU_TIME_EVERY;
 /// The length of the request that warms the code.
 const SHORT: usize = 64;
-/// How often a batch measures hand-overs between sides that sleep, by futex alone and with requests: waking varies much.
+/// How often a batch measures hand-overs between sides that sleep, by futex alone and with requests: the time to wake a side
+/// varies much.
 const SLEEPS: usize = 4;
 
-/// One length and direction.
+/// The measuring of one length and direction.
 #[derive(Debug)]
 pub(super) struct Series<'b> {
     bench: &'b Bench,
     baselines: Option<&'b mut Baselines>,
     subjects: Vec<Subject<'b>>,
-    /// Those that take turns: the subjects, and then the baselines.
+    /// All that take turns: the subjects, and then the baselines.
     contenders: Vec<Contender>,
-    /// For each place.
+    /// One subject for each place, which warms the code.
     warmers: Vec<Subject<'b>>,
     passing: Passing,
     touch: Touch,
@@ -111,7 +112,8 @@ impl<'b> Series<'b> {
         })
     }
 
-    /// Measures in as many rounds as asked for, or as there is time for, and says after each batch how many are done.
+    /// Measures in as many rounds as were asked for, or as there is time for; reports after each batch how many rounds are
+    /// done.
     pub(super) fn measure(
         mut self,
         rounds: Rounds,
@@ -138,7 +140,7 @@ impl<'b> Series<'b> {
         self.verify(verify::once, Baselines::verify)?;
         let mut warm_up = Records::default();
         (0..WARM_UP).try_for_each(|round| self.round(round * CPU_TIME_EVERY, &mut warm_up))?;
-        // A batch of one round has samples of each kind all the same.
+        // Even a batch of one round must have samples of each kind.
         for round in 1..=rounds.most.max(CPU_TIME_EVERY) {
             if round > LEAST && end.is_some_and(|end| Instant::now() >= end) {
                 break;
@@ -150,7 +152,7 @@ impl<'b> Series<'b> {
         Ok(Batch { round_trip, records })
     }
 
-    /// Verifies what all pass: a subject in one way, a baseline in the other.
+    /// Verifies the data that every contender passes; subjects and baselines are verified differently.
     fn verify(
         &mut self,
         subjects: impl Fn(&Bench, &mut Subject<'_>) -> Result<Verdict, Error>,
@@ -167,7 +169,7 @@ impl<'b> Series<'b> {
         Ok(())
     }
 
-    /// Measures what control alone costs: requests without buffers, and what no request can beat.
+    /// Measures the cost of control alone: requests without buffers, and the limits that no request can beat.
     fn control(&mut self, records: &mut Records) -> Result<(), Failure> {
         for (index, place) in self.bench.places().enumerate() {
             let request = || self.bench.empty_request(place);
@@ -251,7 +253,7 @@ impl<'b> Series<'b> {
             records.add_number(Of::Faults(index), self.faults() - faults);
             let subject = &self.subjects[index];
             self.contenders[index].means = Means::Scheme(subject.place, receipt);
-            // Timed outputs by migrant schemes are of buffers that hold anything: only native ones have a known sum.
+            // Buffers of timed outputs by migrant schemes may hold any bytes: only native buffers have a known sum.
             exchanged.sum = exchanged.sum.filter(|_| subject.native().is_some());
         }
         self.subjects[index].tidy()?;
@@ -274,7 +276,7 @@ impl<'b> Series<'b> {
         }
     }
 
-    /// Lets the strong native schemes swap their buffers, so that none owes its times to where one lies.
+    /// Lets the strong native schemes swap their buffers, so that no scheme owes its times to the place of its buffer.
     fn swap_buffers(&mut self) {
         for place in self.bench.places() {
             let mut strong = self.subjects.iter_mut().filter(|subject| {
@@ -316,13 +318,14 @@ impl<'b> Series<'b> {
     }
 }
 
-/// What was measured of one operation: its CPU time, or how long it took.
+/// The measurement of one operation: its CPU time, or its times by the wall clock.
 enum Timed {
     Cpu(Duration),
     Operation(Exchanged),
 }
 
-/// Has an operation made: by this clock, where there is one, since reading it disturbs.
+/// Makes an operation, and measures its CPU time if there is a clock; if not, only its duration, since reading the CPU clock
+/// disturbs it.
 fn time<E>(clock: Option<CpuClock>, operate: &mut dyn FnMut() -> Result<Exchanged, E>) -> Result<Timed, E> {
     let Some(clock) = clock else { return operate().map(Timed::Operation) };
     let before = clock.now();
@@ -330,7 +333,7 @@ fn time<E>(clock: Option<CpuClock>, operate: &mut dyn FnMut() -> Result<Exchange
     Ok(Timed::Cpu(clock.since(before)))
 }
 
-/// Whether a sum that was found is the one expected, where there is one.
+/// Whether the sum that was found is the expected one, where a sum is expected.
 fn compared(expected: Option<u64>, found: Option<u64>) -> Verdict {
     match (expected, found) {
         (Some(sum), Some(found)) if sum != found => {

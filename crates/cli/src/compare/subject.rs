@@ -1,9 +1,9 @@
-//! What is measured: one scheme that passes data of one length one way.
+//! Subjects of measurements: each is one scheme that passes data of one length one way.
 //!
-//! How: each subject has a native buffer of its own, which it passes again and again, or, under a migrant scheme, gets a
-//! buffer for each output and gives each input's back. An operation's *latency* runs from composing the request to
-//! having the reply; its *cycle* also holds what the client does with the buffer: getting and storing into one before an
-//! output, loading from and deallocating one after an input.
+//! How: each subject has a native buffer of its own, which it passes again and again. Under a migrant scheme it instead gets
+//! a buffer for each output, and gives the buffer of each input back. An operation's *latency* runs from composing the
+//! request to having the reply; its *cycle* also holds what the client does with the buffer: getting the buffer and storing
+//! into it before an output, loading from the buffer and deallocating it after an input.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use super::place::Place;
 /// One operation's times and what it did.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Passed {
-    /// With the sum that the server replied, if it was asked for one.
+    /// The times, and the sum that the server replied, if it was asked for a sum.
     pub(super) times: Exchanged,
     pub(super) receipt: Receipt,
 }
@@ -68,7 +68,7 @@ impl<'b> Subject<'b> {
         std::mem::swap(&mut self.buffer, &mut other.buffer);
     }
 
-    /// Passes data out, after `prepare` has been given the buffer.
+    /// Passes data out, after `prepare` has had the buffer.
     pub(super) fn output(&mut self, task: Task, prepare: impl FnOnce(&mut [u8])) -> Result<Passed, Error> {
         let Self { bench, place, scheme, len, buffer, .. } = self;
         let begun = Instant::now();
@@ -99,19 +99,19 @@ impl<'b> Subject<'b> {
         Ok(passed(&reply, replied - begun, finished - begun))
     }
 
-    /// Fills the buffer that the next input goes to, as far as the client knows which one that will be.
+    /// Fills the buffer that the next input goes to, as far as the client knows which buffer that will be.
     pub(super) fn fill(&mut self, bytes: &[u8]) -> Result<(), Error> {
         if self.scheme != Scheme::Move {
-            // What was prepared goes back to where the next input takes it from.
+            // The filled buffer goes back to the place from which the next input takes it.
             let fill = |buffer: &mut [u8]| buffer.copy_from_slice(bytes);
             drop(self.buffer.prepare(&self.bench.genie, self.scheme, self.len, fill)?);
         }
         Ok(())
     }
 
-    /// Gives back to the free list what an input by move left behind: each one brings a new region, which is kept for
-    /// emulated move when it is deallocated; moving it out removes it. The region may be as long as the data, or as the
-    /// pooled buffer that the data came in.
+    /// Gives the region that an input by move left behind back to the free list. Each input by move brings a new region,
+    /// which is kept for emulated move when it is deallocated; moving the region out removes it. The region may be as long
+    /// as the data, or as the pooled buffer that the data came in.
     pub(super) fn tidy(&self) -> Result<(), Error> {
         if (self.scheme, self.direction) != (Scheme::Move, Direction::In) {
             return Ok(());

@@ -45,7 +45,7 @@ pub(super) fn text(document: &Document, coloured: bool) -> String {
     text
 }
 
-/// Round trips without data, and what they cannot beat.
+/// Round trips without data, and the limits that they cannot beat.
 fn control(text: &mut String, document: &Document) {
     let empty: Vec<_> = document.baselines.iter().filter(|row| row.timed.direction == EMPTY).collect();
     let limits = &document.limits;
@@ -93,7 +93,7 @@ fn in_flight(text: &mut String, rows: &[Throughput]) {
     text.push_str(&tables::text(&table));
 }
 
-/// What the server's being in another process costs.
+/// The cost of having the server in another process.
 fn difference(text: &mut String, document: &Document) {
     if document.overhead.is_empty() {
         return;
@@ -228,7 +228,7 @@ fn note(row: &Row) -> String {
     }
 }
 
-/// Microseconds to three digits or so.
+/// Microseconds, to about three digits.
 fn short(us: f64) -> String {
     match us {
         us if us < 10.0 => format!("{us:.2}"),

@@ -1,9 +1,10 @@
-//! One-way throughput: outputs with several requests in flight, as a client makes them that does not wait for each reply.
+//! One-way throughput: outputs with several requests in flight, as made by a client that does not wait for each reply.
 //!
-//! How: the client fills what is in flight and then waits for the oldest reply before each further request. Each scheme
-//! is measured with system buffers recycled in a small rotation, and as calibration found best; and beside them a stream
-//! of buffers through plain shared memory, few and many in turn, which tells whether recycling matters on this machine.
-//! Limits: lengths up to 1 MiB; what is longer is no matter of many requests.
+//! How: the client makes requests until as many are in flight as asked for, and then waits for the oldest reply before each
+//! further request. Each scheme is measured twice: with system buffers recycled in a small rotation, and as calibration
+//! found best. Beside them a stream of buffers through plain shared memory is measured, with few buffers and with many,
+//! which shows whether recycling matters on this machine.
+//! Limits: lengths up to 1 MiB; longer data does not need many requests.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -27,11 +28,11 @@ use crate::failure::Failure;
 const SCHEMES: [Scheme; 3] = [Scheme::Copy, Scheme::EmulatedCopy, Scheme::WeakMove];
 /// The longest data that is measured.
 const LONGEST: usize = 1 << 20;
-/// How much one measurement passes.
+/// How many bytes one measurement passes.
 const BYTES: usize = 64 << 20;
 /// How many requests one measurement makes at most, unless fewer rounds were asked for.
 pub(super) const REQUESTS: usize = 20_000;
-/// How often each is measured.
+/// How often each combination is measured.
 const TIMES: usize = 5;
 /// A small rotation, and a large one.
 const FEW: usize = 8;
@@ -48,16 +49,16 @@ pub(super) struct Throughput {
     pub(super) outstanding: usize,
     /// How buffers are recycled: in a small rotation, or as calibration found best.
     pub(super) recycling: &'static str,
-    /// How many buffers are used in turn.
+    /// How many buffers rotate.
     pub(super) buffers: usize,
     /// The middle of five measurements, in 10^6 bytes a second.
     pub(super) mb_s: f64,
-    /// Whether the server's sums were right, as far as it summed data that is known.
+    /// Whether the server's sums were right, as far as it summed known data.
     pub(super) verified: bool,
 }
 
-/// Measures each scheme at each length and server, in either order of recycling, taking turns; by at most `requests`
-/// requests at a time.
+/// Measures each scheme at each length and server, with both ways of recycling, which take turns; each measurement makes at
+/// most `requests` requests.
 pub(super) fn measure(
     bench: &Bench,
     mut baselines: Option<&mut Baselines>,
@@ -117,7 +118,7 @@ fn stream(
     }))
 }
 
-/// What is measured together.
+/// The measurements that take turns.
 #[derive(Debug)]
 struct Flow {
     place: Place,
@@ -125,11 +126,11 @@ struct Flow {
     len: usize,
     touch: Touch,
     outstanding: usize,
-    /// At most so many are made at a time.
+    /// The most requests that one measurement makes.
     requests: usize,
     /// The sum that the server must reply, where it is known.
     sum: Option<u64>,
-    /// Whether no other was replied.
+    /// Whether the server has replied no other sum.
     right: Cell<bool>,
 }
 
@@ -143,7 +144,7 @@ fn schemes(bench: &Bench, flow: &Flow) -> Result<[Throughput; 2], Error> {
             found.push(flow.pass(bench)?);
         }
     }
-    // The calibrated one was set last.
+    // The calibrated recycling was set last.
     let [few, best] = found.map(middle);
     let row = |recycling, buffers: u16, mb_s| Throughput {
         by: flow.scheme.name(),
@@ -162,7 +163,7 @@ impl Flow {
     /// Passes data out again and again and returns the bytes a second.
     fn pass(&self, bench: &Bench) -> Result<f64, Error> {
         let native = self.scheme.allocation() == Allocation::Native;
-        // One more than are in flight, so that none is stored into while it is.
+        // One buffer more than are in flight, so that no buffer is stored into while it is in flight.
         let mut buffers = VecDeque::new();
         for _ in 0..if native { self.outstanding + 1 } else { 0 } {
             let mut buffer = bench.genie.allocate(self.len)?;

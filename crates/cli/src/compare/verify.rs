@@ -1,8 +1,8 @@
 //! Proof that every byte arrives: operations that are not timed and whose data is compared.
 //!
-//! How: before an output is checked by the server, the opposite bytes have gone the same way, so that nothing that a
-//! system buffer still holds from earlier can pass for the data. An input goes into a buffer filled with the opposite,
-//! and is compared by the client. Timed operations move the same bytes: see [`after_timing`].
+//! How: before the server checks an output, the opposite bytes have gone the same way, so that nothing that a system buffer
+//! still holds from earlier can be taken for the data. An input goes into a buffer filled with the opposite bytes, and the
+//! client compares it. Timed operations move the same bytes: see [`after_timing`].
 
 use genie::{Direction, Error, Scheme};
 use genie_lab::data::{Verdict, difference};
@@ -24,7 +24,7 @@ fn output(bench: &Bench, subject: &mut Subject<'_>) -> Result<Verdict, Error> {
     match subject.output(Task::CHECK, |bytes| bytes.copy_from_slice(data)) {
         Ok(_) => Ok(Ok(())),
         Err(Error::Server(error)) => {
-            // What a failed output gives back may lack the data; timed outputs are of the data.
+            // The buffer that a failed output gives back may lack the data; timed outputs must pass the data.
             subject.fill(data)?;
             Ok(Err(format!("as the server saw it, {error}")))
         }
@@ -38,8 +38,8 @@ fn input(bench: &Bench, subject: &mut Subject<'_>) -> Result<Verdict, Error> {
     let mut verdict = Ok(());
     subject.input(Task::FETCH, |bytes| verdict = compare(bytes, data))?;
     subject.tidy()?;
-    // The opposite is now in a system buffer, or in a region kept for reuse. As many inputs as there are buffers in turn,
-    // and one more, put the data everywhere.
+    // The opposite bytes are now in a system buffer, or in a region kept for reuse. To put the data into all of these takes
+    // as many inputs as buffers rotate, and one more.
     for _ in 0..=bench.rotation(subject.len) {
         subject.input(Task::FETCH, |_| {})?;
         subject.tidy()?;
@@ -47,12 +47,12 @@ fn input(bench: &Bench, subject: &mut Subject<'_>) -> Result<Verdict, Error> {
     Ok(verdict)
 }
 
-/// Compares what timed inputs delivered. Where the server writes nothing (`task` is NULL), these are the bytes that the
-/// inputs before left in the system buffers: the data. Move alone takes fresh memory
-/// for each input, so that its timed inputs deliver no data that is known; it is compared before the timing only.
+/// Compares what timed inputs delivered. Where the server writes nothing (`task` is NULL), these are the bytes that earlier
+/// inputs left in the system buffers: the data. Only move takes fresh memory
+/// for each input, so its timed inputs deliver unknown bytes; move is compared before the timing only.
 ///
-/// Timed outputs by native schemes are of the buffer that was filled with the data; those by migrant schemes, of buffers
-/// just allocated, whatever they hold.
+/// Timed outputs by native schemes pass the buffer that was filled with the data. Timed outputs by migrant schemes pass
+/// buffers that were just allocated, whatever these hold.
 pub(super) fn after_timing(bench: &Bench, subject: &mut Subject<'_>, task: Task) -> Result<Verdict, Error> {
     let data = bench.data.of(subject.len);
     if let Some(bytes) = subject.native() {

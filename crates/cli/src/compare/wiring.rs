@@ -1,6 +1,6 @@
 //! Schemes that wire their region, where the memory-lock limit forbids it.
 //!
-//! How: each subject passes data once before it is measured. One that cannot wire is left out, and all that were left
+//! How: each subject passes data once before it is measured. A subject that cannot wire is left out, and all that were left
 //! out are reported in one line.
 
 use genie::{Direction, Error, Scheme};
@@ -10,7 +10,7 @@ use super::bench::{Bench, Task};
 use super::subject::Subject;
 use crate::failure::Failure;
 
-/// What had to be left out, and why.
+/// The subjects that had to be left out, and why.
 #[derive(Debug, Default)]
 pub(super) struct LeftOut {
     schemes: Vec<Scheme>,
@@ -19,7 +19,7 @@ pub(super) struct LeftOut {
 }
 
 impl LeftOut {
-    /// The schemes that can pass data of this length, each having done so.
+    /// The schemes that can pass data of this length, each of which has done so once.
     pub(super) fn usable<'b>(
         &mut self,
         bench: &'b Bench,
@@ -37,7 +37,7 @@ impl LeftOut {
                 }
                 Direction::In => subject.input(Task::FETCH, |_| {}),
             };
-            // What an input by move leaves behind is moved out, and that wires.
+            // The region that an input by move leaves behind is moved out, and moving out wires it.
             match passed.and_then(|_| subject.tidy()) {
                 Ok(()) => usable.push(subject),
                 Err(Error::Passing(genie_passing::Error::Wire { source, .. })) => {
@@ -59,7 +59,7 @@ impl LeftOut {
         self.cause.get_or_insert_with(|| cause.to_owned());
     }
 
-    /// Says in one line what was left out; that nothing remains is a failure.
+    /// Says in one line what was left out; fails if nothing remains to be measured.
     pub(super) fn report(&self, nothing_remains: bool) -> Result<(), Failure> {
         let Some(line) = self.line() else { return Ok(()) };
         if nothing_remains {

@@ -1,6 +1,6 @@
-//! What the kernel says about this machine, for the user who asks.
+//! Facts that the kernel reports about this machine, as the user who runs the command finds them.
 //!
-//! Invariants: reading facts changes nothing. A fact that cannot be had is kept as the reason why.
+//! Invariants: reading facts changes nothing. For a fact that cannot be had, the reason is kept.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +13,7 @@ use genie_sys::{Errno, inspect, machine, probe};
 const UNPRIVILEGED_USERFAULTFD: &str = "/proc/sys/vm/unprivileged_userfaultfd";
 /// The device that gives a full userfaultfd to every user who may open it.
 pub(super) const USERFAULTFD_DEVICE: &str = "/dev/userfaultfd";
-/// Enough to see past the scheduler, and over in milliseconds.
+/// Enough rounds to even out the scheduler's delays, and over in milliseconds.
 const PING_PONG_ROUNDS: u32 = 5_000;
 
 /// A fact, or why it could not be had.
@@ -48,7 +48,7 @@ pub(super) struct MemoryLock {
     pub(super) soft: Option<u64>,
     /// The limit to which this user may raise it.
     pub(super) hard: Option<u64>,
-    /// Whether a capability sets both aside.
+    /// Whether a capability makes both limits void.
     pub(super) exempt: bool,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Cpus {
     pub(super) count: usize,
     /// Their numbers.
     pub(super) allowed: Vec<usize>,
-    /// A cache line's way from the first to the second and back.
+    /// The time for a cache line to go from the first CPU to the second and back.
     pub(super) round_trip: Option<Answer<Duration>>,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct Facts {
     /// The machine's memory, in bytes.
     pub(super) memory: u64,
     pub(super) huge_pages: Answer<HugePages>,
-    /// When shared memory gets transparent huge pages: the kernel's word for it.
+    /// When shared memory gets transparent huge pages, in the kernel's word.
     pub(super) shared_huge_mode: Answer<String>,
     pub(super) faults: Faults,
     pub(super) io_uring: Answer<()>,
@@ -98,7 +98,7 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// Asks the kernel.
+    /// Asks the kernel for all facts.
     pub(super) fn read() -> Self {
         Self {
             kernel: machine::kernel_release(),

@@ -1,4 +1,4 @@
-//! What the doctor says about one facility.
+//! The doctor's findings, each about one facility.
 
 use super::remedy::Remedy;
 
@@ -15,7 +15,7 @@ pub(crate) enum State {
 }
 
 impl State {
-    /// The word for it.
+    /// The word for the state.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -34,9 +34,9 @@ pub(crate) struct Finding {
     pub(crate) state: State,
     /// What the kernel said, with its numbers.
     pub(crate) found: String,
-    /// Which schemes gain or lose what.
+    /// Which schemes gain or lose something, and what.
     pub(crate) meaning: String,
-    /// What to do, where something can be done. Reports give its commands instead.
+    /// What to do, where something can be done. Reports print the remedy's commands instead.
     #[serde(skip)]
     pub(crate) remedy: Option<Remedy>,
 }
@@ -47,7 +47,7 @@ impl Finding {
         Self { subject, state: State::Ok, found: found.into(), meaning: meaning.to_owned(), remedy: None }
     }
 
-    /// Says that the facility serves in part.
+    /// Says that the facility serves only in part.
     pub(crate) fn degraded(subject: &'static str, found: impl Into<String>, meaning: &str) -> Self {
         Self { state: State::Degraded, ..Self::ok(subject, found, meaning) }
     }
@@ -57,7 +57,7 @@ impl Finding {
         Self { state: State::Missing, ..Self::ok(subject, found, meaning) }
     }
 
-    /// Adds what to do about it.
+    /// Adds a remedy.
     pub(crate) fn with(self, remedy: Remedy) -> Self {
         Self { remedy: Some(remedy), ..self }
     }

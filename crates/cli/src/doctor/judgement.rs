@@ -1,4 +1,4 @@
-//! Judges the facts: which facility serves, which lacks what, and what to do about it.
+//! Judges the facts: which facility serves Genie, what each one lacks, and what to do about it.
 //!
 //! Invariants: pure; each facility gives exactly one finding, in the same order whatever the facts; a finding that is not
 //! "ok" says what Genie loses by it, and has a remedy wherever a command can give one.
@@ -10,13 +10,14 @@ use super::facts::{Cpus, Facts, HugePages, MemoryLock, USERFAULTFD_DEVICE};
 use super::finding::Finding;
 use super::remedy::Remedy;
 
-/// What the longest buffers of `genie compare`, its server's and the tests' take, with room to spare: 800 MiB.
+/// The huge pages that the longest buffers of `genie compare`, of its server and of the tests take, with room to spare: 800
+/// MiB.
 const HUGE_PAGES_WANTED: usize = 400;
 /// The length of Genie's large granules.
 const LARGE_GRANULE_KIB: usize = 2048;
-/// The kernel's own default; below it replaced granules run into the limit soon.
+/// The kernel's own default; below it, replaced granules soon reach the limit.
 const MAPPINGS_WANTED: usize = 65_530;
-/// The longest buffer of `genie compare`, on both sides, with room to spare.
+/// Room for the longest buffer of `genie compare` on both sides, and to spare.
 const LOCKED_WANTED: u64 = 64 << 20;
 
 /// One finding for each facility.
@@ -123,7 +124,7 @@ fn userfaultfd(facts: &Facts) -> Finding {
     }
 }
 
-/// The device can be given to some users alone later, the system call cannot: the device is preferred.
+/// The device is preferred, since it can later be given to some users alone; the system call cannot.
 fn open_userfaultfd(facts: &Facts) -> Remedy {
     match facts.faults.device_mode {
         Some(mode) => Remedy::Permission { path: USERFAULTFD_DEVICE, mode: mode | 0o666 },
@@ -190,7 +191,7 @@ fn memory_lock(facts: &Facts) -> Finding {
     }
 }
 
-/// A shell can raise its own limit up to the hard one; beyond that root must.
+/// A shell can raise its own limit up to the hard limit; beyond that, only root can.
 fn raise_memory_lock(lock: MemoryLock) -> Remedy {
     let command = if lock.hard.is_none_or(|hard| hard >= LOCKED_WANTED) {
         format!("ulimit -l {}", LOCKED_WANTED >> 10)

@@ -1,7 +1,7 @@
-//! What remedies a finding: a command for now, and one that makes it last.
+//! Remedies of findings: a command for now, and a command that makes it last.
 //!
-//! How: a remedy that is a setting of the running kernel is kept as that setting, so that the command printed and the
-//! change that `--fix` makes are the same thing.
+//! How: a remedy that is a setting of the running kernel is stored as that setting, so that the printed command and `--fix`
+//! make the same change.
 
 use std::fs;
 use std::io::{self, Write};
@@ -29,7 +29,7 @@ pub(crate) enum Remedy {
     ByHand {
         /// The command.
         command: String,
-        /// The command that makes it last.
+        /// The command that makes the change last.
         lasting: Option<String>,
     },
 }
@@ -45,7 +45,7 @@ impl Remedy {
         Self::ByHand { command: command.into(), lasting: None }
     }
 
-    /// Whether `--fix` can apply it.
+    /// Whether `--fix` can apply this remedy.
     pub(crate) fn is_setting(&self) -> bool {
         !matches!(self, Self::ByHand { .. })
     }
@@ -107,7 +107,7 @@ fn sysctl_name(path: &str) -> Option<String> {
     path.strip_prefix("/proc/sys/").map(|name| name.replace('/', "."))
 }
 
-/// A tmpfiles.d file of our own for each path.
+/// The tmpfiles.d file of Genie's own for a path; each path has one.
 fn tmpfiles(path: &str) -> String {
     let name = path.rsplit('/').next().unwrap_or(path);
     format!("/etc/tmpfiles.d/60-genie-{name}.conf")

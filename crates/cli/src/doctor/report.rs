@@ -1,6 +1,6 @@
 //! What the doctor prints: a table and the commands below it, or one JSON document.
 //!
-//! Commands stand below the table, one to a line and never wrapped, so that they can be copied.
+//! Commands are printed below the table, one to a line and never wrapped, so that they can be copied.
 
 use std::fmt::Write;
 
@@ -11,12 +11,13 @@ use super::finding::{Finding, State};
 use crate::failure::Failure;
 use crate::tables;
 
-/// Wide enough for the longest finding in a few lines, where standard output is no terminal or does not know its width.
+/// The width where standard output is no terminal, or does not know its width: enough for the longest finding in a few
+/// lines.
 const WIDTH_WITHOUT_TERMINAL: u16 = 120;
-/// Narrower terminals break lines themselves, rather than words within columns.
+/// On narrower terminals, the terminal breaks the lines; otherwise words would break within columns.
 const WIDTH_MIN: u16 = 60;
 
-/// What stands before the first word of a row, unlike that of a continued one.
+/// The beginnings of the lines that start a row; continued lines begin otherwise.
 const FIRST_COLUMN: [&str; 2] = ["", " "];
 
 /// A remedy that `--fix` applied, or tried to.
@@ -49,7 +50,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Puts the findings that hold now beside what was applied before.
+    /// Makes a report of the findings that hold now and the remedies that were applied before.
     pub(super) fn new(
         kernel: &str,
         root: bool,
@@ -60,7 +61,7 @@ impl Report {
         Self { kernel: kernel.to_owned(), findings, applied }
     }
 
-    /// The failure of those remedies that could not be applied.
+    /// The failure that names the remedies that could not be applied.
     pub(super) fn failed(&self) -> Option<Failure> {
         let applied = self.applied.iter().flatten();
         let failed: Vec<_> = applied
@@ -109,7 +110,7 @@ impl Report {
         }
     }
 
-    /// What was applied needs to be made to last as well as what still is to be.
+    /// Prints how to make remedies last, for applied remedies and for those still to be applied.
     fn write_lasting(&self, text: &mut String) {
         let applied = self.applied.iter().flatten().filter(|one| one.error.is_none());
         let mut commands: Vec<_> =

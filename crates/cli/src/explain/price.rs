@@ -1,14 +1,14 @@
-//! What each operation of a column is predicted to cost.
+//! The predicted cost of each operation of a column.
 //!
-//! How: a receipt says how much each operation had to do; the calibrated cost of that much is its price. Operations that
-//! were measured as one are priced at the first of them.
-//! Limits: what was not measured, because it is too little to be, has no price: marking, linking, checking.
+//! How: a receipt says how much each operation had to do; the calibrated cost of that amount is the operation's price. Where
+//! several operations were measured as one, the first of them bears the price of all.
+//! Limits: operations that cost too little to be measured have no price: marking, linking, checking.
 
 use genie::mechanism::Costs;
 use genie::{Receipt, Scheme};
 use genie_passing::operation::Operation;
 
-/// What prices are made from.
+/// The data from which prices are calculated.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Prices<'a> {
     pub(super) costs: &'a Costs,
@@ -50,7 +50,7 @@ impl Prices<'_> {
         })
     }
 
-    /// What an output leaves to be paid for later: giving write permission back, which the client's next stores share.
+    /// The later cost of an output: giving write permission back, which the client's next stores pay together.
     pub(super) fn reinstatement(&self) -> Option<f64> {
         (self.receipt.protected > 0).then(|| self.costs.reinstate.at(self.referenced()))
     }
@@ -76,7 +76,7 @@ impl Prices<'_> {
         self.receipt.referenced as usize * self.granule
     }
 
-    /// A swap with what completes its partly filled granules, and the copying of what is not swapped.
+    /// The cost of a swap, of completing its partly filled granules, and of copying the data that is not swapped.
     fn swap(&self) -> f64 {
         let costs = self.costs;
         if self.receipt.swapped == 0 {

@@ -1,4 +1,4 @@
-//! An explanation, as people and programs read it.
+//! An explanation, as text for people and as JSON for programs.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::price::Prices;
 use crate::thresholds::Shortest;
 
-/// What would be done to pass some data.
+/// The operations that would pass some data.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     scheme: &'static str,
@@ -31,7 +31,7 @@ pub(super) struct Report {
     /// What copy would cost.
     copy_us: f64,
     thresholds: Shortest,
-    /// What one such operation has just done.
+    /// What passing such data once has just done.
     receipt: String,
 }
 
@@ -40,11 +40,11 @@ pub(super) struct Report {
 struct Step {
     when: &'static str,
     operation: &'static str,
-    /// None for what costs too little to have been measured, or was measured together with another operation.
+    /// None for an operation that costs too little to be measured, or that was measured together with another operation.
     predicted_us: Option<f64>,
 }
 
-/// What is explained.
+/// The question to be explained.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Question {
     pub(super) scheme: Scheme,
@@ -154,7 +154,7 @@ fn columns(question: Question, effective: Scheme) -> (&'static str, Vec<Column>)
             ("table 7.2", vec![("request", row.request), ("ready", row.ready), ("reply", row.reply)])
         }
         (Direction::In, Buffers::Pooled) => {
-            // A swap that turns out to be a copy is one operation of the scheme that was asked for.
+            // A swap that turned out to be a copy is still an operation of the scheme that was asked for.
             let row = tables::overlaid_input(question.scheme);
             ("table 7.3", vec![("request", row.request), ("ready", row.ready), ("reply", row.reply)])
         }

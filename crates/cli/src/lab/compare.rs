@@ -34,7 +34,7 @@ pub(super) struct Args {
     place: Place,
 }
 
-/// What is printed as JSON.
+/// The document that is printed as JSON.
 #[derive(Debug, Serialize)]
 struct Printed {
     schema: u64,
@@ -82,7 +82,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     output::print(&text)
 }
 
-/// How the costs of operations scale from the one machine to the other, where both runs have them.
+/// How the costs of operations scale from the first run's machine to the second's, where both runs have such costs.
 fn scaled([one, other]: &[Measurements; 2]) -> Option<Scaling> {
     let has_costs = |run: &Measurements| run.of("primitives").next().is_some();
     (has_costs(one) && has_costs(other)).then(|| scaling(one, other))

@@ -1,4 +1,4 @@
-//! How a run goes on, on standard error: a bar with the time left for people, a line for each step otherwise.
+//! Shows how far a run is, on standard error: a bar with the time left for people, a line for each step otherwise.
 
 use std::io::IsTerminal;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `genie lab report`: what a run found, once more, without measuring.
+//! `genie lab report`: writes again what a run found, without measuring.
 
 use genie_lab::conclude::{self, Found};
 use genie_lab::experiments::ALL;

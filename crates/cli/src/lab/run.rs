@@ -19,7 +19,7 @@ use super::{Place, report, tables};
 use crate::failure::Failure;
 use crate::{output, signals};
 
-/// How often each experiment is made: enough for their disagreement to show.
+/// How often each experiment is made by default: often enough to show how far the sittings disagree.
 const SITTINGS: usize = 3;
 /// The seed where none is given.
 const SEED: u64 = 1999;
@@ -57,7 +57,7 @@ pub(super) struct Args {
     place: Place,
 }
 
-/// What is printed as JSON.
+/// The document that is printed as JSON.
 #[derive(Debug, Serialize)]
 struct Printed<'p> {
     schema: u64,
@@ -67,7 +67,7 @@ struct Printed<'p> {
     experiments: Vec<One<'p>>,
 }
 
-/// One experiment of it.
+/// One experiment in the printed document.
 #[derive(Debug, Serialize)]
 struct One<'p> {
     id: &'p str,
@@ -115,11 +115,11 @@ fn open(args: &Args) -> Result<(Run, bool), Failure> {
     Ok((folder.begin(record)?, false))
 }
 
-/// Tells the run to stop at the first signal that asks for that, whereas a second one ends the process; and when the process went
-/// on after it was stopped.
+/// Tells the run to stop at the first signal that asks for an end; a second such signal ends the process. Also tells the run
+/// when the process went on after it had been stopped.
 fn heed_signals() -> Result<Interruptions, Failure> {
     let interruptions = Interruptions::default();
-    // This runs in the first thread, which measures, before that goes on.
+    // The signal handler runs in the first thread, which measures, before that thread goes on.
     let noted = signal_hook::flag::register(SIGCONT, Arc::clone(&interruptions.went_on));
     noted.map_err(|error| signals::refused(&error))?;
     let told = Arc::clone(&interruptions.stop);
@@ -146,7 +146,7 @@ fn printed<'p>(run: &Run, outcome: &Outcome, found: &'p [Found]) -> Printed<'p> 
     }
 }
 
-/// A run that was stopped, or of which steps failed, is a failure that says how to go on.
+/// A run that was stopped, or in which steps failed, is a failure; its message says how to go on.
 fn judge(run: &Run, outcome: &Outcome) -> Result<(), Failure> {
     let Outcome { measured, steps, failed, interrupted } = outcome;
     let go_on = format!("genie lab run --resume {}", run.folder().display());

@@ -1,4 +1,4 @@
-//! What was found, for people at a terminal.
+//! Findings as tables, for people at a terminal.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use owo_colors::OwoColorize;
 
 use crate::tables;
 
-/// An experiment's tables, its verdicts, and what the reader must know besides.
+/// An experiment's tables, its verdicts, and the notes for the reader.
 pub(super) fn found(found: &Found, coloured: bool) -> String {
     let declaration = found.declaration;
     let heading = format!("{}: {}", declaration.id, declaration.title);
@@ -44,7 +44,7 @@ fn verdict(verdict: Verdict, coloured: bool) -> String {
     }
 }
 
-/// A table whose columns are set right where they hold numbers.
+/// A table whose columns are aligned to the right where they hold numbers.
 pub(super) fn numbers(table: &findings::Table) -> String {
     let is_number = |index: &usize| table.holds_numbers(*index);
     let mut drawn = tables::new(&table.columns, (0..table.columns.len()).filter(is_number));

@@ -1,9 +1,10 @@
 //! The carrier: passes the chunks of files to and from the server, several of them in flight.
 //!
 //! How: a chunk's buffer is given to its request by value and comes back with the reply, so that each scheme can carry it;
-//! migrant schemes get a new buffer each time. Chunks land in the order in which they departed.
+//! migrant schemes get a new buffer each time. A chunk *departs* when its request is made, and *lands* when the reply is
+//! taken; chunks land in the order in which they departed.
 //! Limits: [`IN_FLIGHT`] chunks for each job, [`IN_FLIGHT`] times [`CHUNK`] bytes for all jobs together; fewer when the
-//! interface or the server admits no more, or the server's pool is in others' hands.
+//! interface or the server admits no more, or when other clients' data takes the server's memory.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -22,9 +23,9 @@ use crate::failure::Failure;
 pub(super) const CHUNK: usize = 8 << 20;
 /// How many chunks are in flight.
 const IN_FLIGHT: usize = 4;
-/// The shortest buffer; those of small files are used again for others.
+/// The shortest buffer; buffers of small files are reused for other files.
 const SHORTEST: usize = 64 << 10;
-/// How long a request may fail to be admitted, and how often it is tried.
+/// How long a request that is not admitted is tried again, and how often.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -35,19 +36,19 @@ pub(super) struct Chunk {
     pub(super) len: usize,
 }
 
-/// What a chunk's request takes along, and what its reply brings.
+/// The buffer or length that a chunk's request takes along, or that its reply brings.
 #[derive(Debug)]
 enum Load {
     /// The first bytes of a buffer.
     Native(Buffer, usize),
     /// A buffer that moves.
     Migrant(Migrant),
-    /// Nothing but the length of what is to come.
+    /// Only the length of the data that is to come.
     Expected(usize),
 }
 
 impl Load {
-    /// What came back, if anything did, with data of `len` bytes.
+    /// The buffer that came back, if one did, with data of `len` bytes.
     fn of(buffer: Option<Buffer>, migrant: Option<Migrant>, len: usize) -> Self {
         match (buffer, migrant) {
             (Some(buffer), _) => Self::Native(buffer, len),
@@ -65,7 +66,7 @@ impl Load {
     }
 }
 
-/// Where chunks go, or come from.
+/// The file that chunks go to or come from.
 #[derive(Debug, Clone, Copy)]
 struct Route<'p> {
     service: ServiceId,
@@ -81,7 +82,7 @@ struct Flight {
     checksum: Option<Pending<'static>>,
 }
 
-/// One job's buffers, and the count of what it did.
+/// One job's buffers, and the tally of what the job did.
 #[derive(Debug)]
 pub(super) struct Carrier<'c> {
     pub(super) client: &'c Client,
@@ -92,7 +93,7 @@ pub(super) struct Carrier<'c> {
 }
 
 impl<'c> Carrier<'c> {
-    /// The carrier of one of so many jobs.
+    /// The carrier of one of `jobs` jobs.
     pub(super) fn new(client: &'c Client, scheme: Scheme, jobs: usize) -> Self {
         let chunk_len = (CHUNK / jobs.next_power_of_two()).max(SHORTEST);
         Self { client, tally: Tally::default(), scheme, chunk_len, idle: Vec::new() }
@@ -107,8 +108,8 @@ impl<'c> Carrier<'c> {
         })
     }
 
-    /// Fetches chunks of the file at `path`, and has each one taken, in order. With `verify`, only after its checksum
-    /// has been found to be the server's.
+    /// Fetches chunks of the file at `path`, and hands over each chunk, in order; with `verify`, only after the chunk's
+    /// checksum has been found equal to the server's.
     pub(super) fn fetch(
         &mut self,
         path: &Path,
@@ -133,8 +134,8 @@ impl<'c> Carrier<'c> {
         flights.into_iter().try_for_each(|flight| land(self, flight))
     }
 
-    /// Stores chunks into the file at `path`. Each one's bytes are put into its buffer by `fill`, in order, which says
-    /// whether they need to be stored.
+    /// Stores chunks into the file at `path`. `fill` puts each chunk's bytes into its buffer, in order, and says whether
+    /// they need to be stored.
     pub(super) fn store(
         &mut self,
         path: &Path,
@@ -161,8 +162,8 @@ impl<'c> Carrier<'c> {
         flights.into_iter().try_for_each(|flight| land(self, flight))
     }
 
-    /// Makes a chunk's request. Where that is not admitted now, all that is in flight lands, which makes room; if
-    /// other clients take the room, it waits for theirs to end.
+    /// Makes a chunk's request. If the request is not admitted now, all chunks in flight land first, which makes room. If
+    /// other clients take the room, this waits for their requests to end.
     fn depart(
         &mut self,
         route: Route<'_>,
@@ -270,7 +271,7 @@ impl<'c> Carrier<'c> {
         if let Some((index, _)) = fitting.min_by_key(|(_, buffer)| buffer.len()) {
             return Ok(self.idle.swap_remove(index));
         }
-        // Short ones make room; a job's buffers are never more than the chunks in flight.
+        // Short buffers make room; a job never has more buffers than chunks in flight.
         if self.idle.len() >= IN_FLIGHT {
             self.idle.clear();
         }

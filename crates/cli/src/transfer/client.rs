@@ -1,6 +1,6 @@
 //! The file server's services that pass no file data, as calls.
 //!
-//! Trust: what a server answers is checked before it is used; the names in a list are single steps down.
+//! Trust: what a server answers is checked before it is used; names in a list must be single steps down.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -10,7 +10,7 @@ use genie::{Error, Failed, In, Interface, ServerHandle, ServiceId};
 
 use crate::failure::Failure;
 
-/// What a page of a list takes; room for some thousand entries.
+/// The room for one page of a list: some thousand entries.
 const PAGE: usize = 256 << 10;
 
 /// A file server's client; several threads may use it at a time.
@@ -21,18 +21,18 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Makes a client of what is taken to be a file server.
+    /// Makes a client of a server, which is assumed to be a file server.
     pub(super) fn new(genie: Interface, server: ServerHandle) -> Self {
         Self { genie, server }
     }
 
-    /// What a path leads to.
+    /// The attributes of what a path leads to.
     pub(super) fn stat(&self, path: &Path) -> Result<Attributes, Failure> {
         self.find(path)?
             .ok_or_else(|| Failure::could_not(format!("the server has nothing at {path:?}; check the path")))
     }
 
-    /// What a path leads to, if there is anything.
+    /// The attributes of what a path leads to; `None` if there is nothing.
     pub(super) fn find(&self, path: &Path) -> Result<Option<Attributes>, Failure> {
         match self.ask(file::STAT, &file::at(path, 0), Attributes::LEN) {
             Ok(reply) => Ok(Some(Attributes::from_bytes(&reply).ok_or_else(|| nonsense("stat", path))?)),
@@ -53,7 +53,7 @@ impl Client {
             let entries = page.get(..reply.actual()).and_then(file::entries);
             let entries = entries.ok_or_else(|| nonsense("list", directory))?;
             let is_followed = reply.argument() == [1];
-            // Entries come in order; so a server that lists without end is found out.
+            // Entries must come in order, so a server that lists without end is found out.
             if (entries.is_empty() && is_followed)
                 || entries.first().is_some_and(|first| *first.name <= *last)
             {
@@ -66,7 +66,7 @@ impl Client {
         }
     }
 
-    /// The checksum of some bytes of a file, of which there must be `len`.
+    /// The checksum of `len` bytes of a file, which must have that many from `offset` on.
     pub(super) fn checksum(&self, path: &Path, offset: u64, len: u64) -> Result<Checksum, Failure> {
         let reply = self.ask(file::CHECKSUM, &file::range(path, offset, len), file::CHECKSUM_ROOM)?;
         read_checksum(&reply, path, offset, len)
@@ -90,7 +90,7 @@ impl Client {
         Ok(())
     }
 
-    /// Makes a directory and those above it.
+    /// Makes a directory and its parents.
     pub(super) fn make_directories(&self, path: &Path) -> Result<(), Failure> {
         let make = || self.ask(file::MKDIR, &file::at(path, 0), 0);
         let made = make().or_else(|failed| match path.parent().filter(|up| !up.as_os_str().is_empty()) {
@@ -120,7 +120,7 @@ pub(super) fn read_checksum(reply: &[u8], path: &Path, offset: u64, len: u64) ->
     }
 }
 
-/// Why a request failed, in the server's words if it gave the reason.
+/// The failure of a request, in the server's words if the server gave the reason.
 impl From<Failed> for Failure {
     fn from(failed: Failed) -> Self {
         match failed.error {

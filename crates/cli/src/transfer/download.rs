@@ -20,7 +20,7 @@ use crate::failure::Failure;
 #[derive(Debug)]
 struct Download {
     source: PathBuf,
-    /// As of when it was found.
+    /// The file's attributes when it was found.
     attributes: Attributes,
     bytes: Range<u64>,
     target: PathBuf,
@@ -77,7 +77,7 @@ fn file_target(source: &Path, target: Option<&Path>) -> Result<PathBuf, Failure>
     })
 }
 
-/// Lists a directory and makes those that are needed here.
+/// Lists a directory of the server's and makes the directories that are needed here.
 fn directory(
     client: &Client,
     from: &Remote,
@@ -142,7 +142,7 @@ impl Download {
         part.finish(&self.target, self.bytes.end - start, self.attributes.mode)
     }
 
-    /// The chunks that the part does not hold yet, and how many bytes it does.
+    /// The chunks that the part does not hold yet, and how many bytes it holds already.
     fn missing(
         &self,
         carrier: &Carrier<'_>,

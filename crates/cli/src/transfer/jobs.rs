@@ -1,7 +1,7 @@
 //! Jobs: threads that share out the files of a directory.
 //!
-//! How: each job takes the next file that no job has taken. The first failure stops them all, once they are done with
-//! the files under way.
+//! How: each job takes the next file that no job has taken. The first failure stops all jobs, once they are done with the
+//! files under way.
 
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -14,7 +14,7 @@ use super::client::Client;
 use super::summary::Tally;
 use crate::failure::Failure;
 
-/// Has `work` done for each item by at most so many threads; returns what they did in all.
+/// Has `work` done for each item by at most `jobs` threads; returns the tally of all.
 pub(super) fn share_out<T: Sync>(
     client: &Client,
     scheme: Scheme,

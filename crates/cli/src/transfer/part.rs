@@ -1,8 +1,8 @@
-//! The local part: the file in which a fetch grows, until it is renamed to what was asked for.
+//! The local part: the file in which a fetch grows, until it is renamed to the target.
 //!
 //! How: `NAME.part` beside the target, locked, so that two fetches of the same target cannot mix.
 //! Invariants: nothing that was there before is written to, unless an interrupted fetch is to go on.
-//! Limits: the target is whole or absent after any death of this process; after the machine's, its file system decides.
+//! Limits: if this process dies, the target is whole or absent; if the machine crashes, the file system decides.
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::ErrorKind;
@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// A target in the making. Dropping it leaves what came, to be gone on with, unless nothing did.
+/// A target in the making. Dropping it keeps the bytes that came, so that the fetch can be resumed; if no bytes came, the
+/// part is removed.
 #[derive(Debug)]
 pub(super) struct Part {
     file: File,
@@ -20,7 +21,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Creates the part; with `resume`, one that is there is gone on with.
+    /// Creates the part; with `resume`, goes on with a part that is there.
     pub(super) fn open(path: PathBuf, resume: bool) -> Result<Self, Failure> {
         loop {
             let mut options = OpenOptions::new();
@@ -36,7 +37,7 @@ impl Part {
                 }
                 Err(TryLockError::Error(error)) => return Err(refusal(&path, &error)),
             }
-            // Another fetch may have finished it between the opening and the locking.
+            // Another fetch may have finished the part between the opening and the locking.
             if is_at(&file, &path) {
                 return Ok(Self { file, path, is_finished: false });
             }
@@ -75,7 +76,7 @@ impl Part {
 impl Drop for Part {
     fn drop(&mut self) {
         if !self.is_finished && self.file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
-            // It is of no use to anybody; where it cannot be removed, it does no harm.
+            // The part is of no use to anybody; if it cannot be removed, it does no harm.
             let _ = fs::remove_file(&self.path);
         }
     }

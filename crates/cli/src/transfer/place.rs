@@ -1,4 +1,4 @@
-//! Which server is meant, and what beneath its root.
+//! Names of places: a server, and a path beneath its root.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 /// The server's name where none is given.
 pub(crate) const DEFAULT_NAME: &str = "files";
 
-/// What a file server caches unless told otherwise.
+/// How many bytes a file server caches by default.
 pub(crate) const CACHE_BYTES: usize = 64 << 20;
 
 /// A server's name and a path beneath its root: `NAME:PATH`, or `NAME` for all of it.
@@ -21,7 +21,7 @@ pub(crate) const CACHE_BYTES: usize = 64 << 20;
 pub(crate) struct Remote {
     /// The server's name.
     pub(crate) server: String,
-    /// Relative to the server's root; empty for the root.
+    /// The path, relative to the server's root; empty for the root.
     pub(crate) path: PathBuf,
 }
 
@@ -49,7 +49,7 @@ impl std::fmt::Display for Remote {
     }
 }
 
-/// Reaches the server that is named, or serves a directory here.
+/// Connects to the named server, or serves a directory in this process.
 pub(super) fn connect(
     genie: &Interface,
     remote: &Remote,
@@ -64,7 +64,7 @@ pub(super) fn connect(
     connected.map_err(|error| Failure::could_not(unreachable(&remote.server, &error)))
 }
 
-/// For a user who may have taken a file's name for a server's.
+/// The error for a server that cannot be reached; it helps a user who gave a file's name in place of a server's.
 fn unreachable(server: &str, error: &Error) -> String {
     let servers = channel::servers().unwrap_or_default();
     if servers.iter().any(|(name, _)| name == server) {

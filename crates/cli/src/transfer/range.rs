@@ -9,7 +9,7 @@ use genie_lab::length;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Bytes {
     start: u64,
-    /// The first one that is left; `None` for none.
+    /// The first byte after the range; `None` where the range goes to the end of the file.
     end: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! What a transfer came to: bytes, time, and how the data was passed.
+//! The outcome of a transfer: bytes, time, and how the data was passed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use serde::Serialize;
 
 use super::Options;
 
-/// What was transferred so far.
+/// Counts of what was transferred so far.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Tally {
     pub(super) files: u64,
     /// Bytes that were passed.
     pub(super) bytes: u64,
-    /// Bytes that an interrupted transfer had left.
+    /// Bytes that an interrupted transfer had left and that were kept.
     #[serde(rename = "kept_bytes")]
     pub(super) kept: u64,
     #[serde(rename = "copied_bytes")]
@@ -32,7 +32,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Adds what was done to pass some bytes.
+    /// Adds bytes that were passed, and their receipt.
     pub(super) fn add(&mut self, bytes: usize, receipt: &Receipt) {
         self.bytes += bytes as u64;
         self.copied += receipt.copied as u64;
@@ -44,7 +44,7 @@ impl Tally {
         }
     }
 
-    /// Adds what another job did.
+    /// Adds another job's tally.
     pub(super) fn merge(&mut self, other: Self) {
         self.files += other.files;
         self.bytes += other.bytes;
@@ -59,7 +59,7 @@ impl Tally {
     }
 }
 
-/// What a transfer came to.
+/// The outcome of a transfer.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(super) tally: Tally,

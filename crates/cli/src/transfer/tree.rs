@@ -1,4 +1,4 @@
-//! Trees: what a directory holds, here and on the server, and the directories that must be there for it.
+//! Trees: the contents of a directory, here or on the server, and the directories that those contents need.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -25,9 +25,9 @@ pub(super) struct Tree {
 pub(super) struct Leaf {
     pub(super) path: PathBuf,
     pub(super) size: u64,
-    /// A name for its part that no other entry of its directory bears, nor its part.
+    /// A name for the file's part, which neither another entry of the directory nor that entry's part bears.
     pub(super) part: OsString,
-    /// Where it is a file of the server's: what is known of it.
+    /// The file's attributes, if it is a file of the server's.
     pub(super) attributes: Option<Attributes>,
 }
 
@@ -84,7 +84,7 @@ impl Tree {
     }
 }
 
-/// A path beneath a directory of the server's, as the server is to be told: its root, which bears no name, is a dot.
+/// A path beneath a directory of the server's, in the form that the server expects: a dot for the root, which has no name.
 pub(super) fn served(root: &Path, path: &Path) -> PathBuf {
     match (root.as_os_str().is_empty(), path.as_os_str().is_empty()) {
         (true, true) => ".".into(),
@@ -93,7 +93,8 @@ pub(super) fn served(root: &Path, path: &Path) -> PathBuf {
     }
 }
 
-/// A file's name with `.part` added until it is free; it is taken then. In the same directory it is the same the next time.
+/// A file's name with `.part` added until the name is free; the name is then marked as taken. In the same directory the
+/// result is the same the next time.
 pub(super) fn part_name(name: &OsStr, taken: &mut HashSet<OsString>) -> OsString {
     let mut part = name.to_owned();
     loop {

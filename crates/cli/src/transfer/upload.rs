@@ -26,7 +26,7 @@ struct Upload {
 /// What tells one content of a local file from another: size and modification time.
 type Version = (u64, i64, i64);
 
-/// Stores a file or a directory; with `durable`, it is on the server's disk when it appears.
+/// Stores a file or a directory; with `durable`, each file is on the server's disk when it appears.
 pub(crate) fn store(
     client: &Client,
     source: &Path,
@@ -71,7 +71,7 @@ fn file_target(client: &Client, source: &Path, to: &Remote) -> Result<PathBuf, F
     }
 }
 
-/// Lists a directory and makes those that are needed on the server.
+/// Lists a directory of this machine's and makes the directories that are needed on the server.
 fn directory(client: &Client, source: &Path, to: &Remote) -> Result<(PathBuf, Vec<Upload>, u64), Failure> {
     let target = match source.file_name() {
         Some(name) if to.path.as_os_str().is_empty() => PathBuf::from(name),
@@ -118,13 +118,13 @@ impl Upload {
             client.commit(&self.target, &name, &Commit { size: version.0, checksum, mode, durable })
         });
         if stored.is_err() {
-            // A server that cannot be reached any more keeps the part, to be resumed.
+            // A server that can no longer be reached keeps the part, so that the upload can be resumed.
             let _ = client.abandon(&part);
         }
         stored
     }
 
-    /// Stores what is missing of the file into a part that holds `there` bytes already; returns the whole file's checksum.
+    /// Stores the missing bytes of the file into a part that holds `there` bytes already; returns the whole file's checksum.
     fn send(
         &self,
         carrier: &mut Carrier<'_>,

@@ -1,4 +1,4 @@
-//! What a terminal says to a run: its processes stop and go on together, and an interruption reaches none of its peers.
+//! Signals of a terminal to a run: its processes stop and go on together, and an interruption reaches none of its peers.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;

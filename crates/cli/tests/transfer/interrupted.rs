@@ -1,4 +1,4 @@
-//! Transfers that are killed half-way, and gone on with.
+//! Transfers that are killed half-way, and then resumed.
 
 use std::fs;
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,4 @@
-//! What cannot be done is one line, and leaves nothing behind.
+//! Refusals: a transfer that cannot be done prints one line, and leaves nothing behind.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

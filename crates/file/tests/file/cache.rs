@@ -1,4 +1,4 @@
-//! The cache: what it saves, what it must notice, and what it must leave alone.
+//! The cache: which reads it saves, which changes it must notice, and what it must leave alone.
 
 use std::fs::{self, FileTimes, OpenOptions};
 use std::os::unix::fs::FileExt;

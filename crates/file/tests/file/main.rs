@@ -1,4 +1,5 @@
-//! The file server: every byte against `std::fs`, the cache proved by what the kernel read, and nobody outside the root.
+//! The file server: every byte is compared with `std::fs`, the kernel's count of bytes read proves the cache, and no client
+//! gets out of the root.
 
 mod cache;
 mod confinement;

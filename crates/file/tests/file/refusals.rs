@@ -1,4 +1,4 @@
-//! What cannot be done is said in one sentence, with the path.
+//! Refusals: each says in one sentence, with the path, what cannot be done.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,4 @@
-//! What the tests of `io` have too: patterns, the SKIP line, and interfaces of each configuration.
+//! Shared with the tests of `io`: patterns, the SKIP line, and interfaces of each configuration.
 #![allow(dead_code, reason = "these tests use a part of it")]
 
 #[path = "../../../io/tests/support/bytes.rs"]

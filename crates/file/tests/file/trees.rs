@@ -1,4 +1,4 @@
-//! Directories: what is listed, in pages of any size, what names stand for, and checksums.
+//! Directories: lists in pages of any size, what names stand for, and checksums.
 
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};

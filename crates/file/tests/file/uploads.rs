@@ -1,4 +1,4 @@
-//! Uploads: a file appears whole or not at all, and what was interrupted is found again.
+//! Uploads: a file appears whole or not at all, and an interrupted upload is found again.
 
 use std::ffi::OsString;
 use std::fs::{self, FileTimes};

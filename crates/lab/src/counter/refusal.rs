@@ -5,7 +5,8 @@ use std::io;
 use super::{Event, Modes};
 
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
-/// The greatest values of that setting at which a user without rights may count in the kernel, and in user mode.
+/// The greatest values of `kernel.perf_event_paranoid` at which a user without rights may count in the kernel, and in user
+/// mode.
 const IN_KERNEL: i32 = 1;
 const IN_USER_MODE: i32 = 2;
 
@@ -25,7 +26,7 @@ pub enum Refusal {
         /// The kernel's answer.
         source: io::Error,
     },
-    /// This process has no right to.
+    /// This process has no right to count the event.
     #[error(
         "this process may not count {} {} ({source}; {}); {}",
         event.name(), modes.words(), setting(*paranoid), remedy(*modes, *paranoid)
@@ -62,7 +63,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// What the kernel's answer means.
+    /// The refusal that the kernel's answer means.
     pub(super) fn new(event: Event, modes: Modes, source: io::Error) -> Self {
         match source.raw_os_error() {
             Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) => Self::Absent { event, source },

@@ -1,4 +1,4 @@
-//! Who waits at which port of a device: senders, or receivers, in the order in which they came.
+//! The ports of a device, at which senders or receivers wait in the order in which they came.
 //!
 //! Invariants: at one port either senders or receivers wait, never both.
 //! Limits: [`WAITING_MAX`] requests in all.
@@ -13,21 +13,21 @@ pub(super) enum Side {
     Receiver,
 }
 
-/// What becomes of a request that comes.
+/// What happens to a request that comes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Met<R> {
-    /// It meets one of the other side: the sender, and the receiver.
+    /// The request meets a request of the other side: these are the sender's and the receiver's.
     Pair(R, R),
-    /// It waits.
+    /// The request waits.
     Waits,
-    /// There is no room to wait in.
+    /// There is no room to wait.
     Full(R),
 }
 
 /// The ports, of requests of any kind.
 #[derive(Debug)]
 pub(super) struct Ports<R> {
-    /// Those that wait, with their ports and sides, in the order in which they came.
+    /// The waiting requests, with their ports and sides, in the order in which they came.
     waiting: Vec<(u32, Side, R)>,
 }
 
@@ -55,7 +55,7 @@ impl<R> Ports<R> {
         Met::Waits
     }
 
-    /// Takes out those for which `goes` says so.
+    /// Takes out the requests for which `goes` is true.
     pub(super) fn remove(&mut self, goes: impl Fn(&R) -> bool) -> Vec<R> {
         self.waiting.extract_if(.., |(_, _, request)| goes(request)).map(|(_, _, request)| request).collect()
     }

@@ -1,9 +1,10 @@
 //! The rate at which a device passes data: a token bucket.
 //!
-//! Why: the papers measured networks of 155 and 512 Mbit/s. How much of an operation is data passing and how much is the
-//! network depends on the rate, so it must be a choice.
-//! How: bytes go in chunks, each when it would have been sent in full: tokens accrue from the moment the wire is taken,
-//! and a chunk costs as many as it has bytes. While a chunk is copied the tokens of the next one accrue.
+//! Why: the papers measured networks of 155 and 512 Mbit/s. The shares of data passing and of the network in an operation
+//! depend on the rate, so the rate must be a choice.
+//! How: bytes go in chunks, each chunk at the time when it would have been sent in full. Tokens accrue from the moment when
+//! the wire is taken, and a chunk costs as many tokens as it has bytes. While a chunk is copied, the tokens for the next
+//! chunk accrue.
 //! Invariants: no more than rate x time + one chunk has passed at any moment since the wire was taken. Time is an argument.
 //! Limits: rates up to 1 Tbit/s.
 
@@ -11,13 +12,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// How long one chunk takes, where that makes chunks of a length within these bounds.
+/// The time that one chunk takes, where chunks then have a length within these bounds.
 const CHUNK_TIME_NS: u64 = 5_000;
 const CHUNK_MIN: usize = 4 << 10;
 const CHUNK_MAX: usize = 64 << 10;
-/// The unit of tokens: as many make a byte, so that a nanosecond brings as many as the rate has bits a second.
+/// The units of tokens that make a byte: so many that each nanosecond brings as many units as the rate has bits a second.
 const TOKENS_A_BYTE: u64 = 8_000_000_000;
-/// Above it tokens would not fit into their integer.
+/// At higher rates tokens would not fit into their integer.
 const RATE_MAX: u64 = 1_000_000_000_000;
 
 /// How fast a device passes data.
@@ -26,7 +27,7 @@ const RATE_MAX: u64 = 1_000_000_000_000;
 pub enum Rate {
     /// As fast as the processor copies.
     Unlimited,
-    /// So many bits a second.
+    /// This many bits a second.
     Bits(u64),
 }
 
@@ -40,7 +41,7 @@ impl Rate {
         Self::Bits(100_000_000_000),
     ];
 
-    /// The rate with so many bits a second, at most 1 Tbit/s; 0 stands for no limit.
+    /// The rate of `bits` bits a second, at most 1 Tbit/s; 0 stands for no limit.
     pub fn of(bits: u64) -> Self {
         if bits == 0 { Self::Unlimited } else { Self::Bits(bits.min(RATE_MAX)) }
     }
@@ -53,7 +54,7 @@ impl Rate {
         }
     }
 
-    /// As people write it: `155 Mbit/s`.
+    /// The rate as people write it: `155 Mbit/s`.
     pub fn name(self) -> String {
         match self.bits() {
             0 => "unlimited".to_owned(),
@@ -74,7 +75,7 @@ impl Rate {
         }
     }
 
-    /// How long the network alone takes for so many bytes.
+    /// How long the network alone takes for `bytes` bytes.
     pub fn time(self, bytes: u64) -> Duration {
         match self {
             Self::Unlimited => Duration::ZERO,
@@ -83,25 +84,25 @@ impl Rate {
     }
 }
 
-/// The tokens of one wire, of a limited rate.
+/// The tokens of one wire with a limited rate.
 #[derive(Debug)]
 pub struct Bucket {
     rate: u64,
     tokens: u64,
     tokens_max: u64,
-    /// When tokens were last counted.
+    /// The time when tokens were last counted.
     at: Duration,
 }
 
 impl Bucket {
-    /// An empty one: the wire is taken `now`. None for a wire without limit.
+    /// An empty bucket: the wire is taken `now`. None for a wire without limit.
     pub fn new(rate: Rate, now: Duration) -> Option<Self> {
         let Rate::Bits(bits) = rate else { return None };
         let tokens_max = rate.chunk() as u64 * TOKENS_A_BYTE;
         Some(Self { rate: bits.clamp(1, RATE_MAX), tokens: 0, tokens_max, at: now })
     }
 
-    /// Takes the tokens for so many bytes, at most a chunk, if they have accrued by `now`.
+    /// Takes the tokens for `bytes` bytes, at most a chunk, if they have accrued by `now`.
     pub fn take(&mut self, bytes: usize, now: Duration) -> bool {
         self.accrue(now);
         let cost = bytes as u64 * TOKENS_A_BYTE;

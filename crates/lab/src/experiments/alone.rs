@@ -1,4 +1,4 @@
-//! What one thread measures alone, without parties, pinned to a CPU.
+//! Sittings in which one thread measures alone, without parties, pinned to a CPU.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ impl<Measure: Fn() -> Vec<Measured>> Alone<Measure> {
     /// Pins this thread to a CPU for as long as the sitting lasts.
     ///
     /// # Errors
-    /// No CPU.
+    /// There is no CPU.
     pub(super) fn sit<'m>(measure: Measure) -> Result<Box<dyn Sitting + 'm>>
     where
         Measure: 'm,
@@ -33,7 +33,7 @@ impl<Measure: Fn() -> Vec<Measured>> Sitting for Alone<Measure> {
     }
 }
 
-/// Times something once to warm up, and then as often as there are to be samples.
+/// Times something once to warm up, and then once for each sample.
 pub(super) fn timed(
     series: &str,
     length: usize,

@@ -1,9 +1,10 @@
-//! `checksum`: end-to-end latency with and without a checksum, by copy and by emulated copy; and what checksums cost alone.
+//! `checksum`: end-to-end latency with and without a checksum, by copy and by emulated copy; and the cost of checksums
+//! alone.
 //!
 //! How: protocol servers in the clients' processes compute the checksum at the sender's end and verify it at the
-//! receiver's, for real (see [`crate::protocol`]). Integrated with the copy, it is computed by a server that copies an
-//! output itself, in one pass. On input that would be wrong: damaged data would have reached the client's buffer by the time
-//! that the damage is found, which copy's meaning forbids (§8.4); so it is not done.
+//! receiver's, for real (see [`crate::protocol`]). A checksum that is integrated with the copy is computed by a server that
+//! copies an output itself, reading the data once. On input that would be wrong: by the time that damage is found, damaged
+//! data would have reached the client's buffer, which copy's meaning forbids (§8.4). So it is not done on input.
 //! Source: J. C. Brustoloni's thesis, §8.4, figure 8.6.
 
 mod bare;
@@ -75,7 +76,7 @@ static DECLARATION: Declaration = Declaration {
     needs: &[],
 };
 
-/// What takes its turn: a curve's name, how the sender passes, how the receiver does, and the check.
+/// The subjects that take turns: a curve's name, the sender's scheme, the receiver's scheme, and the check.
 fn subjects() -> Vec<(String, Scheme, Scheme, Check)> {
     let plain = [Scheme::Copy, Scheme::EmulatedCopy];
     let mut all: Vec<_> =
@@ -83,7 +84,7 @@ fn subjects() -> Vec<(String, Scheme, Scheme, Check)> {
     for kind in Kind::ALL {
         let separate = Check::Separate(kind);
         all.extend(plain.map(|scheme| (name(scheme.name(), separate), scheme, scheme, separate)));
-        // The server makes the copy, so that the client lets it see the data in place until it has.
+        // The server makes the copy, so the client lets it see the data in place until the copy is made.
         let integrated = Check::Integrated(kind);
         all.push((name("copy", integrated), Scheme::EmulatedShare, Scheme::Copy, integrated));
     }
@@ -120,7 +121,7 @@ fn sweep(options: &Options) -> Sweep {
     }
 }
 
-/// The name of the step that measures what checksums cost alone.
+/// The name of the step that measures the cost of checksums alone.
 fn bare_name(len: usize) -> String {
     format!("alone, {}", length::format(len))
 }

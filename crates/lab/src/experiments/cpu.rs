@@ -1,11 +1,11 @@
-//! `cpu`: I/O processing time, and the throughput at which the processor saturates; from what `latency` has measured.
+//! `cpu`: I/O processing time, and the throughput at which the processor saturates; from the measurements of `latency`.
 //!
 //! How: t_I/O is the CPU time of both clients' processes around request, posting and the taking of replies; the device's copy
 //! stands for the wire and is not counted, nor is waiting. A processor that does nothing else passes L / t_I/O, and a
-//! network no more than its rate: theta is the lesser of the two. Beside it stands how many instructions that was, where the
+//! network no more than its rate: theta is the lesser of the two. The number of instructions is shown beside it, where the
 //! machine counts them.
-//! Source: J. C. Brustoloni's thesis, §8.1, §8.3, figure 8.5. Differs: that estimated t_I/O as latency less idle time,
-//! with the driver's work and interrupts in it.
+//! Source: J. C. Brustoloni's thesis, §8.1, §8.3, figure 8.5. Differs: the thesis estimated t_I/O as latency less idle time,
+//! which includes the driver's work and interrupts.
 
 mod instructions;
 
@@ -56,9 +56,9 @@ static DECLARATION: Declaration = Declaration {
 
 /// Copy needs a multiple if it needs at least twice as much.
 const MULTIPLE: f64 = 2.0;
-/// How far the paper's emulated schemes were apart.
+/// The factor by which the paper's emulated schemes were apart.
 const ALIKE: f64 = 1.1;
-/// What the paper's schemes gained, and how much of that suffices for the claim to hold.
+/// The gain of the paper's schemes, and the share of it that suffices for the claim to hold.
 const GAIN: (f64, f64) = (2.15, 0.9);
 
 fn conclude(measurements: &Measurements) -> Conclusion {
@@ -121,7 +121,7 @@ fn beside_the_papers(times: &Reading<'_>) -> Table {
     )
 }
 
-/// The throughput that the lesser of processor and network allows, in Mbit/s.
+/// The throughput that processor and network allow, whichever allows less, in Mbit/s.
 fn theta(rate: Rate, len: u64, us: f64) -> f64 {
     let cpu = throughput(len, us.max(1e-3));
     match rate {
@@ -130,7 +130,7 @@ fn theta(rate: Rate, len: u64, us: f64) -> f64 {
     }
 }
 
-/// The greatest length that all of these have.
+/// The greatest length that was measured for all schemes.
 fn longest(times: &Reading<'_>) -> Option<u64> {
     times.lengths(["copy", "emulated copy"]).last().copied()
 }

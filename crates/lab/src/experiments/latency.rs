@@ -1,7 +1,7 @@
 //! `latency`: end-to-end latency by scheme and length, with early demultiplexing, at several rates of the network.
 //!
-//! How: a step is one rate and length; all schemes take turns in it, each at both ends. In some rounds CPU time is
-//! measured in place of latency, and in some instructions are counted; [`super::cpu`] concludes from that.
+//! How: a step is one rate and one length; all schemes take turns in it, each at both ends. In some rounds CPU time is
+//! measured instead of latency, and in some rounds instructions are counted; [`super::cpu`] concludes from these.
 //! Source: J. C. Brustoloni's thesis, figure 8.1, §8.2.1.
 
 mod verdicts;
@@ -20,12 +20,12 @@ use crate::measurement::{Measurements, Quantity};
 use crate::papers::brustoloni::{self, EquivalentThroughput};
 use crate::parties::{Route, Seats};
 
-/// Its id.
+/// The experiment's id.
 pub(super) const ID: &str = "latency";
 
 /// The longest datagram of the papers: 60 KiB.
 pub(super) const PAPER_LEN: u64 = 61_440;
-/// The longest one here.
+/// The longest datagram here.
 pub(super) const LONGEST: u64 = 16 << 20;
 
 /// The lengths where the network has no limit.
@@ -38,7 +38,7 @@ const LENGTHS_SMOKE: [usize; 2] = [64, 60 << 10];
 
 /// Seconds for one step, without limit and at a rate.
 const SECONDS: (f64, f64) = (2.0, 1.2);
-/// What each has at least: two samples of CPU time, and one of instructions.
+/// The least number of rounds: it gives two samples of CPU time, and one of instructions.
 const ROUNDS_LEAST: usize = 8;
 const ROUNDS_SMOKE: usize = 4;
 
@@ -175,7 +175,7 @@ fn notes(measurements: &Measurements, readings: &[Reading<'_>]) -> Vec<String> {
     notes
 }
 
-/// Which parties shared a CPU, as the measurements tell, and what handing it over took.
+/// Which parties shared a CPU, as the measurements show, and how long handing it over took.
 pub(super) fn seating(measurements: &Measurements, experiment: &'static str, setting: &str) -> Vec<String> {
     let own = Seats { sender: 2, device: 1, receiver: 0 };
     let cases = [

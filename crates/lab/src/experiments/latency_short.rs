@@ -1,8 +1,9 @@
 //! `latency-short`: end-to-end latency of data no longer than about a granule.
 //!
-//! Why: below some length every scheme that avoids copying does better to copy; the thresholds decide whether it does.
-//! How: once with 4 KiB granules, as the papers had, and once with those of the run, up to one granule. Thresholds are as
-//! calibrated on this machine.
+//! Why: below some length every scheme that avoids copying is faster if it copies after all; the thresholds decide whether
+//! it does.
+//! How: lengths up to one granule are measured once with 4 KiB granules, as the papers had, and once with the granules of
+//! the run. Thresholds are those calibrated on this machine.
 //! Source: J. C. Brustoloni's thesis, figure 8.2, §8.2.1.
 
 mod verdicts;
@@ -77,7 +78,7 @@ static DECLARATION: Declaration = Declaration {
     needs: &[],
 };
 
-/// Which granules.
+/// The granules of a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Granules {
     Base,
@@ -94,7 +95,7 @@ impl Granules {
         }
     }
 
-    /// The length of a granule, as far as a run with huge pages has huge granules.
+    /// The length of a granule, assuming that a run with huge pages has huge granules.
     fn granule(self) -> usize {
         match self {
             Self::Base => BASE_GRANULE,

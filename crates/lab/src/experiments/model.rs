@@ -1,11 +1,11 @@
 //! `model`: latencies predicted from the costs of single operations, beside those measured.
 //!
-//! How: the breakdown model adds to the base, which is what emulated share takes without its own operations, what `primitives`
-//! measured of each scheme's. It is concluded from `primitives` and from `latency` at an unlimited rate, for lengths that are
-//! multiples of the granule. Its own step measures what stands for table 8.1: the figures of the machine that the scaling model
-//! needs when two runs are compared.
-//! Limits: lines are fitted to absolute errors, as the thesis's, over lengths that here differ by a factor of thousands, so that
-//! a line tells little of the short ones; estimates from the medians at the very length stand beside them.
+//! How: the base is the latency of emulated share without its own operations. To it the breakdown model adds the costs that
+//! `primitives` measured of each scheme's operations. The experiment concludes from `primitives` and from `latency` at an
+//! unlimited rate, for lengths that are multiples of the granule. Its own step measures the equivalent of table 8.1: the
+//! figures of the machine, which the scaling model needs when two runs are compared.
+//! Limits: lines are fitted to absolute errors, as the thesis's are. Lengths here differ by a factor of thousands, so a line
+//! tells little about short ones; beside it are estimates from the medians at the same length.
 //! Source: Brustoloni, section 8.2.2, tables 8.1 to 8.9.
 
 mod circumstances;

@@ -1,13 +1,14 @@
-//! Experiment `primitives`: what each primitive operation costs, inside real requests, as a*B + b.
+//! Experiment `primitives`: the cost of each primitive operation, inside real requests, as a*B + b.
 //!
-//! How: each step is one length. The parties of `latency` pass data by each scheme, with the times of operations
-//! recorded at both ends, and by emulated share without, for the base latency; then the pooled server of
-//! [`arrivals`](self) sends to an interface of its own, since overlay buffers and clients share a space.
+//! How: each step is one length. The parties of `latency` pass data by each scheme, with the times of operations recorded at
+//! both ends; and by emulated share without recording, for the base latency; then the pooled server of [`arrivals`](self)
+//! sends to an interface of its own, since overlay buffers and clients share a space.
 //! Shape: the series are the rows of the thesis's tables 8.2 and 12.1, and some that it doesn't have, of quantity
-//! `OperationTime`. A setting is a side, `sender` or `receiver`, and what else the time may depend on: the scheme, and the
-//! buffering where that is pooled: `sender, copy`; `receiver, share, pooled, unaligned`. Only times of operations that a
-//! scheme itself ran are kept, not those of what it was converted to. Series `emulated share` of quantity `Latency` is the
-//! end-to-end latency from which the base is derived; series `granule` of quantity `Bytes` is the size of the granules.
+//! `OperationTime`. A setting is a side, `sender` or `receiver`, and whatever else the time may depend on, that is, the
+//! scheme, and the buffering where buffers are pooled: `sender, copy`; `receiver, share, pooled, unaligned`. Only times of
+//! operations that a scheme itself ran are kept, not those of a scheme that it was converted to. Series `emulated share` of
+//! quantity `Latency` is the end-to-end latency from which the base is derived; series `granule` of quantity `Bytes` is the
+//! size of the granules.
 //! Source: J. C. Brustoloni's thesis, §8.2.2, tables 8.2 to 8.5, 12.1. Differs: lines are laid through averages over
 //! schemes, which gives the same as averaging their lines.
 

@@ -1,9 +1,9 @@
-//! `projection`: what is left of the advantage of not copying when CPUs, and copying, become faster.
+//! `projection`: how much of the advantage of not copying remains when CPUs and copying become faster.
 //!
-//! How: the paper's figures, and in their place this machine's: the CPU time of one transfer by copy, how much of that is copying,
-//! and the CPU time of the same transfer by emulated copy. Copy copies once at each end, and both ends are counted, as if one
-//! host with a single copy were counted twice.
-//! Verdicts go by the shortest transfer that emulated copy passes without copying; longer ones are in the table.
+//! How: the model is computed with the paper's figures, and with this machine's figures in their place: the CPU time of one
+//! transfer by copy, how much of that time is copying, and the CPU time of the same transfer by emulated copy. Copy copies
+//! once at each end, and both ends are counted, as if one host with a single copy were counted twice.
+//! Verdicts are about the shortest transfer that emulated copy passes without copying; longer ones are in the table.
 //! Limits: throughput is the inverse of CPU time, as long as the network keeps up.
 //! Source: Thadani and Khalidi, section 6.3 and appendix A.
 
@@ -89,13 +89,13 @@ struct Transfer {
 }
 
 impl Transfer {
-    /// Those of which everything was measured and which emulated copy really passed without copying, the shortest first.
+    /// The transfers that were measured completely and that emulated copy really passed without copying, the shortest first.
     fn all(measurements: &Measurements) -> Vec<Self> {
         let operations = Operations(measurements);
         let times = Reading::of(measurements, latency::ID, Rate::Unlimited.name(), Quantity::CpuTime);
         let transfer = |(length, total): (u64, f64)| {
             let avoided = times.at(Scheme::EmulatedCopy.name(), length)?;
-            // Only what a scheme itself ran has been timed: data that was copied after all has no swap.
+            // Only operations that a scheme itself ran have been timed: data that was copied after all has no swap.
             operations.added_at(Scheme::EmulatedCopy, length).ok()?;
             let copying = operations.added_at(Scheme::Copy, length).ok()?.min(total);
             Some(Self {
@@ -119,7 +119,7 @@ fn advantages(avoiding: Cost, copying: Cost) -> [f64; 2] {
     COPY.map(|copy| advantage(avoiding, copying, Speedup { cpu: CPU, copy }) * 100.0)
 }
 
-/// Each length here, and the paper's.
+/// The costs at each length here, and the paper's costs.
 fn costs_table(all: &[Transfer]) -> Table {
     let cells = |name: String, avoiding: Cost, copying: Cost| {
         let share = copying.copying / copying.total * 100.0;

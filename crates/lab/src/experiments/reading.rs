@@ -74,7 +74,7 @@ impl<'m> Reading<'m> {
         self.table_of(title, first, series, |_, median| median)
     }
 
-    /// A table by length of what follows from a length and the median there.
+    /// A table by length of values that are computed from a length and the median there.
     pub(super) fn table_of(
         &self,
         title: impl Into<String>,
@@ -94,7 +94,7 @@ impl<'m> Reading<'m> {
     }
 }
 
-/// What stands where nothing was measured.
+/// The text of a cell where nothing was measured.
 pub(super) const MISSING: &str = "–";
 
 /// A number as a table's cell.
@@ -104,7 +104,7 @@ pub(super) fn shown(number: Option<f64>) -> String {
 
 /// A share as per cent.
 pub(super) fn per_cent(share: f64) -> String {
-    // What rounds to zero has no sign: -0 and 0 make 0.
+    // A number that rounds to zero gets no sign: -0 and 0 make 0.
     format!("{:.0} %", (share * 100.0).round() + 0.0)
 }
 
@@ -113,12 +113,12 @@ pub(super) fn bytes(len: u64) -> String {
     length::format(len as usize)
 }
 
-/// Bytes in so many microseconds, as Mbit/s.
+/// The throughput, in Mbit/s, of `bytes` bytes in `us` microseconds.
 pub(super) fn throughput(bytes: u64, us: f64) -> f64 {
     bytes as f64 * 8.0 / us
 }
 
-/// The least and the greatest of some numbers; none of none.
+/// The least and the greatest of some numbers; none if there are no numbers.
 pub(super) fn ends(numbers: impl IntoIterator<Item = f64>) -> Option<(f64, f64)> {
     numbers.into_iter().fold(None, |ends, one| {
         let (least, greatest) = ends.unwrap_or((one, one));

@@ -3,7 +3,8 @@
 //! How: a datagram protocol server at each end puts a header before the data, or takes it off, and subcontracts the device:
 //! see [`crate::protocol`]. In process it is called like a server in the kernel. In a process of its own it sits on its
 //! client's CPU and sleeps while it has nothing to do, so that control changes hands by a switch between processes, as on the
-//! papers' machines. Both take turns at one device. The *overhead* of a user-level server is the difference of the medians.
+//! papers' machines. Servers of both kinds take turns at one device. The *overhead* of a user-level server is the difference
+//! of the medians.
 //! Source: J. C. Brustoloni's thesis, chapter 9, figures 9.1 to 9.3, tables 9.2 and 9.3.
 
 mod verdicts;
@@ -140,7 +141,7 @@ fn conclude(measurements: &Measurements) -> Conclusion {
     }
 }
 
-/// What user-level servers cost with one scheme: (length, in process, more than that), in microseconds.
+/// The cost of user-level servers with one scheme: (length, latency in process, overhead), in microseconds.
 #[derive(Debug)]
 struct Overhead {
     scheme: &'static str,
@@ -158,7 +159,7 @@ impl Overhead {
         SCHEMES.into_iter().map(of).filter(|overhead| !overhead.points.is_empty()).collect()
     }
 
-    /// A line through the overheads: microseconds for each MiB, and in all.
+    /// A line through the overheads: microseconds for each MiB, and the fixed term.
     fn line(&self) -> Option<(f64, f64)> {
         let points: Vec<_> = self.points.iter().map(|(x, _, more)| (*x, *more)).collect();
         fit::fit(&points).map(|fit| (fit.line.factor * f64::from(1 << 20), fit.line.fixed))

@@ -1,9 +1,10 @@
-//! `single-copy-tcp`: how fast a stream protocol is that copies data twice, or once: the model.
+//! `single-copy-tcp`: models how fast a stream protocol is that copies data twice or once.
 //!
-//! How: the paper's constants give its tables; this machine's, measured here, take their places. Sending copies from a buffer in
-//! the cache to memory that is not, receiving copies the other way; a call is the shortest system call; handling a packet is what a
-//! datagram of one byte takes over the loopback network, less its two calls, half for each end.
-//! Limits: no stack is measured yet, only what it is made of. The checksum is assumed to cost nothing when it is computed while
+//! How: the paper's constants give the paper's tables; this machine's constants, measured here, take their places. Sending
+//! copies from a buffer in the cache to memory outside it, receiving copies the other way. A call is the shortest system
+//! call. Handling a packet takes the time of a datagram of one byte over the loopback network, less its two calls; half of
+//! that counts for each end.
+//! Limits: no stack is measured yet, only its parts. The checksum is assumed to cost nothing when it is computed while
 //! copying, as in the paper.
 //! Source: C. Dalton and others, *Afterburner*, tables 1 and 2.
 

@@ -1,7 +1,7 @@
 //! Sweeps: experiments in which subjects take turns at passing data, one length after the other, in one setting or several.
 //!
-//! How: an experiment describes what it varies. A step is one length in one setting; all subjects take turns in it. The parties
-//! are opened once in a sitting, and anew where a setting is of other granules.
+//! How: an experiment describes what it varies. A step is one length in one setting; in it all subjects take turns. The
+//! parties are opened once in a sitting, and again where a setting has other granules.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -15,29 +15,29 @@ use crate::length;
 use crate::measurement::Measured;
 use crate::parties::{Parties, Route, Stage};
 
-/// More rounds tell no more.
+/// More rounds than this give no more information.
 const ROUNDS_MOST: usize = 300;
 
-/// What is swept.
+/// The description of a sweep.
 #[derive(Debug)]
 pub(super) struct Sweep {
     /// The experiment's id.
     pub(super) id: &'static str,
-    /// In the order in which they are measured.
+    /// The settings, in the order in which they are measured.
     pub(super) settings: Vec<Setting>,
-    /// What takes turns, with data of any length.
+    /// The subjects that take turns, with data of any length.
     pub(super) subjects: Vec<Subject>,
-    /// What is between the clients and the device, for each of the parties that subjects name.
+    /// What is between the clients and the device, for each group of parties that subjects name.
     pub(super) routes: Vec<Route>,
     /// How often each subject has its turn in a step: as often as its setting's seconds allow, within these bounds.
     pub(super) rounds: RangeInclusive<usize>,
     /// Whether some of the rounds measure I/O processing.
     pub(super) processing: bool,
-    /// Orders the turns.
+    /// The seed for the order of the turns.
     pub(super) seed: u64,
 }
 
-/// What some steps have in common.
+/// The settings that some steps have in common.
 #[derive(Debug, Clone)]
 pub(super) struct Setting {
     /// The figure's name; empty where there is one setting.
@@ -45,13 +45,14 @@ pub(super) struct Setting {
     pub(super) granule: Granule,
     /// How fast the network is; none where the device is behind a protocol server, and has no limit.
     pub(super) rate: Option<Rate>,
-    /// The data's, in the order in which they are measured.
+    /// The lengths of the data, in the order in which they are measured.
     pub(super) lengths: Vec<usize>,
     /// How long one step may take, as far as the bounds of the number of rounds allow.
     pub(super) seconds: f64,
 }
 
-/// The bounds of the number of rounds: in a smoke run as few as show that it works, else at least so many.
+/// The bounds of the number of rounds: in a smoke run `smoke` rounds, which show that it works; otherwise at least `least`
+/// rounds.
 pub(super) fn rounds(options: &Options, smoke: usize, least: usize) -> RangeInclusive<usize> {
     if options.smoke { smoke..=smoke } else { least..=ROUNDS_MOST }
 }
@@ -131,7 +132,7 @@ impl Sitting for Seated {
         let unknown = || Error::NoSuchStep { experiment: sweep.id, step: step.name.clone() };
         let (setting, len) = found.ok_or_else(unknown)?;
         if open.as_ref().is_none_or(|(granule, _)| *granule != setting.granule) {
-            // The memory of the old granules goes before that of the new ones comes.
+            // The memory of the old granules is freed before that of the new ones is allocated.
             *open = None;
         }
         let (_, parties) = match open {

@@ -1,4 +1,4 @@
-//! Measurements that are made up, for the tests of what is concluded.
+//! Measurements that are made up, for tests of conclusions.
 
 use crate::measurement::{Measured, Measurements, Quantity, StepResult};
 use crate::model::measured;
@@ -39,13 +39,13 @@ pub(crate) fn step(experiment: &str, measured: Vec<Measured>) -> StepResult {
     }
 }
 
-/// What `primitives` stores of how long granules were, in bytes.
+/// The length of granules in bytes, as `primitives` stores it.
 pub(crate) fn granule(bytes: u64) -> Measured {
     Measured::new("", measured::GRANULE, 64, Quantity::Bytes, vec![bytes])
 }
 
 impl Measurements {
-    /// These, and another experiment's.
+    /// These measurements and those of another experiment.
     pub(crate) fn and(mut self, other: Self) -> Self {
         self.steps.extend(other.steps);
         self

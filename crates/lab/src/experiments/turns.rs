@@ -1,8 +1,9 @@
-//! Taking turns: all subjects of a step, round by round, in an order drawn anew for each.
+//! Taking turns: all subjects of a step have a turn in each round, in an order drawn anew for each round.
 //!
-//! Why: what drifts while a step is measured then drifts for all alike.
-//! How: most rounds measure latency. Where processing is asked for, a fourth measure CPU time instead, and an eighth count
-//! instructions, where this machine does: those hardly differ from one operation to the next, so that few will do.
+//! Why: a drift while a step is measured then affects all subjects alike.
+//! How: most rounds measure latency. Where processing is to be measured, a fourth of the rounds measure CPU time instead,
+//! and an eighth count instructions, if this machine can: instructions hardly differ from one operation to the next, so that
+//! few samples will do.
 
 use std::collections::BTreeMap;
 
@@ -17,28 +18,30 @@ use crate::samples::nanoseconds;
 
 /// Rounds at the beginning that are not counted.
 pub(super) const WARM_UP: usize = 2;
-/// Among so many rounds that count, the first one measures CPU time, where that is measured at all.
+/// Of each group of this many rounds that count, the first measures CPU time, where that is measured at all.
 const CPU_TIME_EVERY: usize = 4;
-/// Among so many, one counts instructions, where they can be counted: this one, so that even a few rounds have one.
+/// The size of a group of rounds, and the round of each group that counts instructions, where they can be counted. It comes
+/// early, so that even a few rounds include one.
 const INSTRUCTIONS_EVERY: (usize, usize) = (8, 3);
 /// The series of the times in which clients that share a CPU hand it over.
 pub(super) const HAND_OVER: &str = "hand-over";
 /// The same where the device shares it, too.
 pub(super) const HAND_OVER_ALL: &str = "hand-over on one CPU";
 
-/// What takes its turn.
+/// A subject, which takes turns with others.
 #[derive(Debug, Clone)]
 pub(super) struct Subject {
     /// The curve that it belongs to.
     pub(super) series: String,
-    /// Which of the parties do it, by their place.
+    /// Which group of parties makes the transfer, by its index.
     pub(super) parties: usize,
-    /// What they do.
+    /// The transfer that they make.
     pub(super) transfer: Transfer,
 }
 
 impl Subject {
-    /// One for each scheme, used at both ends of the first parties, with a curve of its name. A step sets the length.
+    /// A subject for each scheme, which is used at both ends of the first parties and has a curve of its name. A step sets
+    /// the length.
     pub(super) fn schemes() -> Vec<Self> {
         let of = |scheme: Scheme| Self {
             series: scheme.name().to_owned(),
@@ -54,15 +57,15 @@ impl Subject {
 pub(super) struct Turns<'s> {
     /// The figure.
     pub(super) setting: &'s str,
-    /// How much data there is.
+    /// The length of the data.
     pub(super) len: usize,
-    /// In any order.
+    /// The subjects, in any order.
     pub(super) subjects: &'s [Subject],
-    /// How often each has its turn.
+    /// How often each subject has its turn.
     pub(super) rounds: usize,
     /// Whether some of the rounds measure I/O processing: its CPU time, and its instructions.
     pub(super) processing: bool,
-    /// Orders the turns.
+    /// The seed for the order of the turns.
     pub(super) seed: u64,
 }
 
@@ -70,7 +73,7 @@ pub(super) struct Turns<'s> {
 type Taken = BTreeMap<Quantity, Vec<u64>>;
 
 impl Turns<'_> {
-    /// Measures. A subject that wires memory where that is forbidden is left out.
+    /// Measures all subjects. A subject that wires memory where that is forbidden is left out.
     pub(super) fn take(&self, parties: &mut [Parties]) -> Result<Vec<Measured>> {
         let modes = if self.processing { Counting::of(Event::Instructions).modes } else { None };
         let mut taken: Vec<Option<Taken>> = vec![Some(Taken::new()); self.subjects.len()];
@@ -106,7 +109,7 @@ impl Turns<'_> {
         Ok(measured)
     }
 
-    /// What a round that counts measures.
+    /// The quantity that a round that counts measures.
     fn measure(&self, round: usize, modes: Option<Modes>) -> Measure {
         if self.processing && round.is_multiple_of(CPU_TIME_EVERY) {
             return Measure::CpuTime;
@@ -131,7 +134,7 @@ impl Turns<'_> {
     }
 }
 
-/// What was measured of an operation; nothing where that could not be.
+/// The sample of an operation; none where it could not be measured.
 fn sample(measure: Measure, done: &Transferred) -> Option<(Quantity, u64)> {
     match measure {
         Measure::CpuTime => Some((Quantity::CpuTime, nanoseconds(done.cpu?))),

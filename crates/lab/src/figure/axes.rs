@@ -1,7 +1,7 @@
 //! The axes of a figure: their ranges, divisions and words.
 //!
 //! How: lengths in bytes on a logarithmic axis are divided by powers of two, which people know by name (`64 KiB`); other
-//! logarithmic axes by 1, 2 and 5 where they span little, else by ten.
+//! logarithmic axes are divided by 1, 2 and 5 where they span little, else by ten.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use super::{FONT, Ink, Shape};
 use crate::findings::{Axis, Figure, Scale};
 use crate::length;
 
-/// Nothing at or below this has a place on a logarithmic axis.
+/// Values at or below this have no place on a logarithmic axis.
 const LEAST: f64 = 1e-6;
 /// How far whiskers may stretch the vertical axis beyond the medians, as a factor; longer ones are cut.
 const REACH: f64 = 1.6;
 /// Room at either end of an axis of lengths, in doublings.
 const BESIDE: f64 = 0.3;
-/// Letters that a label on the axis of lengths takes, with the space between two.
+/// How many letters a label on the axis of lengths takes, with the space between two labels.
 const LETTERS: f64 = 9.0;
 
-/// How values become places.
+/// How values are mapped to places on an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Division {
     Linear,
@@ -39,7 +39,7 @@ impl Division {
     }
 }
 
-/// Both axes, with what they must show.
+/// Both axes, with the ranges that they must show.
 #[derive(Debug)]
 pub(super) struct Axes {
     x: Division,
@@ -62,7 +62,7 @@ impl Axes {
         Self { x, y, across: beside(x, across), up: padded(y, up) }
     }
 
-    /// Where the end of a whisker is, which a rare sample must not carry out of the drawing.
+    /// Where the end of a whisker is; a rare sample must not carry it out of the drawing.
     pub(super) fn end(&self, value: f64) -> f64 {
         self.up(value).clamp(self.up.0, self.up.1)
     }
@@ -77,7 +77,7 @@ impl Axes {
         place(self.y, value)
     }
 
-    /// What the library needs to know.
+    /// The layout, as the plotting library needs it.
     pub(super) fn layout(&self, figure: &Figure, shape: Shape, ink: Ink) -> Layout {
         let width = f64::from(shape.width - shape.legend.unwrap_or_default());
         let letters = (width * 0.8 / (f64::from(shape.text) * LETTERS * 0.6)).max(2.0);
@@ -133,7 +133,7 @@ fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     if low <= high { (low, high) } else { (1.0, 10.0) }
 }
 
-/// The range of the horizontal axis; a single value stands in the middle.
+/// The range of the horizontal axis; a single value is in the middle.
 fn beside(division: Division, (low, high): (f64, f64)) -> (f64, f64) {
     let room = if low < high { BESIDE } else { 1.0 };
     match division {

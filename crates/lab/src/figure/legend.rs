@@ -1,4 +1,4 @@
-//! The legend: the curves as they end, from top to bottom.
+//! The legend: the curves in the order of their right ends, from top to bottom.
 
 use kuva::render::color::Color;
 use kuva::render::render::{Primitive, Scene, TextAnchor};
@@ -17,8 +17,8 @@ const LEADING: f64 = 1.55;
 /// The mean width of a letter, in heights of letters.
 const LETTER: f64 = 0.56;
 
-/// The curves in the order in which they end, from top to bottom: by the last point; curves that end earlier count with
-/// theirs. Those that others are compared with come last.
+/// The curves in the order in which they end, from top to bottom: by their last points, wherever these are. Curves that
+/// others are compared with come last.
 pub(super) fn order(figure: &Figure, axes: &Axes) -> Vec<usize> {
     let end = |curve: &Curve| curve.points.last().map_or(f64::MIN, |point| axes.up(point.y));
     let mut order: Vec<_> = (0..figure.curves.len()).collect();
@@ -74,7 +74,7 @@ fn sample(scene: &mut Scene, (left, y): (f64, f64), style: Style, ink: Ink) {
     }
 }
 
-/// Breaks a name into lines of so many letters, between words.
+/// Breaks a name between words into lines of at most `letters` letters.
 fn wrapped(name: &str, letters: usize) -> Vec<String> {
     let mut lines: Vec<String> = vec![String::new()];
     for word in name.split_whitespace() {

@@ -1,21 +1,22 @@
-//! The colours of drawings: eight that stand out from what is behind them, and that colour-blind readers can tell apart.
+//! The colours of drawings: eight colours that stand out from their background, and that colour-blind readers can tell
+//! apart.
 //!
-//! Why: a drawing in a page must follow the page's light or dark; one in a file of its own must be readable by whatever
-//! program opens it, and many of those know no variables.
-//! How: each hue has a colour for light grounds and one for dark ones, which no single set can serve: what stands out from
-//! both lies in a third of the range of lightness, too narrow for eight.
+//! Why: a drawing in a page must follow the page's light or dark; a drawing in a file of its own must be readable in
+//! whatever program opens it, and many programs do not know variables.
+//! How: each hue has one colour for light grounds and one for dark grounds. No single set can serve both: colours that stand
+//! out from both grounds lie in a third of the range of lightness, which is too narrow for eight.
 //! Invariants: every colour has a contrast of 3 or more with its ground, as WCAG 2.2 asks of graphics (success criterion
-//! 1.4.11), and every two are apart for readers who lack any one kind of cones. The tests of this file compute both.
+//! 1.4.11), and any two are distinct for readers who lack any one kind of cones. The tests of this file compute both.
 
 use std::fmt::Write;
 
-/// Behind a drawing that is printed.
+/// The ground of a drawing that is printed.
 const WHITE: &str = "#ffffff";
 
-/// What is drawn in a colour of its own.
+/// The hue of something that is drawn in a colour of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hue {
-    /// That of text.
+    /// The colour of text.
     Black,
     /// Amber: brown on light grounds, yellow on dark ones.
     Amber,
@@ -33,7 +34,7 @@ pub enum Hue {
     Grey,
 }
 
-/// A hue's colours on light and on dark grounds, and the page's variable that holds the one that is right.
+/// A hue's colours on light and on dark grounds, and the page's variable that holds the right one of the two.
 struct Colours {
     light: &'static str,
     dark: &'static str,
@@ -41,7 +42,7 @@ struct Colours {
 }
 
 impl Hue {
-    /// All of them, those first that differ most.
+    /// All hues; those that differ most come first.
     pub const ALL: [Self; 8] = [
         Self::Black,
         Self::Blue,
@@ -84,12 +85,12 @@ pub fn variables() -> String {
     format!(":root {{{light} }}\n@media (prefers-color-scheme: dark) {{ :root {{{dark} }} }}\n")
 }
 
-/// Which colours a drawing is made in.
+/// Which colours a drawing uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ink {
-    /// Fixed ones, on white.
+    /// Fixed colours, on white.
     Printed,
-    /// Those that the page around it names.
+    /// The colours that the page around it names.
     OfPage,
 }
 
@@ -132,11 +133,12 @@ impl Ink {
 mod tests {
     use super::*;
 
-    /// What most readers need to see graphics.
+    /// The contrast that most readers need to see graphics.
     const CONTRAST_MIN: f64 = 3.0;
 
-    /// What dichromats see of linear light: without long, middle and short cones. Source: G. M. Machado, M. M. Oliveira, L. A. F.
-    /// Fernandes, "A Physiologically-based Model for Simulation of Color Vision Deficiency", 2009, table 1, severity 1.
+    /// What dichromats see of linear light: without long, middle and short cones.
+    /// Source: G. M. Machado, M. M. Oliveira, L. A. F. Fernandes, "A Physiologically-based Model for Simulation of Color
+    /// Vision Deficiency", 2009, table 1, severity 1.
     const SIGHTS: [(&str, [[f64; 3]; 3]); 4] = [
         ("trichromats", [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
         (
@@ -156,10 +158,11 @@ mod tests {
             [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
         ),
     ];
-    /// How far two colours are apart at least in Oklab, where black and white are 1 apart. Okabe and Ito's with a grey were at 0.03.
+    /// The least distance of two colours in Oklab, where black and white are 1 apart. Okabe and Ito's colours with a grey
+    /// have 0.03.
     const APART: f64 = 0.1;
 
-    /// What a page has behind its figures, in light and in dark.
+    /// The grounds of figures in a page, in its light and its dark theme.
     fn papers() -> [&'static str; 2] {
         let style = include_str!("../report/report.css");
         let mut papers = style.match_indices("--paper: ").map(|(at, name)| &style[at + name.len()..][..7]);
@@ -168,7 +171,8 @@ mod tests {
         both
     }
 
-    /// How far two colours differ in lightness, from 1 to 21. Source: WCAG 2.2, "relative luminance", "contrast ratio".
+    /// How far two colours differ in lightness, from 1 to 21.
+    /// Source: WCAG 2.2, "relative luminance", "contrast ratio".
     fn contrast(one: &str, other: &str) -> f64 {
         let luminance = |colour| {
             let [red, green, blue] = light_of(colour);
@@ -189,7 +193,7 @@ mod tests {
     #[test]
     fn contrasts_are_those_of_the_guidelines() {
         assert!((contrast("#000000", WHITE) - 21.0).abs() < 1e-9);
-        // The lightest grey that they let letters have on white, and the one after it.
+        // The lightest grey that WCAG allows for letters on white, and the next lighter grey.
         assert!(contrast("#767676", WHITE) >= 4.5 && contrast(WHITE, "#777777") < 4.5);
     }
 
@@ -225,7 +229,8 @@ mod tests {
             .map(|row| row.iter().zip(light).map(|(factor, part)| factor * part).sum::<f64>().clamp(0.0, 1.0))
     }
 
-    /// Lightness and two differences of colour. Source: B. Ottosson, "A perceptual color space for image processing", 2020.
+    /// Lightness and two differences of colour.
+    /// Source: B. Ottosson, "A perceptual color space for image processing", 2020.
     fn oklab(light: [f64; 3]) -> [f64; 3] {
         let times = |rows: [[f64; 3]; 3], of: [f64; 3]| {
             rows.map(|row| row.iter().zip(of).map(|(factor, part)| factor * part).sum::<f64>())

@@ -1,8 +1,8 @@
 //! How each curve looks: a colour, a marker, and a dashed line where it is an estimate.
 //!
-//! How: a scheme's colour and marker are the same in all figures. The shape of the marker tells the semantics; it is full
-//! for the emulated scheme, hollow for the plain one. A curve that would look like an earlier one gets another marker and
-//! finer dashes; other curves get what is left, in order.
+//! How: a scheme's colour and marker are the same in all figures. The shape of the marker tells the semantics; the marker is
+//! full for the emulated scheme, hollow for the basic one. A curve that would look like an earlier curve gets another marker
+//! and finer dashes. Curves of no scheme get the remaining looks, in order.
 
 use crate::figure::palette::Hue;
 use crate::findings::Curve;
@@ -12,9 +12,9 @@ const ESTIMATE: &str = "7 5";
 /// The patterns of curves that would otherwise look like another one.
 const OTHERWISE: [&str; 3] = ["2 3", "10 3 2 3", "12 4"];
 
-/// Those of curves that others are compared with, in turn.
+/// The patterns of curves that others are compared with, one after the other.
 const BESIDE: [&str; 2] = ["7 2 1 2", "2 2"];
-/// How wide a curve's line is, and that of one that others are compared with.
+/// The widths of the line of a curve, and of a curve that others are compared with.
 const WIDTH: f64 = 2.0;
 const THIN: f64 = 1.5;
 
@@ -42,7 +42,7 @@ pub(super) struct Style {
     pub(super) marked: bool,
 }
 
-/// The schemes' names, longer ones first where one ends another.
+/// The schemes' names; where a name ends with another name, the longer one is first.
 const SCHEMES: [(&str, Hue, Mark, bool); 8] = [
     ("emulated weak move", Hue::Grey, Mark::Diamond, true),
     ("emulated share", Hue::Green, Mark::Square, true),
@@ -54,7 +54,7 @@ const SCHEMES: [(&str, Hue, Mark, bool); 8] = [
     ("move", Hue::Amber, Mark::Triangle, false),
 ];
 
-/// The looks of these curves, which all differ as long as looks last.
+/// The looks of these curves, which all differ as long as there are enough looks.
 pub(super) fn assign(curves: &[Curve]) -> Vec<Style> {
     let mut styles: Vec<Style> = Vec::with_capacity(curves.len());
     for curve in curves {
@@ -76,13 +76,13 @@ fn plain(hue: Hue, mark: Mark, full: bool, dashes: Option<&'static str>) -> Styl
     Style { hue, mark, full, dashes, width: WIDTH, marked: false }
 }
 
-/// The look of a curve that others are compared with, as many as these having had theirs.
+/// The look of a curve that others are compared with, when `before` such curves have their looks already.
 fn beside(before: usize) -> Style {
     let hue = Hue::ALL[before / BESIDE.len() % Hue::ALL.len()];
     Style { width: THIN, ..plain(hue, Mark::Circle, false, Some(BESIDE[before % BESIDE.len()])) }
 }
 
-/// The scheme that a curve is of, by the beginning of its name.
+/// The scheme of a curve, by the beginning of the curve's name.
 fn scheme(name: &str) -> Option<&'static (&'static str, Hue, Mark, bool)> {
     SCHEMES.iter().find(|(scheme, ..)| {
         name.strip_prefix(scheme).is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
@@ -102,7 +102,7 @@ fn unused(styles: &[Style], dashes: Option<&'static str>, curves: &[Curve]) -> S
     plain(hue, MARKS[others % MARKS.len()], full, dashes)
 }
 
-/// The look, or the next one like it that no other curve has.
+/// The look, or the next similar look that no other curve has.
 fn distinct(styles: &[Style], style: Style) -> Style {
     let patterns = std::iter::once(style.dashes).chain(OTHERWISE.map(Some));
     let looks = patterns.flat_map(|dashes| {

@@ -1,9 +1,9 @@
 //! The breakdown model: a latency is a base that no scheme changes, and the operations that hold the data up.
 //!
-//! How: what a scheme adds at the sender is the request column of table 7.1, for later operations overlap with the transfer.
-//! What it adds at the receiver is the reply column of table 7.2 where buffers are customized (early demultiplexing), and
-//! the ready and reply columns of table 7.3 where they are pooled. The base is what emulated share takes with early
-//! demultiplexing, less its referencing and unreferencing.
+//! How: at the sender, a scheme adds the request column of table 7.1, since later operations overlap with the transfer. At
+//! the receiver, it adds the reply column of table 7.2 where buffers are customized (early demultiplexing), and the ready
+//! and reply columns of table 7.3 where buffers are pooled. The base is the latency of emulated share with early
+//! demultiplexing, less the cost of its referencing and unreferencing.
 //! Source: Brustoloni, section 8.2.2, tables 8.6 and 8.7. Tables 7.1 to 7.3 are those that the schemes themselves run by.
 
 use std::collections::BTreeMap;
@@ -17,25 +17,25 @@ use crate::papers::brustoloni::Cost;
 /// The name of the base's row.
 pub const BASE: &str = "Base";
 
-/// How input meets the receiver's buffer.
+/// How input reaches the receiver's buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Buffering {
     /// The device finds the receiver's own request first.
     EarlyDemultiplexed,
-    /// It takes a buffer from a pool, which has the offset of the receiver's buffer.
+    /// The device takes a buffer from a pool; its offset is that of the receiver's buffer.
     PooledAligned,
-    /// It takes one from a pool, and the offsets differ.
+    /// The device takes a buffer from a pool; its offset differs from that of the receiver's buffer.
     PooledUnaligned,
 }
 
-/// The operation without which nothing can be estimated.
+/// The operation whose missing cost prevents the estimate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "there is no cost of the operation \"{0}\": run the experiment primitives with the lengths of latency"
 )]
 pub struct Unpriced(pub &'static str);
 
-/// What each row of table 8.2 costs on one machine.
+/// The cost of each row of table 8.2 on one machine.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Costs(BTreeMap<String, Line>);
 
@@ -67,7 +67,7 @@ impl Costs {
         Self::default()
     }
 
-    /// The costs of a paper's table, as far up or down as its rounding allows.
+    /// The costs of a paper's table: as printed, or as high or low as the table's rounding allows.
     pub fn of(table: &[Cost], rounding: Rounding) -> Self {
         let line = |cost: &Cost| Line {
             factor: cost.factor.map_or(0.0, |factor| factor.at(rounding)),
@@ -76,12 +76,12 @@ impl Costs {
         Self(table.iter().map(|cost| (cost.operation.clone(), line(cost))).collect())
     }
 
-    /// Sets what a row costs.
+    /// Sets the cost of a row.
     pub fn set(&mut self, row: &str, cost: Line) {
         self.0.insert(row.to_owned(), cost);
     }
 
-    /// What a row costs.
+    /// The cost of a row.
     pub fn get(&self, row: &str) -> Option<Line> {
         self.0.get(row).copied()
     }
@@ -94,15 +94,16 @@ impl Costs {
     /// Sets the base by the latency of emulated share with early demultiplexing.
     ///
     /// # Errors
-    /// No cost of referencing, or of unreferencing.
+    /// There is no cost of referencing, or of unreferencing.
     pub fn set_base(&mut self, emulated_share: Line) -> Result<(), Unpriced> {
         let added = self.sum(&rows(Scheme::EmulatedShare, Buffering::EarlyDemultiplexed))?;
         self.set(BASE, emulated_share - added);
         Ok(())
     }
 
-    /// Replaces the network by one `times` as fast, which divides the base's factor and, for simplicity, nothing else: part of
-    /// the fixed term is the network's, too, so that it comes out somewhat too high for a faster one.
+    /// Replaces the network by one that is `times` times as fast. This divides the base's factor and, for simplicity,
+    /// nothing else: part of the fixed term is the network's, too, so the fixed term comes out somewhat too high for a
+    /// faster network.
     pub fn with_network(&self, times: f64) -> Self {
         let mut costs = self.clone();
         if let Some(base) = costs.0.get_mut(BASE) {
@@ -114,15 +115,15 @@ impl Costs {
     /// The sum of some rows.
     ///
     /// # Errors
-    /// A row without cost.
+    /// A row has no cost.
     pub fn sum(&self, rows: &[&'static str]) -> Result<Line, Unpriced> {
         rows.iter().map(|row| self.get(row).ok_or(Unpriced(row))).sum()
     }
 
-    /// Estimates the end-to-end latency from a sender with one scheme to a receiver with the same or another one.
+    /// Estimates the end-to-end latency from a sender with one scheme to a receiver with the same or another scheme.
     ///
     /// # Errors
-    /// A row without cost.
+    /// A row has no cost.
     pub fn latency(&self, sender: Scheme, receiver: Scheme, buffering: Buffering) -> Result<Line, Unpriced> {
         let rows = [vec![BASE], sender_rows(sender), receiver_rows(receiver, buffering)].concat();
         self.sum(&rows)

@@ -1,10 +1,11 @@
-//! Two runs as two machines: how costs scale from one to the other, beside what the machines' own figures let one expect.
+//! Compares two runs as two machines: how costs scale from the first to the second, beside what the machines' figures let
+//! one expect.
 //!
-//! How: the costs of operations are those lines that `primitives` shows, the base is taken from `latency` at an unlimited rate, and
-//! the machines' figures were measured by `model`. What stands for the network there is a copy by the driver, so that the base's factor is
-//! memory-dominated like copyout's, though it is shown in the network's row.
+//! How: the costs of operations are the lines that `primitives` shows, the base is taken from `latency` at an unlimited
+//! rate, and the machines' figures were measured by `model`. In `latency` a copy by the driver stands for the network. So
+//! memory dominates the base's factor, as it dominates copyout's, though the base's factor is shown in the network's row.
 //! Limits: two runs on one machine compare two states of it. With granules of different lengths, operations on virtual memory cost
-//! differently for each byte whatever the machines.
+//! differently for each byte even on equal machines.
 //! Source: Brustoloni, section 8.2.2, table 8.9.
 
 use crate::amounts::significant;
@@ -16,7 +17,7 @@ use crate::model::measured::granule;
 use crate::model::rows::costs;
 use crate::model::scaling::{Expected, Figures, Parameter, Ratios, actual_ratios, expected_ratio};
 
-/// How far the medians of two runs of one machine may be apart.
+/// The factor by which the medians of two runs on one machine may differ.
 const TOLERANCE: f64 = 1.1;
 
 /// How two machines compare.
@@ -24,7 +25,7 @@ const TOLERANCE: f64 = 1.1;
 pub struct Scaling {
     /// A row for each kind of parameter, as in table 8.9.
     pub table: Table,
-    /// What the reader must know: how well expectations are met, and what could not be compared.
+    /// Notes for the reader: how well expectations are met, and what could not be compared.
     pub notes: Vec<String>,
 }
 
@@ -48,7 +49,7 @@ pub fn scaling(reference: &Measurements, other: &Measurements) -> Scaling {
     Scaling { table: table(&rows), notes: notes(&rows, reference, other) }
 }
 
-/// The model's expectation; of the base, that of memory, in which its network is.
+/// The model's expectation; for the base it is that for memory, since a copy in memory stands for the network.
 fn expected(parameter: Parameter, reference: &Figures, other: &Figures) -> Option<Expected> {
     let stands_for = if parameter == Parameter::Network { Parameter::Memory } else { parameter };
     expected_ratio(stands_for, reference, other)
@@ -107,7 +108,7 @@ fn notes(rows: &[Row], reference: &Measurements, other: &Measurements) -> Vec<St
     notes
 }
 
-/// Says by how much the mean is off what was expected, where that is more than medians of two runs may differ anyway.
+/// Says how far the mean is from the expected value, where that is further than the medians of two runs may differ anyway.
 fn departure(row: &Row) -> Option<String> {
     let (expected, actual) = (row.expected?, row.actual?.geometric_mean);
     let least = expected.least();

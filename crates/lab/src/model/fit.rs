@@ -1,21 +1,21 @@
-//! Straight lines, and how to lay one through measured points by least squares.
+//! Straight lines, and their fitting through measured points by least squares.
 //!
-//! Why: the lines of `genie_passing`, by which Genie decides, are fitted to relative errors and have no negative term. Those
-//! here are to be compared with the papers', and so are fitted as those are.
-//! Source: Brustoloni, section 8.2.2, which describes every operation so: a factor for each byte, and a fixed term, which
-//! may come out negative where the first bytes are cheaper than the rest.
+//! Why: the lines of `genie_passing`, by which Genie decides, are fitted to relative errors and have no negative term. The
+//! lines here are to be compared with the papers' lines, and are therefore fitted in the papers' way.
+//! Source: Brustoloni, section 8.2.2, which describes every operation by a factor for each byte and a fixed term. The fixed
+//! term may come out negative where the first bytes are cheaper than the rest.
 
 use std::iter::Sum;
 use std::ops::{Add, Sub};
 
 use statrs::statistics::Statistics;
 
-/// What something costs that depends on the length: `factor * length + fixed`.
+/// A cost that depends on the length: `factor * length + fixed`.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Line {
-    /// For each byte.
+    /// The cost of each byte.
     pub factor: f64,
-    /// In all.
+    /// The cost that every length has besides.
     pub fixed: f64,
 }
 
@@ -24,13 +24,13 @@ pub struct Line {
 pub struct Fit {
     /// The line.
     pub line: Line,
-    /// The coefficient of determination, R²: 1 if all points are on the line; none if they are all equally high, so that
-    /// there is nothing for the length to explain.
+    /// The coefficient of determination, R²: 1 if all points are on the line; none if all points are equally high, so that
+    /// the length explains nothing.
     pub r_squared: Option<f64>,
 }
 
 impl Line {
-    /// What costs the same for every length.
+    /// A cost that is the same for every length.
     pub fn constant(fixed: f64) -> Self {
         Self { factor: 0.0, fixed }
     }
@@ -63,14 +63,14 @@ impl Sum for Line {
     }
 }
 
-/// Lays the line through points (length, cost) whose squared distances from it, in cost, are least in sum.
+/// Fits a line to points (length, cost) so that the sum of their squared distances from it, in cost, is least.
 ///
-/// None without two different lengths: one point does not tell a factor from a fixed term.
+/// Returns none without two different lengths: one point cannot separate a factor from a fixed term.
 pub fn fit(points: &[(u64, f64)]) -> Option<Fit> {
     let lengths: Vec<f64> = points.iter().map(|(length, _)| *length as f64).collect();
     let costs: Vec<f64> = points.iter().map(|(_, cost)| *cost).collect();
     let spread = Statistics::variance(&lengths);
-    // Of fewer than two points the variance is not a number.
+    // For fewer than two points the variance is not a number.
     if spread.is_nan() || spread <= 0.0 {
         return None;
     }

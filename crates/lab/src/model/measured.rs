@@ -1,8 +1,8 @@
-//! What operations take under one scheme, from what a run measured of them.
+//! The times of operations under one scheme, from a run's measurements.
 //!
-//! How: `primitives` has a series for each row of table 8.2, in settings of a side, `sender` or `receiver`, and a scheme. A
-//! scheme's estimate goes by its own costs. An operation whose work another one does under its lock counts with the little time
-//! that it takes. `rows` averages over schemes.
+//! How: `primitives` has a series for each row of table 8.2; a setting is a side, `sender` or `receiver`, and a scheme. A
+//! scheme is estimated from its own costs. Where another operation did the work of one operation under the same lock, the
+//! one without work counts with the little time that it took itself. `rows`, in contrast, averages over schemes.
 //! Source: Brustoloni, section 8.2.2.
 
 use genie_passing::Scheme;
@@ -14,7 +14,7 @@ use crate::model::fit::{Line, fit};
 /// The experiment that times operations.
 pub const EXPERIMENT: &str = "primitives";
 
-/// Its series that says how long the granules were.
+/// The experiment's series that holds the length of granules.
 pub const GRANULE: &str = "granule";
 
 /// The side that runs an operation.
@@ -26,7 +26,7 @@ pub enum Side {
     Receiver,
 }
 
-/// Operations that hold the data up, but are without a row in table 8.2; table 12.1 prices them.
+/// Operations that delay the data but have no row in table 8.2; table 12.1 prices them.
 const UNPRICED: [(Side, &str); 3] = [
     (Side::Sender, "System buffer allocate"),
     (Side::Receiver, "System buffer deallocate"),
@@ -41,7 +41,7 @@ pub type Median = (u64, f64);
 pub struct Operations<'m>(pub &'m Measurements);
 
 impl Side {
-    /// How its settings begin.
+    /// The word with which this side's settings begin.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sender => "sender",
@@ -50,7 +50,7 @@ impl Side {
     }
 }
 
-/// How long the granules were that a run timed operations with, in bytes.
+/// The length in bytes of the granules with which a run timed operations.
 pub fn granule(measurements: &Measurements) -> Option<u64> {
     let mut measured = measurements.of(EXPERIMENT).flat_map(|step| &step.measured);
     measured.find(|one| one.quantity == Quantity::Bytes && one.series == GRANULE)?.samples.first().copied()
@@ -70,10 +70,10 @@ impl Operations<'_> {
         sender.chain(receiver.map(|row| (Side::Receiver, row))).collect()
     }
 
-    /// What a scheme adds to the base at one length: the medians of its operations there.
+    /// The time that a scheme adds to the base at one length: the sum of its operations' medians there.
     ///
     /// # Errors
-    /// An operation that was not timed at that length.
+    /// An operation was not timed at that length.
     pub fn added_at(self, scheme: Scheme, length: u64) -> Result<f64, Unpriced> {
         let cost = |(side, row)| {
             let medians = self.medians(side, scheme, row);
@@ -83,7 +83,7 @@ impl Operations<'_> {
         Self::rows(scheme).into_iter().map(cost).sum()
     }
 
-    /// What a scheme does at one length besides, of operations that table 8.2 does not price, as far as it was timed.
+    /// The other operations of a scheme at one length, which table 8.2 does not price, as far as they were timed.
     pub fn unpriced_at(self, scheme: Scheme, length: u64) -> Vec<(&'static str, f64)> {
         let cost = |(side, row): (Side, &'static str)| {
             let medians = self.medians(side, scheme, row);
@@ -92,10 +92,10 @@ impl Operations<'_> {
         UNPRICED.into_iter().filter_map(cost).collect()
     }
 
-    /// What a scheme adds to the base as a line, fitted over these lengths.
+    /// The line of the time that a scheme adds to the base, fitted over these lengths.
     ///
     /// # Errors
-    /// An operation that was timed at fewer than two of them.
+    /// An operation was timed at fewer than two of them.
     pub fn added_line(self, scheme: Scheme, lengths: &[u64]) -> Result<Line, Unpriced> {
         Self::rows(scheme).into_iter().map(|(side, row)| self.line(side, scheme, row, lengths)).sum()
     }

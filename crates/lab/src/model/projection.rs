@@ -1,4 +1,4 @@
-//! What is left of the advantage of not copying when CPUs, and copying, become faster.
+//! How much of the advantage of not copying remains when CPUs and copying become faster.
 //!
 //! How: a framework's cost for one write is CPU time, of which a part is copying. A faster system divides that part by its
 //! copy speed-up M, and the rest by its CPU speed-up C. As long as the CPU is the bottleneck, throughput is the inverse.
@@ -8,44 +8,44 @@
 /// How much faster a system is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Speedup {
-    /// In everything but copying: C.
+    /// The speed-up of everything but copying: C.
     pub cpu: f64,
-    /// In copying: M.
+    /// The speed-up of copying: M.
     pub copy: f64,
 }
 
 /// CPU time for one write.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cost {
-    /// In all.
+    /// The whole time.
     pub total: f64,
-    /// Of that, for copying.
+    /// The part of it that is copying.
     pub copying: f64,
 }
 
-/// How long `bits` take at a throughput, in the unit that this is per: EL and NL in the appendix.
+/// How long `bits` take at a throughput, in the throughput's unit of time: EL and NL in the appendix.
 pub fn latency(bits: f64, throughput: f64) -> f64 {
     bits / throughput
 }
 
 impl Cost {
-    /// From the throughput that was measured, and from how busy the CPU was meanwhile: CC in the appendix.
+    /// The cost from the measured throughput, and from how busy the CPU was meanwhile: CC in the appendix.
     pub fn measured(bits: f64, throughput: f64, utilization: f64, copying: f64) -> Self {
         Self { total: latency(bits, throughput) * utilization, copying }
     }
 
-    /// The same work on a faster system: PC in the appendix.
+    /// The cost of the same work on a faster system: PC in the appendix.
     pub fn projected(self, speedup: Speedup) -> f64 {
         (self.total - self.copying) / speedup.cpu + self.copying / speedup.copy
     }
 }
 
-/// How much more throughput the framework that avoids copying has, as a fraction: 0.5 is half as much again.
+/// How much more throughput the framework that avoids copying has, as a fraction: 0.5 means 50 % more.
 pub fn advantage(avoiding: Cost, copying: Cost, speedup: Speedup) -> f64 {
     copying.projected(speedup) / avoiding.projected(speedup) - 1.0
 }
 
-/// The copy speed-up at which nothing is left of the advantage, for a CPU speed-up; none if there is no such speed-up.
+/// For a CPU speed-up, the copy speed-up at which nothing is left of the advantage; none if there is no such copy speed-up.
 ///
 /// Assumes that the framework that avoids copying does not copy at all.
 pub fn break_even(avoiding: Cost, copying: Cost, cpu: f64) -> Option<f64> {

@@ -1,6 +1,7 @@
 //! The papers' computed results, computed anew from their printed inputs by the models here.
 //!
-//! Why: what a model says of this machine is worth as much as what it says of the papers' machines, where the result is known.
+//! Why: a model's results for this machine can be trusted as far as its results for the papers' machines are right, where
+//! the right results are known.
 //! How: a cell is a printed number beside the computed one. Tests name every cell that does not come out to the digit.
 
 pub mod latencies;
@@ -23,7 +24,7 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// A printed number, and what the model makes of inputs that are rounded so.
+    /// A printed number, and what the model computes from inputs at each rounding.
     pub fn of(
         row: impl Into<String>,
         column: impl Into<String>,
@@ -35,7 +36,7 @@ impl Cell {
     }
 }
 
-/// How a shown cell says how it agrees, for the reader of [`Reproduced::table`].
+/// Explains to the reader of [`Reproduced::table`] how a cell shows its agreement.
 pub const KEY: &str = "In tables computed anew from a paper's printed inputs, a number alone is the paper's and the computed one; \
                        \"a ~ b\" is the paper's a and the computed b, which differ by no more than rounded inputs explain; \
                        \"a, not b\" differ by more.";
@@ -43,25 +44,25 @@ pub const KEY: &str = "In tables computed anew from a paper's printed inputs, a 
 /// A paper's table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reproduced {
-    /// Which, and what is in it, with units.
+    /// Which table it is, and what it contains, with units.
     pub title: &'static str,
     /// Its cells, row by row.
     pub cells: Vec<Cell>,
 }
 
 impl Reproduced {
-    /// How many cells agree so.
+    /// How many cells have this agreement.
     pub fn count(&self, agreement: Agreement) -> usize {
         self.cells.iter().filter(|cell| cell.reproduction.agreement() == agreement).count()
     }
 
-    /// The cells that agree so, as `row, column`.
+    /// The cells that have this agreement, as `row, column`.
     pub fn names(&self, agreement: Agreement) -> Vec<String> {
         let such = self.cells.iter().filter(|cell| cell.reproduction.agreement() == agreement);
         such.map(|cell| format!("{}, {}", cell.row, cell.column)).collect()
     }
 
-    /// The table as the paper has it, with what was computed; [`KEY`] says how to read it.
+    /// The paper's table with the computed numbers; [`KEY`] says how to read it.
     pub fn table(&self) -> Table {
         let rows = distinct(self.cells.iter().map(|cell| cell.row.as_str()));
         let columns = distinct(self.cells.iter().map(|cell| cell.column.as_str()));

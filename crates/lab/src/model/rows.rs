@@ -1,15 +1,15 @@
-//! Rows: what each row of table 8.2 takes on one machine, whatever the scheme, and the line through that.
+//! Rows: the times of each row of table 8.2 on one machine, averaged over schemes, and the line through these times.
 //!
-//! Why: tables of one machine's costs, and of two machines' beside each other, are of the same lines.
+//! Why: tables of one machine's costs, and tables that compare two machines, must use the same lines.
 //! How: a row's time at a length is the mean of the medians under all schemes, sides and kinds of buffering where it ran.
-//! Where another operation did a row's work under the same lock, that setting is left out of the row's mean: its time is
-//! in the other operation's already. A line is laid through these at the lengths that are multiples of the granule, by
+//! Where another operation did a row's work under the same lock, that setting is left out of the row's mean: its time is in
+//! the other operation's already. A line is fitted to the means at the lengths that are multiples of the granule, by
 //! ordinary least squares.
-//! Limits: a row whose work others do wherever it runs shows only what the clock leaves, and has no cost. What one scheme
-//! adds up to goes by that scheme's own times (`measured`), where such a row counts with next to nothing.
+//! Limits: a row whose work other operations do wherever it runs shows only the clock's error, and has no cost. A scheme's
+//! sum uses that scheme's own times (`measured`), where such a row counts with next to nothing.
 //! Source: J. C. Brustoloni's thesis, §8.2.2. Differs: genie_passing's lines, by which thresholds are set, are fitted to
-//! relative errors. These are fitted as the thesis's are, to be compared with them; the longest data weighs most, so that the
-//! fixed term says little where lengths span a thousandfold.
+//! relative errors. The lines here are fitted as the thesis's are, to be compared with those; the longest data weighs most,
+//! so the fixed term says little where lengths span a factor of a thousand.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,19 +21,20 @@ use crate::model::breakdown::{BASE, Costs};
 use crate::model::fit::{Fit, Line, fit};
 use crate::model::measured::{EXPERIMENT, granule};
 
-/// What takes no longer than this for any length, in nanoseconds, did nothing: it is what the clock leaves.
+/// In nanoseconds: an operation that takes no longer than this for any length did nothing, and its time is the clock's
+/// error.
 const IDLE_NS_MAX: u64 = 20;
 
 /// One row: an operation, or some that are priced together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// Its name, as in table 8.2 where that has it.
+    /// Its name, as in table 8.2 if it is there.
     pub name: String,
     /// Its times, by ascending length.
     pub times: Vec<Time>,
-    /// The line, in microseconds; none where it was measured at fewer than two multiples of the granule.
+    /// The line, in microseconds; none where the row was measured at fewer than two multiples of the granule.
     pub fit: Option<Fit>,
-    /// Whether others did its work wherever it ran.
+    /// Whether other operations did its work wherever it ran.
     pub is_idle: bool,
 }
 
@@ -97,7 +98,7 @@ fn time(len: u64, points: &[Point], granule: u64) -> Time {
     }
 }
 
-/// The end-to-end latency of emulated share at multiples of the granule, in microseconds: from experiment `latency` where
+/// The end-to-end latency of emulated share at multiples of the granule, in microseconds: from the experiment `latency` if
 /// that was run, else from `primitives`.
 pub fn latency(measurements: &Measurements) -> Option<Fit> {
     let granule = granule(measurements).unwrap_or(1).max(1);
@@ -109,7 +110,7 @@ pub fn latency(measurements: &Measurements) -> Option<Fit> {
     fit(&whole.map(|point| (point.x, point.samples.median_us())).collect::<Vec<_>>())
 }
 
-/// The costs of the machine: the lines of table 8.2's rows, and the base where that can be had.
+/// The costs of the machine: the lines of table 8.2's rows, and the base if it can be computed.
 pub fn costs(measurements: &Measurements) -> Costs {
     let rows = rows(measurements);
     let mut costs = Costs::new();
@@ -121,7 +122,7 @@ pub fn costs(measurements: &Measurements) -> Costs {
     costs
 }
 
-/// The base: the latency of emulated share, less what its own operations take.
+/// The base: the latency of emulated share, less the time of its own operations.
 pub fn base(rows: &[Row], latency: Fit) -> Option<Line> {
     let mut costs = Costs::new();
     rows.iter().filter_map(|row| Some((row, row.fit?))).for_each(|(row, fit)| costs.set(&row.name, fit.line));

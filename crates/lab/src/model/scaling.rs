@@ -1,8 +1,9 @@
-//! The scaling model: what another network, memory, cache or CPU changes of the costs on one machine.
+//! The scaling model: how another network, memory, cache or CPU changes the costs on one machine.
 //!
 //! How: each parameter of the costs is dominated by one thing. The base's factor goes with the network, copyout's with memory,
-//! copyin's with the second-level cache or memory, depending on what the cache still holds. All others go with the speed of
-//! the CPU in integer programs; copying has fixed terms, too, but they are an artefact of the fit, and ignored.
+//! copyin's with the second-level cache or memory, depending on what the cache still holds. All other parameters go with the
+//! speed of the CPU in integer programs. Copying has fixed terms, too, but these are an artefact of the fit, and are
+//! ignored.
 //! Source: Brustoloni, section 8.2.2, tables 8.8 and 8.9.
 
 use statrs::statistics::Statistics;
@@ -26,12 +27,12 @@ pub enum Parameter {
     Cache,
     /// The factors of all operations but copying.
     CpuFactor,
-    /// Their fixed terms.
+    /// The fixed terms of all operations but copying.
     CpuFixed,
 }
 
 impl Parameter {
-    /// All of them, in the order of the tables.
+    /// All parameters, in the order of the tables.
     pub const ALL: [Self; 5] = [Self::Network, Self::Memory, Self::Cache, Self::CpuFactor, Self::CpuFixed];
 
     /// The name in our tables.
@@ -45,7 +46,7 @@ impl Parameter {
         }
     }
 
-    /// Its values among some costs: one, or one for each operation.
+    /// This parameter's values among some costs: one value, or one for each operation.
     fn values(self, costs: &Costs) -> Vec<(&str, f64)> {
         let of_cpu = |row: &str| ![BASE, COPYIN, COPYOUT].contains(&row);
         let is_it = |row: &str| match self {
@@ -59,39 +60,39 @@ impl Parameter {
     }
 }
 
-/// What is known of a machine; rates are those of copying.
+/// The figures of a machine; rates are those of copying.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Figures {
-    /// How much it does in a time in integer programs, in any unit.
+    /// How much the machine does in a given time in integer programs, in any unit.
     pub integer: f64,
-    /// Whether it does less than that, maybe.
+    /// Whether that is an upper bound, so that the machine may do less.
     pub integer_is_bound: bool,
-    /// Within the second-level cache, in bytes per time.
+    /// The rate of copying within the second-level cache, in bytes per time.
     pub cache: f64,
-    /// In main memory, in bytes per time.
+    /// The rate of copying in main memory, in bytes per time.
     pub memory: f64,
 }
 
-/// What the model expects.
+/// An expectation of the model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Expected {
-    /// This.
+    /// This value.
     Exactly(f64),
-    /// This or more.
+    /// This value or more.
     AtLeast(f64),
-    /// Something from the first to the second.
+    /// A value from the first to the second.
     Between(f64, f64),
 }
 
 impl Expected {
-    /// The least.
+    /// The least value expected.
     pub fn least(self) -> f64 {
         match self {
             Self::Exactly(number) | Self::AtLeast(number) | Self::Between(number, _) => number,
         }
     }
 
-    /// The greatest, if there is a greatest.
+    /// The greatest value expected, if there is one.
     pub fn greatest(self) -> Option<f64> {
         match self {
             Self::AtLeast(_) => None,
@@ -105,8 +106,8 @@ pub fn atm_payload(rate: f64) -> f64 {
     rate * 48.0 / 53.0
 }
 
-/// What a byte costs, as far as that follows from a machine's figures and its network's rate, in bytes per time; nothing for
-/// what depends on the CPU. Adapter and bus may be slower than the network.
+/// The cost of a byte, as far as it follows from a machine's figures and its network's rate, in bytes per time; none for
+/// parameters that depend on the CPU. Adapter and bus may be slower than the network.
 ///
 /// # Source
 /// Table 8.8.
@@ -119,8 +120,8 @@ pub fn expected_cost(parameter: Parameter, figures: &Figures, network: f64) -> O
     }
 }
 
-/// How costs on another machine compare with those on the machine of reference, as their figures let one expect; nothing for the
-/// network, which is no machine's.
+/// The ratio of costs on another machine to those on the machine of reference that the machines' figures let one expect;
+/// none for the network, which belongs to no machine.
 ///
 /// # Source
 /// Table 8.9.
@@ -129,7 +130,8 @@ pub fn expected_ratio(parameter: Parameter, reference: &Figures, other: &Figures
         Parameter::Network => None,
         Parameter::Memory => Some(Expected::Exactly(reference.memory / other.memory)),
         Parameter::Cache => {
-            // From where the other machine alone copies within its cache to where the machine of reference alone does.
+            // The least ratio: only the other machine copies within its cache. The greatest: only the machine of reference
+            // does.
             Some(Expected::Between(reference.memory / other.cache, reference.cache / other.memory))
         }
         Parameter::CpuFactor | Parameter::CpuFixed => {
@@ -142,13 +144,13 @@ pub fn expected_ratio(parameter: Parameter, reference: &Figures, other: &Figures
 /// The actual ratios of the parameters of one kind.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ratios {
-    /// How many operations there are of which both costs are above zero; of others a ratio says nothing.
+    /// How many operations have two costs above zero; for others a ratio says nothing.
     pub count: usize,
     /// Their geometric mean.
     pub geometric_mean: f64,
-    /// The least of them.
+    /// The least ratio.
     pub least: f64,
-    /// The greatest of them.
+    /// The greatest ratio.
     pub greatest: f64,
 }
 
@@ -171,7 +173,7 @@ pub fn actual_ratios(parameter: Parameter, reference: &Costs, other: &Costs) -> 
     })
 }
 
-/// The actual cost of a byte; none where there are several, or no such operation was priced.
+/// The actual cost of a byte; none where the parameter has several costs, or where no such operation was priced.
 pub fn actual_cost(parameter: Parameter, costs: &Costs) -> Option<f64> {
     match parameter.values(costs).as_slice() {
         [(_, cost)] => Some(*cost),

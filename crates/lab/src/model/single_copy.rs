@@ -1,14 +1,15 @@
-//! How fast a stream protocol can be that copies data twice, or once, and checks it in a pass of its own, or while copying.
+//! How fast a stream protocol can be that copies data twice or once, and that computes the checksum separately or while
+//! copying.
 //!
 //! How: a packet takes a call, the handling of a packet, and its data. The conventional stack copies between client and
-//! system, reads for the checksum, and copies between system and interface. The two-copy stack has no pass for the checksum,
-//! the single-copy one copies between client and interface at once.
+//! system, reads for the checksum, and copies between system and interface. The two-copy stack does not read the data
+//! separately for the checksum; the single-copy stack copies directly between client and interface.
 //! Source: Dalton and others, *Afterburner*, tables 1 and 2 and the section before them.
 
 /// A way to move data through the system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stack {
-    /// Two copies, and a pass for the checksum.
+    /// Two copies, and a separate reading for the checksum.
     Conventional,
     /// Two copies.
     TwoCopy,
@@ -16,7 +17,7 @@ pub enum Stack {
     SingleCopy,
 }
 
-/// What the parts of a packet's way cost; times in one unit, those of data per byte.
+/// The costs of the steps of a packet: times in one unit, for data per byte.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Costs {
     /// A call of `send` or `recv`.
@@ -32,7 +33,7 @@ pub struct Costs {
 }
 
 impl Stack {
-    /// All of them, the slowest first.
+    /// All stacks, the slowest first.
     pub const ALL: [Self; 3] = [Self::Conventional, Self::TwoCopy, Self::SingleCopy];
 
     /// The name in the tables.
@@ -44,7 +45,7 @@ impl Stack {
         }
     }
 
-    /// What moving a byte costs.
+    /// The cost of moving a byte.
     pub fn per_byte(self, costs: &Costs) -> f64 {
         match self {
             Self::Conventional => costs.client_copy + costs.checksum + costs.interface_copy,
@@ -53,13 +54,13 @@ impl Stack {
         }
     }
 
-    /// How long a packet takes that has a call to itself.
+    /// The time of a packet that has a call of its own.
     pub fn per_packet(self, costs: &Costs, length: f64) -> f64 {
         total(costs, self.per_byte(costs) * length)
     }
 }
 
-/// How long a packet takes whose data takes this long.
+/// The time of a packet whose data takes the time `data`.
 pub fn total(costs: &Costs, data: f64) -> f64 {
     costs.call + costs.packet + data
 }

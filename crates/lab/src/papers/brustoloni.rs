@@ -39,13 +39,13 @@ pub fn costs(platform: Platform) -> Vec<Cost> {
     })
 }
 
-/// What the rating of a machine is worth.
+/// How a machine's rating is to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rating {
-    /// It is the machine's.
+    /// It is the rating of the machine itself.
     Measured,
-    /// The machine's is less.
+    /// The machine's own rating is lower.
     Bound,
 }
 
@@ -56,7 +56,7 @@ pub struct Machine {
     pub machine: String,
     /// Its SPECint95 rating.
     pub specint95: Printed,
-    /// What that is worth.
+    /// How that rating is to be read.
     pub rating: Rating,
     /// Within the second-level cache.
     pub l2_cache: Printed,
@@ -105,9 +105,9 @@ pub struct CostPerByte {
     pub machine: String,
     /// The kind of parameter.
     pub parameter: String,
-    /// The estimate, or the least of it.
+    /// The estimate, or its least value.
     pub from: Printed,
-    /// The greatest of it; none where `from` is a bound.
+    /// The greatest value of the estimate; none where `from` is a bound.
     pub to: Option<Printed>,
     /// As measured.
     pub actual: Printed,
@@ -125,9 +125,9 @@ pub struct Scaling {
     pub machine: String,
     /// The kind of parameter.
     pub parameter: String,
-    /// The estimate, or the least of it.
+    /// The estimate, or its least value.
     pub from: Printed,
-    /// The greatest of it; none where `from` is a bound.
+    /// The greatest value of the estimate; none where `from` is a bound.
     pub to: Option<Printed>,
     /// Of the actual ratios.
     pub geometric_mean: Printed,
@@ -177,7 +177,7 @@ pub struct ServerThroughput {
     pub scheme: String,
     /// With a protocol server in the kernel.
     pub kernel_level: Printed,
-    /// With one in a process of its own.
+    /// With a protocol server in a process of its own.
     pub user_level: Printed,
 }
 
@@ -186,7 +186,7 @@ pub fn server_throughputs() -> Vec<ServerThroughput> {
     read(include_str!("../../papers/brustoloni-9.2.csv"))
 }
 
-/// A row of table 9.3: what a user-level server adds to latency, and its scaling relative to the last row.
+/// A row of table 9.3: the time that a user-level server adds to latency, and its scaling relative to the last row.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct ServerOverhead {
     /// The CPU.
@@ -211,9 +211,9 @@ pub fn server_overheads() -> Vec<ServerOverhead> {
 pub struct Part {
     /// The row's letter.
     pub letter: String,
-    /// What it is.
+    /// The part's description.
     pub part: String,
-    /// Nanoseconds per byte; none where it takes the same for any length.
+    /// Nanoseconds per byte; none where the part takes the same time for any length.
     pub factor: Option<Printed>,
     /// Microseconds.
     pub fixed: Printed,

@@ -1,12 +1,12 @@
 //! The tables of C. Dalton and others, *Afterburner: Architectural Support for High-Performance Protocols*.
 //!
-//! Limits: a Mbyte is 2^20 bytes there, a Mbit 10^6 bits.
+//! Limits: in the paper a Mbyte is 2^20 bytes, and a Mbit is 10^6 bits.
 
 use serde::Deserialize;
 
 use crate::papers::{Printed, read};
 
-/// What moving a byte costs.
+/// The cost of moving a byte.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Rate {
     /// `copy`, `copy from interface` or `checksum`.
@@ -22,7 +22,7 @@ pub fn rates() -> Vec<Rate> {
     read(include_str!("../../papers/dalton-rates.csv"))
 }
 
-/// What a call and a packet cost besides moving data, in microseconds.
+/// The costs of a call and of a packet, apart from moving data, in microseconds.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Overhead {
     /// `transmission` or `reception`.
@@ -38,12 +38,12 @@ pub fn overheads() -> Vec<Overhead> {
     read(include_str!("../../papers/dalton-overheads.csv"))
 }
 
-/// What moving data alone allows in transmission.
+/// The throughput in transmission that moving data alone would allow.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Bound {
     /// How many copies there are.
     pub copies: u32,
-    /// Whether the checksum takes a pass of its own.
+    /// Whether the data is read separately for the checksum.
     pub checksum: bool,
     /// In Mbyte/s.
     pub mbytes: Printed,
@@ -69,9 +69,9 @@ pub struct Packet {
     pub packet: Printed,
     /// Of moving its data.
     pub data: Printed,
-    /// Of these three.
+    /// The sum of these three.
     pub total: Printed,
-    /// What that allows.
+    /// The throughput that this total allows.
     pub throughput: Printed,
 }
 

@@ -13,19 +13,19 @@ pub struct Printed {
     decimals: usize,
 }
 
-/// Which of the numbers that are printed alike is meant.
+/// Which of the numbers that round to the same printed digits is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rounding {
-    /// The least that is rounded to these digits.
+    /// The least number that rounds to these digits.
     Down,
-    /// The printed one.
+    /// The printed number itself.
     Nearest,
-    /// The greatest that is rounded to these digits.
+    /// The greatest number that rounds to these digits.
     Up,
 }
 
 impl Rounding {
-    /// The other end: what makes a quotient greatest of its divisor.
+    /// The other end: where a quotient is to be greatest, its divisor is to be least.
     pub fn opposite(self) -> Self {
         match self {
             Self::Down => Self::Up,
@@ -41,7 +41,7 @@ impl Printed {
         self.value
     }
 
-    /// One of the numbers that are printed so.
+    /// One of the numbers that round to these digits.
     pub fn at(self, rounding: Rounding) -> f64 {
         let half_unit = 0.5 * 0.1_f64.powi(self.decimals as i32);
         match rounding {
@@ -51,7 +51,7 @@ impl Printed {
         }
     }
 
-    /// The same in a unit of a thousandth, with the same digits: 0.0598 us are 59.8 ns.
+    /// The same number in a unit that is a thousandth, with the same digits: 0.0598 us are 59.8 ns.
     #[must_use]
     pub fn in_thousandths(self) -> Self {
         Self { value: self.value * 1e3, decimals: self.decimals.saturating_sub(3) }

@@ -1,31 +1,31 @@
 //! A printed result beside the same result computed anew from the printed inputs.
 //!
-//! Why: the inputs that a paper prints are rounded, its authors computed with more digits. A result that comes out
-//! differently is still theirs if some inputs that are printed alike give it.
+//! Why: the inputs that a paper prints are rounded; its authors computed with more digits. A printed result that comes out
+//! differently here is still right if some inputs that round to the printed ones give it.
 
 use crate::papers::{Printed, Rounding};
 
 /// How a printed result and the computed one agree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Agreement {
-    /// To every digit.
+    /// They agree in every digit.
     Digits,
-    /// Some inputs that are printed as the paper's are give the printed result.
+    /// Some inputs that round to the printed inputs give the printed result.
     Rounding,
-    /// No such inputs do.
+    /// No such inputs give the printed result.
     None,
 }
 
 /// A printed result and what the model computes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Reproduction {
-    /// The paper's.
+    /// The paper's result.
     pub printed: Printed,
-    /// From the printed inputs.
+    /// The result computed from the printed inputs.
     pub computed: f64,
-    /// The least that inputs printed alike give.
+    /// The least result of inputs that round to the printed ones.
     pub least: f64,
-    /// The greatest that inputs printed alike give.
+    /// The greatest result of inputs that round to the printed ones.
     pub greatest: f64,
 }
 

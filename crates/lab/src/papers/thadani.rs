@@ -1,7 +1,8 @@
 //! The figures of M. N. Thadani and Y. A. Khalidi, *An Efficient Zero-Copy I/O Framework for UNIX*, section 6.3 and
 //! appendix A.
 //!
-//! Limits: a Mbit is 2^20 bits there: 8 KiB at 113 Mbit/s take 553 us, as printed, and 580 us with 10^6 bits.
+//! Limits: in the paper a Mbit is 2^20 bits: 8 KiB at 113 Mbit/s take the printed 553 us; with 10^6 bits they would take 580
+//! us.
 
 use serde::Deserialize;
 
@@ -24,17 +25,17 @@ pub struct Framework {
     pub copying: Printed,
 }
 
-/// What was measured with both frameworks.
+/// The measurements of both frameworks.
 pub fn frameworks() -> Vec<Framework> {
     read(include_str!("../../papers/thadani-a.csv"))
 }
 
-/// How long a network takes for 8 KiB and what encapsulates them.
+/// How long a network takes for 8 KiB and their encapsulation.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Network {
     /// `current` or `OC12`.
     pub network: String,
-    /// What is sent.
+    /// The number of bytes sent.
     pub bytes: Printed,
     /// The line rate in Mbit/s.
     pub rate: Printed,

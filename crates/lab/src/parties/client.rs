@@ -1,4 +1,4 @@
-//! A client, sender or receiver: its interface, the way to the device, and the memory whose data it passes.
+//! A client, which is a sender or a receiver: its interface, its way to the device, and the memory whose data it passes.
 
 use genie::channel::{ConnectOptions, Directory};
 use genie::{Failed, Interface, Out, Pending, Reply, Scheme, ServerHandle};
@@ -14,7 +14,7 @@ use crate::model::breakdown::Buffering;
 use crate::operations::{self, OperationTime};
 use crate::protocol::{Check, Protocol};
 
-/// The port that sender and receiver meet at.
+/// The port at which sender and receiver meet.
 const PORT: u32 = 1;
 /// Room for the operations of one request, and of those that tidy up after it.
 const RECORDS: usize = 64;
@@ -35,19 +35,19 @@ pub(super) struct Client {
 pub(super) struct Driver {
     /// In the client's process.
     protocol: Option<Protocol>,
-    /// In another one, with the interface that reaches it.
+    /// In another process, with the interface that reaches it.
     relay: Option<(Interface, ServerHandle)>,
 }
 
 impl Driver {
-    /// Has a protocol server in this process protect datagrams like this.
+    /// Has a protocol server in this process protect datagrams by `check`.
     pub(super) fn set_check(&self, check: Check) {
         if let Some(protocol) = &self.protocol {
             protocol.set_check(check);
         }
     }
 
-    /// Waits until a protocol server in another process has done what it was asked before: it takes requests in turn.
+    /// Waits until a protocol server in another process has done all earlier requests: it takes requests in order.
     pub(super) fn settle(&self) -> Result<()> {
         if let Some((genie, relay)) = &self.relay {
             genie.request(relay, DISCARD).arguments().send().map_err(|failed| failed.error)?;
@@ -59,7 +59,7 @@ impl Driver {
 impl Client {
     /// Opens an interface and connects it to the device.
     pub(super) fn open(attending: &Attending) -> Result<Self> {
-        // What cannot be raised shows when something cannot be wired.
+        // If the limit cannot be raised, that shows when memory cannot be wired.
         let _ = machine::raise_memory_lock_limit();
         let recorder = Recorder::new(RECORDS);
         recorder.pause(true);
@@ -86,19 +86,19 @@ impl Client {
         self.recorder.pause(false);
     }
 
-    /// Ends the recording; returns what it has brought.
+    /// Ends the recording; returns the recorded times.
     pub(super) fn recorded(&self) -> Vec<OperationTime> {
         self.recorder.pause(true);
         operations::times(&self.recorder.drain(), Buffering::EarlyDemultiplexed)
     }
 
-    /// Stores the data of `seed` where a scheme sends it from.
+    /// Stores the data of `seed` in the buffer from which a scheme sends it.
     pub(super) fn prepare(&mut self, scheme: Scheme, len: usize, seed: u64) -> Result<Prepared> {
         let Self { memory, genie, .. } = self;
         Ok(memory.prepare(genie, scheme, len, |bytes| pattern::fill(bytes, seed))?)
     }
 
-    /// Requests an output of what was prepared.
+    /// Requests an output of the prepared data.
     pub(super) fn transmit(
         &mut self,
         scheme: Scheme,
@@ -120,25 +120,26 @@ impl Client {
         Ok(genie.request(server, RECEIVE).input(element).argument(&argument(PORT)).submit())
     }
 
-    /// Takes a shared buffer back from a reply, or from the request that failed.
+    /// Takes back a shared buffer from a reply, or from the request that failed.
     pub(super) fn settle(&mut self, result: std::result::Result<Reply, Failed>) -> Result<Reply> {
         self.memory.settle(result).map_err(Error::of_request)
     }
 
-    /// Takes a shared buffer back from a request that failed, and says why it did.
+    /// Takes back a shared buffer from a request that failed; returns why it failed.
     pub(super) fn failed(&mut self, mut failed: Failed) -> Error {
         self.memory.take_back(failed.take_buffer());
         Error::of_request(failed.error)
     }
 
-    /// Compares what an input brought with the data of `seed`, and gives it back if it is a migrant buffer.
+    /// Compares the bytes that an input brought with the data of `seed`, and gives the buffer back if it is a migrant one.
     pub(super) fn judge(&mut self, scheme: Scheme, reply: &mut Reply, seed: u64) -> Result<Option<usize>> {
         let Some(migrant) = reply.take_migrant() else {
             return Ok(self.memory.native().map_or(Some(0), |bytes| pattern::mismatch(bytes, seed)));
         };
         let found = pattern::mismatch(&migrant, seed);
         if scheme == Scheme::Move {
-            // Deallocated, its region would be kept for emulated move, which it would make grow without end.
+            // If the buffer were deallocated, its region would be kept for emulated move, and the kept regions would grow
+            // without end.
             let removal = self.genie.request(&self.server, DISCARD).out(Out::moved(migrant));
             removal.send().map_err(|failed| failed.error)?;
         }

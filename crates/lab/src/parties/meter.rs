@@ -1,7 +1,7 @@
-//! Meters what passing data takes of a client's process: CPU time, or events that are counted.
+//! Meters of the cost of passing data in a client's process: CPU time, or counted events.
 //!
-//! How: it runs around request, posting and the taking of replies, and adds up. An operation has one meter at most: the
-//! reading of each disturbs what comes next, and a counter costs at each switch of threads besides.
+//! How: a meter runs around requesting, posting and the taking of replies, and adds up. An operation has one meter at most:
+//! reading a meter disturbs the work that follows, and a counter also makes each switch of threads more expensive.
 
 use std::time::Duration;
 
@@ -19,16 +19,16 @@ pub(super) enum Meter {
     None,
     /// CPU time.
     CpuTime {
-        /// What reading the clock adds.
+        /// The clock, which knows the cost of reading it.
         clock: CpuClock,
-        /// So far.
+        /// The time so far.
         time: Duration,
     },
     /// Events.
     Count {
-        /// Open for as long as the meter is there.
+        /// The counter, open as long as the meter exists.
         counter: Counter,
-        /// Of each piece of work; none of those during which counters were absent.
+        /// A count for each piece of work; none for a piece during which counters were absent.
         counts: Vec<std::result::Result<Option<u64>, Refusal>>,
     },
 }
@@ -41,7 +41,7 @@ pub(super) struct Metered {
 }
 
 impl Metered {
-    /// Both clients': what only one of them has is not known.
+    /// The sum of both clients' meters; a quantity that only one of them has is unknown.
     pub(super) fn with(self, other: Self) -> Self {
         Self {
             cpu: self.cpu.zip(other.cpu).map(|(one, other)| one + other),
@@ -51,10 +51,10 @@ impl Metered {
 }
 
 impl Meter {
-    /// A meter for an operation of which this is measured.
+    /// A meter for an operation of which `measure` is measured.
     ///
     /// # Errors
-    /// What is to be counted cannot be.
+    /// The event cannot be counted.
     pub(super) fn of(measure: Measure, clock: CpuClock) -> Result<Self> {
         Ok(match measure {
             Measure::Latency | Measure::Operations => Self::None,
@@ -65,7 +65,7 @@ impl Meter {
         })
     }
 
-    /// Does something, and adds what that takes.
+    /// Does `work`, and adds what it takes.
     pub(super) fn around<T>(&mut self, work: impl FnOnce() -> T) -> T {
         match self {
             Self::None => work(),
@@ -83,7 +83,7 @@ impl Meter {
         }
     }
 
-    /// What it has metered.
+    /// What the meter has measured.
     ///
     /// # Errors
     /// The counters could not be read.

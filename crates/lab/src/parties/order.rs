@@ -1,4 +1,4 @@
-//! What the sender tells the other parties, and what it hears from them.
+//! The orders that the sender gives the other parties, and their answers.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::protocol::Check;
 /// The name of the device in the folder of a run.
 pub(super) const DEVICE: &str = "loop";
 
-/// What a party is to do.
+/// An order to a party.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// Be the device.
@@ -24,9 +24,9 @@ pub(crate) enum Order {
     HostMemory(memory_server::Hosting),
     /// Be the receiver.
     Attend(Attending),
-    /// Be a protocol server, until the sender goes. Nothing else is obeyed then.
+    /// Be a protocol server, until the sender ends. No other order is obeyed then.
     Relay(Relaying),
-    /// As the receiver, post an input, and tell what comes of it.
+    /// As the receiver, post an input, and report its outcome.
     Receive(Posting),
 }
 
@@ -38,8 +38,8 @@ pub enum Route {
     Device,
     /// A protocol server in the client's process, as one in the kernel would be.
     InProcess,
-    /// A protocol server in a process of its own, on its client's CPU, which sleeps while it has nothing to do; it
-    /// protects datagrams so.
+    /// A protocol server in a process of its own, on its client's CPU. It sleeps while it has nothing to do, and protects
+    /// datagrams by this check.
     Process(Check),
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct Hosting {
     pub(super) folder: String,
     /// The longest data.
     pub(super) longest: usize,
-    /// How long it looks for requests before it sleeps.
+    /// How long the device looks for requests before it sleeps.
     pub(super) spin: Duration,
 }
 
@@ -59,15 +59,15 @@ pub(crate) struct Hosting {
 pub(crate) struct Attending {
     /// The folder that holds names.
     pub(super) folder: String,
-    /// Its granules.
+    /// The client's granules.
     pub(super) granule: Granule,
-    /// How long it looks for replies before it sleeps.
+    /// How long the client looks for replies before it sleeps.
     pub(super) spin: Duration,
-    /// Whether it hands the CPU over between looks.
+    /// Whether the client hands the CPU over between looks.
     pub(super) yields: bool,
-    /// What is between it and the device.
+    /// What is between the client and the device.
     pub(super) route: Route,
-    /// The name of what it connects to.
+    /// The name of the server that the client connects to.
     pub(super) server: String,
 }
 
@@ -80,11 +80,11 @@ pub(crate) struct Relaying {
     pub(super) check: Check,
     /// The longest data.
     pub(super) longest: usize,
-    /// How it is a client of the device.
+    /// How the protocol server itself connects to the device.
     pub(super) attending: Attending,
 }
 
-/// One input.
+/// An input to be posted.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Posting {
     /// The scheme's name.
@@ -98,14 +98,14 @@ pub(crate) struct Posting {
     pub(super) check: Check,
 }
 
-/// What the receiver says of an input.
+/// The receiver's report on an input.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Heard {
-    /// It is posted.
+    /// The input is posted.
     Posted,
     /// The data has been delivered.
     Received(Received),
-    /// It failed, for this reason.
+    /// The input failed, for this reason.
     Failed {
         /// A sentence.
         reason: String,
@@ -117,19 +117,19 @@ pub(super) enum Heard {
 /// How an input went.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Received {
-    /// When the client had its data, by the clock that all processes share.
+    /// The time when the client had its data, by the clock that all processes share.
     pub(super) delivered_ns: u64,
-    /// When it went on after the longest pause between two looks for its reply.
+    /// The time when the client went on after the longest pause between two looks for its reply.
     pub(super) resumed_ns: u64,
     pub(super) metered: Metered,
-    /// Empty where they were not asked for.
+    /// The times of operations; empty where they were not asked for.
     pub(super) operations: Vec<OperationTime>,
     pub(super) effect: Effect,
     /// The first offset at which the data is not what was sent.
     pub(super) damaged_at: Option<usize>,
 }
 
-/// What passing the data really did, of what its receipt says.
+/// What passing the data really did, as its receipt says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effect {
     /// The scheme that took effect, by its name.

@@ -1,4 +1,4 @@
-//! A party in a process of its own: the device or the receiver, as it is told.
+//! A party in a process of its own, in the role that it is told.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::device::Loop;
 use crate::error::{Error, Result};
 use crate::peer::{self, Link, Said, say};
 
-/// Is a party, on `cpu` if there is one, until the process that started it goes.
+/// Acts as a party, on `cpu` if there is one, until the process that started it ends.
 ///
 /// # Errors
-/// The process was not started as a peer, or could not do what it was told; then the process that told it has heard why.
+/// The process was not started as a peer, or could not do what it was told; then that process has been told why.
 pub fn run(cpu: Option<usize>) -> Result<()> {
     let mut party = Party::default();
     peer::obey(cpu, |order, _, link| party.obey(order, link))
@@ -43,18 +43,18 @@ impl Party {
     }
 }
 
-/// How many of the longest buffers the pool holds that is lent to each client.
+/// How many of the longest buffers the pool holds that each client is lent.
 const LENT_BUFFERS: usize = 2;
-/// How many bytes it has at least.
+/// The least size of that pool in bytes.
 const LENT_BYTES: usize = 8 << 20;
 
-/// How parties serve: clients that they trust, with memory for the longest data.
+/// The options with which parties serve: they trust clients, and have memory for the longest data.
 pub(super) fn serving(longest: usize, spin: Duration) -> ServeOptions {
     let pool = LENT_BYTES.max(LENT_BUFFERS * longest);
     ServeOptions { pool, pending_bytes: usize::MAX, spin, ..ServeOptions::default() }
 }
 
-/// Hosts the device in threads of its own, until what is returned is dropped.
+/// Hosts the device in threads of its own, until the returned value is dropped.
 fn host(hosting: &Hosting) -> Result<Running> {
     let options = serving(hosting.longest, hosting.spin);
     let serving = Listener::bind_in(&Directory::at(&hosting.folder)?, DEVICE, Loop::default(), options);

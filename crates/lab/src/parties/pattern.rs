@@ -1,7 +1,7 @@
-//! The data of one operation: words that follow from a seed and their place.
+//! The data of one operation: each word follows from a seed and the word's place.
 //!
-//! Why: every operation sends other data, so that what a buffer still holds from before never passes for what was sent;
-//! and the receiver can tell without being told more than the seed.
+//! Why: every operation sends other data, so that bytes which a buffer still holds from before are never taken for the data
+//! that was sent. The receiver needs to be told only the seed.
 
 /// An odd number with as many ones as zeros: its multiples differ in all bits.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -1,7 +1,7 @@
-//! The receiver: posts inputs when it is told to, and says what came of them.
+//! The receiver: posts inputs when it is told to, and reports their outcome.
 //!
-//! How: it looks for the reply and, where it shares a CPU with the sender, hands that over between looks. Only the looks, the
-//! taking of the reply and the clock are within the time that is measured; the data is compared afterwards.
+//! How: the receiver looks for the reply; where it shares a CPU with the sender, it hands the CPU over between looks. Only
+//! the looks, the taking of the reply and the clock are within the time that is measured; the data is compared afterwards.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::clock::{CpuClock, now_ns};
 use crate::error::{Error, Result};
 use crate::peer::{Link, say};
 
-/// How long an input may take: the sender is sure to have gone wrong by then.
+/// How long an input may take: after that time the sender has surely failed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The receiver.
@@ -31,7 +31,7 @@ impl Receiver {
         Ok(Self { client: Client::open(attending)?, clock: CpuClock::of_process(), yields: attending.yields })
     }
 
-    /// Posts an input, and says so; then says how it went.
+    /// Posts an input, and reports that; then reports how the input went.
     pub(super) fn receive(&mut self, posting: &Posting, link: &Link) -> Result<()> {
         let heard = match self.input(posting, link) {
             Ok(received) => Heard::Received(received),
@@ -60,7 +60,7 @@ impl Receiver {
         let resumed_ns = look_for(&pending, *yields);
         if !pending.is_replied() {
             let aborted = pending.abort();
-            // Why it failed is known.
+            // The reason of the failure is known already.
             let _ = self.client.settle(aborted);
             return Err(Error::Peer(format!("nothing arrived within {PATIENCE:?}")));
         }
@@ -77,7 +77,7 @@ impl Receiver {
     }
 }
 
-/// Looks until there is a reply, or patience is at its end; returns when the longest pause between two looks was over.
+/// Looks until there is a reply, or `PATIENCE` is over; returns the time when the longest pause between two looks ended.
 fn look_for(pending: &Pending<'_>, yields: bool) -> u64 {
     let deadline = Instant::now() + PATIENCE;
     let (mut before, mut longest, mut resumed) = (now_ns(), 0, now_ns());

@@ -1,8 +1,8 @@
 //! A protocol server in a process of its own.
 //!
-//! How: it drives itself: it takes requests, and looks whether the device has replied to its own. While it has some pending it
-//! hands the CPU over between looks; else it sleeps until a client wakes it. So control passes from and to it by a
-//! switch between processes, as on the papers' machines, and by no spinning.
+//! How: the server drives itself: it takes requests, and looks whether the device has replied to its own requests. While it
+//! has requests pending, it hands the CPU over between looks; otherwise it sleeps until a client wakes it. So control goes
+//! to and from the server by a switch between processes, as on the papers' machines, and not by spinning.
 
 use genie::Completer;
 use genie::channel::{ConnectOptions, Directory, Driven, Listener};
@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::peer::{Link, Said, say};
 use crate::protocol::Protocol;
 
-/// Serves until the process that gave the order has gone.
+/// Serves until the process that gave the order has ended.
 pub(super) fn run(relaying: &Relaying, link: &Link) -> Result<()> {
     let _ = machine::raise_memory_lock_limit();
     let attending = &relaying.attending;

@@ -1,8 +1,8 @@
 //! Which party runs on which CPU, and how parties that share a CPU wait.
 //!
 //! How: the device has a CPU of its own wherever there are two, next to the sender's, as a network works beside the
-//! processor. With three CPUs the receiver has one, too, as it had in the papers; with two it shares the sender's, and the
-//! one that waits hands the CPU over.
+//! processor. With three CPUs the receiver has one, too, as it had in the papers; with two CPUs the receiver shares the
+//! sender's, and whichever of the two waits hands the CPU over.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ const OWN_CPU: Duration = Duration::from_millis(50);
 /// The parties' CPUs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seats {
-    /// The sender's: the one of the process that measures.
+    /// The CPU of the sender, which is the process that measures.
     pub sender: usize,
-    /// The device's.
+    /// The device's CPU.
     pub device: usize,
-    /// The receiver's.
+    /// The receiver's CPU.
     pub receiver: usize,
 }
 
@@ -28,7 +28,7 @@ impl Seats {
     /// The seats on these CPUs.
     ///
     /// # Errors
-    /// There are none.
+    /// There are no CPUs.
     pub fn among(cpus: &[usize]) -> Result<Self> {
         match *cpus {
             [] => Err(Error::NoCpu),
@@ -38,7 +38,7 @@ impl Seats {
         }
     }
 
-    /// Whether sender and receiver take turns on one CPU.
+    /// Whether sender and receiver share one CPU.
     pub fn clients_share(self) -> bool {
         self.sender == self.receiver
     }

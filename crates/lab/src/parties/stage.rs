@@ -1,6 +1,7 @@
-//! What parties of one sitting share: the device, their CPUs, and the folder with all their names.
+//! A stage, which the parties of one sitting share: the device, their CPUs, and the folder with all their names.
 //!
-//! Why: what is compared must use the same device, or one that is not in use would take CPU time from the other.
+//! Why: subjects that are compared must use the same device; otherwise a device that is not in use would take CPU time from
+//! the other.
 //! Invariants: once the stage is closed, the folder is gone, and an experiment that is killed leaves nothing behind.
 
 use std::cell::{Cell, RefCell};
@@ -18,12 +19,12 @@ use crate::interface::Granule;
 use crate::peer::{self, Peer};
 use crate::probe;
 
-/// A device for one or more senders and receivers, which use it in turn.
+/// A device for one or more senders and receivers, which take turns in using it.
 #[derive(Debug)]
 pub struct Stage {
     // Declared in the order in which they are to go.
     pub(super) device: Peer,
-    /// Until the stage is closed.
+    /// The folder of names, until the stage is closed.
     folder: RefCell<Option<TempDir>>,
     pub(super) seats: Seats,
     granule: Granule,
@@ -37,7 +38,7 @@ impl Stage {
     /// Starts a device for data up to `longest`, and takes the sender's seat for this thread.
     ///
     /// # Errors
-    /// A process that does not start.
+    /// A process does not start.
     pub fn open(granule: Granule, longest: usize) -> Result<Rc<Self>> {
         let seats = Seats::among(probe::cpus()?)?;
         let pinned = machine::pin_thread(seats.sender)?;

@@ -1,7 +1,7 @@
-//! The line between the program that measures and a peer process: messages with descriptors attached.
+//! The link between the measuring program and a peer process: messages with descriptors attached.
 //!
-//! Why: whatever passes data (sockets, pipes, memory) is made by the one and handed over, so that nothing has a
-//! name in a file system that a crash could leave behind.
+//! Why: one side makes the sockets, pipes and memory that pass data, and hands them over; so nothing has a name in a file
+//! system that a crash could leave behind.
 //! How: a pair of sockets, each message one JSON document; the peer's end is its standard input.
 //! Limits: 4 KiB a message.
 
@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 const MESSAGE: usize = 4096;
 
-/// One end.
+/// One end of the link.
 #[derive(Debug)]
 pub struct Link(Socket);
 
@@ -22,7 +22,7 @@ impl Link {
     /// Makes an end to keep, and one to give to a child.
     ///
     /// # Errors
-    /// The limit on descriptors.
+    /// The limit on descriptors is reached.
     pub fn pair() -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = Socket::pair().map_err(io::Error::other)?;
         Ok((Self(ours), theirs.into()))
@@ -31,7 +31,7 @@ impl Link {
     /// The end that this process was started with.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such end.
     pub fn inherited() -> io::Result<Self> {
         let end = io::stdin().as_fd().try_clone_to_owned()?;
         Socket::try_from_descriptor(end).map(Self).map_err(io::Error::other)
@@ -55,17 +55,17 @@ impl Link {
         self.0.hang_up();
     }
 
-    /// Waits for a message; none when the other end has gone.
+    /// Waits for a message; none when the other end is gone.
     ///
     /// # Errors
-    /// It makes no sense, or is too long.
+    /// The message makes no sense, or is too long.
     pub fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
         let mut bytes = [0; MESSAGE];
         let received = self.0.receive(&mut bytes).map_err(io::Error::other)?;
         read(&bytes, received)
     }
 
-    /// Takes a message that is already there; none when there is none.
+    /// Takes a message if one is there already.
     pub fn look<T: DeserializeOwned>(&self) -> Option<T> {
         let mut bytes = [0; MESSAGE];
         let received = self.0.try_receive(&mut bytes).ok().flatten()?;

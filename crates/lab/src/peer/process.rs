@@ -1,7 +1,7 @@
-//! A peer process, as the program that measures holds it.
+//! A peer process, as the measuring program holds it.
 //!
-//! Invariants: the process is gone, and has been waited for, when this is dropped. It is gone, too, when the thread that
-//! started it ends in any way: the kernel kills it then (see [`super::begin`]).
+//! Invariants: the process is gone, and has been waited for, when this is dropped. It is also gone when the thread that
+//! started it ends in any way: the kernel then kills it (see [`super::begin`]).
 
 use std::cell::RefCell;
 use std::io;
@@ -30,7 +30,7 @@ pub struct Peer {
     watch: Watch,
 }
 
-/// Tells whether the peer still runs. Cloning makes another one of the same process.
+/// Tells whether the peer still runs. Cloning makes another watch of the same process.
 #[derive(Debug, Clone)]
 pub struct Watch(Rc<Process>);
 
@@ -40,7 +40,7 @@ impl Watch {
     /// Cost: one system call.
     ///
     /// # Errors
-    /// That it has.
+    /// The process has ended.
     pub fn check(&self) -> io::Result<()> {
         if self.0.has_exited() {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the peer process has ended"));
@@ -48,7 +48,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Waits for the end as long as it may take, and says whether it has come.
+    /// Waits for the process to end, for as long as it may take; returns whether it has ended.
     fn wait(&self) -> bool {
         self.0.wait(Some(ENDING)).unwrap_or(false)
     }
@@ -64,13 +64,13 @@ impl Peer {
         let (link, theirs) = Link::pair().map_err(cannot)?;
         let program = std::env::current_exe().map_err(cannot)?;
         let mut starting = Command::new(program);
-        // It joins this process's group when it is ready for what a terminal says to that.
+        // The peer joins this process's group once it is ready for the terminal's signals to that group.
         starting.args([COMMAND, role]).stdin(Stdio::from(theirs)).stdout(Stdio::null()).process_group(0);
         if let Some(cpu) = cpu {
             starting.args(["--cpu", &cpu.to_string()]);
         }
         let child = starting.spawn().map_err(cannot)?;
-        // The command holds the other end; with it gone, the peer's end is closed when the peer ends.
+        // The command holds a copy of the peer's end; once that is gone, the peer's end closes when the peer ends.
         drop(starting);
         let pid = Pid::from_child(&child);
         let process = Process::open(pid).map_err(|error| cannot(io::Error::other(error)))?;
@@ -93,13 +93,13 @@ impl Peer {
     /// Gives an order with descriptors and waits until it is carried out.
     ///
     /// # Errors
-    /// It could not be carried out, or the process has ended; `doing` says in what.
+    /// The order could not be carried out, or the process has ended; `doing` says during what.
     pub fn order(&self, order: &impl Serialize, descriptors: &[BorrowedFd<'_>], doing: &str) -> Result<()> {
         self.tell(order, descriptors, doing)?;
         self.answer(doing)
     }
 
-    /// Gives an order that is not answered, except by what it itself sends.
+    /// Gives an order that gets no answer, except the messages that the order itself makes the process send.
     ///
     /// # Errors
     /// The process has ended.
@@ -107,7 +107,7 @@ impl Peer {
         self.link.send(order, descriptors).map_err(|error| self.failure(&error, doing))
     }
 
-    /// Waits for something that an order makes the process send.
+    /// Waits for a message that an order makes the process send.
     ///
     /// # Errors
     /// The process has ended, or sent something else.
@@ -126,7 +126,7 @@ impl Peer {
         }
     }
 
-    /// Says why the peer could not be reached: what it said last, how it ended, or the error itself.
+    /// Says why the peer could not be reached: its last message, how it ended, or the error itself.
     pub fn failure(&self, error: &io::Error, doing: &str) -> Error {
         let ended = self.watch.wait();
         if let Some(Said::Failed(reason)) = self.link.look() {
@@ -150,7 +150,7 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         let child = self.child.get_mut();
-        // Without its link, a peer that is not in the middle of something ends by itself and tidies up.
+        // Without its link, a peer that is not in the middle of some work ends by itself and tidies up.
         self.link.close();
         self.watch.wait();
         // Errors mean that it has ended already, and been waited for.

@@ -1,8 +1,8 @@
 //! The header that the protocol puts before each datagram: 16 bytes.
 
-/// Its length.
+/// The header's length.
 pub(super) const LEN: usize = 16;
-/// What every header begins with.
+/// The bytes with which every header begins.
 const MAGIC: [u8; 4] = *b"gnie";
 
 /// A header.

@@ -1,4 +1,4 @@
-//! What the template is filled with.
+//! The data with which the report's template is filled.
 
 use minijinja::Value;
 use serde::Serialize;
@@ -11,10 +11,10 @@ use crate::findings::{Figure, Finding, Table, Verdict};
 use crate::length;
 use crate::store::Record;
 
-/// Tables of more rows than these are folded up.
+/// Tables of more rows than this are folded up.
 const ROWS: usize = 10;
 
-/// How many claims hold, and what makes results doubtful.
+/// How many claims hold, and what makes the results doubtful.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
     holds: usize,
@@ -66,12 +66,12 @@ struct Drawing<'f> {
     wide: Value,
     narrow: Value,
     file: String,
-    /// Whether there are estimates in it, or spread, which the caption explains.
+    /// Whether the drawing has estimates, or spread, which the caption explains.
     estimates: bool,
     spread: bool,
 }
 
-/// A table, and how it is set.
+/// A table, and how it is laid out.
 #[derive(Debug, Serialize)]
 struct View<'f> {
     table: &'f Table,
@@ -108,7 +108,7 @@ impl<'f> Section<'f> {
     }
 }
 
-/// A sign that differs in form, not in colour alone.
+/// The sign for a verdict; signs differ in form, not only in colour.
 fn sign(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Holds => "✓",
@@ -119,7 +119,7 @@ fn sign(verdict: Verdict) -> &'static str {
 
 impl<'f> Drawing<'f> {
     fn of(id: &str, figure: &'f Figure) -> Self {
-        // Within a page, a drawing needs no name space; and it is no text to be escaped.
+        // Within a page, a drawing needs no XML name space, and must not be escaped as text.
         let draw = |shape| {
             let svg = figure::draw(figure, shape, Ink::OfPage);
             Value::from_safe_string(svg.replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1))

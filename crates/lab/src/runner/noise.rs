@@ -1,12 +1,12 @@
 //! Whether a run was too noisy to conclude from.
 //!
-//! Why: what a run cannot show by itself is how far the next one will differ from it. What predicts that is how far its own
-//! sittings differ, since each opens its parties anew and they lie far apart in time; the spread of samples within a sitting
-//! does not: it hardly moves the median of many, and says nothing of what differs between sittings.
-//! How: the medians of a point's sittings are compared, the greatest with the least. With three sittings whose medians
+//! Why: a run cannot show by itself how far the next run will differ from it. The differences between its own sittings
+//! predict that, since each sitting opens its parties anew, and sittings are far apart in time. The spread of samples within
+//! a sitting does not: it hardly moves the median of many samples, and says nothing about differences between sittings.
+//! How: of the medians of a point's sittings, the greatest is compared with the least. With three sittings whose medians
 //! scatter evenly, the range is 1.7 times the scatter, and the difference between two runs 0.9 times: so a difference of
-//! 10 % between runs seldom comes without a range of more than 10 % in one of them. The test of this file tries it.
-//! Limits: what was different during a whole run (another placement of its memory by the host) shows in no range.
+//! 10 % between runs seldom comes without a range of more than 10 % in one of them. A test in this module tries it.
+//! Limits: a difference that lasts for a whole run (another placement of its memory by the host) shows in no range.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ use crate::placement::Placement;
 
 /// The greatest median over the least, above which a point is noisy.
 pub const TOLERATED: f64 = 1.10;
-/// Differences that the clock's resolution explains, in nanoseconds.
+/// The difference, in nanoseconds, that the clock's resolution explains.
 const RESOLUTION_NS: u64 = 30;
 /// The share of CPU time given to others above which a step is noisy.
 const TOLERATED_STEAL: f64 = 0.02;
@@ -28,24 +28,24 @@ const TOLERATED_STEAL: f64 = 0.02;
 pub struct Noise {
     /// Points that were measured.
     pub points: usize,
-    /// Those whose sittings disagree.
+    /// Points whose sittings disagree.
     pub noisy: usize,
     /// The greatest disagreement, where several sittings count: the greatest median over the least.
     pub worst: Option<f64>,
     /// The greatest share of CPU time that the host gave to others in a step.
     pub steal: Option<f64>,
-    /// What the reader must know, each a sentence; none where the run was quiet.
+    /// Warnings for the reader, a sentence each; none where the run was quiet.
     pub warnings: Vec<String>,
 }
 
-/// One point and what is at it.
+/// A point with its name and its samples.
 struct Named {
     name: String,
     quantity: Quantity,
     point: Point,
 }
 
-/// Judges what was measured of an experiment.
+/// Judges an experiment's measurements.
 pub fn judge(experiment: &str, measurements: &Measurements) -> Noise {
     let points = points(experiment, measurements);
     let several: Vec<_> = points.iter().filter(|named| named.point.sittings.len() > 1).collect();
@@ -112,7 +112,7 @@ fn disagreement(noisy: &[&Named], points: usize) -> Option<String> {
     ))
 }
 
-/// Where there were several sittings, a point at which only one counts cannot show noise.
+/// Names points at which only one of several sittings counts: such points cannot show noise.
 fn lonely(points: &[Named], steps: &[&StepResult]) -> Option<String> {
     let alone = points.iter().filter(|named| named.point.sittings.len() < 2).count();
     let several = steps.iter().any(|step| step.sitting > 0);
@@ -149,7 +149,7 @@ fn moved(steps: &[&StepResult], most: Option<Placement>) -> Option<String> {
     })
 }
 
-/// Steps of which no sitting counts leave no point behind, and nothing else would say so.
+/// Names the steps of which no sitting counts: they leave no point behind, so nothing else would report them.
 fn missing(steps: &[&StepResult], most: Option<Placement>) -> Option<String> {
     let counts = |name: &str| steps.iter().any(|step| step.step == name && step.placement == most);
     let names: BTreeSet<&str> = steps.iter().map(|step| step.step.as_str()).collect();

@@ -1,30 +1,31 @@
 //! The time that a run still takes.
 //!
-//! How: each step says about how long it takes; how far that is off here shows while the steps are made.
+//! How: each step declares about how long it takes; as steps are made, their times show how far the declarations are off on
+//! this machine.
 
 use std::time::Duration;
 
-/// Below this, what steps took says little about the rest.
+/// While less time than this has passed, the time of past steps says little about the rest.
 const TELLING_SECONDS: f64 = 2.0;
 
-/// What is to be done, and how long what is done took.
+/// The time of the steps still to be made, and of those that were made.
 #[derive(Debug, Clone, Default)]
 pub struct Outlook {
     /// Seconds to go, as declared.
     to_go: f64,
     /// Seconds of the steps that are over, as declared.
     declared: f64,
-    /// The same, as it was.
+    /// Seconds of the steps that are over, as measured.
     taken: f64,
 }
 
 impl Outlook {
-    /// There is a step of so many seconds, as it says.
+    /// Adds a step that declares this many seconds.
     pub fn expect(&mut self, seconds: f64) {
         self.to_go += seconds;
     }
 
-    /// A step is over that said so many seconds and took such a time.
+    /// Counts a step that is over, which declared `seconds` and took `time`.
     pub fn spent(&mut self, seconds: f64, time: Duration) {
         self.to_go = (self.to_go - seconds).max(0.0);
         self.declared += seconds;
@@ -33,7 +34,7 @@ impl Outlook {
 
     /// The time left.
     pub fn left(&self) -> Duration {
-        // As if a first step had taken as long as it said.
+        // This counts as if a first step had taken as long as it declared.
         let off = (self.taken + TELLING_SECONDS) / (self.declared + TELLING_SECONDS);
         Duration::try_from_secs_f64(self.to_go * off).unwrap_or(Duration::MAX)
     }

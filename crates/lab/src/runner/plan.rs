@@ -11,7 +11,7 @@ pub const ALL: &str = "all";
 /// The experiments of these ids and those that they need, in the order of `known`.
 ///
 /// # Errors
-/// An id that is not known.
+/// An id is not known.
 pub fn plan<'e>(known: &[&'e dyn Experiment], ids: &[String]) -> Result<Vec<&'e dyn Experiment>> {
     let mut wanted = BTreeSet::new();
     for id in ids {
@@ -31,7 +31,8 @@ fn want(known: &[&dyn Experiment], id: &str, wanted: &mut BTreeSet<&'static str>
     };
     let declaration = experiment.declaration();
     if wanted.insert(declaration.id) {
-        // What is needed and not known is missing when the experiment concludes, which then says so.
+        // An experiment that is needed but not known is left out: when the other experiment concludes, it reports what is
+        // missing.
         let is_known = |need: &&&str| known.iter().any(|other| other.declaration().id == **need);
         declaration.needs.iter().filter(is_known).try_for_each(|need| want(known, need, wanted))?;
     }

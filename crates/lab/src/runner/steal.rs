@@ -1,4 +1,4 @@
-//! CPU time that the host of a virtual machine gave to others, by the kernel's account.
+//! CPU time that the host of a virtual machine gave to others, as the kernel accounts for it.
 
 /// The kernel's account of all CPUs' time since it started, in ticks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -8,20 +8,20 @@ pub struct CpuTimes {
 }
 
 impl CpuTimes {
-    /// Asks the kernel.
+    /// Reads the account from the kernel.
     pub fn read() -> Option<Self> {
         Self::parse(&std::fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// Reads the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal; virtual machines' time, which
-    /// follows, is part of users'.
+    /// Reads the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq, steal; the time of virtual
+    /// machines, which follows, is part of user time.
     fn parse(text: &str) -> Option<Self> {
         let line = text.lines().next()?.strip_prefix("cpu ")?;
         let ticks: Vec<u64> = line.split_whitespace().map_while(|ticks| ticks.parse().ok()).take(8).collect();
         Some(Self { all: ticks.iter().sum(), steal: *ticks.get(7)? })
     }
 
-    /// The share of the time since that was stolen, from 0 to 1; none where no tick has passed.
+    /// The share, from 0 to 1, of the time between the two readings that was stolen; none where no tick has passed.
     pub fn steal_until(self, later: Self) -> Option<f64> {
         let all = later.all.saturating_sub(self.all);
         (all > 0).then(|| later.steal.saturating_sub(self.steal) as f64 / all as f64)

@@ -1,4 +1,4 @@
-//! `ID.csv`: one line for each point of each sitting, for programs that draw or reckon.
+//! `ID.csv`: one line for each point of each sitting, for programs that draw or calculate.
 
 use crate::measurement::StepResult;
 use crate::placement::Placement;

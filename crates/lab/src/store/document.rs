@@ -14,16 +14,16 @@ use crate::runner::noise::Noise;
 pub struct Document<'r> {
     /// The version of the schema.
     pub schema: u64,
-    /// What the experiment says about itself.
+    /// The experiment's declaration.
     pub experiment: &'static Declaration,
     /// How the run was made, and where.
     pub run: &'r Record,
-    /// What was measured, sample by sample.
+    /// The measurements, sample by sample.
     pub measurements: &'r [StepResult],
     /// Steps that failed.
     pub failures: &'r [Failed],
     /// How far the measurements can be trusted.
     pub noise: &'r Noise,
-    /// What follows from them.
+    /// The conclusion from the measurements.
     pub conclusion: &'r Conclusion,
 }

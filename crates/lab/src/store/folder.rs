@@ -1,4 +1,4 @@
-//! The folder of all runs, and that of one run.
+//! The folder of all runs, and the folder of one run.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -9,12 +9,12 @@ use super::{read_json, write, write_json};
 use crate::error::{Error, Result};
 use crate::measurement::{Measurements, StepResult};
 
-/// What a run says of itself.
+/// The file with a run's record.
 const RECORD: &str = "run.json";
 const MEASUREMENTS: &str = "measurements";
-/// Runs of one second, at most.
+/// The most runs that may begin in one second.
 const SAME_SECOND: usize = 100;
-/// Names in an error, at most.
+/// The most names in an error.
 const NAMED: usize = 5;
 
 /// Where all runs are kept.
@@ -32,7 +32,7 @@ pub struct Run {
 }
 
 impl Folder {
-    /// The folder of that path, which need not be there.
+    /// The folder with that path, which need not exist yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
@@ -40,7 +40,7 @@ impl Folder {
     /// Begins a run, in a folder of its own.
     ///
     /// # Errors
-    /// No right to write there, no room.
+    /// Writing there is not allowed, or no room is left.
     pub fn begin(&self, record: Record) -> Result<Run> {
         let unable =
             |path: &Path, source| Error::File { path: path.to_path_buf(), what: "cannot be made", source };
@@ -53,7 +53,7 @@ impl Folder {
         Ok(Run { folder, record, _lock: Some(lock) })
     }
 
-    /// Makes the run's folder: with a number after its name where several begin in one second.
+    /// Makes the run's folder; its name gets a number at the end where several runs begin in one second.
     fn unused(&self, name: &str) -> Result<PathBuf> {
         let mut tries = 2..SAME_SECOND;
         let mut folder = self.0.join(name);
@@ -77,10 +77,10 @@ impl Folder {
         names
     }
 
-    /// Opens a run to read it: that of this name or path, or the latest.
+    /// Opens a run to read it: the run with this name or path, or the latest.
     ///
     /// # Errors
-    /// It is not there, or damaged, or of another version.
+    /// The run is not there, or damaged, or of another version.
     pub fn open(&self, name: Option<&str>) -> Result<Run> {
         let names = self.names();
         let folder = match name {
@@ -104,7 +104,7 @@ impl Folder {
     /// Opens a run to go on with it.
     ///
     /// # Errors
-    /// As [`Folder::open`]; another process is at work on it.
+    /// As [`Folder::open`]; or another process is working on the run.
     pub fn resume(&self, name: Option<&str>) -> Result<Run> {
         let run = self.open(name)?;
         let lock = lock(&run.folder)?;
@@ -112,7 +112,7 @@ impl Folder {
     }
 }
 
-/// Keeps others away from a run until the result is dropped, or the process ends.
+/// Keeps other processes away from a run until the result is dropped, or this process ends.
 fn lock(folder: &Path) -> Result<File> {
     let unable = |source| Error::File { path: folder.to_path_buf(), what: "cannot be locked", source };
     let file = File::open(folder).map_err(unable)?;
@@ -139,10 +139,10 @@ impl Run {
         self.folder.join(file)
     }
 
-    /// Adds experiments to those that it consists of.
+    /// Adds experiments to the run.
     ///
     /// # Errors
-    /// No room, no right.
+    /// No room is left, or writing there is not allowed.
     pub fn add(&mut self, experiments: Vec<String>) -> Result<()> {
         if self.record.experiments != experiments {
             self.record.experiments = experiments;
@@ -151,26 +151,26 @@ impl Run {
         Ok(())
     }
 
-    /// Keeps what became of a step of an experiment.
+    /// Stores the outcome of a step of an experiment.
     ///
     /// # Errors
-    /// No room, no right.
+    /// No room is left, or writing there is not allowed.
     pub fn append(&self, experiment: &str, entry: &Entry) -> Result<()> {
         journal::append(&self.journal(experiment), entry)
     }
 
-    /// What became of the steps of an experiment so far.
+    /// The outcomes of the steps of an experiment so far.
     ///
     /// # Errors
-    /// A damaged file.
+    /// A file is damaged.
     pub fn entries(&self, experiment: &str) -> Result<Vec<Entry>> {
         journal::read(&self.journal(experiment))
     }
 
-    /// All that was measured, and under which circumstances.
+    /// All measurements, and their circumstances.
     ///
     /// # Errors
-    /// A damaged file.
+    /// A file is damaged.
     pub fn measurements(&self) -> Result<Measurements> {
         let mut steps: Vec<StepResult> = Vec::new();
         for experiment in &self.record.experiments {
@@ -190,7 +190,7 @@ impl Run {
     /// Puts a file into its folder.
     ///
     /// # Errors
-    /// No room, no right.
+    /// No room is left, or writing there is not allowed.
     pub fn write(&self, file: &str, content: &str) -> Result<()> {
         write(&self.path(file), content.as_bytes())
     }
@@ -198,7 +198,7 @@ impl Run {
     /// Puts a document into its folder.
     ///
     /// # Errors
-    /// No room, no right.
+    /// No room is left, or writing there is not allowed.
     pub fn write_json(&self, file: &str, value: &impl serde::Serialize) -> Result<()> {
         write_json(&self.path(file), value)
     }

@@ -1,7 +1,9 @@
-//! What became of each step, one line for each, added when the step is over.
+//! Journals: one line for the outcome of each step, added when the step is over.
 //!
-//! Why: a run may end at any moment, and must lose no step that was over. Adding a line costs the same however many there are.
-//! Invariants: a line counts if its end is there. The last word on a step counts, so that what failed can be tried again.
+//! Why: a run may end at any moment, and must not lose a step that was over. Adding a line costs the same however many lines
+//! there are.
+//! Invariants: a line counts if its end is there. Of several lines on a step the last one counts, so that a failed step can
+//! be tried again.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -13,13 +15,13 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::measurement::StepResult;
 
-/// What became of a step.
+/// The outcome of a step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Entry {
-    /// It measured something.
+    /// The step measured something.
     Measured(StepResult),
-    /// It measured nothing.
+    /// The step failed and measured nothing.
     Failed(Failed),
 }
 
@@ -37,7 +39,7 @@ pub struct Failed {
 }
 
 impl Entry {
-    /// Which step of which sitting it is about.
+    /// The sitting and the step that this entry is about.
     pub fn step(&self) -> (usize, &str) {
         match self {
             Self::Measured(result) => (result.sitting, &result.step),
@@ -46,10 +48,10 @@ impl Entry {
     }
 }
 
-/// Adds a line, after taking away what a killed writer left of its last one.
+/// Adds a line, after removing an incomplete last line that a killed writer left.
 ///
 /// # Errors
-/// No room, no right.
+/// No room is left, or writing there is not allowed.
 pub fn append(path: &Path, entry: &Entry) -> Result<()> {
     let failed = |source| Error::File { path: path.to_path_buf(), what: "cannot be written", source };
     let mut line = serde_json::to_vec(entry).map_err(|error| failed(error.into()))?;
@@ -72,10 +74,10 @@ fn cut(file: &File, path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The last word on each step, in the order in which the steps were first over.
+/// The last entry on each step, in the order in which the steps were first over.
 ///
 /// # Errors
-/// A line that says something else, named by its number.
+/// A line is no entry; the error has the line's number.
 pub fn read(path: &Path) -> Result<Vec<Entry>> {
     if !path.exists() {
         return Ok(Vec::new());

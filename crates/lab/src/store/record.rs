@@ -1,4 +1,4 @@
-//! What `run.json` says: how a run is made, and on which machine.
+//! The contents of `run.json`: how a run is made, and on which machine.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +17,7 @@ use crate::machine::{Before, Machine};
 pub struct Record {
     /// The version of the schema.
     pub schema: u64,
-    /// When it began, in UTC, to the second: `2026-11-21T13:40:12Z`.
+    /// The time when it began, in UTC, to the second: `2026-11-21T13:40:12Z`.
     pub started: String,
     /// The version of the library.
     pub version: String,
@@ -29,11 +29,11 @@ pub struct Record {
     pub experiments: Vec<String>,
     /// How the experiments are made.
     pub options: Options,
-    /// How often each is made.
+    /// How often each experiment is made.
     pub sittings: usize,
-    /// Where it runs.
+    /// The machine on which the run is made.
     pub machine: Machine,
-    /// What else about the machine can change the results.
+    /// Other circumstances of the machine that can change the results.
     pub circumstances: Circumstances,
 }
 
@@ -41,7 +41,7 @@ impl Record {
     /// Describes a run that begins now, by looking at the machine.
     ///
     /// # Errors
-    /// No memory with such granules.
+    /// There is no memory with such granules.
     pub fn begin(
         command: String,
         experiments: Vec<String>,
@@ -49,7 +49,7 @@ impl Record {
         sittings: usize,
     ) -> Result<Self> {
         let before = Before::read();
-        // Where that fails, wiring fails later, and says why.
+        // Where raising the limit fails, wiring fails later, and its error says why.
         let _ = genie_sys::machine::raise_memory_lock_limit();
         let space = options.granule.space()?;
         Ok(Self {
@@ -66,20 +66,20 @@ impl Record {
         })
     }
 
-    /// The name of its folder: `2026-11-21T13-40-12`, and `-smoke` after it where that is what it is.
+    /// The name of its folder: `2026-11-21T13-40-12`, with `-smoke` after it for a smoke run.
     pub fn name(&self) -> String {
         let time = self.started.trim_end_matches('Z').replace(':', "-");
         if self.options.smoke { time + "-smoke" } else { time }
     }
 
-    /// When it began, for people: `21 November 2026, 13:40 UTC`.
+    /// The time when it began, for people: `21 November 2026, 13:40 UTC`.
     pub fn when(&self) -> String {
         let time: std::result::Result<Timestamp, _> = self.started.parse();
         time.map_or_else(|_| self.started.clone(), |time| time.strftime("%-d %B %Y, %H:%M UTC").to_string())
     }
 }
 
-/// The revision of the sources: as the build was told, else as git tells where the sources still are.
+/// The revision of the sources: as the build was told; otherwise as git tells, if the sources are still in place.
 fn revision() -> Option<String> {
     if let Some(revision) = option_env!("GENIE_REVISION") {
         return Some(revision.to_owned());

@@ -1,4 +1,4 @@
-//! Experiments, small, from the first process to the last verdict.
+//! Small experiments, from the first process to the last verdict.
 
 use genie_lab::experiment::{Experiment, Options};
 use genie_lab::experiments;

@@ -1,6 +1,6 @@
 //! The parties of the experiments, as real processes of this program.
 //!
-//! How: this test brings its own harness, since the parties are this program once more, called by another name.
+//! How: this test brings its own harness, since each party is this program once more, called by another name.
 
 mod experiments;
 mod transfers;

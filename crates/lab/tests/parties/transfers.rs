@@ -1,4 +1,4 @@
-//! Exchanges between parties.
+//! Transfers between parties.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! What is printed: every finding, commands that can be copied, and colour for terminals only.
+//! Reports: every finding is printed, with commands that can be copied, and in colour on terminals only.
 
 use super::super::remedy::Remedy;
 use super::*;

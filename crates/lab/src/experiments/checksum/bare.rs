@@ -1,4 +1,4 @@
-//! What checksums cost alone, beside plain copying.
+//! The cost of checksums alone, beside plain copying.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -11,14 +11,14 @@ use crate::measurement::{Measured, Measurements, Quantity};
 use crate::random::Random;
 use crate::samples::nanoseconds;
 
-/// The setting that these are kept under.
+/// The setting under which these measurements are kept.
 const SETTING: &str = "alone";
-/// A sample is of so many passes that it takes about as long.
+/// About how long a sample takes; it repeats the work as often as that needs.
 const SAMPLE: Duration = Duration::from_micros(50);
 const ROUNDS: usize = 40;
 const ROUNDS_SMOKE: usize = 3;
 
-/// What passes over the data.
+/// A kind of work that reads all of the data once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pass {
     Copy,
@@ -58,7 +58,7 @@ impl Pass {
     }
 }
 
-/// Nanoseconds for one pass.
+/// The nanoseconds that the work takes once, as the mean of `count` times.
 fn time(pass: Pass, count: u32, from: &[u8], to: &mut [u8]) -> u64 {
     let begun = Instant::now();
     for _ in 0..count {
@@ -67,11 +67,11 @@ fn time(pass: Pass, count: u32, from: &[u8], to: &mut [u8]) -> u64 {
     nanoseconds(begun.elapsed() / count)
 }
 
-/// Measures all passes over `len` bytes in turns.
+/// Measures all kinds of work on `len` bytes, which take turns.
 pub(super) fn measure(len: usize, options: &Options) -> Vec<Measured> {
     let (from, mut to) = (vec![0x5a; len], vec![0; len]);
     let passes = Pass::all();
-    // How many passes make a sample: known after one, which warms up, too.
+    // How often each kind of work is done for a sample follows from the time of a first run, which also warms up.
     let counts: Vec<_> = passes
         .iter()
         .map(|pass| {
@@ -95,12 +95,12 @@ pub(super) fn measure(len: usize, options: &Options) -> Vec<Measured> {
     passes.iter().zip(samples).map(measured).collect()
 }
 
-/// What was measured of it.
+/// The measurements of checksums alone.
 pub(super) fn reading(measurements: &Measurements) -> Reading<'_> {
     Reading::of(measurements, ID, SETTING, Quantity::OperationTime)
 }
 
-/// Bytes in so many microseconds, as GB/s.
+/// The speed, in GB/s, of `bytes` bytes in `us` microseconds.
 fn speed(bytes: u64, us: f64) -> f64 {
     bytes as f64 / us.max(1e-3) / 1e3
 }

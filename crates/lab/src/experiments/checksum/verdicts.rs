@@ -1,15 +1,15 @@
-//! What the measurements say about the claims of `checksum`: at the longest length. The papers' checksum is that of the
-//! Internet, which the verdicts are about; CRC32C stands beside it.
+//! Verdicts on the claims of `checksum`, at the longest length. The papers' checksum is that of the Internet, and the
+//! verdicts are about it; CRC32C is reported beside it.
 
 use super::super::reading::{Reading, bytes, findings};
 use super::{Check, DECLARATION, Kind, name};
 use crate::amounts::significant;
 use crate::findings::{Finding, Judgement};
 
-/// Differences below that are none.
+/// The factor below which a difference does not count.
 const TOLERANCE: f64 = 1.05;
 
-/// All ways at the longest length, in microseconds.
+/// The latencies at the longest length, in microseconds.
 struct Longest {
     len: u64,
     copy: f64,
@@ -17,7 +17,7 @@ struct Longest {
     with: Vec<With>,
 }
 
-/// With one kind of checksum.
+/// The latencies with one kind of checksum.
 struct With {
     kind: Kind,
     copy: f64,
@@ -25,7 +25,7 @@ struct With {
     integrated: f64,
 }
 
-/// One for each claim, in their order.
+/// A finding for each claim, in the order of the claims.
 pub(super) fn all(reading: &Reading<'_>) -> Vec<Finding> {
     let judgements = Longest::of(reading).map(|longest| {
         vec![
@@ -55,7 +55,7 @@ impl Longest {
         Some(Self { len, copy, emulated, with: with? })
     }
 
-    /// Judges the Internet checksum, and puts what was found of each kind into one sentence.
+    /// Judges the Internet checksum, and puts the findings on each kind into one sentence.
     fn judge(&self, holds: impl Fn(&With) -> bool, found: impl Fn(&With) -> String) -> Judgement {
         let all: Vec<_> =
             self.with.iter().map(|with| format!("{}: {}.", with.kind.name(), found(with))).collect();

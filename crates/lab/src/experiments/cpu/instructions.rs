@@ -1,8 +1,8 @@
-//! How many instructions passing data takes, by scheme and length, where they were counted; else why not.
+//! How many instructions passing data takes, by scheme and length, where they were counted; otherwise why they were not.
 //!
-//! Why: CPU time differs between machines, and wavers; instructions tell what a scheme does, wherever that is done.
-//! Limits: they are not all alike. One string instruction copies any number of bytes, so that instructions do not tell what
-//! copying costs.
+//! Why: CPU time differs between machines, and fluctuates; instructions show what a scheme does, on whatever machine.
+//! Limits: instructions are not all alike. One string instruction copies any number of bytes, so instructions do not show
+//! what copying costs.
 
 use super::super::latency::{self, schemes};
 use super::super::reading::Reading;
@@ -11,7 +11,7 @@ use crate::device::Rate;
 use crate::findings::{Figure, Scale, Table};
 use crate::measurement::{Measurements, Quantity};
 
-/// Those of the modes that instructions were counted in, mostly one.
+/// The modes in which instructions were counted, mostly a single one.
 fn counted(measurements: &Measurements) -> impl Iterator<Item = (Modes, Reading<'_>)> {
     let reading = |modes| {
         let quantity = Quantity::instructions(modes);
@@ -37,7 +37,7 @@ pub(super) fn tables(measurements: &Measurements) -> impl Iterator<Item = Table>
     })
 }
 
-/// What instructions are those of, and why some or all of them were not counted.
+/// Whose instructions were counted, and why some or all were not.
 pub(super) fn notes(measurements: &Measurements) -> Vec<String> {
     let modes: Vec<_> = counted(measurements).map(|(modes, _)| modes).collect();
     if modes.is_empty() {
@@ -56,7 +56,7 @@ pub(super) fn notes(measurements: &Measurements) -> Vec<String> {
     std::iter::once(of_instructions).chain(without_kernel).collect()
 }
 
-/// Why there are none.
+/// Why there are no counts of instructions.
 fn uncounted(measurements: &Measurements) -> String {
     let why = match &measurements.circumstances.instructions {
         None => "the version of genie that measured this did not do that",

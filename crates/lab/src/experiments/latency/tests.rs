@@ -1,4 +1,4 @@
-//! What is concluded from measurements that are made up.
+//! Conclusions from measurements that are made up.
 
 use super::*;
 use crate::experiments::synthetic::{self, Made};

@@ -1,23 +1,23 @@
-//! What the measurements say about the claims of `latency`.
+//! Verdicts on the claims of `latency`.
 //!
-//! How: the papers compared lengths that are multiples of the granule. Here that is the longest one, 16 MiB, at no limit,
-//! unless a claim is about the network. Tolerances are named where they are used.
+//! How: the papers compared lengths that are multiples of the granule. Here only the longest length, 16 MiB, is compared,
+//! without a limit of the rate, unless a claim is about the network. Tolerances are named where they are used.
 
 use super::super::reading::{Reading, bytes, ends, findings, per_cent};
 use super::{DECLARATION, PAPER_LEN, schemes};
 use crate::amounts::significant;
 use crate::findings::{Finding, Judgement};
 
-/// Copy is apart where it takes at least so many times as long as the slowest other one (in the paper: 2.4 times).
+/// Copy is apart if it takes at least this many times as long as the slowest other scheme (in the paper: 2.4 times).
 const APART: f64 = 1.25;
-/// How far the paper's other schemes were apart.
+/// The factor by which the paper's other schemes were apart.
 const CLOSE: f64 = 1.16;
-/// What the paper's emulated copy saved, and how much of that suffices for the claim to hold.
+/// The share that the paper's emulated copy saved, and how much of that suffices for the claim to hold.
 const SAVED: (f64, f64) = (0.60, 0.9);
-/// Differences below that are none.
+/// The factor below which a difference does not count.
 const TOLERANCE: f64 = 1.05;
 
-/// One for each claim, in their order.
+/// A finding for each claim, in the order of the claims.
 pub(super) fn all(readings: &[Reading<'_>]) -> Vec<Finding> {
     let judgements = Longest::of(&readings[0]).map(|longest| {
         vec![
@@ -58,7 +58,7 @@ impl Longest {
         self.others.iter().find(|(one, _)| *one == scheme).map(|(_, us)| *us)
     }
 
-    /// The quickest and the slowest of the others.
+    /// The quickest and the slowest of the other schemes.
     fn ends(&self) -> [(&'static str, f64); 2] {
         [self.others[0], self.others[self.others.len() - 1]]
     }

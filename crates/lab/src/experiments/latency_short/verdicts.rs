@@ -1,7 +1,7 @@
-//! What the measurements say about the claims of `latency-short`.
+//! Verdicts on the claims of `latency-short`.
 //!
-//! How: each claim is judged with 4 KiB granules, the papers', and with those of the run, where that has others. It holds
-//! if it holds with all.
+//! How: each claim is judged with 4 KiB granules, which the papers had, and with the granules of the run, if those are
+//! different. A claim holds if it holds with all granules.
 
 use statrs::statistics::Statistics;
 
@@ -11,16 +11,16 @@ use super::{DECLARATION, Granules};
 use crate::amounts::significant;
 use crate::findings::{Finding, Judgement};
 
-/// Differences below that are none.
+/// The factor below which a difference does not count.
 const TOLERANCE: f64 = 1.05;
-/// Move is apart where it takes at least so many times as long as the slowest other one.
+/// Move is apart if it takes at least this many times as long as the slowest other scheme.
 const APART: f64 = 1.25;
 
-/// Whether a claim holds with some granules, and what was found; nothing where not all that it compares was measured.
+/// Whether a claim holds with some granules, and what was found; none where not everything that it compares was measured.
 type Judged = Option<(bool, String)>;
 type Judge<'m> = fn(&With<'m>) -> Judged;
 
-/// One for each claim, in their order.
+/// A finding for each claim, in the order of the claims.
 pub(super) fn all<'m>(readings: &'m [Reading<'m>; 2]) -> Vec<Finding> {
     let judges: [Judge<'m>; 6] = [
         With::copies_below_half,
@@ -48,7 +48,7 @@ struct With<'m> {
 }
 
 impl With<'_> {
-    /// For each length that is `wanted`: that, and how many times as long `one` takes as `other`.
+    /// For each length that is `wanted`: the length, and how many times as long `one` takes as `other`.
     fn factors(&self, one: &str, other: &str, wanted: impl Fn(u64) -> bool) -> Vec<(u64, f64)> {
         let factor = |(x, us): (u64, f64)| Some((x, us / self.reading.at(other, x)?));
         self.reading.medians(one).into_iter().filter(|(x, _)| wanted(*x)).filter_map(factor).collect()
@@ -133,7 +133,7 @@ fn highest(factors: &[(u64, f64)]) -> Option<(u64, f64)> {
     factors.iter().copied().max_by(|one, other| one.1.total_cmp(&other.1))
 }
 
-/// The geometric mean, as of all factors.
+/// The geometric mean, which is the right mean of factors.
 fn mean(factors: &[(u64, f64)]) -> Option<f64> {
     (!factors.is_empty()).then(|| factors.iter().map(|(_, factor)| factor).geometric_mean())
 }

@@ -1,7 +1,7 @@
-//! Which steps of a run go together: those that were measured while its CPUs were equally near each other.
+//! Chooses steps of a run that can be combined: those that were measured while the CPUs were equally near each other.
 //!
 //! Why: the host of a virtual machine moves its CPUs, and copying between them costs several times as much when they are far
-//! apart. Costs taken under one placement say nothing of latencies under another.
+//! apart. Costs taken under one placement say nothing about latencies under another.
 
 use crate::measurement::Measurements;
 use crate::placement::Placement;
@@ -11,7 +11,7 @@ use super::estimates::{Estimates, estimate};
 /// The experiments whose steps must have one placement.
 const COMBINED: [&str; 2] = ["latency", "primitives"];
 
-/// The estimates under the placement that allows the most, with the measurements that they are from.
+/// The estimates under the placement that allows the most estimates, with their measurements.
 pub(super) struct Chosen {
     pub(super) measurements: Measurements,
     pub(super) estimates: Estimates,
@@ -19,7 +19,7 @@ pub(super) struct Chosen {
     pub(super) note: Option<String>,
 }
 
-/// Estimates under each placement that occurred, and keeps what covers the most lengths of the most schemes.
+/// Estimates under each placement that occurred, and keeps the estimates that cover the most lengths of the most schemes.
 pub(super) fn choose(measurements: &Measurements) -> Result<Chosen, String> {
     let combined = || measurements.steps.iter().filter(|step| COMBINED.contains(&step.experiment.as_str()));
     let mut placements: Vec<Option<Placement>> = Vec::new();
@@ -36,7 +36,7 @@ pub(super) fn choose(measurements: &Measurements) -> Result<Chosen, String> {
     });
     let covers_less = |one: &Chosen, other: &Chosen| covered(&one.estimates) < covered(&other.estimates);
     let best = chosen.reduce(|best, next| if covers_less(&best, &next) { next } else { best });
-    // What is missing does not depend on the placement where none has an estimate.
+    // If no placement allows an estimate, the same measurements are missing under every placement.
     let missing = || {
         let missing = estimate(measurements).err();
         missing.unwrap_or_else(|| "no placement has all that is needed".to_owned())

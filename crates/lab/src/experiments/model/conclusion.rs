@@ -1,4 +1,4 @@
-//! What `model` concludes: estimates beside measurements, and how far they are apart.
+//! The conclusion of `model`: estimates beside measurements, and how far they are apart.
 
 use genie_passing::Scheme;
 
@@ -111,8 +111,8 @@ fn errors(estimates: &Estimates) -> Table {
     )
 }
 
-/// Judges one kind of estimate at all lengths of all schemes; of the scheme that the base is taken from only where that proves
-/// something.
+/// Judges one kind of estimate at all lengths of all schemes; the scheme that the base is taken from is included only where
+/// that proves something.
 fn judgement(estimates: &Estimates, of: impl Fn(&Estimate) -> Option<f64>, with_base: bool) -> Judgement {
     let schemes = estimates.schemes.iter().filter(|estimated| with_base || !estimated.is_base);
     let errors: Vec<(Scheme, u64, f64)> = schemes

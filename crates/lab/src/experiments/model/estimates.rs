@@ -1,4 +1,4 @@
-//! Estimates and what was measured, scheme by scheme and length by length.
+//! Estimates beside measured latencies, scheme by scheme and length by length.
 
 use genie_passing::Scheme;
 
@@ -17,14 +17,14 @@ pub(super) struct Estimate {
     pub(super) length: u64,
     /// What was measured.
     pub(super) actual: Point,
-    /// From the medians of the operations at this length.
+    /// The estimate from the medians of the operations at this length.
     pub(super) here: f64,
-    /// From the operations' lines.
+    /// The estimate from the operations' lines.
     pub(super) line: Option<f64>,
 }
 
 impl Estimate {
-    /// How far an estimate is off, as a fraction of what was measured.
+    /// How far an estimate is off, as a fraction of the measured latency.
     pub(super) fn error(&self, estimate: f64) -> f64 {
         estimate / self.actual.samples.median_us() - 1.0
     }
@@ -36,11 +36,11 @@ pub(super) struct Estimated {
     pub(super) scheme: Scheme,
     /// Ascending.
     pub(super) lengths: Vec<Estimate>,
-    /// The base's line and those of the operations, summed.
+    /// The sum of the base's line and the operations' lines.
     pub(super) estimated: Option<Line>,
-    /// The line of what was measured.
+    /// The line through the measured latencies.
     pub(super) actual: Option<Line>,
-    /// Whether the base was taken from this scheme, so that its estimate at a length is what was measured.
+    /// Whether the base was taken from this scheme, so that its estimate at a length equals the measured latency.
     pub(super) is_base: bool,
 }
 
@@ -59,7 +59,7 @@ fn latencies(measurements: &Measurements, scheme: Scheme, granule: u64) -> Vec<P
     points
 }
 
-/// Estimates all schemes, or says what is missing for that.
+/// Estimates all schemes, or says which measurements are missing for that.
 pub(super) fn estimate(measurements: &Measurements) -> Result<Estimates, String> {
     let granule = granule(measurements)
         .ok_or("the costs of operations were not measured: run the experiment primitives")?;
@@ -84,7 +84,7 @@ pub(super) fn estimate(measurements: &Measurements) -> Result<Estimates, String>
     Ok(Estimates { schemes, missing, base })
 }
 
-/// What no scheme changes.
+/// The base, which no scheme changes.
 #[derive(Debug, Clone)]
 pub(super) struct Base {
     pub(super) medians: Vec<Median>,
@@ -134,7 +134,7 @@ fn one(
     Ok(Estimated { scheme, lengths, estimated, actual, is_base: scheme == Scheme::EmulatedShare })
 }
 
-/// Those that are possible; why the last one is not, where none is.
+/// The results that are possible; if none is, the reason of the last one.
 fn possible<One>(all: impl Iterator<Item = Result<One, String>>) -> Result<Vec<One>, String> {
     let (mut possible, mut lacking) = (Vec::new(), None);
     for one in all {
@@ -146,7 +146,8 @@ fn possible<One>(all: impl Iterator<Item = Result<One, String>>) -> Result<Vec<O
     lacking.filter(|_| possible.is_empty()).map_or(Ok(possible), Err)
 }
 
-/// The base or the operation whose line is furthest from its median at a length, and by how many microseconds it is above.
+/// The base or the operation whose line is furthest from its median at a length, and by how many microseconds the line is
+/// above the median.
 pub(super) fn furthest_from_its_line(
     operations: Operations<'_>,
     base: &Base,

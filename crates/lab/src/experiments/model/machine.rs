@@ -1,4 +1,4 @@
-//! The step of its own: the machine's figures, as in table 8.1.
+//! The experiment's own step: the machine's figures, as in table 8.1.
 
 use crate::error::Result;
 use crate::experiment::{Options, Sitting, Step};
@@ -12,7 +12,7 @@ const INTEGER: &str = "integer program";
 const CACHED: &str = "copy within the cache";
 const UNCACHED: &str = "copy in memory";
 
-/// How much is copied when it only matters that it works.
+/// How many bytes are copied when it only matters that copying works.
 const UNCACHED_SMOKE: usize = 1 << 20;
 
 pub(super) fn steps(options: &Options) -> Vec<Step> {
@@ -34,8 +34,8 @@ fn measure(samples: usize, uncached: usize) -> Vec<Measured> {
     ]
 }
 
-/// The figures of the machine that a run was made on: integer programs per microsecond, and rates in bytes per microsecond; none
-/// where the run did not measure them.
+/// The figures of the machine that a run was made on: integer programs per microsecond, and rates in bytes per microsecond;
+/// none where the run did not measure these.
 pub fn figures(measurements: &Measurements) -> Option<Figures> {
     let last = |series| measurements.medians(ID, "", series, Quantity::OperationTime).pop();
     let rate =

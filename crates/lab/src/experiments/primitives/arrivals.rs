@@ -2,10 +2,10 @@
 //!
 //! Why: operations on overlay buffers run only where a device or server has buffers of its own and client and server share
 //! one space.
-//! How: it takes a buffer from the pool, copies the data to it, which stands for the wire, overlays the buffer on the
-//! client's, and replies. It works in the client's thread. In another one, on another CPU, each change of the client's
-//! mappings would have to interrupt that CPU, which on a virtual machine can take milliseconds, and which neither the
-//! parties nor the papers' hosts have to do.
+//! How: the server takes a buffer from the pool, copies the data to it, which stands for the wire, overlays the buffer on
+//! the client's, and replies. It works in the client's thread. If it worked in a thread on another CPU, each change of the
+//! client's mappings would have to interrupt that CPU. On a virtual machine that can take milliseconds, and neither the
+//! parties nor the papers' hosts have to do it.
 //! Limits: the data is in this CPU's cache when it is copied out, as far as it fits there.
 //! Source: J. C. Brustoloni's thesis, §6.1 (pooled in-host buffering), §8.2.
 
@@ -33,7 +33,7 @@ pub(super) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Opens the server with buffers for `data`, which arrives each time.
+    /// Opens the server with buffers for `data`, which arrives at each request.
     ///
     /// # Errors
     /// No memory for the pool.

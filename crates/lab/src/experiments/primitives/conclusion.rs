@@ -1,4 +1,4 @@
-//! What the experiment concludes: its tables, its figure, and what could not be measured.
+//! The experiment's conclusion: its tables, its figure, and what could not be measured.
 //!
 //! Source: J. C. Brustoloni's thesis, tables 8.2 and 12.1.
 
@@ -35,7 +35,7 @@ const WITH_OTHERS: [(&str, &str, &str); 3] = [
 const NOT_RUN: &str =
     "did not run: memory could not be wired or protected, or no length was a multiple of the granule";
 
-/// Why there is nothing here of rows of table 12.1, by their letters.
+/// Why rows of table 12.1, given by their letters, have no times here.
 const ABSENT_PARTS: [(&[&str], &str); 6] = [
     (&["a", "b", "y"], "contained in the base: not taken apart"),
     (&["c", "d", "e", "f"], "there are no iolets yet"),
@@ -45,7 +45,7 @@ const ABSENT_PARTS: [(&[&str], &str); 6] = [
     (&["w", "x"], "there is no outboard memory"),
 ];
 
-/// Concludes from what was measured.
+/// Concludes from the measurements.
 pub(super) fn conclude(measurements: &Measurements) -> Conclusion {
     let rows = rows::rows(measurements);
     let granule = granule(measurements).unwrap_or_default();
@@ -79,7 +79,7 @@ fn find<'r>(rows: &'r [Row], name: &str) -> Option<&'r Row> {
 /// Rows of table 8.2 that the thesis has without a factor: their work does not depend on the length.
 const CONSTANT: [&str; 4] = ["Region check", "Region mark in", "Overlay allocate", "Overlay"];
 
-/// Says how much longer operations take after long data though their work is the same.
+/// Says how much longer operations take after long data, although their work is the same.
 fn cold(rows: &[Row]) -> Option<String> {
     let ratio = |name: &&str| {
         let times = &find(rows, name)?.times;
@@ -109,7 +109,7 @@ fn absent(rows: &[Row]) -> Vec<String> {
     with_others.chain([joined.to_owned()]).chain(not_run).collect()
 }
 
-/// The rows of table 12.1 that there is nothing of here, with the reasons.
+/// The rows of table 12.1 that have no times here, with the reasons.
 fn parts_absent() -> String {
     let reasons = ABSENT_PARTS.map(|(letters, reason)| format!("{} ({reason})", letters.join(", ")));
     format!("Rows of table 12.1 that are absent: {}.", reasons.join("; "))
@@ -131,10 +131,10 @@ fn table_8_2(rows: &[Row], measurements: &Measurements) -> Table {
 
 const COLUMNS: [&str; 8] =
     ["operation", "ns/B", "and µs", "R²", "shortest, µs", "longest, µs", "thesis: ns/B", "and µs"];
-/// How many of them are of what is here.
+/// How many of the columns are about this machine.
 const HERE: usize = 6;
 
-/// A row's cells for what is here.
+/// A row's cells for this machine.
 fn cells(row: &Row) -> Vec<String> {
     let name = match WITH_OTHERS.iter().find(|(name, ..)| *name == row.name) {
         Some((_, other, _)) => format!("{} (with {other})", row.name),
@@ -190,7 +190,7 @@ fn table_12_1(rows: &[Row]) -> Table {
     Table::new(title, COLUMNS, brustoloni::parts().into_iter().map(row))
 }
 
-/// What runs here and is in neither of these tables, since the thesis's latencies don't contain it.
+/// The operations that run here and are in neither table, since the thesis's latencies do not include them.
 fn others(rows: &[Row]) -> Table {
     let parts = brustoloni::parts();
     let is_other = |row: &&Row| {

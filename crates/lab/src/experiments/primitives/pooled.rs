@@ -12,8 +12,8 @@ use crate::interface::Granule;
 use crate::model::breakdown::Buffering;
 use crate::operations::{self, OperationTime};
 
-/// How far from the beginning of a granule a buffer begins that is not aligned with those of the pool: on a cache line of
-/// its own, so that nothing but the offset is different.
+/// The offset from the beginning of a granule of a buffer that is not aligned with the pool's buffers: it begins a cache
+/// line, so that only the offset differs.
 const OFFSET: usize = 128;
 
 /// The client and its server.
@@ -22,7 +22,7 @@ pub(super) struct Pooled {
     aligned: ClientBuffer,
     unaligned: ClientBuffer,
     arrivals: ServerHandle,
-    /// Takes what is given away.
+    /// Takes the buffers that are given away.
     sink: ServerHandle,
     genie: Interface,
     recorder: &'static Recorder,
@@ -30,7 +30,7 @@ pub(super) struct Pooled {
 }
 
 impl Pooled {
-    /// Opens an interface, and in its space a server of which data of `len` bytes arrives.
+    /// Opens an interface, and in its space a server from which data of `len` bytes arrives.
     ///
     /// # Errors
     /// No memory.
@@ -45,8 +45,8 @@ impl Pooled {
         Ok(Self { aligned, unaligned, arrivals, sink, genie, recorder, data })
     }
 
-    /// Receives the data once; returns how long the operations took. None are returned where data was copied though the
-    /// buffers are aligned: it was too short to be swapped.
+    /// Receives the data once; returns how long the operations took. No times are returned where data was copied although
+    /// the buffers are aligned: it was too short to be swapped.
     ///
     /// # Errors
     /// The request failed, or the data is damaged.
@@ -70,7 +70,7 @@ impl Pooled {
         Ok(if is_aligned && effective != scheme { Vec::new() } else { times })
     }
 
-    /// Compares what came, and gives a migrant buffer back.
+    /// Compares the data that came, and gives a migrant buffer back.
     fn judge(&self, scheme: Scheme, reply: &mut Reply, is_aligned: bool) -> Result<()> {
         let native = if is_aligned { self.aligned.native() } else { self.unaligned.native() };
         let migrant = reply.take_migrant();
@@ -82,7 +82,8 @@ impl Pooled {
             )));
         }
         if let Some(migrant) = migrant.filter(|_| scheme == Scheme::Move) {
-            // Deallocated, its region would be kept for emulated move, which it would make grow without end.
+            // If the buffer were deallocated, its region would be kept for emulated move, and the kept regions would grow
+            // without end.
             let removal = self.genie.request(&self.sink, memory::NULL).out(Out::moved(migrant));
             removal.send().map_err(|failed| failed.error)?;
         }

@@ -1,4 +1,4 @@
-//! A sitting: the parties, then a client of the pooled server, pass data of one length after the other.
+//! A sitting: for one length after the other, first the parties pass data, and then a client of the pooled server does.
 
 use std::collections::BTreeMap;
 
@@ -19,19 +19,19 @@ use crate::parties::{Measure, Parties, Transfer, Transferred};
 use crate::random::Random;
 use crate::samples::nanoseconds;
 
-/// How often each scheme passes data that is not long.
+/// How often each scheme passes data shorter than `LONG`.
 const ROUNDS: usize = 100;
 const ROUNDS_LONG: usize = 40;
 const ROUNDS_SMOKE: usize = 3;
 /// Room for the operations of one request.
 const RECORDS: usize = 64;
-/// The first length that is long.
+/// The shortest data that counts as long.
 const LONG: usize = 4 << 20;
 /// About how long one round of all schemes takes, and how much longer for each byte.
 const ROUND_SECONDS: f64 = 0.0008;
 const ROUND_SECONDS_A_BYTE: f64 = 3.7e-9;
 
-/// The schemes of which the client's memory must be laid out as the pooled buffers are, or data is copied.
+/// The schemes that copy unless the client's memory is laid out like the pooled buffers.
 const NATIVE: [Scheme; 4] = [Scheme::Copy, Scheme::EmulatedCopy, Scheme::Share, Scheme::EmulatedShare];
 
 /// How many times each scheme passes data of this length, not counting the first, which warms up.
@@ -53,7 +53,7 @@ pub(super) struct Operations<'o> {
     options: &'o Options,
     parties: Parties,
     random: Random,
-    /// Of the client of the pooled server.
+    /// The recorder of the pooled server's client.
     recorder: &'static Recorder,
 }
 
@@ -89,12 +89,12 @@ impl<'o> Operations<'o> {
         Ok(())
     }
 
-    /// Passes data; nothing is measured where memory would have to be wired that may not be.
+    /// Passes data; returns none where memory would have to be wired and may not be.
     fn transfer(&mut self, scheme: Scheme, len: usize, measure: Measure) -> Result<Option<Transferred>> {
         transfer(&mut self.parties, &Transfer { measure, ..Transfer::of(scheme, len) })
     }
 
-    /// Receives data of the pooled server once by each scheme, aligned and not, in any order.
+    /// Receives data from the pooled server once by each scheme, into aligned and into unaligned buffers, in any order.
     fn pooled(&mut self, pooled: &mut Pooled, collected: &mut Collected) -> Result<()> {
         let aligned = Scheme::ALL.map(|scheme| (scheme, Buffering::PooledAligned));
         let unaligned = NATIVE.map(|scheme| (scheme, Buffering::PooledUnaligned));
@@ -133,7 +133,7 @@ impl Collected {
         self.0.entry((setting.to_owned(), series.to_owned(), quantity)).or_default().push(sample);
     }
 
-    /// Adds the times of what `scheme` itself did.
+    /// Adds the times of the operations that `scheme` itself ran.
     fn add_times(&mut self, side: &str, scheme: Scheme, buffering: Buffering, times: &[OperationTime]) {
         let how = match buffering {
             Buffering::EarlyDemultiplexed => "",

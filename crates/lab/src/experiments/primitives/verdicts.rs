@@ -10,21 +10,21 @@ use crate::model::rows::Row;
 
 /// The rows that copy.
 const COPYING: [&str; 2] = ["Copyin", "Copyout"];
-/// From here on a line is good.
+/// A line with at least this R² is good.
 const R_SQUARED_MIN: f64 = 0.95;
-/// An operation that takes at most this many times as long for the longest data as for the shortest is constant.
+/// An operation is constant if it takes at most this many times as long for the longest data as for the shortest.
 const GROWTH_MIN: f64 = 2.0;
 /// An operation that never takes longer than this, in microseconds, is very short.
 const SHORT_MAX: f64 = 0.5;
-/// What "several times as much" is at least.
+/// The least factor that counts as "several times as much".
 const SEVERAL: f64 = 3.0;
 
-/// One for each claim, in their order.
+/// A finding for each claim, in the order of the claims.
 pub(super) fn verdicts(rows: &[Row]) -> Vec<Finding> {
     findings(&DECLARATION, Ok::<_, String>(vec![linear(rows), dominates(rows), cheaper(rows)]))
 }
 
-/// The rows of table 8.2 of which the time grows with the length, with R².
+/// The rows of table 8.2 whose time grows with the length, each with its R².
 fn growing<'r>(rows: &'r [Row]) -> Vec<(&'r Row, f64)> {
     let primitive = rows.iter().filter(|row| PRIMITIVES.contains(&row.name.as_str()));
     let grows = |row: &&Row| {
@@ -51,7 +51,7 @@ fn linear(rows: &[Row]) -> Judgement {
     Ok((bad.is_empty(), found + "."))
 }
 
-/// What copying in and copying out cost for each byte.
+/// The costs of copying in and of copying out, for each byte.
 fn copying(rows: &[Row]) -> Option<(f64, f64)> {
     let factor = |name| Some(rows.iter().find(|row| row.name == name)?.fit?.line.factor);
     let [copyin, copyout] = COPYING.map(factor);

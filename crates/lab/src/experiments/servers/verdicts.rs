@@ -1,17 +1,17 @@
-//! What the measurements say about the claims of `servers`.
+//! Verdicts on the claims of `servers`.
 
 use super::super::reading::{Reading, bytes, findings, per_cent};
 use super::{DECLARATION, LONGEST, Overhead, PLACES, series, shortest};
 use crate::amounts::significant;
 use crate::findings::{Finding, Judgement};
 
-/// An overhead is control, not data, if what it gains from the shortest to the longest data is no more than this share of
-/// the time that these take in process.
+/// An overhead is control, not data, if from the shortest to the longest data it grows by no more than this share of the
+/// time that the longest data takes in process.
 const OF_DATA: f64 = 0.1;
-/// Emulated copy and emulated share are alike up to that factor (in the paper: 1.07 and 1.04).
+/// Emulated copy and emulated share are alike up to this factor (in the paper: 1.07 and 1.04).
 const ALIKE: f64 = 1.1;
 
-/// One for each claim, in their order.
+/// A finding for each claim, in the order of the claims.
 pub(super) fn all(reading: &Reading<'_>, overheads: &[Overhead]) -> Vec<Finding> {
     let longest = reading.lengths([series("copy", PLACES[0].1)]).last().copied();
     let judgements = longest.and_then(|longest| {
@@ -88,7 +88,7 @@ fn emulated_alike(reading: &Reading<'_>, longest: u64) -> Option<(bool, String)>
     Some((here.max(there) <= ALIKE, found))
 }
 
-/// Why one run does not tell how the overhead scales with the processor.
+/// Why one run does not show how the overhead scales with the processor.
 fn of_one_processor(overheads: &[Overhead]) -> Option<String> {
     let (x, us) = shortest(overheads, "emulated copy")?;
     Some(format!(

@@ -1,4 +1,4 @@
-//! What `single-copy-tcp` concludes: the paper's tables, computed anew, and the same tables for this machine.
+//! The conclusion of `single-copy-tcp`: the paper's tables, computed anew, and the same tables for this machine.
 
 use super::DECLARATION;
 use super::costs::{Direction, PACKET, costs};
@@ -13,7 +13,7 @@ use crate::papers::Rounding;
 
 const DIRECTIONS: [Direction; 2] = [Direction::Transmission, Direction::Reception];
 
-/// Packets of the figure, in powers of two.
+/// The lengths of the figure's packets, as powers of two.
 const LENGTHS: std::ops::RangeInclusive<u32> = 8..=16;
 
 pub(super) fn conclude(measurements: &Measurements) -> Conclusion {
@@ -66,7 +66,7 @@ fn table(costs: &Costs, direction: Direction) -> Table {
     Table::new(title, columns, Stack::ALL.map(cells))
 }
 
-/// The throughputs of all stacks in one direction, as a sentence has them.
+/// The throughputs of all stacks in one direction, for a sentence.
 fn listed(costs: &Costs) -> String {
     let shown =
         |stack: Stack| format!("{} {}", stack.name(), significant(throughput(costs, stack, PACKET as f64)));
@@ -113,7 +113,8 @@ fn ratio(here: &[Costs; 2]) -> Judgement {
     Ok((here.iter().zip([1.47, 1.58]).all(|(costs, paper)| gain(costs) >= paper), found))
 }
 
-/// Holds where one copy allows at least 2.4 times the throughput of all passes in transmission, as in the paper.
+/// Holds where, in transmission, a single copy allows at least 2.4 times the throughput of the conventional stack, as in the
+/// paper.
 fn bounds(transmission: &Costs) -> Judgement {
     let [all, _, one] = Stack::ALL.map(|stack| 1e6 / stack.per_byte(transmission) / MBYTE);
     let share = transmission.checksum / Stack::Conventional.per_byte(transmission);

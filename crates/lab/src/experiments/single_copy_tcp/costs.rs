@@ -1,4 +1,4 @@
-//! What a stack is made of, measured here: calls, packets, copies and checksums.
+//! Measures the costs that make up a stack: calls, packets, copies and checksums.
 
 use std::hint::black_box;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -14,9 +14,9 @@ use crate::model::single_copy::Costs;
 
 /// Bytes of a packet.
 pub(super) const PACKET: usize = 4096;
-/// How many packets' memory one goes through before it comes back to the first: more than caches hold.
+/// How many packets' memory is used before the first packet's memory is used again: more than caches hold.
 const PACKETS: usize = (64 << 20) / PACKET;
-/// How often something short is done for one sample.
+/// How often a short operation is repeated for one sample.
 const REPEATED: usize = 256;
 
 const CALL: &str = "system call";
@@ -54,7 +54,7 @@ pub(super) fn sit(options: &Options) -> Result<Box<dyn Sitting + '_>> {
     Alone::sit(move || measure(samples, packets))
 }
 
-/// Measures everything, but datagrams only where there is a network.
+/// Measures everything, except that datagrams are measured only where there is a network.
 fn measure(samples: usize, packets: usize) -> Vec<Measured> {
     let mut memory = Memory { packets: vec![1; packets * PACKET], next: 0 };
     let mut packet = [2; PACKET];
@@ -75,13 +75,13 @@ fn measure(samples: usize, packets: usize) -> Vec<Measured> {
     if let Ok(socket) = loopback() {
         let mut lost = false;
         let datagrams = timed(DATAGRAM, 1, samples, || repeated(|| lost |= round(&socket).is_err()));
-        // Without a round there is no time of one.
+        // If a round trip was lost, there is no time to report.
         measured.extend((!lost).then_some(datagrams));
     }
     measured
 }
 
-/// How long all repetitions of a sample take together: one alone may be shorter than the clock's tick.
+/// How long all repetitions of a sample take together: a single one may be shorter than the clock's tick.
 fn repeated(mut once: impl FnMut()) -> Duration {
     let begin = Instant::now();
     (0..REPEATED).for_each(|_| once());
@@ -103,7 +103,7 @@ impl Memory {
     }
 }
 
-/// A socket that sends to itself, and does not wait for ever for what it sent.
+/// A socket that sends to itself, and waits for a datagram only a limited time.
 fn loopback() -> std::io::Result<UdpSocket> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     socket.connect(socket.local_addr()?)?;

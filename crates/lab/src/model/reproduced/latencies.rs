@@ -50,13 +50,13 @@ mod tests {
     use super::*;
     use crate::papers::Agreement;
 
-    /// Of 32 printed numbers 19 are the sums of the numbers printed in table 8.2, to the digit. Copy's factor at 155 Mbit/s,
+    /// Of 32 printed numbers, 19 are to the digit the sums of the numbers printed in table 8.2. Copy's factor at 155 Mbit/s,
     /// for one, is printed as 0.0997, while 0.0598 + 0.0180 + 0.0220 = 0.0998; sums of up to nine rounded terms differ by as
     /// much.
     ///
-    /// One is no sum of numbers that are printed as those of table 8.2 are: weak move's factor at 512 Mbit/s, 0.0201. At 155 Mbit/s
-    /// the same operations are printed with 0.0620, which is 0.0022 above the base; with that much above the base at 512 Mbit/s,
-    /// it would be 0.0203, and the computed one is 0.0202. The printed number seems to be a slip.
+    /// One number cannot be a sum of numbers that round to those of table 8.2: weak move's factor at 512 Mbit/s, 0.0201. At
+    /// 155 Mbit/s the same operations are printed with 0.0620, which is 0.0022 above the base; with that much above the base
+    /// at 512 Mbit/s, it would be 0.0203, and the computed one is 0.0202. The printed number seems to be a slip.
     #[test]
     fn table_8_6_is_estimated_from_table_8_2() {
         let table = demultiplexed();
@@ -79,8 +79,8 @@ mod tests {
         assert_eq!(table.count(Agreement::Digits), 19);
     }
 
-    /// Six to ten rounded terms make up each number here, so fewer come out to the digit; all are sums of numbers that are
-    /// printed as those of table 8.3 are.
+    /// Six to ten rounded terms make up each number here, so fewer come out to the digit; all can be sums of numbers that
+    /// round to those of table 8.3.
     #[test]
     fn table_8_7_is_estimated_from_table_8_3() {
         let table = pooled();

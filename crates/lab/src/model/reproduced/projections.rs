@@ -13,7 +13,7 @@ fn rate(mbits: f64) -> f64 {
     mbits * 1.048_576
 }
 
-/// The cost that was measured with a framework: CC. None of `fbufs` is copying.
+/// The cost that was measured with a framework: CC. No part of the cost of `fbufs` is copying.
 pub fn cost(framework: &Framework, rounding: Rounding) -> Cost {
     let throughput = rate(framework.throughput.at(rounding.opposite()));
     let utilization = framework.utilization.at(rounding) / 100.0;
@@ -29,7 +29,7 @@ pub fn printed_costs(rounding: Rounding) -> (Cost, Cost) {
     (of("fbufs"), of("single-copy"))
 }
 
-/// The copy speed-up at which nothing is left of the advantage, at the CPU speed-up of the paper.
+/// The copy speed-up at which nothing is left of the advantage, for the paper's CPU speed-up.
 pub fn vanishing() -> Option<f64> {
     let (avoiding, copying) = printed_costs(Rounding::Nearest);
     break_even(avoiding, copying, 4.0)
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
     use crate::papers::Agreement;
 
-    /// 8 KiB at 83.7 Mbit/s take 746.7 us; 746 is printed, which 83.75 Mbit/s give.
+    /// 8 KiB at 83.7 Mbit/s take 746.7 us; the printed 746 corresponds to 83.75 Mbit/s.
     #[test]
     fn appendix_a_is_reproduced_to_the_digit_but_for_one_latency() {
         let table = measured();
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(vanishing().unwrap().round(), 34.0);
     }
 
-    /// Up to a CPU speed-up of 4 the CPU is slower than the network of 622 Mbit/s, which the projection assumes.
+    /// Up to a CPU speed-up of 4 the CPU is slower than the network of 622 Mbit/s, as the projection assumes.
     #[test]
     fn projected_costs_stay_above_the_latency_of_the_faster_network() {
         let oc12 = row(thadani::networks(), |network| network.network == "OC12");

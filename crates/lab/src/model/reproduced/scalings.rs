@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(table.count(Agreement::Digits), table.cells.len(), "{:#?}", table.table());
     }
 
-    /// What a user-level server adds is control, and scales as other work of the CPU.
+    /// A user-level server adds control, which scales as other work of the CPU.
     #[test]
     fn table_9_3_is_reproduced_to_the_digit_from_its_own_ratings_and_overheads() {
         let all = brustoloni::server_overheads();
@@ -146,13 +146,14 @@ mod tests {
         }
     }
 
-    /// All estimates and most actual ratios come out to the digit. Ratios of fixed terms, of which many are printed with one
-    /// digit, do so only within the rounding of these: the least of the Gateway's is 3 / 2 in print, and the 1.53 that is
-    /// printed is, for example, 2.6 / 1.7.
+    /// All estimates and most actual ratios come out to the digit. Many fixed terms are printed with one digit, and their
+    /// ratios come out only within the rounding of these: the Gateway's least ratio is 3 / 2 by the printed terms, while the
+    /// printed ratio 1.53 is, for example, 2.6 / 1.7.
     ///
-    /// The ratio of the cache-dominated factors of the Gateway, 0.0440 / 0.0180, is 2.44, and at most 2.45 with other numbers
-    /// that are printed so, where the paper has 2.46. Its author may have divided by 0.0179: that also explains why table 8.6
-    /// has 0.0997 for copy where table 8.2 adds up to 0.0998, and the AlphaStation's ratio is 0.54 either way.
+    /// The ratio of the cache-dominated factors of the Gateway, 0.0440 / 0.0180, is 2.44, and at most 2.45 with other
+    /// numbers that round to the printed ones; the paper has 2.46. Its author may have divided by 0.0179. That would also
+    /// explain why table 8.6 has 0.0997 for copy where table 8.2 adds up to 0.0998; the AlphaStation's ratio is 0.54 either
+    /// way.
     #[test]
     fn table_8_9_is_reproduced() {
         let table = ratios();

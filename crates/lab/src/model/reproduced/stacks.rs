@@ -1,4 +1,4 @@
-//! Stacks with two copies and one: Dalton and others, tables 1 and 2 and the bounds in the text before them.
+//! Stacks with two copies and with one: Dalton and others, tables 1 and 2 and the bounds in the text before them.
 
 use crate::model::reproduced::{Cell, Reproduced};
 use crate::model::single_copy::{Costs, Stack, total};
@@ -8,7 +8,7 @@ use crate::papers::{Rounding, row};
 /// Bytes of a packet.
 pub const PACKET: f64 = 4096.0;
 
-/// Bytes of a Mbyte, as the paper counts.
+/// Bytes of a Mbyte, as the paper counts them.
 pub const MBYTE: f64 = 1_048_576.0;
 
 /// The costs that the text gives for `transmission` or `reception`, in microseconds.
@@ -34,8 +34,8 @@ pub fn transmission() -> Reproduced {
     Reproduced { title, cells: rows("transmission").iter().flat_map(cells).collect() }
 }
 
-/// Table 2: the data column from the text's costs, with which it agrees in one row alone; totals and throughputs from the
-/// printed data column.
+/// Table 2: the data column is computed from the text's costs, with which it agrees in only one row; totals and throughputs
+/// are computed from the printed data column.
 pub fn reception() -> Reproduced {
     let title = "Dalton and others, table 2: receiving packets of 4 Kbyte, in µs, and throughput in Mbyte/s; totals from the \
                  table's own data column";
@@ -45,7 +45,7 @@ pub fn reception() -> Reproduced {
     Reproduced { title, cells: rows("reception").iter().flat_map(cells).collect() }
 }
 
-/// A packet's row, whose total takes this time.
+/// A packet's row, whose total is this time.
 fn cells(packet: &Packet, time: impl Fn(Rounding) -> f64) -> [Cell; 3] {
     let data = |rounding| stack(packet).per_byte(&costs(&packet.direction, rounding)) * PACKET;
     let throughput = |rounding: Rounding| PACKET / time(rounding.opposite()) * 1e6 / MBYTE;
@@ -56,7 +56,7 @@ fn cells(packet: &Packet, time: impl Fn(Rounding) -> f64) -> [Cell; 3] {
     ]
 }
 
-/// What moving data alone allows in transmission.
+/// The throughput in transmission that moving data alone would allow.
 pub fn bounds() -> Reproduced {
     let title =
         "Dalton and others: what moving data alone allows, in Mbyte/s of 2^20 bytes and Mbit/s of 10^6 bits";
@@ -97,9 +97,9 @@ mod tests {
         assert_eq!(table.count(Agreement::Digits), 9, "{:#?}", table.table());
     }
 
-    /// The data column follows from the text in its last row alone: 30 ns give 123 us, 30.2 ns, which are printed as 30, the
-    /// printed 124. The text's costs of a byte make 232 and 201 us of the others, where 256 and 193 are printed. Totals and
-    /// throughputs follow to the digit from the column as it is printed.
+    /// The data column follows from the text only in its last row: 30 ns give 123 us; 30.2 ns, which would be printed as 30,
+    /// give the printed 124. For the other rows the text's costs of a byte give 232 and 201 us, where 256 and 193 are
+    /// printed. Totals and throughputs follow to the digit from the column as it is printed.
     #[test]
     fn table_2_follows_to_the_digit_from_its_own_data_column_which_the_text_gives_in_one_row() {
         let table = reception();
