@@ -376,6 +376,32 @@ mod tests {
     }
 
     #[test]
+    fn a_server_reaches_of_a_clients_data_what_the_thesis_says() {
+        use Access::{DuringRequest, Never, Once};
+        use Scheme::{
+            Copy, EmulatedCopy, EmulatedMove, EmulatedShare, EmulatedWeakMove, Fragment, Move, Share,
+            WeakMove,
+        };
+        // Granularity; when the server reads output, reads input, and writes input.
+        for (schemes, expected) in [
+            (&[Copy][..], (Granularity::Byte, Once, Never, Once)),
+            (&[EmulatedCopy], (Granularity::Granule, DuringRequest, Once, Once)),
+            (&[Move], (Granularity::Granule, DuringRequest, Never, Once)),
+            (
+                &[Share, EmulatedShare, EmulatedMove, WeakMove, EmulatedWeakMove, Fragment],
+                (Granularity::Granule, DuringRequest, DuringRequest, DuringRequest),
+            ),
+        ] {
+            for scheme in schemes {
+                let it = scheme.protection();
+                let found =
+                    (it.granularity, it.server_reads_output, it.server_reads_input, it.server_writes_input);
+                assert_eq!(found, expected, "{scheme}");
+            }
+        }
+    }
+
+    #[test]
     fn native_strong_input_changes_a_buffer_only_at_the_reply() {
         // Integrity and protection are different things, but for a native buffer they agree on this.
         for scheme in [Scheme::Copy, Scheme::EmulatedCopy, Scheme::Share, Scheme::EmulatedShare] {
