@@ -15,7 +15,7 @@ use genie_memory::{Error as MemoryError, LenderId, Result, SystemBuffer};
 
 use crate::Passing;
 
-/// Whose memory a transfer's system buffers are, and which server sees them.
+/// The party that lends a transfer's system buffers, and the server that sees them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Parties {
     /// The lender from whose pool they come.

@@ -63,7 +63,7 @@ pub(super) struct Series<'b> {
     cpu_clock: CpuClock,
 }
 
-/// Whose turn it is.
+/// The operation that has its turn.
 #[derive(Debug, Clone, Copy)]
 enum Turn {
     Contender(usize),

@@ -13,7 +13,7 @@ use crate::Error;
 /// all that a process has.
 const ADDRESSES: usize = 1 << 40;
 
-/// How a server serves clients in other processes. What is in brackets is the default.
+/// How a server serves clients in other processes. Defaults are in parentheses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServeOptions {
     /// Bytes lent to each client (16 MiB), in which data that is not passed in place is put. Each client has memory of its own. At most

@@ -27,7 +27,7 @@ const ROUNDS_MAX: u32 = 1_000_000_000;
 /// How long a sleeper waits for its turn. Only a thread that is stopped from outside takes so long.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Whose turn it is: a word alone on its cache line and on the line that CPUs fetch along with it.
+/// The number of the current turn: a word alone on its cache line and on the line that CPUs fetch along with it.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Turns(AtomicU32);

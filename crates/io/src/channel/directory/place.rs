@@ -19,7 +19,7 @@ pub(super) struct Place {
     pub(super) chosen_by: ChosenBy,
 }
 
-/// Who has chosen the directory.
+/// The party that chose the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ChosenBy {
     /// The user or an administrator, who may share it with a group, or with everybody as /tmp is shared.

@@ -83,7 +83,7 @@ macro_rules! messages {
         impl Kind {
             const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// Who may send it; `None` is both.
+            /// The party that may send the message; `None` where both may.
             pub const fn sender(self) -> Option<Party> {
                 match self { $(Self::$name => $sender),* }
             }

@@ -37,7 +37,7 @@ pub(super) fn tables(measurements: &Measurements) -> impl Iterator<Item = Table>
     })
 }
 
-/// Whose instructions were counted, and why some or all were not.
+/// Says in which modes instructions were counted, and why in some or all they were not.
 pub(super) fn notes(measurements: &Measurements) -> Vec<String> {
     let modes: Vec<_> = counted(measurements).map(|(modes, _)| modes).collect();
     if modes.is_empty() {
