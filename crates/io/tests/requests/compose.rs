@@ -36,6 +36,7 @@ fn arguments_go_with_each_buffer_both_ways() {
     let reply = finish(&t, pending);
     let arguments: Vec<&[u8]> = reply.buffers.iter().map(|buffer| &buffer.argument[..]).collect();
     assert_eq!(arguments, [&long[..], b"", b"abc"]);
+    assert_eq!(*reply.receipt(), reply.buffers[1].elements[0].receipt, "the first buffer has no element");
     t.assert_idle();
 }
 
