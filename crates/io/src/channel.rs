@@ -31,6 +31,7 @@ mod link;
 mod listener;
 mod options;
 mod outbox;
+mod places;
 mod pool;
 mod private;
 mod receiving;

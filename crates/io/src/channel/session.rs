@@ -18,7 +18,7 @@ use genie_sys::Errno;
 
 use super::arenas::{ArenaView, Arenas};
 use super::evictions::Aborted;
-use super::in_progress::{Granted, InProgress, State};
+use super::in_progress::{Granted, InProgress};
 use super::private::Private;
 use super::wire::record::{
     Body, Element, Kind, Limit, Outcome, Refusal, ReplyWriter, Request, Slot, encode_slot,
@@ -211,11 +211,11 @@ impl Session {
         // Mappings for the time of the request end before the client may use its memory again.
         work.buffers.iter_mut().for_each(WorkBuffer::let_go);
         let mut in_progress = self.in_progress.lock();
-        let state = in_progress.leave(slot);
+        let is_anticipated = in_progress.leave(slot);
         let body = &mut in_progress.body;
-        let kind = match (state, &error) {
+        let kind = match (is_anticipated, &error) {
             // It has been replied to; the client is still to hear that it is over.
-            (State::Anticipated, _) => {
+            (true, _) => {
                 encode_slot(body, slot);
                 Kind::Done
             }
