@@ -1,18 +1,16 @@
 //! The eight data passing schemes: for each semantics, the plain one and the emulated one.
 //!
 //! Why: a program states per buffer what it relies on; everything else about the transfer may then be chosen for speed.
-//! How: a scheme names its semantics, its conditions and its protection; its operations are in [`crate::tables`].
-//! Invariants: `emulated()` and `basic()` never change the semantics; no scheme has a mandatory condition.
-//! Source: thesis §2.1.3, §7.3, chapters 3 and 4. Differs: [`IN_REGION`], because on Linux only memory in a Genie
-//! region can be protected, swapped or handed to another process.
+//! How: a scheme names its semantics and its protection; its operations are in [`crate::tables`].
+//! Invariants: `emulated()` and `basic()` never change the semantics.
+//! Source: thesis §2.1.3, §7.3, chapters 3 and 4.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::model::{Access, Allocation, Condition, ConditionKind, Criticality, Granularity};
-use crate::model::{Integrity, Protection, Qualified, Restrictiveness, Semantics};
+use crate::model::{Access, Allocation, Granularity, Integrity, Protection, Semantics};
 
 /// How the data of one buffer, or one scatter-gather element, is passed.
 ///
@@ -25,6 +23,15 @@ pub enum Scheme {
     /// Copies out of and into system buffers.
     Copy,
     /// Copy's meaning without the copy: TCOW on output, input alignment and page swapping on input.
+    ///
+    /// Its optimization conditions are all advisory: where one is missed, data is copied, and nothing else changes. All but
+    /// the last are soft: many programs meet them that know nothing of Genie.
+    /// - Input is swapped if it is requested before its data arrives, so that the server can lay out its buffer like the
+    ///   client's, or else if the client lays out its buffer as the server prefers (§4.1).
+    /// - Output copies nothing if the client does not overwrite the buffer, but by input, before the reply (§4.2, §4.3).
+    /// - System buffers need neither zero completion nor a copy if the party that works on them has lent them (§5.2).
+    /// - The client's buffer lies in a region of the interface. This is a condition on Linux, where no other memory can be
+    ///   protected, swapped or handed to another process. The share schemes have it, too.
     EmulatedCopy,
     /// In place, in a wired region.
     Share,
@@ -43,60 +50,6 @@ pub enum Scheme {
     /// among [`Scheme::ALL`].
     Fragment,
 }
-
-/// Input is swapped, not copied, if the request comes before the data, so that the server can lay out its buffer like
-/// the client's (server-aligned buffering). An alternative to [`CLIENT_ALIGNED`].
-pub const SERVER_ALIGNED: Condition = Condition {
-    name: "input is requested before its data arrives",
-    kind: ConditionKind::Temporal,
-    restrictiveness: Restrictiveness::Soft,
-    criticality: Criticality::Advisory,
-    source: "thesis §4.1",
-};
-
-/// Input is swapped, not copied, if the client lays out its buffer as the server prefers (client-aligned buffering).
-/// An alternative to [`SERVER_ALIGNED`].
-pub const CLIENT_ALIGNED: Condition = Condition {
-    name: "an input buffer has the preferred alignment and length",
-    kind: ConditionKind::Spatial,
-    restrictiveness: Restrictiveness::Soft,
-    criticality: Criticality::Advisory,
-    source: "thesis §4.1",
-};
-
-/// TCOW copies nothing if the client leaves an output buffer alone, or reuses it for input only, until the reply.
-pub const OUTPUT_KEPT: Condition = Condition {
-    name: "an output buffer is not overwritten by the client before the reply",
-    kind: ConditionKind::Temporal,
-    restrictiveness: Restrictiveness::Soft,
-    criticality: Criticality::Advisory,
-    source: "thesis §4.2, §4.3",
-};
-
-/// System buffers that come from the right party's pool need neither zero completion nor a copy.
-pub const LENDER: Condition = Condition {
-    name: "the lender of the system buffer is the party that works on it",
-    kind: ConditionKind::Spatial,
-    restrictiveness: Restrictiveness::Soft,
-    criticality: Criticality::Advisory,
-    source: "thesis §5.2",
-};
-
-/// Native buffers are passed without copying if they lie in a region of the interface; elsewhere they may be copied.
-///
-/// Not in the thesis, whose kernel could do as it liked with any page. It is hard, because no program that hasn't heard
-/// of Genie allocates there, and advisory, because a buffer elsewhere is passed at the price of copy.
-pub const IN_REGION: Condition = Condition {
-    name: "a native buffer lies in a Genie region",
-    kind: ConditionKind::Spatial,
-    restrictiveness: Restrictiveness::Hard,
-    criticality: Criticality::Advisory,
-    source: "Linux",
-};
-
-const EMULATED_COPY: &[Condition] = &[SERVER_ALIGNED, CLIENT_ALIGNED, OUTPUT_KEPT, LENDER];
-const EMULATED_COPY_ON_LINUX: &[Condition] =
-    &[SERVER_ALIGNED, CLIENT_ALIGNED, OUTPUT_KEPT, LENDER, IN_REGION];
 
 impl Scheme {
     /// The schemes that clients choose among, in the order of the thesis's tables.
@@ -170,28 +123,6 @@ impl Scheme {
             Semantics::Move => Self::Move,
             Semantics::WeakMove => Self::WeakMove,
         }
-    }
-
-    /// Gives the qualified semantics that the thesis states for the scheme.
-    ///
-    /// Only emulated copy has special conditions; the other schemes' restrictions come with their semantics (§3.4).
-    pub const fn qualified(self) -> Qualified {
-        let conditions = match self {
-            Self::EmulatedCopy => EMULATED_COPY,
-            _ => &[],
-        };
-        Qualified { semantics: self.semantics(), conditions }
-    }
-
-    /// Gives the qualified semantics of the scheme as it is on Linux: the thesis's and, where a native buffer is passed
-    /// without copying, [`IN_REGION`].
-    pub const fn qualified_on_linux(self) -> Qualified {
-        let conditions: &[Condition] = match self {
-            Self::EmulatedCopy => EMULATED_COPY_ON_LINUX,
-            Self::Share | Self::EmulatedShare => &[IN_REGION],
-            _ => &[],
-        };
-        Qualified { semantics: self.semantics(), conditions }
     }
 
     /// Describes what a server in another process can reach of the client's data, if access is granted and withdrawn
@@ -273,29 +204,17 @@ impl FromStr for Scheme {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Incompatibility, Weakening, compatible};
 
-    /// Rows: the scheme that is offered. Columns: the scheme that the program was written for. `a` and `i`: refused
-    /// for its allocation, its integrity.
+    /// Rows: the scheme that is offered. Columns: the scheme that the program was written for.
     const COMPATIBILITY: &str = "
-        copy               ok ok ok ok a  a  a  a
-        emulated copy      ok ok ok ok a  a  a  a
-        share              i  i  ok ok ai ai a  a
-        emulated share     i  i  ok ok ai ai a  a
-        move               a  a  a  a  ok ok ok ok
-        emulated move      a  a  a  a  ok ok ok ok
-        weak move          ai ai a  a  i  i  ok ok
-        emulated weak move ai ai a  a  i  i  ok ok";
-
-    fn verdict(offered: &Qualified, expected: &Qualified) -> String {
-        let Err(reasons) = compatible(offered, expected) else { return "ok".to_owned() };
-        let letters = reasons.iter().map(|reason| match reason {
-            Incompatibility::Allocation { .. } => 'a',
-            Incompatibility::Integrity { .. } => 'i',
-            Incompatibility::Condition { .. } => 'c',
-        });
-        letters.collect()
-    }
+        copy               ok ok ok ok -  -  -  -
+        emulated copy      ok ok ok ok -  -  -  -
+        share              -  -  ok ok -  -  -  -
+        emulated share     -  -  ok ok -  -  -  -
+        move               -  -  -  -  ok ok ok ok
+        emulated move      -  -  -  -  ok ok ok ok
+        weak move          -  -  -  -  -  -  ok ok
+        emulated weak move -  -  -  -  -  -  ok ok";
 
     #[test]
     fn schemes_are_compatible_exactly_as_the_model_says() {
@@ -305,34 +224,13 @@ mod tests {
             let cells: Vec<&str> = row.strip_prefix(offered.name()).unwrap().split_whitespace().collect();
             assert_eq!(cells.len(), 8);
             for (expected, cell) in Scheme::ALL.into_iter().zip(cells) {
-                let thesis = verdict(&offered.qualified(), &expected.qualified());
-                assert_eq!(thesis, cell, "{offered} offered to a program written for {expected}");
-                let linux = verdict(&offered.qualified_on_linux(), &expected.qualified_on_linux());
-                assert_eq!(linux, cell, "on Linux, {offered} offered to a program written for {expected}");
+                let is_compatible = offered.semantics().is_compatible_with(expected.semantics());
+                assert_eq!(
+                    is_compatible,
+                    cell == "ok",
+                    "{offered} offered to a program written for {expected}"
+                );
             }
-        }
-    }
-
-    #[test]
-    fn emulated_schemes_have_at_most_soft_advisory_conditions() {
-        for scheme in Scheme::ALL {
-            for condition in scheme.qualified().conditions {
-                assert_eq!(scheme, Scheme::EmulatedCopy);
-                assert_eq!(condition.restrictiveness, Restrictiveness::Soft, "{}", condition.name);
-                assert_eq!(condition.criticality, Criticality::Advisory, "{}", condition.name);
-            }
-        }
-        assert!(!Scheme::EmulatedCopy.qualified().conditions.is_empty());
-    }
-
-    #[test]
-    fn linux_adds_no_mandatory_condition_and_takes_none_away() {
-        for scheme in Scheme::ALL {
-            let (thesis, linux) = (scheme.qualified(), scheme.qualified_on_linux());
-            assert!(linux.conditions.starts_with(thesis.conditions), "{scheme}");
-            assert!(linux.conditions.iter().all(|c| c.criticality == Criticality::Advisory), "{scheme}");
-            let needs_region = scheme.allocation() == Allocation::Native && scheme.in_place_output();
-            assert_eq!(linux.conditions.contains(&IN_REGION), needs_region, "{scheme}");
         }
     }
 
@@ -367,7 +265,7 @@ mod tests {
             let protection = scheme.protection();
             assert_eq!(protection == Protection::FULL, scheme == Scheme::Copy, "{scheme}");
             assert_eq!(protection.server_writes_output, Access::Never, "{scheme}");
-            assert!(!protection.weakenings().contains(&Weakening::ClientSuppliedPager), "{scheme}");
+            assert!(!protection.client_supplied_pager, "{scheme}");
             assert!(
                 Protection::FULL.at_least(&protection) && protection.at_least(&Protection::NONE),
                 "{scheme}"

@@ -51,20 +51,6 @@ pub struct Protection {
     pub client_supplied_pager: bool,
 }
 
-/// A way in which avoiding copies weakens protection.
-///
-/// # Source
-/// Thesis §2.2, the three ways.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Weakening {
-    /// A server reaches other client data near the buffer.
-    CoarseGranularity,
-    /// A server reads input buffers, and not only writes them.
-    InputReadable,
-    /// An untrusted client can stop a server for ever.
-    ClientSuppliedPager,
-}
-
 impl Protection {
     /// Full protection: copying between two processes.
     pub const FULL: Self = Self {
@@ -114,16 +100,6 @@ impl Protection {
             && self.server_reads_input <= other.server_reads_input
             && self.server_writes_input <= other.server_writes_input
             && self.client_supplied_pager <= other.client_supplied_pager
-    }
-
-    /// Lists in which of the three ways this is weaker than full protection.
-    pub fn weakenings(&self) -> Vec<Weakening> {
-        let ways = [
-            (self.granularity != Granularity::Byte, Weakening::CoarseGranularity),
-            (self.server_reads_input != Access::Never, Weakening::InputReadable),
-            (self.client_supplied_pager, Weakening::ClientSuppliedPager),
-        ];
-        ways.into_iter().filter_map(|(holds, way)| holds.then_some(way)).collect()
     }
 }
 
