@@ -1,10 +1,10 @@
-//! Abandoned requests: those pending at a server, or anticipated, whose replies no thread waits for any more.
+//! Abandoned requests: they are pending at a server, or have an anticipated reply, and no thread waits for them any more.
 //!
-//! Why: the threads that wait for replies take them off the ring. Where a client has given its requests up, or forgotten them, or
-//! has anticipated replies, no thread waits: the requests would hold their memory until the client's next request, and whatever
-//! waits for that memory would wait for ever.
-//! How: while there are abandoned requests, a thread looks at the ring now and then. It never sleeps on the ring, which is for
-//! threads that wait for replies. It also sends the aborts for which the ring had no room.
+//! Why: the threads that wait for replies take them off the ring. For requests that a client has given up or forgotten, and
+//! for those with anticipated replies, no thread waits: they would hold their memory until the client's next request, and
+//! whatever waits for that memory would wait for ever.
+//! How: while there are abandoned requests, a thread looks at the ring now and then. It never sleeps on the ring: only
+//! threads that wait for replies do. It also sends the aborts for which the ring had no room.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -13,13 +13,14 @@ use super::remote::Remote;
 
 use crate::primitive::{Ordering, spawn, thread};
 
-/// The first pause between two looks; each is twice as long as the one before.
+/// The first pause between two looks at the ring. Each further pause is twice as long, and at most [`LONGEST`].
 const SHORTEST: Duration = Duration::from_millis(1);
-/// The longest.
+/// The longest pause.
 const LONGEST: Duration = Duration::from_millis(32);
 
 impl Remote {
-    /// Has replies taken that no thread waits for. Where no thread can be started, the next request takes them.
+    /// Starts a thread that takes the replies for which no thread waits. If none can be started, the next request takes
+    /// them.
     pub(crate) fn tend(self: &Arc<Self>) {
         if self.is_tended.swap(true, Ordering::AcqRel) {
             return;
@@ -34,13 +35,13 @@ impl Remote {
         !self.link.is_gone() && self.sending.lock().table.has_abandoned()
     }
 
-    /// Whether nothing is left to be done; from then on, another thread may begin.
+    /// Whether nothing is left to be done; if so, another thread may start from then on.
     fn is_tended_to(&self) -> bool {
         if self.has_abandoned() {
             return false;
         }
         self.is_tended.store(false, Ordering::SeqCst);
-        // A request that was abandoned before the flag was cleared has no other thread to tend it.
+        // If a request was abandoned before the flag was cleared, no other thread was started for it.
         !self.has_abandoned() || self.is_tended.swap(true, Ordering::SeqCst)
     }
 }

@@ -1,11 +1,12 @@
 //! Announcements: what a client has told one server about its memory.
 //!
-//! How: a request names data by its place in an arena. Before the first request that names a memory object goes out, the
-//! object's descriptor does, over the control socket: read-only, unless the server is to write into it. Nobody waits for the
-//! server meanwhile: the ring says which message the request rests on. What has been announced is remembered, so that later
-//! requests cost a look at a short list. Another client's arena is withdrawn as soon as nothing here can name it any more:
-//! that client, which may have gone, does not have its memory back before.
-//! Invariants: an object that has been replaced by another at the same place is withdrawn before that one is announced.
+//! How: a request names data by its place in an arena. Before the first request that names a memory object, the client sends
+//! the object's descriptor over the control socket: read-only, unless the server is to write into the object. No thread
+//! waits for the server to read it: a record on the ring says which message the request rests on. Announcements are
+//! remembered, so that later requests cost a look at a short list. Another client's arena is withdrawn as soon as nothing
+//! here can name it any more: until then that client, which may have gone, does not have its memory back.
+//! Invariants: when another object takes an announced object's place, the old object is withdrawn before the new one is
+//! announced.
 //! Source: thesis §5.1; DESIGN's channels.
 
 use std::os::fd::OwnedFd;
@@ -30,19 +31,20 @@ pub(super) struct Announcements {
     space: Space,
     base: usize,
     own: Arena,
-    /// What is announced of the own arena, (start, end, for writing), as long as the space's objects are those of `version`.
+    /// What is announced of the client's own arena, as (start, end, for writing); valid while the space's objects are those
+    /// of `version`.
     current: SmallVec<[(usize, usize, bool); 4]>,
     version: u64,
-    /// Arenas of clients parts of whose requests are forwarded; numbered from 1. An entry does not hold its mirror.
+    /// Arenas of other clients, from whose requests parts are forwarded; numbered from 1. An entry does not hold its mirror.
     lent: Vec<Option<(WeakMirror, Arena)>>,
     tally: Tally,
     /// The server, as the lender of its pool.
     lender: LenderId,
-    /// Whether the server maps nothing, so that it is told nothing: the kernel copies.
+    /// Whether the server maps nothing, so that nothing is announced: the kernel copies.
     is_silent: bool,
 }
 
-/// What the server was told so far.
+/// What the server has been told so far.
 #[derive(Debug, Default)]
 struct Tally {
     /// The number of the object announced last.
@@ -59,7 +61,7 @@ struct Arena {
 
 #[derive(Debug, Clone, Copy)]
 struct Known {
-    /// The object's name where it is from.
+    /// The object's number in the process that it comes from.
     id: u64,
     /// Its number on this channel.
     number: u64,
@@ -115,7 +117,7 @@ impl Announcements {
         self.tally.message
     }
 
-    /// Names memory of the own space, announcing what the server does not know yet.
+    /// Names memory of the client's own space, and announces what the server does not know yet.
     pub(super) fn own(
         &mut self,
         link: &Arc<Link>,
@@ -136,7 +138,7 @@ impl Announcements {
         Ok(())
     }
 
-    /// Names memory that was lent to the client itself.
+    /// Names memory of a forwarded part: the client's own, or another client's.
     pub(super) fn lent(
         &mut self,
         link: &Arc<Link>,
@@ -161,7 +163,7 @@ impl Announcements {
         }
     }
 
-    /// Whether it is known without a closer look that memory was announced.
+    /// Whether a look at the short list shows that memory was announced.
     fn is_current(&mut self, offset: usize, len: usize, writes: bool) -> bool {
         let version = self.space.objects_version();
         if version != self.version {
@@ -174,7 +176,7 @@ impl Announcements {
 
     fn ensure_own(&mut self, link: &Arc<Link>, offset: usize, len: usize, writes: bool) -> Result<(), Error> {
         let (space, lender) = (&self.space, self.lender);
-        // The server may write its own pool, whichever way the first data in it goes.
+        // The server may write its own pool, even where the first data in it is output.
         let is_lent = |at| space.object_at(at).is_some_and(|shared| shared.lender == Some(lender));
         let writes = writes || is_lent(offset);
         let find = |at| {
@@ -218,7 +220,7 @@ impl Announcements {
         arena.ensure(link, number, (offset, len, writes), &mut self.tally, find, share)
     }
 
-    /// The number of a lent arena on this channel.
+    /// The number of another client's arena on this channel.
     fn arena(&mut self, link: &Arc<Link>, mirror: &Mirror) -> Result<u16, Error> {
         let is_it =
             |lent: &Option<(WeakMirror, Arena)>| lent.as_ref().is_some_and(|(known, _)| known.is(mirror));

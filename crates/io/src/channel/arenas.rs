@@ -1,9 +1,11 @@
 //! What a client has announced of its memory, and how this process sees it.
 //!
-//! How: one mirror for the client's own arena, and one for each arena of other clients parts of whose requests it forwards.
-//! Invariants: what a request names stays mapped until it is replied to or dropped, whatever the client withdraws.
+//! How: one mirror for the client's own arena, and one for each arena of another client from whose requests it forwards
+//! parts.
+//! Invariants: the memory that a request names stays mapped until the request is replied to or dropped, whatever the client
+//! withdraws.
 //! Trust: the client chooses numbers, places and descriptors, and each is checked.
-//! Limits: [`ARENAS`] at once; bytes of addresses, reserved and mapped, as the client's [`Quota`] says.
+//! Limits: [`ARENAS`] at once; the client's [`Quota`] of addresses, reserved and mapped.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,7 +46,7 @@ impl Arenas {
         Self { mapping, quota, mirrors: RwLock::new(vec![Some(own)]), changes: AtomicU64::new(1) }
     }
 
-    /// Brings what a worker knows up to date with the arenas that there are.
+    /// Brings a worker's view up to date with the arenas that there are.
     pub(super) fn look(&self, view: &mut ArenaView) {
         let changes = self.changes.load(Ordering::Acquire);
         if view.changes != changes {
@@ -97,7 +99,8 @@ impl Arenas {
         self.read().iter().flatten().count()
     }
 
-    /// Forgets an object. `is_idle` tells whether nothing is pending, so that no request uses what is unmapped.
+    /// Forgets an object. `is_idle` says whether nothing is pending: only then are withdrawn objects unmapped, since no
+    /// request uses them.
     pub(super) fn withdraw(&self, id: u64, is_idle: impl Fn() -> bool) -> Result<(), String> {
         let mirrors = self.read();
         let mut was_there = false;
@@ -110,7 +113,7 @@ impl Arenas {
         if was_there { Ok(()) } else { Err(format!("object {id}, withdrawn, was not announced")) }
     }
 
-    /// Unmaps everything, to be mapped again as it is needed; for when nothing is pending.
+    /// Unmaps everything, which is mapped again as it is needed. To be called when nothing is pending.
     pub(super) fn clear(&self) -> Result<(), String> {
         self.read().iter().flatten().try_for_each(Mirror::clear).map_err(|error| error.to_string())
     }
@@ -120,7 +123,7 @@ impl Arenas {
         self.quota.mapped()
     }
 
-    /// Enters an arena of which the client forwards parts.
+    /// Enters another client's arena, of which the client forwards parts.
     pub(super) fn add(&self, place: &ArenaPlace, lifeline: OwnedFd) -> Result<(), Ending> {
         let mut mirrors = self.write();
         let number = usize::from(place.number);
@@ -145,8 +148,8 @@ impl Arenas {
         Ok(())
     }
 
-    /// Forgets an arena; the last request in it unmaps it, or the worker that knows it. The client's own stays as long as
-    /// the channel.
+    /// Forgets an arena. It is unmapped when the last request in it is over and no worker's view has it any more. The
+    /// client's own arena stays as long as the channel.
     pub(super) fn remove(&self, number: u16) -> Result<(), String> {
         let mut mirrors = self.write();
         let found = mirrors.get_mut(usize::from(number)).filter(|_| number > 0).and_then(Option::take);
@@ -176,7 +179,7 @@ impl ArenaView {
         Ok((mirror, known))
     }
 
-    /// Whether the client has taken memory away that it had announced.
+    /// Whether the client has taken away memory that it had announced.
     pub(super) fn is_broken(&self) -> bool {
         self.mirrors.iter().flatten().any(|(mirror, _)| mirror.is_broken())
     }

@@ -1,10 +1,9 @@
 //! Connecting: how a client gets a channel to a server.
 //!
-//! How: hello and welcome over the control socket, then both sides attach the rings, the client's space takes in the
-//! server's pool, and a thread watches the socket.
-//! Trust: the descriptors that a server sends are checked as those of a client are, and it can't lend more memory than the
-//! client allows. A client that shares nothing does not connect to a server that maps what its clients
-//! share.
+//! How: the client sends a hello over the control socket, and the server answers with a welcome. Then both sides attach the
+//! rings, the client's space takes in the server's pool, and a thread watches the socket.
+//! Trust: a server's descriptors are checked as a client's are, and a server can't lend more memory than the client allows.
+//! An untrusted client does not connect to a server that maps its clients' memory.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -35,14 +34,14 @@ use crate::{Error, views};
 pub struct ConnectOptions {
     /// What the server calls this client in its status; the program's name by default.
     pub name: String,
-    /// Bytes that it would like to have pending; the server may grant fewer.
+    /// Bytes that the client would like to have pending; the server may grant fewer.
     pub pending_bytes: usize,
-    /// Requests that it would like to have pending; the server may grant fewer.
+    /// Requests that the client would like to have pending; the server may grant fewer.
     pub pending_requests: u32,
-    /// Announces no memory to the server: data is copied by the kernel, and the server sees nothing else. The two must be
-    /// different processes; within one, requests with data fail.
+    /// Announces no memory to the server: the kernel copies data, and the server sees nothing else. Client and server must
+    /// be different processes; within one, requests with data fail.
     pub untrusted: bool,
-    /// Bytes that the server may lend at most, rings and pool, which are mapped at once: 1 GiB by default.
+    /// The most bytes that the server may lend: the rings and the pool, which are mapped at once. 1 GiB by default.
     pub lent: usize,
     /// How long a thread looks for a reply before it sleeps; by default, about as long as waking it would take.
     pub spin: Option<Duration>,

@@ -35,7 +35,7 @@ use crate::{Client, Error, Service};
 
 /// How many connections are accepted before the messages of others are read.
 const ACCEPTED: usize = 64;
-/// The pause after an error that would occur again at once.
+/// The pause after an error that would otherwise occur again at once.
 const PAUSE: Duration = Duration::from_millis(10);
 /// The longest the thread sleeps.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
@@ -44,7 +44,7 @@ const TOO_MANY: &str = "too many connections are waiting; try again later";
 
 const LISTENER: u64 = 0;
 const ATTENTION: u64 = 1;
-/// The rings of a server that waits by descriptor.
+/// The token of all rings, in a server that waits by descriptor.
 pub(super) const RING: u64 = 2;
 const FIRST: u64 = 3;
 
@@ -69,7 +69,7 @@ impl std::fmt::Debug for Control {
 impl Drop for Control {
     fn drop(&mut self) {
         if self.is_inherited() {
-            // The server's code is not told that clients have left: they are the parent's.
+            // The clients are the parent's: the child's copy of the server's code is not told that they have left.
             return std::mem::forget(std::mem::take(&mut self.channels));
         }
         for token in self.channels.keys().copied().collect::<Vec<_>>() {
@@ -102,7 +102,7 @@ impl Control {
         }
     }
 
-    /// Waits at most so long for connections and messages, and answers them.
+    /// Waits at most `timeout` for connections and messages, and answers them.
     pub(super) fn attend(&mut self, timeout: Option<Duration>) {
         let mut ready = std::mem::take(&mut self.ready);
         if self.poller.wait(timeout, &mut ready).is_err() {
@@ -116,7 +116,7 @@ impl Control {
             match token {
                 LISTENER => self.accept(&mut bytes),
                 ATTENTION => {
-                    // A signal that is not cleared costs one more look.
+                    // If clearing fails, the thread only looks once more.
                     let _ = self.shared.attention.clear();
                 }
                 RING => {}
@@ -144,8 +144,8 @@ impl Control {
             let socket = match self.claim.listener().accept() {
                 Ok(Some(socket)) => socket,
                 Ok(None) => return,
-                // Most likely there are no descriptors left: a connection that has said nothing makes room for the next one.
-                // Where others were accepted just now, perhaps no connection waits any more.
+                // Most likely there are no descriptors left: a connection that has said nothing is ended to make room. But
+                // if others were accepted just now, perhaps no connection waits any more.
                 Err(_) => match self.handshakes.first_to_go() {
                     _ if accepted > 0 => return,
                     Some(token) => {
@@ -169,12 +169,12 @@ impl Control {
 
     /// Ends a connection that has said nothing.
     fn send_away(&mut self, token: u64, bytes: &mut [u8]) {
-        // It may have said something by now.
+        // The client may have said something by now.
         self.hear_newcomer(token, bytes);
         self.refuse_newcomer(token, TOO_MANY);
     }
 
-    /// The first message of a connection.
+    /// Reads and answers the first message of a connection.
     fn hear_newcomer(&mut self, token: u64, bytes: &mut [u8]) {
         let Some(handshake) = self.handshakes.get(token) else { return };
         let received = match handshake.try_receive(bytes) {
@@ -234,7 +234,8 @@ impl Control {
         }
     }
 
-    /// How many of the bytes allowed a client may have pending: data that is copied must fit into the pool, too.
+    /// How many of the `allowed` bytes a client may have pending: copied data must also fit into the server's private
+    /// memory.
     fn most(&self, trust: Trust, allowed: usize) -> usize {
         match trust {
             Trust::Copied => allowed.min(self.shared.options.hard_pool),
@@ -318,7 +319,7 @@ impl Control {
         Ok((departure, inbox, trust, pool))
     }
 
-    /// Where the client's memory will be seen.
+    /// Makes the arenas through which the client's memory will be seen.
     fn arenas(&self, hello: &Hello, lifeline: OwnedFd) -> Result<Arenas, Ending> {
         let options = &self.shared.options;
         let quota = Quota::new(options.addresses, options.mapped);
@@ -347,7 +348,8 @@ impl Control {
         self.least_inbox()
     }
 
-    /// Of the workers that can have one more client, and keep up if any do, the one with the fewest.
+    /// The worker with the fewest clients among those with room for one more. Workers that keep up go before those that
+    /// don't.
     fn least_inbox(&self) -> Option<usize> {
         let clients = |index: usize| self.channels.values().filter(|channel| channel.inbox == index).count();
         (0..self.shared.inboxes.len())
@@ -355,7 +357,8 @@ impl Control {
             .min_by_key(|index| (self.shared.inboxes[*index].is_behind(), clients(*index)))
     }
 
-    /// Gives clients to workers that keep up, whose own worker has not come to them: it may be in the server's code for long.
+    /// Moves new clients to workers that keep up when their own worker has not come to them: it may be in the server's code
+    /// for long.
     fn reassign(&mut self) {
         let shared = Arc::clone(&self.shared);
         for inbox in shared.inboxes.iter().filter(|inbox| inbox.is_behind()) {
@@ -372,7 +375,7 @@ impl Control {
         }
     }
 
-    /// A client's message.
+    /// Reads a client's message and acts upon it.
     fn hear(&mut self, token: u64, bytes: &mut [u8]) {
         let Some(channel) = self.channels.get(&token) else { return };
         let received = match channel.socket.try_receive(bytes) {
@@ -404,14 +407,14 @@ impl Control {
         }
     }
 
-    /// Ends a channel: says so, if the client still listens, and evicts what it has pending.
+    /// Ends a channel: tells the client, if it still listens, and evicts its pending requests.
     fn end(&mut self, token: u64, ending: Ending) {
         let Some(channel) = self.channels.remove(&token) else { return };
         let _ = self.poller.remove(&channel.socket);
         answer(&channel.socket, &Message::Goodbye(ending), &[]);
         channel.socket.hang_up();
-        // What the client has said meanwhile is read and dropped: else the kernel resets the connection, and the client never
-        // reads why it has ended. After the hang-up no more can come.
+        // What the client has sent meanwhile is read and dropped: otherwise the kernel resets the connection, and the client
+        // never reads why the channel has ended. After the hang-up no more can come.
         while let Ok(Some(received)) = channel.socket.try_receive(&mut [0; 1])
             && received.len > 0
         {

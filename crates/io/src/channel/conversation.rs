@@ -1,8 +1,8 @@
-//! A client's control socket: what it may say in the middle of a channel.
+//! A client's control socket: what the client may say in the middle of a channel.
 //!
-//! Trust: a client that says anything else, or does not read the answers, loses its channel. The descriptors that it announces
-//! are kept open, so that they are counted.
-//! Limits: what a client may announce is its share ([`Shares`]).
+//! Trust: a client that says anything else, or does not read the answers, loses its channel. The descriptors that a client
+//! announces stay open, and count against its share.
+//! Limits: a client may announce no more than its share ([`Shares`]).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -26,11 +26,11 @@ pub(super) struct Conversation {
     pub(super) departure: Arc<Departure>,
     pub(super) inbox: usize,
     pub(super) trust: Trust,
-    /// What the client may raise its limits to: (bytes, requests).
+    /// The most that the client may raise its limits to: (bytes, requests).
     pub(super) hard: (usize, u32),
-    /// How many objects it has announced.
+    /// How many objects the client has announced.
     pub(super) objects: usize,
-    /// How many arenas, besides its own.
+    /// How many arenas it has announced besides its own.
     pub(super) arenas: usize,
     pub(super) pool: Pool,
 }
@@ -40,7 +40,7 @@ impl Ending {
         Self { reason, sentence: sentence.to_string() }
     }
 
-    /// For an error: for this reason, unless the kernel has run out of something.
+    /// The ending for an error: with this reason, unless the kernel has run out of something.
     pub(super) fn of(reason: Reason, error: &Error) -> Self {
         let is_short = match error {
             Error::Kernel(error) => {
@@ -51,7 +51,7 @@ impl Ending {
         if is_short { Self::exhausted(error) } else { Self::new(reason, error) }
     }
 
-    /// Something has run out in the server's process, which the sentence names.
+    /// The ending when something has run out in the server's process. The sentence names the process.
     pub(super) fn exhausted(error: impl std::fmt::Display) -> Self {
         Self::new(Reason::Exhausted, format!("in process {}: {error}", std::process::id()))
     }
@@ -136,7 +136,7 @@ impl Conversation {
     }
 }
 
-/// Accepts a lifeline that a peer sent, which must be a socket: only that tells its other end when it is closed.
+/// Accepts a lifeline that a peer sent. It must be a socket: only a socket's other end notices that it is closed.
 pub(super) fn checked_lifeline(descriptor: OwnedFd) -> Result<OwnedFd, Ending> {
     let socket =
         Socket::try_from_descriptor(descriptor).map_err(|error| Ending::new(Reason::Object, error))?;
@@ -157,7 +157,8 @@ pub(super) fn refuse(socket: &Socket, ending: Ending) {
 mod tests {
     use super::*;
 
-    /// A client was told that there were too many open files, and to raise the limit, as if its own were meant.
+    /// A client was told that there were too many open files, and to raise the limit, as if the client's own limit were
+    /// meant.
     #[test]
     fn what_has_run_out_is_said_to_have_in_the_servers_process() {
         let found = genie_sys::Error::new("socketpair", "an event", Errno::MFILE);

@@ -1,13 +1,13 @@
 //! The run-time directory: where servers' sockets are, each under its server's name.
 //!
-//! Why: a name that clients can find must lie where no other user can put something else; and a server that was killed
-//! leaves its socket behind, which must neither be taken for a living server nor keep the next one from its name.
-//! How: the directory is `$GENIE_RUNTIME_DIR`, else `$XDG_RUNTIME_DIR/genie`, else `/tmp/genie-$UID`. A process
-//! that claims a name locks `NAME.lock`, which the kernel unlocks however the process ends; under that lock, a socket that no
-//! process listens on is a dead server's, and is replaced. A lock file is removed under its own lock, and a process that has
-//! locked one checks that it still is the one at that path.
-//! Invariants: at most one living process has claimed a name. A directory that was chosen by default belongs to this user,
-//! is no link, and no other user can write to it.
+//! Why: a name that clients can find must lie where no other user can put something else. And a killed server leaves its
+//! socket behind, which must neither be taken for a living server nor keep the next server from the name.
+//! How: the directory is `$GENIE_RUNTIME_DIR`, else `$XDG_RUNTIME_DIR/genie`, else `/tmp/genie-$UID`. A process that claims
+//! a name locks `NAME.lock`, which the kernel unlocks however the process ends. Under that lock, a socket on which no
+//! process listens is a dead server's, and is replaced. A lock file is removed under its own lock, and a process that has
+//! locked a file checks that the file is still at that path.
+//! Invariants: at most one living process has claimed a name. A directory chosen by default belongs to this user, is no
+//! link, and no other user can write to it.
 //! Trust: other users may do what permissions allow, at any moment: in a directory that an administrator shares among
 //! several, a name belongs to the first process that claims it.
 //! Limits: names of [`MAX_NAME`] bytes, paths of [`MAX_PATH`].
@@ -44,7 +44,7 @@ pub enum Error {
         /// What the kernel says.
         source: io::Error,
     },
-    /// The directory is not one that may be relied on.
+    /// The directory is not safe to use.
     #[error("the run-time directory {path:?} is not safe: {what}; {remedy}")]
     Unsafe {
         /// The directory.
@@ -74,7 +74,7 @@ pub enum Error {
         /// Its length in bytes.
         len: usize,
     },
-    /// Another process serves under that name.
+    /// Another process serves under this name.
     #[error("server {name} is running already, {}; stop it, or serve under another name", owner(*pid))]
     Running {
         /// The name.
@@ -82,7 +82,7 @@ pub enum Error {
         /// The number of its process, where that is known.
         pid: Option<u32>,
     },
-    /// Something is in the way that no server left behind.
+    /// Something other than a dead server's socket is in the way.
     #[error("{path:?} is in the way of a server: {what}; remove it")]
     InTheWay {
         /// The path.
@@ -154,7 +154,7 @@ impl Directory {
         }
     }
 
-    /// The names under which there are sockets, sorted. Servers that were killed may be among them.
+    /// The names under which there are sockets, sorted. Some may be of servers that were killed.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -173,11 +173,11 @@ impl Directory {
         Ok(names)
     }
 
-    /// Claims a name for this process and listens under it, in place of a server that was killed. The
-    /// permissions of the directory and of the socket, which the umask sets, decide who may connect.
+    /// Claims a name for this process and listens under it, also in place of a server that was killed. The permissions of
+    /// the directory and of the socket, which the umask sets, decide who may connect.
     ///
     /// # Errors
-    /// [`Error::Running`] where a living process has the name; otherwise the name, or what is at its path, is of no use.
+    /// [`Error::Running`] where a living process has the name; otherwise the name, or the file at its path, can't be used.
     pub fn claim(&self, name: &str) -> Result<Claim, Error> {
         Claim::take(name, self.socket_path(name)?)
     }

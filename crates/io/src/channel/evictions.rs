@@ -1,10 +1,10 @@
-//! Evictions: requests that are aborted, with what they have originated.
+//! Evictions: aborting requests, with the requests that they have originated.
 //!
-//! How: the server's code is told at once of a request that has originated nothing. What other requests have originated is
-//! aborted first, which may take as long as other servers are allowed: a few threads do that, which start when they are needed
-//! and end when nothing is left.
-//! Limits: [`THREADS`]; further requests wait. Each request is aborted once by its client, and once more when
-//! its channel ends, so that no more waits than twice what is pending.
+//! How: the server's code is told at once to abort a request that has originated nothing. If a request has originated
+//! others, those are aborted first, which may take as long as their servers are allowed. A few threads do that; they start
+//! when they are needed and end when nothing is left.
+//! Limits: [`THREADS`]; further requests wait. Each request is aborted once by its client, and once more when its channel
+//! ends, so at most twice as many wait as are pending.
 //! Source: thesis §3.1.2 (eviction).
 
 use std::collections::VecDeque;
@@ -17,14 +17,14 @@ use crate::contract::Contract;
 use crate::primitive::{Mutex, spawn};
 use crate::{Error, RequestId};
 
-/// How many threads abort what requests have originated.
+/// How many threads abort originated requests.
 const THREADS: usize = 8;
 
-/// A request, and what it has originated.
+/// A request, and the requests that it has originated.
 pub(super) type Aborted = (RequestId, Weak<Contract>);
 
-/// Held by whatever may take requests of a client in another process, or aborts them. Dropping the last one tells the server
-/// that the client has left, while the client's memory is still here.
+/// A client in another process. Whatever may take or abort requests of the client holds this; dropping the last one tells
+/// the server that the client has left, while the client's memory is still mapped.
 #[derive(Debug)]
 pub(super) struct Departure {
     server: Code,
@@ -68,7 +68,8 @@ impl Evictions {
         Arc::new(Self { server: server.clone(), state: Mutex::default() })
     }
 
-    /// Aborts a client's requests: what they have originated first, then each itself. The client has left after that.
+    /// Aborts a client's requests: for each, the requests that it has originated, then itself. The client has left after
+    /// that.
     pub(super) fn evict(
         self: &Arc<Self>,
         requests: impl IntoIterator<Item = Aborted>,
@@ -84,7 +85,7 @@ impl Evictions {
         }
     }
 
-    /// Starts a thread for what waits, unless there are enough.
+    /// Starts a thread for the requests that wait, unless there are enough threads.
     fn summon(self: &Arc<Self>) {
         let mut state = self.state.lock();
         if state.threads >= THREADS {
@@ -93,11 +94,11 @@ impl Evictions {
         let evictions = Arc::clone(self);
         match spawn("genie-eviction", move || evictions.run()) {
             Ok(_) => state.threads += 1,
-            // Without a thread the subcontracts run on; their own clients' timeouts end them.
+            // Without a thread the originated requests go on, until the timeouts of their own clients end them.
             Err(_) if state.threads == 0 => {
                 let waiting = std::mem::take(&mut state.waiting);
                 drop(state);
-                // These may be the last holds on clients, whose departure the server is then told of.
+                // This may drop the last `Departure` of a client, which tells the server that the client has left.
                 drop(waiting);
             }
             Err(_) => {}
@@ -113,7 +114,7 @@ impl Evictions {
         }
     }
 
-    /// What is to be aborted next. A thread that finds nothing ends, and is counted no longer.
+    /// The request to be aborted next. A thread that finds none ends, and is counted no longer.
     fn next(&self) -> Option<(Aborted, Arc<Departure>)> {
         let mut state = self.state.lock();
         let next = state.waiting.pop_front();

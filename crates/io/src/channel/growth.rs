@@ -1,13 +1,14 @@
 //! Growth: a client that finds the server's pool exhausted asks for more of it.
 //!
-//! Why: a pool made for a client's busiest moment would lie idle at all others, and each client has a pool.
-//! How: the space says when a system buffer can't be had from the pool. The server is then asked for as much again as it
-//! lends, or for what was lacking if that is more. Nobody waits for the answer: the link's thread takes in what comes, and
-//! a request that needs memory meanwhile takes the client's own, as all do where no more is lent.
-//! Invariants: one question at a time is open.
+//! Why: each client has a pool; a pool made for the client's busiest moment would lie idle at all other times.
+//! How: the space says when a system buffer can't be had from the pool. The client then asks the server for as many bytes as
+//! the pool has, or for as many as were lacking if that is more. No thread waits for the answer: the link's thread takes in
+//! what comes, and a request that needs memory meanwhile takes the client's own. So do all requests where the server lends
+//! no more.
+//! Invariants: only one question at a time is open.
 //! Trust: a channel ends when its server lends memory that was not asked for, or more than was asked for.
-//! Limits: what the server allows. A client that was lent nothing does not ask again for [`SHORTEST`], and each further time
-//! for twice as long, up to [`LONGEST`].
+//! Limits: what the server allows. A client that was lent nothing does not ask again for [`SHORTEST`]; each further time it
+//! waits twice as long, up to [`LONGEST`].
 //! Source: thesis §5.2 (lender mechanism). Differs: its pools don't grow.
 
 use std::os::fd::OwnedFd;
@@ -19,9 +20,9 @@ use genie_sys::Object;
 use crate::primitive::Mutex;
 use crate::views;
 
-/// How long to do without another answer after the first one that brought nothing.
+/// The pause between the first answer that brought nothing and the next question.
 const SHORTEST: Duration = Duration::from_secs(1);
-/// The longest.
+/// The longest pause.
 const LONGEST: Duration = Duration::from_secs(64);
 
 /// What a client knows of how its server's pool grows.
@@ -32,21 +33,21 @@ pub(super) struct Growth(Mutex<State>);
 struct State {
     /// Bytes that the server lends.
     lent: usize,
-    /// Bytes that it was asked for and has not answered yet.
+    /// Bytes that it was asked for, where it has not answered yet.
     asked: Option<usize>,
-    /// Nothing is asked for until then.
+    /// Nothing is asked for before this time.
     quiet: Option<Instant>,
-    /// How long the next silence is.
+    /// How long the next pause is.
     pause: Duration,
 }
 
 impl Growth {
-    /// For a pool of so many bytes.
+    /// The growth of a pool that has `lent` bytes.
     pub(super) fn new(lent: usize) -> Self {
         Self(Mutex::new(State { lent, asked: None, quiet: None, pause: SHORTEST }))
     }
 
-    /// How much to ask for when `lacking` bytes are missing; `None` is nothing for now.
+    /// How many bytes to ask for when `lacking` bytes are missing; `None` if the client is not to ask now.
     pub(super) fn ask(&self, lacking: usize, now: Instant) -> Option<usize> {
         let mut state = self.0.lock();
         if state.asked.is_some() || state.quiet.is_some_and(|until| now < until) {
@@ -56,10 +57,10 @@ impl Growth {
         state.asked
     }
 
-    /// Takes in what the server lends; nothing, if it lends no more.
+    /// Takes in the objects that the server lends; there are none if it lends no more.
     ///
     /// # Errors
-    /// What no honest server does.
+    /// The server did what no honest server does.
     pub(super) fn take_in(
         &self,
         objects: Vec<OwnedFd>,
@@ -79,7 +80,7 @@ impl Growth {
             match views::lend(space, lender, object) {
                 Ok(()) => come += len,
                 Err(error @ MemoryError::Kind { .. }) => return Err(error.to_string()),
-                // There are no addresses or no pages for it here: what can't be used is as good as not lent.
+                // There are no addresses or no pages for the object here: memory that can't be used counts as not lent.
                 Err(_) => {}
             }
         }
@@ -87,7 +88,7 @@ impl Growth {
         Ok(())
     }
 
-    /// The question could not be asked.
+    /// Notes that the question could not be sent.
     pub(super) fn unasked(&self, now: Instant) {
         self.0.lock().asked = None;
         self.add(0, now);
@@ -165,7 +166,7 @@ mod tests {
     fn what_there_is_no_room_for_counts_as_not_lent() {
         let ((space, lender), now) = (space(), Instant::now());
         let growth = Growth::new(0);
-        // Sparse: nothing of it is touched.
+        // The object is sparse: none of it is touched.
         let vast = space.aliases_len() / PAGE;
         assert_eq!(growth.ask(vast * PAGE, now), Some(vast * PAGE));
         growth.take_in(vec![object(vast)], &space, lender, now).unwrap();

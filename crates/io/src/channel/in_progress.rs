@@ -1,10 +1,10 @@
 //! Requests in progress: what one client has pending at a server, and the ring of its replies.
 //!
-//! How: a place for each request that was granted; the client names the places. Replies for which the ring has no room wait
-//! here until there is some.
-//! Trust: the client names places, which are checked. A client that takes no replies is found out: for one
-//! that takes them, no more can wait than a reply and a done record for each place.
-//! Limits: twice as many waiting replies as places; each is at most as long as the ring's records.
+//! How: a place for each request that the client was granted; the client names the places. Replies for which the ring has no
+//! room wait here until there is room.
+//! Trust: the client names places, which are checked. A client that takes no replies is found out by their number: for a
+//! client that takes them, at most a reply and a done record wait for each place.
+//! Limits: twice as many waiting replies as places; each reply is at most as long as the ring's records.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -39,22 +39,22 @@ pub(super) struct InProgress {
     producer: Producer,
     /// The record to be sent next.
     pub(super) body: Body,
-    /// Replies for which the ring has had no room.
+    /// Replies for which the ring has no room yet.
     backlog: VecDeque<(Kind, Body)>,
 }
 
 #[derive(Debug)]
 struct Entry {
-    /// What the server knows the request by.
+    /// The request's name within the server.
     id: RequestId,
     /// The client has a reply, and is still to hear that the request is over.
     is_anticipated: bool,
-    /// The client has asked for it to be aborted.
+    /// The client has asked for the request to be aborted.
     is_aborted: bool,
     contract: Weak<Contract>,
 }
 
-/// The name of a request that was entered, or why it was not.
+/// The name of a request that was entered, or why the request was not entered.
 pub(super) type Entered = Result<RequestId, Refusal>;
 
 impl InProgress {
@@ -146,8 +146,8 @@ impl InProgress {
         }
     }
 
-    /// Sends replies that had to wait, as far as there is room; more of that wakes the client, if it has armed the other ring
-    /// before.
+    /// Sends replies that had to wait, as far as there is room. When the client then makes more room, that wakes the worker,
+    /// if the worker has armed the ring of requests before this call.
     pub(super) fn catch_up(&mut self) -> Result<(), String> {
         while let Some((kind, body)) = self.backlog.pop_front() {
             match self.producer.push(kind as u8, &body) {

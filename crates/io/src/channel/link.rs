@@ -1,11 +1,11 @@
-//! Links: the client's end of the control socket, and what happens when a server goes.
+//! Links: the client's end of the control socket, and what the client does when a server goes.
 //!
 //! How: one thread for each channel reads the socket. When the server hangs up, or is cut off because it broke the rules,
-//! the thread ends the requests that are pending. Their memory is the client's again when no process can touch it any
-//! more: when every holder of the client's *lifeline* has exited or closed it. The server closes it when it has let go of the
-//! client's memory, and so do the servers to which it forwarded fragments.
-//! Source: thesis §3.1.2 (eviction). Differs: no kernel can unmap another process's pages, so memory that a silent server
-//! may still touch stays in quarantine until it is gone.
+//! the thread ends the requests that are pending. Their memory is the client's again when no process can touch it any more:
+//! when every holder of the client's *lifeline* has exited or closed the lifeline. The server closes it when it has let go
+//! of the client's memory, and so do the servers to which it forwarded fragments.
+//! Source: thesis §3.1.2 (eviction). Differs: no kernel lets a process unmap another process's pages, so memory that a
+//! silent server may still touch stays in quarantine until that server is gone.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
@@ -28,7 +28,7 @@ use crate::news::News;
 use crate::outgoing::Outgoing;
 use crate::primitive::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, spawn, thread};
 
-/// How long a server may take to welcome a client, and how long a client waits for other limits.
+/// How long a server may take to welcome a client, or to answer a client that asks for other limits.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A channel's control socket, on the client's side.
@@ -38,7 +38,7 @@ pub(super) struct Link {
     server: String,
     socket: Socket,
     outbox: Outbox,
-    /// Hangs up when no process holds the other end any more.
+    /// This end sees a hang-up when no process holds the other end any more.
     lifeline: Socket,
     growth: Growth,
     is_gone: AtomicBool,
@@ -46,22 +46,22 @@ pub(super) struct Link {
     questions: Mutex<Questions>,
     /// Signalled with each answer, and when the server is gone.
     answered: Condvar,
-    /// The server is gone, nothing is pending any more, and nothing will be.
+    /// The server is gone, nothing is pending any more, and nothing will be pending again.
     is_over: AtomicBool,
     /// Tells an event loop that other threads took replies, or that nothing is pending any more.
     news: Mutex<News>,
-    /// What was pending when the client itself let the channel go.
+    /// The requests that were pending when the client itself let the channel go.
     left: Mutex<Vec<Outgoing>>,
-    /// Arenas that the server has forgotten.
+    /// The numbers of arenas that the server has been told to forget.
     withdrawn: Mutex<Vec<u16>>,
 }
 
-/// What the server was asked of its limits.
+/// The client's questions about its limits.
 #[derive(Debug, Default)]
 struct Questions {
-    /// A question has no answer yet. It is the only one, so that no answer can find the socket full.
+    /// A question has no answer yet. Only one is asked at a time, so that there is always room in the socket for its answer.
     is_open: bool,
-    /// How many answers there were.
+    /// How many answers have come.
     answered: u64,
 }
 
@@ -96,13 +96,13 @@ impl Link {
                 }
                 Ok(number)
             }
-            // The server is gone: no request will rest on this message.
+            // The channel is over: no request will rest on this message.
             Err(error) => self.unsaid(&error).map(|()| 0),
         }
     }
 
     /// Ends the channel because a message could not be sent. Where the server has hung up, the thread that reads the socket
-    /// ends the channel instead: the server may have said why before.
+    /// ends the channel instead: the server may have sent its reason before it hung up.
     fn unsaid(&self, error: &genie_sys::Error) -> Result<(), Error> {
         if matches!(error.errno, Errno::PIPE | Errno::CONNRESET) {
             return Ok(());
@@ -111,12 +111,12 @@ impl Link {
         Err(self.error())
     }
 
-    /// Starts the thread that sends what the server has no room for yet.
+    /// Starts the thread that sends messages for which the socket has no room yet.
     fn start_sender(self: &Arc<Self>) {
         let link = Arc::clone(self);
         let send = move || {
             if let Err(error) = link.outbox.send_all(&link.socket) {
-                // Whatever waits for what was not sent ends with the channel.
+                // Whatever waits for the unsent messages ends with the channel.
                 let _ = link.unsaid(&error);
             }
         };
@@ -133,7 +133,8 @@ impl Link {
     /// Asks for other limits, and waits until the server has granted some.
     ///
     /// # Errors
-    /// The server is gone, or does not answer in time; then what it grants is valid as soon as it does.
+    /// The server is gone, or does not answer in time. In the second case, the limits that it grants later are valid from
+    /// then on.
     pub(super) fn adjust(self: &Arc<Self>, wanted: Limits) -> Result<(), Error> {
         let deadline = deadline_after(PATIENCE);
         let mut questions =
@@ -144,7 +145,7 @@ impl Link {
         self.await_answer(questions, deadline, |questions| questions.answered != before).map(drop)
     }
 
-    /// Waits until the questions are as is wanted.
+    /// Waits until `is_it` says yes of the questions.
     fn await_answer<'a>(
         &'a self,
         questions: MutexGuard<'a, Questions>,
@@ -173,7 +174,7 @@ impl Link {
         }
     }
 
-    /// Takes the numbers of arenas that were withdrawn, to be given again.
+    /// Takes the numbers of withdrawn arenas, which can then be given again.
     pub(super) fn withdrawn(&self) -> Vec<u16> {
         std::mem::take(&mut *self.withdrawn.lock())
     }
@@ -187,7 +188,7 @@ impl Link {
         }
     }
 
-    /// What an event loop is told of requests that are over. To be locked for moments.
+    /// The news of requests that are over, for an event loop. Lock it only for moments.
     pub(super) fn news(&self) -> MutexGuard<'_, News> {
         self.news.lock()
     }
@@ -229,19 +230,19 @@ impl Link {
         }
     }
 
-    /// The client lets the channel go, with what is pending at the server.
+    /// The client lets the channel go, and the requests in `left`, which are pending at the server.
     pub(super) fn leave(&self, left: Vec<Outgoing>) {
         self.left.lock().extend(left);
         let goodbye = Ending { reason: Reason::Closing, sentence: "the client is done".to_owned() };
-        // A server that does not hear it will see the hang-up.
+        // If the goodbye can't be sent, the server still sees the hang-up.
         let _ = Message::Goodbye(goodbye).encode().map(|bytes| self.outbox.try_put(&self.socket, &bytes));
         self.end(self.gone("the client let the channel go"));
         self.socket.hang_up();
-        // The link's thread may stay for long, and no event loop looks any more.
+        // The link's thread may stay for long, and from now on no event loop takes news.
         self.news().quiet();
     }
 
-    /// Keeps a request that was replied to just when the server went: the server may still touch its memory.
+    /// Keeps a request that was replied to just when the server went: the server may still touch the request's memory.
     pub(super) fn keep(&self, request: Outgoing) {
         request.give_up(&self.error());
         self.left.lock().push(request);
@@ -257,13 +258,14 @@ impl Link {
             }
         };
         self.end(self.gone(&why));
-        // Taking the lock orders this after the look of a thread that is about to wait for an answer.
+        // A thread that waits for an answer holds the lock from its look at `is_gone` until it waits. Taking the lock puts
+        // this notification before that look or after the wait has begun.
         drop(self.questions.lock());
         self.answered.notify_all();
         self.socket.hang_up();
         let mut left = std::mem::take(&mut *self.left.lock());
         if let Some(remote) = remote.upgrade() {
-            // Replies that were on their way count.
+            // Replies that are already on the ring still count.
             remote.collect();
             left = remote.sending.lock().table.drain();
             remote.wake(true);
@@ -289,7 +291,7 @@ impl Link {
         }
     }
 
-    /// Acts upon one message; an error says why the channel is over.
+    /// Receives one message and acts upon it; an error says why the channel is over.
     fn hear(
         &self,
         bytes: &mut [u8],
@@ -333,7 +335,7 @@ impl Link {
             if timeout.is_some() {
                 return false;
             }
-            // The kernel has no memory to wait with.
+            // The wait failed: the kernel has no memory for it.
             thread::sleep(PATIENCE);
         }
         true

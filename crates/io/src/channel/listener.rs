@@ -28,13 +28,13 @@ use crate::code::Code;
 use crate::primitive::Mutex;
 use crate::{Error, Server, ServiceId};
 
-/// How many clients one thread attends to: as many words as the kernel lets it sleep on, but for its own.
+/// How many clients one thread attends to: the kernel lets a thread sleep on 128 words, and one of them is the worker's own.
 pub(super) const WORKER_CLIENTS: usize = 127;
 
-/// A name that was claimed for a server that is about to be made. Clients that connect meanwhile wait.
+/// A name that was claimed for a server that is not made yet. Clients that connect meanwhile wait.
 ///
-/// Most servers need no more than [`Listener::bind`]. One that fills buffers of its own before it is asked (pooled in-host
-/// buffering) is made between the claim and the serving, of the private pool:
+/// Most servers need no more than [`Listener::bind`]. A server that fills buffers of its own before it is asked (pooled
+/// in-host buffering) needs the private pool, and so is made between the claim and the serving:
 ///
 /// ```no_run
 /// use genie_io::channel::{Listener, ServeOptions};
@@ -50,7 +50,7 @@ pub struct Listener {
     name: String,
     claim: Arc<Claim>,
     options: ServeOptions,
-    /// Made when it is first wanted.
+    /// Made when it is first asked for.
     private_pool: OnceLock<Space>,
 }
 
@@ -58,8 +58,8 @@ impl Listener {
     /// Claims `name` in the run-time directory for a server.
     ///
     /// # Errors
-    /// The name is taken or can't be used, the directory is unsafe, or the kernel refuses. [`Error::Unservable`]: no client could be
-    /// told of the options or of the services, of which there may be 256.
+    /// The name is taken or can't be used, the directory is unsafe, or the kernel refuses. [`Error::Unservable`]: the
+    /// options, or the services, of which there may be 256, can't be told to clients.
     pub fn bind(name: &str, server: impl Server, options: ServeOptions) -> Result<Serving, Error> {
         Self::claim(name, options)?.serve(server)
     }
@@ -77,7 +77,7 @@ impl Listener {
         Self::claim_in(directory, name, options)?.serve(server)
     }
 
-    /// Claims `name` in the run-time directory for a server that is yet to be made. Dropping the listener gives it up.
+    /// Claims `name` in the run-time directory for a server that is yet to be made. Dropping the listener gives the name up.
     ///
     /// # Errors
     /// As [`Listener::bind`].
@@ -96,7 +96,8 @@ impl Listener {
     }
 
     /// Memory of the server's own, of [`ServeOptions::private_pool`] bytes, for buffers that it fills before it is asked.
-    /// What it overlays from here is copied into memory of the client's channel, since no client may see another's data.
+    /// When the server overlays such a buffer, the data is copied into memory of the client's channel, since no client may
+    /// see another's data.
     ///
     /// # Errors
     /// There is no memory.
@@ -110,7 +111,7 @@ impl Listener {
         }
     }
 
-    /// Gives the name to a server, which others can reach as soon as it runs.
+    /// Gives the name to a server, which other processes can reach as soon as it runs.
     ///
     /// # Errors
     /// The kernel refuses, or [`Error::Unservable`].
@@ -174,11 +175,11 @@ impl Shared {
 
     /// Wakes the control thread.
     pub(super) fn attend(&self) {
-        // It looks again by itself after a while.
+        // If this fails, the control thread looks by itself after a while.
         let _ = self.attention.signal();
     }
 
-    /// Makes sure that clients can be told of the server; the error says what they can't be told.
+    /// Makes sure that clients can be told of the server; the error says which part they can't be told.
     fn check(&self) -> Result<(), Error> {
         let limits = Limits { pending_bytes: 0, pending_requests: 0 };
         let welcome = self.welcome(limits, Trust::Mapped, Vec::new());
@@ -190,7 +191,7 @@ impl Shared {
         encoded.map(drop).map_err(|error| Error::Unservable(error.to_string()))
     }
 
-    /// The welcome of a client that is granted these limits and lent this pool.
+    /// The welcome for a client that is granted these limits and lent this pool.
     pub(super) fn welcome(&self, limits: Limits, trust: Trust, pool: Vec<u64>) -> Welcome {
         Welcome {
             version: VERSION,
@@ -248,7 +249,7 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Inbox {
-    /// Whether the worker has not come to the last change yet.
+    /// Whether the worker has not seen the last change yet.
     pub(super) fn is_behind(&self) -> bool {
         self.seen.load(Ordering::Relaxed) != self.changes.load(Ordering::Relaxed)
     }
@@ -262,12 +263,12 @@ impl Inbox {
         std::mem::take(&mut *self.lines.lock())
     }
 
-    /// Takes back a client that the worker has not come to.
+    /// Takes back a client that the worker has not taken yet.
     pub(super) fn take_one(&self) -> Option<Line> {
         self.lines.lock().pop()
     }
 
-    /// Has the worker look at what has changed.
+    /// Makes the worker look at the inbox and at its clients.
     pub(super) fn notify(&self) {
         self.changes.fetch_add(1, Ordering::Release);
         // The word is mapped, so waking can't fail.

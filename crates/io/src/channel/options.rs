@@ -9,40 +9,41 @@ use genie_sys::machine;
 use super::listener::WORKER_CLIENTS;
 use crate::Error;
 
-/// Addresses that a client may always take, in bytes: that many for each of as many clients as one thread attends to are
-/// all that a process has.
+/// Addresses that a client may always take, in bytes: 1 TiB. With as many clients as one thread attends to, that makes all
+/// the addresses of a process.
 const ADDRESSES: usize = 1 << 40;
 
 /// How a server serves clients in other processes. Defaults are in parentheses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServeOptions {
-    /// Bytes lent to each client (16 MiB), in which data that is not passed in place is put. Each client has memory of its own. At most
-    /// as many as the machine has. Clients refuse a server whose pool and rings are longer than their
+    /// Bytes lent to each client (16 MiB), at most as many as the machine has. Data that is not passed in place is put
+    /// there. Each client is lent memory of its own. Clients refuse a server whose pool and rings are longer than their
     /// [`ConnectOptions::lent`](super::ConnectOptions::lent).
     pub pool: usize,
-    /// Bytes that each client may be lent in all (256 MiB): when its pool is exhausted it asks for more. Beyond that, and where there
-    /// is no memory (huge pages), data goes by way of the client's own. For a client that is not trusted, or does not trust,
-    /// as many bytes of the server's own.
+    /// Bytes that each client may be lent in all (256 MiB): a client whose pool is exhausted asks for more. Beyond that, and
+    /// where there is no memory (huge pages), data goes by way of the client's own memory. On an untrusted channel nothing
+    /// is lent, and the server uses at most this many bytes of its own for the client.
     pub hard_pool: usize,
     /// Bytes of the server's own (64 MiB), for buffers that it fills before it is asked
     /// ([`Listener::private_pool`](super::Listener::private_pool)).
     pub private_pool: usize,
-    /// Bytes that each client may have pending (1 GiB); of a client that is not trusted, no more than `hard_pool`.
+    /// Bytes that each client may have pending (1 GiB); on an untrusted channel no more than `hard_pool`.
     pub pending_bytes: usize,
     /// Requests that each client may have pending (256); never more than 65,536.
     pub pending_requests: u32,
-    /// What a client may have the limit on bytes raised to, if it asks (4 GiB).
+    /// The most that a client's limit on bytes is raised to if the client asks (4 GiB).
     pub hard_bytes: usize,
-    /// What a client may have the limit on requests raised to (4,096); never more than 65,536.
+    /// The most that a client's limit on requests is raised to if the client asks (4,096); never more than 65,536.
     pub hard_requests: u32,
-    /// Bytes of addresses that each client's memory may take here, with that of others which it forwards; by default
-    /// 1 TiB, or eight times what the machine has of memory.
+    /// Bytes of addresses that each client's memory may take here, with the memory of other clients that it forwards; by
+    /// default 1 TiB, or eight times the machine's memory if that is more.
     pub addresses: usize,
-    /// Bytes of each client's memory that may be mapped here at once; by default half of what the machine has, as much as
-    /// an interface takes by default. A request that needs more is refused, unless nothing else is pending.
+    /// Bytes of each client's memory that may be mapped here at once; by default half of the machine's memory, as much as an
+    /// interface takes by default. A request for which too little is left is refused; if nothing else is pending, memory
+    /// that is kept mapped is unmapped first to make room.
     pub mapped: usize,
-    /// How many clients there may be (127). Those of one user have at most three quarters of what other users leave, unless it is the
-    /// user that the server acts as.
+    /// How many clients there may be (127). One user's clients may be at most three quarters of the number that other users
+    /// leave, unless the server acts as that user.
     pub clients: usize,
     /// How many threads take requests (1). Each client belongs to one of them, and [`Server::request`](crate::Server::request) runs
     /// in that thread: while it runs, other clients of the thread wait. A server that takes long over a request keeps the
@@ -50,13 +51,14 @@ pub struct ServeOptions {
     pub threads: usize,
     /// When clients' memory is mapped.
     pub mapping: Mapping,
-    /// Maps no memory of its clients: what they output can't be changed any more once the server's code sees it.
+    /// Maps no memory of its clients: once the server's code sees a client's output, nobody can change it any more.
     pub untrusted: bool,
-    /// How long the server may take to let an aborted request go (100 ms), for ever with [`Duration::MAX`].
+    /// How long the server may take to let an aborted request go (100 ms). [`Duration::MAX`] is for ever.
     pub abort_timeout: Duration,
     /// How long a thread looks for requests before it sleeps (50 µs).
     pub spin: Duration,
-    /// How large the rings are: as [`Layout`] allows, and at most 64 MiB for each client, since they are made while others wait.
+    /// How large the rings are: as [`Layout`] allows, and at most 64 MiB for each client, since other clients wait while
+    /// they are made.
     pub rings: Layout,
 }
 

@@ -1,10 +1,10 @@
 //! The outbox: what a client says to its server on the control socket, in order, without waiting for the server.
 //!
-//! Why: a server that is stopped reads nothing. A client that waited for it would hold up requests whose own time is over,
-//! and threads that want nothing but replies.
+//! Why: a server that is stopped reads nothing. A client that waited for the server would hold up requests whose own time is
+//! over, and threads that only want replies.
 //! How: a message goes out at once where the socket has room for it. Otherwise it waits here with its descriptors, and a
-//! thread sends it as soon as there is room. Messages are numbered in their order; a request that rests on one goes out
-//! behind a record that bears its number, so that it can't overtake the message.
+//! thread sends it as soon as there is room. Messages are numbered in their order. A request that rests on a message goes
+//! out behind a record that bears the message's number, so that the server does not take the request before the message.
 //! Limits: while [`CROWDED`] messages wait, no more requests are sent.
 
 use std::collections::VecDeque;
@@ -16,22 +16,22 @@ use genie_sys::{Errno, Result};
 
 use crate::primitive::{AtomicUsize, Mutex, Ordering, thread};
 
-/// Where so many messages wait, the server reads nothing.
+/// When this many messages wait, the server is taken to read nothing.
 const CROWDED: usize = 64;
-/// The pause after the kernel had room in the socket, but no memory for what was to be sent.
+/// The pause when the socket has room, but the kernel has no memory for the message.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// What a client has said, and has yet to say, on its control socket.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     queue: Mutex<Queue>,
-    /// How many messages wait, for threads that would rather not take the lock.
+    /// How many messages wait; kept here for threads that do not take the lock.
     waiting: AtomicUsize,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// How many messages there have been since the hello.
+    /// How many messages have been sent or queued since the hello.
     count: u64,
     waiting: VecDeque<Waiting>,
     /// A thread sends what waits.
@@ -47,14 +47,14 @@ struct Waiting {
 /// What became of a message.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Put {
-    /// Its number.
+    /// The message's number.
     pub(super) number: u64,
-    /// It waits, and the caller is to start the thread that runs [`Outbox::send_all`].
+    /// The message waits, and the caller is to start the thread that runs [`Outbox::send_all`].
     pub(super) wants_sender: bool,
 }
 
 impl Outbox {
-    /// Sends a message behind those that wait, now or later.
+    /// Sends a message behind those that wait: now, or when the socket has room.
     ///
     /// # Errors
     /// The server has hung up.
@@ -80,7 +80,7 @@ impl Outbox {
         self.waiting.load(Ordering::Relaxed) >= CROWDED
     }
 
-    /// Sends what waits as the server makes room; returns when nothing waits any more.
+    /// Sends the messages that wait as the server makes room; returns when none waits any more.
     ///
     /// # Errors
     /// The server has hung up.
@@ -101,18 +101,18 @@ impl Outbox {
         }
     }
 
-    /// There is no thread to send what waits: the next message tries again.
+    /// Notes that no thread could be started to send the messages that wait: the next message tries again.
     pub(super) fn has_no_sender(&self) {
         self.queue.lock().has_sender = false;
     }
 
-    /// Sends what can be sent without waiting; returns whether that is all.
+    /// Sends the messages that can be sent without waiting; returns whether those were all.
     fn send(&self, queue: &mut Queue, socket: &Socket) -> Result<bool> {
         let mut sent = Ok(true);
         while let Some(first) = queue.waiting.front() {
             let descriptors: Vec<BorrowedFd<'_>> = first.descriptors.iter().map(AsFd::as_fd).collect();
             sent = match socket.try_send(&first.bytes, &descriptors) {
-                // Too much is on its way already.
+                // Too much is unread already.
                 Err(error) if matches!(error.errno, Errno::TOOMANYREFS | Errno::NOBUFS | Errno::NOMEM) => {
                     Ok(false)
                 }
@@ -137,7 +137,7 @@ mod tests {
 
     use super::*;
 
-    /// Fills the socket until a message waits; returns how many were put in.
+    /// Fills the socket until a message waits; returns how many messages were put.
     fn fill(outbox: &Outbox, socket: &Socket) -> u64 {
         loop {
             let put = outbox.put(socket, vec![1; 1000], Vec::new()).unwrap();

@@ -1,10 +1,10 @@
 //! Pools: the memory that a server lends one client.
 //!
-//! How: objects of the client's granules, made for this client alone, the first with the welcome, others as the client asks
-//! for more. The server keeps no descriptor of them and maps nothing: the client announces them like its own objects, when
-//! it first puts data there.
-//! Limits: [`ServeOptions::pool`](super::ServeOptions::pool) bytes to begin with,
-//! [`hard_pool`](super::ServeOptions::hard_pool) in all. What was lent is never taken back.
+//! How: a pool is memory objects of the client's kind of granules, made for this client alone: the first one with the
+//! welcome, others when the client asks for more. The server keeps no descriptor of them and maps nothing: the client
+//! announces them like its own objects, when it first puts data there.
+//! Limits: [`ServeOptions::pool`](super::ServeOptions::pool) bytes at first, [`hard_pool`](super::ServeOptions::hard_pool)
+//! in all. Lent memory is never taken back.
 //! Source: thesis §5.2, §7.2.
 
 use genie_sys::{GranuleKind, Object, Result};
@@ -23,7 +23,7 @@ impl Pool {
         Self { granules, lent: 0, most }
     }
 
-    /// Makes an object as long as there is memory for, at most `len` bytes; `None` where there is none.
+    /// Makes an object of at most `len` bytes, as long as there is memory for; `None` where there is none.
     pub(super) fn lend(&mut self, len: usize) -> Option<Object> {
         let granules = self.granules;
         self.lend_by(len, |len| Object::create(granules, len))
@@ -38,7 +38,7 @@ impl Pool {
                 self.lent += len;
                 return Some(object);
             }
-            // Huge pages may be short; with less of a pool, clients use more of their own memory.
+            // Huge pages may be scarce; with a smaller pool, clients use more of their own memory.
             len = len / 2 / granule * granule;
         }
         None

@@ -1,17 +1,17 @@
-//! Private buffers: how data gets to a server that maps nothing of its client's.
+//! Private buffers: how data gets to a server that maps none of its client's memory.
 //!
-//! Why: a client that means harm can change output that it has announced, whatever its interface would protect. Bytes that
-//! the kernel has copied into memory of the server's own can't change any more.
+//! Why: a malicious client can change output that it has announced, whatever a proper interface would protect. Bytes that
+//! the kernel has copied into the server's own memory can't change any more.
 //! How: output is read from the client's address space before the server's code sees the request; input is written there
 //! after a reply of success. One copy each way, by `process_vm_readv` and `process_vm_writev`.
-//! Invariants: bytes that were read after the client exited are not taken for the client's, and nothing is written once it was
-//! seen to have exited: by then its number may be another process's.
-//! Trust: the client's memory may be gone, or mixed; a transfer that comes short ends the channel. Not prevented: between a
-//! look at the client and the kernel's own, a client may exit and its number be given again; and a client that becomes
-//! another program keeps its number. What is written then is what the server was to write, to where the client said, in a
-//! process that this one has the right to trace: a server with more rights than its clients' users should not serve those
-//! untrusted.
-//! Limits: as many bytes for each client as the server lends to one.
+//! Invariants: bytes that were read after the client exited are not taken for the client's, and nothing is written once the
+//! client was seen to have exited: by then its process number may be another process's.
+//! Trust: the client's memory may be gone, or mixed; a transfer that comes short ends the channel. Not prevented: between
+//! this process's look at the client and the kernel's, the client may exit and its number be given to another process; and a
+//! client that executes another program keeps its number. Then the data meant for the client is written to the address that
+//! the client gave, in a process that this one may trace. So a server with more rights than its clients' users should not
+//! serve those users untrusted.
+//! Limits: as many bytes for each client as the server would lend to one.
 //! Source: thesis §5.2 (user-to-user copying).
 
 use genie_memory::{Config, DataMut, Direction, Faults, Granularity, Space, SystemBuffer};
@@ -31,11 +31,11 @@ pub(super) struct Private {
     /// Where the client's arena starts in its own address space, and how long it is.
     pub(super) base: usize,
     pub(super) len: usize,
-    /// Where this client's private buffers are from, and no other client's.
+    /// The memory of this client's private buffers, and of no other client's.
     pub(super) space: Space,
 }
 
-/// A private buffer of one element, and where it belongs.
+/// A private buffer of one element, and where its data belongs in the client.
 #[derive(Debug)]
 pub(crate) struct PrivateBuffer {
     buffer: SystemBuffer,
@@ -44,7 +44,7 @@ pub(crate) struct PrivateBuffer {
 }
 
 impl Private {
-    /// A private buffer for an element, with the client's data in it if that goes out.
+    /// A private buffer for an element; for an output, with the client's data in it.
     pub(super) fn transfer(
         &self,
         element: &Element<'_>,
@@ -61,10 +61,10 @@ impl Private {
             }
             places.push((self.base + offset, here));
         }
-        // The memory of an input held data of the same client before, or none.
+        // Nothing need be cleared for an input: the memory held no data before, or data of the same client.
         if direction == Direction::Out {
             each(&buffer, &places, len, |data, addr| data.read_process(self.client.pid(), addr))?;
-            // After reading: a process that still exists has existed all the time.
+            // Checked after reading: a process that still exists existed all the time.
             self.check(len)?;
             receipt.copied += len;
             receipt.reason = Some(Reason::Untrusted);
@@ -74,7 +74,7 @@ impl Private {
         Ok(located)
     }
 
-    /// Writes the inputs' data, as much as was passed, to where it belongs.
+    /// Writes the inputs' data, as much as was passed, into the client's memory.
     pub(super) fn write_back(&self, work: &mut Work) -> Result<(), Error> {
         for buffer in work.buffers.iter().filter(|buffer| buffer.direction == Direction::In) {
             let mut left = buffer.actual;
@@ -105,7 +105,7 @@ impl Private {
     }
 }
 
-/// Memory of the server's own: small granules, never written by two, so never protected.
+/// Memory of the server's own, in small granules. Only one party writes each, so nothing is ever protected.
 pub(super) fn space(limit: usize) -> Result<Space, Error> {
     let config = Config {
         granularity: Granularity::Only(GranuleKind::Base),
@@ -117,7 +117,7 @@ pub(super) fn space(limit: usize) -> Result<Space, Error> {
     Ok(Space::new(&config)?)
 }
 
-/// Calls `transfer` for each of the places that the first `len` bytes belong to.
+/// Calls `transfer` for each of the places to which the first `len` bytes belong.
 fn each(
     buffer: &SystemBuffer,
     places: &[(usize, usize)],

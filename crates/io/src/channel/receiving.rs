@@ -1,7 +1,8 @@
 //! Receiving: how a client's replies are taken off the ring, and by which thread.
 //!
-//! How: one of the threads that wait for replies leads: it takes all replies that come, and its followers sleep until it wakes
-//! them. An event loop arms the channel's descriptor before it sleeps, and then takes what has come without waiting.
+//! How: one of the threads that wait for replies leads: it takes all replies that come, and its followers sleep until it
+//! wakes them. An event loop arms the channel's descriptor before it sleeps, and afterwards takes the replies that have
+//! come, without waiting.
 //! Trust: a reply must name a request that is pending; lengths are checked against the request's. A reply that no honest server
 //! sends ends the channel.
 
@@ -16,7 +17,7 @@ use crate::exchange::Awaited;
 use crate::primitive::Ordering;
 use crate::{Error, ServerError};
 
-/// The longest sleep without a look at whether the server is still there.
+/// The longest time that the leader sleeps before it looks again whether the server is still there.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 
 /// What takes replies.
@@ -27,7 +28,7 @@ pub(super) struct Receiving {
 }
 
 impl Remote {
-    /// Waits until what is awaited has its reply, or has been given up; returns whether it has.
+    /// Waits until the awaited request has its reply, or has been given up; returns false if the deadline came first.
     pub(crate) fn wait(&self, awaited: &mut Awaited<'_>, deadline: Option<Instant>) -> bool {
         loop {
             if awaited.is_replied() {
@@ -70,7 +71,7 @@ impl Remote {
             let now = Instant::now();
             let left = deadline.map_or(LONGEST_SLEEP, |deadline| deadline.saturating_duration_since(now));
             if left.is_zero() || self.link.is_gone() {
-                // The thread that noticed it gives up what is pending.
+                // If the server is gone, the link's thread ends what is pending: wait a moment for that.
                 self.link.settle(awaited);
                 return false;
             }
@@ -83,7 +84,7 @@ impl Remote {
         }
     }
 
-    /// Takes the replies that are there; returns how many. It takes none while another thread leads.
+    /// Takes the replies that are there; returns how many it took. It takes none while another thread leads.
     pub(crate) fn collect(&self) -> usize {
         let Some(mut receiving) = self.receiving.try_lock() else { return 0 };
         let taken = self.receive(&mut receiving, &mut Awaited::none());
@@ -92,11 +93,11 @@ impl Remote {
         taken
     }
 
-    /// The same for a loop that waits for the descriptor, which is not readable afterwards.
+    /// As [`Remote::collect`], for a loop that waits for the descriptor, which is not readable afterwards.
     pub(crate) fn collect_watched(&self) -> usize {
         self.link.news().quiet();
         let Some(mut receiving) = self.receiving.try_lock() else {
-            // The leader takes the reply that the bell was rung for, and tells the loop. It clears no bell.
+            // The leader takes the reply for which the bell rang, and tells the loop. It does not clear the bell.
             let _ = self.bell.clear();
             return 0;
         };
@@ -107,27 +108,27 @@ impl Remote {
         taken
     }
 
-    /// Has the descriptor become readable with the next reply, or when another thread takes one; returns false when there is
-    /// a reply already, or others have taken some since the loop collected.
+    /// Makes the descriptor become readable when the next reply comes, or when another thread takes one. Returns false when
+    /// a reply is there already, or other threads have taken some since the loop collected.
     pub(crate) fn arm(&self) -> bool {
-        // First: the leader of now looks at this when it stops leading.
+        // This comes first: a thread that leads now looks at it when it stops leading.
         let is_armed = self.link.news().arm();
         self.arm_bell() & is_armed
     }
 
-    /// Has the bell ring with the next reply; returns false when there is one already. Where another
-    /// thread leads, that thread arms the bell, or tells the loop, when it stops.
+    /// Makes the bell ring when the next reply comes; returns false when one is there already. Where another thread leads,
+    /// that thread arms the bell, or tells the loop, when it stops leading.
     fn arm_bell(&self) -> bool {
         let Some(mut receiving) = self.receiving.try_lock() else { return true };
-        // A server that is gone sends nothing more; the loop is told when what is pending has been ended.
+        // A server that is gone sends nothing more; the loop is told when all pending requests have been ended.
         let is_armed = receiving.consumer.arm(Mode::Descriptor) || self.link.is_gone();
         drop(receiving);
-        // A thread may have found this one leading meanwhile.
+        // Another thread may have come meanwhile, found this one leading, and gone to sleep.
         self.followers.wake();
         is_armed
     }
 
-    /// Adds what becomes readable as [`Remote::arm`] says.
+    /// Adds the descriptors that become readable as [`Remote::arm`] says.
     pub(crate) fn watch_by(&self, poller: &Poller, token: u64) -> Result<(), Error> {
         poller.add(&self.bell, token)?;
         poller.add(self.link.news().event(), token)?;
@@ -135,7 +136,7 @@ impl Remote {
         Ok(())
     }
 
-    /// Takes it out again. The descriptor of a server that is gone would stay readable.
+    /// Takes those descriptors out again: when the server is gone, they would stay readable.
     pub(crate) fn unwatch_by(&self, poller: &Poller) {
         // Removing a descriptor that is not in the set does no harm.
         let _ = poller.remove(&self.bell);
@@ -154,8 +155,8 @@ impl Remote {
         self.link.is_over()
     }
 
-    /// Wakes the followers, so that each looks whether its reply has come, or leads. An event loop is told only where
-    /// something `is_over`: a reply was taken, or a request given up.
+    /// Wakes the followers, so that each looks whether its reply has come, or leads. An event loop is told only if
+    /// `is_over`: if a reply was taken, or a request given up.
     #[inline]
     pub(crate) fn wake(&self, is_over: bool) {
         if self.followers.wake() {
@@ -165,13 +166,13 @@ impl Remote {
 
     #[cold]
     fn tell_loop(&self, is_over: bool) {
-        // For a loop that sleeps the bell is armed again, which the leader may have disarmed.
+        // The leader may have disarmed the bell: it is armed again for a loop that sleeps.
         if is_over || self.link.news().is_armed() && !self.arm_bell() {
             self.link.news().come();
         }
     }
 
-    /// Takes the replies that are there, up to the one that is awaited; returns how many.
+    /// Takes the replies that are there, up to the awaited one; returns how many it took.
     fn receive(&self, receiving: &mut Receiving, awaited: &mut Awaited<'_>) -> usize {
         let mut taken = 0;
         loop {
@@ -179,7 +180,8 @@ impl Remote {
                 Ok(false) => return taken,
                 Ok(true) => {
                     taken += 1;
-                    // Set before the request leaves the table, and until all that it held is back. Partner: `flush`.
+                    // Set before the request leaves the table, and cleared when everything that it held is given back.
+                    // Partner: `flush`.
                     self.is_accepting.store(true, Ordering::Relaxed);
                     let accepted = self.accept(&receiving.record, awaited);
                     self.is_accepting.store(false, Ordering::Release);
@@ -236,7 +238,7 @@ impl Remote {
         match reply.outcome {
             Outcome::Ok { anticipated: false } => request.succeed_for(awaited),
             Outcome::Ok { anticipated: true } => {
-                // The server does not know whether buffers are to come back with the reply.
+                // The server does not know whether the client wants its buffers back with the reply.
                 request.anticipate();
                 let left = self.sending.lock().table.put_continued(reply.slot, request);
                 left.into_iter().for_each(|request| self.link.keep(request));
@@ -252,7 +254,7 @@ impl Remote {
     }
 }
 
-/// The error for the limit that a server says was met.
+/// The error for a request that the server refused because of a limit.
 fn refused(refusal: Refusal) -> Error {
     let [asked, used, limit] = [refusal.asked, refusal.pending, refusal.allowed]
         .map(|count| usize::try_from(count).unwrap_or(usize::MAX));

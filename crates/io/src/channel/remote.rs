@@ -1,10 +1,10 @@
 //! A server in another process, as its client sees it.
 //!
-//! How: a request's buffers are named in a record on the ring, after the client's interface has done its part of the data
-//! passing; the request itself waits in a table for the reply, which a thread that waits takes off the other ring
+//! How: after the client's interface has done its part of the data passing, a record on the ring names the request's
+//! buffers. The request itself waits in a table for its reply, which a waiting thread takes off the other ring
 //! (`receiving.rs`).
-//! Invariants: a request in the table belongs to the server until it replies, or is surely gone.
-//! Limits: as many requests and bytes as the server has granted; requests beyond wait, or are refused if asynchronous.
+//! Invariants: a request in the table belongs to the server until the server replies, or is surely gone.
+//! Limits: as many requests and bytes as the server has granted. Further requests wait; asynchronous ones are refused.
 //! Source: thesis §5.1, §7.1.
 
 use std::sync::Arc;
@@ -35,15 +35,15 @@ pub(crate) struct Remote {
     pub(super) services: Vec<Service>,
     pub(super) preferred: Vec<Option<Preferred>>,
     pub(super) lender: LenderId,
-    /// The space that it lends to, whose memory its requests are made with.
+    /// The client's space: it takes in the server's pool, and holds the memory of the requests.
     pub(crate) space: Space,
     pub(super) spin: Spin,
-    /// Rung by the server for loops that wait by descriptor.
+    /// The server rings it for loops that wait by descriptor.
     pub(super) bell: Event,
     pub(super) sending: Mutex<Sending>,
     pub(super) receiving: Mutex<Receiving>,
     pub(super) followers: Followers,
-    /// A thread takes replies that no other thread waits for.
+    /// A thread takes the replies for which no other thread waits.
     pub(super) is_tended: AtomicBool,
     /// The leader is at work on a reply whose request has left the table.
     pub(super) is_accepting: AtomicBool,
@@ -56,10 +56,10 @@ pub(super) struct Sending {
     pub(super) producer: Producer,
     pub(super) table: Table,
     pub(super) announcements: Announcements,
-    /// The last control message that the ring has mentioned.
+    /// The number of the last control message that a record on the ring has told of.
     pub(super) told: u64,
     pub(super) body: Body,
-    /// Requests to be let go, for whose aborts the ring had no room.
+    /// Aborted requests, where the ring had no room for the abort.
     pub(super) aborts: Vec<Slot>,
 }
 
@@ -81,7 +81,7 @@ impl Remote {
         self.lender
     }
 
-    /// Asks the server to let more be pending, or less; returns (bytes, requests) that it grants.
+    /// Asks the server to let more, or less, be pending; returns the (bytes, requests) that it grants.
     pub(crate) fn adjust(&self, bytes: usize, requests: u32) -> Result<(usize, u32), Error> {
         if self.is_inherited() {
             return Err(Error::Inherited);
@@ -102,8 +102,8 @@ impl Remote {
         self.sending.lock().table.adjust(bytes, granted.pending_requests.min(MOST_REQUESTS));
     }
 
-    /// Sends a request; until `patience` if the server's limits leave no room now, or not at all. Returns whether it was
-    /// sent; if not, it has failed.
+    /// Sends a request. If the server's limits leave no room now, it waits as long as `patience` allows. Returns whether the
+    /// request was sent; if not, the request has failed.
     pub(crate) fn request(&self, mut request: Outgoing, patience: Patience) -> bool {
         if let Err(error) = request.make_ready() {
             request.fail(error);
@@ -128,12 +128,12 @@ impl Remote {
         }
     }
 
-    /// Puts a request on the ring; returns its place in the table, which the caller gives it, and how many bytes it has.
+    /// Puts a request on the ring; returns its place in the table, into which the caller puts it, and how many bytes it has.
     fn push(&self, sending: &mut Sending, request: &Outgoing) -> Result<(Slot, usize), Refused> {
         if self.link.is_gone() {
             return Err(Refused::Error(self.link.error()));
         }
-        // An abort that came while the request waited for room found no entry for it.
+        // An abort that came while the request waited for room found no request in the table.
         if request.is_aborting() {
             return Err(Refused::Error(Error::Dropped));
         }
@@ -193,7 +193,7 @@ impl Remote {
         Ok(())
     }
 
-    /// Waits for replies, which make room; returns false when there is no time left for that.
+    /// Waits for replies, which make room; returns false when no time is left.
     fn make_room(&self, patience: Patience) -> bool {
         match patience {
             Patience::None => self.collect() > 0,
@@ -210,14 +210,14 @@ impl Remote {
     pub(crate) fn abort(&self, request: RequestId) {
         let mut sending = self.sending.lock();
         let Some(slot) = sending.table.find(request) else { return };
-        // Where the ring has no room, the server is not taking anything. The client gives the request up in time; from then
-        // on it is abandoned, and the thread that tends abandoned requests sends the abort.
+        // If the ring has no room, the server is taking nothing off it. The client gives the request up when its time is
+        // over; then the request is abandoned, and the thread that tends abandoned requests sends the abort.
         if !sending.abort(slot) {
             sending.aborts.push(slot);
         }
     }
 
-    /// Sends aborts that had to wait for room, as far as there is some.
+    /// Sends aborts that had to wait for room, as far as there is room now.
     pub(super) fn send_aborts(&self) {
         let mut sending = self.sending.lock();
         while let Some(slot) = sending.aborts.last().copied() {
@@ -232,7 +232,8 @@ impl Remote {
     pub(crate) fn flush(&self, before: RequestId, deadline: Option<Instant>) -> bool {
         loop {
             self.collect();
-            // The table's lock orders its look after the flag was set.
+            // `is_accepting` is set before a request leaves the table under this lock: if the table no longer has it, the
+            // flag is seen below.
             let is_older = self.sending.lock().table.has_older(before);
             if !is_older && !self.is_accepting.load(Ordering::Acquire) {
                 return true;
@@ -246,8 +247,8 @@ impl Remote {
 }
 
 impl Sending {
-    /// Puts the request in `body` on the ring, behind a record that says which control messages it rests on, where there
-    /// are new ones.
+    /// Puts the request in `body` on the ring. If there are new control messages, a record before it says which of them it
+    /// rests on.
     fn push_request(&mut self) -> Result<(), PushError> {
         let said = self.announcements.said();
         if said != self.told {
@@ -267,9 +268,9 @@ impl Sending {
 /// How long a request may wait for room.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Patience {
-    /// Not at all: it is asynchronous.
+    /// Not at all: the request is asynchronous.
     None,
-    /// Until then, or for ever.
+    /// Until this time, or for ever.
     Until(Option<Instant>),
 }
 
@@ -284,7 +285,7 @@ impl Drop for Remote {
         let sending = self.sending.get_mut();
         let left = sending.table.drain();
         match self.link.is_inherited() {
-            // The channel, and what is pending, is the parent's.
+            // The channel and the pending requests are the parent's.
             true => std::mem::forget(left),
             false => self.link.leave(left),
         }

@@ -1,6 +1,6 @@
 //! Serving: a server that clients can reach, from its start to its end.
 //!
-//! How: it runs in threads of its own, or of the program's: the control thread, which attends to clients, and workers,
+//! How: a server runs in threads of its own, or of the program's: the control thread, which attends to clients, and workers,
 //! which take requests. Or the program drives it from an event loop.
 
 use std::ops::BitAnd;
@@ -17,7 +17,7 @@ use super::worker::Worker;
 use crate::Error;
 use crate::primitive::{spawn, thread};
 
-/// A server that others can reach as soon as it runs. Dropping it gives the name up.
+/// A server that other processes can reach as soon as it runs. Dropping it gives the name up.
 #[derive(Debug)]
 pub struct Serving {
     shared: Arc<Shared>,
@@ -45,18 +45,21 @@ impl Serving {
         &self.shared.name
     }
 
-    /// Stops it, later, from another thread.
+    /// A handle that stops the server later, from another thread.
     pub fn stopper(&self) -> Stopper {
         Stopper(Arc::clone(&self.shared))
     }
 
-    /// Serves, in this thread and as many more as were asked for, until it is stopped.
+    /// Serves until the server is stopped. This thread takes requests; if
+    /// [`ServeOptions::threads`](super::ServeOptions::threads) asks for more threads, those are started, and the control
+    /// thread always is.
     ///
-    /// To end cleanly, call [`Stopper::stop`] from another thread. A signal that ends the process leaves the socket behind, which the
-    /// next server of that name replaces.
+    /// To end cleanly, call [`Stopper::stop`] from another thread. A signal that ends the process leaves the socket behind;
+    /// the next server of that name replaces it.
     ///
     /// # Errors
-    /// No thread can be started. [`Error::Inherited`] in a child that the server's code has forked, once it returns from that code.
+    /// No thread can be started, or the limit on descriptors. [`Error::Inherited`] in a child made by fork; if the server's
+    /// code has forked, the child gets it when it returns from that code.
     pub fn run(self) -> Result<(), Error> {
         let Self { shared, claim } = self;
         let mut running = start(&shared, claim, 1)?;
@@ -80,7 +83,7 @@ impl Serving {
 pub struct Driven {
     control: control::Control,
     workers: Vec<Worker>,
-    /// Keeps the name.
+    /// Keeps the name claimed.
     _claim: Arc<Claim>,
 }
 
@@ -101,7 +104,7 @@ impl Serving {
 }
 
 impl Driven {
-    /// Serves what is there, without waiting; returns whether there was anything.
+    /// Serves the requests and clients that are there, without waiting; returns whether there was anything to serve.
     pub fn serve(&mut self) -> bool {
         if self.control.is_inherited() {
             return false;
@@ -111,7 +114,7 @@ impl Driven {
         let poller = self.control.poller();
         let mut served = false;
         for worker in &mut self.workers {
-            // A ring that can't be watched is looked at in every round all the same.
+            // If a ring can't be watched, each call of `serve` looks at it all the same.
             served |= worker.serve(|consumer, is_new| {
                 let _ = if is_new { poller.add(consumer, control::RING) } else { poller.remove(consumer) };
             });
@@ -128,7 +131,7 @@ impl Driven {
         armed.fold(true, BitAnd::bitand)
     }
 
-    /// Readable, after [`Driven::arm`], when there is something for [`Driven::serve`] to do.
+    /// The descriptor to wait for: after [`Driven::arm`] it is readable when there is something for [`Driven::serve`] to do.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.control.poller().as_fd()
     }
@@ -159,17 +162,17 @@ impl Running {
         Ok(())
     }
 
-    /// Stops it, from any thread.
+    /// A handle that stops the server, from any thread.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }
 
-    /// How it is.
+    /// The server's status.
     pub fn status(&self) -> Status {
         self.stopper.0.status()
     }
 
-    /// Waits until it has stopped.
+    /// Waits until the server has stopped.
     pub fn wait(mut self) {
         self.join();
     }
@@ -184,7 +187,7 @@ impl Running {
             // The threads are the parent's alone.
             return std::mem::forget(std::mem::take(&mut self.threads));
         }
-        // A server's code may drop this in one of them, which then ends by itself.
+        // The server's code may drop this in one of these threads, which then ends by itself.
         let others = self.threads.drain(..).filter(|thread| thread.thread().id() != thread::current().id());
         for thread in others {
             // A panic has been reported by the panic hook.
@@ -199,8 +202,8 @@ impl Drop for Running {
     }
 }
 
-/// Stops the server when the thread that has it panics, which no server's code brings about: clients are better served by a
-/// hang-up than by a server that lacks a thread.
+/// Stops the server when the thread that holds this panics. A panic of the server's code does not get here. A hang-up serves
+/// clients better than a server that lacks a thread.
 struct StopsOnPanic(Stopper);
 
 impl Drop for StopsOnPanic {
@@ -245,7 +248,7 @@ mod tests {
         Listener::claim_in(&directory, "one", ServeOptions::default()).unwrap();
     }
 
-    /// The name stayed taken, and clients that connected waited for seconds, until what ran the server was dropped.
+    /// Until the `Running` was dropped, the name stayed taken, and clients that connected waited for seconds.
     #[test]
     fn a_name_is_free_when_its_server_has_stopped() {
         let folder = tempfile::tempdir().unwrap();
@@ -261,7 +264,7 @@ mod tests {
         drop(running);
     }
 
-    /// A server's code that stopped its own server, by dropping what runs it, waited for its own thread, which panicked.
+    /// When a server's code stopped its own server by dropping the `Running`, its thread waited for itself, and panicked.
     #[test]
     fn a_server_may_be_dropped_in_one_of_its_threads() {
         let folder = tempfile::tempdir().unwrap();

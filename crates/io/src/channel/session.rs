@@ -1,11 +1,12 @@
 //! A client in another process, as its server sees it.
 //!
-//! How: a record on the ring becomes an [`Incoming`] whose buffers are in the client's memory, mirrored here, or, when the
-//! two don't trust each other, in private memory that the kernel copies from and to. The reply goes back on the other
-//! ring, from whatever thread replies.
-//! Invariants: a request's mirrors stay mapped until it is replied to or dropped, whether its client is there or not.
-//! Trust: everything that a client sends is checked before it is used: places against what it announced, slots against
-//! the table, sizes against the limits granted. What no honest client says ends the channel.
+//! How: a record on the ring becomes an [`Incoming`], whose buffers are in the client's memory, mirrored here. On an
+//! untrusted channel they are in private memory, and the kernel copies from and to the client. The reply goes back on the
+//! other ring, from whatever thread replies.
+//! Invariants: a request's mirrors stay mapped until the request is replied to or dropped, whether its client is there or
+//! not.
+//! Trust: everything that a client sends is checked before it is used: places against its announcements, slots against the
+//! table, sizes against the granted limits. A record that no honest client sends ends the channel.
 //! Source: thesis §5.1, §7.2.
 
 use std::sync::Arc;
@@ -39,7 +40,7 @@ pub(crate) struct Session {
     is_gone: AtomicBool,
     /// How many control messages the server has acted upon.
     heard: AtomicU64,
-    /// The worker waits for the next one.
+    /// The worker waits until the server has acted upon the next one.
     is_held: AtomicBool,
     /// What ended the channel, if the client broke the rules.
     wrong: Mutex<Option<String>>,
@@ -50,10 +51,10 @@ pub(crate) struct Session {
 pub(super) struct Terms {
     pub(super) client: Client,
     pub(super) mapping: Mapping,
-    /// As granted at first.
+    /// The limits granted at first.
     pub(super) granted: Granted,
     pub(super) services: Vec<Access>,
-    /// How data is copied, where client and server do not trust each other.
+    /// How data is copied, on an untrusted channel.
     pub(super) private: Option<Private>,
 }
 
@@ -70,15 +71,15 @@ impl Session {
         }
     }
 
-    /// The client, as the server's code is told of it.
+    /// The client, as the server's code sees it.
     pub(crate) fn client(&self) -> &Client {
         &self.terms.client
     }
 
-    /// Turns a request's record into what the server's code gets; `None` when it was answered here already.
+    /// Makes of a request's record the [`Incoming`] that the server's code gets; `None` if the request was refused here.
     ///
     /// # Errors
-    /// What is wrong with it: the channel is to be ended.
+    /// What is wrong with the request: the channel is to be ended.
     pub(super) fn receive(
         self: &Arc<Self>,
         view: &mut ArenaView,
@@ -109,7 +110,8 @@ impl Session {
         Ok(Some(Incoming::new(work, origin, ServiceId(service as u32), access)))
     }
 
-    /// Finds a request's data. Where there is no room for it, but nothing else is pending, what is kept mapped makes room.
+    /// Finds a request's data. If there is no room to map it, and nothing else is pending, all that is kept mapped is
+    /// unmapped first.
     fn work(&self, view: &mut ArenaView, request: &Request<'_>, access: Access) -> Result<Box<Work>, Unfit> {
         self.arenas.look(view);
         let mut work = self.found(view, request, access);
@@ -156,7 +158,7 @@ impl Session {
                 (true, Mapping::Cached) if segment.arena() == 0 => {
                     mirror.span(known, extent, writes).map(|span| lent.see(span))
                 }
-                // The request holds an arena that may be withdrawn, even where its objects stay mapped.
+                // A forwarded arena may be withdrawn: the request holds it, even where its objects stay mapped.
                 (true, Mapping::Cached | Mapping::Transient) => {
                     mirror.map(&[extent], writes).map(|mapped| lent.hold(mapped))
                 }
@@ -167,7 +169,7 @@ impl Session {
         Ok(lent)
     }
 
-    /// What an error says of a request: that there is no room for it here, or that it is wrong.
+    /// Tells from an error whether there is no room for a request here, or the request is wrong.
     fn unfit(&self, error: Error) -> Unfit {
         use genie_memory::Error as Memory;
         let Error::Passing(genie_passing::Error::Memory(found)) = &error else {
@@ -185,7 +187,7 @@ impl Session {
         Unfit::Short(Refusal { limit, asked, pending, allowed })
     }
 
-    /// The locations of data that the client has named, to be lent to another server.
+    /// The locations of data that the client has named, to be forwarded to another server.
     pub(crate) fn locations(&self, named: &[(u16, Extent)]) -> Locations {
         self.arenas.locations(named)
     }
@@ -199,7 +201,7 @@ impl Session {
     /// The server's reply to a request.
     pub(crate) fn reply(&self, slot: Slot, mut work: Box<Work>, error: Option<Error>) {
         let mut error = error.or_else(|| work.check_inputs().err());
-        // A client that is gone gets no data.
+        // If the client is gone, no data is brought to it.
         if error.is_none() && !self.is_gone() {
             error = work.bring().err();
         }
@@ -208,13 +210,13 @@ impl Session {
         {
             error = private.write_back(&mut work).err();
         }
-        // Mappings for the time of the request end before the client may use its memory again.
+        // Mappings made for this request end before the client may use its memory again.
         work.buffers.iter_mut().for_each(WorkBuffer::let_go);
         let mut in_progress = self.in_progress.lock();
         let is_anticipated = in_progress.leave(slot);
         let body = &mut in_progress.body;
         let kind = match (is_anticipated, &error) {
-            // It has been replied to; the client is still to hear that it is over.
+            // The request has been replied to in anticipation; the client is still to hear that it is over.
             (true, _) => {
                 encode_slot(body, slot);
                 Kind::Done
@@ -243,18 +245,18 @@ impl Session {
 
     /// Notes that a request may originate others; returns whether it is being aborted already.
     pub(crate) fn contracted(&self, slot: Slot, contract: &Arc<Contract>) -> bool {
-        // When the channel ends, all requests in progress are aborted: this one is among them, or sees that the channel has
-        // ended.
+        // When the channel ends, all requests in progress are aborted. If that came too early for this contract, `is_gone`
+        // says so here.
         self.in_progress.lock().contracted(slot, contract) || self.is_gone()
     }
 
-    /// The request to be aborted, unless it was before: its name, and what it has originated. Aborting it may reply to it, which
-    /// takes the lock.
+    /// The request to be aborted: its name, and the requests that it has originated. `None` if it was aborted before. The
+    /// caller aborts it, which may reply to it, and that takes the lock again.
     pub(super) fn abort(&self, slot: Slot) -> Option<Aborted> {
         self.in_progress.lock().abort(slot)
     }
 
-    /// All requests that are pending, likewise.
+    /// All pending requests: their names, and the requests that they have originated.
     pub(super) fn all(&self) -> Vec<Aborted> {
         self.in_progress.lock().all()
     }
@@ -273,8 +275,8 @@ impl Session {
         self.in_progress.lock().load().1
     }
 
-    /// Ends the channel, because the client hung up or broke the rules: no reply is sent any more. What requests need of
-    /// the client's memory stays until they are over.
+    /// Ends the channel, because the client hung up or broke the rules: no reply is sent any more. The client's memory stays
+    /// mapped for requests until they are over.
     pub(super) fn end(&self, wrong: Option<String>) {
         if let Some(wrong) = wrong {
             self.wrong.lock().get_or_insert(wrong);
@@ -286,14 +288,15 @@ impl Session {
         self.is_gone.load(Ordering::Acquire)
     }
 
-    /// The control thread has acted upon one more message; returns whether the worker is to be told.
+    /// Counts a message that the control thread has acted upon; returns whether the worker is to be told.
     pub(super) fn has_heard_one(&self) -> bool {
-        // All of these are in one order: either this sees that the worker waits, or the worker sees the count.
+        // These operations and those of `has_heard` are in one order: either this sees that the worker waits, or the worker
+        // sees the count.
         self.heard.fetch_add(1, Ordering::SeqCst);
         self.is_held.swap(false, Ordering::SeqCst)
     }
 
-    /// Whether the control thread has acted upon so many messages; if not, the worker is told of the next one.
+    /// Whether the control thread has acted upon this many messages; if not, the worker is told of the next one.
     pub(super) fn has_heard(&self, messages: u64) -> bool {
         let has_heard = || self.heard.load(Ordering::SeqCst) >= messages;
         if has_heard() {
@@ -303,13 +306,13 @@ impl Session {
         has_heard()
     }
 
-    /// What the client did that no honest client does.
+    /// What the client did wrong, if it did what no honest client does.
     pub(super) fn wrong(&self) -> Option<String> {
         self.wrong.lock().clone()
     }
 
-    /// Sends replies that had to wait, as far as there is room; more of that wakes the client, if it has armed the other ring
-    /// before.
+    /// Sends replies that had to wait, as far as there is room. When the client then makes more room, that wakes the worker,
+    /// if the worker has armed the ring of requests before this call.
     pub(super) fn flush(&self) {
         let sent = self.in_progress.lock().catch_up();
         self.heed(sent);
@@ -322,7 +325,7 @@ impl Session {
         }
     }
 
-    /// Ends the channel when the client has spoilt its ring of replies.
+    /// Ends the channel if the client has spoilt its ring of replies.
     fn heed(&self, sent: Result<(), String>) {
         if let Err(wrong) = sent {
             self.end(Some(wrong));
@@ -330,7 +333,7 @@ impl Session {
     }
 }
 
-/// Why a request is not served.
+/// Why a request does not reach the server's code.
 enum Unfit {
     /// No honest client sends it.
     Wrong(String),
@@ -357,7 +360,8 @@ fn encode_error(body: &mut Body, slot: Slot, work: &Work, error: &Error) {
 fn encode(body: &mut Body, slot: Slot, work: &Work, outcome: Outcome<'_>) {
     let mut writer = ReplyWriter::begin(body, slot, outcome);
     for buffer in &work.buffers {
-        // Lengths and counts were the request's, which came in a record, too.
+        // This happens only with the arguments of the reply: the lengths and counts are those of a request that came in a
+        // record.
         if writer.buffer(buffer.actual as u64, &buffer.reply_argument).is_err() {
             let message = "the reply is too large for a record";
             let _ = ReplyWriter::begin(body, slot, Outcome::Failed { code: 0, message });

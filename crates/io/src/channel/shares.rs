@@ -1,11 +1,11 @@
-//! Shares: how much one client, and one user, may take of what a server has little of.
+//! Shares: how much one client, and one user, may take of things that a server has few of.
 //!
-//! Why: announcing memory costs a client nothing, and its server a descriptor; an arena also takes one of the guards that a process
-//! has. One client, or one user with many, could take all: others would not be served, nor even be told why.
-//! How: what clients have announced is counted. A client may take half of what all others leave, and the clients of one user three
-//! quarters of what other users leave. The user that the server acts as needs no such bound: that user can end the server anyway.
-//! Besides, the process keeps its last descriptors and guards: the very last ones for connections that only ask how the
-//! server is, those before them for new clients.
+//! Why: announcing memory costs a client nothing, and its server a descriptor; an arena also takes one of the process's
+//! guards. One client, or one user with many clients, could take them all: others would not be served, nor even be told why.
+//! How: the announced objects and arenas are counted. A client may take half of what all other clients leave, and the
+//! clients of one user three quarters of what other users leave. The user that the server acts as has no such bound, since
+//! that user can end the server anyway. Besides, the process keeps its last descriptors and guards back: the very last ones
+//! for connections that only ask for the server's status, and those before them for new clients.
 //! Limits: [`OBJECTS`] objects or half of the descriptors; a quarter of the descriptors, or half of the guards, for arenas.
 
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use genie_sys::{guard, machine};
 use super::conversation::Conversation;
 use super::wire::control::{Ending, Reason};
 
-/// How many objects all clients may have announced: each is a mapping, of which a process has 65,530.
+/// How many objects all clients together may have announced: each is a mapping, and a process may have 65,530 mappings.
 const OBJECTS: usize = 16 << 10;
 
 /// What some clients have.
@@ -27,7 +27,7 @@ struct Holdings {
     arenas: usize,
 }
 
-/// What a client, its user and all clients have.
+/// What a client has, what its user's clients have, and what all clients have.
 #[derive(Debug)]
 pub(super) struct Shares {
     client: Holdings,
@@ -37,7 +37,7 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Those of the client with this number, if it is one already, and of its user.
+    /// The shares of the client with this number, if it is a client already, and of its user.
     pub(super) fn of(channels: &HashMap<u64, Conversation>, client: Option<u64>, uid: u32) -> Self {
         let none = Holdings::default();
         let mut shares = Self { client: none, user: none, all: none, uid };
@@ -55,7 +55,7 @@ impl Shares {
 
     /// Whether this user may have one more client, which came by this connection.
     pub(super) fn client(&self, connection: &impl AsFd, most: usize) -> Result<(), Ending> {
-        // A new client is not counted yet.
+        // `clients` does not count the new client yet.
         let most = Most { count: most, remedy: "" };
         self.user_share("clients", most, |holdings| holdings.clients)?;
         spare_descriptors(connection, machine::descriptors_max() / 32)
@@ -112,12 +112,12 @@ impl Shares {
 #[derive(Debug, Clone, Copy)]
 struct Most {
     count: usize,
-    /// What is to be done for more of them, if anything.
+    /// How an operator gets more of them, as the end of a sentence; empty where there is no way.
     remedy: &'static str,
 }
 
 impl Most {
-    /// So many, or as many as these descriptors, if that is less.
+    /// The lesser of `count` and `descriptors`.
     fn of(count: usize, descriptors: usize) -> Self {
         match descriptors < count {
             true => {
@@ -136,8 +136,8 @@ impl Holdings {
     }
 }
 
-/// Refuses a descriptor that is one of the last `kept` ones that the process may have. The kernel gives the lowest number that is
-/// free, so that a number says how many descriptors there are at least.
+/// Refuses a descriptor that is among the last `kept` ones that the process may have. The kernel gives the lowest free
+/// number, so the process has at least as many descriptors as the number says.
 fn spare_descriptors(descriptor: &impl AsFd, kept: usize) -> Result<(), Ending> {
     let number = descriptor.as_fd().as_raw_fd() as usize;
     let most = machine::descriptors_max();

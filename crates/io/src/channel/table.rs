@@ -14,10 +14,10 @@ pub(super) struct Table {
 
 #[derive(Debug)]
 struct Entry {
-    /// None while the leader is at work on its reply.
+    /// None while the leader is at work on the request's reply.
     request: Option<Outgoing>,
-    /// Replied to, but the server goes on with the outputs. The client has its reply, unless it is to have its buffers back
-    /// with that: then it waits until the server is done.
+    /// Replied to in anticipation: the server goes on with the outputs. The client has its reply, unless it wants its
+    /// buffers back with the reply: then it waits until the server is done.
     is_continued: bool,
 }
 
@@ -27,7 +27,7 @@ impl Table {
         Self { requests: Places::new(requests, limit), vacant: (0..requests).rev().collect() }
     }
 
-    /// A place for a request of so many bytes; it is taken by [`Table::put`].
+    /// A place for a request of this many bytes. [`Table::put`] takes it.
     pub(super) fn vacant(&self, bytes: usize) -> Result<Slot, Error> {
         let ((pending, _), (limit, places)) = (self.requests.load(), self.limits());
         if bytes > limit {
@@ -42,7 +42,7 @@ impl Table {
         Ok(self.requests.slot(*index))
     }
 
-    /// The error for a channel that carries no more requests now, whatever the limits on what is pending say.
+    /// The error for a channel that carries no more requests now, although the limits on pending requests would allow more.
     #[cold]
     pub(super) fn full(&self) -> Error {
         Error::ChannelFull { pending: self.requests.load().1 as usize }
@@ -60,7 +60,7 @@ impl Table {
         self.leave(slot, false)
     }
 
-    /// Takes out what the server has gone on with.
+    /// Takes out a request with whose outputs the server has gone on.
     pub(super) fn take_continued(&mut self, slot: Slot) -> Option<Outgoing> {
         self.leave(slot, true)
     }
@@ -79,7 +79,8 @@ impl Table {
         self.requests.get_mut(slot).filter(|entry| !entry.is_continued)?.request.take()
     }
 
-    /// Keeps what the server goes on with, at the place that was kept. Gives it back where the table was emptied meanwhile.
+    /// Keeps a request with whose outputs the server goes on, at the place that was kept. Gives it back where the table was
+    /// emptied meanwhile.
     pub(super) fn put_continued(&mut self, slot: Slot, request: Outgoing) -> Option<Outgoing> {
         let Some(entry) = self.requests.get_mut(slot) else { return Some(request) };
         entry.is_continued = true;
@@ -91,7 +92,7 @@ impl Table {
         self.requests.limit = bytes;
         let before = self.requests.count();
         self.requests.grow(requests);
-        // At the other end than the one that is taken from.
+        // The new places go in at the front; [`Table::put`] takes from the end.
         self.vacant.splice(0..0, (before..self.requests.count()).rev());
     }
 
@@ -100,13 +101,13 @@ impl Table {
         (self.requests.limit, self.requests.count())
     }
 
-    /// Where the request of this name is pending.
+    /// The place of the request with this name, if it is still there.
     pub(super) fn find(&self, name: RequestId) -> Option<Slot> {
         let is_it = |entry: &Entry| entry.request.as_ref().is_some_and(|request| request.id() == name);
         self.requests.iter().find(|(_, entry)| is_it(entry)).map(|(slot, _)| slot)
     }
 
-    /// Whether the request of this name is still there.
+    /// Whether the request that this slot names is still there.
     pub(super) fn is_taken(&self, slot: Slot) -> bool {
         self.requests.get(slot).is_some()
     }
@@ -116,12 +117,13 @@ impl Table {
         self.has(|request| request.id() < before)
     }
 
-    /// Whether there are requests whose replies no thread waits for.
+    /// Whether there are requests for whose replies no thread waits.
     pub(super) fn has_abandoned(&self) -> bool {
         self.has(Outgoing::is_abandoned)
     }
 
-    /// Whether there is such a request, or one that the leader is at work on, which may be such a request.
+    /// Whether there is a request for which `is_it` is true, or a request at whose reply the leader is at work, which may be
+    /// one.
     fn has(&self, is_it: impl Fn(&Outgoing) -> bool) -> bool {
         self.requests.iter().any(|(_, entry)| entry.request.as_ref().is_none_or(&is_it))
     }

@@ -1,11 +1,11 @@
-//! Unwanted descriptors: those that a peer must not send.
+//! Unwanted descriptors: descriptors that a peer must not send.
 //!
-//! Why: closing a file asks its file system, and a peer's own one (FUSE) need never answer: the thread that closes the descriptor
-//! waits for ever. A server's control thread must not.
-//! How: what comes with a message is looked at by questions that the kernel answers itself. Unwanted sockets of the Unix family and
-//! memory are closed at once, all other descriptors by a thread of its own.
-//! Limits: while a file system keeps that thread waiting, further descriptors stay open. Each message that brings
-//! such a descriptor ends its channel; a user that connects again and again can use up descriptors in this way.
+//! Why: closing a file asks its file system, and a peer's own file system (FUSE) need never answer: the thread that closes
+//! the descriptor then waits for ever. A server's control thread must not do that.
+//! How: the descriptors of a message are examined by system calls that the kernel answers itself. If the message can't be
+//! used, sockets of the Unix family and memory are closed at once, and all other descriptors by a separate thread.
+//! Limits: while a file system keeps that thread waiting, further descriptors stay open. Each message that brings such a
+//! descriptor ends its channel; a user who connects again and again can use up descriptors in this way.
 
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{SendError, Sender};
@@ -26,7 +26,7 @@ pub(super) enum Unusable {
     /// Its sender is to blame.
     #[error("{0}")]
     Wrong(&'static str),
-    /// This process may have no more descriptors, so that some of the message's were lost.
+    /// This process may have no more descriptors, so some of the message's descriptors were lost.
     #[error(
         "process {} has all of the {} descriptors that it may have, and lost what was sent to it; raise its limit on open files: \
          `ulimit -n`",
@@ -42,7 +42,7 @@ impl From<Unusable> for String {
     }
 }
 
-/// Returns a message that came complete and with no unwanted descriptor; else says what is wrong.
+/// Returns the message if it came complete and with no unwanted descriptor; otherwise the error says what is wrong.
 pub(super) fn sift(received: Received) -> Result<Received, Unusable> {
     let wrong = if received.truncated {
         Unusable::Wrong("it sent more than a message can hold")
@@ -59,10 +59,10 @@ pub(super) fn sift(received: Received) -> Result<Received, Unusable> {
     Err(wrong)
 }
 
-/// Whether closing it never waits.
+/// Whether closing this descriptor never waits.
 fn is_harmless(descriptor: &OwnedFd) -> bool {
     let is_socket = sockopt::socket_domain(descriptor) == Ok(AddressFamily::UNIX);
-    // Only files that are in memory have seals at all.
+    // Only files in memory have seals.
     is_socket || rustix::fs::fcntl_get_seals(descriptor).is_ok()
 }
 
@@ -82,11 +82,11 @@ fn dismiss(descriptor: OwnedFd) {
         .spawn(move || while unwanted.recv_timeout(IDLE).map(drop::<OwnedFd>).is_ok() {});
     match spawned {
         Ok(_) => {
-            // The thread waits for it.
+            // The new thread waits for the descriptor.
             let _ = sender.send(descriptor);
             *closer = Some((Maker::this_process(), sender));
         }
-        // The descriptor stays open rather than blocking the control thread.
+        // The descriptor stays open: closing it could block the control thread.
         Err(_) => std::mem::forget(descriptor),
     }
 }

@@ -1,13 +1,13 @@
 //! The layout of what travels over a channel: records on its rings, messages on its control socket.
 //!
-//! Why: both sides' processes are built apart and may be of different versions, and either may be hostile; so each byte
-//! has a meaning that is written down (docs/channel.md), and everything that was received is checked whole before any of
-//! it is acted upon.
-//! How: the fixed parts are structures without alignment, integers are little-endian, and what varies in length follows
-//! the count that announces it. A decoder first makes sure that all of it is well-formed, then lends views of it.
+//! Why: the two processes are built apart and may be of different versions, and either may be hostile. So each byte has a
+//! meaning that is written down (docs/channel.md), and the whole of a record or message is checked before any of it is acted
+//! upon.
+//! How: the fixed parts are structures without alignment, integers are little-endian, and a part of variable length follows
+//! its count. A decoder first makes sure that everything is well-formed, then gives views of it.
 //! Invariants: each record and each message has one encoding only: what was decoded encodes to the same bytes.
 //! Trust: decoders take a private copy of what a peer sent, never memory that the peer can still change.
-//! Limits: [`MAX_OFFSET`]; those of records and messages are beside their decoders.
+//! Limits: [`MAX_OFFSET`]; the limits of records and messages are beside their decoders.
 
 pub mod control;
 mod cursor;
@@ -19,7 +19,7 @@ pub mod record;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The last offset in an arena, and the most bytes of anything: 256 TiB less one, as many as a process has addresses.
+/// The last offset in an arena, and the most bytes of anything: 256 TiB less one byte, which no process's addresses exceed.
 pub const MAX_OFFSET: u64 = (1 << 48) - 1;
 
 /// What is wrong with bytes that a peer sent.
@@ -38,7 +38,7 @@ impl Malformed {
     }
 }
 
-/// Something is larger than a record or message can say; it was not encoded.
+/// Something is larger than a record or message can say, and was not encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{count} {what} are more than the {max} that a channel carries at once; shorten or split them")]
 pub struct TooLarge {
@@ -60,7 +60,7 @@ fn count<T: TryFrom<usize>>(what: &'static str, count: usize, max: usize) -> Res
     T::try_from(count).map_err(|_| too_large)
 }
 
-/// The part of `text` that fits into `len_max` bytes, in whole characters.
+/// The start of `text` that fits into `len_max` bytes, in whole characters.
 fn cut(text: &str, len_max: usize) -> &str {
     &text[..text.floor_char_boundary(len_max)]
 }
@@ -86,7 +86,7 @@ impl U48 {
     }
 }
 
-/// Whether `len` bytes from `offset` on end within what an arena can have.
+/// Whether `len` bytes from `offset` on end where an arena can still have bytes.
 fn fits(offset: u64, len: u64) -> bool {
     offset.checked_add(len).is_some_and(|end| end <= MAX_OFFSET)
 }

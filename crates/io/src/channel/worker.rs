@@ -1,9 +1,9 @@
 //! Workers: the threads that take requests off the rings.
 //!
-//! How: a worker goes round its clients' rings; when none has had anything for a while it sleeps on all of them at once. It
-//! hands the requests that it takes to the server's code, in this thread.
-//! A client's records that rest on control messages wait until the control thread has acted upon those; other clients' records
-//! do not wait.
+//! How: a worker goes round its clients' rings; when none has had a record for a while, it sleeps on all of them at once. It
+//! calls the server's code with each request that it takes, in its own thread.
+//! A client's records that rest on control messages wait until the control thread has acted upon those messages; other
+//! clients' records do not wait.
 //! Trust: one client is served a bounded number of requests before the next one is looked at.
 
 use std::ops::{BitAnd, BitOr};
@@ -20,7 +20,7 @@ use super::listener::Shared;
 use super::session::Session;
 use super::wire::record::{Record, Slot};
 
-/// The most requests of one client that a round serves.
+/// The most records of one client that a round serves.
 const ROUND: usize = 16;
 /// The longest sleep.
 const LONGEST_SLEEP: Duration = Duration::from_millis(500);
@@ -33,7 +33,7 @@ pub(super) struct Line {
     pub(super) consumer: Consumer,
     pub(super) record: Received,
     pub(super) view: ArenaView,
-    /// The control message that the next record rests on; 0 where the control thread has acted upon all of them.
+    /// The number of the control message that the next record rests on; 0 if the control thread has acted upon all of them.
     pub(super) awaited: u64,
 }
 
@@ -56,7 +56,8 @@ impl Worker {
         while !self.shared.has_stopped() {
             let is_idle = !self.serve(|_, _| {});
             if self.shared.is_inherited() {
-                // The server's code has forked, and the child has returned from it: rings and clients are the parent's.
+                // The server's code has forked, and this is the child, which has returned from that code: rings and clients
+                // are the parent's.
                 return std::mem::forget(self);
             }
             if is_idle && !spin.until(|| self.lines.iter_mut().any(Line::is_ready)) {
@@ -65,8 +66,8 @@ impl Worker {
         }
     }
 
-    /// Serves every client's next requests; returns whether there were any. `change` is shown the rings of clients that came
-    /// (true) and went.
+    /// Serves every client's next requests; returns whether there were any. Calls `change` with the ring of each client that
+    /// has come (true) or gone (false).
     pub(super) fn serve(&mut self, mut change: impl FnMut(&Consumer, bool)) -> bool {
         let inbox = &self.shared.inboxes[self.index];
         let changes = inbox.changes.load(Ordering::Acquire);
@@ -78,11 +79,11 @@ impl Worker {
             for line in self.lines.extract_if(.., |line| line.session.is_gone()) {
                 change(&line.consumer, false);
             }
-            // Arenas that were withdrawn are let go.
+            // This lets go of withdrawn arenas.
             self.lines.iter_mut().for_each(|line| line.session.arenas.look(&mut line.view));
         }
         let shared = &self.shared;
-        // Every one is served, whatever the others had.
+        // `bitor` does not stop at the first true: every line is served.
         self.lines.iter_mut().map(|line| line.serve(shared)).fold(false, BitOr::bitor)
     }
 
@@ -91,19 +92,19 @@ impl Worker {
         if self.arm(Mode::Futex) {
             let inbox = &self.shared.inboxes[self.index];
             let mut words = vec![(&inbox.changes, inbox.seen.load(Ordering::Relaxed))];
-            // A line that is held is not armed: its word would not let this thread sleep.
+            // A held line is left out: it is not armed, and its word would not let this thread sleep.
             let free = self.lines.iter().filter(|line| line.awaited == 0);
             words.extend(free.map(|line| line.consumer.word()));
-            // A failure is met by looking again.
+            // If this fails, the thread looks again.
             let _ = futex::wait_any(&words, Some(LONGEST_SLEEP));
         }
         self.disarm();
     }
 
-    /// Has every client's next request wake this thread, or the room that it makes for replies that wait; returns false
-    /// when there is a request already.
+    /// Makes this thread wake when a client sends its next request, or makes room for replies that wait. Returns false when
+    /// there is a request already.
     pub(super) fn arm(&mut self, mode: Mode) -> bool {
-        // Every one is armed, whatever the others say.
+        // `bitand` does not stop at the first false: every line is armed.
         let is_armed = self.lines.iter_mut().map(|line| line.arm(mode)).fold(true, BitAnd::bitand);
         self.flush();
         is_armed
@@ -120,7 +121,7 @@ impl Worker {
 }
 
 impl Line {
-    /// Serves what is there, at most a round's share; returns whether there was anything.
+    /// Serves the records that are there, at most [`ROUND`] of them; returns whether there were any.
     fn serve(&mut self, shared: &Arc<Shared>) -> bool {
         if shared.is_inherited() || self.session.is_gone() || self.is_held() {
             return false;
@@ -145,8 +146,8 @@ impl Line {
         true
     }
 
-    /// Whether the next record rests on a control message that the control thread has not acted upon. The inbox changes when
-    /// it does.
+    /// Whether the next record rests on a control message upon which the control thread has not acted yet. When it acts, the
+    /// inbox changes.
     fn is_held(&mut self) -> bool {
         if self.awaited > 0 && self.session.has_heard(self.awaited) {
             self.awaited = 0;
@@ -159,7 +160,7 @@ impl Line {
         self.consumer.is_ready() && !self.is_held()
     }
 
-    /// Has the next record ring the bell; returns false when there is one to be served.
+    /// Makes the next record ring the bell; returns false when there is a record to be served.
     fn arm(&mut self, mode: Mode) -> bool {
         self.consumer.arm(mode) || self.is_held()
     }
@@ -172,7 +173,7 @@ impl Line {
                 if let Some(incoming) = self.session.receive(&mut self.view, &request)? {
                     shared.server.request(|| incoming);
                     if self.session.is_gone() {
-                        // The control thread may have asked for it before the server had it.
+                        // The control thread may have aborted the request before the server's code had it.
                         self.evict(shared, request.slot);
                     }
                 }
@@ -181,7 +182,7 @@ impl Line {
                 }
             }
             Record::Abort(slot) => self.evict(shared, slot),
-            // One number after the other: what rested on the last one is over.
+            // This replaces the last number: the control thread has acted upon that message already.
             Record::Said(messages) => self.awaited = messages,
             Record::Reply(_) | Record::Done(_) => return Err("a client sends no replies".to_owned()),
         }

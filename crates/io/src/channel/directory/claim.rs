@@ -1,4 +1,4 @@
-//! Claims: a name of a server, held by one process.
+//! Claims: a server's name, held by one process.
 
 use std::ffi::OsString;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -13,7 +13,7 @@ use rustix::fs::{FlockOperation, OFlags};
 
 use super::{Error, LOCK_SUFFIX};
 
-/// What a lock file says is at most this long; more is not read.
+/// No more bytes than these are read of a lock file.
 const PID_LEN_MAX: u64 = 16;
 
 /// A server's name, held by this process, and the socket that listens under it. Dropping it removes the socket and the lock
@@ -30,7 +30,7 @@ pub struct Claim {
     _lock: Lock,
 }
 
-/// Which file it is, whatever its path.
+/// Tells one file from another, whatever their paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Identity {
     device: u64,
@@ -67,7 +67,7 @@ impl Drop for Claim {
     }
 }
 
-/// Makes way for a socket at `path`, under the lock: removes that of a server that was killed.
+/// Makes way for a socket at `path`, under the lock: removes the socket of a server that was killed.
 fn clear(name: &str, path: &Path) -> Result<(), Error> {
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -77,7 +77,7 @@ fn clear(name: &str, path: &Path) -> Result<(), Error> {
         return Err(Error::InTheWay { path: path.to_owned(), what: "it is no socket" });
     }
     match Socket::connect(path) {
-        // A process listens without the lock: its lock file was removed by hand.
+        // A process listens and does not hold the lock: its lock file was removed by hand.
         Ok(socket) => {
             let pid =
                 socket.peer().ok().and_then(|peer| u32::try_from(peer.pid).ok()).filter(|pid| *pid != 0);
@@ -128,7 +128,7 @@ impl Lock {
         }
     }
 
-    /// Says whose lock it is, for messages.
+    /// Writes this process's number into the lock file, for error messages.
     fn write_pid(&self) -> io::Result<()> {
         self.file.set_len(0)?;
         (&self.file).write_all(format!("{}\n", std::process::id()).as_bytes())
@@ -169,14 +169,14 @@ fn is_at(file: &File, path: &Path) -> Result<bool, Error> {
     }
 }
 
-/// The number in a lock file; its owner may not have written it yet.
+/// The process number in a lock file; its owner may not have written it yet.
 fn read_pid(file: File) -> Option<u32> {
     let mut text = String::new();
     file.take(PID_LEN_MAX).read_to_string(&mut text).ok()?;
     text.trim().parse().ok()
 }
 
-/// Removes what is at `path` if it is the file meant. That it cannot be removed is no harm: the next claim will.
+/// Removes the file at `path` if it is the one meant. A failure does no harm: the next claim removes the file.
 fn remove(path: &Path, meant: Identity) {
     if fs::symlink_metadata(path).is_ok_and(|found| Identity::of(&found) == meant) {
         let _ = fs::remove_file(path);

@@ -1,4 +1,4 @@
-//! Which directory it is, and whether it may be relied on.
+//! Which directory is the run-time directory, and whether it is safe to use.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, Metadata};
@@ -12,7 +12,7 @@ const WRITABLE_BY_GROUP: u32 = 0o020;
 const WRITABLE_BY_OTHERS: u32 = 0o002;
 const STICKY: u32 = 0o1000;
 
-/// A directory that was chosen.
+/// The chosen directory.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) path: PathBuf,
@@ -58,7 +58,8 @@ impl Place {
         std::path::absolute(&self.path).map_err(unusable)
     }
 
-    /// An administrator may well have put a link there; by default there is none, and one would be another user's.
+    /// Follows a link only where the directory was named: an administrator may have put it there. At the default place, a
+    /// link would be another user's.
     fn look(&self) -> io::Result<Metadata> {
         let path: &Path = &self.path;
         match self.chosen_by {

@@ -170,7 +170,7 @@ fn a_dropped_claim_removes_no_files_but_its_own() {
     let claim = directory.claim("a").unwrap();
     let lock = directory.path().join("a.lock");
     for path in [claim.path(), &lock] {
-        // The old file keeps its inode until the new one has another.
+        // The old file still exists while the new one is made, so the two have different inodes.
         let other = directory.path().join("other");
         fs::write(&other, "another's").unwrap();
         fs::rename(&other, path).unwrap();
@@ -228,7 +228,7 @@ fn of_several_starters_at_once_one_gets_the_name() {
     const STARTERS: usize = 4;
     let (_scratch, directory) = scratch();
     for _ in 0..100 {
-        // A dead server's socket, which all of them find.
+        // A dead server's socket, which all claiming processes find.
         drop(Listener::bind(&directory.socket_path("a").unwrap()).unwrap());
         let (start, end) = (Barrier::new(STARTERS), Barrier::new(STARTERS));
         let winners = AtomicUsize::new(0);

@@ -4,8 +4,8 @@ use genie_memory::{Config, Faults, Granularity, GranuleKind};
 
 use super::*;
 
-/// A client that had more to say when its server ended the channel was told of a broken pipe, and not of the server's reason,
-/// where it said so before it had read that.
+/// A client that sent a message after its server had ended the channel, and before the client had read the server's reason,
+/// was told of a broken pipe instead of that reason.
 #[test]
 fn a_server_that_ends_a_channel_is_heard_by_a_client_that_has_more_to_say() {
     let ((socket, server), (lifeline, held)) = (Socket::pair().unwrap(), Socket::pair().unwrap());

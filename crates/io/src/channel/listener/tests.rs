@@ -1,4 +1,4 @@
-//! What servers can be made reachable, and what their clients are told.
+//! Which servers can be made reachable, and what their clients are told.
 
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::*;
 use crate::channel::{ConnectOptions, Running};
 use crate::{Incoming, Interface, RequestId, ServerHandle, Service};
 
-/// A server that offers one service more each time that it is asked, up to all that it has.
+/// A server that offers one service more each time that it is asked, until it offers all.
 struct Growing {
     services: Vec<Service>,
     offered: AtomicUsize,
@@ -39,7 +39,7 @@ impl Server for Growing {
         &self.services[..offered.min(self.services.len())]
     }
 
-    /// Of `offered` bytes, so that tests see how often a server was asked.
+    /// Prefers buffers of `offered` bytes, so that tests see how often the server was asked.
     fn preferred(&self, _service: ServiceId) -> Option<Preferred> {
         Some(Preferred { offset: 0, len: self.offered.fetch_add(1, Ordering::Relaxed).min(1 << 20) })
     }
@@ -80,7 +80,8 @@ impl Place {
     }
 }
 
-/// Such servers were bound. Each client was then refused, as one that had not taken its welcome, or by a reason of the client's own.
+/// Servers like these could be bound. Then each client was refused as if it had not taken its welcome, or itself refused the
+/// server.
 #[test]
 fn bind_refuses_what_no_client_could_be_told() {
     let place = Place::new();
@@ -116,7 +117,7 @@ fn bind_refuses_what_no_client_could_be_told() {
     assert_eq!(running.status().services.len(), 256);
 }
 
-/// A welcome has no room for such a time: each client was refused as one that had not taken it.
+/// A welcome has no room for so long an `abort_timeout`: each client was refused as if it had not taken its welcome.
 #[test]
 #[cfg_attr(sanitized, ignore = "reserves terabytes of addresses, of which ThreadSanitizer takes most")]
 fn options_without_bounds_keep_no_client_out() {

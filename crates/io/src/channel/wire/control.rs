@@ -1,13 +1,13 @@
 //! Control messages: what client and server tell each other over the channel's socket, some with descriptors attached.
 //!
-//! Why: whatever needs a descriptor, or is too rare to matter, goes over the socket; the rings carry the rest.
-//! How: each message is one datagram of a SOCK_SEQPACKET socket: a head (magic, version, kind, length), then a fixed part
-//! of its kind, then what varies in length. The client begins, by a hello or a query; the server answers with a welcome, a
-//! refusal or its status.
+//! Why: whatever needs a descriptor, or is too rare for its cost to matter, goes over the socket; the rings carry the rest.
+//! How: each message is one datagram of a SOCK_SEQPACKET socket: a head (magic, version, kind, length), then a fixed part of
+//! its kind, then the parts of variable length. The client begins with a hello or a query; the server answers with a
+//! welcome, a refusal or its status.
 //! Invariants: a message is accepted only from the side that may send it, and only with the descriptors that belong to it.
 //! The messages of the handshake ([`Kind::is_handshake`]) keep their layout in all versions; the others are of the version
 //! that the welcome names.
-//! Trust: nothing is believed but the layout. Addresses and objects are still to be looked up and checked.
+//! Trust: decoding checks the layout alone. Addresses and objects are still to be looked up and checked.
 //! Limits: [`MAX_MESSAGE`], [`MAX_DESCRIPTORS`], [`MAX_NAME`], [`MAX_SENTENCE`], [`MAX_SERVICES`], [`MAX_ABORT_TIMEOUT`],
 //! [`MAX_CLIENTS`].
 
@@ -45,7 +45,7 @@ pub const MAX_NAME: usize = 64;
 pub const MAX_SENTENCE: usize = 1024;
 /// The most services of a server in another process.
 pub const MAX_SERVICES: usize = 256;
-/// The longest time for an abort that a welcome tells of.
+/// The longest time for an abort that a welcome can state.
 pub const MAX_ABORT_TIMEOUT: Duration = Duration::from_millis(u32::MAX as u64);
 /// The most clients that a status lists.
 pub const MAX_CLIENTS: usize = 512;
@@ -63,7 +63,8 @@ pub enum Party {
     Server,
 }
 
-/// Declares the messages: each one's number, who may send it (`None` is both), and how many descriptors come with it.
+/// Declares the messages: each one's number, the party that may send it (`None` where both may), and how many descriptors
+/// come with it.
 macro_rules! messages {
     ($($(#[$doc:meta])* $name:ident($body:ty) = $number:literal, $sender:expr, $descriptors:expr;)*) => {
         /// A control message.
@@ -117,11 +118,12 @@ messages! {
     Hello(Hello) = 1, Some(Party::Client), 1..=1;
     /// The server agrees. Descriptors: the rings' object, the client's end of the pair of bells, the pool's objects.
     Welcome(Welcome) = 2, Some(Party::Server), WELCOME_DESCRIPTORS..=MAX_DESCRIPTORS;
-    /// The server does not agree, and hangs up.
+    /// The server refuses, and hangs up.
     Refused(Ending) = 3, Some(Party::Server), 0..=0;
-    /// The client's data will be in this object, too. Descriptor: the object.
+    /// Records after this message may name data in this object. Descriptor: the object.
     Object(ObjectPlace) = 4, Some(Party::Client), 1..=1;
-    /// The client will forward data of this arena, too: that of a client of its own. Descriptor: that client's lifeline.
+    /// The client will forward data of this arena, too, which is a client's of its own. Descriptor: that other client's
+    /// lifeline.
     Arena(ArenaPlace) = 5, Some(Party::Client), 1..=1;
     /// No record after this message names data in the object with this number.
     Withdraw(u64) = 6, Some(Party::Client), 0..=0;
@@ -135,9 +137,9 @@ messages! {
     Limits(Limits) = 10, Some(Party::Server), 0..=0;
     /// The client wants these limits.
     LimitsWanted(Limits) = 11, Some(Party::Client), 0..=0;
-    /// The sender wants to know how the server is, and becomes no client.
+    /// The sender asks for the server's status, and does not become a client.
     Query(()) = 12, Some(Party::Client), 0..=0;
-    /// The server's answer to a query; it hangs up.
+    /// The server's answer to a query; then it hangs up.
     Status(Status) = 13, Some(Party::Server), 0..=0;
     /// The sender ends the channel.
     Goodbye(Ending) = 14, None, 0..=0;
@@ -147,15 +149,15 @@ messages! {
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// It does not begin as a control message does.
+    /// The bytes do not begin as a control message does.
     #[error(
         "{len} bytes that do not begin with GENIEctl are no control message; the peer is no Genie process"
     )]
     Magic {
-        /// The length of what came.
+        /// How many bytes came.
         len: usize,
     },
-    /// It is of a version that this code does not speak.
+    /// The message is of a version that this code does not speak.
     #[error(
         "a control message of version {found} came where version {expected} was agreed; update the older side"
     )]
@@ -165,24 +167,24 @@ pub enum Error {
         /// The version expected.
         expected: u16,
     },
-    /// There is no such kind.
+    /// There is no message of this kind.
     #[error("no control message is of kind {kind}; the peer is newer, broken or hostile")]
     Kind {
         /// The number.
         kind: u16,
     },
-    /// The other side alone may send it.
+    /// Only the other side may send this message.
     #[error("a {from:?} may not send the control message {kind:?}; the peer is broken or hostile")]
     Sender {
-        /// What came.
+        /// The message's kind.
         kind: Kind,
-        /// From whom.
+        /// The side that sent it.
         from: Party,
     },
-    /// It came with too many or too few descriptors.
+    /// The message came with too many or too few descriptors.
     #[error("the control message {kind:?} came with {found} descriptors instead of {least} to {most}")]
     Descriptors {
-        /// What came.
+        /// The message's kind.
         kind: Kind,
         /// How many there were.
         found: usize,
@@ -191,13 +193,13 @@ pub enum Error {
         /// The most that belong to it.
         most: usize,
     },
-    /// Its parts are wrong.
+    /// A part of the message is wrong.
     #[error("control message: {0}")]
     Malformed(#[from] Malformed),
 }
 
 impl Kind {
-    /// Whether it belongs to the handshake, and so keeps its layout in all versions.
+    /// Whether the message belongs to the handshake, and so keeps its layout in all versions.
     pub const fn is_handshake(self) -> bool {
         matches!(self, Self::Hello | Self::Welcome | Self::Refused | Self::Query | Self::Status)
     }

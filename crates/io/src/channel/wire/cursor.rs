@@ -16,7 +16,7 @@ impl<'a> Cursor<'a> {
         Self { rest: bytes, offset: 0 }
     }
 
-    /// A complaint about what begins at the next byte.
+    /// A complaint about the part that begins at the next byte.
     pub(super) fn malformed(&self, what: impl Into<String>) -> Malformed {
         Malformed::new(self.offset, what)
     }

@@ -1,4 +1,5 @@
-//! What fuzzers and random tests ask of the decoders: that they never panic, and that a thing has one encoding only.
+//! What fuzzers and random tests check of the decoders: that they never panic, and that each record and message has one
+//! encoding only.
 
 use super::control::{Message, Party};
 use super::record::{
@@ -6,10 +7,10 @@ use super::record::{
 };
 use super::{TooLarge, control};
 
-/// Decodes a record whose kind is the first byte and whose body is the others, and encodes it again.
+/// Decodes a record, whose kind is the first byte and whose body is the rest, and encodes it again.
 ///
 /// # Panics
-/// When that gives other bytes, or the complaint is about a byte beyond the end.
+/// When encoding gives other bytes, or decoding complains about a byte beyond the end.
 pub fn record(bytes: &[u8]) {
     let Some((kind, body)) = bytes.split_first() else { return };
     match Record::decode(*kind, body) {
@@ -24,11 +25,12 @@ pub fn record(bytes: &[u8]) {
 
 /// Decodes a control message, and encodes it again.
 ///
-/// The first byte says how many descriptors come with it (its lower five bits), which side it is from, and whether the rest is
-/// the whole message or, after a byte for the kind, its body: few random bytes would get past the head.
+/// The first byte says how many descriptors come with the message (its lower five bits), which side sent it, and what the
+/// other bytes are: the whole message, or a byte for the kind and the body. The second way exists because few random bytes
+/// would make a valid head.
 ///
 /// # Panics
-/// When that gives other bytes, or the complaint is about a byte beyond the end.
+/// When encoding gives other bytes, or decoding complains about a byte beyond the end.
 pub fn message(bytes: &[u8]) {
     let Some((how, bytes)) = bytes.split_first() else { return };
     let from = if how & 0x40 == 0 { Party::Client } else { Party::Server };

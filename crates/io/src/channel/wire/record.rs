@@ -1,9 +1,9 @@
 //! Records: what the entries of a ring say. Requests and aborts go to the server, replies come back.
 //!
-//! How: the ring carries a record's kind beside its body. A request lists its buffers, each with its elements, each with
-//! the segments of the client's arenas that hold its data; a reply says what came of the request and of each buffer. A
-//! writer builds a body in place, without intermediate structures; a decoder checks all of a body and then lends views.
-//! Decoding functions are always inlined: returning a view through memory would take longer than the checks.
+//! How: the ring carries a record's kind beside its body. A request lists its buffers, each with its elements, each with the
+//! segments of the client's arenas that hold its data. A reply says what came of the request and of each buffer. A writer
+//! builds a body in place, without intermediate structures; a decoder checks the whole body and then gives views of it.
+//! Decoding functions are always inlined: to return a view through memory would take longer than the checks.
 //! Invariants: a request of one buffer with one segment and an argument of eight bytes fits into one line of a ring, and so
 //! does the reply to up to three buffers.
 //! Limits: [`MAX_BUFFERS`], [`MAX_SEGMENTS`], [`super::MAX_OFFSET`] bytes in a request, [`MAX_SENTENCE`].
@@ -46,7 +46,7 @@ pub enum Kind {
     Abort = 3,
     /// To the client: the outputs of a request with an anticipated reply are let go.
     Done = 4,
-    /// To the server: what follows rests on the control messages up to this one.
+    /// To the server: the records that follow rest on the control messages up to this number.
     Said = 6,
 }
 
@@ -58,13 +58,13 @@ impl Kind {
     }
 }
 
-/// Names a pending request: its place in the client's table, and how often that place has been taken before, so that a
-/// late or repeated reply does not hit the next request there.
+/// Names a pending request: its place in the client's table, and how often that place was taken before, so that a late or
+/// repeated reply is not taken for the reply to the next request there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Slot {
     /// The place.
     pub index: u32,
-    /// The count, which wraps.
+    /// How often the place was taken before; the count wraps.
     pub generation: u32,
 }
 
@@ -79,17 +79,17 @@ pub enum Record<'a> {
     Abort(Slot),
     /// The server has let go of this request, which was replied to in anticipation.
     Done(Slot),
-    /// The client has sent so many control messages since its hello; what follows rests on them.
+    /// The client has sent this many control messages since its hello; the records that follow rest on them.
     Said(u64),
 }
 
 impl<'a> Record<'a> {
     /// Checks and decodes the body of a record of the kind that the ring says it has.
     ///
-    /// Cost: one pass over the heads and segments; nothing is copied or allocated.
+    /// Cost: the heads and segments are read once; nothing is copied or allocated.
     ///
     /// # Errors
-    /// The peer is broken or hostile; nothing that it sent is to be believed any more.
+    /// The peer is broken or hostile: trust nothing more that it sends.
     #[inline(always)]
     pub fn decode(kind: u8, body: &'a [u8]) -> Result<Self, Malformed> {
         match Kind::of(kind) {

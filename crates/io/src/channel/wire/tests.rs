@@ -1,4 +1,4 @@
-//! What records and control messages have in common.
+//! What the tests of records and of control messages have in common.
 
 use super::*;
 
@@ -35,8 +35,8 @@ fn documented(title: &str) -> Vec<(usize, usize, String)> {
         .collect()
 }
 
-/// Compares a structure with the table under this title: its fields, their places and sizes, and that nothing is
-/// between them or after the last. A field of several parts may have a row for each, named `field.part`.
+/// Compares a structure with the table under this title: its fields, and their places and sizes. Nothing may be between the
+/// fields or after the last one. A field of several parts may have a row for each part, named `field.part`.
 pub(super) fn compare(title: &str, size: usize, fields: &[(&str, usize)]) {
     let rows = documented(title);
     let mut end = 0;

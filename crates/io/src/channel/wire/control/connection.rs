@@ -21,32 +21,32 @@ use crate::channel::wire::{Malformed, TooLarge, count, cut};
 /// What a client says of itself and wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
-    /// The oldest version that it speaks.
+    /// The oldest version that the client speaks.
     pub version_min: u16,
-    /// The newest version that it speaks.
+    /// The newest version that the client speaks.
     pub version_max: u16,
     /// Its name, for people.
     pub name: String,
-    /// The number that it has in its own process namespace, for people; the socket knows the true one.
+    /// The client's process number in its own namespace, for people. The socket knows the true number.
     pub pid: u32,
-    /// What its granules are made of.
+    /// The kind of pages that its granules are.
     pub granule: GranuleKind,
     /// The first address of its alias arena, number 0.
     pub alias_base: u64,
     /// The length of that arena in bytes.
     pub alias_len: u64,
-    /// Whether nothing may be mapped: the server is to copy.
+    /// Whether the server may map nothing, and is to copy.
     pub untrusted: bool,
-    /// What it would like to have pending at once.
+    /// What the client would like to have pending at once.
     pub limits: Limits,
 }
 
 /// Limits on a client's pending requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes in all of them.
+    /// Bytes of all pending requests together.
     pub pending_bytes: u64,
-    /// Their count.
+    /// The number of pending requests.
     pub pending_requests: u32,
 }
 
@@ -57,7 +57,7 @@ pub struct Welcome {
     pub version: u16,
     /// The server's name.
     pub name: String,
-    /// Tells this run of the server from others of the same name.
+    /// Tells this run of the server from other runs under the same name.
     pub instance: u64,
     /// What the client may have pending at once.
     pub limits: Limits,
@@ -67,7 +67,7 @@ pub struct Welcome {
     pub rings: Layout,
     /// When the client's objects are mapped.
     pub mapping: Mapping,
-    /// How data is reached.
+    /// How the server reaches the client's data.
     pub trust: Trust,
     /// The lengths of the pool's objects, at most 14, in the order of their descriptors.
     pub pool: Vec<u64>,
@@ -78,9 +78,9 @@ pub struct Welcome {
 /// How a server reaches a client's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {
-    /// It maps the objects that the client announces.
+    /// The server maps the objects that the client announces.
     Mapped = 0,
-    /// It copies, by the kernel; nothing is announced.
+    /// The kernel copies for the server; nothing is announced.
     Copied = 1,
 }
 
@@ -93,7 +93,7 @@ pub struct Offer {
     pub preferred: Option<Preferred>,
 }
 
-/// Why there is no channel, or no longer one.
+/// Why a channel was refused, or has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ending {
     /// The reason, for programs.
@@ -109,28 +109,28 @@ pub enum Reason {
     Closing,
     /// There is no version that both speak.
     Version,
-    /// The peer sent what it must not.
+    /// The peer sent something that it must not send.
     Malformed,
     /// There are too many clients.
     Busy,
     /// An object or a descriptor is not acceptable.
     Object,
-    /// The peer's granules don't suit.
+    /// The peer's kind of granules does not suit.
     Granule,
     /// Memory, addresses or descriptors have run out.
     Exhausted,
     /// The peer did not answer in time.
     Silent,
-    /// The trust mode that the peer wants is not offered.
+    /// The peer wants a way to reach data that is not offered.
     Trust,
-    /// The peer has no right.
+    /// The peer has no right to connect.
     Permission,
-    /// One that this version does not know, by its number.
+    /// A reason that this version does not know, by its number.
     Other(u16),
 }
 
 impl Reason {
-    /// In the order of their codes, from 1 on.
+    /// The known reasons in the order of their codes, which start at 1.
     const KNOWN: [Self; 10] = [
         Self::Closing,
         Self::Version,
@@ -252,7 +252,7 @@ impl Part for Welcome {
 }
 
 impl Offer {
-    /// Makes sure that a message can tell of it.
+    /// Makes sure that a message can carry this offer.
     ///
     /// # Errors
     /// The service's name is longer than [`MAX_NAME`](super::MAX_NAME), or has control characters.

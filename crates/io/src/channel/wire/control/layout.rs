@@ -3,7 +3,7 @@
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Declares structures whose bytes are what travels.
+/// Declares structures that are sent byte for byte.
 macro_rules! parts {
     ($($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty),* $(,)? })*) => { $(
         $(#[$doc])*
@@ -60,7 +60,7 @@ parts! {
     /// An arena of the client.
     ArenaPart { number: U16, granule: u8, zero: u8, base: U64, len: U64 }
 
-    /// The fixed part of more pool; the objects' lengths follow.
+    /// The fixed part of a message that adds to the pool; the objects' lengths follow.
     PoolHead { count: U16 }
 
     /// The fixed part of a status; the name, the services and the clients follow.

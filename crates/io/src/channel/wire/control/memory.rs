@@ -28,7 +28,7 @@ pub struct ObjectPlace {
 pub struct ArenaPlace {
     /// Its number; 0 is the arena of the hello.
     pub number: u16,
-    /// What its granules are made of.
+    /// The kind of pages that its granules are.
     pub granule: GranuleKind,
     /// Its first address in the client.
     pub base: u64,

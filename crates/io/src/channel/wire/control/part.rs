@@ -8,16 +8,16 @@ use super::MAX_NAME;
 use crate::channel::wire::cursor::Cursor;
 use crate::channel::wire::{Malformed, TooLarge, count, fits};
 
-/// Something that goes into a message, and comes out of it.
+/// A part of a message, which can be written and read.
 pub(super) trait Part: Sized {
     /// Appends it to a message.
     fn write(&self, bytes: &mut Vec<u8>) -> Result<(), TooLarge>;
 
-    /// Reads it, and checks all that can be checked without knowing anything else.
+    /// Reads it, and checks everything that can be checked from the part alone.
     fn read(cursor: &mut Cursor<'_>) -> Result<Self, Malformed>;
 }
 
-/// Messages that are a number.
+/// Declares parts that are a number.
 macro_rules! number {
     ($type:ty, $fixed:ty) => {
         impl Part for $type {
@@ -52,14 +52,14 @@ pub(super) fn fixed<T: IntoBytes + Immutable + Unaligned>(bytes: &mut Vec<u8>, p
     bytes.extend_from_slice(part.as_bytes());
 }
 
-/// A name, and its length as a message has it.
+/// A name's length, as a message has it, and the name's bytes.
 pub(super) fn name<N: TryFrom<usize>>(name: &str) -> Result<(N, &[u8]), TooLarge> {
     let controls = name.chars().filter(|char| char.is_control()).count();
     count::<u16>("control characters in a name", controls, 0)?;
     Ok((count("bytes of a name", name.len(), MAX_NAME)?, name.as_bytes()))
 }
 
-/// Reads a name of `len` bytes. Names are shown to people, on terminals, which control characters would confuse.
+/// Reads a name of `len` bytes. Names are shown on terminals, so they may have no control characters.
 pub(super) fn read_name(
     cursor: &mut Cursor<'_>,
     whose: &str,
@@ -94,7 +94,7 @@ pub(super) fn read_lens(cursor: &mut Cursor<'_>, count: u16) -> Result<Vec<u64>,
     }
 }
 
-/// Reads a head and the list that it counts.
+/// Reads a head and the list whose length it gives.
 pub(super) fn read_list<T: Part>(
     cursor: &mut Cursor<'_>,
     what: &str,
@@ -107,7 +107,7 @@ pub(super) fn read_list<T: Part>(
     (0..count).map(|_| T::read(cursor)).collect()
 }
 
-/// Reads a fixed part, and where it begins, for complaints.
+/// Reads a fixed part; returns it, and the place where it begins, for complaints.
 pub(super) fn read_head<'a, T>(cursor: &mut Cursor<'a>, name: &str) -> Result<(Cursor<'a>, &'a T), Malformed>
 where
     T: FromBytes + KnownLayout + Immutable + Unaligned,

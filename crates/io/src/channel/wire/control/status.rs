@@ -9,31 +9,31 @@ use super::{MAX_CLIENTS, MAX_SERVICES};
 use crate::channel::wire::cursor::Cursor;
 use crate::channel::wire::{Malformed, TooLarge, count};
 
-/// How a server is.
+/// The status of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     /// Its name.
     pub name: String,
-    /// Tells this run of the server from others of the same name.
+    /// Tells this run of the server from other runs under the same name.
     pub instance: u64,
-    /// The number of its process, in its own namespace.
+    /// The server's process number, in its own namespace.
     pub pid: u32,
     /// How long it has run, in whole milliseconds.
     pub uptime: Duration,
     /// Its services, numbered by their place.
     pub services: Vec<Offer>,
-    /// How many clients there are, be they listed or not.
+    /// How many clients there are, whether they are listed or not.
     pub clients_total: u32,
     /// The clients, at most [`MAX_CLIENTS`] of them.
     pub clients: Vec<ClientStatus>,
 }
 
-/// How a client of a server is.
+/// The status of one client of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientStatus {
     /// Its name.
     pub name: String,
-    /// The number of its process, in the server's namespace.
+    /// The client's process number, in the server's namespace.
     pub pid: u32,
     /// What it has pending.
     pub pending: Limits,

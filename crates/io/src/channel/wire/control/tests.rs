@@ -61,7 +61,7 @@ fn granules() -> impl Strategy<Value = GranuleKind> {
     prop_oneof![Just(GranuleKind::Huge), Just(GranuleKind::Transparent), Just(GranuleKind::Base)]
 }
 
-/// What an arena is made of, where it begins, and how long it is.
+/// Arenas: the kind of granules, the start, and the length.
 fn places() -> impl Strategy<Value = (GranuleKind, u64, u64)> {
     (granules(), 0u64..1 << 20, 1u64..1 << 20)
         .prop_map(|(kind, base, len)| (kind, base * kind.size() as u64, len * kind.size() as u64))
@@ -193,7 +193,7 @@ proptest! {
         prop_assert_eq!(decode(&message, &bytes), Ok(message.clone()));
         for len in 0..bytes.len() {
             prop_assert!(decode(&message, &bytes[..len]).is_err(), "its first {} bytes", len);
-            // Nor with a head that announces so few bytes.
+            // The message is not accepted either if its head states the shorter length.
             if len >= HEAD {
                 let shorter = fuzzing::frame(message.kind() as u8, &bytes[HEAD..len]);
                 prop_assert!(decode(&message, &shorter).is_err(), "its first {} bytes, announced", len);
@@ -321,7 +321,7 @@ fn what_is_too_long_is_not_encoded_and_sentences_are_cut() {
     assert_eq!(ending.sentence.len(), 1023);
 }
 
-/// The complaint about a message one byte of whose body is changed.
+/// The complaint about a message in whose body one byte is changed.
 fn complaint(message: &Message, at: usize, byte: u8) -> String {
     let mut bytes = message.encode().unwrap();
     bytes[HEAD + at] = byte;

@@ -1,6 +1,6 @@
 //! Bodies under construction: bytes in place, on the heap only when there are many.
 //!
-//! Why: a body is built of small parts of constant size, for each of which a growing vector costs a call.
+//! Why: a body is built of small parts of constant size, and a growing vector would cost a call for each part.
 //! Invariants: the bytes are the first `len` of `short` while `long` is empty, and all of `long` otherwise.
 
 use std::fmt;
@@ -8,11 +8,11 @@ use std::ops::Deref;
 
 use zerocopy::{Immutable, IntoBytes};
 
-/// What rings carry without their argument area.
+/// How many bytes rings carry without their argument area.
 const SHORT: usize = 448;
 
-/// The body of a record: what a writer builds and a ring carries. To be used again for the next record, which then
-/// allocates nothing.
+/// The body of a record: a writer builds it, and a ring carries it. Use it again for the next record: then nothing is
+/// allocated.
 #[derive(Clone)]
 pub struct Body {
     short: [u8; SHORT],
@@ -26,7 +26,7 @@ impl Body {
         Self { short: [0; SHORT], len: 0, long: Vec::new() }
     }
 
-    /// Takes all bytes away, and keeps their room.
+    /// Removes all bytes, and keeps their memory.
     #[inline]
     pub fn clear(&mut self) {
         self.len = 0;
@@ -60,7 +60,7 @@ impl Body {
         self.long.extend_from_slice(bytes);
     }
 
-    /// Writes over a part, where a count has grown.
+    /// Overwrites a part, after a count in it has grown.
     #[inline]
     pub(super) fn put(&mut self, at: usize, part: &(impl IntoBytes + Immutable)) {
         let bytes = part.as_bytes();

@@ -6,7 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::Slot;
 use crate::channel::wire::{MAX_OFFSET, TooLarge, U48, fits};
 
-/// The name of a request: all of an abort or a done record, and the first part of the others.
+/// The name of a request: the whole of an abort or a done record, and the first part of a request or a reply.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct SlotPart {
@@ -14,7 +14,7 @@ pub(super) struct SlotPart {
     pub(super) generation: U32,
 }
 
-/// All of a record that tells of control messages.
+/// The whole of a record that tells of control messages.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct SaidPart {
@@ -105,7 +105,7 @@ impl Segment {
     /// The `len` bytes from `offset` on of the client's arena number `arena`.
     ///
     /// # Errors
-    /// They would end beyond [`MAX_OFFSET`].
+    /// The bytes would end beyond [`MAX_OFFSET`].
     #[inline]
     pub fn new(arena: u16, offset: u64, len: u64) -> Result<Self, TooLarge> {
         match (U48::new(offset), U48::new(len)) {
@@ -120,7 +120,7 @@ impl Segment {
         }
     }
 
-    /// The arena's number: 0 is that of the client's own space, others are announced.
+    /// The arena's number: 0 is the arena of the client's own space; others are announced.
     #[inline]
     pub fn arena(&self) -> u16 {
         self.arena.get()
@@ -132,7 +132,7 @@ impl Segment {
         self.offset.get()
     }
 
-    /// How many bytes it has; in what was decoded, at least one.
+    /// How many bytes the segment has; a decoded one has at least one.
     #[inline]
     #[expect(clippy::len_without_is_empty, reason = "a segment that travels is never empty")]
     pub fn len(&self) -> u64 {

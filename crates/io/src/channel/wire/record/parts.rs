@@ -1,4 +1,4 @@
-//! Parts: what a record has several of, read once to be checked, and then as they are wanted.
+//! Parts of which a record has several: they are read once to be checked, and again when they are needed.
 
 use std::marker::PhantomData;
 
@@ -19,7 +19,7 @@ pub struct Parts<'a, T> {
 }
 
 impl<'a, T> Parts<'a, T> {
-    /// So many parts from here on, which the caller checks by reading them.
+    /// `left` parts from `cursor` on. The caller checks them by reading them.
     #[inline(always)]
     pub(super) fn new(cursor: Cursor<'a>, left: u16) -> Self {
         Self { cursor, left, part: PhantomData }
@@ -32,7 +32,7 @@ impl<'a, T: Part<'a>> Iterator for Parts<'a, T> {
     #[inline(always)]
     fn next(&mut self) -> Option<T> {
         self.left = self.left.checked_sub(1)?;
-        // It was read before, when the record was decoded, so this cannot fail.
+        // The part was read before, when the record was decoded, so this can't fail.
         T::read(&mut self.cursor).ok()
     }
 

@@ -22,20 +22,20 @@ pub enum Outcome<'a> {
         /// The server goes on with the outputs; a done record follows.
         anticipated: bool,
     },
-    /// The server could not do what it was asked.
+    /// The server could not do what the request asked.
     Failed {
         /// An errno, where one fits; else 0.
         code: i32,
         /// A sentence for an operator; what exceeds [`MAX_SENTENCE`] bytes is cut off.
         message: &'a str,
     },
-    /// The server gave it up without a reply.
+    /// The server dropped the request without a reply.
     Dropped,
-    /// It exceeded a limit and never reached the server's code.
+    /// The request exceeded a limit and never reached the server's code.
     Refused(Refusal),
     /// The server's code panicked.
     Panicked {
-        /// What it said; cut like that of a failure.
+        /// What the panic said; cut like the sentence of a failure.
         message: &'a str,
     },
 }
@@ -45,11 +45,11 @@ pub enum Outcome<'a> {
 pub enum Limit {
     /// Bytes in pending requests.
     Bytes = 1,
-    /// The count of pending requests.
+    /// The number of pending requests.
     Requests = 2,
     /// Bytes of the client's data that the server has mapped, or copied.
     Data = 3,
-    /// The count of pieces of the client's data that it has mapped for the time of requests.
+    /// The number of pieces of the client's data that the server has mapped for single requests.
     Pieces = 4,
 }
 
@@ -60,9 +60,9 @@ pub struct Refusal {
     pub limit: Limit,
     /// What the request asked for, in the limit's unit.
     pub asked: u64,
-    /// What was pending already.
+    /// How much was in use already.
     pub pending: u64,
-    /// What may be.
+    /// How much may be in use.
     pub allowed: u64,
 }
 
@@ -83,7 +83,7 @@ impl<'b> ReplyWriter<'b> {
             anticipated: u8::from(anticipated),
             buffers: 0.into(),
             code: code.into(),
-            // A sentence is cut to fewer bytes.
+            // The sentence is cut to less, so this fits.
             detail: (detail as u32).into(),
         };
         body.clear();
@@ -133,7 +133,7 @@ impl<'b> ReplyWriter<'b> {
 pub struct Reply<'a> {
     /// The request's name; whether there is such a request is still to be looked up.
     pub slot: Slot,
-    /// What came of it.
+    /// What came of the request.
     pub outcome: Outcome<'a>,
     buffers: Parts<'a, ReplyBuffer<'a>>,
 }
@@ -200,7 +200,7 @@ impl<'a> Outcome<'a> {
 }
 
 impl Refusal {
-    /// `code` was checked.
+    /// The caller has checked `code`.
     fn read(code: i32, cursor: &mut Cursor<'_>) -> Result<Self, Malformed> {
         let limit = match code {
             1 => Limit::Bytes,

@@ -14,7 +14,7 @@ const IN: u8 = 1;
 
 /// Builds the body of a request in place; after each call that succeeds the body is a complete request.
 ///
-/// Elements belong to the buffer begun last. After an error the body must not be sent.
+/// Each element belongs to the buffer that was begun last. After an error, do not send the body.
 #[derive(Debug)]
 pub struct RequestWriter<'b> {
     body: &'b mut Body,
@@ -35,7 +35,7 @@ impl<'b> RequestWriter<'b> {
         Self { body, buffers: 0, segments: 0, bytes: 0, last: None }
     }
 
-    /// Begins a buffer with the client's argument, and room for one of the server's of at most `room` bytes.
+    /// Begins a buffer with the client's argument, and room for an argument of the server's of at most `room` bytes.
     ///
     /// # Errors
     /// There are [`MAX_BUFFERS`] already, or an argument exceeds 4 GiB.
@@ -107,7 +107,7 @@ pub struct Request<'a> {
     pub slot: Slot,
     /// The number of the service.
     pub service: u16,
-    /// Bytes in all elements together, at most [`MAX_OFFSET`].
+    /// The bytes of all elements together, at most [`MAX_OFFSET`].
     pub bytes: u64,
     buffers: Parts<'a, Buffer<'a>>,
 }
@@ -115,11 +115,11 @@ pub struct Request<'a> {
 /// A buffer of a request that was received.
 #[derive(Debug, Clone, Copy)]
 pub struct Buffer<'a> {
-    /// Which way it goes.
+    /// Whether it is output or input.
     pub direction: Direction,
     /// The client's argument.
     pub argument: &'a [u8],
-    /// How long an argument the server may give back.
+    /// How many bytes the server's argument may have.
     pub room: usize,
     elements: Parts<'a, Element<'a>>,
 }
@@ -127,13 +127,13 @@ pub struct Buffer<'a> {
 /// An element of a buffer that was received.
 #[derive(Debug, Clone, Copy)]
 pub struct Element<'a> {
-    /// How many bytes it has, together in all segments.
+    /// How many bytes all its segments have together.
     pub len: u64,
-    /// Where they are in the client's arenas. Arenas and offsets are still to be looked up.
+    /// Where those bytes are in the client's arenas. Arenas and offsets are still to be looked up.
     pub segments: &'a [Segment],
 }
 
-/// What the elements checked so far come to.
+/// What the elements add up to that were checked so far.
 #[derive(Default)]
 struct Tally {
     segments: usize,
@@ -173,7 +173,7 @@ impl<'a> Buffer<'a> {
         self.elements
     }
 
-    /// Reads a buffer, and shows each element, and where it begins, to `check`.
+    /// Reads a buffer, and gives `check` each element and the place where it begins.
     #[inline(always)]
     fn read_checking(
         cursor: &mut Cursor<'a>,

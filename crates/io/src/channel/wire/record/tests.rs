@@ -9,7 +9,7 @@ use super::*;
 use crate::channel::wire::tests::assert_documented;
 use crate::channel::wire::{MAX_OFFSET, fuzzing};
 
-/// What a line of a ring carries beside its header.
+/// How many bytes a line of a ring carries beside its header.
 const LINE: usize = 56;
 const SLOT: Slot = Slot { index: 7, generation: 9 };
 const ALL: u64 = MAX_OFFSET;
@@ -32,7 +32,7 @@ fn decode_reply(body: &[u8]) -> Result<Reply<'_>, Malformed> {
     }
 }
 
-/// An output of one segment, and where its parts are.
+/// A request with one output of one segment.
 fn one_output() -> Vec<u8> {
     let mut body = Body::new();
     let mut writer = RequestWriter::begin(&mut body, SLOT, 3);
