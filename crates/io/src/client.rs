@@ -46,9 +46,9 @@ pub struct Client {
     pub id: ClientId,
     /// Its process, as the kernel says when it connects.
     pub pid: u32,
-    /// Its user, likewise.
+    /// Its user, as the kernel says when it connects.
     pub uid: u32,
-    /// What it calls itself, for people: it may say anything that has no control characters.
+    /// The name that it gives itself, for people: any text without control characters.
     pub name: String,
 }
 

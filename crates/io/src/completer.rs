@@ -1,7 +1,7 @@
 //! Completers: servers in this process that complete requests when clients look, as a ring of the kernel's is reaped.
 //!
-//! Why: such a server would need a thread that looks. Its clients look instead, since a thread that waits for a reply has nothing
-//! else to do.
+//! Why: otherwise such a server would need a thread that looks. Its clients look instead, since a thread that waits for a
+//! reply has nothing else to do.
 //! How: as at a channel, one of the threads that wait for a server's replies leads: it looks, and waits where the server says. Its
 //! followers sleep until it wakes them. Event loops wait by the completer's descriptor (`interface/watch.rs`).
 

@@ -160,9 +160,9 @@ impl<B: Borrowed, M: Moved> Element<B, M> {
         Self { scheme: Scheme::Fragment, lender: None, memory: Memory::Fragment(Box::new(fragment)) }
     }
 
-    /// Has `lender` lend the system buffer, if data passing needs one. Name the server that touches the data, among all the
-    /// servers that the data will reach. By default the request's server lends. A request with a lender that another
-    /// interface was connected to is refused.
+    /// Has `lender` lend the system buffer, if data passing needs one. Of all servers that the data will reach, name the one
+    /// that touches it. By default the request's server lends. A request is refused if another interface was connected to
+    /// its lender.
     #[must_use]
     pub fn lent_by(mut self, lender: &ServerHandle) -> Self {
         self.lender = Some(Box::new(lender.clone()));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::ReplyBuffer;
 
-/// The reasons.
+/// Why a request, or another operation, failed.
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -72,7 +72,7 @@ pub enum Error {
         /// Requests pending there.
         pending: usize,
     },
-    /// The server, in another process, may map or copy no more of this client's memory.
+    /// The server, in another process, may not map or copy any more of this client's memory.
     #[error(
         "the server has room for {limit} {unit} of this client, of which {used} are taken; {asked} more do not fit; wait for replies, or have the server allow more"
     )]
@@ -112,7 +112,7 @@ pub enum Error {
     /// The server's code panicked with the request in its hands.
     #[error("the server panicked: {message}")]
     Panicked {
-        /// What it said, which the panic hook has reported where the server runs.
+        /// The panic's message, which the panic hook has reported where the server runs.
         message: String,
     },
     /// The server replied with an error.
@@ -154,7 +154,8 @@ pub enum Error {
         /// What happened.
         why: String,
     },
-    /// So many servers of this process have forwarded parts of a request, one after the other, that no part is forwarded further.
+    /// Too many servers of this process, one after the other, have forwarded parts of a request: no part is forwarded
+    /// further.
     #[error(
         "parts of {limit} requests have been forwarded one after the other, and no more can be; let fewer servers forward them"
     )]

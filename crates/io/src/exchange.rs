@@ -24,7 +24,7 @@ mod pair;
 
 pub(crate) use pair::Pair;
 
-/// How far a request is.
+/// How far a request has come.
 #[derive(Debug)]
 enum Phase {
     /// With the server.
@@ -118,7 +118,7 @@ pub(crate) struct Awaited<'a> {
 }
 
 impl<'a> Awaited<'a> {
-    /// A reply that others may wait for, too, or the request's end.
+    /// A reply, or the request's end, for which other threads may wait, too.
     pub(crate) fn by_many(exchange: &'a Exchange) -> Self {
         Self { exchange: Some(exchange), until: None, is_alone: false, left: None }
     }
@@ -228,8 +228,7 @@ impl Exchange {
         let listing = state.listing.take();
         let left = match &state.phase {
             Phase::Waiting => {
-                // A server may let go of an aborted request in any of these ways; the client is told why the request was
-                // aborted.
+                // In each of these ways a server may let go of an aborted request; the client is told why it was aborted.
                 let is_let_go =
                     matches!(work.error, Some(Error::Dropped | Error::Panicked { .. } | Error::Server(_)));
                 if let Some(reason) = state.aborting.take().filter(|_| is_let_go) {
@@ -294,7 +293,7 @@ impl Exchange {
         }
     }
 
-    /// The same for a request that the server still has a part of: the request stays listed, and an event loop is told.
+    /// As `wake`, for a request of which the server still has a part: the request stays listed, and an event loop is told.
     fn wake_listed(&self, state: MutexGuard<'_, State>) {
         let listing = state.listing.clone();
         self.wake(state);
@@ -362,7 +361,7 @@ impl Exchange {
         is_left
     }
 
-    /// Aborts the request: asks the server to let it go, and gives up when it does not within `grace`.
+    /// Aborts the request: asks the server to let it go, and gives the request up when the server does not within `grace`.
     pub(crate) fn abort(&self, server: &ServerHandle, reason: &Error, grace: Duration) {
         let is_asked = self.ask_to_abort(server, reason, grace);
         if is_asked && !self.wait(server, deadline_after(grace)) {

@@ -319,8 +319,8 @@ impl Incoming {
         Ok(())
     }
 
-    /// Says how many bytes of buffer `index` were really passed. Until this is called the number is 0: an input that was
-    /// filled without this call delivers nothing, although the reply is a success.
+    /// Says how many bytes of buffer `index` were really passed. Until then the number is 0: without this call an input
+    /// delivers nothing, even if it was filled and the reply is a success.
     ///
     /// # Errors
     /// There is no such buffer, or it is shorter.
@@ -337,8 +337,8 @@ impl Incoming {
 
     /// Replies with success now, and keeps the outputs until the result is dropped.
     ///
-    /// It is not known here which buffers a client in another process shares: a client that shares some gets its reply when
-    /// the result is dropped.
+    /// This side does not know which buffers a client in another process shares: a client that shares some gets its reply
+    /// when the result is dropped.
     ///
     /// # Errors
     /// The request comes back if the client awaits inputs, or buffers that it shared.

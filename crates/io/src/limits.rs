@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(pendings.admit(11, None, None).unwrap_err(), Error::TooLarge { asked: 11, limit: 10 });
     }
 
-    /// Where no request may be pending, a request that waited for room waited for ever.
+    /// If the limit on requests was 0, a request that waited for room waited for ever.
     #[test]
     fn where_no_request_may_be_pending_none_waits() {
         let pendings = Arc::new(Pendings::new(10, 0));

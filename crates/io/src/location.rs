@@ -1,4 +1,4 @@
-//! Locations of data that was passed already: in a contractor's buffers, or in memory of a client in another process.
+//! Locations of data that has been passed already: in a contractor's buffers, or in memory of a client in another process.
 //!
 //! How: the client's interface, in this process or its own, has passed the data already. All that is left to do is finding its
 //! address, and that only for a service that may touch it.
@@ -223,7 +223,7 @@ impl LocatedTransfer {
         }
     }
 
-    /// The same, to be forwarded once more.
+    /// As `forwarded`, for an input that is to be forwarded once more.
     pub(crate) fn forward(&mut self) -> Option<Arc<ForwardedInput>> {
         let input = Arc::clone(self.forwarded()?);
         self.ready = self.len;
@@ -246,7 +246,8 @@ impl LocatedTransfer {
         }
     }
 
-    /// Links the request that carries this fragment to the request whose part it is, unless that one is being aborted.
+    /// Links the request that carries this fragment to the request of which it is a part, unless that request is being
+    /// aborted.
     pub(crate) fn originate(&self, exchange: &Arc<Exchange>, server: &ServerHandle) -> Result<(), Error> {
         match &self.origin {
             Source::Contract(contract, _) => contract.originate(exchange, server),

@@ -1,7 +1,7 @@
 //! Requests on their way to a server in another process, as the client's end of the channel keeps them.
 //!
-//! Why: the client's side does less with a request than a server, and other things: it names the data, waits, and hands the
-//! reply to the client.
+//! Why: the client's side does less with a request than a server does, and does other things: it names the data, waits, and
+//! hands the reply to the client.
 //! Invariants: an outgoing request has its work until it is over; dropping the request ends it.
 
 use std::sync::Arc;
@@ -53,10 +53,10 @@ impl Outgoing {
         inputs.flat_map(|buffer| &mut buffer.elements).try_for_each(WorkElement::make_ready)
     }
 
-    /// Notes what the server says of buffer `index`.
+    /// Notes what the reply says of buffer `index`.
     ///
     /// # Errors
-    /// What the server says does not fit the request.
+    /// The reply does not fit the request.
     pub(crate) fn note(&mut self, index: usize, actual: usize, argument: &[u8]) -> Result<(), Error> {
         let direction = Direction::In;
         let buffer =
@@ -70,7 +70,7 @@ impl Outgoing {
         self.exchange().is_aborting()
     }
 
-    /// Whether the client does not wait any more.
+    /// Whether the client has stopped waiting.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.exchange().is_replied()
     }
@@ -94,7 +94,8 @@ impl Outgoing {
         self.finish(None);
     }
 
-    /// The same; gives the reply straight to the thread that takes it off the channel, if that thread waits for this reply.
+    /// As [`Outgoing::succeed`], but gives the reply straight to the thread that takes it off the channel, if that thread
+    /// waits for it.
     pub(crate) fn succeed_for(mut self, awaited: &mut Awaited<'_>) {
         if awaited.takes(self.exchange())
             && let Some((work, exchange)) = self.held.take()

@@ -27,8 +27,8 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// The bit of a number that says that its block is used up. After each block, as many numbers as a block has are never given
-/// out.
+/// The bit of a number that says that its block is used up. So between two blocks, as many numbers as a block has are never
+/// given out.
 const SPENT: u64 = 1 << 24;
 
 /// The first number of the next block.
@@ -57,7 +57,7 @@ impl RequestIds {
         }
     }
 
-    /// Greater than every name given so far, and no greater than any to come.
+    /// A number greater than every name given so far, and no greater than any later name.
     pub(crate) fn bound(&self) -> RequestId {
         RequestId(self.next.load(Ordering::Relaxed))
     }

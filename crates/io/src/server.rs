@@ -105,14 +105,15 @@ pub trait Server: Send + Sync + 'static {
     /// is a reply, too: an error.
     fn request(&self, request: Incoming);
 
-    /// Is asked to let go of a request that it keeps, by a reply or by dropping it. It may have replied already. A reply of
-    /// success still counts; in place of an error the client is told that the request was aborted, or has timed out.
+    /// Asks the server to let go of a request that it keeps, by replying to it or by dropping it. The server may have
+    /// replied already. A reply of success still counts; in place of an error the client is told that the request was
+    /// aborted, or has timed out.
     ///
     /// It is called in the thread of the client that aborts, in a thread of Genie's, or in the thread that takes the
     /// client's requests. That last thread calls it only when it is not in [`Server::request`] any more.
     fn abort(&self, request: RequestId);
 
-    /// Hears that a client has left: no more requests of that client come. It is called once for each client that
+    /// Tells the server that a client has left: no more requests of that client come. It is called once for each client that
     /// [`Incoming::client`] could name. The server may let go of whatever it keeps for the client. Requests of the client
     /// keep their memory until then.
     ///
@@ -144,7 +145,7 @@ pub trait Server: Send + Sync + 'static {
     }
 }
 
-/// A server, as its clients hold it, be it in this process or in another. Cloning makes another handle.
+/// A client's handle of a server, in this process or in another. Cloning makes another handle.
 ///
 /// A server in this process is dropped with its last handle. If a request outlived the call that made it, the thread that
 /// replies holds a handle until just after the client has the reply. So that thread may drop the server, some moments after
@@ -159,7 +160,7 @@ enum Place {
     There(Arc<Remote>),
 }
 
-/// Does the same with a server in this process as with one in another.
+/// Does the same with either kind of server: in this process, or in another.
 macro_rules! either {
     ($handle:ident, $server:ident => $what:expr) => {
         match &$handle.0 {
@@ -204,7 +205,7 @@ impl ServerHandle {
         })
     }
 
-    /// The service with this name.
+    /// The number of the service with this name.
     pub fn service(&self, name: &str) -> Option<ServiceId> {
         self.services().iter().position(|service| service.name == name).map(|index| ServiceId(index as u32))
     }
@@ -244,8 +245,8 @@ impl ServerHandle {
         }
     }
 
-    /// Whether it can serve requests with memory of this space. A server in another process serves only those of the interface
-    /// that was connected to it.
+    /// Whether it can serve requests with memory of this space. A server in another process serves only requests of the
+    /// interface that was connected to it.
     pub(crate) fn is_of(&self, space: &Space) -> bool {
         self.remote().is_none_or(|remote| remote.space.is(space))
     }
@@ -325,7 +326,7 @@ impl ServerHandle {
         }
     }
 
-    /// Has those replies taken for which no thread waits.
+    /// Has a thread take the replies for which no other thread waits.
     pub(crate) fn tend(&self) {
         if let Some(remote) = self.remote() {
             remote.tend();

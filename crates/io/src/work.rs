@@ -19,7 +19,7 @@ use crate::{Client, Error, ServerHandle};
 
 pub(crate) use buffer::{Transfer, WorkBuffer, WorkElement};
 
-/// All of a request's buffers, and its share of the limits.
+/// A request's buffers, and its share of the limits.
 #[derive(Debug)]
 pub(crate) struct Work {
     pub(crate) buffers: SmallVec<[WorkBuffer; 1]>,

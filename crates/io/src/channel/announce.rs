@@ -7,7 +7,7 @@
 //! here can name it any more: until then that client, which may have gone, does not have its memory back.
 //! Invariants: when another object takes an announced object's place, the old object is withdrawn before the new one is
 //! announced.
-//! Source: thesis §5.1; DESIGN's channels.
+//! Source: thesis §5.1; docs/channel.md.
 
 use std::os::fd::OwnedFd;
 

@@ -1,11 +1,12 @@
 //! Waiting for all servers of an interface by one descriptor.
 //!
-//! How: one set of descriptors (epoll) holds what each channel becomes readable by, an event for requests that servers in this
-//! process complete, and what each [`Completer`](crate::Completer) gives while requests are outstanding at its server. Arming
+//! How: one set of descriptors (epoll) holds those of each channel, an event for requests that servers in this process
+//! complete, and the descriptor of each [`Completer`](crate::Completer) at whose server requests are outstanding. Arming
 //! brings the set up to date with the completers, so that making a request costs nothing more.
-//! Invariants: a completer's code is called with no lock of ours held. Completers that wait for one another by descriptors can't
-//! do so in a circle, since the kernel refuses to add the last one: arming them ends.
-//! Limits: sets in sets, of interfaces that completers are clients of, as deep as the kernel lets them be: about four.
+//! Invariants: a completer's code is called with no lock of ours held. Completers can't wait for one another's descriptors
+//! in a circle, since the kernel refuses to add the last one: so arming them ends.
+//! Limits: where a completer is the client of another interface, the sets are inside each other; the kernel allows about
+//! four levels.
 
 use std::ops::BitAnd;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -26,7 +27,7 @@ pub(super) struct Watch {
     completers: Mutex<Vec<Watched>>,
 }
 
-/// A server in this process at which requests were outstanding when the interface was armed last.
+/// A server in this process at which requests were outstanding when the interface was last armed.
 #[derive(Debug)]
 struct Watched {
     server: u64,
@@ -36,25 +37,27 @@ struct Watched {
 /// How an event loop hears that a completer may have something.
 #[derive(Debug)]
 enum By {
-    /// By a duplicate of its descriptor: the completer may close its own one, or give the same one for several servers.
+    /// By a duplicate of its descriptor: the completer may close its own descriptor, or give the same one for several
+    /// servers.
     Descriptor(OwnedFd),
-    /// It is a client of this same interface, and hears what the interface hears.
+    /// The completer is a client of this same interface, and is woken when the interface is.
     Interface,
-    /// Not at all: it has no descriptor, or none that can be waited for.
+    /// Not at all: the completer has no descriptor, or none that can be waited for.
     Nothing,
 }
 
 impl Interface {
     /// A descriptor for `poll`, `epoll` or an asynchronous run time, by which one event loop waits for all servers of this
-    /// interface: [`Interface::collect`], look at what is pending, [`Interface::arm`], and if that says so wait until the
-    /// descriptor is readable; then again. Other threads may make requests meanwhile and wait for them as they like.
+    /// interface. The loop calls [`Interface::collect`], looks at its pending requests, calls [`Interface::arm`], and if
+    /// that returns true waits until the descriptor is readable; then it begins again. Other threads may make requests
+    /// meanwhile and wait for them as they like.
     ///
-    /// It is readable while the loop has something to look at that came after it armed: a reply that was taken, by whatever
-    /// thread, or that can be, or a request that was given up or has begun. Looking, as [`Pending::is_replied`](crate::Pending::is_replied)
-    /// does, makes it readable only where that takes a reply. When it is first asked for it is readable once, since a loop that
-    /// has armed before was told of nothing.
+    /// The descriptor is readable while there is something to look at that came after the loop armed: a reply that any
+    /// thread took or can take, or a request that was given up or has begun.
+    /// [`Pending::is_replied`](crate::Pending::is_replied) makes the descriptor readable only if it takes a reply. A new
+    /// descriptor is readable once, since a loop that armed before it existed was told of nothing.
     ///
-    /// A server in this process that completes requests when clients look is waited for by
+    /// For a server in this process that completes requests when clients look, this waits by
     /// [`Completer::descriptor`](crate::Completer::descriptor).
     ///
     /// # Errors
@@ -73,7 +76,7 @@ impl Interface {
         if self.0.watch.get().is_none() {
             let mut news = News::new()?;
             watch.poller.add(news.event(), 0)?;
-            // A loop that armed before there was a descriptor looks once more, since it was told of nothing yet.
+            // A loop that armed before the descriptor existed was told of nothing yet: it looks once more.
             news.arm();
             news.wake();
             self.0.outstanding.tell(news);
@@ -81,18 +84,19 @@ impl Interface {
         Ok(self.0.watch.get_or_init(|| watch).poller.as_fd())
     }
 
-    /// Prepares for waiting by the descriptor: it will be readable with the next reply, also one that another thread takes
-    /// off its channel or brings, and when a server goes. Returns false when there may be something to collect now.
+    /// Prepares for waiting by the descriptor: it becomes readable with the next reply, even if another thread takes or
+    /// gives that reply, and when a server goes. Returns false when there may be something to collect now.
     ///
-    /// One arming tells the loop once. It holds until then or until [`Interface::collect`].
+    /// One arming wakes the loop once. It holds until then or until [`Interface::collect`].
     ///
-    /// It returns false as long as a request is outstanding at a server whose [`Completer`](crate::Completer) has no descriptor
-    /// that can be waited for, or panics when it is asked: there may always be something, so that the loop goes on looking.
+    /// It returns false while a request is outstanding at a server whose [`Completer`](crate::Completer) has no descriptor
+    /// that can be waited for, or panics when it is asked: there may always be something to collect, so the loop goes on
+    /// looking.
     pub fn arm(&self) -> bool {
         if self.space().is_inherited() {
             return true;
         }
-        // Every one is armed, whatever the others say.
+        // `bitand` does not stop at the first false: every channel is armed.
         let (is_armed, looked_at) = self.0.outstanding.arm();
         let (remotes, watch) = (self.remotes(), self.0.watch.get());
         let are_armed = remotes.iter().map(|remote| remote.arm()).fold(is_armed, BitAnd::bitand);
@@ -102,10 +106,10 @@ impl Interface {
         watch.is_none_or(|watch| watch.arm(&looked_at)) & are_armed
     }
 
-    /// Takes the replies that are there, of servers in other processes, and of those in this one that complete requests when
-    /// clients look, without waiting; returns how many. Pending requests whose replies were taken are then replied to. For
-    /// the loop that waits by descriptor, and for programs without one. The descriptor is not readable any more afterwards, but for
-    /// what comes later.
+    /// Takes the replies that are there, without waiting; returns how many it took. They come from servers in other
+    /// processes, and from servers in this process that complete requests when clients look. The pending requests whose
+    /// replies were taken are replied to from then on. It is for loops that wait by descriptor, and for programs without
+    /// one. Afterwards the descriptor is readable again only when something new comes.
     pub fn collect(&self) -> usize {
         if self.space().is_inherited() {
             return 0;
@@ -113,18 +117,18 @@ impl Interface {
         let remotes = self.remotes();
         let taken: usize = remotes.iter().map(|remote| remote.collect_watched()).sum();
         remotes.iter().filter(|remote| remote.is_over()).for_each(|remote| self.forget(remote));
-        // After the others: the servers here may be clients of those.
+        // This comes last: the servers in this process may be clients of the channels' servers.
         taken + self.0.outstanding.quiet().iter().map(ServerHandle::collect).sum::<usize>()
     }
 }
 
 impl Watch {
-    /// Prepares those completers, and lets go of others; returns false when one of them may have something.
+    /// Prepares the completers of `servers`, and lets go of all others; returns false when one of them may have something.
     fn arm(&self, servers: &[ServerHandle]) -> bool {
         let servers = || servers.iter().filter_map(ServerHandle::here);
-        // Taken out, since no server is called under the lock.
+        // The list is taken out, since no server is called under the lock.
         let mut all = std::mem::take(&mut *self.completers.lock());
-        // Another thread that arms now finds none of them, and waits for each by one more descriptor.
+        // Another thread that arms now finds the list empty, and adds one more descriptor for each completer.
         let is_over = |watched: &mut Watched| !servers().any(|server| server.number() == watched.server);
         all.extract_if(.., is_over).for_each(|over| self.let_go(&over.by));
         let are_armed = servers().map(|server| self.arm_one(server, &mut all)).fold(true, BitAnd::bitand);
@@ -149,13 +153,14 @@ impl Watch {
             By::Descriptor(_) => match server.arm() {
                 Ok(true) => true,
                 Ok(false) => {
-                    // Arming may have taken what made the descriptor readable for another loop, and this one may never look.
+                    // Arming may have cleared a descriptor that was readable for another loop, and this loop may never look:
+                    // so collect here.
                     server.collect();
                     let _ = server.arm();
                     false
                 }
                 Err(_) => {
-                    // It panicked, and would again.
+                    // The server panicked, and would panic again.
                     self.let_go(&std::mem::replace(by, By::Nothing));
                     false
                 }
@@ -165,7 +170,7 @@ impl Watch {
         }
     }
 
-    /// Adds what a completer can be waited for by.
+    /// Adds the descriptor by which a completer can be waited for.
     fn begin(&self, server: &Code) -> By {
         let Some(descriptor) = server.descriptor() else { return By::Nothing };
         if descriptor.as_raw_fd() == self.poller.as_fd().as_raw_fd() {

@@ -1,6 +1,7 @@
 //! Beginnings: from a request's elements to transfers under way.
 //!
-//! Invariants: of a request that fails or is refused nothing is under way afterwards, and what it owned is given back.
+//! Invariants: after a request has failed or was refused, none of its transfers is under way, and what it owned is given
+//! back.
 
 use genie_memory::{Direction, Migrant};
 use genie_passing::{Parties, Passing, Reason, Receipt, Scheme, Source, Target};
@@ -101,7 +102,7 @@ impl Work {
         }
     }
 
-    /// Gives back what a request holds that is refused before any operation has run.
+    /// Gives back what a request holds when it is refused before any operation has run.
     pub(crate) fn refuse(request: &mut Request<'_, '_, '_>, error: Error) -> Failed {
         let mut work = Self::new();
         work.error = Some(error.clone());

@@ -146,8 +146,8 @@ impl WorkElement {
         }
     }
 
-    /// Does what can fail of delivering an input of `actual` bytes, to the client's `bytes` if it borrowed any: after that, and
-    /// not before, its native buffers may be stored into. A migrant buffer arrives now.
+    /// Does the part of an input's delivery that can fail: of `actual` bytes, to the client's `bytes` if it borrowed any.
+    /// Only after that may the client's native buffers be stored into. A migrant buffer arrives now.
     pub(super) fn prepare_input(&mut self, actual: usize, bytes: Option<&[u8]>) -> Result<(), Error> {
         match &mut self.transfer {
             Transfer::In(input) if is_migrant(input) => {
@@ -169,8 +169,8 @@ impl WorkElement {
         Ok(())
     }
 
-    /// Delivers an input of `actual` bytes, prepared or not: to the client's `bytes`, to a buffer given by value, or as a migrant
-    /// buffer. Where this fails for one that was not prepared, nothing has been delivered.
+    /// Delivers an input of `actual` bytes, prepared or not: to the client's `bytes`, to a buffer given by value, or as a
+    /// migrant buffer. If this fails for an input that was not prepared, nothing has been delivered.
     pub(super) fn finish_input(&mut self, actual: usize, bytes: Option<&mut [u8]>) -> Result<(), Error> {
         let Transfer::In(input) = &mut self.transfer else { return self.prepare_input(actual, None) };
         let bytes = match &mut self.kept {
@@ -203,7 +203,7 @@ impl WorkElement {
         }
     }
 
-    /// What the client gets. What is still under way is undone before its buffer comes back.
+    /// The element that the client gets. A transfer still under way is undone before its buffer comes back.
     #[inline]
     pub(super) fn give_back(&mut self) -> ReplyElement {
         let receipt = self.receipt();
@@ -271,7 +271,7 @@ impl WorkBuffer {
         self.elements.iter().map(WorkElement::len).sum()
     }
 
-    /// Ends what is mapped for the time of the request only.
+    /// Ends the mappings that last only as long as the request.
     pub(crate) fn let_go(&mut self) {
         for element in &mut self.elements {
             if let Transfer::Located(located) = &mut element.transfer {
