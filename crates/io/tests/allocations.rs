@@ -1,6 +1,6 @@
-//! Allocations: a short request makes none, once its thread has made one like it.
+//! Allocations: a short request allocates nothing, once its thread has made a request like it.
 //!
-//! Why: calls of the allocator show in what a short request costs.
+//! Why: calls of the allocator are a noticeable part of a short request's cost.
 
 use allocation_counter::measure;
 use genie_io::channel::directory::Directory;
@@ -32,7 +32,7 @@ fn connected(interface: &Interface) -> (ServerHandle, Running, TempDir) {
     (server.expect("a channel"), running, folder)
 }
 
-/// Makes a request of each kind, and again, and says which ones allocate the second time.
+/// Makes a request of each kind twice, and says which kinds allocate the second time.
 fn assert_allocates_nothing(interface: &Interface, server: &ServerHandle) {
     let store = interface.request(server, STORE).out(Out::copy(&[1; LEN])).argument(NAME);
     store.send().expect("bytes to fetch");

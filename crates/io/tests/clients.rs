@@ -1,4 +1,4 @@
-//! Clients, as their servers know them: who asks, and when it has left.
+//! Clients, as their servers know them: which client asks, and when it has left.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -26,7 +26,7 @@ static SERVICES: [Service; 3] =
 enum Heard {
     Request(Client),
     Abort,
-    /// A client has left, and this is what requests of it that were kept hold.
+    /// A client has left, and the kept requests of it hold this data.
     Departed(ClientId, Vec<Vec<u8>>),
 }
 
@@ -58,7 +58,8 @@ impl Attentive {
         self.0.changed.notify_all();
     }
 
-    /// Waits until the server has heard so much. What is aborted may be so again when its channel ends.
+    /// Waits until the server has heard this many events. A request that was aborted may be aborted again when its channel
+    /// ends.
     #[track_caller]
     fn heard(&self, count: usize) -> Vec<Heard> {
         let start = Instant::now();
@@ -165,8 +166,8 @@ fn each_client_has_a_name_of_its_own_in_all_its_requests() {
     assert_eq!(ids.len(), 6);
 }
 
-/// What a server heard last of one client: that its request came, was to be aborted, and that the client left, with the data that
-/// the server still had.
+/// The last events that a server heard of one client: its request came, the request was to be aborted, and the client left,
+/// with the data that the server still had.
 #[track_caller]
 fn assert_left(heard: &[Heard], data: &[u8]) {
     let [Heard::Request(client), Heard::Abort, Heard::Departed(left, kept)] = heard else {
@@ -194,7 +195,8 @@ fn a_client_elsewhere_has_left_when_its_requests_are_to_be_aborted_and_its_memor
     assert_eq!(server.heard(9).len(), 9, "each has left once");
 }
 
-/// The timer of a client that was gone kept the requests that it watched, they their server, and that the channel.
+/// When a client was gone, its timer still held the requests that it watched; they held their server, and the server held
+/// the channel.
 #[test]
 fn a_client_elsewhere_leaves_though_a_request_that_it_forgot_had_a_timeout() {
     let server = Attentive::default();

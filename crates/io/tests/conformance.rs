@@ -1,8 +1,8 @@
 //! Conformance: what each semantics promises, on every kind of memory, protection and system buffer.
 //!
-//! How: a promise is a function over a [`Transport`] and goes through the schemes that make it; the macro makes a test of
-//! it for every configuration, in the client's process and over channels. An emulated scheme passes all tests of the
-//! plain one.
+//! How: a promise is a function over a [`Transport`], which tries each scheme that makes the promise. The macro makes a test
+//! of it for every configuration, in the client's process and over channels. An emulated scheme must keep all promises of
+//! the plain scheme.
 //! Source: thesis §2.1 (the semantics), §3.3, §4, §7.4.
 
 mod empty;

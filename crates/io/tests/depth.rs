@@ -1,4 +1,4 @@
-//! Chains of requests, each with a part of the one before.
+//! Chains of requests: each request forwards a part of the one before.
 
 use genie_io::{Error, Out, ServerHandle};
 
@@ -7,8 +7,8 @@ use crate::waiting::stage::{ASK, Keeper, assert_idle, interface};
 /// More links than a chain may have, and than a thread's stack has room for.
 const MANY: usize = 60_000;
 
-/// A chain of requests of any length could be made, whose end took a few hundred bytes of stack for each link: a long one killed
-/// the process. Now its length is bounded, and the longest one ends well.
+/// A chain of requests could have any length, and ending it took a few hundred bytes of stack for each link: a long chain
+/// killed the process. Now its length is bounded, and the longest chain ends well.
 #[test]
 fn a_chain_has_an_end_and_its_replies_go_all_the_way_back() {
     let (interface, keeper) = (interface(), Keeper::default());
@@ -36,7 +36,7 @@ fn a_chain_has_an_end_and_its_replies_go_all_the_way_back() {
     assert_idle(&interface);
 }
 
-/// The same of requests that were aborted, each after what it had originated.
+/// The same with requests that are aborted, each after the request that it originated.
 #[test]
 fn the_longest_chain_can_be_aborted() {
     let (interface, keeper) = (interface(), Keeper::default());

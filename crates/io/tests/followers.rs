@@ -2,9 +2,9 @@
 //!
 //!     RUSTFLAGS="--cfg interleaved" CARGO_TARGET_DIR=target/interleaved cargo test -p genie-io --release --test followers
 //!
-//! How: this compiles the file under test once more, with loom's locks and atomics. loom's waits have no timeouts, so that a
-//! thread that is not woken is a deadlock, which loom reports. What is waited for is stored and loaded without any order of its
-//! own: `Followers` promises that a thread that is woken sees it.
+//! How: this compiles the file under test once more, with loom's locks and atomics. loom's waits have no timeouts, so a
+//! thread that is not woken is a deadlock, which loom reports. The value for which threads wait is stored and loaded without
+//! any order of its own: `Followers` promises that a woken thread sees it.
 #![cfg(interleaved)]
 
 #[path = "../src/primitive/lock.rs"]

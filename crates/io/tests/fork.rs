@@ -1,8 +1,8 @@
-//! Fork: what a child does with its copies of handles neither harms its parent nor kills or hangs the child, and a child can
-//! have an interface of its own.
+//! Fork: whatever a child does with its copies of handles, it neither harms its parent nor dies or hangs; and it can have an
+//! interface of its own.
 //!
-//! How: each child ends with the number of the claim that was found wrong, or is killed when it takes too long. Values are
-//! dropped in the child by copies of their bytes, since the parent goes on with them.
+//! How: each child ends with the number of the claim that it found wrong, or is killed when it takes too long. The parent
+//! goes on with its values, so the child drops copies of their bytes.
 #![allow(
     unsafe_code,
     reason = "forks, and drops in the child what the parent goes on with: the two have different memory"
@@ -29,7 +29,7 @@ mod servers;
 
 use child::{ExitOutcome, fork_child};
 
-/// No child takes as long, unless it hangs.
+/// No child takes this long, unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A memory server, in this process, and a client of it.

@@ -1,7 +1,8 @@
 //! What is promised of requests, replies and channels.
 //!
-//! One binary, which costs one link. Alone are those that count what their process does or has (`allocations`, `trust`), that
-//! fork (`fork`, `programs`), that take the machine's memory (`soak`), or that are built with a cfg (`interleavings`, `turns`).
+//! These tests are one binary, since each binary must be linked. Tests have a binary of their own if they count what their
+//! process does or has (`allocations`, `trust`), fork (`fork`, `programs`), take the machine's memory (`soak`), or are built
+//! with a cfg (`followers`, `interleavings`).
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Mechanisms: right bytes could come from a hidden copy; page frames and receipts tell.
+//! Mechanisms: right bytes could come from a hidden copy; page frames and receipts show whether they did.
 
 mod foreign;
 mod input;

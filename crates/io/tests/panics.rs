@@ -1,4 +1,4 @@
-//! Servers that panic: the request ends with an error that tells so, and everybody else is served as before.
+//! Servers that panic: the request ends with an error that says so, and all other clients are served as before.
 //!
 //! How: one server panics wherever its requests tell it to. It is asked in process and over a channel, from threads of its
 //! own and from an event loop.
@@ -197,8 +197,8 @@ fn fails(interface: &Interface, server: &ServerHandle, service: ServiceId) -> Er
     error
 }
 
-/// A server that panicked in `request` took its worker along: of a process with two workers, or without the first one's
-/// thread being the program's, clients were accepted and never answered.
+/// A server that panicked in `request` ended its worker's thread. Where another worker was left, or the program's own thread
+/// was no worker, clients were accepted and never answered.
 #[test]
 fn a_panic_ends_its_request_and_no_worker() {
     everywhere(|interface, server, _| {
@@ -258,7 +258,7 @@ fn a_panic_in_abort_when_a_client_leaves_keeps_nobody_out() {
     passes(&interface, &elsewhere.connect(&interface));
 }
 
-/// Data that a server has in a device is fetched after the server has replied; what panicked then left the request in the
+/// Data that a server has in a device is fetched after the server has replied; a panic then left the request in the
 /// channel's table for ever.
 #[test]
 fn a_device_that_panics_ends_its_request() {
@@ -326,7 +326,8 @@ impl Server for Nesting {
     fn abort(&self, _request: RequestId) {}
 }
 
-/// The other server's call took the request that unwinding had dropped before, and ended it without the message.
+/// A call of another server, made during unwinding, took the request that unwinding had dropped before, and ended it without
+/// the panic's message.
 #[test]
 fn a_request_made_by_unwinding_takes_no_message_from_others() {
     let server = ServerHandle::new(Nesting(ServerHandle::new(Panicking::default())));

@@ -1,5 +1,5 @@
-//! Client and servers in several processes: page frames and mappings tell how data is passed, and no end, silence or
-//! hunger harms the others.
+//! Client and servers in several processes: page frames and mappings show how data is passed, and a process that ends, stops
+//! or lacks memory harms no other.
 //!
 //! How: servers live in processes that the test starts, stops and kills, and whose mappings it reads.
 //! Source: thesis chapter 5, §3.1.2.
@@ -36,7 +36,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// Opens a client, a holder and a memory server; `None`, once said so, where the machine cannot.
+    /// Opens a client, a holder and a memory server. Where the machine cannot, says so and returns `None`.
     fn open(test: &str, kind: GranuleKind, place: Place) -> Option<Self> {
         Self::open_with(test, kind, place, Limits::default())
     }
@@ -72,8 +72,8 @@ impl Stage {
 }
 
 impl Stage {
-    /// Whether what the server sees at these places is at the same addresses here. If not, it says why, which must be that
-    /// the server has something else there.
+    /// Whether the data that the server sees at these places is at the same addresses here. If not, the test says why; the
+    /// only allowed reason is that the server has something else there.
     fn has_one_address(&self, test: &str, places: &[(usize, usize)]) -> bool {
         let theirs = mappings_of(self.peer.pid());
         let at = |addr: usize| theirs.iter().find(|mapping| (mapping.start..mapping.end).contains(&addr));

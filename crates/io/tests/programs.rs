@@ -1,11 +1,11 @@
 //! Random programs: whatever a client does, emulated copy shows it and its servers what copy shows them.
 //!
 //! How: each step of a program is run three times: by a client that passes regions by emulated copy, by one that passes
-//! heap memory by copy (the oracle), and by a model that is plain vectors. After each step the first and the model hold the
-//! same bytes, at the end all three do. All three have had the same replies, what servers read is what the model recorded with
-//! the request, and the accounts add up.
-//! `GENIE_PROPTEST_CASES` sets how many programs each configuration runs; a failure prints the seed, to be given in
-//! `GENIE_PROPTEST_SEED`, and the shortest program found that fails.
+//! heap memory by copy (the oracle), and by a model that is plain vectors. After each step the first client and the model
+//! hold the same bytes, and at the end all three do. All three get the same replies, servers read the bytes that the model
+//! recorded with the request, and the accounts add up.
+//! `GENIE_PROPTEST_CASES` sets how many programs each configuration runs; a failure prints the seed, for
+//! `GENIE_PROPTEST_SEED`, and the shortest failing program that was found.
 //! Source: thesis §2.1.2 (strong integrity), §4.
 
 mod support;

@@ -1,4 +1,5 @@
-//! Requests: what holds for them whatever passes their data: limits, time, arguments, elements, and servers that fail.
+//! Requests: what holds for all of them, however their data is passed: limits, time, arguments, elements, and servers that
+//! fail.
 //!
 //! Source: thesis §7.1, §3.1.2, §1.1.2.
 

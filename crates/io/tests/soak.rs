@@ -1,14 +1,14 @@
 //! The soak: clients and servers are killed and stopped at random points of their work, and the others go on.
 //!
-//! How: the test is the conductor of a cast of processes, which are this binary run once more: servers that verify and make
-//! patterns (*leaves*), servers that pass requests on to them without touching them (*relays*), and clients that use all
-//! eight schemes both ways. It kills one after the other, in the midst of whatever it does, and replaces it under the same
-//! name. Each process judges for itself: every byte, every error (a server said to be gone must be dead), its books. Now
-//! and then all of them *rest*, and a process that still has a descriptor, mapping, thread or granule too many fails the test.
-//! Meanwhile servers panic, processes are stopped for longer than anybody waits, clients fork, and memory and descriptors run
-//! out: each of those is a module.
-//! Limits: `GENIE_SOAK_KILLS` is how many are killed (40), `GENIE_SOAK_SECONDS` for how long at least (not at all);
-//! `GENIE_SOAK_HOARD` is how many huge pages one process may take from everybody on the machine (none). `GENIE_SOAK_SEED`
+//! How: the test conducts a cast of processes, each of them this binary run once more: servers that verify and make patterns
+//! (*leaves*), servers that forward requests to them without touching the data (*relays*), and clients that use all eight
+//! schemes both ways. The test kills one process after the other, whatever it is doing, and starts a successor under the
+//! same name. Each process checks every byte, every error (a server said to be gone must be dead), and its own accounts. Now
+//! and then all of them *rest*, and a process that still has a descriptor, mapping, thread or granule too many fails the
+//! test. Meanwhile servers panic, processes are stopped for longer than any other process waits, clients fork, and memory
+//! and descriptors run out: each of those is a module.
+//! Limits: `GENIE_SOAK_KILLS` says how many processes are killed (40), `GENIE_SOAK_SECONDS` how long the test runs at least
+//! (0 s), and `GENIE_SOAK_HOARD` how many of the machine's free huge pages one process may take (none). `GENIE_SOAK_SEED`
 //! repeats the conductor's choices and those of the cast, but not what the kernel makes of them.
 //! Source: thesis §3.1.2 (eviction on exit).
 

@@ -1,11 +1,12 @@
-//! Attacks: a hostile client, or server, in a process of its own does what no honest one does, by way of the channel's own
-//! layouts. Its victim ends that channel, or holds out, and goes on with everybody else; nothing is left behind.
+//! Attacks: a hostile client or server, in a process of its own, does what no honest peer does, by way of the channel's own
+//! layouts. Its victim ends that channel, or withstands the attack, and goes on with all other peers; nothing is left
+//! behind.
 //!
 //! How: the victim is in the test's process, with an honest peer, and the attacker is the test binary run once more
-//! ([`attacker`]). After each attack the [`scene`] makes sure that the honest ones still exchange data over the channel that
-//! they had, and over new ones, that the client's books are in order, and that descriptors, mappings and threads are as
-//! many as before.
-//! Source: DESIGN section 6; docs/channel.md, Trust.
+//! ([`attacker`]). After each attack the [`scene`] makes sure that the honest peers still pass data over the channel that
+//! they had, and over new channels, that the client's accounts are in order, and that there are as many descriptors,
+//! mappings and threads as before.
+//! Source: docs/channel.md, Trust.
 
 mod support;
 

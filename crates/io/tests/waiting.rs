@@ -1,6 +1,6 @@
 //! Waiting for servers in other processes, in every way there is: by blocking, by descriptor, by doing something else;
-//! with many clients, servers and threads, and with rings that are too small. Client and server share this process here,
-//! which changes nothing about the way their records go.
+//! with many clients, servers and threads, and with rings that are too small. Client and server share this process here;
+//! their records go the same way as between processes.
 
 mod blocking;
 mod claims;

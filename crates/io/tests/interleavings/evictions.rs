@@ -1,4 +1,4 @@
-//! A request is aborted while its server passes it on.
+//! A request is aborted while its server forwards it.
 
 use std::sync::Arc;
 

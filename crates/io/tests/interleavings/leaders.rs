@@ -1,4 +1,4 @@
-//! Several threads wait at one channel: one of them leads, and takes replies for all.
+//! Several threads wait at one channel: one of them leads, and takes the replies for all.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! A reply meets whatever else ends a request: an abort, a timeout, a client that gives up, departs, flushes, or is told.
+//! A reply comes at the same time as something else that ends a request: an abort, a timeout, a client that gives up,
+//! departs, flushes, or is told.
 
 use std::sync::Arc;
 use std::time::Duration;

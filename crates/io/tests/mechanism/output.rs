@@ -1,4 +1,4 @@
-//! Output in place: TCOW replaces what is stored into, and nothing else.
+//! Output in place: TCOW replaces the granules that are stored into, and no others.
 
 use genie_io::{Out, Pending};
 use genie_memory::GranuleKind;

@@ -1,5 +1,5 @@
-//! Inputs forwarded in one process: what a subcontractor has in a buffer of its own reaches the client as if the client had
-//! asked that server.
+//! Inputs forwarded in one process: data in a subcontractor's own buffer reaches the client as if the client had asked that
+//! server.
 //!
 //! Source: thesis §7.5.
 

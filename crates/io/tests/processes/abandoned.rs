@@ -1,5 +1,5 @@
-//! Abandoned requests, whose replies no thread waits for: what they hold comes back as soon as the server is done, and not with
-//! the client's next request.
+//! Abandoned requests, for whose replies no thread waits: their memory comes back as soon as the server is done, and not
+//! only with the client's next request.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Subcontracting: a server forwards what it was lent, without touching it, to servers here and in other processes.
+//! Subcontracting: a server forwards its client's data, without touching it, to servers here and in other processes.
 //!
 //! Source: thesis §5.1, §7.5.
 
@@ -97,7 +97,7 @@ fn a_chain_of_processes_passes_data_that_the_middle_never_maps(test: &str, kind:
     assert_idle(&chain.interface, 0);
 }
 
-/// A client went, and the servers that stayed kept what had been forwarded: its arena was never withdrawn, so that its
+/// When a client was gone, the servers that stayed kept the forwarded memory: the client's arena was never withdrawn, so its
 /// lifeline did not close, and its pools' memory was held until the server in the middle ended, too.
 fn a_client_that_leaves_a_chain_has_its_memory_back(test: &str, kind: GranuleKind) {
     let Some(chain) = Chain::open(test, kind, Manner::Plain) else { return };
@@ -154,7 +154,7 @@ fn a_reply_waits_until_all_fragments_are_let_go() {
     let interface = stage.interface();
     let hasty = |to| ServerHandle::new(Relay::new(interface.clone(), vec![to], Manner::Hasty, None));
     let here = hasty(stage.holder().server().clone());
-    // Two servers that reply too soon, one behind the other; the holder's process is the third.
+    // Two servers in a chain that reply before the last server is done; the holder's process is the third.
     for server in [here.clone(), hasty(here)] {
         let before = stage.holder().held();
         let buffer = stage.buffer(7);

@@ -95,8 +95,8 @@ fn a_request_of_a_stopped_server_times_out_and_holds_its_memory_until_the_server
     assert!(buffer.iter().all(|byte| *byte == 9));
 }
 
-/// Who waited for the server's answer held the lock that the thread needed that noticed the server's end; each waited for
-/// the other until the answer was overdue, after 5 seconds.
+/// A thread that waited for the server's answer held a lock. The thread that noticed the server's end needed that lock, so
+/// each waited for the other until the answer was overdue, after 5 seconds.
 fn a_server_that_is_killed_while_it_is_told_of_memory_holds_nobody_up(test: &str, kind: GranuleKind) {
     let Some(stage) = Stage::open(test, kind, Place::Cached) else { return };
     let buffer = stage.buffer(1);
@@ -117,7 +117,7 @@ fn a_server_that_is_killed_while_it_is_told_of_memory_holds_nobody_up(test: &str
     assert_gone(&stage);
 }
 
-/// A server that is asked to let a request go before it keeps it, and keeps what it is not asked for afterwards.
+/// A server that is asked to let a request go before it keeps that request, and then keeps it unless it is asked again.
 #[derive(Default)]
 struct Slow {
     kept: Mutex<Option<Incoming>>,
@@ -155,7 +155,7 @@ impl Server for SlowFace {
     }
 }
 
-/// The control thread asked for the request's end while the worker was still handing it over, and did not ask again.
+/// The control thread aborted the request while the worker was still handing it over, and did not abort it again.
 #[test]
 fn a_request_is_evicted_that_the_server_was_just_about_to_keep() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,4 @@
-//! Eviction: what a request originated is aborted before the request itself, wherever its servers are.
+//! Eviction: the requests that a request originated are aborted before the request itself, wherever their servers are.
 //!
 //! ```text
 //!   client -> a -> b -> c
@@ -58,8 +58,8 @@ fn far_relay(peer: &Peer, to: Vec<(PathBuf, String)>, path: &Path, label: &str) 
     open(peer, opening(label, Kind::Relay { to, manner: Manner::Plain, log }))
 }
 
-/// Sends requests that get no reply until it has come to the last servers before it timed out, and verifies that then all were
-/// asked to let go, and none before whom it originated.
+/// Sends requests that get no reply, until one has come to the last servers before it timed out. Verifies that all servers
+/// were then asked to let go, and none before the servers of the requests that it originated.
 #[track_caller]
 fn assert_post_order(interface: &Interface, path: &Path, send: impl Fn(Duration) -> Error) {
     let [mut timeout, longest] = TIMEOUTS;

@@ -1,4 +1,4 @@
-//! Page frames over channels: what the server reads and writes is where the client's data was or will be.
+//! Page frames over channels: the server reads where the client's data was, and writes where it will be.
 
 use genie_io::{In, Out, Pending, Reply};
 use genie_memory::GranuleKind;

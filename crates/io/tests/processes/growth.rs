@@ -1,7 +1,7 @@
 //! Growth: a server lends a client more when its pool is exhausted, up to what it allows.
 //!
-//! How: data that does not fill its granules is zero-completed in memory that the server did not lend, so that receipts
-//! tell where a system buffer was from.
+//! How: data that does not fill its granules is zero-completed in memory that the server did not lend, so receipts show
+//! where a system buffer came from.
 
 use std::sync::Arc;
 

@@ -112,8 +112,8 @@ fn waiting_for_room_ends_with_the_timeout() {
     assert_idle(&t.interface, 0);
 }
 
-/// A server that let its clients have as many requests pending as they liked took memory for each when one asked for 2^32 - 1,
-/// and was ended because there is not so much.
+/// A server without a limit on pending requests allocated a place for each when a client asked for 2^32 - 1 of them, and was
+/// killed for lack of memory.
 #[test]
 fn a_client_that_asks_for_all_requests_there_are_is_granted_a_table_that_fits() {
     let (kind, name) = (GranuleKind::Base, "generous");

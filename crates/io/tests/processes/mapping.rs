@@ -1,4 +1,5 @@
-//! What a server maps of its client's memory: what its services may touch, with no more rights, and no longer than said.
+//! What a server maps of its client's memory: only what its services may touch, with no more rights, and for no longer than
+//! documented.
 //!
 //! Source: thesis §5.1 (selective transient mapping, transient virtual addresses).
 

@@ -1,4 +1,4 @@
-//! Pauses: a server that is stopped for a while holds up what was asked of it and nothing else, and goes on afterwards.
+//! Pauses: a server that is stopped for a while holds up its own requests and nothing else, and goes on afterwards.
 
 use std::time::{Duration, Instant};
 
@@ -50,8 +50,8 @@ fn assert_goes_on(interface: &Interface, server: &ServerHandle, len: usize) {
     });
 }
 
-/// A submit that announced memory waited 5 seconds for a stopped server, whatever its timeout, and held a lock for as long
-/// that other threads' requests and replies needed. Then it ended the channel, though the server went on.
+/// A submit that announced memory waited 5 seconds for a stopped server, whatever its timeout. Meanwhile it held a lock that
+/// other threads needed for requests and replies. Then it ended the channel, though the server went on.
 fn a_stopped_server_holds_up_neither_a_submit_that_announces_memory_nor_another_thread(
     test: &str,
     kind: GranuleKind,
@@ -83,7 +83,7 @@ fn a_stopped_server_holds_up_neither_a_submit_that_announces_memory_nor_another_
     assert_goes_on(interface, memory, stage.len());
 }
 
-/// The control socket and the ring are two ways to a server, which looks at either first when it goes on.
+/// The control socket and the ring are two ways to a server; when the server goes on, it may look at either first.
 fn a_request_does_not_overtake_the_memory_that_it_names(test: &str, kind: GranuleKind) {
     let Some(stage) = Stage::open(test, kind, Place::Cached) else { return };
     let memory = stage.channel.memory();

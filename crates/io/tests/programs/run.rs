@@ -1,4 +1,5 @@
-//! Running programs: three clients in step. The one under test is compared with the model after each step, the oracle at the end.
+//! Running programs: three clients in step. The client under test is compared with the model after each step, and the oracle
+//! at the end.
 
 use std::cell::Cell;
 use std::io::{Read, Write};

@@ -225,8 +225,8 @@ fn a_request_that_finds_no_memory_fails_alone() {
     t.assert_idle();
 }
 
-/// Where a server's granules are longer than the client's, the place that it prefers for data could be beyond a granule: the
-/// client that allocated a buffer as the server had said panicked.
+/// Where a server's granules are longer than the client's, the offset that the server prefers could lie beyond the client's
+/// granule: a client that allocated a buffer with that offset panicked.
 #[test]
 fn a_buffer_is_laid_out_as_a_server_with_longer_granules_prefers() {
     let Some(t) = client("a_buffer_is_laid_out", Limits::default()) else { return };

@@ -241,8 +241,8 @@ fn a_reply_to_a_client_that_is_gone_is_dropped() {
     holder.reply(id);
 }
 
-/// The inputs of a reply were delivered one after the other; where there was no memory for the second one, the client had an
-/// error, and the first one's data.
+/// A reply's inputs were delivered one after the other: if there was no memory for the second input, the client got an
+/// error, but also the first input's data.
 #[test]
 fn inputs_are_delivered_all_or_none_when_memory_ends() {
     let Some(t) = client("inputs_are_delivered_all_or_none", Limits::default()) else { return };

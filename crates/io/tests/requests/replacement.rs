@@ -1,7 +1,7 @@
-//! Stores after `submit`: memory for them is kept from the start, or the output is copied, or refused.
+//! Stores after `submit`: memory for replacing granules is kept from the start; otherwise the output is copied, or refused.
 //!
-//! A store into a buffer under output waited for a free granule until the server let go, even after the request's own
-//! timeout had been reported, and though memory had been freed meanwhile; `submit` promises that the buffer can be used
+//! A store into a buffer under output used to wait for a free granule until the server let go, even after the request's
+//! timeout had been reported, and even if memory had been freed meanwhile. But `submit` promises that the buffer can be used
 //! at once.
 
 use std::time::{Duration, Instant};

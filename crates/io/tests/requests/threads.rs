@@ -151,8 +151,8 @@ impl Drop for AskingTask {
     }
 }
 
-/// A waker that another one replaced was dropped under the lock of its request: a task that asked for the request in its drop
-/// waited for itself.
+/// A waker that was replaced by another was dropped under the lock of its request: a task that asked for the request when it
+/// was dropped waited for itself.
 #[test]
 fn a_task_that_is_replaced_may_ask_for_its_request_as_it_is_dropped() {
     let Some(t) = client("a_task_that_is_replaced", Limits::default()) else { return };

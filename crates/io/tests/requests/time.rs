@@ -13,7 +13,7 @@ use crate::support::transport::{InProcess, Transport};
 
 const TIMEOUT: Duration = Duration::from_millis(20);
 const GRACE: Duration = Duration::from_millis(50);
-/// No wait of these tests takes as long, unless it never ends.
+/// No wait of these tests takes this long, unless it never ends.
 const FOR_EVER: Duration = Duration::from_secs(60);
 
 fn limits() -> Limits {
@@ -59,8 +59,8 @@ fn an_asynchronous_request_times_out_by_itself() {
     t.assert_idle();
 }
 
-/// The timer let go of a request that nobody waited for, and a server that keeps requests until it is asked to let go
-/// kept it for ever.
+/// The timer forgot a request for which no thread waited, so a server that keeps requests until it is asked to let go kept
+/// that request for ever.
 #[test]
 fn a_forgotten_request_times_out() {
     let Some(t) = client("a_forgotten_request_times_out", limits()) else { return };
@@ -91,7 +91,7 @@ fn timeouts_hold_when_the_interface_has_been_dropped() {
 
 #[test]
 fn requests_that_time_out_together_do_not_wait_for_one_another() {
-    // Who waited for another one's time to let go would wait longer than this test does.
+    // If one request waited for another request's server to let go, it would wait longer than this test does.
     let limits = Limits { abort_timeout: 2 * FOR_EVER, ..Limits::default() };
     let Some(t) = client("requests_that_time_out_together", limits) else { return };
     let request = || t.interface().request(t.holder().handle(), HOLD).timeout(TIMEOUT);
@@ -133,7 +133,7 @@ fn a_reply_in_time_is_a_reply() {
     t.assert_idle();
 }
 
-/// Whether a request was replied to before it timed out; if so, that is what it comes to, however late that is looked at.
+/// Whether a request was replied to before it timed out; if so, the reply counts, however late the client looks at it.
 fn is_replied_to_in_time(t: &InProcess, timeout: Duration) -> bool {
     let aborted = t.holder().aborted();
     let began = Instant::now();

@@ -1,7 +1,7 @@
 //! The cast: the processes of the soak, as the conductor holds them and as they begin.
 //!
 //! How: a process is this binary run once more with the name of the one test that plays a part. Its standard input is a
-//! socket: the conductor tells it by lines of JSON what to do, and it tells what it has done.
+//! socket: by lines of JSON, the conductor tells the process what to do, and the process tells what it has done.
 //! Limits: no process outlives the thread that started it: the kernel kills it.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};

@@ -1,4 +1,4 @@
-//! The conductor: kills, stops and replaces, and looks at what is left.
+//! The conductor: it kills, stops and replaces processes, and checks what is left of them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -25,13 +25,13 @@ const STOPS: [usize; 3] = [400, 2500, 7000];
 const TINY: usize = 5 << 20;
 /// Milliseconds until a process that was killed is replaced, at most.
 const VACANCY: usize = 60;
-/// One of each kind is spared so many times in a hundred, so that some process sees many others go.
+/// One process of each kind is spared this many times in a hundred, so that it sees many others go.
 const SPARED: usize = 90;
 const VETERANS: [&str; 3] = ["alpha", "gamma", "third"];
 /// How long a process may take to begin, to rest or to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the last lines count, and how that is called in the tally.
+/// What the last lines count, and its name in the tally.
 const HAZARDS: [(&str, &str); 8] = [
     ("stops", "stops"),
     ("channels that served again after a timeout", "channels that serve again"),
@@ -54,11 +54,11 @@ pub(crate) struct Conductor {
     began: Instant,
 }
 
-/// A part of the cast, and who plays it.
+/// A part of the cast, and the process that plays it.
 struct Place {
     script: Script,
     player: Option<Player>,
-    /// When a player is stopped, until when; when there is none, when there will be.
+    /// If the player is stopped, the time when it is resumed; if there is no player, the time when the next one starts.
     until: Instant,
     /// Whether it is stopped for long, and is to be resumed rather than killed.
     is_spared: bool,
@@ -106,7 +106,7 @@ impl Conductor {
         self.cast.push(Place { script, player: None, until: Instant::now(), is_spared: false });
     }
 
-    /// Kills at least so many, for at least so long, and sees that nothing is left.
+    /// Kills at least this many processes, for at least this long, and checks that nothing is left.
     pub(crate) fn run(mut self, kills: u64, duration: Duration) {
         self.await_all();
         let mut killed = 0;
@@ -150,7 +150,7 @@ impl Conductor {
         }
     }
 
-    /// Replaces who was killed and resumes who was stopped, at once if `at_once`; hears what the others have to tell.
+    /// Replaces killed processes and resumes stopped ones, at once if `at_once`; reads what the others tell.
     fn attend(&mut self, at_once: bool) {
         let now = Instant::now();
         for place in &mut self.cast {
@@ -196,7 +196,7 @@ impl Conductor {
             let mut place = self.random.below(self.cast.len());
             let is_spared = self.random.below(100) < SPARED;
             if self.random.once_in(3) {
-                // A process that is stopped is so for a short while only.
+                // A process is stopped for a short while only.
                 let is_next = |place: &Place| place.is_stopped() && !place.is_stopped_for_long();
                 place = self.cast.iter().position(is_next).unwrap_or(place);
             }
@@ -234,7 +234,7 @@ impl Conductor {
         self.cast.iter().for_each(Place::assert_replaced);
     }
 
-    /// Has everybody let go what they have of others, the clients first, and look at what is left.
+    /// Has all processes, the clients first, let go of what they have of others, and look at what is left.
     fn rest(&mut self) {
         while self.cast.iter().any(Place::is_stopped_for_long) {
             self.attend(false);
@@ -278,7 +278,7 @@ impl Conductor {
         (0..self.cast.len()).for_each(|place| self.player(place).tell(cue));
     }
 
-    /// Has everybody end, and sees that neither files nor huge pages are left.
+    /// Has all processes end, and checks that neither files nor huge pages are left.
     fn end(&mut self) {
         self.tell_all(&Cue::End);
         for place in std::mem::take(&mut self.cast) {

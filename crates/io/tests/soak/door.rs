@@ -26,9 +26,9 @@ pub(crate) struct Door {
 #[derive(Clone)]
 pub(crate) struct Visit {
     pub(crate) server: ServerHandle,
-    /// Who had the name just before: the server's process, or one that is dead by now.
+    /// The process that had the name just before: the server's, or one that is dead by now.
     pub(crate) pid: u32,
-    /// Whether a request took longer than it might have, as while the server is stopped.
+    /// Whether a request took longer than it may, as it does while the server is stopped.
     is_late: Arc<AtomicBool>,
 }
 
@@ -56,8 +56,8 @@ impl Door {
         Self { name, options, visit: Mutex::new(Some(visit)), is_within: true }
     }
 
-    /// The connection, made if there is none; none, while there is no server, or where `refused` finds the reason good
-    /// for which none can be had.
+    /// The connection, made if there is none. `None` while there is no server, or if `refused` accepts the reason why no
+    /// connection can be made.
     ///
     /// # Panics
     /// When a living server doesn't let anybody in for long.
@@ -92,14 +92,14 @@ impl Door {
         drop(left);
     }
 
-    /// Lets it go, whoever it is to.
+    /// Lets the connection go, whatever process it is to.
     pub(crate) fn close(&self) {
         if !self.is_within {
             *self.visit.lock().unwrap_or_else(PoisonError::into_inner) = None;
         }
     }
 
-    /// Who has the name, or had it last.
+    /// The process that has the name, or had it last.
     fn pid(&self, directory: &Directory) -> Option<u32> {
         let lock = directory.path().join(format!("{}.lock", self.name));
         std::fs::read_to_string(lock).ok()?.trim().parse().ok()

@@ -1,4 +1,4 @@
-//! Flights: one request each, from the choice of its server to the judgement of what came of it.
+//! Flights: a flight is one request, from the choice of its server to the judgement of its outcome.
 
 use std::time::{Duration, Instant};
 

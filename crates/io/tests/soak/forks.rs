@@ -1,7 +1,7 @@
 //! Forks: a client forks while its threads are at work, and the child uses what it has inherited.
 //!
-//! Why: a fork copies handles, but not what they stand for. What a child does with its copies must end in errors, never in a
-//! signal, and its parent must not notice.
+//! Why: a fork copies handles, but not the things that they stand for. Whatever a child does with its copies must end in
+//! errors, never in a signal, and its parent must not notice.
 #![allow(unsafe_code, reason = "forks; a child uses and drops copies of what its parent has, and exits")]
 
 use std::mem::ManuallyDrop;

@@ -1,4 +1,4 @@
-//! Leaves: servers that verify what they read and make what they write, in all manners.
+//! Leaves: servers that verify the data that they read and make the data that they write, in every manner.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};

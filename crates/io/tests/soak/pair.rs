@@ -1,6 +1,7 @@
-//! Pairs: two interfaces in one process, which use one server in that process, and the same ones elsewhere.
+//! Pairs: two interfaces in one process, which use one server in that process, and the same servers elsewhere.
 //!
-//! Why: what one of them aborts, or what runs out of time, must be its own request and never the other's.
+//! Why: if one interface aborts a request, or its request times out, that must end its own request and never one of the
+//! other interface.
 
 use crate::cast::{Cue, Kind, Stage, Word};
 use crate::client::{Client, LIMIT};

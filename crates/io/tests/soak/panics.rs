@@ -1,6 +1,6 @@
-//! Panics that are ordered: of servers, with a request in their hands or when they are asked to let one go.
+//! Ordered panics: servers panic with a request in their hands, or when they are asked to let a request go.
 //!
-//! Why: a server's mistake is to end one request, to be reported once, and no other.
+//! Why: a server's mistake must end one request and no other, and be reported once.
 
 use std::panic::PanicHookInfo;
 use std::sync::atomic::{AtomicU64, Ordering};

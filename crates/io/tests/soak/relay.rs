@@ -1,4 +1,4 @@
-//! Relays: servers in the middle, which pass requests on without touching their data, as a server between a client and a
+//! Relays: servers in the middle, which forward requests without touching their data, as a server between a client and a
 //! file server does.
 
 use std::sync::Arc;

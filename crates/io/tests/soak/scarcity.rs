@@ -1,4 +1,4 @@
-//! Scarcity: a process that may have hardly more descriptors than it has.
+//! Scarcity: a process whose limit on descriptors leaves it hardly any more than it has.
 
 use std::os::fd::{AsFd, AsRawFd};
 

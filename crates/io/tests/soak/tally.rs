@@ -1,4 +1,4 @@
-//! Tallies: how often what happened.
+//! Tallies: how often each thing happened.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Traces: what a process has of the kernel, so that what a peer has left behind shows.
+//! Traces: the descriptors, threads and mappings of a process; they show what a peer has left behind.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,4 +1,4 @@
-//! Verdicts: whether a request failed for a reason that there was.
+//! Verdicts: whether a request failed for a reason that really existed.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! The transport over channels: the client is here, both servers are in another process.
 //!
-//! How: client and server name requests each in their own way. A request is known to the other process by when it arrived,
-//! and to this one by its number among the interface's requests, which is the next one whenever a test asks for the
+//! How: client and server have names of their own for requests. The other process knows a request by the order of arrival;
+//! this process knows it by its number among the interface's requests. That is the next number whenever a test asks for the
 //! holder's handle in order to make a request.
 //! Limits: requests to the holder must be made by one thread, each as soon as it has the handle.
 
@@ -31,7 +31,7 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    /// Opens both servers and an interface; `None`, once said so, where the machine cannot.
+    /// Opens both servers and an interface. Where the machine cannot, says so and returns `None`.
     pub(crate) fn open(
         test: &str,
         setup: Setup,

@@ -1,7 +1,7 @@
 //! The heap of the tests, which allocate and free megabytes all the time.
 //!
-//! Why: the C library gives so much memory back to the kernel, and each page of the next buffer faults and is zeroed. That was
-//! a quarter of what the tests of conformance took.
+//! Why: the C library gives freed memory back to the kernel, so each page of the next buffer faults and is zeroed. That took
+//! a quarter of the conformance tests' time.
 #![allow(
     unsafe_code,
     reason = "sets two numbers of the C library's allocator, which no memory safety rests on"

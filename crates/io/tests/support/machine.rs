@@ -1,4 +1,4 @@
-//! The machine under the tests: page frames, raw looks at addresses, and what is said where something is missing.
+//! The machine under the tests: page frames, raw looks at addresses, and the messages for what is missing.
 
 use genie_sys::{inspect, process};
 
@@ -31,7 +31,7 @@ pub(crate) fn frames(addr: usize, len: usize, granule: usize) -> Option<Vec<u64>
         .collect()
 }
 
-/// What is at an address right now, whoever owns it: read by the kernel, without a Rust reference.
+/// The byte at an address right now, whoever owns it: the kernel reads it, without a Rust reference.
 pub(crate) fn raw(addr: usize, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     let read = process::read_memory(process::own_pid(), addr, &mut bytes).expect("readable memory");

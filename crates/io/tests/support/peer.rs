@@ -1,9 +1,9 @@
 //! Peers: processes in which servers, or clients, of the tests live.
 //!
-//! How: the test binary is run once more, with the name of the one test that serves until its parent hangs up. A test
-//! opens servers there over a socket of its own, a [`Link`], and has them do things; they are closed when it hangs up.
+//! How: the test binary is run once more, with the name of the one test that serves until its parent hangs up. A test opens
+//! servers there over a socket of its own, a [`Link`], and tells them what to do; they are closed when the test hangs up.
 //! Most tests share one process; those that kill, stop or look at a whole process have their own.
-//! Limits: no peer outlives its parent: a shared one exits when its standard input ends, others are killed by the kernel.
+//! Limits: no peer outlives its parent: a shared peer exits when its standard input ends, and the kernel kills the others.
 
 mod message;
 mod serve;

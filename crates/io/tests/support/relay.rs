@@ -1,8 +1,9 @@
-//! The relay: a server that passes its requests' buffers on to other servers, without touching them.
+//! The relay: a server that forwards its requests' buffers to other servers, without touching them.
 //!
-//! How: for each request it makes one of its own to each of its servers, with the same service number, the same argument
-//! and a fragment of each buffer; it may put an element of its own before the first output. It replies when all have, or
-//! at once. A request that a subcontractor gave up it keeps until it is asked to let it go, as servers may.
+//! How: for each request, the relay makes a request of its own to each of its servers, with the same service number, the
+//! same argument and a fragment of each buffer. It may put an element of its own before the first output. It replies when
+//! all its servers have, or at once. If a subcontractor gave a request up, the relay keeps its client's request until it is
+//! asked to let it go, as servers may.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

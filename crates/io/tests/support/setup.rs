@@ -1,4 +1,4 @@
-//! Configurations: every kind of memory, protection and system buffer for which the promises are the same.
+//! Configurations: every kind of memory, protection and system buffer. The promises are the same for all.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -64,7 +64,7 @@ impl Setup {
         }
     }
 
-    /// A space with a limit of so many bytes; `None`, once said so, where the machine cannot make one.
+    /// A space with a limit of this many bytes. Where the machine cannot make one, says so and returns `None`.
     pub(crate) fn space(self, test: &str, limit: usize) -> Option<Space> {
         if let Some(reason) = self.missing(limit) {
             skip(test, &reason);

@@ -1,5 +1,5 @@
-//! Transports: what carries requests from a client to a server. The promises know a transport only by this trait, so
-//! that whatever carries requests later is held to the same ones.
+//! Transports: they carry requests from a client to a server. The promises know a transport only by this trait, so that
+//! every later transport is held to the same promises.
 
 use genie_io::servers::memory::Memory;
 use genie_io::{Interface, Limits, ServerHandle};
@@ -42,8 +42,8 @@ pub(crate) struct InProcess {
 pub(crate) const POOLED: usize = 2;
 
 impl InProcess {
-    /// Opens both servers and an interface with these limits and thresholds; `None`, once said so, where the machine
-    /// cannot.
+    /// Opens both servers and an interface with these limits and thresholds. Where the machine cannot, says so and returns
+    /// `None`.
     pub(crate) fn open_with(
         test: &str,
         setup: Setup,
@@ -195,7 +195,7 @@ pub(crate) fn run(test: &str, setup: Setup, place: Place, promise: fn(&dyn Trans
     transport.assert_idle();
 }
 
-/// Opens a client and its servers; `None`, once said so, where the machine cannot.
+/// Opens a client and its servers. Where the machine cannot, says so and returns `None`.
 pub(crate) fn open(
     test: &str,
     setup: Setup,

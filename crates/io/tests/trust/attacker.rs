@@ -1,7 +1,7 @@
 //! Attackers: processes that play a role against a victim in the test's process.
 //!
-//! How: the test binary is run once more, with the one test that plays the role whose name it finds in its environment. The
-//! two talk by lines: what the attacker says is marked in its output, what the test says is its input.
+//! How: the test binary is run once more, with the one test that plays a role; the role's name is in the environment. Test
+//! and attacker talk by lines: the attacker's lines are marked in its output, and the test's lines are its input.
 //! Limits: no attacker outlives the test: the kernel kills it with the thread that started it.
 
 use std::io::{BufRead, BufReader, Write};

@@ -1,4 +1,4 @@
-//! A client that speaks for itself: it says whatever its role wants, and does not check anything.
+//! A client without an interface: it sends whatever its role wants, and checks nothing.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
@@ -127,7 +127,7 @@ impl Raw {
         if !self.tell(message, descriptors) {
             return Err(farewell(&self.socket));
         }
-        // What is answered comes after what is not.
+        // The server answers this message after it has acted upon the earlier one.
         if !matches!(message, Message::LimitsWanted(_)) {
             self.tell(&Message::LimitsWanted(self.welcome.limits), &[]);
         }

@@ -1,4 +1,4 @@
-//! Descriptors and guards: what one client or user takes of them, and who is blamed where there are none left.
+//! Descriptors and guards: how many one client or user may take, and which process an error names when none are left.
 
 use std::fs::{File, Permissions};
 use std::os::fd::{AsFd, AsRawFd};
@@ -214,8 +214,8 @@ fn serves_others(scene: &Scene, server: &str) {
     }
 }
 
-/// 8 connections of 127 announced arenas each took all guards of a process, and 986 arenas all of its descriptors, so that the
-/// server did not even say how it was.
+/// 8 connections with 127 announced arenas each took all guards of a process, and 986 arenas took all of its descriptors, so
+/// that the server did not even tell its status.
 #[test]
 fn clients_that_take_all_arenas_keep_nobody_out() {
     let scene = Scene::open();

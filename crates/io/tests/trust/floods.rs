@@ -1,4 +1,4 @@
-//! Attacks by numbers: more of everything than an honest client has use for, and answers that are never read.
+//! Attacks by numbers: a client sends more of everything than an honest client needs, and never reads answers.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};

@@ -1,6 +1,7 @@
 //! A file whose file system, another process, does not answer when it is closed.
 //!
-//! How: FUSE by hand: a mount whose root is a file, of which the kernel is answered how it begins and how it is opened.
+//! How: FUSE by hand: the root of the mount is a file, and only those requests of the kernel are answered that are needed to
+//! open it.
 
 use std::fs::File;
 use std::io::{Read, Write};

@@ -1,4 +1,4 @@
-//! Attacks by taking memory away that was lent: what a client must not take for data.
+//! Attacks by taking lent memory away: a client must not take the zeros there for data.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
@@ -81,8 +81,8 @@ impl Robbed {
         found.start..found.end
     }
 
-    /// Has the server take the memory away, so that a touch of it at these addresses is SIGBUS; false, once said so, where that
-    /// can't be had.
+    /// Has the server take the memory away, so that a touch of it at these addresses is SIGBUS. Where that can't be had,
+    /// says so and returns false.
     fn is_robbed(&mut self, test: &str, at: &Range<usize>) -> Option<OwnedFd> {
         let missing = is_bus_error_at(at).map_err(|why| skip(test, &why)).ok()?;
         self.attacker.tell("take it away");
@@ -111,8 +111,8 @@ impl Robbed {
     }
 }
 
-/// Nobody looked whether memory that a server had lent was still there: what another server was sent from it was zeros, and
-/// the request succeeded.
+/// No code checked whether memory that a server had lent was still there: another server was sent zeros from it, and the
+/// request succeeded.
 #[test]
 fn lent_memory_that_is_taken_away_fails_requests_that_use_it_and_ends_the_lenders_channel() {
     const TEST: &str =

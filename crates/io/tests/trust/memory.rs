@@ -1,4 +1,4 @@
-//! Attacks by memory: what a client announces, what it does to it afterwards, and what a server does with it.
+//! Attacks by memory: what a client announces, what it does to that memory afterwards, and what a server does with it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;

@@ -2,7 +2,7 @@
     unsafe_code,
     reason = "asks the kernel for SIGBUS where memory is missing, by ioctls that touch no memory"
 )]
-//! Missing memory: has the kernel answer the touch of a hole by SIGBUS, as it does when its huge pages have run out.
+//! Missing memory: makes the kernel answer a touch of a hole with SIGBUS, as it does when its huge pages have run out.
 //!
 //! Why: a test that uses up all huge pages disturbs every other test of the machine, and needs huge pages.
 //! How: a userfaultfd with UFFD_FEATURE_SIGBUS, on the addresses at which this process has mapped an object. A page that is in

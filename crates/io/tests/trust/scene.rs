@@ -1,4 +1,4 @@
-//! The scene of an attack: honest peers, and what there is of descriptors, mappings and threads.
+//! The scene of an attack: honest peers, and counts of descriptors, mappings and threads.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! A server that speaks for itself: it answers a client as its role wants.
+//! A server without Genie's server code: it answers a client as its role wants.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};

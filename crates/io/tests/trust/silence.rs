@@ -147,7 +147,7 @@ fn keeps_a_lifeline(ground: &mut Ground) {
     ground.stay();
 }
 
-/// The thread that waited for a lifeline's end looked 200 times a second, for as long as the server liked.
+/// A thread that waited for a lifeline's end looked 200 times a second, for as long as the server kept the lifeline.
 #[test]
 fn waiting_for_a_server_that_keeps_the_lifeline_wakes_no_thread() {
     let (scene, attacker) = hostile_server!(keeps_a_lifeline);

@@ -1,4 +1,5 @@
-//! Channels on which nothing is mapped: what leaves the client, who gets memory for the copies, and whose memory they go to.
+//! Channels on which nothing is mapped: what leaves the client, which client gets memory for the copies, and into whose
+//! memory the copies go.
 
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};

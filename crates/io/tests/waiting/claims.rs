@@ -1,4 +1,4 @@
-//! Claims: a name may be claimed before its server is made, of memory of the server's own.
+//! Claims: a name may be claimed first, so that its server can then be made with memory of its own.
 
 use std::time::Duration;
 

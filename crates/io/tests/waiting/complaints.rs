@@ -1,4 +1,4 @@
-//! Complaints: a server that answers an abort by an error of its own. To its client the request was aborted all the same,
+//! Complaints: a server answers an abort with an error of its own. The client is still told that the request was aborted,
 //! for the client's own reason.
 
 use std::sync::{Arc, Mutex};

@@ -104,8 +104,8 @@ impl Server for Hanging {
     fn abort(&self, _: RequestId) {}
 }
 
-/// The thread that hung had no client any more, the fewest of all, and so it got each new one. Of clients that came at the same
-/// time it got half.
+/// The thread that hung had no client any more. So it had the fewest of all threads, and got each new client; of clients
+/// that came at the same time it got half.
 #[test]
 fn clients_of_a_thread_that_hangs_are_served_by_others() {
     for stays in [false, true] {

@@ -9,8 +9,9 @@ use genie_memory::Space;
 
 use super::stage::{ASK, FOR_EVER, Stage, assert_idle, interface, memory, options};
 
-/// Each interface numbered its requests from 1, and each channel's were named by its places: a server that keeps requests by
-/// name lost some, and was asked to let one client's go by the name of another's.
+/// Each interface numbered its requests from 1, and a channel's requests were named by their places. So requests of two
+/// clients could have the same name: a server that keeps requests by name lost some, and was asked to let the wrong client's
+/// request go.
 #[test]
 fn requests_of_several_clients_at_one_server_have_different_names() {
     let (stage, keeper, running) = Stage::with_keeper();
@@ -46,8 +47,8 @@ fn requests_of_several_clients_at_one_server_have_different_names() {
     interfaces.iter().for_each(assert_idle);
 }
 
-/// The data was copied into the pool of whatever server the interface's own numbers named, and found to be of the wrong
-/// interface then. As a lender such a server was accepted without a word.
+/// The data was first copied into the pool of whatever server had that number in this interface; only then was the server
+/// found to be of another interface. As a lender such a server was accepted without an error.
 #[test]
 fn a_handle_of_another_interface_is_refused_before_any_byte_moves() {
     let stage = Stage::new();

@@ -1,5 +1,5 @@
-//! Late: servers that pass parts of a request on when they have been asked to let it go already. Nobody would abort what
-//! they ask for then, so it is refused.
+//! Late: servers that forward parts of a request after they have been asked to let it go. Nothing would abort the requests
+//! that they make then, so those are refused.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use genie_io::{Error, Incoming, Interface, Limits, Out, Pending, RequestId, Serv
 
 use super::stage::{ASK, FOR_EVER, Keeper, Stage, assert_idle, interface, interface_with};
 
-/// A server that passes each request on as soon as it is asked to let that go, and no sooner.
+/// A server that forwards each request when it is asked to let the request go, and no sooner.
 struct Late {
     interface: Interface,
     to: ServerHandle,

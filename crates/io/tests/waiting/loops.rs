@@ -11,8 +11,8 @@ use genie_sys::poll::{Poller, readable};
 use super::rings::{Gives, Middle, Ring, is_over, is_readable_when_armed, lock, run_until, submit};
 use super::stage::{ASK, Deaf, FOR_EVER, Finally, Keeper, Stage, assert_idle, interface, interface_with};
 
-/// A loop slept for ever: the descriptor stood for channels alone, and a server here with a completer was looked at only when the
-/// loop happened to be awake.
+/// A loop slept for ever: the descriptor became readable for channels alone, and the loop looked at a server of this process
+/// with a completer only when it happened to be awake.
 #[test]
 fn a_ring_makes_the_descriptor_readable_from_the_first_request_to_the_last() {
     for is_asked_first in [true, false] {
@@ -254,7 +254,8 @@ fn a_server_is_dropped_with_its_last_request_though_a_loop_has_waited_for_it() {
     assert!(!is_readable_when_armed(&interface));
 }
 
-/// Threads that armed at the same time each had the set wait for a ring by one more descriptor, until nothing was outstanding there.
+/// When threads armed at the same time, each added one more descriptor for the same ring, which stayed until nothing was
+/// outstanding there.
 #[test]
 fn threads_that_arm_at_once_wait_for_a_ring_by_one_descriptor() {
     let (genie, ring) = (interface(), ServerHandle::new(Ring::new(Gives::Bell)));

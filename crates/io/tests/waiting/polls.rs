@@ -1,7 +1,8 @@
-//! How often event loops are woken that have nothing to look at: they poll (2), and are told as long as what tells them is there.
+//! How often event loops are woken although they have nothing to look at. They use poll(2), which returns as long as the
+//! descriptor is readable.
 //!
-//! How: the documented loop, which asks each pending request whether it is replied to. What is pending is completed by the test,
-//! so that the number of polls depends on no time.
+//! How: the documented loop asks each pending request whether it is replied to. The test completes the pending requests, so
+//! that the number of polls depends on no time.
 
 use std::time::Duration;
 
@@ -14,13 +15,13 @@ use super::stage::{FOR_EVER, Stage, assert_idle, interface};
 /// How many polls in a row may be for nothing: a signal may arrive after what it was for was taken.
 const FEW: u32 = 3;
 
-/// Turns an event loop as long as it is woken within a moment; returns how often that was.
+/// Runs an event loop as long as it is woken within a moment; returns how often it was woken.
 #[track_caller]
 fn look(interface: &Interface, pending: &[Pending<'_>]) -> u32 {
     let (mut wakes, mut turns) = (0, 0);
     loop {
         interface.collect();
-        // Every one is asked, as a loop does that looks for those that are over.
+        // Each request is asked, as by a loop that looks for the requests that are over.
         let _ = pending.iter().filter(|pending| pending.is_replied()).count();
         turns += 1;
         assert!(turns < 1_000, "the loop spins: it was woken {wakes} times in {turns} turns");
@@ -56,7 +57,7 @@ fn a_loop_that_asks_what_is_pending_sleeps_until_there_is_a_reply() {
     assert_idle(&interface);
 }
 
-/// A loop slept for ever that asked for its descriptor last: whether it has something to look at is then not known.
+/// A loop slept for ever if it asked for its descriptor after it had armed: by then it may have something to look at.
 #[test]
 fn a_descriptor_that_is_asked_for_last_is_readable_for_what_came_before() {
     let (stage, keeper, _running) = Stage::with_keeper();
@@ -70,7 +71,7 @@ fn a_descriptor_that_is_asked_for_last_is_readable_for_what_came_before() {
         if is_replied_before {
             reply();
         }
-        // Looking takes the place of the loop's arming, and takes the reply where it has come.
+        // Looking undoes the loop's arming, and takes the reply if it has come.
         let is_taken = pending.is_replied();
         let descriptor = interface.descriptor().expect("a descriptor");
         if !is_replied_before {
@@ -106,7 +107,7 @@ fn a_loop_that_is_asleep_is_told_of_a_reply_though_others_have_looked_meanwhile(
     assert_idle(&interface);
 }
 
-/// A loop was woken as often as it looked while a completer of its own asked over a channel of the same interface.
+/// While a completer made requests over a channel of the same interface, a loop was woken each time that it looked.
 #[test]
 fn a_loop_whose_completer_shares_its_interface_sleeps_until_there_is_a_reply() {
     let (stage, keeper, _running) = Stage::with_keeper();
@@ -148,7 +149,8 @@ fn loops_at_one_completer_do_not_wake_each_other() {
     loops.iter().for_each(assert_idle);
 }
 
-/// What one loop takes while it arms, and does not come back for, was lost for another one that sleeps at the same completer.
+/// If a loop took a reply while it armed, and never came back, the reply was lost for another loop that slept at the same
+/// completer.
 #[test]
 fn a_loop_that_stops_after_it_could_not_be_armed_leaves_nothing_to_one_that_sleeps() {
     let (stage, keeper, _running) = Stage::with_keeper();

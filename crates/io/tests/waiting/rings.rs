@@ -1,7 +1,7 @@
 //! Servers in this process that complete requests when clients look, and event loops that wait for them.
 //!
-//! How: rings that say by an eventfd that something is done, each wait bounded by a time that no test takes: a loop that is not
-//! woken fails.
+//! How: the rings signal an eventfd when something is done. Each wait is bounded by a time that no test takes, so a loop
+//! that is not woken fails.
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,4 +1,4 @@
-//! Room: requests with many parts, and rings on which there is little.
+//! Room: requests with many parts, and rings with little room.
 
 use std::time::{Duration, Instant};
 
@@ -80,8 +80,8 @@ fn threads_wait_for_room_on_the_smallest_ring_there_is() {
     assert_idle(&interface);
 }
 
-/// What the client had to say of requests that had timed out was lost where the ring was full of them: a server that came to
-/// take them later kept them for ever.
+/// If the ring was full of requests that then timed out, their aborts were lost: a server that took these requests later
+/// kept them for ever.
 #[test]
 fn a_request_whose_abort_found_no_room_is_aborted_later() {
     let stage = Stage::new();
@@ -140,8 +140,8 @@ impl Server for Passing {
     }
 }
 
-/// What a server had forwarded was aborted with the request that it was of, while it waited for room at the next server. The
-/// abort found it nowhere, and later it was sent all the same.
+/// A forwarded request waited for room at the next server when the original request was aborted. The abort did not find the
+/// forwarded request anywhere, and later it was sent all the same.
 #[test]
 fn a_request_that_is_aborted_while_it_waits_for_room_is_never_sent() {
     let stage = Stage::new();

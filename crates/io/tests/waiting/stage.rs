@@ -1,5 +1,5 @@
-//! What the tests of waiting need: a directory for servers, interfaces, a server that keeps what it is asked, and one
-//! that takes its time.
+//! What the tests of waiting need: a directory for servers, interfaces, a server that keeps its requests, and a server that
+//! replies after a moment.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use genie_io::{In, Incoming, Interface, Limits, Out, RequestId, Server, ServerHa
 use genie_memory::{Config, Granularity, GranuleKind, Space};
 use genie_passing::{Costs, Passing, Thresholds};
 
-/// No wait of these tests takes as long, unless it never ends.
+/// No wait of these tests takes this long, unless it never ends.
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(60);
 
 /// A place where servers and clients find each other.
@@ -100,7 +100,7 @@ pub(crate) fn store_and_fetch(interface: &Interface, server: &ServerHandle, numb
     assert!(*buffer == *bytes, "client {number}, round {round}");
 }
 
-/// Something to be done in the end, also where a test fails, so that other threads end, too.
+/// Something to be done at the end, even if a test fails, so that other threads end, too.
 pub(crate) struct Finally<F: Fn()>(pub(crate) F);
 
 impl<F: Fn()> Drop for Finally<F> {
