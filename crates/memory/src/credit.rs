@@ -6,7 +6,7 @@
 //! How: each protected output earns what it saved, each replacement costs what it took. When the balance falls below
 //! the bound, the next 8 outputs are copied, then 16, 32 and so on; when protecting has paid again, the count falls.
 //! Limits: balances are bounded both ways, so that a region's history does not outweigh its present.
-//! Source: thesis §4.3 (criticality of TCOW); DESIGN rule "never slower than copy".
+//! Source: thesis §4.3 (criticality of TCOW).
 
 /// In nanoseconds: a balance below minus this suspends protection; a balance of this proves that protection pays.
 const BOUND: i64 = 500_000;

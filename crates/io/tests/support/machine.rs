@@ -31,7 +31,7 @@ pub(crate) fn frames(addr: usize, len: usize, granule: usize) -> Option<Vec<u64>
         .collect()
 }
 
-/// The byte at an address right now, whoever owns it: the kernel reads it, without a Rust reference.
+/// The bytes at an address right now, whoever owns them: the kernel reads them, without a Rust reference.
 pub(crate) fn raw(addr: usize, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     let read = process::read_memory(process::own_pid(), addr, &mut bytes).expect("readable memory");
