@@ -26,11 +26,11 @@ const SHOWN: [usize; 3] = [4 << 10, 64 << 10, 2 << 20];
 
 /// Measure what the operations of the data passing schemes cost on this machine, and remember it.
 ///
-/// Takes some seconds. Programs that use Genie measure the same more hastily the first time; what is measured here takes
-/// its place.
+/// Takes some seconds. A program that uses Genie measures the same more hastily the first time; the costs measured here
+/// replace those.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What the interface's memory is made of; each kind has costs of its own.
+    /// The kind of pages of the interface's memory; each kind has costs of its own.
     #[arg(long, value_enum, default_value_t = Granule::Best)]
     granule: Granule,
     /// Print one JSON document instead of a table.

@@ -35,10 +35,10 @@ pub(crate) struct Args {
     alignment: usize,
     /// The scheme, such as copy or "emulated copy".
     scheme: Scheme,
-    /// What the interface's memory is made of.
+    /// The kind of pages of the interface's memory.
     #[arg(long, value_enum, default_value_t = Granule::Best)]
     granule: Granule,
-    /// The server's buffers for input: made for each request, or its own, filled before they are asked for.
+    /// The server's buffers for input: made for each request, or its own, filled before a request comes.
     #[arg(long, value_enum, default_value_t = Buffers::Customized)]
     buffers: Buffers,
     /// Print one JSON document instead of a table.

@@ -9,14 +9,14 @@ use crate::transfer::{self, Bytes, Options, Remote};
 
 /// Fetch a file or a directory from a file server.
 ///
-/// What is fetched appears whole or not at all: it grows in OUT.part, which --resume goes on with if it was interrupted.
-/// Every chunk's checksum is compared with the server's.
+/// The target appears whole or not at all: it grows in OUT.part, with which --resume goes on after an interruption. Every
+/// chunk's checksum is compared with the server's.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The server's name, and the path of a file or directory beneath its root; all of it if there is none.
     #[arg(value_name = "NAME[:PATH]", value_parser = OsStringValueParser::new().try_map(Remote::parse))]
     from: Remote,
-    /// The file or directory to become; by default the same name, here. A file goes into a directory that is there.
+    /// The new file or directory; by default the same name, here. If that is a directory already, a file goes into it.
     out: Option<PathBuf>,
     /// Fetch only these bytes of a file, such as 4K..1M or 1G.. (the end is left out).
     #[arg(long, value_name = "A..B")]

@@ -15,8 +15,8 @@ use crate::failure::Failure;
 
 /// Run the papers' experiments on this machine, and see which of their claims hold.
 ///
-/// Each experiment repeats a figure or a table of a paper on the library's real code. What is measured is kept step by step
-/// in a folder for each run, so that a run can be interrupted and resumed, reported again and compared with others.
+/// Each experiment repeats a figure or a table of a paper on the library's real code. Measurements are kept step by step in
+/// a folder for each run, so that a run can be interrupted and resumed, reported again and compared with others.
 ///
 /// Begin with: genie lab run all --smoke
 #[derive(Debug, clap::Args)]

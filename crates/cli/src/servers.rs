@@ -23,7 +23,7 @@ struct Row {
     name: String,
     #[serde(flatten)]
     facts: Option<Facts>,
-    /// Why nothing is known of the server.
+    /// Why the server's status is not known.
     error: Option<String>,
 }
 

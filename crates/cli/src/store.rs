@@ -9,14 +9,14 @@ use crate::transfer::{self, DEFAULT_NAME, Options, Remote};
 
 /// Store a file or a directory on a file server.
 ///
-/// Each file appears whole or not at all: the server compares its checksum before it takes the place of what was there.
-/// What was interrupted is kept for a day, for --resume to go on with.
+/// Each file appears whole or not at all: the server compares its checksum before it replaces an older file. An interrupted
+/// transfer is kept for a day, for --resume to go on with.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The file or directory to be stored.
     source: PathBuf,
-    /// The server's name, and the path to become beneath its root; by default the same name, in the root. A file goes
-    /// into a directory that is there.
+    /// The server's name, and the new path beneath its root; by default the same name, in the root. If that is a directory
+    /// already, a file goes into it.
     #[arg(value_name = "NAME[:PATH]", default_value = DEFAULT_NAME)]
     #[arg(value_parser = OsStringValueParser::new().try_map(Remote::parse))]
     to: Remote,

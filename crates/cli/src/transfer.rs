@@ -48,10 +48,10 @@ fn bar(bytes: u64) -> Bar {
 /// The options of both commands.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Options {
-    /// Take a directory with everything in it. What is in it goes into the target, which is made if it is not there.
+    /// Take a directory with everything in it. Its contents go into the target, which is made if it is not there.
     #[arg(short, long)]
     pub(crate) recursive: bool,
-    /// Go on with a transfer that was interrupted; what is there is compared by checksums, chunk by chunk.
+    /// Go on with a transfer that was interrupted; data already there is compared by checksums, chunk by chunk.
     #[arg(long)]
     pub(crate) resume: bool,
     /// How many files of a directory are under way at a time.
@@ -60,7 +60,7 @@ pub(crate) struct Options {
     /// How data is passed to and from the server, such as copy or "emulated copy".
     #[arg(long, default_value_t = Scheme::EmulatedCopy)]
     pub(crate) scheme: Scheme,
-    /// What the buffers are made of.
+    /// The kind of pages of the buffers.
     #[arg(long, value_enum, default_value_t = Granule::Best)]
     pub(crate) granule: Granule,
     /// Compare no checksums.

@@ -25,8 +25,8 @@ const ALLOWANCE: Duration = Duration::from_secs(5);
 ///
 /// Passes a file's bytes out to a server, and in from it, under each scheme and at each length, verifies every byte, and
 /// prints a table. Latency is the time from request to reply. A cycle is the latency and what the client does with its
-/// buffer: it pays for faults and for fresh mappings. Beside the schemes, and taking turns with them, the same data is
-/// passed to and from another process by the means that people use otherwise, the baselines.
+/// buffer: it pays for faults and for fresh mappings. In turns with the schemes, the same data is passed to and from another
+/// process by other common means, the baselines.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The data to pass; a file shorter than a length is repeated. Without it, pseudo-random bytes are generated.
@@ -51,13 +51,13 @@ pub(crate) struct Args {
     /// commas. Names that end in -polled spin where the others sleep.
     #[arg(long, value_delimiter = ',', default_value = "all")]
     pub(super) baselines: Vec<String>,
-    /// Also measure the one-way throughput of copy, emulated copy and weak move with so many requests in flight.
+    /// Also measure the one-way throughput of copy, emulated copy and weak move with this many requests in flight.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(super) outstanding: Option<u32>,
-    /// What the interface's memory is made of.
+    /// The kind of pages of the interface's memory.
     #[arg(long, value_enum, default_value_t = Granule::Best)]
     pub(super) granule: Granule,
-    /// The server's buffers for input: made for each request, or its own, filled before they are asked for.
+    /// The server's buffers for input: made for each request, or its own, filled before a request comes.
     #[arg(long, value_enum, default_value_t = Buffers::Customized)]
     pub(super) buffers: Buffers,
     /// How many times to measure each scheme at each length; by default, fewer for longer data, and no more than a few

@@ -17,7 +17,7 @@ use crate::output;
 /// Compare two runs: their medians side by side, and where they differ by more than noise explains.
 ///
 /// A point differs where all sittings of one run lie beyond all of the other, and the medians are more than 10 % apart. Where
-/// both runs measured primitives, their costs are compared by kind, beside what the machines' own figures let one expect.
+/// both runs measured primitives, their costs are compared by kind, beside those that the machines' own figures predict.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The run to compare with: its name, or the path of its folder.

@@ -6,7 +6,7 @@ use super::tables;
 use crate::failure::Failure;
 use crate::output;
 
-/// List the experiments: their ids, what they measure, where the papers have it, and whose measurements they need.
+/// List the experiments: their ids, what they measure, where it is in the papers, and which experiments they build on.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Print one JSON document, with each experiment's claims.

@@ -26,8 +26,8 @@ const SEED: u64 = 1999;
 
 /// Run experiments, print what was found, and write a report.
 ///
-/// Interrupt it once to have it finish the step under way and stop; go on later with --resume. What an experiment needs of
-/// others is measured first. The step during which it was stopped (Ctrl-Z) is measured again when it goes on.
+/// Interrupt it once to have it finish the step under way and stop; go on later with --resume. Measurements that an
+/// experiment needs of others are made first. After a stop (Ctrl-Z), the step under way is measured again.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The experiments, by their ids, which `genie lab list` shows; or "all".
@@ -43,11 +43,11 @@ pub(super) struct Args {
     /// that their disagreement shows how far another run would differ.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=99), conflicts_with = "resume")]
     sittings: Option<u16>,
-    /// Go on with a run that was interrupted, or whose steps failed, with its own options: the one of this name, or the
-    /// latest. Experiments named before are added to it.
+    /// Go on with a run that was interrupted, or in which steps failed, with its own options: the run of this name, or the
+    /// latest. Experiments named before this option are added to it.
     #[arg(long, value_name = "RUN", num_args = 0..=1)]
     resume: Option<Option<String>>,
-    /// Draws the order of turns and the data; equal seeds draw equally.
+    /// Decides the order of turns and the data; equal seeds give equal ones.
     #[arg(long, value_name = "NUMBER", default_value_t = SEED, conflicts_with = "resume")]
     seed: u64,
     /// Print what was found as one JSON document instead of tables.

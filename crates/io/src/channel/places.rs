@@ -1,12 +1,12 @@
-//! Places: where one side of a channel keeps what belongs to the requests that are pending, and how many bytes those have.
+//! Places: what one side of a channel keeps for each pending request, and how many bytes the requests have.
 //!
-//! How: a [`Slot`] names a place and how often it was taken before, so that a late name does not hit the next request there.
-//! The client chooses places, and the server keeps its own part of each request under the same name.
+//! How: a [`Slot`] names a place and how often it was taken before, so that a late name is not taken for the next request
+//! there. The client chooses places, and the server keeps its own part of each request under the same name.
 //! Invariants: `bytes` and `taken` are the sums over the places that are taken.
 
 use super::wire::record::Slot;
 
-/// Places for as many requests as were granted.
+/// Places for as many requests as the client was granted.
 #[derive(Debug)]
 pub(super) struct Places<T> {
     places: Vec<Place<T>>,
@@ -40,7 +40,7 @@ impl<T> Places<T> {
         (self.bytes, self.taken)
     }
 
-    /// Whether a request of so many bytes would exceed the limit.
+    /// Whether a request of this many bytes would exceed the limit.
     pub(super) fn would_exceed(&self, bytes: usize) -> bool {
         bytes > self.limit.saturating_sub(self.bytes)
     }
@@ -71,7 +71,7 @@ impl<T> Places<T> {
         place.content.as_mut().filter(|_| place.generation == slot.generation)
     }
 
-    /// Takes a vacant place for a request of so many bytes.
+    /// Takes a vacant place for a request of this many bytes.
     pub(super) fn put(&mut self, slot: Slot, bytes: usize, content: T) {
         let Slot { index, generation } = slot;
         let place = &mut self.places[index as usize];
@@ -81,7 +81,7 @@ impl<T> Places<T> {
         self.taken += 1;
     }
 
-    /// Leaves a place.
+    /// Makes a place vacant; returns what was there.
     pub(super) fn take(&mut self, slot: Slot) -> Option<T> {
         let place = self.places.get_mut(slot.index as usize)?;
         if place.generation != slot.generation {
