@@ -3,8 +3,8 @@
 //! Why: a server in a process of its own need not be trusted with a client's address space, and does not die with the
 //! client; but a system call for each request, or a copy of its data, would cost more than most requests do.
 //! How: requests and replies travel on two rings of shared memory; data stays where it is, in memory objects that the
-//! client announces and the server mirrors, or in the server's pool. A socket carries descriptors, and tells each side
-//! when the other one goes.
+//! client announces and the server mirrors, or in the server's pool. A socket carries descriptors, and tells each side when
+//! the other goes.
 //!
 //! ```text
 //!   client                                                server

@@ -4,7 +4,7 @@
 //! the descriptor then waits for ever. A server's control thread must not do that.
 //! How: the descriptors of a message are examined by system calls that the kernel answers itself. If the message can't be
 //! used, sockets of the Unix family and memory are closed at once, and all other descriptors by a separate thread.
-//! Limits: while a file system keeps that thread waiting, further descriptors stay open. Each message that brings such a
+//! Limits: while a file system keeps that thread waiting, further descriptors stay open. Each message with an unwanted
 //! descriptor ends its channel; a user who connects again and again can use up descriptors in this way.
 
 use std::os::fd::OwnedFd;

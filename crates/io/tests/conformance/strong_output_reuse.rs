@@ -104,7 +104,7 @@ pub(crate) fn a_migrant_passed_on_is_not_seen(t: &dyn Transport) {
     }
 }
 
-/// Has the region that `away` passed on come back with other data, and drops it.
+/// Gets back the region that `away` passed, with other data in it, and drops it.
 fn reuse(t: &dyn Transport, away: Scheme) {
     let request = t.interface().request(t.memory(), memory::SOURCE);
     let request = request.input(In::migrant(away, buffer_len(t))).argument(&[0x77]);

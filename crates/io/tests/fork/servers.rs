@@ -140,8 +140,8 @@ fn a_child_forked_while_its_client_waits_gets_an_error() {
     }
 }
 
-/// Such a child took turns with its parent at the clients' rings, or slept for ever with their sockets open: clients of a server
-/// that had died were not told.
+/// The child took requests off the clients' rings beside its parent, or slept for ever with their sockets open: clients of a
+/// server that had died were not told.
 #[test]
 fn a_child_that_returns_from_its_servers_code_ends() {
     let forking = Forking::default();

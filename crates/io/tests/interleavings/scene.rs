@@ -152,7 +152,8 @@ impl Keeper {
     }
 }
 
-/// Passes a request on to another server, as a contractor does, and replies what that did; returns whether it has served it.
+/// Forwards a request to another server, as a contractor does, and replies with that server's result; returns whether it has
+/// served the request.
 pub(crate) fn forward(mut incoming: Incoming, to: &ServerHandle) -> bool {
     let interface = interface(Limits { abort_timeout: FOR_EVER, ..Limits::default() });
     let fragment = incoming.fragment(0, 0..incoming.len(0)).expect("a fragment");

@@ -97,7 +97,7 @@ fn pooled(stage: &Stage, len: usize) -> ServerHandle {
     ServerHandle::new(Memory::pooled(stage.interface.space(), 0, len, 2).expect("memory for the pool"))
 }
 
-/// A server that passes requests on as they are.
+/// A server that forwards requests as they are.
 fn relay(stage: &Stage, to: &ServerHandle) -> ServerHandle {
     let to = vec![to.clone()];
     ServerHandle::new(Relay::new(stage.interface.clone(), to, Manner::Plain, None))

@@ -153,7 +153,7 @@ impl<'t> Run<'t> {
         Some(part.of(self.transport.setup().granule(), self.model.len(buffer)?))
     }
 
-    /// Long buffers of small granules have enough of them for page tables to be exchanged.
+    /// Long buffers have so many small granules that page tables are swapped.
     fn reallocate(&mut self, buffer: usize, offset: usize, short: bool) {
         let setup = self.transport.setup();
         let offset = offset % setup.granule();

@@ -83,7 +83,7 @@ fn a_failure_brings_every_buffer_back() {
         let target = t.interface().allocate(8000).expect("a buffer");
         let request = t.interface().request(t.holder().handle(), HOLD);
         let request = request.out(Out::share(shared)).and_out(Out::emulated_move(strong));
-        // Refused is a weak buffer passed by move.
+        // A weak buffer that is passed by move is refused.
         let scheme = if way == "refused" { Scheme::Move } else { Scheme::EmulatedWeakMove };
         let request = request.out(Out::migrant(scheme, weak)).input(In::emulated_share(target));
         let mut failed = match way {

@@ -23,7 +23,7 @@ use crate::{client, hoarder, leaf, pair, panics, relay};
 
 /// The name of the test that plays a part.
 const PLAYER: &str = "cast::plays_a_part";
-/// What tells it that it is one.
+/// The environment variable that says which part this process plays.
 const PLAYS: &str = "GENIE_SOAK_PLAYS";
 
 /// What a process is to be.
@@ -37,7 +37,7 @@ pub(crate) enum Part {
     Client(Kind),
     /// Two clients in one process, with one server in that process, too.
     Pair,
-    /// Takes the huge pages that are free, but not more than so many, and gives them back.
+    /// Takes the free huge pages, but at most this many, and gives them back.
     Hoarder { most: usize },
 }
 
@@ -64,10 +64,10 @@ pub(crate) struct Script {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Cue {
     Begin(Script),
-    /// Let everything go that is had of others, and make sure that nothing is left.
+    /// Let go of everything that belongs to other processes, and make sure that nothing is left.
     Rest,
     Go,
-    /// The same for good: end.
+    /// Let go in the same way, and end.
     End,
 }
 
@@ -109,21 +109,21 @@ impl Player {
         self.child.id()
     }
 
-    /// Tells it something; whether it is there to hear it shows elsewhere.
+    /// Sends the process a cue. If the process is gone, that shows elsewhere.
     pub(crate) fn tell(&mut self, cue: &Cue) {
         let line = serde_json::to_string(cue).expect("text") + "\n";
         let _ = self.words.get_mut().write_all(line.as_bytes());
     }
 
-    /// Takes what it has told; returns whether it has rested.
+    /// Takes the lines that it has sent; returns whether it has rested.
     pub(crate) fn hear(&mut self, tally: &mut Tally) -> bool {
         let mut has_rested = false;
         loop {
             match self.words.read_line(&mut self.line) {
                 Ok(0) => return has_rested,
-                // It has ended with a cue not taken.
+                // The process has ended and not taken a cue.
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return has_rested,
-                // A line without an end was its last.
+                // An incomplete line is its last one.
                 Ok(_) if !self.line.ends_with('\n') => {}
                 Ok(_) => {
                     match serde_json::from_str(&self.line).expect("a word") {
@@ -173,7 +173,7 @@ impl Player {
     pub(crate) fn wait(mut self, patience: Duration, tally: &mut Tally) {
         let deadline = Instant::now() + patience;
         loop {
-            // It may not end before its report was read.
+            // The process must not end before its report has been read.
             self.hear(tally);
             if let Some(status) = self.ended() {
                 assert!(status.success(), "{} ended: {status}", self.script.name);
@@ -266,7 +266,7 @@ fn plays_a_part() {
     let stage = Stage::open();
     let name = stage.script.name.clone();
     let hook = std::panic::take_hook();
-    // Whatever thread finds something wrong ends the process, which the conductor notices.
+    // Any thread that finds something wrong ends the process, which the conductor notices.
     std::panic::set_hook(Box::new(move |info| {
         if panics::is_ordered(info) {
             return;

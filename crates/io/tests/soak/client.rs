@@ -27,7 +27,7 @@ use crate::verdict::{is_short, names_descriptors};
 /// The servers, as clients know them.
 pub(crate) const SERVERS: [&str; 4] = ["alpha", "beta", "gamma", "delta"];
 
-/// Which server is asked, and which way it passes that on: the relay *gamma* to the leaves, *delta* to *gamma*, too.
+/// Which server is asked, and which way it forwards the request: the relay *gamma* to the leaves, *delta* also to *gamma*.
 const WAYS: [(usize, &[u8]); 12] = [
     (0, &[]),
     (1, &[]),
@@ -43,10 +43,10 @@ const WAYS: [(usize, &[u8]); 12] = [
     (3, &[2, 1]),
 ];
 
-/// How many of these ways pass by no relay.
+/// How many of these ways have no relay.
 const DIRECT: usize = 6;
 
-/// Bytes of memory: too few for all that is asked for at times.
+/// Bytes of memory: at times too few for all requests.
 pub(crate) const LIMIT: usize = 80 << 20;
 
 /// A client.
@@ -55,7 +55,7 @@ pub(crate) struct Client {
     directory: Directory,
     doors: Vec<Door>,
     kind: Kind,
-    /// Whether the process may have no more descriptors than it has.
+    /// Whether the process has all descriptors that it may have.
     is_scarce: AtomicBool,
     /// The thread that runs a client's event loop.
     watch: Option<Mutex<()>>,
@@ -88,7 +88,7 @@ impl Client {
         }
     }
 
-    /// The same with a server in this process, which is asked as often as all others.
+    /// A client that also has a server in this process, which is asked as often as all others together.
     pub(crate) fn with(mut self, server: &ServerHandle) -> Self {
         self.doors.push(Door::within(server));
         self
@@ -96,7 +96,7 @@ impl Client {
 
     /// A way to a leaf that is open now.
     pub(crate) fn visit(&self, random: &mut Random) -> Option<(&Door, Visit, &'static [u8])> {
-        // What was copied for a relay is not its client's memory any more, which it could forward.
+        // Data copied for a relay is not its client's memory any more, so the relay can't forward that memory.
         let ways = if self.kind.is_untrusted { &WAYS[..DIRECT] } else { &WAYS[..] };
         let (mut door, mut route) = random.choose(ways);
         if self.doors.len() > SERVERS.len() && random.once_in(2) {
@@ -113,7 +113,7 @@ impl Client {
         Some((door, visit, route))
     }
 
-    /// Whether the process may have no more descriptors than it has.
+    /// Whether the process has all descriptors that it may have.
     pub(crate) fn is_scarce(&self) -> bool {
         self.is_scarce.load(Ordering::Relaxed)
     }
@@ -188,7 +188,7 @@ impl Client {
         }
     }
 
-    /// The same while connections can hardly be made; afterwards they can.
+    /// A round while connections can hardly be made; afterwards they can be made again.
     fn scarce_round(&self, random: &mut Random) {
         random.choose(&self.doors.iter().collect::<Vec<_>>()).close();
         self.is_scarce.store(true, Ordering::Relaxed);
@@ -213,7 +213,7 @@ impl Client {
         assert_eq!(usage.regions, usage.queued, "no buffer is left: {usage:?}");
     }
 
-    /// The same, and makes sure that nothing of the servers' is left.
+    /// Lets all servers go, and makes sure that no memory is held and that nothing of the servers is left.
     fn rest(&self, base: &Traces, objects: u32) {
         self.let_go();
         let own = || checked(self.interface.space()).objects.saturating_sub(objects) as usize;
@@ -222,7 +222,7 @@ impl Client {
     }
 }
 
-/// Plays until the conductor has it end.
+/// Plays this part until the conductor ends it.
 pub(crate) fn play(mut stage: Stage, kind: Kind) {
     let before = Traces::now();
     let mut random = Random::new(stage.script.seed);
@@ -269,7 +269,7 @@ fn space(kind: &Kind) -> Space {
     made.unwrap_or_else(|error| panic!("no memory for a client: {error}"))
 }
 
-/// An error's first words, so that counts of different numbers are one.
+/// An error's first words, so that errors that differ only in numbers are counted as one.
 fn short(error: &Error) -> String {
     let mut text: Vec<char> =
         error.to_string().chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();

@@ -21,9 +21,9 @@ struct Member<'c, 'i> {
     flight: Flight<'c>,
     scheme: Scheme,
     is_input: bool,
-    /// What the buffer holds if nothing is passed.
+    /// The bytes that the buffer holds if no data is passed.
     before: Vec<u8>,
-    /// Until it is ended, and if there was room for it.
+    /// Present until the request is ended, if there was room for it.
     pending: Option<Pending<'i>>,
 }
 
@@ -36,7 +36,7 @@ struct Over<'c> {
     actual: Option<usize>,
 }
 
-/// Makes them, ends them, and verifies all buffers.
+/// Makes the requests, ends them, and verifies all buffers.
 pub(crate) fn crowd(client: &Client, random: &mut Random) -> Option<()> {
     // Each buffer takes a granule at least.
     let most = if client.granule() > 1 << 20 { 5 } else { 16 };
@@ -55,7 +55,7 @@ pub(crate) fn crowd(client: &Client, random: &mut Random) -> Option<()> {
     Some(())
 }
 
-/// Ends them in any order; returns them in the order of their buffers.
+/// Ends the requests in any order; returns them in the order of their buffers.
 fn end_all<'c>(members: Vec<Option<Member<'c, '_>>>, random: &mut Random) -> Vec<Option<Over<'c>>> {
     let mut over: Vec<Option<Over<'c>>> = members.iter().map(|_| None).collect();
     let mut left: Vec<_> = members.into_iter().enumerate().collect();
@@ -67,7 +67,7 @@ fn end_all<'c>(members: Vec<Option<Member<'c, '_>>>, random: &mut Random) -> Vec
 }
 
 impl<'c, 'i> Member<'c, 'i> {
-    /// Makes the request; none, where the server is not there.
+    /// Makes the request; `None` if the server is not there.
     fn submit(client: &'c Client, buffer: &'i mut Buffer, random: &mut Random) -> Option<Self> {
         let flight = Flight::choose(client, random)?;
         let (scheme, is_input) = (native(random), random.once_in(2));
@@ -80,7 +80,7 @@ impl<'c, 'i> Member<'c, 'i> {
             buffer.copy_from_slice(&pattern(flight.order.seed, before.len()));
             let request = flight.request(TAKE).out(Out::borrowed(scheme, buffer));
             let submitted = request.argument(flight.argument()).submit();
-            // What the server gets is what was there before.
+            // The server gets the bytes that were there before.
             buffer.copy_from_slice(&before);
             submitted
         };
@@ -126,7 +126,7 @@ impl<'c, 'i> Member<'c, 'i> {
 
     fn peek(&self, pending: &Pending<'_>) {
         let mut bytes = [0; 100];
-        // Why there is nothing to be seen, the reply tells.
+        // If there is nothing to be seen, the reply says why.
         if let Ok(counts) = pending.peek(&mut [&mut bytes]) {
             let seen = counts[0];
             same(&bytes[..seen], &pattern(self.flight.order.answer(), seen), "what was seen of an input");

@@ -27,7 +27,7 @@ use crate::traces::Traces;
 /// How long requests may take to be let go once no thread waits for them, and clients' memory to be let go.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How long a server that is driven waits at most before it is looked whether it is to end.
+/// The longest that a driven server waits before it checks whether it is to end.
 const TURN: Duration = Duration::from_millis(500);
 
 /// Buffers that the leaf fills before it is asked: bytes of each, and how many.
@@ -36,7 +36,7 @@ const POOLED: (usize, usize) = (300_000, 3);
 /// The requests that it keeps, and buffers of its own.
 pub(crate) struct Leaf {
     kept: Mutex<HashMap<RequestId, (Incoming, Manner)>>,
-    /// None of a server in its client's process.
+    /// `None` for a server in its client's process.
     overlays: Option<Overlays>,
     clients: Mutex<Clients>,
 }
@@ -110,7 +110,7 @@ impl Server for Face {
 }
 
 impl Leaf {
-    /// One in its client's process.
+    /// A leaf in its client's process.
     pub(crate) fn within() -> (ServerHandle, Arc<Self>) {
         let leaf = Arc::new(Self { kept: Mutex::default(), overlays: None, clients: Mutex::default() });
         (ServerHandle::new(Face(Arc::clone(&leaf))), leaf)
@@ -173,7 +173,7 @@ fn after(order: &Order, run: impl FnOnce() + Send + 'static) {
     std::thread::Builder::new().name("later".into()).spawn(run).expect("a thread");
 }
 
-/// Verifies the output; the error is that it can't be had.
+/// Verifies the output; an error says that the output can't be had.
 fn verify(incoming: &Incoming, order: &Order) -> Result<(), Error> {
     verify_bytes(&incoming.output(0)?, order);
     Ok(())
@@ -183,10 +183,10 @@ fn verify_anticipated(anticipated: Anticipated, order: &Order) {
     verify_bytes(&anticipated.output(0).expect("an output"), order);
 }
 
-/// Verifies what was put out: what it was when the request was made, or the buffer lent by value.
+/// Verifies the output's bytes: as they were when the request was made, or those of the buffer given by value.
 ///
 /// # Panics
-/// When it is anything else, which is what the soak looks for.
+/// When the bytes are any others, which is what the soak looks for.
 fn verify_bytes(data: &Data<'_>, order: &Order) {
     let len = data.len();
     let header = if order.is_headed { HEADER } else { &[] };
@@ -204,12 +204,12 @@ pub(crate) fn play(mut stage: Stage, is_transient: bool, has_small_rings: bool) 
         options.mapping = Mapping::Transient;
     }
     if has_small_rings {
-        // Requests fill a ring, so that what is said about them later finds no room in it.
+        // Requests fill a ring, so that later records about them find no room in it.
         options.rings = genie_io::channel::Layout { lines: 32, area: 16 << 10 };
         (options.pending_requests, options.hard_requests) = (32, 40);
         options.threads = 2;
     }
-    // One that is driven has no threads of its own, but for the one that drives it.
+    // A driven server has no threads but the one that drives it.
     let is_driven = stage.script.seed.is_multiple_of(3);
     let threads = if is_driven { 1 } else { options.threads + 1 };
     let (listener, private) = claim(&stage, options);
@@ -327,7 +327,7 @@ pub(crate) fn small_space(limit: usize) -> Space {
     Space::new(&config).expect("a space")
 }
 
-/// What clients have pending at each server, as those say.
+/// What clients have pending at each server, as the servers say.
 fn loads() -> Vec<String> {
     let load = |(name, status): (String, Result<Status, Error>)| match status {
         Ok(status) => format!("{name}: {:?}", status.clients),
@@ -336,7 +336,7 @@ fn loads() -> Vec<String> {
     servers().map_or_else(|error| vec![error.to_string()], |all| all.into_iter().map(load).collect())
 }
 
-/// Waits until nothing is in the way any more; `left` says what is.
+/// Waits until nothing is in the way any more; `left` says what still is.
 pub(crate) fn eventually(what: &str, left: impl Fn() -> Option<String>) {
     let deadline = Instant::now() + PATIENCE;
     while let Some(left) = left() {

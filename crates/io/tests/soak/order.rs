@@ -37,7 +37,7 @@ pub(crate) enum Manner {
     Overlay,
     /// It replies with an error.
     Fail,
-    /// It gives the request up.
+    /// It drops the request.
     Drop,
     /// It keeps the request until it is asked to let it go.
     Keep,
@@ -65,17 +65,17 @@ pub(crate) struct Order {
     /// Names the pattern.
     pub(crate) seed: u64,
     pub(crate) manner: Manner,
-    /// How long it takes, in milliseconds, unless it is done now.
+    /// How long it takes, in milliseconds, unless it is done at once.
     pub(crate) delay: u8,
     /// Whether a relay put a header before the first output.
     pub(crate) is_headed: bool,
-    /// Which way relays pass it on: each takes the last one away.
+    /// The way on which relays forward it: each relay takes the last target away.
     route: [u8; 2],
     hops: u8,
 }
 
 impl Order {
-    /// An order that comes by this way: for the first relay its target's number comes first.
+    /// An order that goes this way; the first relay finds its target's number first.
     pub(crate) fn random(random: &mut Random, route: &[u8]) -> Self {
         let manner = match random.below(16) {
             0..6 => Manner::Now,
@@ -101,7 +101,7 @@ impl Order {
         order
     }
 
-    /// As an argument: of 10 bytes, where the way is direct.
+    /// The order as an argument: 10 bytes long, if the way is direct.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let manner = MANNERS.iter().position(|manner| *manner == self.manner).expect("it is in the list");
         let flags = manner as u8 | if self.is_headed { 0x80 } else { 0 };

@@ -50,12 +50,12 @@ impl Server for Face {
     }
 
     fn abort(&self, _request: RequestId) {
-        // What it has forwarded is aborted before, and has its time.
+        // The requests that it has forwarded are aborted before, and that takes time.
     }
 }
 
 impl Relay {
-    /// Asks the next server on the way to do what this one was asked to.
+    /// Asks the next server on the way to do what this server was asked to do.
     fn forward(&self, incoming: &mut Incoming) -> Result<(), ServerError> {
         let mut order = Order::decode(incoming.argument(0));
         let door = &self.doors[order.hop()];
@@ -70,7 +70,7 @@ impl Relay {
             manner: order.manner,
             is_relayed: order.is_relayed(),
             is_timed: true,
-            // Its own client may have it aborted.
+            // This relay's own client may have aborted the request.
             is_aborted: true,
             is_too_large: false,
             is_scarce: false,
@@ -81,7 +81,7 @@ impl Relay {
                 door.leave(visit.pid);
             }
             match reason {
-                // What was ordered from the leaf is what the client is told.
+                // The client gets the error that was ordered from the leaf.
                 Reason::Ordered => ServerError { code: crate::order::ORDERED, message: failed.to_string() },
                 reason => reason.encode(),
             }
@@ -153,14 +153,14 @@ pub(crate) fn play(mut stage: Stage, to: &[String]) {
         .unwrap_or_else(|left| panic!("the relay is closed, but not {left}"));
 }
 
-/// What is pending, or held for what was.
+/// Bytes that are pending, or still held for requests that were.
 pub(crate) fn held(interface: &Interface) -> Option<String> {
     let (usage, bytes) = (checked(interface.space()), interface.pending_bytes());
     let is_idle = (bytes, usage.references, usage.deferred, usage.system) == (0, 0, 0, 0);
     (!is_idle).then(|| format!("{bytes} bytes pending, {usage:?}"))
 }
 
-/// What of its servers' memory a space still has.
+/// How much of its servers' memory a space still has.
 pub(crate) fn lent(interface: &Interface) -> Option<String> {
     let usage = checked(interface.space());
     let is_own = (usage.lent, usage.retired) == (0, 0);

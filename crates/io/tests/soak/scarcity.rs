@@ -6,10 +6,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::random::Random;
 
-/// How many more it may have, at most.
+/// How many more descriptors the process may have, at most.
 const MORE: usize = 8;
 
-/// The time for which it may not have more; dropping this ends it.
+/// While this exists, the process may have no more descriptors; dropping it ends that.
 pub(crate) struct Scarcity {
     before: Rlimit,
 }

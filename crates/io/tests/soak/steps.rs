@@ -20,7 +20,7 @@ pub(crate) fn step(client: &Client, random: &mut Random) {
         return std::thread::sleep(Duration::from_millis(2));
     };
     let len = length(random);
-    // Nothing is done where there is no memory.
+    // If there is no memory, nothing is done.
     let _ = match random.below(17) {
         16 => fork(&flight, random),
         0..3 => put(&flight, random, len),
@@ -81,7 +81,7 @@ fn put(flight: &Flight<'_>, random: &mut Random, len: usize) -> Option<()> {
     Some(())
 }
 
-/// The same of memory that is not the interface's.
+/// Output of memory that is not the interface's.
 fn put_foreign(flight: &Flight<'_>, len: usize) -> Option<()> {
     let mut bytes = pattern(flight.order.seed, len);
     let request = flight.request(TAKE).out(Out::emulated_copy(&bytes));
@@ -104,7 +104,8 @@ fn get(flight: &Flight<'_>, random: &mut Random, len: usize) -> Option<()> {
     Some(())
 }
 
-/// Verifies that what was passed is in the buffer, and around it what was there before; that alone, if nothing was passed.
+/// Verifies that the passed bytes are in the buffer, and around them the bytes that were there before. If nothing was
+/// passed, all bytes must be as before.
 pub(crate) fn verify_input(
     flight: &Flight<'_>,
     found: &[u8],
@@ -149,7 +150,7 @@ fn get_shared(flight: &Flight<'_>, random: &mut Random, len: usize) -> Option<()
     Some(())
 }
 
-/// What came back by value, after a success or a failure; always after a success.
+/// The buffer that came back by value, after a success or a failure; after a success it always does.
 fn returned<T>(
     came: Result<Reply, Failed>,
     of_reply: impl Fn(&mut Reply) -> Option<T>,
@@ -210,7 +211,7 @@ fn exchange(flight: &Flight<'_>, random: &mut Random, len: usize) -> Option<()> 
     Some(())
 }
 
-/// Asks for more than there can be, for other limits, or for the end of all that was asked.
+/// Asks for more than there can be, for other limits, or for the end of all earlier requests.
 fn at_the_limit(flight: &mut Flight<'_>, random: &mut Random) -> Option<()> {
     if random.once_in(3) {
         flight.flush();

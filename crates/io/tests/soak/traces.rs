@@ -10,11 +10,11 @@ use rustix::process::test_kill_process;
 
 use crate::support::machine::mappings_of;
 
-/// What a process may take more of addresses without a mirror being the reason: one covers more than 1 GiB.
+/// How many more bytes of addresses a process may take: a mirror that is left covers more than 1 GiB.
 const ADDRESSES: usize = 512 << 20;
 
-/// What the heap may grow by: patterns take 18 MiB of it. Some 100 KiB lost with each of the peers that a process sees go
-/// come to more.
+/// How much the heap may grow: patterns take 18 MiB of it. If some 100 KiB were lost with each peer that a process sees go,
+/// that would add up to more.
 const HEAP: usize = 96 << 20;
 
 /// Descriptors, threads and mappings.
@@ -33,7 +33,7 @@ pub(crate) struct Traces {
 }
 
 impl Traces {
-    /// Those of this process.
+    /// The traces of this process.
     pub(crate) fn now() -> Self {
         let mapped = mappings_of(std::process::id());
         let objects: BTreeSet<_> = mapped.iter().filter_map(|mapping| mapping.object.as_ref()).collect();
@@ -46,15 +46,15 @@ impl Traces {
         }
     }
 
-    /// The same with so many threads of a server, and what they wait by. A server that runs has clients, whose traces nobody
-    /// wants to count in.
+    /// The traces with this many threads of a server, and what those wait by. They are computed, not taken from a running
+    /// server: such a server has clients, whose traces must not count.
     pub(crate) fn serving(mut self, threads: usize) -> Self {
         *self.threads.entry("genie-worker".to_owned()).or_default() += threads;
         *self.descriptors.entry("anon_inode".to_owned()).or_default() += 1;
         self
     }
 
-    /// Threads, but for the timer, which stays from the first request with a timeout on.
+    /// Threads except the timer, which stays from the first request with a timeout on.
     fn count(&self) -> usize {
         self.threads.iter().filter(|(name, _)| *name != "genie-timer").map(|(_, count)| count).sum()
     }
@@ -72,7 +72,8 @@ impl Traces {
             let then = before.descriptors.get(kind).copied().unwrap_or_default();
             compare(&format!("descriptors of {kind}"), *now, then + own);
         }
-        // A thread that has just begun has no name of its own yet; so they are counted, and named to be told.
+        // A thread that has just begun has no name of its own yet; so threads are compared by number, and names are only
+        // reported.
         compare(&format!("threads {:?}", self.threads), self.count(), before.count());
         compare("memory objects mapped", self.objects, before.objects + own);
         compare("bytes of addresses", self.addresses, before.addresses + ADDRESSES);
@@ -80,7 +81,7 @@ impl Traces {
         excess
     }
 
-    /// Waits until nothing is there beyond `before`, and what `own` counts; else says what is.
+    /// Waits until nothing is there beyond `before` and what `own` counts; otherwise says what is.
     pub(crate) fn settle(before: &Self, patience: Duration, own: impl Fn() -> usize) -> Result<(), String> {
         let deadline = Instant::now() + patience;
         loop {
@@ -105,7 +106,7 @@ fn counted(names: impl IntoIterator<Item = String>) -> BTreeMap<String, usize> {
 /// What each descriptor is of, without the number that tells it from others of its kind.
 fn descriptors() -> Vec<String> {
     let entries = fs::read_dir("/proc/self/fd").expect("/proc is mounted");
-    // One that is closed meanwhile, as this directory is, has no link.
+    // A descriptor that is closed meanwhile, as that of this directory is, has no link.
     let links = entries.flatten().filter_map(|entry| fs::read_link(entry.path()).ok());
     let kind = |link: String| link.split(":[").next().unwrap_or_default().to_owned();
     let links = links.map(|link| kind(link.to_string_lossy().into_owned()));
@@ -126,7 +127,7 @@ fn threads() -> Vec<String> {
     names.map(|name| name.trim().to_owned()).collect()
 }
 
-/// Whether a process has ended, and its parent has taken notice. To be told that takes no descriptor.
+/// Whether a process has ended, and its parent has taken notice. This check takes no descriptor.
 pub(crate) fn is_dead(pid: u32) -> bool {
     let pid = Pid::from_raw(pid as i32).expect("a process's number");
     test_kill_process(pid) == Err(Errno::SRCH)

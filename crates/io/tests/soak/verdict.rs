@@ -52,7 +52,7 @@ pub(crate) struct Circumstances {
     pub(crate) is_aborted: bool,
     /// Whether it asks for more than can ever be pending.
     pub(crate) is_too_large: bool,
-    /// Whether this process may have no more descriptors than it has.
+    /// Whether this process has all descriptors that it may have.
     pub(crate) is_scarce: bool,
 }
 
@@ -64,7 +64,7 @@ impl Reason {
     pub(crate) fn of(error: &Error, about: &Circumstances) -> Self {
         let is_right = |is_right: bool| assert!(is_right, "{error}, for no reason: {about:?}");
         match error {
-            // Of a server, too, that is alive and has no descriptor for what it is told of.
+            // That is so also for a living server that has no descriptor left for the announced memory.
             Error::Gone { .. } if names_descriptors(error) => Self::NoDescriptors,
             Error::Gone { .. } => {
                 is_right(dies(about.pid));
@@ -112,7 +112,7 @@ impl Reason {
         REASONS[self as usize].1
     }
 
-    /// What a relay replies that failed for this reason.
+    /// The reply of a relay that failed for this reason.
     pub(crate) fn encode(self) -> ServerError {
         ServerError { code: RELAYED + self as i32, message: format!("the relay's request: {}", self.name()) }
     }
@@ -123,7 +123,7 @@ impl Reason {
     }
 }
 
-/// Whether it is said that the limit on descriptors is what was reached.
+/// Whether the error says that the limit on descriptors was reached.
 pub(crate) fn names_descriptors(error: &Error) -> bool {
     error.to_string().contains("`ulimit -n`")
 }

@@ -120,7 +120,7 @@ pub(crate) enum Answer {
 
 /// The way to the server's side.
 pub(crate) trait Control: Send + Sync {
-    /// A request to the holder is about to be made.
+    /// Tells that a request to the holder is about to be made.
     fn expect(&self) {}
     /// The requests that the server holds, oldest first.
     fn held(&self) -> Vec<Name>;
@@ -128,7 +128,7 @@ pub(crate) trait Control: Send + Sync {
     fn aborted(&self) -> Vec<Name>;
     /// Whether it lets requests go when asked to, or keeps them.
     fn set_obliging(&self, obliging: bool);
-    /// Has it do something.
+    /// Has the server do something.
     fn command(&self, request: Name, command: Command) -> Answer;
 }
 

@@ -23,7 +23,7 @@ impl Log {
         self.note("asked");
     }
 
-    /// Adds that it is to be let go.
+    /// Adds that a request is to be let go.
     pub(crate) fn note_abort(&self) {
         self.note("aborted");
     }

@@ -43,7 +43,7 @@ pub(crate) struct Link {
 }
 
 impl Peer {
-    /// The one that tests share which mean no harm to it.
+    /// The peer that tests share, if they do not harm it.
     pub(crate) fn shared() -> &'static Self {
         static SHARED: OnceLock<Peer> = OnceLock::new();
         SHARED.get_or_init(|| Self::start(false))
@@ -64,7 +64,7 @@ impl Peer {
         }
         let child = program.spawn().expect("a process");
         let peer = Self { child: Mutex::new(child), directory };
-        // It listens as soon as it can be asked.
+        // The peer listens as soon as it can be asked.
         drop(peer.link());
         peer
     }

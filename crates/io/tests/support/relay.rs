@@ -30,14 +30,14 @@ pub(crate) struct Relay {
     aborted: Arc<Aborted>,
 }
 
-/// How it passes requests on.
+/// How it forwards requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Manner {
     /// As they are.
     Plain,
     /// With a header before the first output.
     Heading,
-    /// As they are, and it replies before it has replies itself.
+    /// As they are; and it replies before it has the replies to its own requests.
     Hasty,
 }
 
@@ -81,7 +81,7 @@ impl Server for Relay {
         let aborted = Arc::clone(&self.aborted);
         let finish = move || {
             let result = finish(asked, &mut incoming);
-            // A request that is aborted is let go, without a reply.
+            // An aborted request is let go, without a reply.
             if result.is_ok() || !aborted.wait_for(incoming.id()) {
                 incoming.reply(result);
             }

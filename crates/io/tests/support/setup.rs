@@ -56,7 +56,7 @@ impl Setup {
         self.kind.size()
     }
 
-    /// How many granules the buffers of a test have: with small ones, enough for page tables to be exchanged.
+    /// How many granules the buffers of a test have: with small granules, enough for page tables to be swapped.
     pub(crate) const fn granules(self) -> usize {
         match self.kind {
             GranuleKind::Huge => 3,

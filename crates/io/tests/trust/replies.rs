@@ -64,7 +64,7 @@ fn a_wrong_reply_ends_the_channel_and_the_request() {
         let mut buffer = scene.interface().allocate(10_000).expect("memory");
         let bytes = pattern(number as u64, buffer.len());
         buffer.copy_from_slice(&bytes);
-        // Output and input by turns.
+        // Output and input alternate.
         let request = match number % 2 {
             0 => scene.interface().request(&handle, STORE).out(Out::emulated_copy(&buffer)).room(16).send(),
             _ => scene
@@ -129,7 +129,7 @@ fn a_reply_that_is_replayed_does_not_hit_the_next_request() {
     let handle = connected();
     let request = scene.interface().request(&handle, STORE).timeout(patience);
     request.out(Out::emulated_copy(&buffer)).send().expect("an anticipated reply");
-    // The thread that takes replies finds what comes twice.
+    // The thread that takes replies finds the second one.
     let next = scene.interface().request(&handle, STORE).timeout(patience);
     let error = next.out(Out::copy(b"next")).send().expect_err("a channel that is over").error;
     assert!(error.to_string().contains("not anticipated"), "{error}");
@@ -153,7 +153,7 @@ fn scribbles(ground: &mut Ground) {
             _ => server.rings.write_all_at(&random.bytes(len as usize / 2), len / 2).expect("memory"),
         }
         if seed % 2 == 0 {
-            // It may repair the very line that is looked at next.
+            // By chance this may repair the very line that the client looks at next.
             server.succeed(server.slot, &[]);
         }
         ground.say("done");

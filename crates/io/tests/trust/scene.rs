@@ -19,7 +19,7 @@ use crate::support::machine::proc;
 /// The name of the server under attack, or of the honest one.
 pub(crate) const HONEST: &str = "honest";
 
-/// Attacks take turns, so that each finds the process as it leaves it.
+/// One attack runs at a time, so that each can compare what the process has before and after it.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// An honest server and its honest client.
@@ -80,7 +80,7 @@ impl Scene {
         };
         scene.await_clients(1);
         scene.files = scene.files();
-        // Threads of channels that ended end a little later, and with them what they had.
+        // The threads of ended channels end a little later, and only then is what they held given back.
         eventually("one channel", || {
             match Footprint::now().threads.iter().filter(|name| *name == "genie-link\n").count() {
                 1 => Ok(()),

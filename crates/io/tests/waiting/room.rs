@@ -12,7 +12,7 @@ use super::stage::{
 
 /// The smallest ring that there can be.
 const TINY: Layout = Layout { lines: 2, area: 128 };
-/// One on which a request with a buffer or two has room, and little else.
+/// A ring with room for a request with a buffer or two, and for little else.
 const SMALL: Layout = Layout { lines: 4, area: 512 };
 
 fn of_rings(rings: Layout) -> ServeOptions {
@@ -109,7 +109,7 @@ fn a_request_whose_abort_found_no_room_is_aborted_later() {
     }
 }
 
-/// A server here that passes its requests on, and waits until they are replied to.
+/// A server in this process that forwards its requests, and waits until they are replied to.
 struct Passing {
     interface: Interface,
     to: ServerHandle,
@@ -136,7 +136,7 @@ impl Server for Passing {
     }
 
     fn abort(&self, _request: RequestId) {
-        // What it has forwarded is aborted before.
+        // The requests that it has forwarded are aborted before.
     }
 }
 
