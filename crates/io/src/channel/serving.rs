@@ -71,7 +71,7 @@ impl Serving {
     /// Serves in threads of its own.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// No thread can be started, or the limit on descriptors; [`Error::Inherited`] in a child made by fork.
     pub fn start(self) -> Result<Running, Error> {
         let Self { shared, claim } = self;
         start(&shared, claim, 0)
@@ -91,7 +91,7 @@ impl Serving {
     /// Serves whenever the program calls [`Driven::serve`].
     ///
     /// # Errors
-    /// The limit on descriptors.
+    /// The limit on descriptors; [`Error::Inherited`] in a child made by fork.
     pub fn drive(self) -> Result<Driven, Error> {
         let Self { shared, claim } = self;
         if shared.is_inherited() {
