@@ -18,9 +18,9 @@
 mod abandoned;
 mod announce;
 mod arenas;
+mod client_channel;
 mod connect;
 mod control;
-mod conversation;
 pub mod directory;
 mod evictions;
 mod followers;

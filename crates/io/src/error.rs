@@ -138,7 +138,7 @@ pub enum Error {
     },
     /// A buffer was named that the request does not have, or one of the other direction.
     #[error(
-        "the request has no {direction}put buffer number {index}; its buffers are numbered from 0, outputs and inputs together"
+        "the request has no {direction} buffer number {index}; its buffers are numbered from 0, outputs and inputs together"
     )]
     NoSuchBuffer {
         /// The index.

@@ -297,7 +297,7 @@ impl Exchange {
     fn wake_listed(&self, state: MutexGuard<'_, State>) {
         let listing = state.listing.clone();
         self.wake(state);
-        listing.iter().for_each(|listing| listing.come());
+        listing.iter().for_each(|listing| listing.tell());
     }
 
     /// Whether a reply, or the reason why there is none, can be taken.

@@ -22,7 +22,7 @@ mod incoming;
 mod interface;
 mod limits;
 mod location;
-mod news;
+mod loop_waker;
 mod outgoing;
 mod outstanding;
 mod pending;

@@ -10,7 +10,7 @@ use std::time::Instant;
 use smallvec::SmallVec;
 
 use crate::exchange::{Awaited, Exchange};
-use crate::news::News;
+use crate::loop_waker::LoopWaker;
 use crate::primitive::{Condvar, Mutex};
 use crate::{RequestId, ServerHandle};
 
@@ -27,7 +27,7 @@ struct Listed {
     requests: BTreeMap<RequestId, (Arc<Exchange>, ServerHandle)>,
     looked_at: SmallVec<[(ServerHandle, usize); 1]>,
     /// For an event loop, once the program has asked for a descriptor.
-    news: Option<News>,
+    loop_waker: Option<LoopWaker>,
 }
 
 impl Outstanding {
@@ -40,15 +40,15 @@ impl Outstanding {
     }
 
     /// Has an event loop look: a request may be over for its client.
-    pub(crate) fn come(&self) {
-        self.listed.lock().news.iter_mut().for_each(News::come);
+    pub(crate) fn tell(&self) {
+        self.listed.lock().loop_waker.iter_mut().for_each(LoopWaker::tell);
     }
 
     pub(crate) fn remove(&self, id: RequestId) {
         let mut listed = self.listed.lock();
         let removed = listed.requests.remove(&id);
         let forgotten = removed.as_ref().and_then(|(_, server)| listed.discount(server));
-        listed.news.iter_mut().for_each(News::come);
+        listed.loop_waker.iter_mut().for_each(LoopWaker::tell);
         self.removed.notify_all();
         drop(listed);
         drop((removed, forgotten));
@@ -60,21 +60,21 @@ impl Outstanding {
     }
 
     /// Tells an event loop of requests that are over, from now on.
-    pub(crate) fn tell(&self, news: News) {
-        self.listed.lock().news = Some(news);
+    pub(crate) fn wake_by(&self, loop_waker: LoopWaker) {
+        self.listed.lock().loop_waker = Some(loop_waker);
     }
 
     /// As `looked_at`, when an event loop is about to look.
-    pub(crate) fn quiet(&self) -> SmallVec<[ServerHandle; 1]> {
+    pub(crate) fn begin_look(&self) -> SmallVec<[ServerHandle; 1]> {
         let mut listed = self.listed.lock();
-        listed.news.iter_mut().for_each(News::quiet);
+        listed.loop_waker.iter_mut().for_each(LoopWaker::begin_look);
         listed.looked_at()
     }
 
     /// As `looked_at`, when an event loop is about to sleep; also returns whether the loop may sleep.
     pub(crate) fn arm(&self) -> (bool, SmallVec<[ServerHandle; 1]>) {
         let mut listed = self.listed.lock();
-        (listed.news.as_mut().is_none_or(News::arm), listed.looked_at())
+        (listed.loop_waker.as_mut().is_none_or(LoopWaker::arm), listed.looked_at())
     }
 
     /// Waits until no request numbered below `before` is outstanding at `server`.
@@ -106,7 +106,7 @@ impl Listed {
             None => {
                 self.looked_at.push((server.clone(), 1));
                 // A loop that sleeps does not wait for this server yet.
-                self.news.iter_mut().for_each(News::wake);
+                self.loop_waker.iter_mut().for_each(LoopWaker::wake);
             }
         }
     }

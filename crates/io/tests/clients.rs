@@ -9,7 +9,7 @@ use genie_io::{
     Client, ClientId, Incoming, Interface, Out, RequestId, Server, ServerHandle, Service, ServiceId,
 };
 
-use crate::waiting::stage::{FOR_EVER, interface};
+use crate::waiting::fixture::{FOR_EVER, interface};
 
 /// Replies.
 const PASS: ServiceId = ServiceId(0);

@@ -2,7 +2,7 @@
 
 use genie_io::{Error, Out, ServerHandle};
 
-use crate::waiting::stage::{ASK, Keeper, assert_idle, interface};
+use crate::waiting::fixture::{ASK, Keeper, assert_idle, interface};
 
 /// More links than a chain may have, and than a thread's stack has room for.
 const MANY: usize = 60_000;

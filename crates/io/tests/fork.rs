@@ -33,7 +33,7 @@ use child::{ExitOutcome, fork_child};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A memory server, in this process, and a client of it.
-struct Stage {
+struct Fixture {
     interface: Interface,
     server: ServerHandle,
     running: Running,
@@ -41,7 +41,7 @@ struct Stage {
     _scratch: tempfile::TempDir,
 }
 
-impl Stage {
+impl Fixture {
     fn open() -> Self {
         Self::serve(Memory::customized())
     }

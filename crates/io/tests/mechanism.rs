@@ -18,7 +18,7 @@ const LEN: usize = 16 << 20;
 const LIMIT: usize = 64 << 20;
 
 /// One client with one server, on one kind of granules.
-struct Stage {
+struct Fixture {
     name: &'static str,
     kind: GranuleKind,
     interface: Interface,
@@ -33,43 +33,43 @@ macro_rules! on_both_kinds {
         mod $test {
             #[test]
             fn huge() {
-                $crate::mechanism::stage(concat!(stringify!($test), "::huge"), genie_memory::GranuleKind::Huge, super::$test);
+                $crate::mechanism::fixture(concat!(stringify!($test), "::huge"), genie_memory::GranuleKind::Huge, super::$test);
             }
 
             #[test]
             fn base() {
-                $crate::mechanism::stage(concat!(stringify!($test), "::base"), genie_memory::GranuleKind::Base, super::$test);
+                $crate::mechanism::fixture(concat!(stringify!($test), "::base"), genie_memory::GranuleKind::Base, super::$test);
             }
         }
     )*};
 }
 
 /// Runs a test, if the machine can and shows page frames.
-fn stage(name: &'static str, kind: GranuleKind, test: fn(&Stage)) {
-    if let Some(stage) = open(name, kind) {
-        test(&stage);
+fn fixture(name: &'static str, kind: GranuleKind, test: fn(&Fixture)) {
+    if let Some(fixture) = open(name, kind) {
+        test(&fixture);
     }
 }
 
-/// The stage of most tests.
-fn open(name: &'static str, kind: GranuleKind) -> Option<Stage> {
-    Stage::open(name, kind, Guard::Full, Thresholds::ALWAYS)
+/// The fixture of most tests.
+fn open(name: &'static str, kind: GranuleKind) -> Option<Fixture> {
+    Fixture::open(name, kind, Guard::Full, Thresholds::ALWAYS)
 }
 
-impl Stage {
+impl Fixture {
     fn open(name: &'static str, kind: GranuleKind, guard: Guard, thresholds: Thresholds) -> Option<Self> {
         let setup = Setup { kind, guard, buffering: Buffering::Customized };
         let space = setup.space(name, LIMIT)?;
         let passing = Passing::new(space, Costs::default()).with_thresholds(thresholds);
         let interface = Interface::new(passing, Limits::default());
         let memory = ServerHandle::new(Memory::customized());
-        let stage = Self { name, kind, interface, holder: Holder::in_process(None), memory };
-        let buffer = stage.interface.allocate(1).expect("a buffer");
+        let fixture = Self { name, kind, interface, holder: Holder::in_process(None), memory };
+        let buffer = fixture.interface.allocate(1).expect("a buffer");
         if crate::support::machine::frames(buffer.addresses().start, 1, kind.size()).is_none() {
             crate::support::machine::skip(name, "page frames are hidden (CAP_SYS_ADMIN is missing)");
             return None;
         }
-        Some(stage)
+        Some(fixture)
     }
 
     /// Has servers' buffers start `offset` bytes into their first granule.

@@ -16,7 +16,7 @@ use genie_io::{
 use genie_memory::DataMut;
 use genie_passing::{Outboard, Preferred, Scheme};
 
-use crate::waiting::stage::{FOR_EVER, interface_with};
+use crate::waiting::fixture::{FOR_EVER, interface_with};
 
 /// Replies.
 const PASS: ServiceId = ServiceId(0);

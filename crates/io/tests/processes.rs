@@ -29,13 +29,13 @@ use crate::support::setup::Setup;
 use crate::support::transport::{Place, Transport};
 
 /// A client here, and servers in a process of the test's own.
-struct Stage {
+struct Fixture {
     /// Dropped before the process is killed.
     channel: Channel,
     peer: Peer,
 }
 
-impl Stage {
+impl Fixture {
     /// Opens a client, a holder and a memory server. Where the machine cannot, says so and returns `None`.
     fn open(test: &str, kind: GranuleKind, place: Place) -> Option<Self> {
         Self::open_with(test, kind, place, Limits::default())
@@ -71,7 +71,7 @@ impl Stage {
     }
 }
 
-impl Stage {
+impl Fixture {
     /// Whether the data that the server sees at these places is at the same addresses here. If not, the test says why; the
     /// only allowed reason is that the server has something else there.
     fn has_one_address(&self, test: &str, places: &[(usize, usize)]) -> bool {

@@ -10,6 +10,8 @@
 
 mod support;
 
+#[path = "trust/attacked.rs"]
+mod attacked;
 #[path = "trust/attacker.rs"]
 mod attacker;
 #[path = "trust/client.rs"]
@@ -20,8 +22,6 @@ mod descriptors;
 mod floods;
 #[path = "trust/fuse.rs"]
 mod fuse;
-#[path = "trust/keeper.rs"]
-mod keeper;
 #[path = "trust/losses.rs"]
 mod losses;
 #[path = "trust/memory.rs"]

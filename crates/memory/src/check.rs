@@ -72,7 +72,7 @@ impl Space {
         let usage = state.count(&found, &mut wrong);
         state.check_pools(&mut wrong);
         state.check_promises(&mut wrong);
-        state.check_loans(&mut wrong);
+        state.check_lent_objects(&mut wrong);
         if wrong.is_empty() { Ok(usage) } else { Err(CheckFailed(wrong)) }
     }
 }
@@ -160,7 +160,7 @@ impl State {
 
     /// Compares each lent object's count of retired granules with the granules' places, and verifies that its granules
     /// are those of one object.
-    fn check_loans(&self, wrong: &mut Vec<String>) {
+    fn check_lent_objects(&self, wrong: &mut Vec<String>) {
         let mut leftovers = 0;
         for (run, lender, recorded) in self.granules.lent_objects.iter() {
             leftovers += u32::from(!self.granules.stocks.is_live(lender));

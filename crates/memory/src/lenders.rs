@@ -138,7 +138,7 @@ impl Space {
         state.let_go(core, lender);
         state.granules.take_over(lender);
         state.pools.forget_if_empty(lender);
-        state.end_loans(core);
+        state.unmap_retired(core);
         state.keep_promises(core);
     }
 }

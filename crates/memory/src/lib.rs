@@ -83,8 +83,8 @@ pub enum Direction {
 impl std::fmt::Display for Direction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::In => "in",
-            Self::Out => "out",
+            Self::In => "input",
+            Self::Out => "output",
         })
     }
 }

@@ -304,12 +304,12 @@ impl State {
     /// Gives granules up, and unmaps lent objects whose last granule is among them.
     pub(crate) fn release(&mut self, core: &Core, granules: impl IntoIterator<Item = u32>) {
         self.granules.release(granules);
-        self.end_loans(core);
+        self.unmap_retired(core);
     }
 
     /// Unmaps lent objects whose granules have all retired. An object that the kernel cannot unmap stays mapped, and
     /// nobody uses it.
-    pub(crate) fn end_loans(&mut self, core: &Core) {
+    pub(crate) fn unmap_retired(&mut self, core: &Core) {
         while let Some(object) = self.granules.lent_objects.take_ended() {
             if core.aliases().unmap(core.alias_offset(object.start), core.bytes(object.len)).is_ok() {
                 self.granules.lent_objects.forget(object);

@@ -198,7 +198,7 @@ impl Reference {
         for run in &self.runs {
             none_left &= state.granules.unreference(*run, self.direction);
         }
-        state.end_loans(core);
+        state.unmap_retired(core);
         let faults = state.regions.get(self.region).map_or(0, |region| region.faults - self.faults);
         if self.direction == Direction::Out {
             state.let_waiters_store(core);

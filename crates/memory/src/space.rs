@@ -26,7 +26,7 @@ use crate::slots::Slots;
 use crate::{Error, Recycling, Result};
 
 /// Lent objects have as many bytes of addresses as the space's own objects, and at least this many.
-const ROOM_FOR_LOANS: usize = 1 << 30;
+const LENT_ADDRESSES_MIN: usize = 1 << 30;
 const PAGE_TABLE: usize = 2 << 20;
 /// A space has at most 2^`LONGEST_TABLE` granules of its own, since four times as many slots are numbered in 32 bits.
 const LONGEST_TABLE: u32 = 29;
@@ -252,7 +252,7 @@ impl Core {
         let limit = config.limit.clamp(granule, granule << LONGEST_TABLE);
         let windows = Arena::reserve(limit.saturating_mul(4).max(8 * PAGE_TABLE))?;
         let (own, lent) =
-            (limit.next_multiple_of(granule), limit.max(ROOM_FOR_LOANS).next_multiple_of(granule));
+            (limit.next_multiple_of(granule), limit.max(LENT_ADDRESSES_MIN).next_multiple_of(granule));
         let aliases = Arena::reserve(own + lent)?;
         let protected = Arc::new(AtomicU32::new(0));
         let slots = Slots::new((windows.len() / granule) as u32, Arc::clone(&protected));

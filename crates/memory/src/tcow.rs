@@ -233,7 +233,7 @@ impl Core {
             }
         }
         state.granules.unreference(Run { start: granule, len: 1 }, Direction::Out);
-        state.end_loans(self);
+        state.unmap_retired(self);
         state.let_waiters_store(self);
         mapped?;
         state.let_store(self, slot);

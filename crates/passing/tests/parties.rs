@@ -3,12 +3,12 @@
 //! What the server sees is read from the object itself, as a server's own mapping would show it.
 
 #[macro_use]
-mod stage;
+mod fixture;
 
 use genie_memory::{DataMut, LenderId};
 use genie_passing::{Outboard, Parties, Reason, Scheme, Source, Target, Thresholds};
 
-use stage::{DIRT, Stage, begin, pattern};
+use fixture::{DIRT, Fixture, begin, pattern};
 
 on_both_kinds! {
     copied_output_lies_in_the_servers_pool,
@@ -34,115 +34,116 @@ const SHORT: usize = 1000;
 /// The part of a granule that they get, or all of a small one.
 const PART: usize = 4096;
 
-fn copied_output_lies_in_the_servers_pool(stage: &Stage) {
-    let server = stage.lender(4);
+fn copied_output_lies_in_the_servers_pool(fixture: &Fixture) {
+    let server = fixture.lender(4);
     let data = pattern(SHORT);
-    let output = stage.passing.output_from(Scheme::Copy, Source::Native(&data), server).unwrap();
+    let output = fixture.passing.output_from(Scheme::Copy, Source::Native(&data), server).unwrap();
     assert_eq!(output.lenders().collect::<Vec<_>>(), [server]);
     assert_eq!((output.receipt().copied, output.receipt().zeroed), (SHORT, 0));
-    let seen = stage.seen(&output.segments());
+    let seen = fixture.seen(&output.segments());
     assert_eq!(seen.lender, Some(server), "and the object is the one that the server lent");
     assert_eq!(seen.data, data);
 }
 
-fn an_exhausted_pool_gives_way_to_own_memory_without_other_data(stage: &Stage) {
-    let server = stage.lender(2);
-    stage.soil(LenderId::OWN);
-    let data = pattern(2 * stage.granule());
-    let copy = || stage.passing.output_from(Scheme::Copy, Source::Native(&data), server).unwrap();
+fn an_exhausted_pool_gives_way_to_own_memory_without_other_data(fixture: &Fixture) {
+    let server = fixture.lender(2);
+    fixture.soil(LenderId::OWN);
+    let data = pattern(2 * fixture.granule());
+    let copy = || fixture.passing.output_from(Scheme::Copy, Source::Native(&data), server).unwrap();
     let (first, second) = (copy(), copy());
     assert_eq!(first.lenders().collect::<Vec<_>>(), [server]);
     assert_eq!(second.lenders().collect::<Vec<_>>(), [LenderId::OWN]);
-    assert_eq!(stage.seen(&second.segments()).data, data);
-    stage.check();
+    assert_eq!(fixture.seen(&second.segments()).data, data);
+    fixture.check();
 
-    let short = stage.passing.output_from(Scheme::Copy, Source::Native(&data[..SHORT]), server).unwrap();
-    let seen = stage.seen(&short.segments());
+    let short = fixture.passing.output_from(Scheme::Copy, Source::Native(&data[..SHORT]), server).unwrap();
+    let seen = fixture.seen(&short.segments());
     assert_eq!((seen.lender, &*seen.data), (None, &data[..SHORT]));
-    assert_eq!(seen.around.len(), stage.granule() - SHORT);
+    assert_eq!(seen.around.len(), fixture.granule() - SHORT);
     assert!(seen.around.iter().all(|byte| *byte == 0), "what was there before is gone");
     assert_eq!(short.receipt().zeroed, PART - SHORT);
 }
 
 /// Of 2 MiB granules, data of 8 KiB took twice its length in the server's pool, and a whole granule beyond it.
-fn short_data_takes_no_more_memory_than_its_length(stage: &Stage) {
-    let server = stage.lender(2);
-    let (len, own) = (8 << 10, stage.space.limit());
+fn short_data_takes_no_more_memory_than_its_length(fixture: &Fixture) {
+    let server = fixture.lender(2);
+    let (len, own) = (8 << 10, fixture.space.limit());
     let data = pattern(len);
-    let copy = || stage.passing.output_from(Scheme::Copy, Source::Native(&data), server);
+    let copy = || fixture.passing.output_from(Scheme::Copy, Source::Native(&data), server);
     let held: Vec<_> = std::iter::from_fn(|| copy().ok()).collect();
-    assert_eq!(held.len(), (2 * stage.granule() + own) / len);
-    assert!(held.iter().all(|output| stage.seen(&output.segments()).data == data));
+    assert_eq!(held.len(), (2 * fixture.granule() + own) / len);
+    assert!(held.iter().all(|output| fixture.seen(&output.segments()).data == data));
     drop(held);
-    stage.check();
-    drop(stage.space.allocate(own).expect("all of it comes back"));
+    fixture.check();
+    drop(fixture.space.allocate(own).expect("all of it comes back"));
 }
 
-fn a_server_finds_nothing_of_anothers_beside_short_data(stage: &Stage) {
-    let servers = [stage.lender(1), stage.lender(1)];
-    stage.soil(LenderId::OWN);
-    let _held = servers
-        .map(|server| stage.space.aligned_buffer_from(server, 0, stage.granule()).expect("all of its pool"));
+fn a_server_finds_nothing_of_anothers_beside_short_data(fixture: &Fixture) {
+    let servers = [fixture.lender(1), fixture.lender(1)];
+    fixture.soil(LenderId::OWN);
+    let _held = servers.map(|server| {
+        fixture.space.aligned_buffer_from(server, 0, fixture.granule()).expect("all of its pool")
+    });
     let data = pattern(SHORT);
     let outputs = [0, 1, 0, 1]
-        .map(|at| stage.passing.output_from(Scheme::Copy, Source::Native(&data), servers[at]).unwrap());
-    let granules = outputs.each_ref().map(|output| output.segments()[0].addr() / stage.granule());
+        .map(|at| fixture.passing.output_from(Scheme::Copy, Source::Native(&data), servers[at]).unwrap());
+    let granules = outputs.each_ref().map(|output| output.segments()[0].addr() / fixture.granule());
     assert!(granules[0] != granules[1] && granules[2] != granules[3] && granules[1] != granules[2]);
-    let shared = stage.granule() > PART;
+    let shared = fixture.granule() > PART;
     assert_eq!((granules[0] == granules[2], granules[1] == granules[3]), (shared, shared));
     for output in &outputs {
-        let seen = stage.seen(&output.segments());
+        let seen = fixture.seen(&output.segments());
         assert!(seen.lender.is_none() && !seen.around.contains(&DIRT), "what was there before is gone");
         let data_bytes = seen.around.iter().filter(|byte| **byte != 0).count();
         assert_eq!(data_bytes, if shared { SHORT } else { 0 }, "the other data to the same server");
     }
 }
 
-fn a_lender_that_is_gone_gives_way_to_own_memory(stage: &Stage) {
-    let server = stage.lender(2);
+fn a_lender_that_is_gone_gives_way_to_own_memory(fixture: &Fixture) {
+    let server = fixture.lender(2);
     let data = pattern(SHORT);
-    let gone = stage.lender(2);
-    stage.space.remove_lender(gone);
+    let gone = fixture.lender(2);
+    fixture.space.remove_lender(gone);
     let parties = Parties { lender: gone, server };
-    let output = stage.passing.output_from(Scheme::Copy, Source::Native(&data), parties).unwrap();
+    let output = fixture.passing.output_from(Scheme::Copy, Source::Native(&data), parties).unwrap();
     assert_eq!(output.lenders().collect::<Vec<_>>(), [LenderId::OWN]);
-    assert_eq!(stage.seen(&output.segments()).data, data);
+    assert_eq!(fixture.seen(&output.segments()).data, data);
 }
 
-fn edges_of_emulated_copy_lie_in_the_servers_pool(stage: &Stage) {
-    let passing = stage.passing.clone();
+fn edges_of_emulated_copy_lie_in_the_servers_pool(fixture: &Fixture) {
+    let passing = fixture.passing.clone();
     let passing = passing.with_thresholds(Thresholds { output: SHORT + 1, ..Thresholds::ALWAYS });
-    let server = stage.lender(4);
-    let granule = stage.granule();
-    let mut buffer = stage.space.allocate(4 * granule).unwrap();
+    let server = fixture.lender(4);
+    let granule = fixture.granule();
+    let mut buffer = fixture.space.allocate(4 * granule).unwrap();
     buffer.copy_from_slice(&pattern(4 * granule));
     let source = &buffer[granule - SHORT..3 * granule + SHORT];
     let output = passing.output_from(Scheme::EmulatedCopy, Source::Native(source), server).unwrap();
     assert_eq!(output.receipt().reason, Some(Reason::Edges));
     assert_eq!(output.lenders().collect::<Vec<_>>(), [server, server]);
     let segments = output.segments();
-    assert_eq!(stage.seen(&segments[..1]).lender, Some(server));
-    assert_eq!(stage.seen(&segments[1..2]).lender, None, "in place, in the client's granules");
-    let data: Vec<u8> = segments.iter().flat_map(|segment| stage.seen(&[*segment]).data).collect();
+    assert_eq!(fixture.seen(&segments[..1]).lender, Some(server));
+    assert_eq!(fixture.seen(&segments[1..2]).lender, None, "in place, in the client's granules");
+    let data: Vec<u8> = segments.iter().flat_map(|segment| fixture.seen(&[*segment]).data).collect();
     assert!(data == source, "the data");
 }
 
-fn memory_of_another_lender_is_zero_completed(stage: &Stage) {
-    let (server, other) = (stage.lender(4), stage.lender(4));
-    stage.soil(other);
+fn memory_of_another_lender_is_zero_completed(fixture: &Fixture) {
+    let (server, other) = (fixture.lender(4), fixture.lender(4));
+    fixture.soil(other);
     let data = pattern(SHORT);
     let parties = Parties { lender: other, server };
-    let output = stage.passing.output_from(Scheme::Copy, Source::Native(&data), parties).unwrap();
-    let seen = stage.seen(&output.segments());
+    let output = fixture.passing.output_from(Scheme::Copy, Source::Native(&data), parties).unwrap();
+    let seen = fixture.seen(&output.segments());
     assert_eq!((seen.lender, seen.data), (Some(other), data));
     assert!(seen.around.iter().all(|byte| *byte == 0));
     assert_eq!(output.receipt().zeroed, PART - SHORT);
 }
 
-fn data_shorter_than_t_m_goes_through_the_servers_pool(stage: &Stage) {
-    let passing = stage.passing.clone();
+fn data_shorter_than_t_m_goes_through_the_servers_pool(fixture: &Fixture) {
+    let passing = fixture.passing.clone();
     let passing = passing.with_thresholds(Thresholds { mapping: SHORT, ..Thresholds::ALWAYS });
-    let (server, other) = (stage.lender(4), stage.lender(4));
+    let (server, other) = (fixture.lender(4), fixture.lender(4));
     let parties = Parties { lender: other, server };
     let data = pattern(SHORT);
     for (len, lender) in [(SHORT, other), (SHORT - 1, server)] {
@@ -150,7 +151,7 @@ fn data_shorter_than_t_m_goes_through_the_servers_pool(stage: &Stage) {
         assert_eq!(output.lenders().collect::<Vec<_>>(), [lender], "output of {len} bytes");
         assert_eq!(output.receipt().zeroed == 0, lender == server, "output of {len} bytes");
 
-        let mut bytes = stage.space.allocate(len).unwrap();
+        let mut bytes = fixture.space.allocate(len).unwrap();
         let mut input = begin(&passing, Scheme::Copy, native(&bytes), parties);
         input.ready().unwrap();
         assert_eq!(input.lender(), Some(lender), "input of {len} bytes");
@@ -159,59 +160,62 @@ fn data_shorter_than_t_m_goes_through_the_servers_pool(stage: &Stage) {
     }
 }
 
-fn a_subcontractor_finds_zeros_around_the_data(stage: &Stage) {
-    let (server, subcontractor) = (stage.lender(4), stage.lender(4));
-    stage.soil(server);
-    let data = pattern(stage.granule() + SHORT);
-    let mut output = stage.passing.output_from(Scheme::Copy, Source::Native(&data), server).unwrap();
+fn a_subcontractor_finds_zeros_around_the_data(fixture: &Fixture) {
+    let (server, subcontractor) = (fixture.lender(4), fixture.lender(4));
+    fixture.soil(server);
+    let data = pattern(fixture.granule() + SHORT);
+    let mut output = fixture.passing.output_from(Scheme::Copy, Source::Native(&data), server).unwrap();
     output.zero_around(server);
-    let rest = stage.granule() - SHORT;
-    let seen = stage.seen(&output.segments());
+    let rest = fixture.granule() - SHORT;
+    let seen = fixture.seen(&output.segments());
     assert_eq!((output.receipt().zeroed, seen.around), (0, vec![DIRT; rest]), "the lender's own");
     output.zero_around(subcontractor);
-    let seen = stage.seen(&output.segments());
+    let seen = fixture.seen(&output.segments());
     assert_eq!((output.receipt().zeroed, seen.around), (rest, vec![0; rest]));
     assert!(seen.data == data, "the data");
 }
 
-fn a_server_in_this_process_gets_no_zeros(stage: &Stage) {
-    let lender = stage.lender(4);
+fn a_server_in_this_process_gets_no_zeros(fixture: &Fixture) {
+    let lender = fixture.lender(4);
     let data = pattern(SHORT);
     let parties = Parties { lender, server: LenderId::OWN };
-    let output = stage.passing.output_from(Scheme::Copy, Source::Native(&data), parties).unwrap();
+    let output = fixture.passing.output_from(Scheme::Copy, Source::Native(&data), parties).unwrap();
     assert_eq!(output.lenders().collect::<Vec<_>>(), [lender]);
     assert_eq!(output.receipt().zeroed, 0);
-    let output = stage.passing.output(Scheme::Copy, Source::Native(&data)).unwrap();
+    let output = fixture.passing.output(Scheme::Copy, Source::Native(&data)).unwrap();
     assert_eq!(output.lenders().collect::<Vec<_>>(), [LenderId::OWN]);
     assert_eq!(output.receipt().zeroed, 0);
 }
 
-fn copied_input_is_filled_in_the_servers_pool(stage: &Stage) {
-    let passing = stage.passing.clone().with_thresholds(Thresholds::NEVER);
-    let server = stage.lender(4);
+fn copied_input_is_filled_in_the_servers_pool(fixture: &Fixture) {
+    let passing = fixture.passing.clone().with_thresholds(Thresholds::NEVER);
+    let server = fixture.lender(4);
     let data = pattern(SHORT);
     for scheme in [Scheme::Copy, Scheme::EmulatedCopy] {
         let mut bytes = vec![0; SHORT];
-        let mut buffer = stage.space.allocate(SHORT).unwrap();
+        let mut buffer = fixture.space.allocate(SHORT).unwrap();
         for bytes in [&mut bytes[..], &mut buffer[..]] {
             let mut input = begin(&passing, scheme, native(bytes), server);
             input.ready().unwrap().copy_from(&data);
-            assert_eq!((input.lender(), stage.seen(&input.segments()).lender), (Some(server), Some(server)));
+            assert_eq!(
+                (input.lender(), fixture.seen(&input.segments()).lender),
+                (Some(server), Some(server))
+            );
             input.deliver(SHORT, Some(bytes)).unwrap();
             assert_eq!((bytes, input.receipt().zeroed), (&mut data.clone()[..], 0));
         }
     }
 }
 
-fn swapped_input_takes_granules_from_the_pool_and_gives_it_others(stage: &Stage) {
-    let server = stage.lender(4);
-    let len = 4 * stage.granule();
-    let mut buffer = stage.space.allocate(len).unwrap();
+fn swapped_input_takes_granules_from_the_pool_and_gives_it_others(fixture: &Fixture) {
+    let server = fixture.lender(4);
+    let len = 4 * fixture.granule();
+    let mut buffer = fixture.space.allocate(len).unwrap();
     let data = pattern(len);
     // The second time the pool is made of what were the client's granules, the third time of its own again.
     for round in 0..3 {
         buffer.fill(round);
-        let mut input = begin(&stage.passing, Scheme::EmulatedCopy, native(&buffer), server);
+        let mut input = begin(&fixture.passing, Scheme::EmulatedCopy, native(&buffer), server);
         input.ready().unwrap().copy_from(&data);
         assert_eq!(input.lender(), Some(server), "round {round}: the pool has four granules still");
         input.deliver(len, Some(&mut buffer)).unwrap();
@@ -219,50 +223,50 @@ fn swapped_input_takes_granules_from_the_pool_and_gives_it_others(stage: &Stage)
         assert_eq!((receipt.swapped, receipt.copied, receipt.zeroed), (4, 0, 0), "round {round}");
         assert!(buffer[..] == data[..], "round {round}: the data");
         drop(input);
-        stage.check();
+        fixture.check();
     }
 }
 
-fn input_from_own_memory_is_zeroed_before_the_server_fills_it(stage: &Stage) {
-    let server = stage.lender(4);
-    stage.soil(LenderId::OWN);
+fn input_from_own_memory_is_zeroed_before_the_server_fills_it(fixture: &Fixture) {
+    let server = fixture.lender(4);
+    fixture.soil(LenderId::OWN);
     let parties = Parties { lender: LenderId::OWN, server };
-    let (granule, len) = (stage.granule(), stage.granule() + SHORT);
-    let mut buffer = stage.space.allocate(len).unwrap();
+    let (granule, len) = (fixture.granule(), fixture.granule() + SHORT);
+    let mut buffer = fixture.space.allocate(len).unwrap();
     for scheme in [Scheme::Copy, Scheme::EmulatedCopy] {
-        let mut input = begin(&stage.passing, scheme, native(&buffer), parties);
+        let mut input = begin(&fixture.passing, scheme, native(&buffer), parties);
         input.ready().unwrap();
-        let seen = stage.seen(&input.segments());
+        let seen = fixture.seen(&input.segments());
         assert_eq!((seen.lender, seen.data, seen.around), (None, vec![0; len], vec![0; granule - SHORT]));
         assert_eq!(input.receipt().zeroed, 2 * granule, "{scheme}");
         input.deliver(0, Some(&mut buffer)).unwrap();
     }
 }
 
-fn moved_input_costs_the_lender_nothing(stage: &Stage) {
-    let server = stage.lender(2);
-    stage.soil(LenderId::OWN);
-    let len = 2 * stage.granule();
+fn moved_input_costs_the_lender_nothing(fixture: &Fixture) {
+    let server = fixture.lender(2);
+    fixture.soil(LenderId::OWN);
+    let len = 2 * fixture.granule();
     let data = pattern(len);
-    let mut input = begin(&stage.passing, Scheme::Move, Target::Migrant { len }, server);
+    let mut input = begin(&fixture.passing, Scheme::Move, Target::Migrant { len }, server);
     input.ready().unwrap();
     assert_eq!(input.lender(), Some(LenderId::OWN));
-    assert_eq!(stage.seen(&input.segments()).data, vec![0; len], "the server finds nothing of others");
+    assert_eq!(fixture.seen(&input.segments()).data, vec![0; len], "the server finds nothing of others");
     input.data().copy_from(&data);
     let migrant = input.deliver(len, None).unwrap().expect("a buffer arrives");
     assert!(migrant[..] == data[..], "the data");
-    let output = stage.passing.output_from(Scheme::Copy, Source::Native(&data), server).unwrap();
+    let output = fixture.passing.output_from(Scheme::Copy, Source::Native(&data), server).unwrap();
     assert_eq!(output.lenders().collect::<Vec<_>>(), [server], "all of the pool is there");
 }
 
-fn data_in_place_has_no_lender(stage: &Stage) {
-    let server = stage.lender(2);
-    let buffer = stage.space.allocate(SHORT).unwrap();
-    let mut input = begin(&stage.passing, Scheme::EmulatedShare, native(&buffer), server);
+fn data_in_place_has_no_lender(fixture: &Fixture) {
+    let server = fixture.lender(2);
+    let buffer = fixture.space.allocate(SHORT).unwrap();
+    let mut input = begin(&fixture.passing, Scheme::EmulatedShare, native(&buffer), server);
     input.ready().unwrap();
     assert_eq!((input.lender(), input.receipt().zeroed), (None, 0));
     let mut output =
-        stage.passing.output_from(Scheme::EmulatedShare, Source::Native(&buffer), server).unwrap();
+        fixture.passing.output_from(Scheme::EmulatedShare, Source::Native(&buffer), server).unwrap();
     output.zero_around(LenderId::OWN);
     assert_eq!((output.lenders().count(), output.receipt().zeroed), (0, 0));
 }
@@ -282,10 +286,10 @@ impl Outboard for Device {
     }
 }
 
-fn outboard_data_survives_zero_completion(stage: &Stage) {
-    let parties = Parties { lender: LenderId::OWN, server: stage.lender(2) };
+fn outboard_data_survives_zero_completion(fixture: &Fixture) {
+    let parties = Parties { lender: LenderId::OWN, server: fixture.lender(2) };
     let mut bytes = vec![0; SHORT];
-    let mut input = begin(&stage.passing, Scheme::Copy, native(&bytes), parties);
+    let mut input = begin(&fixture.passing, Scheme::Copy, native(&bytes), parties);
     input.outboard(Box::new(Device)).unwrap();
     input.deliver(SHORT, Some(&mut bytes)).unwrap();
     assert_eq!(bytes, pattern(SHORT));

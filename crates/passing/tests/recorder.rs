@@ -17,13 +17,13 @@ const LEN: usize = 3 * GRANULE;
 /// How much of that comes.
 const ACTUAL: usize = 2 * GRANULE;
 
-struct Stage {
+struct Fixture {
     passing: Passing,
     recorder: &'static Recorder,
 }
 
-/// A stage, where the machine can protect output.
-fn stage(test: &str, room: usize) -> Option<Stage> {
+/// A fixture, where the machine can protect output.
+fn fixture(test: &str, room: usize) -> Option<Fixture> {
     let config = Config {
         granularity: Granularity::Only(GranuleKind::Base),
         limit: 16 << 20,
@@ -39,7 +39,7 @@ fn stage(test: &str, room: usize) -> Option<Stage> {
     let recorder = Recorder::new(room);
     let passing =
         Passing::new(space, Costs::default()).with_thresholds(Thresholds::ALWAYS).with_recorder(recorder);
-    Some(Stage { passing, recorder })
+    Some(Fixture { passing, recorder })
 }
 
 fn is_native(scheme: Scheme) -> bool {
@@ -100,7 +100,7 @@ fn input(passing: &Passing, scheme: Scheme, supply: impl Fn(&mut Input)) {
 #[test]
 #[cfg_attr(miri, ignore = "memfd")]
 fn outputs_leave_the_columns_of_table_7_1() {
-    let Some(Stage { passing, recorder }) = stage("outputs_leave_the_columns_of_table_7_1", 64) else {
+    let Some(Fixture { passing, recorder }) = fixture("outputs_leave_the_columns_of_table_7_1", 64) else {
         return;
     };
     for scheme in Scheme::ALL {
@@ -114,7 +114,7 @@ fn outputs_leave_the_columns_of_table_7_1() {
 #[test]
 #[cfg_attr(miri, ignore = "memfd")]
 fn inputs_leave_the_columns_of_table_7_2() {
-    let Some(Stage { passing, recorder }) = stage("inputs_leave_the_columns_of_table_7_2", 64) else {
+    let Some(Fixture { passing, recorder }) = fixture("inputs_leave_the_columns_of_table_7_2", 64) else {
         return;
     };
     for scheme in Scheme::ALL {
@@ -129,7 +129,7 @@ fn inputs_leave_the_columns_of_table_7_2() {
 #[test]
 #[cfg_attr(miri, ignore = "memfd")]
 fn overlaid_inputs_leave_the_columns_of_table_7_3() {
-    let Some(Stage { passing, recorder }) = stage("overlaid_inputs_leave_the_columns_of_table_7_3", 64)
+    let Some(Fixture { passing, recorder }) = fixture("overlaid_inputs_leave_the_columns_of_table_7_3", 64)
     else {
         return;
     };
@@ -148,7 +148,7 @@ fn overlaid_inputs_leave_the_columns_of_table_7_3() {
 #[cfg_attr(miri, ignore = "memfd")]
 fn converted_data_leaves_the_columns_of_what_it_was_converted_to() {
     let name = "converted_data_leaves_the_columns_of_what_it_was_converted_to";
-    let Some(Stage { passing, recorder }) = stage(name, 64) else { return };
+    let Some(Fixture { passing, recorder }) = fixture(name, 64) else { return };
     let foreign = [7; 100];
     let mut output = passing.output(Scheme::EmulatedCopy, Source::Native(&foreign)).expect("an output");
     output.complete().expect("a reply");
@@ -161,7 +161,9 @@ fn converted_data_leaves_the_columns_of_what_it_was_converted_to() {
 #[test]
 #[cfg_attr(miri, ignore = "memfd")]
 fn a_column_that_fails_leaves_nothing() {
-    let Some(Stage { passing, recorder }) = stage("a_column_that_fails_leaves_nothing", 64) else { return };
+    let Some(Fixture { passing, recorder }) = fixture("a_column_that_fails_leaves_nothing", 64) else {
+        return;
+    };
     let migrant = passing.space().allocate_migrant(LEN, true).expect("a buffer");
     let refused = passing.output(Scheme::WeakMove, Source::Migrant(migrant)).expect_err("it is strong");
     assert!(refused.migrant.is_some());
@@ -173,8 +175,8 @@ fn a_column_that_fails_leaves_nothing() {
 #[test]
 #[cfg_attr(miri, ignore = "memfd")]
 fn without_a_recorder_or_while_it_pauses_nothing_is_recorded() {
-    let Some(Stage { passing, recorder }) =
-        stage("without_a_recorder_or_while_it_pauses_nothing_is_recorded", 64)
+    let Some(Fixture { passing, recorder }) =
+        fixture("without_a_recorder_or_while_it_pauses_nothing_is_recorded", 64)
     else {
         return;
     };
@@ -195,7 +197,7 @@ fn without_a_recorder_or_while_it_pauses_nothing_is_recorded() {
 #[cfg_attr(miri, ignore = "memfd")]
 fn what_finds_no_room_is_counted_and_later_records_are_kept_again() {
     let name = "what_finds_no_room_is_counted_and_later_records_are_kept_again";
-    let Some(Stage { passing, recorder }) = stage(name, 3) else { return };
+    let Some(Fixture { passing, recorder }) = fixture(name, 3) else { return };
     // Two operations at the request, one at the reply.
     output(&passing, Scheme::Copy);
     output(&passing, Scheme::Copy);

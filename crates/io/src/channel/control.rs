@@ -18,7 +18,7 @@ use genie_sys::process::Pid;
 use genie_sys::socket::{Received, Socket};
 
 use super::arenas::{ArenaView, Arenas};
-use super::conversation::{Conversation, answer, checked_lifeline, refuse};
+use super::client_channel::{ClientChannel, answer, checked_lifeline, refuse};
 use super::directory::Claim;
 use super::evictions::Departure;
 use super::handshakes::Handshakes;
@@ -30,7 +30,7 @@ use super::session::{Session, Terms};
 use super::shares::Shares;
 use super::unwanted;
 use super::wire::control::{Ending, Hello, Limits, MAX_MESSAGE, Message, Party, Reason, Trust, VERSION};
-use super::worker::Line;
+use super::worker::ClientRing;
 use crate::{Client, Error, Service};
 
 /// How many connections are accepted before the messages of others are read.
@@ -55,7 +55,7 @@ pub(super) struct Control {
     poller: Poller,
     next: u64,
     handshakes: Handshakes,
-    channels: HashMap<u64, Conversation>,
+    channels: HashMap<u64, ClientChannel>,
     ready: Vec<Ready>,
     bytes: Vec<u8>,
 }
@@ -208,7 +208,7 @@ impl Control {
                     (self.most(trust, self.shared.options.hard_bytes), self.shared.options.hard_requests);
                 if self.poller.add(&socket, token).is_ok() {
                     let (objects, arenas) = (0, 0);
-                    let channel = Conversation {
+                    let channel = ClientChannel {
                         socket,
                         session,
                         departure,
@@ -307,7 +307,7 @@ impl Control {
         }
         shared.sessions.lock().push(Arc::clone(&session));
         let departure = Departure::new(&shared.server, &session);
-        let line = Line {
+        let ring = ClientRing {
             departure: Arc::clone(&departure),
             session,
             consumer: ends.consumer,
@@ -315,7 +315,7 @@ impl Control {
             view: ArenaView::default(),
             awaited: 0,
         };
-        shared.inboxes[inbox].leave(line);
+        shared.inboxes[inbox].leave(ring);
         Ok((departure, inbox, trust, pool))
     }
 
@@ -364,13 +364,13 @@ impl Control {
         for inbox in shared.inboxes.iter().filter(|inbox| inbox.is_behind()) {
             while let Some(index) = self.least_inbox()
                 && !shared.inboxes[index].is_behind()
-                && let Some(line) = inbox.take_one()
+                && let Some(ring) = inbox.take_one()
             {
-                let is_its = |channel: &&mut Conversation| Arc::ptr_eq(&channel.session, &line.session);
+                let is_its = |channel: &&mut ClientChannel| Arc::ptr_eq(&channel.session, &ring.session);
                 if let Some(channel) = self.channels.values_mut().find(is_its) {
                     channel.inbox = index;
                 }
-                shared.inboxes[index].leave(line);
+                shared.inboxes[index].leave(ring);
             }
         }
     }

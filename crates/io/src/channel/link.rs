@@ -24,7 +24,7 @@ use super::wire::control::{Ending, Limits, MAX_MESSAGE, Message, Party, Reason};
 use crate::Error;
 use crate::deadline::deadline_after;
 use crate::exchange::Awaited;
-use crate::news::News;
+use crate::loop_waker::LoopWaker;
 use crate::outgoing::Outgoing;
 use crate::primitive::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, spawn, thread};
 
@@ -49,7 +49,7 @@ pub(super) struct Link {
     /// The server is gone, nothing is pending any more, and nothing will be pending again.
     is_over: AtomicBool,
     /// Tells an event loop that other threads took replies, or that nothing is pending any more.
-    news: Mutex<News>,
+    loop_waker: Mutex<LoopWaker>,
     /// The requests that were pending when the client itself let the channel go.
     left: Mutex<Vec<Outgoing>>,
     /// The numbers of arenas that the server has been told to forget.
@@ -80,7 +80,7 @@ impl Link {
             questions: Mutex::default(),
             answered: Condvar::new(),
             is_over: AtomicBool::new(false),
-            news: Mutex::new(News::new()?),
+            loop_waker: Mutex::new(LoopWaker::new()?),
             left: Mutex::default(),
             withdrawn: Mutex::default(),
         })
@@ -188,9 +188,9 @@ impl Link {
         }
     }
 
-    /// The news of requests that are over, for an event loop. Lock it only for moments.
-    pub(super) fn news(&self) -> MutexGuard<'_, News> {
-        self.news.lock()
+    /// The loop_waker of requests that are over, for an event loop. Lock it only for moments.
+    pub(super) fn loop_waker(&self) -> MutexGuard<'_, LoopWaker> {
+        self.loop_waker.lock()
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -238,8 +238,8 @@ impl Link {
         let _ = Message::Goodbye(goodbye).encode().map(|bytes| self.outbox.try_put(&self.socket, &bytes));
         self.end(self.gone("the client let the channel go"));
         self.socket.hang_up();
-        // The link's thread may stay for long, and from now on no event loop takes news.
-        self.news().quiet();
+        // The link's thread may stay for long, and from now on no event loop takes loop_waker.
+        self.loop_waker().begin_look();
     }
 
     /// Keeps a request that was replied to just when the server went: the server may still touch the request's memory.

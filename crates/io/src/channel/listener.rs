@@ -23,7 +23,7 @@ use super::session::Session;
 use super::wire::control::{
     ClientStatus, Limits, MAX_ABORT_TIMEOUT, Message, Offer, Status, Trust, VERSION, Welcome,
 };
-use super::worker::Line;
+use super::worker::ClientRing;
 use crate::code::Code;
 use crate::primitive::Mutex;
 use crate::{Error, Server, ServiceId};
@@ -156,7 +156,7 @@ pub(super) struct Shared {
 /// Where the control thread leaves new clients for one worker.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    lines: Mutex<Vec<Line>>,
+    rings: Mutex<Vec<ClientRing>>,
     /// Counts changes; the worker sleeps on it, among others.
     pub(super) changes: AtomicU32,
     /// How many changes the worker has seen.
@@ -254,18 +254,18 @@ impl Inbox {
         self.seen.load(Ordering::Relaxed) != self.changes.load(Ordering::Relaxed)
     }
 
-    pub(super) fn leave(&self, line: Line) {
-        self.lines.lock().push(line);
+    pub(super) fn leave(&self, ring: ClientRing) {
+        self.rings.lock().push(ring);
         self.notify();
     }
 
-    pub(super) fn take(&self) -> Vec<Line> {
-        std::mem::take(&mut *self.lines.lock())
+    pub(super) fn take(&self) -> Vec<ClientRing> {
+        std::mem::take(&mut *self.rings.lock())
     }
 
     /// Takes back a client that the worker has not taken yet.
-    pub(super) fn take_one(&self) -> Option<Line> {
-        self.lines.lock().pop()
+    pub(super) fn take_one(&self) -> Option<ClientRing> {
+        self.rings.lock().pop()
     }
 
     /// Makes the worker look at the inbox and at its clients.

@@ -95,7 +95,7 @@ impl Remote {
 
     /// As [`Remote::collect`], for a loop that waits for the descriptor, which is not readable afterwards.
     pub(crate) fn collect_watched(&self) -> usize {
-        self.link.news().quiet();
+        self.link.loop_waker().begin_look();
         let Some(mut receiving) = self.receiving.try_lock() else {
             // The leader takes the reply for which the bell rang, and tells the loop. It does not clear the bell.
             let _ = self.bell.clear();
@@ -112,7 +112,7 @@ impl Remote {
     /// a reply is there already, or other threads have taken some since the loop collected.
     pub(crate) fn arm(&self) -> bool {
         // This comes first: a thread that leads now looks at it when it stops leading.
-        let is_armed = self.link.news().arm();
+        let is_armed = self.link.loop_waker().arm();
         self.arm_bell() & is_armed
     }
 
@@ -131,7 +131,7 @@ impl Remote {
     /// Adds the descriptors that become readable as [`Remote::arm`] says.
     pub(crate) fn watch_by(&self, poller: &Poller, token: u64) -> Result<(), Error> {
         poller.add(&self.bell, token)?;
-        poller.add(self.link.news().event(), token)?;
+        poller.add(self.link.loop_waker().event(), token)?;
         self.followers.watch();
         Ok(())
     }
@@ -140,10 +140,10 @@ impl Remote {
     pub(crate) fn unwatch_by(&self, poller: &Poller) {
         // Removing a descriptor that is not in the set does no harm.
         let _ = poller.remove(&self.bell);
-        let _ = poller.remove(self.link.news().event());
+        let _ = poller.remove(self.link.loop_waker().event());
     }
 
-    /// Takes the bell out once the server is gone, since it would stay readable. `Link::news` tells of the channel's end.
+    /// Takes the bell out once the server is gone, since it would stay readable. `Link::loop_waker` tells of the channel's end.
     pub(crate) fn silence_bell(&self, poller: &Poller) {
         if self.link.is_gone() {
             let _ = poller.remove(&self.bell);
@@ -167,8 +167,8 @@ impl Remote {
     #[cold]
     fn tell_loop(&self, is_over: bool) {
         // The leader may have disarmed the bell: it is armed again for a loop that sleeps.
-        if is_over || self.link.news().is_armed() && !self.arm_bell() {
-            self.link.news().come();
+        if is_over || self.link.loop_waker().is_armed() && !self.arm_bell() {
+            self.link.loop_waker().tell();
         }
     }
 

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use genie_sys::{guard, machine};
 
-use super::conversation::Conversation;
+use super::client_channel::ClientChannel;
 use super::wire::control::{Ending, Reason};
 
 /// How many objects all clients together may have announced: each is a mapping, and a process may have 65,530 mappings.
@@ -38,7 +38,7 @@ pub(super) struct Shares {
 
 impl Shares {
     /// The shares of the client with this number, if it is a client already, and of its user.
-    pub(super) fn of(channels: &HashMap<u64, Conversation>, client: Option<u64>, uid: u32) -> Self {
+    pub(super) fn of(channels: &HashMap<u64, ClientChannel>, client: Option<u64>, uid: u32) -> Self {
         let none = Holdings::default();
         let mut shares = Self { client: none, user: none, all: none, uid };
         for (token, channel) in channels {
@@ -129,7 +129,7 @@ impl Most {
 }
 
 impl Holdings {
-    fn add(&mut self, channel: &Conversation) {
+    fn add(&mut self, channel: &ClientChannel) {
         self.clients += 1;
         self.objects += channel.objects;
         self.arenas += channel.arenas;

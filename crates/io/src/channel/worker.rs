@@ -27,7 +27,7 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(500);
 
 /// A client's ring, as its worker holds it.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct ClientRing {
     pub(super) session: Arc<Session>,
     pub(super) departure: Arc<Departure>,
     pub(super) consumer: Consumer,
@@ -42,12 +42,12 @@ pub(super) struct Line {
 pub(super) struct Worker {
     shared: Arc<Shared>,
     index: usize,
-    lines: Vec<Line>,
+    rings: Vec<ClientRing>,
 }
 
 impl Worker {
     pub(super) fn new(shared: &Arc<Shared>, index: usize) -> Self {
-        Self { shared: Arc::clone(shared), index, lines: Vec::new() }
+        Self { shared: Arc::clone(shared), index, rings: Vec::new() }
     }
 
     /// Serves until the server is stopped.
@@ -60,7 +60,7 @@ impl Worker {
                 // are the parent's.
                 return std::mem::forget(self);
             }
-            if is_idle && !spin.until(|| self.lines.iter_mut().any(Line::is_ready)) {
+            if is_idle && !spin.until(|| self.rings.iter_mut().any(ClientRing::is_ready)) {
                 self.sleep();
             }
         }
@@ -74,17 +74,17 @@ impl Worker {
         if changes != inbox.seen.load(Ordering::Relaxed) {
             inbox.seen.store(changes, Ordering::Relaxed);
             let new = inbox.take();
-            new.iter().for_each(|line| change(&line.consumer, true));
-            self.lines.extend(new);
-            for line in self.lines.extract_if(.., |line| line.session.is_gone()) {
-                change(&line.consumer, false);
+            new.iter().for_each(|ring| change(&ring.consumer, true));
+            self.rings.extend(new);
+            for ring in self.rings.extract_if(.., |ring| ring.session.is_gone()) {
+                change(&ring.consumer, false);
             }
             // This lets go of withdrawn arenas.
-            self.lines.iter_mut().for_each(|line| line.session.arenas.look(&mut line.view));
+            self.rings.iter_mut().for_each(|ring| ring.session.arenas.look(&mut ring.view));
         }
         let shared = &self.shared;
-        // `bitor` does not stop at the first true: every line is served.
-        self.lines.iter_mut().map(|line| line.serve(shared)).fold(false, BitOr::bitor)
+        // `bitor` does not stop at the first true: every ring is served.
+        self.rings.iter_mut().map(|ring| ring.serve(shared)).fold(false, BitOr::bitor)
     }
 
     /// Sleeps until a client or the control thread has something.
@@ -92,9 +92,9 @@ impl Worker {
         if self.arm(Mode::Futex) {
             let inbox = &self.shared.inboxes[self.index];
             let mut words = vec![(&inbox.changes, inbox.seen.load(Ordering::Relaxed))];
-            // A held line is left out: it is not armed, and its word would not let this thread sleep.
-            let free = self.lines.iter().filter(|line| line.awaited == 0);
-            words.extend(free.map(|line| line.consumer.word()));
+            // A held ring is left out: it is not armed, and its word would not let this thread sleep.
+            let free = self.rings.iter().filter(|ring| ring.awaited == 0);
+            words.extend(free.map(|ring| ring.consumer.word()));
             // If this fails, the thread looks again.
             let _ = futex::wait_any(&words, Some(LONGEST_SLEEP));
         }
@@ -104,23 +104,23 @@ impl Worker {
     /// Makes this thread wake when a client sends its next request, or makes room for replies that wait. Returns false when
     /// there is a request already.
     pub(super) fn arm(&mut self, mode: Mode) -> bool {
-        // `bitand` does not stop at the first false: every line is armed.
-        let is_armed = self.lines.iter_mut().map(|line| line.arm(mode)).fold(true, BitAnd::bitand);
+        // `bitand` does not stop at the first false: every ring is armed.
+        let is_armed = self.rings.iter_mut().map(|ring| ring.arm(mode)).fold(true, BitAnd::bitand);
         self.flush();
         is_armed
     }
 
     pub(super) fn disarm(&mut self) {
-        self.lines.iter_mut().for_each(|line| line.consumer.disarm());
+        self.rings.iter_mut().for_each(|ring| ring.consumer.disarm());
     }
 
     /// Sends replies that had to wait for room.
     fn flush(&self) {
-        self.lines.iter().for_each(|line| line.session.flush());
+        self.rings.iter().for_each(|ring| ring.session.flush());
     }
 }
 
-impl Line {
+impl ClientRing {
     /// Serves the records that are there, at most [`ROUND`] of them; returns whether there were any.
     fn serve(&mut self, shared: &Arc<Shared>) -> bool {
         if shared.is_inherited() || self.session.is_gone() || self.is_held() {

@@ -16,7 +16,7 @@ use genie_sys::poll::Poller;
 
 use super::Interface;
 use crate::code::Code;
-use crate::news::News;
+use crate::loop_waker::LoopWaker;
 use crate::primitive::Mutex;
 use crate::{Error, ServerHandle};
 
@@ -74,12 +74,12 @@ impl Interface {
             remote.watch_by(&watch.poller, 0)?;
         }
         if self.0.watch.get().is_none() {
-            let mut news = News::new()?;
-            watch.poller.add(news.event(), 0)?;
+            let mut loop_waker = LoopWaker::new()?;
+            watch.poller.add(loop_waker.event(), 0)?;
             // A loop that armed before the descriptor existed was told of nothing yet: it looks once more.
-            news.arm();
-            news.wake();
-            self.0.outstanding.tell(news);
+            loop_waker.arm();
+            loop_waker.wake();
+            self.0.outstanding.wake_by(loop_waker);
         }
         Ok(self.0.watch.get_or_init(|| watch).poller.as_fd())
     }
@@ -118,7 +118,7 @@ impl Interface {
         let taken: usize = remotes.iter().map(|remote| remote.collect_watched()).sum();
         remotes.iter().filter(|remote| remote.is_over()).for_each(|remote| self.forget(remote));
         // This comes last: the servers in this process may be clients of the channels' servers.
-        taken + self.0.outstanding.quiet().iter().map(ServerHandle::collect).sum::<usize>()
+        taken + self.0.outstanding.begin_look().iter().map(ServerHandle::collect).sum::<usize>()
     }
 }
 

@@ -11,51 +11,51 @@ use genie_io::{ClientId, Completions, Error, Incoming, Out, RequestId, Server, S
 use genie_memory::Direction;
 use genie_passing::{Costs, Passing};
 
-use super::{PATIENCE, Stage, connect, drop_copy, in_child, interface, store_and_fetch};
+use super::{Fixture, PATIENCE, connect, drop_copy, in_child, interface, store_and_fetch};
 
 /// A child that dropped its copy of an interface said goodbye on the socket that it shared with its parent, and hung it up.
 #[test]
 fn a_child_drops_its_copies_and_its_parent_goes_on() {
-    let stage = Stage::open();
-    store_and_fetch(&stage.interface, &stage.server).expect("a reply");
-    let mut buffer = stage.interface.allocate(10_000).expect("memory");
+    let fixture = Fixture::open();
+    store_and_fetch(&fixture.interface, &fixture.server).expect("a reply");
+    let mut buffer = fixture.interface.allocate(10_000).expect("memory");
     buffer.fill(3);
-    let migrant = stage.interface.allocate_migrant(10_000, true).expect("memory");
-    let request = stage.interface.request(&stage.server, NULL).out(Out::emulated_copy(&buffer));
+    let migrant = fixture.interface.allocate_migrant(10_000, true).expect("memory");
+    let request = fixture.interface.request(&fixture.server, NULL).out(Out::emulated_copy(&buffer));
     let pending = request.timeout(PATIENCE).submit().expect("a request");
     in_child(|| {
         drop_copy(&pending);
         drop_copy(&buffer);
         drop_copy(&migrant);
-        drop_copy(&stage.server);
-        drop_copy(&stage.interface);
+        drop_copy(&fixture.server);
+        drop_copy(&fixture.interface);
         Ok(())
     });
     pending.sync().expect("a reply");
     assert!(buffer.iter().all(|byte| *byte == 3), "the parent's buffer");
     drop((buffer, migrant));
-    stage.is_unharmed();
+    fixture.is_unharmed();
 }
 
 /// A child's copy of a server said goodbye to all clients, waited for threads that it did not have, and removed the name.
 #[test]
 fn a_childs_copy_of_a_server_harms_neither_its_clients_nor_its_name() {
-    let kept = Keeper::default();
-    let stage = Stage::serve(kept.clone());
-    let buffer = stage.interface.allocate(10_000).expect("memory");
-    let request = stage.interface.request(&stage.server, NULL).out(Out::emulated_copy(&buffer));
+    let kept = InheritedServer::default();
+    let fixture = Fixture::serve(kept.clone());
+    let buffer = fixture.interface.allocate(10_000).expect("memory");
+    let request = fixture.interface.request(&fixture.server, NULL).out(Out::emulated_copy(&buffer));
     let pending = request.submit().expect("a request");
     let incoming = kept.take();
     in_child(|| {
         drop_copy(&incoming);
-        stage.running.stopper().stop();
-        drop_copy(&stage.running);
+        fixture.running.stopper().stop();
+        drop_copy(&fixture.running);
         Ok(())
     });
     assert!(!pending.wait(Duration::from_millis(50)), "the request was not replied to");
     incoming.reply(Ok(()));
     pending.sync().expect("a reply");
-    connect(&stage.interface, &stage.directory).expect("the server is found");
+    connect(&fixture.interface, &fixture.directory).expect("the server is found");
 }
 
 /// The same of a server that the program drives, whose code was told in the child that its clients had left.
@@ -63,7 +63,7 @@ fn a_childs_copy_of_a_server_harms_neither_its_clients_nor_its_name() {
 fn a_childs_copy_of_a_driven_server_tells_no_server_that_its_clients_have_left() {
     let scratch = tempfile::tempdir().expect("a directory");
     let directory = Directory::at(scratch.path().join("run")).expect("a run-time directory");
-    let kept = Keeper::default();
+    let kept = InheritedServer::default();
     let serving = Listener::bind_in(&directory, "server", kept.clone(), ServeOptions::default());
     let mut driven = serving.and_then(Serving::drive).expect("a server");
     let interface = interface();
@@ -89,11 +89,11 @@ fn a_childs_copy_of_a_driven_server_tells_no_server_that_its_clients_have_left()
 /// A child that read a buffer, or made a request, died by SIGSEGV, by safe code alone.
 #[test]
 fn a_childs_handles_refuse_and_its_buffers_are_zeros() {
-    let stage = Stage::open();
-    let mut buffer = stage.interface.allocate(10_000).expect("memory");
+    let fixture = Fixture::open();
+    let mut buffer = fixture.interface.allocate(10_000).expect("memory");
     buffer.fill(3);
     let bytes = [1; 100];
-    let pending = stage.interface.request(&stage.server, NULL).submit().expect("a request");
+    let pending = fixture.interface.request(&fixture.server, NULL).submit().expect("a request");
     let refused = |number, result: Result<(), Error>| match result {
         Err(Error::Inherited) => Ok(()),
         _ => Err(number),
@@ -102,7 +102,7 @@ fn a_childs_handles_refuse_and_its_buffers_are_zeros() {
         if buffer.iter().any(|byte| *byte != 0) {
             return Err(1);
         }
-        let Stage { interface, server, directory, .. } = &stage;
+        let Fixture { interface, server, directory, .. } = &fixture;
         let request = || interface.request(server, NULL).out(Out::copy(&bytes));
         refused(2, request().send().map(drop).map_err(|failed| failed.error))?;
         refused(3, request().submit().map(drop).map_err(|failed| failed.error))?;
@@ -124,13 +124,13 @@ fn a_childs_handles_refuse_and_its_buffers_are_zeros() {
     pending.sync().expect("a reply");
     assert!(buffer.iter().all(|byte| *byte == 3), "the parent's buffer");
     drop(buffer);
-    stage.is_unharmed();
+    fixture.is_unharmed();
 }
 
 #[test]
 fn a_child_can_store_into_its_zeros_and_its_parent_does_not_see_it() {
-    let stage = Stage::open();
-    let mut buffer = stage.interface.allocate(10_000).expect("memory");
+    let fixture = Fixture::open();
+    let mut buffer = fixture.interface.allocate(10_000).expect("memory");
     buffer.fill(3);
     in_child(|| {
         // SAFETY: as in `drop_copy`; it is forgotten with the child.
@@ -144,30 +144,30 @@ fn a_child_can_store_into_its_zeros_and_its_parent_does_not_see_it() {
 #[test]
 #[cfg_attr(sanitized, ignore = "ThreadSanitizer allows no new thread in the child of a process with several")]
 fn a_child_opens_an_interface_of_its_own_and_connects() {
-    let stage = Stage::open();
-    store_and_fetch(&stage.interface, &stage.server).expect("a reply");
+    let fixture = Fixture::open();
+    store_and_fetch(&fixture.interface, &fixture.server).expect("a reply");
     in_child(|| {
         let interface = interface();
-        let server = connect(&interface, &stage.directory).map_err(|_| 1)?;
+        let server = connect(&interface, &fixture.directory).map_err(|_| 1)?;
         store_and_fetch(&interface, &server).map_err(|_| 2)?;
-        let refused = interface.request(&stage.server, NULL).send();
+        let refused = interface.request(&fixture.server, NULL).send();
         if !refused.is_err_and(|failed| matches!(failed.error, Error::Inherited)) {
             return Err(3);
         }
         drop((server, interface));
         Ok(())
     });
-    stage.is_unharmed();
+    fixture.is_unharmed();
 }
 
 /// Those functions that change a space panicked in a child, or were made to by `Passing::new`.
 #[test]
 fn what_a_child_asks_of_its_copy_of_a_space_is_refused_or_does_nothing() {
-    let stage = Stage::open();
-    let space = stage.interface.space();
-    let buffer = stage.interface.allocate(4096).expect("memory");
+    let fixture = Fixture::open();
+    let space = fixture.interface.space();
+    let buffer = fixture.interface.allocate(4096).expect("memory");
     let [weak, strong] =
-        [false, true].map(|strong| stage.interface.allocate_migrant(100, strong).expect("memory"));
+        [false, true].map(|strong| fixture.interface.allocate_migrant(100, strong).expect("memory"));
     let reference = space.reference(buffer.as_ptr().addr(), 4096, Direction::Out).expect("a reference");
     in_child(|| {
         let lender = space.add_lender();
@@ -189,48 +189,49 @@ fn what_a_child_asks_of_its_copy_of_a_space_is_refused_or_does_nothing() {
         Ok(())
     });
     drop((reference, buffer, weak, strong));
-    stage.is_unharmed();
+    fixture.is_unharmed();
 }
 
 /// Threads of the parent's hold any of its locks when it forks.
 #[test]
 fn no_lock_that_a_thread_of_the_parent_holds_hangs_a_child() {
-    let stage = Stage::open();
+    let fixture = Fixture::open();
     let is_over = AtomicBool::new(false);
-    let buffer = stage.interface.allocate(10_000).expect("memory");
+    let buffer = fixture.interface.allocate(10_000).expect("memory");
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
-                    store_and_fetch(&stage.interface, &stage.server).expect("a reply");
+                    store_and_fetch(&fixture.interface, &fixture.server).expect("a reply");
                 }
             });
         }
         for _ in 0..50 {
             in_child(|| {
-                let request = stage.interface.request(&stage.server, NULL).out(Out::emulated_copy(&buffer));
+                let request =
+                    fixture.interface.request(&fixture.server, NULL).out(Out::emulated_copy(&buffer));
                 let sent = request.send();
                 drop_copy(&buffer);
-                drop_copy(&stage.server);
-                drop_copy(&stage.interface);
+                drop_copy(&fixture.server);
+                drop_copy(&fixture.interface);
                 if sent.is_err() { Ok(()) } else { Err(1) }
             });
         }
         is_over.store(true, Ordering::Relaxed);
     });
     drop(buffer);
-    stage.is_unharmed();
+    fixture.is_unharmed();
 }
 
 /// A child that asked whether there were requests left waited for ever for a lock that its parent had when it forked.
 #[test]
 fn completions_hold_nothing_in_a_child_and_take_no_lock() {
-    let stage = Stage::open();
-    let submit = || stage.interface.request(&stage.server, NULL).submit().expect("a request");
+    let fixture = Fixture::open();
+    let submit = || fixture.interface.request(&fixture.server, NULL).submit().expect("a request");
     let belonging = Arc::new(());
     let completions = Completions::default();
     completions.add(submit(), Arc::clone(&belonging));
-    assert!(completions.wait(&stage.server, PATIENCE), "a reply");
+    assert!(completions.wait(&fixture.server, PATIENCE), "a reply");
     let other = submit();
     let fork = || {
         in_child(|| {
@@ -239,7 +240,7 @@ fn completions_hold_nothing_in_a_child_and_take_no_lock() {
             }
             // SAFETY: as in `drop_copy`.
             completions.add(unsafe { std::ptr::read(&raw const other) }, Arc::new(()));
-            if !completions.remove(|_| true).is_empty() || completions.wait(&stage.server, PATIENCE) {
+            if !completions.remove(|_| true).is_empty() || completions.wait(&fixture.server, PATIENCE) {
                 return Err(2);
             }
             if !format!("{completions:?}").contains("inherited") {
@@ -259,16 +260,16 @@ fn completions_hold_nothing_in_a_child_and_take_no_lock() {
     let (pending, _) = completions.next().expect("the parent's request");
     pending.sync().expect("its reply");
     other.sync().expect("a reply");
-    stage.is_unharmed();
+    fixture.is_unharmed();
 }
 
-/// A server that keeps its requests, and notes that a client has left.
+/// A server of which a child inherits a copy: it keeps its requests, and notes that a client has left.
 #[derive(Clone, Default)]
-struct Keeper(Arc<Mutex<Vec<Incoming>>>, Arc<AtomicBool>);
+struct InheritedServer(Arc<Mutex<Vec<Incoming>>>, Arc<AtomicBool>);
 
 static SERVICES: [Service; 1] = [Service::new("keep", true, true)];
 
-impl Keeper {
+impl InheritedServer {
     /// Takes the next one out, when it is there.
     fn take(&self) -> Incoming {
         loop {
@@ -280,7 +281,7 @@ impl Keeper {
     }
 }
 
-impl Server for Keeper {
+impl Server for InheritedServer {
     fn name(&self) -> &str {
         "keeper"
     }

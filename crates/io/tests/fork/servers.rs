@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use genie_io::{Completer, Error, Incoming, Pending, RequestId, Server, ServerHandle, Service, ServiceId};
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 
-use super::{PATIENCE, Stage, in_child, interface};
+use super::{Fixture, PATIENCE, in_child, interface};
 
 /// A server whose code forks, and returns in both processes.
 #[derive(Clone, Default)]
@@ -145,8 +145,8 @@ fn a_child_forked_while_its_client_waits_gets_an_error() {
 #[test]
 fn a_child_that_returns_from_its_servers_code_ends() {
     let forking = Forking::default();
-    let stage = Stage::serve(forking.clone());
-    stage.interface.request(&stage.server, ServiceId(0)).send().expect("the parent's reply");
+    let fixture = Fixture::serve(forking.clone());
+    fixture.interface.request(&fixture.server, ServiceId(0)).send().expect("the parent's reply");
     let child = forking.0.lock().unwrap_or_else(PoisonError::into_inner).take().expect("a child");
     let deadline = Instant::now() + PATIENCE;
     let ended = || waitpid(Some(child), WaitOptions::NOHANG).expect("a child").is_some();
@@ -155,8 +155,8 @@ fn a_child_that_returns_from_its_servers_code_ends() {
             let _ = rustix::process::kill_process(child, Signal::KILL);
             panic!("the child goes on");
         }
-        stage.interface.request(&stage.server, ServiceId(1)).send().expect("the parent serves");
+        fixture.interface.request(&fixture.server, ServiceId(1)).send().expect("the parent serves");
         std::thread::sleep(Duration::from_millis(1));
     }
-    stage.interface.request(&stage.server, ServiceId(1)).send().expect("the parent serves");
+    fixture.interface.request(&fixture.server, ServiceId(1)).send().expect("the parent serves");
 }

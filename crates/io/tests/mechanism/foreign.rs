@@ -6,7 +6,7 @@ use genie_memory::GranuleKind;
 use genie_passing::model::Allocation;
 use genie_passing::{Overlays, Reason, Scheme, Thresholds};
 
-use super::{LEN, Stage};
+use super::{Fixture, LEN};
 use crate::support::bytes::{pattern, same};
 use crate::support::holder::{HOLD, Holder};
 use crate::support::setup::{Guard, assert_idle, checked};
@@ -23,22 +23,22 @@ fn native() -> [(Scheme, Option<Reason>); 4] {
     ]
 }
 
-fn open(name: &'static str) -> Option<Stage> {
-    Stage::open(name, GranuleKind::Base, Guard::Full, Thresholds::ALWAYS)
+fn open(name: &'static str) -> Option<Fixture> {
+    Fixture::open(name, GranuleKind::Base, Guard::Full, Thresholds::ALWAYS)
 }
 
 #[test]
 fn output_from_anywhere_is_copied_and_says_so() {
-    let Some(stage) = open("output_from_anywhere") else { return };
+    let Some(fixture) = open("output_from_anywhere") else { return };
     let heap = pattern(1, 100_000);
     let stack = [7u8; 5000];
     for (scheme, reason) in native() {
         for (bytes, where_) in [(MAPPED, "a mapped file"), (&heap[..], "the heap"), (&stack[..], "the stack")]
         {
-            let request = stage.interface.request(stage.holder.handle(), HOLD);
+            let request = fixture.interface.request(fixture.holder.handle(), HOLD);
             let pending = request.out(Out::borrowed(scheme, bytes)).submit().expect("a request");
-            same(&stage.holder.read(pending.id()), bytes, format_args!("{scheme} from {where_}"));
-            stage.holder.reply(pending.id());
+            same(&fixture.holder.read(pending.id()), bytes, format_args!("{scheme} from {where_}"));
+            fixture.holder.reply(pending.id());
             let reply = pending.sync().expect("a reply");
             let receipt = reply.receipt();
             assert_eq!((receipt.asked, receipt.effective), (scheme, Scheme::Copy), "{where_}");
@@ -52,8 +52,10 @@ fn output_from_foreign_memory_is_called_that_however_short_it_is() {
     // The threshold was looked at first, so that a program never heard that its memory was not the interface's.
     for guard in [Guard::Full, Guard::Never] {
         let name = "output_from_foreign_memory";
-        let Some(stage) = Stage::open(name, GranuleKind::Base, guard, Thresholds::NEVER) else { continue };
-        let request = stage.interface.request(&stage.memory, STORE);
+        let Some(fixture) = Fixture::open(name, GranuleKind::Base, guard, Thresholds::NEVER) else {
+            continue;
+        };
+        let request = fixture.interface.request(&fixture.memory, STORE);
         let reply =
             request.out(Out::emulated_copy(&vec![1; 5000])).argument(b"name").send().expect("a reply");
         assert_eq!(reply.receipt().reason, Some(Reason::Foreign));
@@ -62,15 +64,15 @@ fn output_from_foreign_memory_is_called_that_however_short_it_is() {
 
 #[test]
 fn input_to_anywhere_is_copied_and_says_so() {
-    let Some(stage) = open("input_to_anywhere") else { return };
+    let Some(fixture) = open("input_to_anywhere") else { return };
     for (scheme, reason) in native() {
         let mut heap = vec![0; 100_000];
         let mut stack = [0u8; 5000];
         for (bytes, where_) in [(&mut heap[..], "the heap"), (&mut stack[..], "the stack")] {
             let data = pattern(2, bytes.len());
-            let request = stage.interface.request(stage.holder.handle(), HOLD);
+            let request = fixture.interface.request(fixture.holder.handle(), HOLD);
             let pending = request.input(In::borrowed(scheme, bytes)).submit().expect("a request");
-            stage.holder.deliver(pending.id(), &data);
+            fixture.holder.deliver(pending.id(), &data);
             let reply = pending.sync().expect("a reply");
             same(bytes, &data, format_args!("{scheme} to {where_}"));
             let receipt = reply.receipt();
@@ -84,19 +86,19 @@ fn input_to_anywhere_is_copied_and_says_so() {
 fn overlay_buffers_of_another_space_are_copied_and_say_so() {
     // A granule's number means another granule in the books of another space: pages swapped with it would be anybody's.
     let name = "overlay_buffers_of_another_space";
-    let (Some(mut stage), Some(other)) = (open(name), open(name)) else { return };
+    let (Some(mut fixture), Some(other)) = (open(name), open(name)) else { return };
     let overlays = Overlays::reserve(other.interface.space(), 0, LEN, 1).expect("memory for the pool");
-    stage.holder = Holder::in_process(Some(overlays.clone()));
+    fixture.holder = Holder::in_process(Some(overlays.clone()));
     let before = checked(other.interface.space());
     for (seed, scheme) in (10..).zip(Scheme::ALL) {
         let (is_migrant, data) = (scheme.allocation() == Allocation::Migrant, pattern(seed, LEN - 100));
-        let request = stage.interface.request(stage.holder.handle(), HOLD);
+        let request = fixture.interface.request(fixture.holder.handle(), HOLD);
         let pending = match is_migrant {
             true => request.input(In::migrant(scheme, LEN - 100)).submit(),
-            false => request.input(In::owned(scheme, stage.buffer(3)).part(0..LEN - 100)).submit(),
+            false => request.input(In::owned(scheme, fixture.buffer(3)).part(0..LEN - 100)).submit(),
         };
         let pending = pending.unwrap_or_else(|failed| panic!("{scheme}: {failed}"));
-        stage.holder.deliver(pending.id(), &data);
+        fixture.holder.deliver(pending.id(), &data);
         let mut reply = pending.sync().unwrap_or_else(|failed| panic!("{scheme}: {failed}"));
         let receipt = reply.receipt();
         assert!(receipt.copied >= data.len(), "{scheme}: {receipt}");
@@ -110,23 +112,23 @@ fn overlay_buffers_of_another_space_are_copied_and_say_so() {
             "{scheme}: the server's space keeps its granules"
         );
         assert_eq!(overlays.free(), 1, "{scheme}: the overlay buffer is back");
-        assert_idle(&stage.interface, 0);
+        assert_idle(&fixture.interface, 0);
     }
 }
 
 #[test]
 fn memory_half_inside_a_region_does_not_exist_but_borders_are_kept() {
     // Two neighbouring regions are two: no slice spans them, and a request for the end of one leaves the other alone.
-    let Some(stage) = open("memory_half_inside_a_region") else { return };
+    let Some(fixture) = open("memory_half_inside_a_region") else { return };
     let mut regions = [1u8, 2, 3].map(|byte| {
-        let mut buffer = stage.interface.allocate(4096).expect("a buffer");
+        let mut buffer = fixture.interface.allocate(4096).expect("a buffer");
         buffer.fill(byte);
         buffer
     });
     for index in 0..3 {
-        let request = stage.interface.request(stage.holder.handle(), HOLD);
+        let request = fixture.interface.request(fixture.holder.handle(), HOLD);
         let pending = request.input(In::emulated_copy(&mut regions[index][1..])).submit().expect("a request");
-        stage.holder.deliver(pending.id(), &[9; 4095]);
+        fixture.holder.deliver(pending.id(), &[9; 4095]);
         pending.sync().expect("a reply");
         let firsts: Vec<u8> = regions.iter().map(|region| region[0]).collect();
         assert_eq!(firsts, [1, 2, 3]);
@@ -145,13 +147,13 @@ fn without_protection_emulated_copy_copies_and_says_so() {
         (Guard::Unpromised, Thresholds::NEVER),
     ] {
         let name = "without_protection_emulated_copy_copies";
-        let Some(stage) = Stage::open(name, GranuleKind::Base, guard, thresholds) else { continue };
-        let mut buffer = stage.buffer(3);
-        let request = stage.interface.request(stage.holder.handle(), HOLD);
+        let Some(fixture) = Fixture::open(name, GranuleKind::Base, guard, thresholds) else { continue };
+        let mut buffer = fixture.buffer(3);
+        let request = fixture.interface.request(fixture.holder.handle(), HOLD);
         let pending = request.out(Out::emulated_copy(&buffer)).submit().expect("a request");
         buffer[0] ^= 1;
-        same(&stage.holder.read(pending.id()), &pattern(3, buffer.len()), "the output");
-        stage.holder.reply(pending.id());
+        same(&fixture.holder.read(pending.id()), &pattern(3, buffer.len()), "the output");
+        fixture.holder.reply(pending.id());
         let reply = pending.sync().expect("a reply");
         let receipt = reply.receipt();
         assert_eq!((receipt.effective, receipt.reason), (Scheme::Copy, Some(Reason::Unprotectable)));

@@ -4,7 +4,7 @@ use genie_io::servers::memory;
 use genie_io::{In, Pending};
 use genie_passing::{Reason, Receipt, Scheme, Thresholds};
 
-use super::{LEN, Stage, changed};
+use super::{Fixture, LEN, changed};
 use crate::on_both_kinds;
 use crate::support::bytes::{pattern, same};
 use crate::support::holder::HOLD;
@@ -20,106 +20,112 @@ on_both_kinds! {
     the_system_gets_the_clients_frames,
 }
 
-fn submit<'b>(stage: &Stage, bytes: &'b mut [u8]) -> Pending<'b> {
-    let request = stage.interface.request(stage.holder.handle(), HOLD);
+fn submit<'b>(fixture: &Fixture, bytes: &'b mut [u8]) -> Pending<'b> {
+    let request = fixture.interface.request(fixture.holder.handle(), HOLD);
     request.input(In::emulated_copy(bytes)).submit().expect("a request")
 }
 
 /// Receives into `bytes`; returns the server's frames and the receipt.
-fn receive(stage: &Stage, bytes: &mut [u8]) -> (Vec<u64>, Receipt) {
+fn receive(fixture: &Fixture, bytes: &mut [u8]) -> (Vec<u64>, Receipt) {
     let data = pattern(99, bytes.len());
-    let pending = submit(stage, bytes);
+    let pending = submit(fixture, bytes);
     let frames =
-        stage.holder.input_frames(pending.id(), stage.granule()).expect("frames were visible before");
-    stage.holder.deliver(pending.id(), &data);
+        fixture.holder.input_frames(pending.id(), fixture.granule()).expect("frames were visible before");
+    fixture.holder.deliver(pending.id(), &data);
     let reply = pending.sync().expect("a reply");
     same(bytes, &data, "the data");
     (frames, *reply.receipt())
 }
 
-fn emulated_copy_input_swaps_frames(stage: &Stage) {
-    let mut buffer = stage.buffer(1);
-    let before = stage.frames(&buffer);
-    let (system, receipt) = receive(stage, &mut buffer);
+fn emulated_copy_input_swaps_frames(fixture: &Fixture) {
+    let mut buffer = fixture.buffer(1);
+    let before = fixture.frames(&buffer);
+    let (system, receipt) = receive(fixture, &mut buffer);
     assert!(system.iter().all(|frame| !before.contains(frame)), "the server filled other memory");
-    assert_eq!(stage.frames(&buffer), system, "and that is the client's now");
+    assert_eq!(fixture.frames(&buffer), system, "and that is the client's now");
     assert_eq!((receipt.copied, receipt.effective, receipt.reason), (0, Scheme::EmulatedCopy, None));
-    assert_eq!(receipt.swapped as usize, stage.granules());
+    assert_eq!(receipt.swapped as usize, fixture.granules());
 }
 
-fn the_system_gets_the_clients_frames(stage: &Stage) {
-    let mut buffer = stage.buffer(2);
-    let before = stage.frames(&buffer);
-    let (_, _) = receive(stage, &mut buffer);
-    let (system, _) = receive(stage, &mut buffer);
+fn the_system_gets_the_clients_frames(fixture: &Fixture) {
+    let mut buffer = fixture.buffer(2);
+    let before = fixture.frames(&buffer);
+    let (_, _) = receive(fixture, &mut buffer);
+    let (system, _) = receive(fixture, &mut buffer);
     assert_eq!(system, before, "the next system buffer is made of the client's former granules");
-    assert_eq!(stage.frames(&buffer), before, "which are the client's again");
+    assert_eq!(fixture.frames(&buffer), before, "which are the client's again");
 }
 
-fn a_partly_filled_granule_is_completed_and_swapped(stage: &Stage) {
-    let mut buffer = stage.buffer(3);
-    let before = stage.frames(&buffer);
-    let (_, receipt) = receive(stage, &mut buffer[5..LEN - 7]);
-    assert_eq!(changed(&before, &stage.frames(&buffer)).len(), stage.granules(), "all are swapped");
+fn a_partly_filled_granule_is_completed_and_swapped(fixture: &Fixture) {
+    let mut buffer = fixture.buffer(3);
+    let before = fixture.frames(&buffer);
+    let (_, receipt) = receive(fixture, &mut buffer[5..LEN - 7]);
+    assert_eq!(changed(&before, &fixture.frames(&buffer)).len(), fixture.granules(), "all are swapped");
     assert_eq!((receipt.copied, receipt.reason), (5 + 7, Some(Reason::Edges)));
-    assert_eq!(receipt.swapped as usize, stage.granules());
+    assert_eq!(receipt.swapped as usize, fixture.granules());
     let expected = pattern(3, LEN);
     same(&buffer[..5], &expected[..5], "bytes before the data");
     same(&buffer[LEN - 7..], &expected[LEN - 7..], "bytes after the data");
 }
 
-fn overlay_buffers_of_the_same_offset_are_swapped(stage: &Stage) {
-    let Some(stage) = Stage::open(stage.name, stage.kind, Guard::Full, Thresholds::ALWAYS) else { return };
-    let len = 2 * stage.granule();
-    let stage = stage.pooled(100, len);
-    let preferred = stage.holder.handle().preferred(HOLD).expect("a preference");
+fn overlay_buffers_of_the_same_offset_are_swapped(fixture: &Fixture) {
+    let Some(fixture) = Fixture::open(fixture.name, fixture.kind, Guard::Full, Thresholds::ALWAYS) else {
+        return;
+    };
+    let len = 2 * fixture.granule();
+    let fixture = fixture.pooled(100, len);
+    let preferred = fixture.holder.handle().preferred(HOLD).expect("a preference");
     assert_eq!((preferred.offset, preferred.len), (100, len));
-    let mut buffer = stage.interface.allocate_at(preferred.offset, preferred.len).expect("a buffer");
+    let mut buffer = fixture.interface.allocate_at(preferred.offset, preferred.len).expect("a buffer");
     buffer.fill(1);
-    let (system, receipt) = receive(&stage, &mut buffer);
-    assert_eq!(stage.frames(&buffer), system, "the overlay buffer's frames are the client's now");
+    let (system, receipt) = receive(&fixture, &mut buffer);
+    assert_eq!(fixture.frames(&buffer), system, "the overlay buffer's frames are the client's now");
     assert_eq!(receipt.swapped, 3);
     // The two parts beside the data, of the first granule and the last.
-    assert_eq!(receipt.copied, stage.granule());
+    assert_eq!(receipt.copied, fixture.granule());
 }
 
-fn overlay_buffers_of_another_offset_are_copied_out(stage: &Stage) {
-    let Some(stage) = Stage::open(stage.name, stage.kind, Guard::Full, Thresholds::ALWAYS) else { return };
-    let len = 2 * stage.granule();
-    let stage = stage.pooled(100, len);
-    let mut buffer = stage.interface.allocate(len).expect("a buffer");
+fn overlay_buffers_of_another_offset_are_copied_out(fixture: &Fixture) {
+    let Some(fixture) = Fixture::open(fixture.name, fixture.kind, Guard::Full, Thresholds::ALWAYS) else {
+        return;
+    };
+    let len = 2 * fixture.granule();
+    let fixture = fixture.pooled(100, len);
+    let mut buffer = fixture.interface.allocate(len).expect("a buffer");
     buffer.fill(1);
-    let before = stage.frames(&buffer);
-    let (_, receipt) = receive(&stage, &mut buffer);
-    assert_eq!(stage.frames(&buffer), before);
+    let before = fixture.frames(&buffer);
+    let (_, receipt) = receive(&fixture, &mut buffer);
+    assert_eq!(fixture.frames(&buffer), before);
     assert_eq!((receipt.copied, receipt.swapped), (len, 0));
     assert_eq!((receipt.effective, receipt.reason), (Scheme::Copy, Some(Reason::Unaligned)));
 }
 
-fn thresholds_that_never_avoid_copying_copy_out(stage: &Stage) {
-    let Some(stage) = Stage::open(stage.name, stage.kind, Guard::Full, Thresholds::NEVER) else { return };
-    let mut buffer = stage.buffer(4);
-    let before = stage.frames(&buffer);
-    let (_, receipt) = receive(&stage, &mut buffer);
-    assert_eq!(stage.frames(&buffer), before);
+fn thresholds_that_never_avoid_copying_copy_out(fixture: &Fixture) {
+    let Some(fixture) = Fixture::open(fixture.name, fixture.kind, Guard::Full, Thresholds::NEVER) else {
+        return;
+    };
+    let mut buffer = fixture.buffer(4);
+    let before = fixture.frames(&buffer);
+    let (_, receipt) = receive(&fixture, &mut buffer);
+    assert_eq!(fixture.frames(&buffer), before);
     assert_eq!((receipt.copied, receipt.swapped), (LEN, 0));
     assert_eq!((receipt.asked, receipt.effective), (Scheme::EmulatedCopy, Scheme::Copy));
     assert_eq!(receipt.reason, Some(Reason::Short));
 }
 
-fn moved_input_arrives_in_the_servers_frames(stage: &Stage) {
+fn moved_input_arrives_in_the_servers_frames(fixture: &Fixture) {
     for scheme in Scheme::ALL.into_iter().skip(4) {
-        let request = stage.interface.request(stage.holder.handle(), HOLD);
+        let request = fixture.interface.request(fixture.holder.handle(), HOLD);
         let pending = request.input(In::migrant(scheme, LEN)).submit().expect("a request");
-        let system = stage.holder.input_frames(pending.id(), stage.granule());
-        stage.holder.deliver(pending.id(), &pattern(5, LEN));
+        let system = fixture.holder.input_frames(pending.id(), fixture.granule());
+        fixture.holder.deliver(pending.id(), &pattern(5, LEN));
         let mut reply = pending.sync().expect("a reply");
         let region = reply.take_migrant().expect("a region");
-        assert_eq!(Some(stage.frames(&region)), system, "{scheme}");
+        assert_eq!(Some(fixture.frames(&region)), system, "{scheme}");
         assert_eq!((reply.receipt().copied, reply.receipt().effective), (0, scheme));
     }
     // The memory server leaves what lies in a cached region where it lies.
-    let request = stage.interface.request(&stage.memory, memory::NULL);
+    let request = fixture.interface.request(&fixture.memory, memory::NULL);
     let mut reply = request.input(In::emulated_weak_move(LEN)).send().expect("a reply");
     assert_eq!(reply.take_migrant().map(|region| region.len()), Some(LEN));
 }

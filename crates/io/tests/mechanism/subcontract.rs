@@ -16,7 +16,7 @@ use genie_memory::Data;
 use genie_passing::model::Allocation;
 use genie_passing::{Reason, Receipt, Scheme};
 
-use super::{LEN, Stage};
+use super::{Fixture, LEN};
 use crate::on_both_kinds;
 use crate::support::bytes::{pattern, same};
 use crate::support::holder::{Answer, Command, HOLD};
@@ -93,25 +93,25 @@ fn fill(
 }
 
 /// A memory server with two buffers of its own, for as much as clients ask for.
-fn pooled(stage: &Stage, len: usize) -> ServerHandle {
-    ServerHandle::new(Memory::pooled(stage.interface.space(), 0, len, 2).expect("memory for the pool"))
+fn pooled(fixture: &Fixture, len: usize) -> ServerHandle {
+    ServerHandle::new(Memory::pooled(fixture.interface.space(), 0, len, 2).expect("memory for the pool"))
 }
 
 /// A server that forwards requests as they are.
-fn relay(stage: &Stage, to: &ServerHandle) -> ServerHandle {
+fn relay(fixture: &Fixture, to: &ServerHandle) -> ServerHandle {
     let to = vec![to.clone()];
-    ServerHandle::new(Relay::new(stage.interface.clone(), to, Manner::Plain, None))
+    ServerHandle::new(Relay::new(fixture.interface.clone(), to, Manner::Plain, None))
 }
 
-/// A stage of its own, with a pooled holder.
-fn with_pool(stage: &Stage) -> Option<Stage> {
-    let own = super::open(stage.name, stage.kind)?;
+/// A fixture of its own, with a pooled holder.
+fn with_pool(fixture: &Fixture) -> Option<Fixture> {
+    let own = super::open(fixture.name, fixture.kind)?;
     Some(own.pooled(0, LEN))
 }
 
 /// Submits an input of `LEN` bytes to a relay.
-fn submit<'b>(stage: &Stage, relay: &ServerHandle, bytes: &'b mut [u8]) -> Pending<'b> {
-    let request = stage.interface.request(relay, HOLD).input(In::emulated_copy(bytes));
+fn submit<'b>(fixture: &Fixture, relay: &ServerHandle, bytes: &'b mut [u8]) -> Pending<'b> {
+    let request = fixture.interface.request(relay, HOLD).input(In::emulated_copy(bytes));
     request.room(8).submit().expect("a request")
 }
 
@@ -120,53 +120,54 @@ fn copied_in_the_middle(argument: &[u8]) -> u64 {
     u64::from_le_bytes(argument.try_into().expect("8 bytes"))
 }
 
-fn a_subcontractors_buffer_becomes_the_clients(stage: &Stage) {
-    let Some(stage) = with_pool(stage) else { return };
-    let relay = relay(&stage, stage.holder.server());
-    pass_up(&stage, &relay);
+fn a_subcontractors_buffer_becomes_the_clients(fixture: &Fixture) {
+    let Some(fixture) = with_pool(fixture) else { return };
+    let relay = relay(&fixture, fixture.holder.server());
+    pass_up(&fixture, &relay);
 }
 
-fn a_buffer_goes_up_through_several_contractors(stage: &Stage) {
-    let Some(stage) = with_pool(stage) else { return };
-    let first = relay(&stage, stage.holder.server());
-    let second = relay(&stage, &first);
-    pass_up(&stage, &relay(&stage, &second));
+fn a_buffer_goes_up_through_several_contractors(fixture: &Fixture) {
+    let Some(fixture) = with_pool(fixture) else { return };
+    let first = relay(&fixture, fixture.holder.server());
+    let second = relay(&fixture, &first);
+    pass_up(&fixture, &relay(&fixture, &second));
 }
 
-fn pass_up(stage: &Stage, relay: &ServerHandle) {
-    let mut buffer = stage.buffer(1);
-    let before = stage.frames(&buffer);
+fn pass_up(fixture: &Fixture, relay: &ServerHandle) {
+    let mut buffer = fixture.buffer(1);
+    let before = fixture.frames(&buffer);
     let data = pattern(2, LEN);
-    let pending = submit(stage, relay, &mut buffer);
-    let arrived = stage.holder.arrival();
-    let overlay = stage.holder.input_frames(arrived, stage.granule()).expect("frames were visible before");
+    let pending = submit(fixture, relay, &mut buffer);
+    let arrived = fixture.holder.arrival();
+    let overlay =
+        fixture.holder.input_frames(arrived, fixture.granule()).expect("frames were visible before");
     assert!(overlay.iter().all(|frame| !before.contains(frame)), "the holder's buffer is its own");
-    stage.holder.deliver(arrived, &data);
+    fixture.holder.deliver(arrived, &data);
     let reply = pending.sync().expect("a reply");
-    assert_eq!(stage.frames(&buffer), overlay, "the client has the subcontractor's pages");
+    assert_eq!(fixture.frames(&buffer), overlay, "the client has the subcontractor's pages");
     same(&buffer, &data, "the data");
     let receipt = reply.receipt();
-    assert_eq!((receipt.copied, receipt.swapped as usize), (0, stage.granules()), "{receipt}");
+    assert_eq!((receipt.copied, receipt.swapped as usize), (0, fixture.granules()), "{receipt}");
     assert_eq!(copied_in_the_middle(reply.argument()), 0);
     // The next one finds the client's former pages in the pool.
     drop(reply);
-    let pending = submit(stage, relay, &mut buffer);
-    let arrived = stage.holder.arrival();
-    assert_eq!(stage.holder.input_frames(arrived, stage.granule()), Some(before));
-    stage.holder.deliver(arrived, &data);
+    let pending = submit(fixture, relay, &mut buffer);
+    let arrived = fixture.holder.arrival();
+    assert_eq!(fixture.holder.input_frames(arrived, fixture.granule()), Some(before));
+    fixture.holder.deliver(arrived, &data);
     pending.sync().expect("a reply");
     drop(buffer);
-    assert_idle(&stage.interface, stage.granules());
+    assert_idle(&fixture.interface, fixture.granules());
 }
 
-fn every_scheme_takes_a_subcontractors_buffer(stage: &Stage) {
-    let len = 2 * stage.granule() - 100;
-    let relay = relay(stage, &pooled(stage, 2 * stage.granule()));
+fn every_scheme_takes_a_subcontractors_buffer(fixture: &Fixture) {
+    let len = 2 * fixture.granule() - 100;
+    let relay = relay(fixture, &pooled(fixture, 2 * fixture.granule()));
     for (byte, scheme) in (1..).zip(Scheme::ALL) {
-        let request = stage.interface.request(&relay, SOURCE);
+        let request = fixture.interface.request(&relay, SOURCE);
         let request = match scheme.allocation() {
             Allocation::Migrant => request.input(In::migrant(scheme, len)),
-            Allocation::Native => request.input(In::owned(scheme, stage.buffer(3)).part(0..len)),
+            Allocation::Native => request.input(In::owned(scheme, fixture.buffer(3)).part(0..len)),
         };
         let mut reply =
             request.argument(&[byte]).send().unwrap_or_else(|failed| panic!("{scheme}: {failed}"));
@@ -176,54 +177,55 @@ fn every_scheme_takes_a_subcontractors_buffer(stage: &Stage) {
             Some(region) => same(&region, &vec![byte; len], scheme),
             None => same(&reply.take_buffer().expect("the buffer")[..len], &vec![byte; len], scheme),
         }
-        checked(stage.interface.space());
+        checked(fixture.interface.space());
     }
     drop(relay);
-    assert_idle(&stage.interface, 0);
+    assert_idle(&fixture.interface, 0);
 }
 
-fn memory_is_made_when_a_subcontractor_needs_it(stage: &Stage) {
-    let relay = relay(stage, stage.holder.server());
-    let mut buffer = stage.buffer(4);
-    let before = stage.frames(&buffer);
-    let system = || checked(stage.interface.space()).system;
-    let pending = submit(stage, &relay, &mut buffer);
-    let arrived = stage.holder.arrival();
+fn memory_is_made_when_a_subcontractor_needs_it(fixture: &Fixture) {
+    let relay = relay(fixture, fixture.holder.server());
+    let mut buffer = fixture.buffer(4);
+    let before = fixture.frames(&buffer);
+    let system = || checked(fixture.interface.space()).system;
+    let pending = submit(fixture, &relay, &mut buffer);
+    let arrived = fixture.holder.arrival();
     assert_eq!(system(), 0, "nobody has asked for memory");
-    let system_frames = stage.holder.input_frames(arrived, stage.granule());
-    assert_eq!(system() as usize, stage.granules());
+    let system_frames = fixture.holder.input_frames(arrived, fixture.granule());
+    assert_eq!(system() as usize, fixture.granules());
     let data = pattern(5, LEN);
-    stage.holder.deliver(arrived, &data);
+    fixture.holder.deliver(arrived, &data);
     assert_eq!(pending.sync().expect("a reply").receipt().copied, 0);
     same(&buffer, &data, "the data");
-    assert_eq!(Some(stage.frames(&buffer)), system_frames);
-    assert_ne!(stage.frames(&buffer), before);
+    assert_eq!(Some(fixture.frames(&buffer)), system_frames);
+    assert_ne!(fixture.frames(&buffer), before);
     drop(buffer);
-    assert_idle(&stage.interface, 0);
+    assert_idle(&fixture.interface, 0);
 }
 
-fn a_device_of_a_subcontractors_fills_the_clients_granules(stage: &Stage) {
-    let relay = relay(stage, stage.holder.server());
-    let mut buffer = stage.buffer(6);
-    let before = stage.frames(&buffer);
-    let pending = submit(stage, &relay, &mut buffer);
-    let arrived = stage.holder.arrival();
+fn a_device_of_a_subcontractors_fills_the_clients_granules(fixture: &Fixture) {
+    let relay = relay(fixture, fixture.holder.server());
+    let mut buffer = fixture.buffer(6);
+    let before = fixture.frames(&buffer);
+    let pending = submit(fixture, &relay, &mut buffer);
+    let arrived = fixture.holder.arrival();
     let data = pattern(7, LEN);
     let link = Command::Outboard { buffer: 0, bytes: data.clone() };
-    assert_eq!(stage.holder.command(arrived, link), Answer::Done);
-    stage.holder.set_actual(arrived, LEN);
-    stage.holder.reply(arrived);
+    assert_eq!(fixture.holder.command(arrived, link), Answer::Done);
+    fixture.holder.set_actual(arrived, LEN);
+    fixture.holder.reply(arrived);
     let reply = pending.sync().expect("a reply");
     same(&buffer, &data, "the data");
-    assert_eq!(stage.frames(&buffer), before, "the device has written to the client's own granules");
+    assert_eq!(fixture.frames(&buffer), before, "the device has written to the client's own granules");
     assert_eq!((reply.receipt().copied, reply.receipt().swapped), (0, 0));
     drop(buffer);
-    assert_idle(&stage.interface, 0);
+    assert_idle(&fixture.interface, 0);
 }
 
-fn a_contractor_that_looks_sees_the_subcontractors_buffer(stage: &Stage) {
-    let Some(stage) = with_pool(stage) else { return };
-    let (interface, to, granule) = (stage.interface.clone(), stage.holder.server().clone(), stage.granule());
+fn a_contractor_that_looks_sees_the_subcontractors_buffer(fixture: &Fixture) {
+    let Some(fixture) = with_pool(fixture) else { return };
+    let (interface, to, granule) =
+        (fixture.interface.clone(), fixture.holder.server().clone(), fixture.granule());
     let looked: Arc<Mutex<Option<Vec<u64>>>> = Arc::default();
     let look = Arc::clone(&looked);
     let contractor = ServerHandle::new(Contractor::seeing(move |request| {
@@ -235,25 +237,25 @@ fn a_contractor_that_looks_sees_the_subcontractors_buffer(stage: &Stage) {
         seen.part(0..1).fill(b'!');
         Ok(())
     }));
-    let mut buffer = stage.buffer(8);
+    let mut buffer = fixture.buffer(8);
     let data = pattern(9, LEN);
     let (reply, overlay) = std::thread::scope(|scope| {
         let asking = scope.spawn(|| {
-            let request = stage.interface.request(&contractor, ASK);
+            let request = fixture.interface.request(&contractor, ASK);
             request.input(In::emulated_copy(&mut buffer)).send()
         });
-        let arrived = stage.holder.arrival();
-        let overlay = stage.holder.input_frames(arrived, granule).expect("frames were visible before");
-        stage.holder.deliver(arrived, &data);
+        let arrived = fixture.holder.arrival();
+        let overlay = fixture.holder.input_frames(arrived, granule).expect("frames were visible before");
+        fixture.holder.deliver(arrived, &data);
         (asking.join().expect("no panic").expect("a reply"), overlay)
     });
     assert_eq!(looked.lock().expect("no panic").as_ref(), Some(&overlay), "the contractor saw it");
-    assert_eq!(stage.frames(&buffer), overlay, "and the client has it");
-    assert_eq!((reply.receipt().copied, reply.receipt().swapped as usize), (0, stage.granules()));
+    assert_eq!(fixture.frames(&buffer), overlay, "and the client has it");
+    assert_eq!((reply.receipt().copied, reply.receipt().swapped as usize), (0, fixture.granules()));
     assert_eq!(buffer[0], b'!', "with what the contractor has changed");
     same(&buffer[1..], &data[1..], "the rest");
     drop((contractor, buffer));
-    assert_idle(&stage.interface, stage.granules());
+    assert_idle(&fixture.interface, fixture.granules());
 }
 
 fn frames_of(data: &Data<'_>, granule: usize) -> Option<Vec<u64>> {
@@ -262,9 +264,9 @@ fn frames_of(data: &Data<'_>, granule: usize) -> Option<Vec<u64>> {
     each.collect::<Option<Vec<_>>>().map(|frames| frames.concat())
 }
 
-fn a_buffer_that_is_worked_on_once_more_is_copied(stage: &Stage) {
-    let len = 2 * stage.granule();
-    let (interface, to, receipts) = (stage.interface.clone(), pooled(stage, len), Receipts::default());
+fn a_buffer_that_is_worked_on_once_more_is_copied(fixture: &Fixture) {
+    let len = 2 * fixture.granule();
+    let (interface, to, receipts) = (fixture.interface.clone(), pooled(fixture, len), Receipts::default());
     let noted = Arc::clone(&receipts);
     let contractor = ServerHandle::new(Contractor::blind(move |request| {
         let all = 0..request.len(0);
@@ -275,8 +277,8 @@ fn a_buffer_that_is_worked_on_once_more_is_copied(stage: &Stage) {
         Ok(request.set_actual(0, all.end)?)
     }));
     for scheme in [Scheme::Copy, Scheme::EmulatedCopy, Scheme::EmulatedShare] {
-        let request = stage.interface.request(&contractor, ASK);
-        let request = request.input(In::owned(scheme, stage.buffer(10)).part(0..len));
+        let request = fixture.interface.request(&contractor, ASK);
+        let request = request.input(In::owned(scheme, fixture.buffer(10)).part(0..len));
         let mut reply = request.send().unwrap_or_else(|failed| panic!("{scheme}: {failed}"));
         let mut expected = vec![3; len];
         expected[len - 5..].fill(4);
@@ -289,12 +291,12 @@ fn a_buffer_that_is_worked_on_once_more_is_copied(stage: &Stage) {
         [(0, None), (10, Some(Reason::Overlaid)), (len, Some(Reason::Overlaid)), (5, Some(Reason::Overlaid))];
     assert_eq!(copied, once.repeat(3));
     drop(contractor);
-    assert_idle(&stage.interface, 0);
+    assert_idle(&fixture.interface, 0);
 }
 
-fn a_part_is_copied_and_says_so(stage: &Stage) {
-    let len = 3 * stage.granule();
-    let (interface, to, receipts) = (stage.interface.clone(), pooled(stage, len), Receipts::default());
+fn a_part_is_copied_and_says_so(fixture: &Fixture) {
+    let len = 3 * fixture.granule();
+    let (interface, to, receipts) = (fixture.interface.clone(), pooled(fixture, len), Receipts::default());
     let noted = Arc::clone(&receipts);
     // Of two elements, the first and a part of the second, and then the rest: no fragment is one element.
     let contractor = ServerHandle::new(Contractor::blind(move |request| {
@@ -303,8 +305,8 @@ fn a_part_is_copied_and_says_so(stage: &Stage) {
         fill(&interface, &to, request, cut..all, 2, &noted)?;
         Ok(request.set_actual(0, all)?)
     }));
-    let (mut first, mut second) = (stage.buffer(11), stage.buffer(12));
-    let request = stage.interface.request(&contractor, ASK);
+    let (mut first, mut second) = (fixture.buffer(11), fixture.buffer(12));
+    let request = fixture.interface.request(&contractor, ASK);
     let request = request.input(In::emulated_copy(&mut first[..len / 2]));
     request.and_input(In::emulated_copy(&mut second[..len / 2])).send().expect("a reply");
     assert!(first[..len / 2].iter().all(|byte| *byte == 1));
@@ -314,17 +316,17 @@ fn a_part_is_copied_and_says_so(stage: &Stage) {
     let half = len / 2;
     assert_eq!(copied, [(half + 7, Some(Reason::Overlaid)), (half - 7, Some(Reason::Overlaid))]);
     drop((contractor, first, second));
-    assert_idle(&stage.interface, 0);
+    assert_idle(&fixture.interface, 0);
 }
 
-fn a_client_elsewhere_is_copied_for_and_the_receipt_says_so(stage: &Stage) {
-    let len = 2 * stage.granule();
+fn a_client_elsewhere_is_copied_for_and_the_receipt_says_so(fixture: &Fixture) {
+    let len = 2 * fixture.granule();
     let scratch = tempfile::tempdir().expect("a directory");
     let directory = Directory::at(scratch.path().join("run")).expect("a run-time directory");
-    let (interface, receipts) = (stage.interface.clone(), Receipts::default());
+    let (interface, receipts) = (fixture.interface.clone(), Receipts::default());
     let noted = Arc::clone(&receipts);
     let options =
-        ServeOptions { pool: 4 * stage.granule(), private_pool: 2 * len, ..ServeOptions::default() };
+        ServeOptions { pool: 4 * fixture.granule(), private_pool: 2 * len, ..ServeOptions::default() };
     let listener = Listener::claim_in(&directory, "contractor", options).expect("a name");
     let private = listener.private_pool().expect("memory");
     let to = ServerHandle::new(Memory::pooled(private, 0, len, 1).expect("memory for the pool"));
@@ -335,20 +337,20 @@ fn a_client_elsewhere_is_copied_for_and_the_receipt_says_so(stage: &Stage) {
     });
     let _running = listener.serve(contractor).and_then(|serving| serving.start()).expect("threads");
     let options = ConnectOptions::default();
-    let server = stage.interface.connect_with(&directory, "contractor", &options).expect("a connection");
-    let mut buffer = stage.buffer(13);
-    let request = stage.interface.request(&server, ASK).input(In::emulated_copy(&mut buffer[..len]));
+    let server = fixture.interface.connect_with(&directory, "contractor", &options).expect("a connection");
+    let mut buffer = fixture.buffer(13);
+    let request = fixture.interface.request(&server, ASK).input(In::emulated_copy(&mut buffer[..len]));
     let reply = request.send().expect("a reply");
-    assert_eq!((reply.receipt().copied, reply.receipt().swapped as usize), (0, len / stage.granule()));
+    assert_eq!((reply.receipt().copied, reply.receipt().swapped as usize), (0, len / fixture.granule()));
     assert!(buffer[..len].iter().all(|byte| *byte == 5));
     let receipts = receipts.lock().expect("no panic");
     assert_eq!((receipts[0].copied, receipts[0].reason), (len, Some(Reason::Overlaid)));
 }
 
-fn a_failed_subcontract_leaves_the_input_to_the_next(stage: &Stage) {
-    let Some(stage) = with_pool(stage) else { return };
-    let (interface, receipts) = (stage.interface.clone(), Receipts::default());
-    let (failing, next) = (stage.holder.server().clone(), pooled(&stage, LEN));
+fn a_failed_subcontract_leaves_the_input_to_the_next(fixture: &Fixture) {
+    let Some(fixture) = with_pool(fixture) else { return };
+    let (interface, receipts) = (fixture.interface.clone(), Receipts::default());
+    let (failing, next) = (fixture.holder.server().clone(), pooled(&fixture, LEN));
     let noted = Arc::clone(&receipts);
     let contractor = ServerHandle::new(Contractor::blind(move |request| {
         let all = 0..request.len(0);
@@ -358,19 +360,19 @@ fn a_failed_subcontract_leaves_the_input_to_the_next(stage: &Stage) {
         fill(&interface, &next, request, all.clone(), 6, &noted)?;
         Ok(request.set_actual(0, all.end)?)
     }));
-    let mut buffer = stage.buffer(14);
+    let mut buffer = fixture.buffer(14);
     let reply = std::thread::scope(|scope| {
         let asking = scope.spawn(|| {
-            let request = stage.interface.request(&contractor, ASK);
+            let request = fixture.interface.request(&contractor, ASK);
             request.input(In::emulated_copy(&mut buffer)).send()
         });
-        let arrived = stage.holder.arrival();
-        stage.holder.write(arrived, 0, &pattern(15, LEN));
-        stage.holder.fail(arrived, "the disk is full");
+        let arrived = fixture.holder.arrival();
+        fixture.holder.write(arrived, 0, &pattern(15, LEN));
+        fixture.holder.fail(arrived, "the disk is full");
         asking.join().expect("no panic").expect("a reply")
     });
     assert!(buffer.iter().all(|byte| *byte == 6));
-    assert_eq!((reply.receipt().copied, reply.receipt().swapped as usize), (0, stage.granules()));
+    assert_eq!((reply.receipt().copied, reply.receipt().swapped as usize), (0, fixture.granules()));
     drop((contractor, buffer));
-    assert_idle(&stage.interface, stage.granules());
+    assert_idle(&fixture.interface, fixture.granules());
 }

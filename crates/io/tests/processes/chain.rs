@@ -7,7 +7,7 @@ use genie_io::{In, Interface, Out, ServerHandle};
 use genie_memory::GranuleKind;
 use genie_passing::Scheme;
 
-use super::{Stage, connect, eventually, filled, open, opening};
+use super::{Fixture, connect, eventually, filled, open, opening};
 use crate::on_both_granules;
 use crate::support::bytes::{pattern, same};
 use crate::support::holder::HOLD;
@@ -129,66 +129,66 @@ fn own_object(interface: &Interface) -> Option<String> {
 }
 
 fn a_server_here_passes_on_to_another_process(test: &str, kind: GranuleKind) {
-    let Some(stage) = Stage::open(test, kind, Place::Cached) else { return };
-    let interface = stage.interface();
-    let to = vec![stage.channel.memory().clone()];
+    let Some(fixture) = Fixture::open(test, kind, Place::Cached) else { return };
+    let interface = fixture.interface();
+    let to = vec![fixture.channel.memory().clone()];
     let pack = ServerHandle::new(Relay::new(interface.clone(), to, Manner::Plain, None));
     for scheme in [Scheme::EmulatedCopy, Scheme::Copy] {
-        let buffer = stage.buffer(5);
+        let buffer = fixture.buffer(5);
         let request = interface.request(&pack, memory::STORE).out(Out::borrowed(scheme, &buffer[3..]));
         let reply = request.argument(b"here").room(8).send().expect("a reply");
         assert_eq!(copied_in_the_middle(reply.argument()), 0, "{scheme}");
-        let mut back = stage.buffer(6);
+        let mut back = fixture.buffer(6);
         let request = interface.request(&pack, memory::FETCH).input(In::borrowed(scheme, &mut back[3..]));
         request.argument(b"here").send().expect("a reply");
         same(&back[3..], &buffer[3..], scheme);
-        same(&back[..3], &pattern(6, stage.len())[..3], scheme);
+        same(&back[..3], &pattern(6, fixture.len())[..3], scheme);
     }
-    stage.channel.assert_idle();
+    fixture.channel.assert_idle();
 }
 
 #[test]
 fn a_reply_waits_until_all_fragments_are_let_go() {
     let test = "a_reply_waits_until_all_fragments_are_let_go";
-    let Some(stage) = Stage::open(test, GranuleKind::Base, Place::Cached) else { return };
-    let interface = stage.interface();
+    let Some(fixture) = Fixture::open(test, GranuleKind::Base, Place::Cached) else { return };
+    let interface = fixture.interface();
     let hasty = |to| ServerHandle::new(Relay::new(interface.clone(), vec![to], Manner::Hasty, None));
-    let here = hasty(stage.holder().server().clone());
+    let here = hasty(fixture.holder().server().clone());
     // Two servers in a chain that reply before the last server is done; the holder's process is the third.
     for server in [here.clone(), hasty(here)] {
-        let before = stage.holder().held();
-        let buffer = stage.buffer(7);
+        let before = fixture.holder().held();
+        let buffer = fixture.buffer(7);
         let request = interface.request(&server, HOLD).out(Out::emulated_copy(&buffer));
         let pending = request.submit().expect("a request");
-        eventually("the holder has no fragment", || stage.holder().held().len() > before.len());
-        let name = *stage.holder().held().last().expect("a request");
+        eventually("the holder has no fragment", || fixture.holder().held().len() > before.len());
+        let name = *fixture.holder().held().last().expect("a request");
         assert!(!pending.is_replied(), "the memory is in use");
-        same(&stage.holder().read(name), &buffer, "the fragment");
-        stage.holder().reply(name);
+        same(&fixture.holder().read(name), &buffer, "the fragment");
+        fixture.holder().reply(name);
         eventually("there is no reply", || pending.is_replied());
         pending.sync().expect("a reply");
     }
-    stage.channel.assert_idle();
+    fixture.channel.assert_idle();
 }
 
 #[test]
 fn a_reply_waits_for_fragments_in_other_processes() {
     let test = "a_reply_waits_for_fragments_in_other_processes";
-    let Some(stage) = Stage::open(test, GranuleKind::Base, Place::Cached) else { return };
+    let Some(fixture) = Fixture::open(test, GranuleKind::Base, Place::Cached) else { return };
     let middle = Peer::own();
-    let to = vec![(stage.peer.run(), stage.holder().server().name().to_owned())];
+    let to = vec![(fixture.peer.run(), fixture.holder().server().name().to_owned())];
     let _link = open(&middle, opening("hasty", Kind::Relay { to, manner: Manner::Hasty, log: None }));
-    let hasty = connect(stage.interface(), &middle, "hasty");
-    let buffer = stage.buffer(8);
-    let request = stage.interface().request(&hasty, HOLD).out(Out::emulated_copy(&buffer));
+    let hasty = connect(fixture.interface(), &middle, "hasty");
+    let buffer = fixture.buffer(8);
+    let request = fixture.interface().request(&hasty, HOLD).out(Out::emulated_copy(&buffer));
     let pending = request.submit().expect("a request");
-    eventually("the holder has no fragment", || !stage.holder().held().is_empty());
-    let name = stage.holder().held()[0];
+    eventually("the holder has no fragment", || !fixture.holder().held().is_empty());
+    let name = fixture.holder().held()[0];
     assert!(!pending.is_replied(), "the memory is in use");
-    same(&stage.holder().read(name), &buffer, "the fragment");
-    stage.holder().reply(name);
+    same(&fixture.holder().read(name), &buffer, "the fragment");
+    fixture.holder().reply(name);
     eventually("there is no reply", || pending.is_replied());
     pending.sync().expect("a reply");
     drop(buffer);
-    stage.channel.assert_idle();
+    fixture.channel.assert_idle();
 }

@@ -10,10 +10,10 @@ use genie_io::channel::{Listener, ServeOptions};
 use genie_io::{Error, In, Incoming, Limits, Out, RequestId, Server, Service};
 use genie_memory::{GranuleKind, Mapping};
 
-use super::{Stage, eventually};
+use super::{Fixture, eventually};
 use crate::on_both_granules;
 use crate::support::bytes::same;
-use crate::support::holder::{Answer, Command, Control, HOLD, Held, Keeper, Name};
+use crate::support::holder::{Answer, Command, Control, HOLD, Held, HoldingServer, Name};
 use crate::support::peer::{Ask, Peer};
 use crate::support::setup::checked;
 use crate::support::transport::Place;
@@ -26,30 +26,30 @@ on_both_granules! {
 
 /// Waits until nothing is left of a server that is gone.
 #[track_caller]
-fn assert_gone(stage: &Stage) {
+fn assert_gone(fixture: &Fixture) {
     eventually("memory is held", || {
-        let usage = checked(stage.interface().space());
-        stage.interface().pending_bytes() == 0
+        let usage = checked(fixture.interface().space());
+        fixture.interface().pending_bytes() == 0
             && (usage.references, usage.deferred, usage.system) == (0, 0, 0)
     });
 }
 
 fn requests_of_a_server_that_is_killed_fail_and_their_memory_comes_back(test: &str, kind: GranuleKind) {
-    let Some(stage) = Stage::open(test, kind, Place::Cached) else { return };
-    let (mut output, mut copied, mut input) = (stage.buffer(1), stage.buffer(2), stage.buffer(3));
+    let Some(fixture) = Fixture::open(test, kind, Place::Cached) else { return };
+    let (mut output, mut copied, mut input) = (fixture.buffer(1), fixture.buffer(2), fixture.buffer(3));
     let before = input.to_vec();
-    let request = || stage.interface().request(stage.holder().handle(), HOLD);
-    let region = stage.interface().allocate_migrant(stage.len(), true).expect("a region");
+    let request = || fixture.interface().request(fixture.holder().handle(), HOLD);
+    let region = fixture.interface().allocate_migrant(fixture.len(), true).expect("a region");
     let pending = [
         request().out(Out::emulated_copy(&output)).submit().expect("a request"),
         request().out(Out::copy(&copied)).submit().expect("a request"),
         request().out(Out::emulated_move(region)).submit().expect("a request"),
-        request().out(Out::share(stage.buffer(4))).submit().expect("a request"),
+        request().out(Out::share(fixture.buffer(4))).submit().expect("a request"),
         request().input(In::emulated_copy(&mut input)).submit().expect("a request"),
     ];
-    stage.holder().write(pending[4].id(), 0, &[0xee; 100]);
-    assert!(stage.interface().pending_bytes() > 0);
-    stage.peer.kill();
+    fixture.holder().write(pending[4].id(), 0, &[0xee; 100]);
+    assert!(fixture.interface().pending_bytes() > 0);
+    fixture.peer.kill();
     let errors = pending.map(|pending| pending.sync().expect_err("its server is gone").error);
     for error in errors {
         assert!(matches!(error, Error::Gone { .. }), "{error}");
@@ -58,12 +58,12 @@ fn requests_of_a_server_that_is_killed_fail_and_their_memory_comes_back(test: &s
     for buffer in [&mut output, &mut copied, &mut input] {
         buffer.fill(7);
     }
-    assert_gone(&stage);
+    assert_gone(&fixture);
     let error =
-        stage.interface().request(stage.holder().server(), HOLD).send().expect_err("it is gone").error;
+        fixture.interface().request(fixture.holder().server(), HOLD).send().expect_err("it is gone").error;
     assert!(matches!(error, Error::Gone { .. }), "{error}");
     drop((output, copied, input));
-    eventually("a lent object is kept", || checked(stage.interface().space()).lent == 0);
+    eventually("a lent object is kept", || checked(fixture.interface().space()).lent == 0);
 }
 
 fn a_request_of_a_stopped_server_times_out_and_holds_its_memory_until_the_server_is_gone(
@@ -71,41 +71,41 @@ fn a_request_of_a_stopped_server_times_out_and_holds_its_memory_until_the_server
     kind: GranuleKind,
 ) {
     let limits = Limits { abort_timeout: Duration::from_millis(10), ..Limits::default() };
-    let Some(stage) = Stage::open_with(test, kind, Place::Cached, limits) else { return };
-    let mut buffer = stage.buffer(1);
+    let Some(fixture) = Fixture::open_with(test, kind, Place::Cached, limits) else { return };
+    let mut buffer = fixture.buffer(1);
     let request = |timeout| {
-        let request = stage.interface().request(stage.holder().handle(), HOLD);
+        let request = fixture.interface().request(fixture.holder().handle(), HOLD);
         request.timeout(Duration::from_millis(timeout))
     };
     let pending = request(60_000).out(Out::emulated_copy(&buffer)).submit().expect("a request");
-    stage.holder().reply(pending.id());
+    fixture.holder().reply(pending.id());
     pending.sync().expect("a reply");
 
-    stage.peer.stop();
+    fixture.peer.stop();
     let error = request(20).out(Out::emulated_copy(&buffer)).send().expect_err("nobody replies").error;
     assert!(matches!(error, Error::TimedOut { .. }), "{error}");
-    let held = || checked(stage.interface().space()).references;
+    let held = || checked(fixture.interface().space()).references;
     assert!(held() > 0, "the server may still look at it");
-    assert_eq!(stage.interface().pending_bytes(), stage.len());
+    assert_eq!(fixture.interface().pending_bytes(), fixture.len());
     buffer.fill(9);
     std::thread::sleep(Duration::from_millis(50));
     assert!(held() > 0, "however long it takes");
-    stage.peer.kill();
-    assert_gone(&stage);
+    fixture.peer.kill();
+    assert_gone(&fixture);
     assert!(buffer.iter().all(|byte| *byte == 9));
 }
 
 /// A thread that waited for the server's answer held a lock. The thread that noticed the server's end needed that lock, so
 /// each waited for the other until the answer was overdue, after 5 seconds.
 fn a_server_that_is_killed_while_it_is_told_of_memory_holds_nobody_up(test: &str, kind: GranuleKind) {
-    let Some(stage) = Stage::open(test, kind, Place::Cached) else { return };
-    let buffer = stage.buffer(1);
-    stage.peer.stop();
+    let Some(fixture) = Fixture::open(test, kind, Place::Cached) else { return };
+    let buffer = fixture.buffer(1);
+    fixture.peer.stop();
     std::thread::scope(|scope| {
-        let request = stage.interface().request(stage.holder().server(), HOLD);
+        let request = fixture.interface().request(fixture.holder().server(), HOLD);
         let asking = scope.spawn(|| request.out(Out::emulated_copy(&buffer)).send());
         std::thread::sleep(Duration::from_millis(50));
-        stage.peer.kill();
+        fixture.peer.kill();
         let deadline = Instant::now() + Duration::from_secs(4);
         while !asking.is_finished() {
             assert!(Instant::now() < deadline, "the end of the server is not noticed");
@@ -114,7 +114,7 @@ fn a_server_that_is_killed_while_it_is_told_of_memory_holds_nobody_up(test: &str
         let error = asking.join().expect("no panic").expect_err("the server is gone").error;
         assert!(matches!(error, Error::Gone { .. }), "{error}");
     });
-    assert_gone(&stage);
+    assert_gone(&fixture);
 }
 
 /// A server that is asked to let a request go before it keeps that request, and then keeps it unless it is asked again.
@@ -180,7 +180,7 @@ fn requests_of_a_client_that_is_killed_are_evicted() {
     let at = Directory::at(directory.path().join("run")).expect("a run-time directory");
     let held = Arc::new(Held::new(None, None));
     held.set_obliging(true);
-    let serving = Listener::bind_in(&at, "holder", Keeper(Arc::clone(&held)), ServeOptions::default());
+    let serving = Listener::bind_in(&at, "holder", HoldingServer(Arc::clone(&held)), ServeOptions::default());
     let running = serving.expect("a server").start().expect("threads");
     let survivor = Peer::own();
     let client = Peer::own();
@@ -207,7 +207,7 @@ fn pins_hold_the_memory_of_a_client_that_is_killed() {
         let held = Arc::new(Held::new(None, None));
         held.set_obliging(true);
         let options = ServeOptions { mapping, ..ServeOptions::default() };
-        let serving = Listener::bind_in(&at, "holder", Keeper(Arc::clone(&held)), options);
+        let serving = Listener::bind_in(&at, "holder", HoldingServer(Arc::clone(&held)), options);
         let running = serving.expect("a server").start().expect("threads");
         let client = Peer::own();
         let send = Ask::Send { directory: at.path().to_owned(), server: "holder".to_owned(), len: 10_000 };

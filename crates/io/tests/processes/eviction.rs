@@ -17,7 +17,7 @@ use genie_passing::Thresholds;
 
 use super::{connect, eventually, open, opening};
 use crate::support::bytes::pattern;
-use crate::support::holder::{Control, HOLD, Held, Keeper};
+use crate::support::holder::{Control, HOLD, Held, HoldingServer};
 use crate::support::log::{self, Log};
 use crate::support::peer::{Kind, Link, Peer};
 use crate::support::relay::{Manner, Relay};
@@ -38,7 +38,7 @@ fn interface(test: &str) -> Option<Interface> {
 fn leaf(path: &Path, label: &str) -> (ServerHandle, Arc<Held>) {
     let held = Arc::new(Held::new(None, Some(Log::open(path, label))));
     held.set_obliging(true);
-    (ServerHandle::new(Keeper(Arc::clone(&held))), held)
+    (ServerHandle::new(HoldingServer(Arc::clone(&held))), held)
 }
 
 /// A relay in this process.

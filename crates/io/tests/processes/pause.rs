@@ -6,7 +6,7 @@ use genie_io::servers::memory::{FETCH, NULL, STORE};
 use genie_io::{Error, In, Interface, Out, ServerHandle};
 use genie_memory::GranuleKind;
 
-use super::{Stage, eventually, filled};
+use super::{Fixture, eventually, filled};
 use crate::on_both_granules;
 use crate::support::bytes::{pattern, same};
 use crate::support::setup::checked;
@@ -56,11 +56,11 @@ fn a_stopped_server_holds_up_neither_a_submit_that_announces_memory_nor_another_
     test: &str,
     kind: GranuleKind,
 ) {
-    let Some(stage) = Stage::open(test, kind, Place::Cached) else { return };
-    let (interface, memory) = (stage.interface(), stage.channel.memory());
+    let Some(fixture) = Fixture::open(test, kind, Place::Cached) else { return };
+    let (interface, memory) = (fixture.interface(), fixture.channel.memory());
     let request = |service| interface.request(memory, service).timeout(SHORT);
-    let buffer = stage.buffer(1);
-    stage.peer.stop();
+    let buffer = fixture.buffer(1);
+    fixture.peer.stop();
     std::thread::scope(|scope| {
         let announcing = scope.spawn(|| {
             let pending = soon("a submit", || request(NULL).out(Out::emulated_copy(&buffer)).submit());
@@ -79,14 +79,14 @@ fn a_stopped_server_holds_up_neither_a_submit_that_announces_memory_nor_another_
             assert!(matches!(error, Error::TimedOut { .. }), "{error}");
         }
     });
-    stage.peer.go_on();
-    assert_goes_on(interface, memory, stage.len());
+    fixture.peer.go_on();
+    assert_goes_on(interface, memory, fixture.len());
 }
 
 /// The control socket and the ring are two ways to a server; when the server goes on, it may look at either first.
 fn a_request_does_not_overtake_the_memory_that_it_names(test: &str, kind: GranuleKind) {
-    let Some(stage) = Stage::open(test, kind, Place::Cached) else { return };
-    let memory = stage.channel.memory();
+    let Some(fixture) = Fixture::open(test, kind, Place::Cached) else { return };
+    let memory = fixture.channel.memory();
     for round in 0..8 {
         let setup = crate::support::setup::Setup::allowed(kind);
         let limit = crate::support::setup::memory_limit(kind);
@@ -94,17 +94,17 @@ fn a_request_does_not_overtake_the_memory_that_it_names(test: &str, kind: Granul
         let Some(fresh) = setup.interface(test, limit, genie_io::Limits::default(), thresholds) else {
             return;
         };
-        let server = super::connect(&fresh, &stage.peer, memory.name());
-        let mut buffer = filled(&fresh, round, stage.len());
-        stage.peer.stop();
+        let server = super::connect(&fresh, &fixture.peer, memory.name());
+        let mut buffer = filled(&fresh, round, fixture.len());
+        fixture.peer.stop();
         let store = fresh.request(&server, STORE).out(Out::emulated_copy(&buffer));
         let pending = store.argument(b"in order").submit().expect("a request");
-        stage.peer.go_on();
+        fixture.peer.go_on();
         pending.sync().expect("a reply");
         buffer.fill(0);
         let fetch = fresh.request(&server, FETCH).input(In::emulated_copy(&mut buffer));
         fetch.argument(b"in order").send().expect("a reply");
-        same(&buffer, &pattern(round, stage.len()), "what was stored");
+        same(&buffer, &pattern(round, fixture.len()), "what was stored");
     }
 }
 
@@ -112,18 +112,18 @@ fn a_request_does_not_overtake_the_memory_that_it_names(test: &str, kind: Granul
 #[test]
 fn limits_asked_of_a_stopped_server_are_granted_when_it_goes_on() {
     const TEST: &str = "limits_asked_of_a_stopped_server_are_granted_when_it_goes_on";
-    let Some(stage) = Stage::open(TEST, GranuleKind::Base, Place::Cached) else { return };
-    let memory = stage.channel.memory();
-    stage.peer.stop();
+    let Some(fixture) = Fixture::open(TEST, GranuleKind::Base, Place::Cached) else { return };
+    let memory = fixture.channel.memory();
+    fixture.peer.stop();
     let error = memory.adjust(1 << 20, 32).expect_err("nobody answers");
     assert!(matches!(error, Error::Silent { .. }), "{error}");
     std::thread::scope(|scope| {
         let asking: Vec<_> = (0..4).map(|_| scope.spawn(|| memory.adjust(1 << 21, 32))).collect();
         std::thread::sleep(SHORT);
-        stage.peer.go_on();
+        fixture.peer.go_on();
         for asking in asking {
             assert_eq!(asking.join().expect("no panic").expect("limits").0, 1 << 21);
         }
     });
-    assert_goes_on(stage.interface(), memory, stage.len());
+    assert_goes_on(fixture.interface(), memory, fixture.len());
 }

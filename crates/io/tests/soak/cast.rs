@@ -196,14 +196,14 @@ impl Drop for Player {
     }
 }
 
-/// The way to the conductor, on a process's own side.
-pub(crate) struct Stage {
+/// A process's connection to the conductor.
+pub(crate) struct ConductorLink {
     pub(crate) script: Script,
     cues: Receiver<Cue>,
     voice: UnixStream,
 }
 
-impl Stage {
+impl ConductorLink {
     fn open() -> Self {
         let stdin = std::io::stdin().as_fd().try_clone_to_owned().expect("a descriptor");
         let voice = UnixStream::from(stdin);
@@ -263,8 +263,8 @@ fn plays_a_part() {
         return;
     }
     set_parent_process_death_signal(Some(Signal::KILL)).expect("a parent");
-    let stage = Stage::open();
-    let name = stage.script.name.clone();
+    let link = ConductorLink::open();
+    let name = link.script.name.clone();
     let hook = std::panic::take_hook();
     // Any thread that finds something wrong ends the process, which the conductor notices.
     std::panic::set_hook(Box::new(move |info| {
@@ -275,12 +275,12 @@ fn plays_a_part() {
         hook(info);
         std::process::exit(101);
     }));
-    match stage.script.part.clone() {
-        Part::Leaf { is_transient, has_small_rings } => leaf::play(stage, is_transient, has_small_rings),
-        Part::Relay { to } => relay::play(stage, &to),
-        Part::Client(kind) => client::play(stage, kind),
-        Part::Pair => pair::play(stage),
-        Part::Hoarder { most } => hoarder::play(stage, most),
+    match link.script.part.clone() {
+        Part::Leaf { is_transient, has_small_rings } => leaf::play(link, is_transient, has_small_rings),
+        Part::Relay { to } => relay::play(link, &to),
+        Part::Client(kind) => client::play(link, kind),
+        Part::Pair => pair::play(link),
+        Part::Hoarder { most } => hoarder::play(link, most),
     }
     std::process::exit(0);
 }

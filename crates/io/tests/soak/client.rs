@@ -12,7 +12,7 @@ use genie_memory::{Buffer, Config, Error as Memory, Faults, Granularity, Granule
 use genie_passing::{Costs, Error as Passed, Passing, Thresholds};
 use genie_sys::poll::readable;
 
-use crate::cast::{Cue, Kind, Stage, Word};
+use crate::cast::{ConductorLink, Cue, Kind, Word};
 use crate::door::{Door, Visit};
 use crate::leaf::{PATIENCE, eventually};
 use crate::random::Random;
@@ -63,7 +63,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn open(stage: &Stage, kind: &Kind, random: &mut Random) -> Self {
+    pub(crate) fn open(link: &ConductorLink, kind: &Kind, random: &mut Random) -> Self {
         let mut passing = Passing::new(space(kind), Costs::default());
         if random.once_in(2) {
             passing = passing.with_thresholds(Thresholds::ALWAYS);
@@ -80,7 +80,7 @@ impl Client {
         Self {
             interface,
             watch,
-            directory: stage.directory(),
+            directory: link.directory(),
             doors: SERVERS.iter().map(|name| Door::new(name, options.clone())).collect(),
             kind: *kind,
             is_scarce: AtomicBool::new(false),
@@ -223,22 +223,22 @@ impl Client {
 }
 
 /// Plays this part until the conductor ends it.
-pub(crate) fn play(mut stage: Stage, kind: Kind) {
+pub(crate) fn play(mut link: ConductorLink, kind: Kind) {
     let before = Traces::now();
-    let mut random = Random::new(stage.script.seed);
-    let client = Client::open(&stage, &kind, &mut random);
+    let mut random = Random::new(link.script.seed);
+    let client = Client::open(&link, &kind, &mut random);
     let (base, objects) = (Traces::now(), checked(client.interface.space()).objects);
-    stage.tell(&Word::Ready);
+    link.tell(&Word::Ready);
     loop {
         if random.once_in(6) {
             client.scarce_round(&mut random);
         } else {
             client.round(&mut random);
         }
-        stage.tell(&Word::Done(client.tally()));
-        if let Some(Cue::Rest) = stage.cue() {
+        link.tell(&Word::Done(client.tally()));
+        if let Some(Cue::Rest) = link.cue() {
             client.rest(&base, objects);
-            if !stage.rest() {
+            if !link.rest() {
                 break;
             }
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use genie_sys::{Errno, GranuleKind, Object};
 
-use crate::cast::{Cue, Stage, Word};
+use crate::cast::{ConductorLink, Cue, Word};
 use crate::random::Random;
 use crate::tally::Tally;
 
@@ -13,9 +13,9 @@ const HOARD: usize = 300;
 const PAUSE: usize = 2000;
 
 /// Plays until the conductor has it end.
-pub(crate) fn play(mut stage: Stage, most: usize) {
-    let mut random = Random::new(stage.script.seed);
-    stage.tell(&Word::Ready);
+pub(crate) fn play(mut link: ConductorLink, most: usize) {
+    let mut random = Random::new(link.script.seed);
+    link.tell(&Word::Ready);
     loop {
         let hoard = take(most);
         std::thread::sleep(Duration::from_millis(random.below(HOARD) as u64));
@@ -26,9 +26,9 @@ pub(crate) fn play(mut stage: Stage, most: usize) {
             "hoards of some huge pages"
         });
         drop(hoard);
-        stage.tell(&Word::Done(tally));
+        link.tell(&Word::Done(tally));
         let pause = Duration::from_millis(random.below(PAUSE) as u64);
-        if matches!(stage.wait(pause), Some(Cue::Rest)) && !stage.rest() {
+        if matches!(link.wait(pause), Some(Cue::Rest)) && !link.rest() {
             return;
         }
     }

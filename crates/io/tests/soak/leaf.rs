@@ -14,7 +14,7 @@ use genie_memory::{Config, Data, Faults, Granularity, GranuleKind, Mapping, Spac
 use genie_passing::Overlays;
 use genie_sys::poll::readable;
 
-use crate::cast::{Cue, Stage, Word};
+use crate::cast::{ConductorLink, Cue, Word};
 use crate::order::{EXCHANGE, GIVE, HEADER, Manner, ORDERED, Order, SERVICES, TAKE};
 use crate::panics::{self, panic_as_ordered};
 use crate::random::Random;
@@ -197,7 +197,7 @@ fn verify_bytes(data: &Data<'_>, order: &Order) {
 }
 
 /// Serves until the conductor has it end.
-pub(crate) fn play(mut stage: Stage, is_transient: bool, has_small_rings: bool) {
+pub(crate) fn play(mut link: ConductorLink, is_transient: bool, has_small_rings: bool) {
     let before = Traces::now();
     let mut options = options();
     if is_transient {
@@ -210,22 +210,22 @@ pub(crate) fn play(mut stage: Stage, is_transient: bool, has_small_rings: bool) 
         options.threads = 2;
     }
     // A driven server has no threads but the one that drives it.
-    let is_driven = stage.script.seed.is_multiple_of(3);
+    let is_driven = link.script.seed.is_multiple_of(3);
     let threads = if is_driven { 1 } else { options.threads + 1 };
-    let (listener, private) = claim(&stage, options);
+    let (listener, private) = claim(&link, options);
     let overlays = Overlays::reserve(&private, 0, POOLED.0, POOLED.1).expect("memory for the pool");
     let leaf = Arc::new(Leaf { kept: Mutex::default(), overlays: Some(overlays), clients: Mutex::default() });
     let serving = listener.serve(Face(Arc::clone(&leaf))).expect("a server");
     let (base, before_clients) = (Traces::now().serving(threads), checked(&private));
     let running = Serves::begin(serving, is_driven);
-    let mut random = Random::new(stage.script.seed);
-    stage.tell(&Word::Ready);
+    let mut random = Random::new(link.script.seed);
+    link.tell(&Word::Ready);
     loop {
         let is_scarce = random.once_in(4);
         let scarcity = is_scarce.then(|| Scarcity::begin(&mut random));
-        let cue = stage.wait(Duration::from_secs(1));
+        let cue = link.wait(Duration::from_secs(1));
         drop(scarcity);
-        stage.tell(&Word::Done(tally(is_scarce)));
+        link.tell(&Word::Done(tally(is_scarce)));
         let Some(Cue::Rest) = cue else { continue };
         let own = || (checked(&private).objects - before_clients.objects) as usize;
         let left = Traces::settle(&base, PATIENCE, own);
@@ -236,7 +236,7 @@ pub(crate) fn play(mut stage: Stage, is_transient: bool, has_small_rings: bool) 
         panics::check();
         let system = checked(&private).system;
         assert_eq!(system, before_clients.system, "no data of anybody's is here");
-        if !stage.rest() {
+        if !link.rest() {
             break;
         }
     }
@@ -294,8 +294,8 @@ impl Serves {
 }
 
 /// Claims the name that the script gives; returns the server's own memory, too.
-pub(crate) fn claim(stage: &Stage, options: ServeOptions) -> (Listener, Space) {
-    let listener = Listener::claim_in(&stage.directory(), &stage.script.name, options);
+pub(crate) fn claim(link: &ConductorLink, options: ServeOptions) -> (Listener, Space) {
+    let listener = Listener::claim_in(&link.directory(), &link.script.name, options);
     let listener = listener.unwrap_or_else(|error| panic!("the name is not free: {error}"));
     let private = listener.private_pool().expect("memory of the server's own").clone();
     (listener, private)

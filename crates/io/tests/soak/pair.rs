@@ -3,7 +3,7 @@
 //! Why: if one interface aborts a request, or its request times out, that must end its own request and never one of the
 //! other interface.
 
-use crate::cast::{Cue, Kind, Stage, Word};
+use crate::cast::{ConductorLink, Cue, Kind, Word};
 use crate::client::{Client, LIMIT};
 use crate::leaf::{Leaf, PATIENCE, eventually};
 use crate::panics;
@@ -12,17 +12,17 @@ use crate::support::setup::checked;
 use crate::traces::Traces;
 
 /// Plays until the conductor has it end.
-pub(crate) fn play(mut stage: Stage) {
+pub(crate) fn play(mut link: ConductorLink) {
     let before = Traces::now();
-    let mut random = Random::new(stage.script.seed);
+    let mut random = Random::new(link.script.seed);
     let (server, leaf) = Leaf::within();
     let kind = Kind { is_huge: false, is_untrusted: false, limit: LIMIT / 2 };
-    let mut open = || Client::open(&stage, &kind, &mut random).with(&server);
+    let mut open = || Client::open(&link, &kind, &mut random).with(&server);
     let clients = [open(), open()];
     let objects =
         || clients.iter().map(|client| checked(client.interface.space()).objects).sum::<u32>() as usize;
     let (base, base_objects) = (Traces::now(), objects());
-    stage.tell(&Word::Ready);
+    link.tell(&Word::Ready);
     loop {
         let seeds = [random.next(), random.next()];
         std::thread::scope(|scope| {
@@ -34,8 +34,8 @@ pub(crate) fn play(mut stage: Stage) {
         tally.join(&clients[1].tally());
         tally.count("rounds of two interfaces at one server");
         panics::count(&mut tally);
-        stage.tell(&Word::Done(tally));
-        if let Some(Cue::Rest) = stage.cue() {
+        link.tell(&Word::Done(tally));
+        if let Some(Cue::Rest) = link.cue() {
             clients.iter().for_each(Client::let_go);
             eventually("requests are kept", || {
                 (leaf.kept() > 0).then(|| format!("{} requests", leaf.kept()))
@@ -43,7 +43,7 @@ pub(crate) fn play(mut stage: Stage) {
             panics::check();
             let left = Traces::settle(&base, PATIENCE, || objects().saturating_sub(base_objects));
             left.unwrap_or_else(|left| panic!("all servers were let go, but not {left}"));
-            if !stage.rest() {
+            if !link.rest() {
                 break;
             }
         }

@@ -11,7 +11,7 @@ use genie_io::{
 use genie_memory::Direction;
 use genie_passing::{Costs, Passing, Thresholds};
 
-use crate::cast::{Cue, Stage, Word};
+use crate::cast::{ConductorLink, Cue, Word};
 use crate::door::{Door, Visit};
 use crate::leaf::{PATIENCE, claim, eventually, options, small_space};
 use crate::order::{HEADER, Order};
@@ -121,30 +121,30 @@ impl Relay {
 }
 
 /// Serves until the conductor has it end.
-pub(crate) fn play(mut stage: Stage, to: &[String]) {
+pub(crate) fn play(mut link: ConductorLink, to: &[String]) {
     let before = Traces::now();
     let passing = Passing::new(small_space(16 << 20), Costs::default()).with_thresholds(Thresholds::ALWAYS);
     let limits =
         Limits { pending_requests: 24, abort_timeout: Duration::from_millis(30), ..Limits::default() };
     let interface = Interface::new(passing, limits);
     let doors = to.iter().map(|name| Door::new(name, ConnectOptions::default())).collect();
-    let relay = Arc::new(Relay { interface, directory: stage.directory(), doors });
-    let (listener, private) = claim(&stage, options());
+    let relay = Arc::new(Relay { interface, directory: link.directory(), doors });
+    let (listener, private) = claim(&link, options());
     let serving = listener.serve(Face(Arc::clone(&relay))).expect("a server");
     let spaces = [relay.interface.space().clone(), private];
     let objects = || spaces.iter().map(|space| checked(space).objects).sum::<u32>() as usize;
     let (base, base_objects) = (Traces::now().serving(2), objects());
     let running = serving.start().expect("threads");
-    stage.tell(&Word::Ready);
+    link.tell(&Word::Ready);
     loop {
-        let Some(Cue::Rest) = stage.wait(Duration::from_secs(1)) else { continue };
+        let Some(Cue::Rest) = link.wait(Duration::from_secs(1)) else { continue };
         eventually("memory is held that no thread waits for", || held(&relay.interface));
         relay.doors.iter().for_each(Door::close);
         let left = Traces::settle(&base, PATIENCE, || objects() - base_objects);
         left.unwrap_or_else(|left| panic!("all clients are gone, but not {left}: {:?}", running.status()));
         assert_eq!(running.status().clients_total, 0, "all clients are gone");
         eventually("lent memory is kept", || lent(&relay.interface));
-        if !stage.rest() {
+        if !link.rest() {
             break;
         }
     }

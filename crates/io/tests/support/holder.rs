@@ -12,7 +12,7 @@ use genie_io::{RequestId, ServerHandle, ServiceId};
 use genie_passing::Overlays;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use held::{Held, Keeper};
+pub(crate) use held::{Held, HoldingServer};
 
 /// The service that reads and writes.
 pub(crate) const HOLD: ServiceId = ServiceId(0);
@@ -142,7 +142,7 @@ impl Holder {
     /// A holder in this process, which fills these buffers of its own, if any.
     pub(crate) fn in_process(overlays: Option<Overlays>) -> Self {
         let held = Arc::new(Held::new(overlays, None));
-        Self::reached(ServerHandle::new(Keeper(Arc::clone(&held))), held)
+        Self::reached(ServerHandle::new(HoldingServer(Arc::clone(&held))), held)
     }
 
     /// A holder anywhere.

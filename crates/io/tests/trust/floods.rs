@@ -10,9 +10,9 @@ use genie_memory::Direction;
 use genie_sys::GranuleKind;
 use genie_sys::socket::Socket;
 
+use crate::attacked::FORWARD;
 use crate::attacker::Ground;
 use crate::client::{BASE, Raw, at, connection, farewell, hello, object};
-use crate::keeper::FORWARD;
 use crate::scene::eventually;
 use crate::{attack, roles};
 
@@ -205,16 +205,16 @@ fn each_request_is_aborted_once_and_few_threads_do_it() {
     let (scene, attacker) = attack!(aborts_without_end);
     let mut most = 0;
     let deadline = Instant::now() + Duration::from_secs(10);
-    while scene.keeper().aborts() < 100 {
-        assert!(Instant::now() < deadline, "{} aborts", scene.keeper().aborts());
+    while scene.attacked().aborts() < 100 {
+        assert!(Instant::now() < deadline, "{} aborts", scene.attacked().aborts());
         most = most.max(evictions());
     }
     attacker.says_that("ok");
-    assert_eq!(scene.keeper().aborts(), 100, "of 20,000 that were asked for");
+    assert_eq!(scene.attacked().aborts(), 100, "of 20,000 that were asked for");
     assert!(most.max(evictions()) <= 8, "{most} threads");
     attacker.kill();
     // Once more, with the end of the channel.
-    eventually("aborts", || match scene.keeper().aborts() {
+    eventually("aborts", || match scene.attacked().aborts() {
         200 => Ok(()),
         aborts => Err(aborts.to_string()),
     });

@@ -13,10 +13,10 @@ use genie_sys::socket::Socket;
 use genie_sys::{Arena, GranuleKind, Object};
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags};
 
+use crate::attacked::KEEP;
 use crate::attacker::{Attacker, Ground};
 use crate::client::{BASE, LEN, Raw, at, connection, farewell, hello, in_arena, object};
 use crate::fuse::{self, place};
-use crate::keeper::KEEP;
 use crate::scene::{Scene, connect, eventually, interface};
 use crate::server::{Hostile, NAME};
 use crate::support::bytes::{pattern, same};
@@ -189,8 +189,8 @@ fn shrinks(ground: &mut Ground) {
 fn an_announced_object_can_not_shrink() {
     let (scene, attacker) = attack!(shrinks);
     attacker.says_that("true");
-    eventually("a request", || (scene.keeper().kept_count() == 1).then_some(()).ok_or("none".to_owned()));
-    assert_eq!(scene.keeper().look(0), vec![0; 16 * PAGE as usize]);
+    eventually("a request", || (scene.attacked().kept_count() == 1).then_some(()).ok_or("none".to_owned()));
+    assert_eq!(scene.attacked().look(0), vec![0; 16 * PAGE as usize]);
     scene.survives(attacker);
 }
 
@@ -312,11 +312,11 @@ fn withdraws_an_arena_in_use(ground: &mut Ground) {
 #[test]
 fn an_arena_withdrawn_in_the_middle_of_a_request_stays_until_the_request_is_over() {
     let (scene, mut attacker) = attack!(withdraws_an_arena_in_use);
-    eventually("a request", || (scene.keeper().kept_count() == 1).then_some(()).ok_or("none".to_owned()));
+    eventually("a request", || (scene.attacked().kept_count() == 1).then_some(()).ok_or("none".to_owned()));
     attacker.tell("withdraw it");
     attacker.says_that("ok");
     // Without it, this would be the end of the process.
-    assert_eq!(scene.keeper().look(0), vec![7; 1 << 20]);
+    assert_eq!(scene.attacked().look(0), vec![7; 1 << 20]);
     scene.survives(attacker);
 }
 
@@ -335,7 +335,7 @@ fn withdraws_an_object_in_use(ground: &mut Ground) {
 fn an_object_withdrawn_in_the_middle_of_a_request_ends_the_channel_of_a_transient_mirror() {
     let options = ServeOptions { mapping: Mapping::Transient, ..ServeOptions::default() };
     let (scene, mut attacker) = attack!(withdraws_an_object_in_use, options);
-    eventually("a request", || (scene.keeper().kept_count() == 1).then_some(()).ok_or("none".to_owned()));
+    eventually("a request", || (scene.attacked().kept_count() == 1).then_some(()).ok_or("none".to_owned()));
     attacker.tell("withdraw it");
     let refused = attacker.says();
     assert!(refused.contains("being served"), "{refused}");
@@ -378,11 +378,11 @@ fn a_hole_in_an_object_ends_its_channel_and_no_other() {
         said if said == "kept" => {}
         said => return skip(TEST, &said),
     }
-    eventually("a request", || (scene.keeper().kept_count() == 1).then_some(()).ok_or("none".to_owned()));
+    eventually("a request", || (scene.attacked().kept_count() == 1).then_some(()).ok_or("none".to_owned()));
     attacker.tell("punch");
     attacker.says_that("gone");
     // Zeros, whether the kernel had pages for the holes or the guard mapped them.
-    assert!(scene.keeper().look(0).iter().all(|byte| *byte == 0));
+    assert!(scene.attacked().look(0).iter().all(|byte| *byte == 0));
     attacker.tell("go on");
     scene.goes_on();
     if std::env::var_os(HOG).is_some() {

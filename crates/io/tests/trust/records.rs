@@ -4,9 +4,9 @@ use genie_io::channel::wire::record::{Body, Kind, RequestWriter, Slot};
 use genie_io::servers::memory::{NULL, SINK, SOURCE};
 use genie_memory::Direction;
 
+use crate::attacked::KEEP;
 use crate::attacker::Ground;
 use crate::client::{LEN, Raw, at, in_arena, object};
-use crate::keeper::KEEP;
 use crate::scene::eventually;
 use crate::{attack, roles};
 
@@ -125,7 +125,7 @@ fn a_request_that_is_replayed_ends_its_channel() {
     attacker.says_that("place 0 is taken by another request");
     attacker.says_that("place 0 is taken by another request");
     attacker.says_that("ok");
-    assert_eq!(scene.keeper().aborts(), 2, "what the two channels had pending");
+    assert_eq!(scene.attacked().aborts(), 2, "what the two channels had pending");
     scene.survives(attacker);
 }
 
@@ -190,7 +190,7 @@ fn names_what_it_has_not(ground: &mut Ground) {
 fn a_request_out_of_range_ends_its_channel() {
     let (scene, attacker) = attack!(names_what_it_has_not);
     attacker.says_that("refused");
-    eventually("requests", || (scene.keeper().kept_count() > 10).then_some(()).ok_or("few".to_owned()));
+    eventually("requests", || (scene.attacked().kept_count() > 10).then_some(()).ok_or("few".to_owned()));
     scene.goes_on();
     scene.survives(attacker);
 }

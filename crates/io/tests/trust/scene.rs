@@ -11,8 +11,8 @@ use genie_io::{In, Interface, Limits, Out, ServerHandle};
 use genie_memory::{Config, Granularity, GranuleKind, Space};
 use genie_passing::{Costs, Passing, Thresholds};
 
+use crate::attacked::AttackedServer;
 use crate::attacker::Attacker;
-use crate::keeper::Keeper;
 use crate::support::bytes::pattern;
 use crate::support::machine::proc;
 
@@ -27,7 +27,7 @@ pub(crate) struct Scene {
     honest: ServerHandle,
     interface: Interface,
     running: Running,
-    keeper: Keeper,
+    attacked: AttackedServer,
     before: Footprint,
     files: Vec<PathBuf>,
     pub(crate) directory: Directory,
@@ -57,8 +57,8 @@ impl Scene {
         let directory = Directory::at(scratch.path().join("run")).expect("a run-time directory");
         let pool = options.hard_pool.min(2 << 20);
         let options = ServeOptions { pool, hard_pool: pool, ..options };
-        let keeper = Keeper::default();
-        let serving = Listener::bind_in(&directory, HONEST, keeper.clone(), options).expect("a name");
+        let attacked = AttackedServer::default();
+        let serving = Listener::bind_in(&directory, HONEST, attacked.clone(), options).expect("a name");
         let running = serving.start().expect("threads");
         let interface = interface();
         let honest = connect(&interface, &directory, HONEST).expect("a connection");
@@ -71,7 +71,7 @@ impl Scene {
             honest,
             interface,
             running,
-            keeper,
+            attacked,
             before: Footprint::now(),
             files: Vec::new(),
             directory,
@@ -101,8 +101,8 @@ impl Scene {
         &self.honest
     }
 
-    pub(crate) fn keeper(&self) -> &Keeper {
-        &self.keeper
+    pub(crate) fn attacked(&self) -> &AttackedServer {
+        &self.attacked
     }
 
     pub(crate) fn running(&self) -> &Running {
@@ -121,7 +121,7 @@ impl Scene {
     #[track_caller]
     pub(crate) fn is_unharmed(&self) {
         self.goes_on();
-        self.keeper.let_go();
+        self.attacked.let_go();
         self.await_clients(1);
         let usage = self.interface.space().check().unwrap_or_else(|wrong| panic!("{wrong}"));
         assert_eq!((self.interface.pending_bytes(), usage.references), (0, 0), "{usage:?}");

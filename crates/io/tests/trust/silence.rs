@@ -10,9 +10,9 @@ use genie_io::{Error, In, Out};
 use genie_memory::Direction;
 use genie_sys::socket::Socket;
 
+use crate::attacked::KEEP;
 use crate::attacker::Ground;
 use crate::client::{Raw, at, connection, hello, object};
-use crate::keeper::KEEP;
 use crate::scene::{connect, eventually, interface};
 use crate::server::{Hostile, NAME};
 use crate::support::bytes::{pattern, same};
@@ -42,16 +42,16 @@ fn stops_as_a_client(ground: &mut Ground) {
 fn a_client_that_stops_holds_up_nobody_and_leaves_nothing_when_it_is_gone() {
     let (scene, attacker) = attack!(stops_as_a_client);
     attacker.says_that("ready to stop");
-    eventually("requests", || (scene.keeper().kept_count() == 3).then_some(()).ok_or("few".to_owned()));
+    eventually("requests", || (scene.attacked().kept_count() == 3).then_some(()).ok_or("few".to_owned()));
     attacker.stop();
     // Replies go to one who takes none.
-    scene.keeper().fill(1);
+    scene.attacked().fill(1);
     scene.goes_on();
-    scene.keeper().fill(2);
+    scene.attacked().fill(2);
     scene.goes_on();
     attacker.kill();
     eventually("the last request's end", || {
-        (scene.keeper().kept_count() == 0).then_some(()).ok_or("kept".to_owned())
+        (scene.attacked().kept_count() == 0).then_some(()).ok_or("kept".to_owned())
     });
     scene.is_unharmed();
 }

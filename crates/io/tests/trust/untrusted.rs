@@ -12,9 +12,9 @@ use genie_memory::Direction;
 use genie_sys::{Arena, GranuleKind, Object};
 use rustix::io::FdFlags;
 
+use crate::attacked::KEEP;
 use crate::attacker::Ground;
 use crate::client::{BASE, LEN, Raw, at, hello, object};
-use crate::keeper::KEEP;
 use crate::scene::{HONEST, Scene, eventually, interface, store_and_fetch};
 use crate::server::{Hostile, NAME};
 use crate::support::machine::skip;
@@ -129,7 +129,7 @@ fn each_client_that_is_not_trusted_has_memory_of_its_own() {
     let granted: u64 = attacker.says().parse().expect("a number");
     assert_eq!(granted, 2 << 20, "as much as the pool that others are lent");
     attacker.says_that("full");
-    eventually("requests", || (scene.keeper().kept_count() > 100).then_some(()).ok_or("few".to_owned()));
+    eventually("requests", || (scene.attacked().kept_count() > 100).then_some(()).ok_or("few".to_owned()));
     for _ in 0..3 {
         honest.tell("again");
         honest.says_that("exchanged");
@@ -256,7 +256,7 @@ fn nothing_is_written_to_a_process_that_has_a_dead_clients_number() {
     let (scene, attacker) = attack!(is_replaced);
     let child = attacker.says();
     let number = attacker.pid();
-    eventually("a request", || (scene.keeper().kept_count() == 1).then_some(()).ok_or("none".to_owned()));
+    eventually("a request", || (scene.attacked().kept_count() == 1).then_some(()).ok_or("none".to_owned()));
     attacker.kill();
     // The kernel gives the next free number after the last one that it gave.
     let last = std::path::Path::new("/proc/sys/kernel/ns_last_pid");
@@ -272,7 +272,7 @@ fn nothing_is_written_to_a_process_that_has_a_dead_clients_number() {
     };
     bystander.says_that("here");
     assert_eq!(scene.running().status().clients_total, 2, "the server has not heard of its client's end");
-    scene.keeper().fill(9);
+    scene.attacked().fill(9);
     bystander.tell("look");
     bystander.says_that("untouched");
     end_child();

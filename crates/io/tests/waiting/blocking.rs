@@ -6,7 +6,7 @@ use genie_io::channel::ServeOptions;
 use genie_io::servers::memory::NULL;
 use genie_io::{Error, ServerHandle};
 
-use super::stage::{ASK, FOR_EVER, Random, Slow, Stage, assert_idle, interface, memory, options};
+use super::fixture::{ASK, FOR_EVER, Fixture, Random, Slow, assert_idle, interface, memory, options};
 
 /// A thread that is not woken looks again after this long at the earliest; that hides a lost wake-up, but not its delay.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
@@ -14,11 +14,11 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 #[test]
 fn wake_ups_are_not_lost_however_the_two_sides_meet() {
     const REQUESTS: u64 = 100_000;
-    let stage = Stage::new();
+    let fixture = Fixture::new();
     let no_spinning = ServeOptions { spin: Duration::ZERO, ..options() };
-    let _running = stage.bind("slow", Slow::new(1), no_spinning).start().unwrap();
+    let _running = fixture.bind("slow", Slow::new(1), no_spinning).start().unwrap();
     let interface = interface();
-    let server = stage.connect(&interface, "slow");
+    let server = fixture.connect(&interface, "slow");
     let mut random = Random::new(2);
     let mut overslept = 0;
     for _ in 0..REQUESTS {
@@ -37,11 +37,13 @@ fn wake_ups_are_not_lost_however_the_two_sides_meet() {
 #[test]
 fn threads_of_one_client_take_replies_for_each_other() {
     const REQUESTS: u64 = 3_000;
-    let stage = Stage::new();
-    let _running =
-        stage.bind("slow", Slow::new(3), ServeOptions { spin: Duration::ZERO, ..options() }).start().unwrap();
+    let fixture = Fixture::new();
+    let _running = fixture
+        .bind("slow", Slow::new(3), ServeOptions { spin: Duration::ZERO, ..options() })
+        .start()
+        .unwrap();
     let interface = interface();
-    let server = stage.connect(&interface, "slow");
+    let server = fixture.connect(&interface, "slow");
     let overslept: u64 = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..4)
             .map(|seed| {
@@ -66,9 +68,9 @@ fn threads_of_one_client_take_replies_for_each_other() {
 
 #[test]
 fn a_flush_returns_when_the_last_of_256_requests_is_done() {
-    let (stage, keeper, _running) = Stage::with_keeper();
+    let (fixture, keeper, _running) = Fixture::with_keeper();
     let interface = interface();
-    let server = stage.connect(&interface, "keeper");
+    let server = fixture.connect(&interface, "keeper");
     let ask = || interface.request(&server, ASK).submit();
     let pending: Vec<_> = (0..256).map(|_| ask().unwrap()).collect();
     let refused = ask().unwrap_err().error;
@@ -88,10 +90,10 @@ fn a_flush_returns_when_the_last_of_256_requests_is_done() {
 
 #[test]
 fn a_channel_that_is_let_go_takes_its_pending_requests_along() {
-    let (stage, keeper, _running) = Stage::with_keeper();
+    let (fixture, keeper, _running) = Fixture::with_keeper();
     let interface = interface();
     let buffer = interface.allocate(50_000).unwrap();
-    let server = stage.connect(&interface, "keeper");
+    let server = fixture.connect(&interface, "keeper");
     for _ in 0..8 {
         drop(interface.request(&server, ASK).out(genie_io::Out::emulated_copy(&buffer)).submit().unwrap());
     }
@@ -110,19 +112,19 @@ fn a_channel_that_is_let_go_takes_its_pending_requests_along() {
 
 #[test]
 fn interfaces_of_one_process_are_clients_of_their_own() {
-    let stage = Stage::new();
-    let running = stage.serve("memory", memory());
+    let fixture = Fixture::new();
+    let running = fixture.serve("memory", memory());
     let (one, other) = (interface(), interface());
-    let (server, same) = (stage.connect(&one, "memory"), stage.connect(&other, "memory"));
-    super::stage::await_clients(&running, 2);
+    let (server, same) = (fixture.connect(&one, "memory"), fixture.connect(&other, "memory"));
+    super::fixture::await_clients(&running, 2);
     for round in 0..50 {
-        super::stage::store_and_fetch(&one, &server, 1, round);
-        super::stage::store_and_fetch(&other, &same, 2, round);
+        super::fixture::store_and_fetch(&one, &server, 1, round);
+        super::fixture::store_and_fetch(&other, &same, 2, round);
     }
     let here = ServerHandle::new(memory());
     one.request(&here, NULL).send().unwrap();
     drop(server);
-    super::stage::store_and_fetch(&other, &same, 2, 50);
+    super::fixture::store_and_fetch(&other, &same, 2, 50);
     assert_idle(&one);
     assert_idle(&other);
 }

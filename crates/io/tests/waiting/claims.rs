@@ -6,18 +6,18 @@ use genie_io::In;
 use genie_io::channel::{Listener, ServeOptions};
 use genie_io::servers::memory::{Memory, SOURCE};
 
-use super::stage::{Stage, assert_idle, interface, options};
+use super::fixture::{Fixture, assert_idle, interface, options};
 
 #[test]
 fn a_client_that_comes_before_its_server_is_made_waits() {
     const LEN: usize = 100_000;
-    let (stage, interface) = (Stage::new(), interface());
+    let (fixture, interface) = (Fixture::new(), interface());
     let options = ServeOptions { private_pool: 1 << 20, ..options() };
-    let listener = Listener::claim_in(&stage.directory, "late", options.clone()).unwrap();
-    let taken = Listener::claim_in(&stage.directory, "late", options);
+    let listener = Listener::claim_in(&fixture.directory, "late", options.clone()).unwrap();
+    let taken = Listener::claim_in(&fixture.directory, "late", options);
     assert!(taken.is_err(), "the name is taken");
     std::thread::scope(|scope| {
-        let connecting = scope.spawn(|| stage.connect(&interface, "late"));
+        let connecting = scope.spawn(|| fixture.connect(&interface, "late"));
         std::thread::sleep(Duration::from_millis(20));
         assert!(!connecting.is_finished(), "there is no server yet");
         let server = Memory::pooled(listener.private_pool().unwrap(), 0, LEN, 2).unwrap();
@@ -37,11 +37,11 @@ fn a_client_that_comes_before_its_server_is_made_waits() {
 
 #[test]
 fn a_name_that_no_server_was_made_for_is_given_up() {
-    let stage = Stage::new();
-    let listener = Listener::claim_in(&stage.directory, "never", options()).unwrap();
+    let fixture = Fixture::new();
+    let listener = Listener::claim_in(&fixture.directory, "never", options()).unwrap();
     let private = listener.private_pool().unwrap().clone();
     assert!(private.system_buffer(1 << 20).is_err(), "the options name no private memory");
     drop(listener);
-    let _running = stage.serve("never", Memory::customized());
-    stage.connect(&interface(), "never");
+    let _running = fixture.serve("never", Memory::customized());
+    fixture.connect(&interface(), "never");
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use genie_io::{Error, Failed, Incoming, Limits, Out, RequestId, Server, ServerError, ServerHandle, Service};
 use genie_memory::GranuleKind;
 
-use super::stage::{ASK, FOR_EVER, SERVICES, Stage, assert_idle, interface, interface_with};
+use super::fixture::{ASK, FOR_EVER, Fixture, SERVICES, assert_idle, interface, interface_with};
 
 const TIMEOUT: Duration = Duration::from_millis(20);
 
@@ -37,12 +37,12 @@ impl Server for Complaining {
 
 #[test]
 fn a_request_that_times_out_has_timed_out_whatever_its_server_says() {
-    let stage = Stage::new();
+    let fixture = Fixture::new();
     let server = Complaining::default();
-    let _running = stage.serve("complaining", server.clone());
+    let _running = fixture.serve("complaining", server.clone());
     // On a busy machine the server may be slow to complain.
     let interface = interface_with(Limits { abort_timeout: FOR_EVER, ..Limits::default() });
-    for server in [ServerHandle::new(server), stage.connect(&interface, "complaining")] {
+    for server in [ServerHandle::new(server), fixture.connect(&interface, "complaining")] {
         let buffer = || interface.allocate(GranuleKind::Base.size()).unwrap();
         let request = || interface.request(&server, ASK).out(Out::share(buffer()));
         let returned = |mut failed: Failed| (failed.take_buffer().is_some(), failed.error);
@@ -58,11 +58,11 @@ fn a_request_that_times_out_has_timed_out_whatever_its_server_says() {
 
 #[test]
 fn an_error_without_an_abort_is_the_servers() {
-    let stage = Stage::new();
+    let fixture = Fixture::new();
     let server = Complaining::default();
-    let _running = stage.serve("complaining", server.clone());
+    let _running = fixture.serve("complaining", server.clone());
     let interface = interface();
-    for handle in [ServerHandle::new(server.clone()), stage.connect(&interface, "complaining")] {
+    for handle in [ServerHandle::new(server.clone()), fixture.connect(&interface, "complaining")] {
         let pending = interface.request(&handle, ASK).timeout(Duration::from_secs(60)).submit().unwrap();
         let start = Instant::now();
         let kept = loop {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use genie_io::{Completer, Completions, Error, Incoming, Out, RequestId, Server, ServerHandle, Service};
 
+use super::fixture::{ASK, FOR_EVER, Fixture, SERVICES, assert_idle, interface};
 use super::rings::{Gives, Ring};
-use super::stage::{ASK, FOR_EVER, SERVICES, Stage, assert_idle, interface};
 
 /// A task that notes that it was woken.
 struct Task(Mutex<bool>);
@@ -102,10 +102,10 @@ fn a_thread_goes_on_looking_when_the_server_panics_over_its_completer() {
 
 #[test]
 fn a_queue_gives_back_the_requests_that_are_over_and_no_others() {
-    let (stage, keeper, running) = Stage::with_keeper();
+    let (fixture, keeper, running) = Fixture::with_keeper();
     let interface = interface();
     let here = ServerHandle::new(keeper.clone());
-    for server in [here, stage.connect(&interface, "keeper")] {
+    for server in [here, fixture.connect(&interface, "keeper")] {
         let completions = Completions::default();
         for number in 0..5 {
             let pending =

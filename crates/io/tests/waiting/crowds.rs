@@ -8,8 +8,8 @@ use genie_io::channel::ServeOptions;
 use genie_io::{Incoming, Interface, RequestId, Server, ServerHandle, Service};
 use genie_memory::Mapping;
 
-use super::stage::{
-    ASK, FOR_EVER, SERVICES, Stage, assert_idle, await_clients, interface, memory, options, store_and_fetch,
+use super::fixture::{
+    ASK, FOR_EVER, Fixture, SERVICES, assert_idle, await_clients, interface, memory, options, store_and_fetch,
 };
 
 /// Has so many threads store and fetch, each at the next of the servers.
@@ -29,13 +29,13 @@ fn crowd(interface: &Interface, servers: &[ServerHandle], threads: u32, rounds: 
 
 #[test]
 fn eight_clients_of_four_threads_share_a_server_of_two() {
-    let stage = Stage::new();
-    let serving = stage.bind("memory", memory(), ServeOptions { threads: 2, ..options() });
+    let fixture = Fixture::new();
+    let serving = fixture.bind("memory", memory(), ServeOptions { threads: 2, ..options() });
     let running = serving.start().unwrap();
     let clients: Vec<_> = (0..8)
         .map(|_| {
             let interface = interface();
-            let server = stage.connect(&interface, "memory");
+            let server = fixture.connect(&interface, "memory");
             (interface, server)
         })
         .collect();
@@ -50,27 +50,27 @@ fn eight_clients_of_four_threads_share_a_server_of_two() {
 
 #[test]
 fn one_client_of_four_threads_has_eight_servers() {
-    let stage = Stage::new();
+    let fixture = Fixture::new();
     let names: Vec<String> = (0..8).map(|number| format!("memory-{number}")).collect();
-    let _running: Vec<_> = names.iter().map(|name| stage.serve(name, memory())).collect();
+    let _running: Vec<_> = names.iter().map(|name| fixture.serve(name, memory())).collect();
     let interface = interface();
-    let servers: Vec<_> = names.iter().map(|name| stage.connect(&interface, name)).collect();
+    let servers: Vec<_> = names.iter().map(|name| fixture.connect(&interface, name)).collect();
     crowd(&interface, &servers, 4, 80, 0);
     assert_idle(&interface);
 }
 
 #[test]
 fn clients_come_and_go_while_others_are_served() {
-    let stage = Stage::new();
+    let fixture = Fixture::new();
     let options = ServeOptions { threads: 2, mapping: Mapping::Transient, ..options() };
-    let running = stage.bind("memory", memory(), options).start().unwrap();
+    let running = fixture.bind("memory", memory(), options).start().unwrap();
     std::thread::scope(|scope| {
         for number in 0..4 {
-            let stage = &stage;
+            let fixture = &fixture;
             scope.spawn(move || {
                 for round in 0..15 {
                     let interface = interface();
-                    let server = stage.connect(&interface, "memory");
+                    let server = fixture.connect(&interface, "memory");
                     crowd(&interface, std::slice::from_ref(&server), 1, 4, number * 100 + round);
                     assert_idle(&interface);
                 }
@@ -109,13 +109,13 @@ impl Server for Hanging {
 #[test]
 fn clients_of_a_thread_that_hangs_are_served_by_others() {
     for stays in [false, true] {
-        let (stage, server) = (Stage::new(), Hanging::default());
+        let (fixture, server) = (Fixture::new(), Hanging::default());
         let hung = server.0.1.lock().unwrap();
-        let serving = stage.bind("hanging", server.clone(), ServeOptions { threads: 2, ..options() });
+        let serving = fixture.bind("hanging", server.clone(), ServeOptions { threads: 2, ..options() });
         let running = serving.start().unwrap();
         let client = || {
             let interface = interface();
-            let handle = stage.connect(&interface, "hanging");
+            let handle = fixture.connect(&interface, "hanging");
             (interface, handle)
         };
         let first = client();

@@ -9,8 +9,8 @@ use genie_io::servers::memory::NULL;
 use genie_io::{Error, Interface, Limits, Pending};
 use genie_sys::poll::{Poller, readable};
 
-use super::stage::{
-    ASK, Deaf, FOR_EVER, Finally, Keeper, Random, Slow, Stage, assert_idle, interface, interface_with,
+use super::fixture::{
+    ASK, Deaf, FOR_EVER, Finally, Fixture, Keeper, Random, Slow, assert_idle, interface, interface_with,
     memory, options, store_and_fetch,
 };
 
@@ -41,15 +41,15 @@ fn poller_of(interface: &Interface) -> Poller {
 
 #[test]
 fn replies_of_all_servers_make_one_descriptor_readable() {
-    let stage = Stage::new();
+    let fixture = Fixture::new();
     let no_spinning = ServeOptions { spin: Duration::ZERO, ..options() };
-    let bind = |name, seed| stage.bind(name, Slow::new(seed), no_spinning.clone()).start().unwrap();
+    let bind = |name, seed| fixture.bind(name, Slow::new(seed), no_spinning.clone()).start().unwrap();
     let _running = [bind("one", 1), bind("two", 2)];
     let interface = interface();
-    let one = stage.connect(&interface, "one");
+    let one = fixture.connect(&interface, "one");
     let poller = poller_of(&interface);
     // This one is connected after the descriptor was made.
-    let servers = [one, stage.connect(&interface, "two")];
+    let servers = [one, fixture.connect(&interface, "two")];
     let mut random = Random::new(3);
     let mut pending = Vec::new();
     for number in 0..10_000 {
@@ -69,10 +69,10 @@ fn replies_of_all_servers_make_one_descriptor_readable() {
 
 #[test]
 fn replies_that_another_thread_takes_make_the_descriptor_readable() {
-    let stage = Stage::new();
-    let _running = stage.bind("slow", Slow::new(5), options()).start().unwrap();
+    let fixture = Fixture::new();
+    let _running = fixture.bind("slow", Slow::new(5), options()).start().unwrap();
     let interface = interface();
-    let server = stage.connect(&interface, "slow");
+    let server = fixture.connect(&interface, "slow");
     let poller = poller_of(&interface);
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -92,11 +92,11 @@ fn replies_that_another_thread_takes_make_the_descriptor_readable() {
 
 #[test]
 fn a_request_that_a_silent_server_does_not_let_go_makes_the_descriptor_readable() {
-    let stage = Stage::new();
+    let fixture = Fixture::new();
     let keeper = Keeper::default();
-    let _running = stage.serve("keeper", Deaf(keeper.clone()));
+    let _running = fixture.serve("keeper", Deaf(keeper.clone()));
     let interface = interface_with(Limits { abort_timeout: Duration::from_millis(10), ..Limits::default() });
-    let server = stage.connect(&interface, "keeper");
+    let server = fixture.connect(&interface, "keeper");
     let poller = poller_of(&interface);
     let timeout = Duration::from_millis(20);
     let pending = [interface.request(&server, ASK).timeout(timeout).submit().unwrap()];
@@ -110,10 +110,10 @@ fn a_request_that_a_silent_server_does_not_let_go_makes_the_descriptor_readable(
 
 #[test]
 fn a_server_that_goes_makes_the_descriptor_readable_once() {
-    let (stage, keeper, gone) = Stage::with_keeper();
-    let _running = stage.serve("memory", memory());
+    let (fixture, keeper, gone) = Fixture::with_keeper();
+    let _running = fixture.serve("memory", memory());
     let interface = interface();
-    let (lost, server) = (stage.connect(&interface, "keeper"), stage.connect(&interface, "memory"));
+    let (lost, server) = (fixture.connect(&interface, "keeper"), fixture.connect(&interface, "memory"));
     let poller = poller_of(&interface);
     let pending = [interface.request(&lost, ASK).submit().unwrap()];
     let kept = keeper.take(1);
@@ -151,19 +151,19 @@ fn drive(driven: &mut Driven, is_over: impl Fn() -> bool) -> u32 {
 
 #[test]
 fn an_event_loop_serves_clients_that_come_and_go() {
-    let stage = Stage::new();
-    let mut driven = stage.bind("memory", memory(), options()).drive().unwrap();
+    let fixture = Fixture::new();
+    let mut driven = fixture.bind("memory", memory(), options()).drive().unwrap();
     let finished = AtomicU32::new(0);
     let sleeps = std::thread::scope(|scope| {
         for number in 0..4 {
-            let (stage, finished) = (&stage, &finished);
+            let (fixture, finished) = (&fixture, &finished);
             scope.spawn(move || {
                 let _finished = Finally(|| {
                     finished.fetch_add(1, Ordering::Release);
                 });
                 for round in 0..5 {
                     let interface = interface();
-                    let server = stage.connect(&interface, "memory");
+                    let server = fixture.connect(&interface, "memory");
                     (0..30)
                         .for_each(|again| store_and_fetch(&interface, &server, number, round * 30 + again));
                     assert_idle(&interface);
@@ -184,17 +184,17 @@ fn an_event_loop_serves_clients_that_come_and_go() {
 
 #[test]
 fn an_event_loop_is_woken_to_send_replies_that_found_no_room() {
-    let stage = Stage::new();
+    let fixture = Fixture::new();
     let keeper = Keeper::default();
     let rings = Layout { lines: 2, area: 128 };
     let mut driven =
-        stage.bind("keeper", keeper.clone(), ServeOptions { rings, ..options() }).drive().unwrap();
+        fixture.bind("keeper", keeper.clone(), ServeOptions { rings, ..options() }).drive().unwrap();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let _over = Finally(|| is_over.store(true, Ordering::Release));
             let interface = interface();
-            let server = stage.connect(&interface, "keeper");
+            let server = fixture.connect(&interface, "keeper");
             for _ in 0..200 {
                 let mut pending = Vec::new();
                 while pending.len() < 10 {

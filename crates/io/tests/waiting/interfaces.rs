@@ -7,18 +7,18 @@ use genie_io::servers::memory::SINK;
 use genie_io::{Error, In, Out, ServerHandle};
 use genie_memory::Space;
 
-use super::stage::{ASK, FOR_EVER, Stage, assert_idle, interface, memory, options};
+use super::fixture::{ASK, FOR_EVER, Fixture, assert_idle, interface, memory, options};
 
 /// Each interface numbered its requests from 1, and a channel's requests were named by their places. So requests of two
 /// clients could have the same name: a server that keeps requests by name lost some, and was asked to let the wrong client's
 /// request go.
 #[test]
 fn requests_of_several_clients_at_one_server_have_different_names() {
-    let (stage, keeper, running) = Stage::with_keeper();
+    let (fixture, keeper, running) = Fixture::with_keeper();
     let here = ServerHandle::new(keeper.clone());
     let interfaces = [interface(), interface(), interface(), interface()];
     let [_, _, third, fourth] = &interfaces;
-    let handles = [here.clone(), here, stage.connect(third, "keeper"), stage.connect(fourth, "keeper")];
+    let handles = [here.clone(), here, fixture.connect(third, "keeper"), fixture.connect(fourth, "keeper")];
     // One after the other, so that each is the keeper's last.
     let pendings: Vec<_> = (0..3)
         .flat_map(|_| interfaces.iter().zip(&handles))
@@ -51,12 +51,12 @@ fn requests_of_several_clients_at_one_server_have_different_names() {
 /// found to be of another interface. As a lender such a server was accepted without an error.
 #[test]
 fn a_handle_of_another_interface_is_refused_before_any_byte_moves() {
-    let stage = Stage::new();
+    let fixture = Fixture::new();
     let running =
-        ["first", "second"].map(|name| stage.bind(name, memory(), options()).start().expect("threads"));
+        ["first", "second"].map(|name| fixture.bind(name, memory(), options()).start().expect("threads"));
     let (one, other) = (interface(), interface());
-    let foreign = stage.connect(&one, "first");
-    let own = stage.connect(&other, "second");
+    let foreign = fixture.connect(&one, "first");
+    let own = fixture.connect(&other, "second");
     let before = usage(other.space());
     let bytes = vec![7; 100_000];
     let mut into = vec![1; 100_000];

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use genie_io::{Error, Incoming, Interface, Limits, Out, Pending, RequestId, Server, ServerHandle, Service};
 
-use super::stage::{ASK, FOR_EVER, Keeper, Stage, assert_idle, interface, interface_with};
+use super::fixture::{ASK, FOR_EVER, Fixture, Keeper, assert_idle, interface, interface_with};
 
 /// A server that forwards each request when it is asked to let the request go, and no sooner.
 struct Late {
@@ -15,33 +15,33 @@ struct Late {
     to: ServerHandle,
     asked: Sender<()>,
     was_asked: Mutex<Receiver<()>>,
-    news: Sender<News>,
+    events: Sender<Event>,
 }
 
 /// What a late server does.
 #[derive(Debug, PartialEq)]
-enum News {
+enum Event {
     HasRequest,
-    PassedOn(Result<(), Error>),
+    Forwarded(Result<(), Error>),
 }
 
 static SERVICES: [Service; 1] = [Service::new("ask", false, false)];
 
 impl Late {
-    fn new(interface: &Interface, to: &ServerHandle) -> (Self, Receiver<News>) {
-        let ((asked, was_asked), (news, heard)) = (channel(), channel());
+    fn new(interface: &Interface, to: &ServerHandle) -> (Self, Receiver<Event>) {
+        let ((asked, was_asked), (events, heard)) = (channel(), channel());
         let (interface, to, was_asked) = (interface.clone(), to.clone(), Mutex::new(was_asked));
-        (Self { interface, to, asked, was_asked, news }, heard)
+        (Self { interface, to, asked, was_asked, events }, heard)
     }
 
-    fn tell(&self, news: News) {
-        self.news.send(news).expect("the test listens");
+    fn tell(&self, events: Event) {
+        self.events.send(events).expect("the test listens");
     }
 
     fn forward(&self, mut request: Incoming) {
         let fragment = request.fragment(0, 0..request.len(0)).expect("a part of the request");
-        let passed = self.interface.request(&self.to, ASK).out(Out::fragment(fragment)).send();
-        self.tell(News::PassedOn(passed.map(drop).map_err(|failed| failed.error)));
+        let forwarded = self.interface.request(&self.to, ASK).out(Out::fragment(fragment)).send();
+        self.tell(Event::Forwarded(forwarded.map(drop).map_err(|failed| failed.error)));
     }
 }
 
@@ -59,7 +59,7 @@ impl Server for Threaded {
 
     fn request(&self, request: Incoming) {
         let late = Arc::clone(&self.0);
-        late.tell(News::HasRequest);
+        late.tell(Event::HasRequest);
         std::thread::spawn(move || {
             let asked = late.was_asked.lock().expect("one request at a time").recv_timeout(FOR_EVER);
             asked.expect("the request is aborted");
@@ -74,66 +74,66 @@ impl Server for Threaded {
 
 /// A client of a late server, and what waits for what that forwards.
 struct Scene {
-    stage: Stage,
+    fixture: Fixture,
     client: Interface,
     keeper: Keeper,
     late: Threaded,
-    news: Receiver<News>,
+    events: Receiver<Event>,
 }
 
 impl Scene {
     fn new() -> Self {
         let keeper = Keeper::default();
-        let (late, news) = Late::new(&interface(), &ServerHandle::new(keeper.clone()));
+        let (late, events) = Late::new(&interface(), &ServerHandle::new(keeper.clone()));
         let client = interface_with(Limits { abort_timeout: Duration::from_millis(1), ..Limits::default() });
-        Self { stage: Stage::new(), client, keeper, late: Threaded(Arc::new(late)), news }
+        Self { fixture: Fixture::new(), client, keeper, late: Threaded(Arc::new(late)), events }
     }
 }
 
 /// Makes a request, which the server has then.
-fn ask<'i>(client: &'i Interface, server: &ServerHandle, news: &Receiver<News>) -> Pending<'i> {
+fn ask<'i>(client: &'i Interface, server: &ServerHandle, events: &Receiver<Event>) -> Pending<'i> {
     let pending = client.request(server, ASK).out(Out::copy(b"too late")).submit().expect("a request");
-    assert_eq!(news.recv_timeout(FOR_EVER), Ok(News::HasRequest));
+    assert_eq!(events.recv_timeout(FOR_EVER), Ok(Event::HasRequest));
     pending
 }
 
 /// Verifies that what was forwarded too late was refused, and never came anywhere.
 #[track_caller]
-fn assert_refused(keeper: &Keeper, news: &Receiver<News>) {
-    assert_eq!(news.recv_timeout(FOR_EVER), Ok(News::PassedOn(Err(Error::Aborted))));
+fn assert_refused(keeper: &Keeper, events: &Receiver<Event>) {
+    assert_eq!(events.recv_timeout(FOR_EVER), Ok(Event::Forwarded(Err(Error::Aborted))));
     assert_eq!(keeper.count(), 0);
 }
 
 /// Aborts a request, which the server forwards only then.
 #[track_caller]
-fn abort(client: &Interface, server: &ServerHandle, keeper: &Keeper, news: &Receiver<News>) {
-    assert_eq!(ask(client, server, news).abort().unwrap_err().error, Error::Aborted);
-    assert_refused(keeper, news);
+fn abort(client: &Interface, server: &ServerHandle, keeper: &Keeper, events: &Receiver<Event>) {
+    assert_eq!(ask(client, server, events).abort().unwrap_err().error, Error::Aborted);
+    assert_refused(keeper, events);
     assert!(client.flush(server, FOR_EVER), "the request was let go");
     assert_idle(client);
 }
 
 #[test]
 fn an_aborted_request_originates_no_more() {
-    let Scene { client, keeper, late, news, .. } = Scene::new();
-    abort(&client, &ServerHandle::new(late), &keeper, &news);
+    let Scene { client, keeper, late, events, .. } = Scene::new();
+    abort(&client, &ServerHandle::new(late), &keeper, &events);
 }
 
 #[test]
 fn an_aborted_request_from_another_process_originates_no_more() {
-    let Scene { stage, client, keeper, late, news } = Scene::new();
-    let _running = stage.serve("late", late);
-    abort(&client, &stage.connect(&client, "late"), &keeper, &news);
+    let Scene { fixture, client, keeper, late, events } = Scene::new();
+    let _running = fixture.serve("late", late);
+    abort(&client, &fixture.connect(&client, "late"), &keeper, &events);
 }
 
 #[test]
 fn a_request_of_a_client_that_is_gone_originates_no_more() {
-    let Scene { stage, client, keeper, late, news } = Scene::new();
-    let _running = stage.serve("late", late);
-    let server = stage.connect(&client, "late");
-    let request = ask(&client, &server, &news);
+    let Scene { fixture, client, keeper, late, events } = Scene::new();
+    let _running = fixture.serve("late", late);
+    let server = fixture.connect(&client, "late");
+    let request = ask(&client, &server, &events);
     drop(server);
     drop(request);
     drop(client);
-    assert_refused(&keeper, &news);
+    assert_refused(&keeper, &events);
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use genie_io::{Error, Interface, Limits, Out, ServerHandle};
 use genie_sys::poll::{Poller, readable};
 
+use super::fixture::{ASK, Deaf, FOR_EVER, Finally, Fixture, Keeper, assert_idle, interface, interface_with};
 use super::rings::{Gives, Middle, Ring, is_over, is_readable_when_armed, lock, run_until, submit};
-use super::stage::{ASK, Deaf, FOR_EVER, Finally, Keeper, Stage, assert_idle, interface, interface_with};
 
 /// A loop slept for ever: the descriptor became readable for channels alone, and the loop looked at a server of this process
 /// with a completer only when it happened to be awake.
@@ -169,12 +169,12 @@ fn loops_of_several_interfaces_at_two_rings_are_all_woken() {
 
 #[test]
 fn a_completer_behind_completers_and_a_channel_makes_the_descriptor_readable() {
-    let (stage, keeper, _running) = Stage::with_keeper();
+    let (fixture, keeper, _running) = Fixture::with_keeper();
     let ring = Ring::new(Gives::Bell);
     let reply = || keeper.take(1).remove(0).reply(Ok(()));
     let work = || assert_eq!(ring.work(), 1);
     let far = interface();
-    let channel = stage.connect(&far, "keeper");
+    let channel = fixture.connect(&far, "keeper");
     let behind: [(ServerHandle, Interface, &(dyn Fn() + Sync)); 2] =
         [(channel, far, &reply), (ServerHandle::new(ring.clone()), interface(), &work)];
     for (last, inner, complete) in behind {
@@ -198,9 +198,9 @@ fn a_completer_behind_completers_and_a_channel_makes_the_descriptor_readable() {
 
 #[test]
 fn a_completer_that_is_a_client_of_its_clients_interface_is_waited_for_by_that() {
-    let (stage, keeper, _running) = Stage::with_keeper();
+    let (fixture, keeper, _running) = Fixture::with_keeper();
     let interface = interface();
-    for behind in [stage.connect(&interface, "keeper"), ServerHandle::new(keeper.clone())] {
+    for behind in [fixture.connect(&interface, "keeper"), ServerHandle::new(keeper.clone())] {
         let middle = Middle::serve(behind, interface.clone());
         for _ in 0..20 {
             let pending = submit(&interface, &middle);

@@ -9,8 +9,8 @@ use std::time::Duration;
 use genie_io::{Interface, Pending};
 use genie_sys::poll::readable;
 
+use super::fixture::{FOR_EVER, Fixture, assert_idle, interface};
 use super::rings::{Middle, submit};
-use super::stage::{FOR_EVER, Stage, assert_idle, interface};
 
 /// How many polls in a row may be for nothing: a signal may arrive after what it was for was taken.
 const FEW: u32 = 3;
@@ -39,9 +39,9 @@ fn look(interface: &Interface, pending: &[Pending<'_>]) -> u32 {
 /// replies had been taken.
 #[test]
 fn a_loop_that_asks_what_is_pending_sleeps_until_there_is_a_reply() {
-    let (stage, keeper, _running) = Stage::with_keeper();
+    let (fixture, keeper, _running) = Fixture::with_keeper();
     let interface = interface();
-    let server = stage.connect(&interface, "keeper");
+    let server = fixture.connect(&interface, "keeper");
     let mut pending: Vec<_> = (0..4).map(|_| submit(&interface, &server)).collect();
     assert!(look(&interface, &pending) <= FEW);
     for _ in 0..4 {
@@ -60,10 +60,10 @@ fn a_loop_that_asks_what_is_pending_sleeps_until_there_is_a_reply() {
 /// A loop slept for ever if it asked for its descriptor after it had armed: by then it may have something to look at.
 #[test]
 fn a_descriptor_that_is_asked_for_last_is_readable_for_what_came_before() {
-    let (stage, keeper, _running) = Stage::with_keeper();
+    let (fixture, keeper, _running) = Fixture::with_keeper();
     for is_replied_before in [true, false] {
         let interface = interface();
-        let server = stage.connect(&interface, "keeper");
+        let server = fixture.connect(&interface, "keeper");
         let pending = submit(&interface, &server);
         interface.collect();
         assert!(interface.arm());
@@ -86,9 +86,9 @@ fn a_descriptor_that_is_asked_for_last_is_readable_for_what_came_before() {
 
 #[test]
 fn a_loop_that_is_asleep_is_told_of_a_reply_though_others_have_looked_meanwhile() {
-    let (stage, keeper, _running) = Stage::with_keeper();
+    let (fixture, keeper, _running) = Fixture::with_keeper();
     let interface = interface();
-    let server = stage.connect(&interface, "keeper");
+    let server = fixture.connect(&interface, "keeper");
     interface.descriptor().expect("a descriptor");
     let pending = [submit(&interface, &server), submit(&interface, &server)];
     look(&interface, &pending);
@@ -110,9 +110,9 @@ fn a_loop_that_is_asleep_is_told_of_a_reply_though_others_have_looked_meanwhile(
 /// While a completer made requests over a channel of the same interface, a loop was woken each time that it looked.
 #[test]
 fn a_loop_whose_completer_shares_its_interface_sleeps_until_there_is_a_reply() {
-    let (stage, keeper, _running) = Stage::with_keeper();
+    let (fixture, keeper, _running) = Fixture::with_keeper();
     let interface = interface();
-    let middle = Middle::serve(stage.connect(&interface, "keeper"), interface.clone());
+    let middle = Middle::serve(fixture.connect(&interface, "keeper"), interface.clone());
     let pending = [submit(&interface, &middle)];
     assert!(look(&interface, &pending) <= FEW);
     keeper.take(1).remove(0).reply(Ok(()));
@@ -126,9 +126,9 @@ fn a_loop_whose_completer_shares_its_interface_sleeps_until_there_is_a_reply() {
 /// Two loops woke each other for ever: each that looked at the completer told the other one so.
 #[test]
 fn loops_at_one_completer_do_not_wake_each_other() {
-    let (stage, keeper, _running) = Stage::with_keeper();
+    let (fixture, keeper, _running) = Fixture::with_keeper();
     let inner = interface();
-    let middle = Middle::serve(stage.connect(&inner, "keeper"), inner);
+    let middle = Middle::serve(fixture.connect(&inner, "keeper"), inner);
     let loops = [interface(), interface()];
     let pending = loops.each_ref().map(|interface| [submit(interface, &middle)]);
     for round in 0..10 {
@@ -153,9 +153,9 @@ fn loops_at_one_completer_do_not_wake_each_other() {
 /// completer.
 #[test]
 fn a_loop_that_stops_after_it_could_not_be_armed_leaves_nothing_to_one_that_sleeps() {
-    let (stage, keeper, _running) = Stage::with_keeper();
+    let (fixture, keeper, _running) = Fixture::with_keeper();
     let inner = interface();
-    let middle = Middle::serve(stage.connect(&inner, "keeper"), inner);
+    let middle = Middle::serve(fixture.connect(&inner, "keeper"), inner);
     let [sleeps, stops] = [interface(), interface()];
     let pending = [&sleeps, &stops].map(|interface| submit(interface, &middle));
     look(&stops, &[]);
@@ -176,9 +176,9 @@ fn a_loop_that_stops_after_it_could_not_be_armed_leaves_nothing_to_one_that_slee
 /// The descriptor was readable without a pause from the death of a server until its channel had ended.
 #[test]
 fn a_server_that_goes_wakes_a_loop_a_few_times() {
-    let (stage, keeper, gone) = Stage::with_keeper();
+    let (fixture, keeper, gone) = Fixture::with_keeper();
     let interface = interface();
-    let server = stage.connect(&interface, "keeper");
+    let server = fixture.connect(&interface, "keeper");
     let pending = [submit(&interface, &server)];
     look(&interface, &pending);
     let kept = keeper.take(1);

@@ -17,7 +17,7 @@ use genie_io::{
 use genie_sys::event::Event;
 use genie_sys::poll::readable;
 
-use super::stage::{ASK, FOR_EVER, SERVICES};
+use super::fixture::{ASK, FOR_EVER, SERVICES};
 
 /// What a ring gives for its descriptor.
 #[derive(Clone, Copy, Default, PartialEq)]

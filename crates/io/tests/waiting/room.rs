@@ -6,8 +6,8 @@ use genie_io::channel::{Layout, ServeOptions};
 use genie_io::servers::memory::{ECHO, NULL, SINK};
 use genie_io::{Error, In, Incoming, Interface, Limits, Out, RequestId, Server, ServerHandle, Service};
 
-use super::stage::{
-    ASK, FOR_EVER, Keeper, Stage, assert_idle, interface, interface_with, memory, options, store_and_fetch,
+use super::fixture::{
+    ASK, FOR_EVER, Fixture, Keeper, assert_idle, interface, interface_with, memory, options, store_and_fetch,
 };
 
 /// The smallest ring that there can be.
@@ -21,10 +21,10 @@ fn of_rings(rings: Layout) -> ServeOptions {
 
 #[test]
 fn a_request_of_a_thousand_elements_is_one_record() {
-    let stage = Stage::new();
-    let _running = stage.serve("memory", memory());
+    let fixture = Fixture::new();
+    let _running = fixture.serve("memory", memory());
     let interface = interface();
-    let server = stage.connect(&interface, "memory");
+    let server = fixture.connect(&interface, "memory");
     let from: Vec<u8> = (0..200_000u32).map(|at| (at / 7 + at) as u8).collect();
     let mut to = vec![0; from.len()];
     for round in 0..10 {
@@ -48,10 +48,10 @@ fn a_request_of_a_thousand_elements_is_one_record() {
 
 #[test]
 fn a_request_that_no_ring_of_the_server_holds_is_refused_and_harms_nothing() {
-    let stage = Stage::new();
-    let _running = stage.bind("memory", memory(), of_rings(SMALL)).start().unwrap();
+    let fixture = Fixture::new();
+    let _running = fixture.bind("memory", memory(), of_rings(SMALL)).start().unwrap();
     let interface = interface();
-    let server = stage.connect(&interface, "memory");
+    let server = fixture.connect(&interface, "memory");
     let piece = [7; 100];
     let mut request = interface.request(&server, SINK).out(Out::copy(&piece));
     for _ in 0..100 {
@@ -65,10 +65,10 @@ fn a_request_that_no_ring_of_the_server_holds_is_refused_and_harms_nothing() {
 
 #[test]
 fn threads_wait_for_room_on_the_smallest_ring_there_is() {
-    let stage = Stage::new();
-    let _running = stage.bind("memory", memory(), of_rings(TINY)).start().unwrap();
+    let fixture = Fixture::new();
+    let _running = fixture.bind("memory", memory(), of_rings(TINY)).start().unwrap();
     let interface = interface();
-    let server = stage.connect(&interface, "memory");
+    let server = fixture.connect(&interface, "memory");
     std::thread::scope(|scope| {
         for _ in 0..4 {
             let (interface, server) = (&interface, &server);
@@ -84,11 +84,11 @@ fn threads_wait_for_room_on_the_smallest_ring_there_is() {
 /// kept them for ever.
 #[test]
 fn a_request_whose_abort_found_no_room_is_aborted_later() {
-    let stage = Stage::new();
-    let mut driven = stage.bind("keeper", Keeper::default(), of_rings(SMALL)).drive().unwrap();
+    let fixture = Fixture::new();
+    let mut driven = fixture.bind("keeper", Keeper::default(), of_rings(SMALL)).drive().unwrap();
     let interface = interface_with(Limits { abort_timeout: Duration::from_millis(5), ..Limits::default() });
     let server = std::thread::scope(|scope| {
-        let connecting = scope.spawn(|| stage.connect(&interface, "keeper"));
+        let connecting = scope.spawn(|| fixture.connect(&interface, "keeper"));
         while !connecting.is_finished() {
             driven.serve();
         }
@@ -144,12 +144,12 @@ impl Server for Passing {
 /// forwarded request anywhere, and later it was sent all the same.
 #[test]
 fn a_request_that_is_aborted_while_it_waits_for_room_is_never_sent() {
-    let stage = Stage::new();
+    let fixture = Fixture::new();
     let keeper = Keeper::default();
     let options = ServeOptions { pending_requests: 1, ..options() };
-    let _running = stage.bind("keeper", keeper.clone(), options).start().unwrap();
+    let _running = fixture.bind("keeper", keeper.clone(), options).start().unwrap();
     let interface = interface_with(Limits { abort_timeout: Duration::from_millis(20), ..Limits::default() });
-    let to = stage.connect(&interface, "keeper");
+    let to = fixture.connect(&interface, "keeper");
     let first = interface.request(&to, ASK).submit().unwrap();
     let passing = ServerHandle::new(Passing { interface: interface.clone(), to: to.clone() });
     let second = interface.request(&passing, ASK).out(Out::copy(b"second")).submit().unwrap();
@@ -183,11 +183,11 @@ fn submit<'i>(interface: &'i Interface, server: &ServerHandle, count: usize) -> 
 #[test]
 fn replies_that_found_no_room_come_when_the_client_has_made_some() {
     for rings in [TINY, SMALL] {
-        let stage = Stage::new();
+        let fixture = Fixture::new();
         let keeper = Keeper::default();
-        let _running = stage.bind("keeper", keeper.clone(), of_rings(rings)).start().unwrap();
+        let _running = fixture.bind("keeper", keeper.clone(), of_rings(rings)).start().unwrap();
         let interface = interface();
-        let server = stage.connect(&interface, "keeper");
+        let server = fixture.connect(&interface, "keeper");
         for _ in 0..20 {
             let pending = submit(&interface, &server, 40);
             // All at once, by a thread that is not the worker, which sleeps.

@@ -79,7 +79,7 @@ fn a_granule_goes_back_to_the_pool_that_adopted_it() {
 }
 
 #[test]
-fn without_its_lender_a_loan_ends_when_the_last_granule_is_back() {
+fn without_its_lender_an_object_ends_when_its_last_granule_is_back() {
     let mut granules = granules();
     let (gone, stays) = (LenderId(1), LenderId(2));
     granules.stocks.add(gone);

@@ -46,8 +46,8 @@ enum Pinned {
     Input(InputPin),
 }
 
-/// The server's face.
-pub(crate) struct Keeper(pub(crate) Arc<Held>);
+/// The server itself, which keeps every request until the test's side says what to do with it.
+pub(crate) struct HoldingServer(pub(crate) Arc<Held>);
 
 static SERVICES: [Service; 3] = [
     Service::new("hold", true, true),
@@ -55,7 +55,7 @@ static SERVICES: [Service; 3] = [
     Service::new("pass", false, false),
 ];
 
-impl Server for Keeper {
+impl Server for HoldingServer {
     fn name(&self) -> &str {
         "holder"
     }

@@ -17,7 +17,7 @@ use rustix::process::Signal;
 
 use super::message::{self, Ask, Kind, Opening, Pooled, Told};
 use super::{CONTROL, DIRECTORY, OWNED, run_of};
-use crate::support::holder::{Control, Held, Keeper, Name};
+use crate::support::holder::{Control, Held, HoldingServer, Name};
 use crate::support::log::Log;
 use crate::support::relay::Relay;
 
@@ -101,7 +101,7 @@ impl Connection {
                     });
                     let held = holder.insert(Arc::new(Held::new(overlays, open_log(log))));
                     held.set_obliging(log.is_some());
-                    Keeper(Arc::clone(held))
+                    HoldingServer(Arc::clone(held))
                 })?;
                 self.holder = holder;
                 Ok(())

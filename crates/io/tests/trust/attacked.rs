@@ -13,7 +13,7 @@ pub(crate) const FORWARD: ServiceId = ServiceId(8);
 
 /// Cloning makes another handle.
 #[derive(Clone)]
-pub(crate) struct Keeper(Arc<Inner>);
+pub(crate) struct AttackedServer(Arc<Inner>);
 
 struct Inner {
     memory: Memory,
@@ -23,7 +23,7 @@ struct Inner {
     aborts: AtomicUsize,
 }
 
-impl Default for Keeper {
+impl Default for AttackedServer {
     fn default() -> Self {
         let memory = Memory::customized();
         let mut services = memory.services().to_vec();
@@ -33,7 +33,7 @@ impl Default for Keeper {
     }
 }
 
-impl Keeper {
+impl AttackedServer {
     fn kept(&self) -> MutexGuard<'_, Vec<(Incoming, Option<Fragment>)>> {
         self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -68,7 +68,7 @@ impl Keeper {
     }
 }
 
-impl Server for Keeper {
+impl Server for AttackedServer {
     fn name(&self) -> &str {
         "keeper"
     }

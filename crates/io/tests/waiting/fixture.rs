@@ -15,12 +15,12 @@ use genie_passing::{Costs, Passing, Thresholds};
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(60);
 
 /// A place where servers and clients find each other.
-pub(crate) struct Stage {
+pub(crate) struct Fixture {
     pub(crate) directory: Directory,
     _scratch: tempfile::TempDir,
 }
 
-impl Stage {
+impl Fixture {
     pub(crate) fn new() -> Self {
         let scratch = tempfile::tempdir().expect("a directory");
         let directory = Directory::at(scratch.path().join("run")).expect("a run-time directory");
@@ -29,9 +29,9 @@ impl Stage {
 
     /// With a server named "keeper" in it.
     pub(crate) fn with_keeper() -> (Self, Keeper, Running) {
-        let (stage, keeper) = (Self::new(), Keeper::default());
-        let running = stage.serve("keeper", keeper.clone());
-        (stage, keeper, running)
+        let (fixture, keeper) = (Self::new(), Keeper::default());
+        let running = fixture.serve("keeper", keeper.clone());
+        (fixture, keeper, running)
     }
 
     pub(crate) fn bind(&self, name: &str, server: impl Server, options: ServeOptions) -> Serving {

@@ -1,4 +1,4 @@
-//! A client's control socket: what the client may say in the middle of a channel.
+//! One client's channel as the control thread keeps it, and what the client may say on its control socket.
 //!
 //! Trust: a client that says anything else, or does not read the answers, loses its channel. The descriptors that a client
 //! announces stay open, and count against its share.
@@ -19,8 +19,8 @@ use super::shares::Shares;
 use super::unwanted::{self, Unusable};
 use super::wire::control::{Ending, Limits, Message, Party, Reason, Trust};
 
-/// A client's control socket.
-pub(super) struct Conversation {
+/// One client's channel, as the control thread keeps it.
+pub(super) struct ClientChannel {
     pub(super) socket: Socket,
     pub(super) session: Arc<Session>,
     pub(super) departure: Arc<Departure>,
@@ -67,7 +67,7 @@ impl From<Unusable> for Ending {
     }
 }
 
-impl Conversation {
+impl ClientChannel {
     /// Acts upon a message.
     pub(super) fn act(
         &mut self,

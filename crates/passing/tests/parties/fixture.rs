@@ -21,7 +21,7 @@ const LIMIT: usize = 32 << 20;
 const HUGE_PAGES: usize = 2 * LIMIT / (2 << 20);
 
 /// A client's space, which avoids copying wherever it can.
-pub(crate) struct Stage {
+pub(crate) struct Fixture {
     pub(crate) space: Space,
     pub(crate) passing: Passing,
 }
@@ -43,34 +43,34 @@ macro_rules! on_both_kinds {
             #[test]
             #[cfg_attr(miri, ignore = "memfd")]
             fn huge() {
-                $crate::parties::stage::run(concat!(stringify!($test), "::huge"), genie_memory::GranuleKind::Huge, super::$test);
+                $crate::parties::fixture::run(concat!(stringify!($test), "::huge"), genie_memory::GranuleKind::Huge, super::$test);
             }
 
             #[test]
             #[cfg_attr(miri, ignore = "memfd")]
             fn base() {
-                $crate::parties::stage::run(concat!(stringify!($test), "::base"), genie_memory::GranuleKind::Base, super::$test);
+                $crate::parties::fixture::run(concat!(stringify!($test), "::base"), genie_memory::GranuleKind::Base, super::$test);
             }
         }
     )*};
 }
 
 /// Runs a test and checks the tables, if the machine has such granules and output can be protected.
-pub(crate) fn run(name: &str, kind: GranuleKind, test: fn(&Stage)) {
+pub(crate) fn run(name: &str, kind: GranuleKind, test: fn(&Fixture)) {
     let pages = inspect::huge_pages().expect("/proc/meminfo is readable");
     let available = pages.free.saturating_sub(pages.reserved);
     if kind == GranuleKind::Huge && (pages.size_kib != 2048 || available < HUGE_PAGES) {
         return skip(name, &format!("{available} huge pages are available, {HUGE_PAGES} are needed"));
     }
-    let stage = Stage::new(kind);
-    if stage.space.protection() != Protection::Full {
+    let fixture = Fixture::new(kind);
+    if fixture.space.protection() != Protection::Full {
         return skip(name, "output cannot be protected");
     }
-    test(&stage);
-    stage.check();
+    test(&fixture);
+    fixture.check();
 }
 
-impl Stage {
+impl Fixture {
     fn new(kind: GranuleKind) -> Self {
         let config = Config {
             granularity: Granularity::Only(kind),

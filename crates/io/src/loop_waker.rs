@@ -1,4 +1,4 @@
-//! News: how an event loop is told that requests are over.
+//! Loop wakers: how an event loop is told that requests are over.
 //!
 //! How: a loop arms before it sleeps; then one signal wakes it, however many requests end until it looks again.
 
@@ -6,20 +6,20 @@ use genie_sys::event::Event;
 
 use crate::Error;
 
-/// What an event loop is told of requests that are over: those at servers in this process, or those of one channel.
+/// Wakes an event loop when requests are over: those at servers in this process, or those of one channel.
 #[derive(Debug)]
-pub(crate) struct News {
+pub(crate) struct LoopWaker {
     event: Event,
     /// A request ended since the loop collected last.
-    is_there: bool,
+    is_told: bool,
     /// The loop may sleep.
     is_armed: bool,
     is_signalled: bool,
 }
 
-impl News {
+impl LoopWaker {
     pub(crate) fn new() -> Result<Self, Error> {
-        Ok(Self { event: Event::new()?, is_there: false, is_armed: false, is_signalled: false })
+        Ok(Self { event: Event::new()?, is_told: false, is_armed: false, is_signalled: false })
     }
 
     /// The event that is readable from the time when a sleeping loop is told until that loop looks.
@@ -32,9 +32,9 @@ impl News {
         self.is_armed
     }
 
-    /// A request is over.
-    pub(crate) fn come(&mut self) {
-        self.is_there = true;
+    /// Tells the loop that a request is over.
+    pub(crate) fn tell(&mut self) {
+        self.is_told = true;
         self.wake();
     }
 
@@ -48,8 +48,8 @@ impl News {
     }
 
     /// The loop is about to look at what is pending.
-    pub(crate) fn quiet(&mut self) {
-        (self.is_there, self.is_armed) = (false, false);
+    pub(crate) fn begin_look(&mut self) {
+        (self.is_told, self.is_armed) = (false, false);
         if std::mem::take(&mut self.is_signalled) {
             // A signal that is not cleared costs one more look.
             let _ = self.event.clear();
@@ -59,6 +59,6 @@ impl News {
     /// The loop is about to sleep; returns false when it should look again first.
     pub(crate) fn arm(&mut self) -> bool {
         self.is_armed = true;
-        !self.is_there
+        !self.is_told
     }
 }
