@@ -176,6 +176,48 @@ mod tests {
     }
 
     #[test]
+    fn each_operations_cost_moves_the_thresholds_that_depend_on_it() {
+        let line = |per_byte: f64, fixed: f64| {
+            Cost::measured([1, P, 16 << 20].map(|len| (len, per_byte * len as f64 + fixed)).into())
+        };
+        let costs = Costs {
+            copyin: line(1.0, 0.0),
+            copyout: line(2.0, 0.0),
+            system_buffer: line(0.0, 1_000.0),
+            aligned_buffer: line(0.1, 300.0),
+            reference: line(0.25, 600.0),
+            read_only: line(0.0, 700.0),
+            unreference: line(0.0, 800.0),
+            reinstate: line(0.0, 900.0),
+            swap: line(0.5, 500.0),
+            guard: line(0.0, 200.0),
+            zero: line(0.5, 0.0),
+            ..Costs::default()
+        };
+        // What has no cost was not measured, and is not used.
+        let never = usize::MAX;
+        let derived = |costs: Costs| {
+            let Thresholds { output, input, input_run, input_edge, mapping } = Thresholds::derive(&costs, P);
+            [output, input, input_run, input_edge, mapping]
+        };
+        // Two granules: 0.25 * 2p + 3000 = 0.75 * (l + 1000), where one granule is too short to pay.
+        // One: 0.5p + 500 + 0.1p + 300 + 200 + 2 * (p - l) = 0.75 * (2l + 1000).
+        // An edge: 0.5p + 0.1p + 200 + 2 * (p - l) = 0.75 * 2l. Zeros: 0.5 * (p - l) = 0.75 * l.
+        let all = [5_731, 3_115, P, 3_100, 1_639];
+        let [output, input, run, edge, mapping] = all;
+        assert_eq!(derived(costs.clone()), all);
+        let unprotected = Costs { read_only: Cost::default(), ..costs.clone() };
+        assert_eq!(derived(unprotected), [never, input, run, edge, mapping]);
+        let unguarded = Costs { guard: Cost::default(), ..costs.clone() };
+        assert_eq!(derived(unguarded), [output, never, run, never, mapping]);
+        let unswapped = Costs { swap: Cost::default(), ..costs.clone() };
+        assert_eq!(derived(unswapped), [output, never, never, never, mapping]);
+        // A run of n granules: 0.5np + 20000 + 0.1np + 300 = 0.75 * (2np + 1000), for n between 5 and 6.
+        let slow_to_begin = Costs { swap: line(0.5, 20_000.0), ..costs };
+        assert_eq!(derived(slow_to_begin), [output, never, 6 * P, edge, mapping]);
+    }
+
+    #[test]
     fn full_granules_are_swapped_and_short_edges_copied() {
         let thresholds = Thresholds { input: 3000, input_run: P, input_edge: 2200, ..Thresholds::ALWAYS };
         let plan = |offset, len| thresholds.plan(P, offset, len, true, |_| false).swap;
