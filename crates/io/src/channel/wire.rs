@@ -19,6 +19,17 @@ pub mod record;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+/// Declares the fixed parts of records and messages: structures that are sent byte for byte.
+macro_rules! parts {
+    ($($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty),* $(,)? })*) => { $(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+        #[repr(C)]
+        pub(super) struct $name { $(pub(super) $field: $type),* }
+    )* };
+}
+use parts;
+
 /// The last offset in an arena, and the most bytes of anything: 256 TiB less one byte, which no process's addresses exceed.
 pub const MAX_OFFSET: u64 = (1 << 48) - 1;
 

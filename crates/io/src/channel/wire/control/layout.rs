@@ -3,15 +3,7 @@
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Declares structures that are sent byte for byte.
-macro_rules! parts {
-    ($($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty),* $(,)? })*) => { $(
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-        #[repr(C)]
-        pub(super) struct $name { $(pub(super) $field: $type),* }
-    )* };
-}
+use crate::channel::wire::parts;
 
 parts! {
     /// The first part of every message; `len` counts what follows it.

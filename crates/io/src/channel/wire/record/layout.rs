@@ -4,49 +4,32 @@ use zerocopy::little_endian::{I32, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::Slot;
-use crate::channel::wire::{MAX_OFFSET, TooLarge, U48, fits};
+use crate::channel::wire::{MAX_OFFSET, TooLarge, U48, fits, parts};
 
-/// The name of a request: the whole of an abort or a done record, and the first part of a request or a reply.
-#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub(super) struct SlotPart {
-    pub(super) index: U32,
-    pub(super) generation: U32,
-}
+parts! {
+    /// The name of a request: the whole of an abort or a done record, and the first part of a request or a reply.
+    SlotPart { index: U32, generation: U32 }
 
-/// The whole of a record that tells of control messages.
-#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub(super) struct SaidPart {
-    pub(super) messages: U64,
-}
+    /// The whole of a record that tells of control messages.
+    SaidPart { messages: U64 }
 
-/// The first part of a request.
-#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub(super) struct RequestHead {
-    pub(super) slot: SlotPart,
-    pub(super) service: U16,
-    pub(super) buffers: U16,
-}
+    /// The first part of a request.
+    RequestHead { slot: SlotPart, service: U16, buffers: U16 }
 
-/// The first part of a request's buffer; the argument and the elements follow.
-#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub(super) struct BufferHead {
-    pub(super) argument: U32,
-    pub(super) room: U32,
-    pub(super) elements: U16,
-    pub(super) direction: u8,
-    pub(super) zero: u8,
-}
+    /// The first part of a request's buffer; the argument and the elements follow.
+    BufferHead { argument: U32, room: U32, elements: U16, direction: u8, zero: u8 }
 
-/// The first part of an element; its segments follow.
-#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub(super) struct ElementHead {
-    pub(super) segments: U16,
-    pub(super) len: U48,
+    /// The first part of an element; its segments follow.
+    ElementHead { segments: U16, len: U48 }
+
+    /// The first part of a reply; the detail and the buffers follow.
+    ReplyHead { slot: SlotPart, status: u8, anticipated: u8, buffers: U16, code: I32, detail: U32 }
+
+    /// The detail of a reply that refuses.
+    RefusalPart { asked: U64, pending: U64, allowed: U64 }
+
+    /// The first part of a reply's buffer; the argument follows.
+    ReplyBufferHead { actual: U48, argument: U32 }
 }
 
 /// A run of bytes in one of the client's arenas.
@@ -56,35 +39,6 @@ pub struct Segment {
     pub(super) arena: U16,
     pub(super) offset: U48,
     pub(super) len: U48,
-}
-
-/// The first part of a reply; the detail and the buffers follow.
-#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub(super) struct ReplyHead {
-    pub(super) slot: SlotPart,
-    pub(super) status: u8,
-    pub(super) anticipated: u8,
-    pub(super) buffers: U16,
-    pub(super) code: I32,
-    pub(super) detail: U32,
-}
-
-/// The detail of a reply that refuses.
-#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub(super) struct RefusalPart {
-    pub(super) asked: U64,
-    pub(super) pending: U64,
-    pub(super) allowed: U64,
-}
-
-/// The first part of a reply's buffer; the argument follows.
-#[derive(Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
-pub(super) struct ReplyBufferHead {
-    pub(super) actual: U48,
-    pub(super) argument: U32,
 }
 
 impl SlotPart {
