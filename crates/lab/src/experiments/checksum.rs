@@ -14,7 +14,7 @@ use genie::Scheme;
 
 use super::latency::{LONGEST, PAPER_LEN};
 use super::reading::{MISSING, Reading};
-use super::sweep::{self, Setting, Sweep, rounds};
+use super::sweep::{self, Setting, Sweep};
 use super::turns::Subject;
 use super::{Described, Measuring};
 use crate::checksum::Checksum as Kind;
@@ -32,8 +32,8 @@ const LENGTHS: [usize; 8] = [64, 4 << 10, 16 << 10, 60 << 10, 256 << 10, 1 << 20
 const LENGTHS_SMOKE: [usize; 2] = [64, 60 << 10];
 
 const SECONDS: f64 = 1.5;
-const ROUNDS_LEAST: usize = 10;
-const ROUNDS_SMOKE: usize = 3;
+/// The number of rounds in a smoke run, and the least number otherwise.
+const ROUNDS: (usize, usize) = (3, 10);
 
 /// The experiment.
 pub(super) static CHECKSUM: Described =
@@ -110,15 +110,9 @@ fn sweep(options: &Options) -> Sweep {
         parties: 0,
         transfer: Transfer { output, input, check, ..Transfer::of(output, 0) },
     };
-    Sweep {
-        id: ID,
-        settings: vec![Setting::only(options, lengths(options), SECONDS)],
-        subjects: subjects().into_iter().map(subject).collect(),
-        routes: vec![Route::InProcess],
-        rounds: rounds(options, ROUNDS_SMOKE, ROUNDS_LEAST),
-        processing: false,
-        seed: options.seed,
-    }
+    let settings = vec![Setting::only(options, lengths(options), SECONDS)];
+    let subjects = subjects().into_iter().map(subject).collect();
+    Sweep { routes: vec![Route::InProcess], ..Sweep::new(ID, options, settings, subjects, ROUNDS) }
 }
 
 /// The name of the step that measures the cost of checksums alone.

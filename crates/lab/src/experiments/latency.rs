@@ -9,7 +9,7 @@ mod verdicts;
 use genie::Scheme;
 
 use super::reading::{Reading, bytes, slug};
-use super::sweep::{Setting, Sweep, rounds};
+use super::sweep::{Setting, Sweep};
 use super::turns::{HAND_OVER, HAND_OVER_ALL, Subject};
 use super::{Described, Measuring};
 use crate::amounts::significant;
@@ -18,7 +18,7 @@ use crate::experiment::{Claim, Declaration, Options};
 use crate::findings::{Conclusion, Figure, Scale, Table, row};
 use crate::measurement::{Measurements, Quantity};
 use crate::papers::brustoloni::{self, EquivalentThroughput};
-use crate::parties::{Route, Seats};
+use crate::parties::Seats;
 
 /// The experiment's id.
 pub(super) const ID: &str = "latency";
@@ -29,7 +29,7 @@ pub(super) const PAPER_LEN: u64 = 61_440;
 pub(super) const LONGEST: u64 = 16 << 20;
 
 /// The lengths where the network has no limit.
-const LENGTHS: [usize; 10] =
+pub(super) const LENGTHS: [usize; 10] =
     [64, 4 << 10, 16 << 10, 60 << 10, 256 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20, 16 << 20];
 /// The lengths at a rate, as far as one operation takes no longer than `OPERATION_MAX_MS`.
 const LENGTHS_PACED: [usize; 6] = [64, 4 << 10, 60 << 10, 256 << 10, 1 << 20, 16 << 20];
@@ -38,9 +38,9 @@ const LENGTHS_SMOKE: [usize; 2] = [64, 60 << 10];
 
 /// Seconds for one step, without limit and at a rate.
 const SECONDS: (f64, f64) = (2.0, 1.2);
-/// The least number of rounds: it gives two samples of CPU time, and one of instructions.
-const ROUNDS_LEAST: usize = 8;
-const ROUNDS_SMOKE: usize = 4;
+/// The number of rounds in a smoke run, and the least number otherwise: that gives two samples of CPU time, and one of
+/// instructions.
+const ROUNDS: (usize, usize) = (4, 8);
 
 /// The experiment.
 pub(super) static LATENCY: Described =
@@ -100,26 +100,20 @@ fn sweep(options: &Options) -> Sweep {
         Setting { name: rate.name(), granule: options.granule, rate: Some(*rate), lengths, seconds }
     };
     let rates = if options.smoke { &Rate::ALL[..3] } else { &Rate::ALL[..] };
-    Sweep {
-        id: ID,
-        settings: rates.iter().map(setting).collect(),
-        subjects: Subject::schemes(),
-        routes: vec![Route::Device],
-        rounds: rounds(options, ROUNDS_SMOKE, ROUNDS_LEAST),
-        processing: true,
-        seed: options.seed,
-    }
+    let settings = rates.iter().map(setting).collect();
+    Sweep { processing: true, ..Sweep::new(ID, options, settings, Subject::schemes(), ROUNDS) }
 }
 
 fn conclude(measurements: &Measurements) -> Conclusion {
     let reading = |rate: Rate| Reading::of(measurements, ID, rate.name(), Quantity::Latency);
     let readings = Rate::ALL.map(reading);
-    Conclusion {
-        figures: readings.iter().filter_map(figure).collect(),
-        tables: readings.iter().filter_map(table).chain([throughputs(&readings)]).collect(),
-        verdicts: verdicts::all(&readings),
-        notes: notes(measurements, &readings),
-    }
+    let titles = [
+        "End-to-end latency, rate of the network: ",
+        "End-to-end latency in µs (medians), rate of the network: ",
+    ];
+    let (figures, mut tables) = shown(&readings, ID, titles, Scale::Logarithmic);
+    tables.push(throughputs(&readings));
+    Conclusion { figures, tables, verdicts: verdicts::all(&readings), notes: notes(measurements, &readings) }
 }
 
 /// The names of the schemes, which are those of the curves.
@@ -127,17 +121,24 @@ pub(super) fn schemes() -> impl Iterator<Item = &'static str> + Clone {
     Scheme::ALL.into_iter().map(|scheme| scheme.name())
 }
 
-fn figure(reading: &Reading<'_>) -> Option<Figure> {
-    let rate = &reading.setting;
-    let name = format!("latency-{}", slug(rate));
-    let title = format!("End-to-end latency, rate of the network: {rate}");
-    reading.figure(&name, &title, "end-to-end latency in µs", Scale::Logarithmic, schemes())
-}
-
-fn table(reading: &Reading<'_>) -> Option<Table> {
-    let title = format!("End-to-end latency in µs (medians), rate of the network: {}", reading.setting);
-    let table = reading.table(title, "scheme", schemes());
-    (table.columns.len() > 1).then_some(table)
+/// A figure and a table of each setting's latencies by scheme and length, as far as they were measured. The first title
+/// is of the figures, the second of the tables; the setting follows.
+pub(super) fn shown(
+    readings: &[Reading<'_>],
+    id: &str,
+    titles: [&str; 2],
+    scale: Scale,
+) -> (Vec<Figure>, Vec<Table>) {
+    let figure = |reading: &Reading<'_>| {
+        let name = format!("{id}-{}", slug(&reading.setting));
+        let title = format!("{}{}", titles[0], reading.setting);
+        reading.figure(&name, &title, "end-to-end latency in µs", scale, schemes())
+    };
+    let table = |reading: &Reading<'_>| {
+        reading.table(format!("{}{}", titles[1], reading.setting), "scheme", schemes())
+    };
+    let tables = readings.iter().map(table).filter(|table| table.columns.len() > 1);
+    (readings.iter().filter_map(figure).collect(), tables.collect())
 }
 
 /// Equivalent throughput of single datagrams, beside the paper's.

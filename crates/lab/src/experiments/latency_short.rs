@@ -8,24 +8,23 @@
 
 mod verdicts;
 
-use super::latency::{schemes, seating};
-use super::reading::{Reading, slug};
-use super::sweep::{Setting, Sweep, rounds};
+use super::latency::{seating, shown};
+use super::reading::Reading;
+use super::sweep::{Setting, Sweep};
 use super::turns::Subject;
 use super::{Described, Measuring};
 use crate::experiment::{Claim, Declaration, Options};
-use crate::findings::{Conclusion, Figure, Scale, Table};
+use crate::findings::{Conclusion, Scale};
 use crate::interface::Granule;
 use crate::measurement::{Measurements, Quantity};
-use crate::parties::Route;
 
 const ID: &str = "latency-short";
 const BASE_GRANULE: usize = 4 << 10;
 const HUGE_GRANULE: usize = 2 << 20;
 const LENGTHS_SMOKE: [usize; 2] = [64, 3072];
 const SECONDS: f64 = 0.6;
-const ROUNDS_LEAST: usize = 20;
-const ROUNDS_SMOKE: usize = 3;
+/// The number of rounds in a smoke run, and the least number otherwise.
+const ROUNDS: (usize, usize) = (3, 20);
 
 /// The experiment.
 pub(super) static LATENCY_SHORT: Described =
@@ -131,15 +130,7 @@ fn sweep(options: &Options) -> Sweep {
         lengths: of.lengths(options),
         seconds: SECONDS,
     };
-    Sweep {
-        id: ID,
-        settings: Granules::ALL.map(setting).to_vec(),
-        subjects: Subject::schemes(),
-        routes: vec![Route::Device],
-        rounds: rounds(options, ROUNDS_SMOKE, ROUNDS_LEAST),
-        processing: false,
-        seed: options.seed,
-    }
+    Sweep::new(ID, options, Granules::ALL.map(setting).to_vec(), Subject::schemes(), ROUNDS)
 }
 
 fn conclude(measurements: &Measurements) -> Conclusion {
@@ -151,24 +142,9 @@ fn conclude(measurements: &Measurements) -> Conclusion {
          for output by emulated copy and 2304 for its input."
             .to_owned(),
     );
-    Conclusion {
-        figures: readings.iter().filter_map(figure).collect(),
-        tables: readings.iter().filter_map(table).collect(),
-        verdicts: verdicts::all(&readings),
-        notes,
-    }
-}
-
-fn figure(reading: &Reading<'_>) -> Option<Figure> {
-    let name = format!("latency-short-{}", slug(&reading.setting));
-    let title = format!("End-to-end latency of short data, {}", reading.setting);
-    reading.figure(&name, &title, "end-to-end latency in µs", Scale::Linear, schemes())
-}
-
-fn table(reading: &Reading<'_>) -> Option<Table> {
-    let title = format!("End-to-end latency in µs (medians), {}", reading.setting);
-    let table = reading.table(title, "scheme", schemes());
-    (table.columns.len() > 1).then_some(table)
+    let titles = ["End-to-end latency of short data, ", "End-to-end latency in µs (medians), "];
+    let (figures, tables) = shown(&readings, ID, titles, Scale::Linear);
+    Conclusion { figures, tables, verdicts: verdicts::all(&readings), notes }
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod pooled;
 mod sitting;
 mod verdicts;
 
+use super::latency::LENGTHS;
 use super::{Described, Measuring};
 use crate::error::Result;
 use crate::experiment::{Claim, Declaration, Options, Sitting, Step};
@@ -57,9 +58,6 @@ static DECLARATION: Declaration = Declaration {
     needs: &[],
 };
 
-/// The lengths of `latency`.
-const LENGTHS: [usize; 10] =
-    [64, 4 << 10, 16 << 10, 60 << 10, 256 << 10, 1 << 20, 2 << 20, 4 << 20, 8 << 20, 16 << 20];
 const LENGTHS_SMOKE: [usize; 3] = [64, 2 << 20, 4 << 20];
 
 fn lengths(options: &Options) -> &'static [usize] {

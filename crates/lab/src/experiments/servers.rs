@@ -13,7 +13,7 @@ use genie::Scheme;
 
 use super::latency::{LONGEST, PAPER_LEN};
 use super::reading::{MISSING, Reading, headings, shown};
-use super::sweep::{Setting, Sweep, rounds};
+use super::sweep::{Setting, Sweep};
 use super::turns::Subject;
 use super::{Described, Measuring};
 use crate::amounts::significant;
@@ -52,8 +52,8 @@ const LENGTHS_SMOKE: [usize; 2] = [64, 16 << 10];
 const SHORT: u64 = 8 << 10;
 
 const SECONDS: f64 = 1.5;
-const ROUNDS_LEAST: usize = 10;
-const ROUNDS_SMOKE: usize = 3;
+/// The number of rounds in a smoke run, and the least number otherwise.
+const ROUNDS: (usize, usize) = (3, 10);
 
 /// The experiment.
 pub(super) static SERVERS: Described =
@@ -102,15 +102,9 @@ fn sweep(options: &Options) -> Sweep {
         })
     });
     let lengths: &[usize] = if options.smoke { &LENGTHS_SMOKE } else { &LENGTHS };
-    Sweep {
-        id: ID,
-        settings: vec![Setting::only(options, lengths, SECONDS)],
-        subjects: subjects.collect(),
-        routes: PLACES.map(|(route, _)| route).to_vec(),
-        rounds: rounds(options, ROUNDS_SMOKE, ROUNDS_LEAST),
-        processing: false,
-        seed: options.seed,
-    }
+    let settings = vec![Setting::only(options, lengths, SECONDS)];
+    let routes = PLACES.map(|(route, _)| route).to_vec();
+    Sweep { routes, ..Sweep::new(ID, options, settings, subjects.collect(), ROUNDS) }
 }
 
 /// A curve's name.

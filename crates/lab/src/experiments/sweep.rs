@@ -51,12 +51,6 @@ pub(super) struct Setting {
     pub(super) seconds: f64,
 }
 
-/// The bounds of the number of rounds: in a smoke run `smoke` rounds, which show that it works; otherwise at least `least`
-/// rounds.
-pub(super) fn rounds(options: &Options, smoke: usize, least: usize) -> RangeInclusive<usize> {
-    if options.smoke { smoke..=smoke } else { least..=ROUNDS_MOST }
-}
-
 impl Setting {
     /// The only setting of an experiment without a rate.
     pub(super) fn only(options: &Options, lengths: &[usize], seconds: f64) -> Self {
@@ -79,6 +73,20 @@ impl Setting {
 }
 
 impl Sweep {
+    /// Subjects whose clients are next to the device, and whose latency alone is measured. Rounds are `smoke` in a smoke
+    /// run, which shows that it works; otherwise at least `least`.
+    pub(super) fn new(
+        id: &'static str,
+        options: &Options,
+        settings: Vec<Setting>,
+        subjects: Vec<Subject>,
+        (smoke, least): (usize, usize),
+    ) -> Self {
+        let rounds = if options.smoke { smoke..=smoke } else { least..=ROUNDS_MOST };
+        let (routes, seed) = (vec![Route::Device], options.seed);
+        Self { id, settings, subjects, routes, rounds, processing: false, seed }
+    }
+
     fn all(&self) -> impl Iterator<Item = (&Setting, usize)> {
         self.settings.iter().flat_map(|setting| setting.lengths.iter().map(move |len| (setting, *len)))
     }
@@ -161,8 +169,10 @@ mod tests {
     #[test]
     fn rounds_fill_the_time_within_bounds() {
         let ms = Duration::from_millis(1);
-        let options = |smoke| Options { smoke, granule: Granule::Base, seed: 1 };
-        let count = |smoke, seconds, round| fitting(seconds, round, &rounds(&options(smoke), 3, 6));
+        let count = |smoke, seconds, round| {
+            let options = Options { smoke, granule: Granule::Base, seed: 1 };
+            fitting(seconds, round, &Sweep::new("", &options, Vec::new(), Vec::new(), (3, 6)).rounds)
+        };
         assert_eq!(count(false, 1.0, 8 * ms), 125);
         assert_eq!(count(false, 1.0, 800 * ms), 6);
         assert_eq!(count(false, 100.0, 8 * ms), ROUNDS_MOST);
