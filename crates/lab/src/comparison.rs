@@ -78,9 +78,8 @@ pub fn compare(runs: [&Measurements; 2]) -> Vec<Row> {
 
 /// Whether all sittings of one run lie beyond all of the other.
 fn apart(one: &Point, other: &Point) -> bool {
-    let least = |point: &Point| point.sittings.iter().min().copied().unwrap_or_default();
-    let greatest = |point: &Point| point.sittings.iter().max().copied().unwrap_or_default();
-    least(one) > greatest(other) || least(other) > greatest(one)
+    let (one, other) = (one.ends(), other.ends());
+    one.0 > other.1 || other.0 > one.1
 }
 
 /// Experiments that must not be compared, since their CPUs were placed differently in the two runs.

@@ -7,10 +7,9 @@ use crate::error::Result;
 use crate::experiment::{Declaration, Experiment};
 use crate::figure::{self, Ink};
 use crate::findings::{Conclusion, Finding};
-use crate::measurement::Measurements;
+use crate::measurement::{Measurements, StepResult};
 use crate::runner::noise::{self, Noise};
-use crate::store::document::Document;
-use crate::store::{Entry, Failed, Run, SCHEMA, csv};
+use crate::store::{Entry, Failed, Record, Run, SCHEMA, csv};
 
 /// The findings of one experiment of a run.
 #[derive(Debug, Clone)]
@@ -25,6 +24,18 @@ pub struct Found {
     pub failures: Vec<Failed>,
     /// The experiments that this one needs and that were too noisy.
     pub noisy_needs: Vec<&'static str>,
+}
+
+/// `ID.json`: everything about one experiment of a run in one document.
+#[derive(serde::Serialize)]
+struct Document<'r> {
+    schema: u64,
+    experiment: &'static Declaration,
+    run: &'r Record,
+    measurements: &'r [StepResult],
+    failures: &'r [Failed],
+    noise: &'r Noise,
+    conclusion: &'r Conclusion,
 }
 
 /// Concludes from a run, experiment by experiment, in the order of `experiments`.

@@ -152,8 +152,7 @@ impl Measurements {
             let is_it =
                 |one: &&Measured| one.setting == setting && one.series == series && one.quantity == quantity;
             for one in step.measured.iter().filter(is_it) {
-                let mut here = Samples::default();
-                one.samples.iter().for_each(|sample| here.add_number(*sample));
+                let here: Samples = one.samples.iter().collect();
                 let empty = || Point { x: one.x, samples: Samples::default(), sittings: Vec::new() };
                 let point = points.entry(one.x).or_insert_with(empty);
                 point.sittings.push(here.median());
@@ -187,11 +186,16 @@ impl Point {
         self.samples.median()
     }
 
+    /// The least and the greatest of the sittings' medians.
+    pub fn ends(&self) -> (u64, u64) {
+        let (least, greatest) = (self.sittings.iter().min(), self.sittings.iter().max());
+        (least.copied().unwrap_or_default(), greatest.copied().unwrap_or_default())
+    }
+
     /// How far the sittings' medians are apart: the greatest over the least; 1 for a single sitting.
     pub fn disagreement(&self) -> f64 {
-        let least = self.sittings.iter().min().copied().unwrap_or(1).max(1);
-        let greatest = self.sittings.iter().max().copied().unwrap_or(1).max(1);
-        greatest as f64 / least as f64
+        let (least, greatest) = self.ends();
+        greatest.max(1) as f64 / least.max(1) as f64
     }
 }
 

@@ -75,10 +75,7 @@ impl From<Timed> for OperationTime {
 
 /// The operations of a column.
 fn operations(column: Column, buffering: Buffering) -> &'static [Operation] {
-    let InputOperations { request, ready, reply } = match buffering {
-        Buffering::EarlyDemultiplexed => tables::customized_input(column.scheme),
-        Buffering::PooledAligned | Buffering::PooledUnaligned => tables::overlaid_input(column.scheme),
-    };
+    let InputOperations { request, ready, reply } = buffering.input(column.scheme);
     let output: OutputOperations = tables::output(column.scheme);
     match (column.direction, column.moment) {
         (Direction::Out, Moment::Request) => output.request,
@@ -91,8 +88,7 @@ fn operations(column: Column, buffering: Buffering) -> &'static [Operation] {
 }
 
 fn add(timed: &mut Vec<Timed>, records: &[Record], operations: &[Operation], buffering: Buffering) {
-    let (begin, column) = (timed.len(), records[0].column);
-    let aligned = buffering != Buffering::PooledUnaligned;
+    let (begin, column, aligned) = (timed.len(), records[0].column, buffering.is_aligned());
     let mut at = 0;
     for step in tables::steps(operations) {
         let records = &records[at..at + step.len()];
@@ -168,8 +164,8 @@ mod tests {
                 for direction in [Direction::Out, Direction::In] {
                     for moment in [Moment::Request, Moment::Ready, Moment::Reply] {
                         let column = Column { scheme, direction, moment, len: 0 };
-                        let aligned = buffering != Buffering::PooledUnaligned;
-                        let priced = tables::primitives(operations(column, buffering), aligned);
+                        let priced =
+                            tables::primitives(operations(column, buffering), buffering.is_aligned());
                         let times = times(&records(scheme, direction, moment, buffering), buffering);
                         for row in priced {
                             assert_eq!(

@@ -32,6 +32,14 @@ impl Default for Samples {
     }
 }
 
+impl<'n> FromIterator<&'n u64> for Samples {
+    fn from_iter<I: IntoIterator<Item = &'n u64>>(numbers: I) -> Self {
+        let mut samples = Self::default();
+        numbers.into_iter().for_each(|number| samples.add_number(*number));
+        samples
+    }
+}
+
 impl Samples {
     /// Adds a time, in nanoseconds.
     pub fn add(&mut self, time: Duration) {

@@ -8,7 +8,6 @@
 //! may lack its end, and that step is measured again. One process at a time works on a run.
 
 pub mod csv;
-pub mod document;
 pub mod folder;
 pub mod journal;
 pub mod record;

@@ -23,10 +23,7 @@ pub(super) fn found(found: &Found, coloured: bool) -> String {
         let _ = writeln!(text, "{words}: {} ({})\n    here: {}", claim.text, claim.source, finding.found);
     }
     let warnings = found.noise.warnings.iter().map(|warning| format!("noisy: {warning}"));
-    let failed = found
-        .failures
-        .iter()
-        .map(|failed| format!("failed: {}, sitting {}: {}", failed.step, failed.sitting + 1, failed.error));
+    let failed = found.failures.iter().map(|failed| format!("failed: {failed}"));
     let notes = found.conclusion.notes.iter().map(|note| format!("note: {note}"));
     for line in failed.chain(warnings).chain(notes) {
         let _ = writeln!(text, "{line}");

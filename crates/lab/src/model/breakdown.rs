@@ -8,7 +8,8 @@
 
 use std::collections::BTreeMap;
 
-use genie_passing::{Scheme, tables};
+use genie_passing::Scheme;
+use genie_passing::tables::{self, InputOperations};
 
 use crate::model::fit::Line;
 use crate::papers::Rounding;
@@ -28,6 +29,21 @@ pub enum Buffering {
     PooledUnaligned,
 }
 
+impl Buffering {
+    /// The table of input that holds.
+    pub fn input(self, scheme: Scheme) -> InputOperations {
+        match self {
+            Self::EarlyDemultiplexed => tables::customized_input(scheme),
+            Self::PooledAligned | Self::PooledUnaligned => tables::overlaid_input(scheme),
+        }
+    }
+
+    /// Whether the device's buffer and the receiver's have one offset.
+    pub fn is_aligned(self) -> bool {
+        self != Self::PooledUnaligned
+    }
+}
+
 /// The operation whose missing cost prevents the estimate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -44,16 +60,11 @@ pub fn sender_rows(scheme: Scheme) -> Vec<&'static str> {
     tables::primitives(tables::output(scheme).request, true)
 }
 
-/// The rows that a scheme adds to the base at the receiver.
+/// The rows that a scheme adds to the base at the receiver. The ready column of table 7.2 has none: allocating buffers is
+/// priced by no row of table 8.2.
 pub fn receiver_rows(scheme: Scheme, buffering: Buffering) -> Vec<&'static str> {
-    let (table, aligned) = match buffering {
-        Buffering::EarlyDemultiplexed => {
-            return tables::primitives(tables::customized_input(scheme).reply, true);
-        }
-        Buffering::PooledAligned => (tables::overlaid_input(scheme), true),
-        Buffering::PooledUnaligned => (tables::overlaid_input(scheme), false),
-    };
-    [table.ready, table.reply].into_iter().flat_map(|column| tables::primitives(column, aligned)).collect()
+    let InputOperations { ready, reply, .. } = buffering.input(scheme);
+    [ready, reply].into_iter().flat_map(|column| tables::primitives(column, buffering.is_aligned())).collect()
 }
 
 /// All rows but the base that a scheme needs if sender and receiver both use it.

@@ -89,9 +89,6 @@ impl<'f> Section<'f> {
             words: finding.verdict.words(),
             sign: sign(finding.verdict),
         });
-        let failure = |failed: &crate::store::Failed| {
-            format!("{}, sitting {}: {}", failed.step, failed.sitting + 1, failed.error)
-        };
         let mut warnings = found.noise.warnings.clone();
         if !found.noisy_needs.is_empty() {
             warnings.push(format!("It rests on noisy measurements: {}.", found.noisy_needs.join(", ")));
@@ -103,7 +100,7 @@ impl<'f> Section<'f> {
             tables: conclusion.tables.iter().map(View::of).collect(),
             notes: &conclusion.notes,
             warnings,
-            failures: found.failures.iter().map(failure).collect(),
+            failures: found.failures.iter().map(ToString::to_string).collect(),
         }
     }
 }

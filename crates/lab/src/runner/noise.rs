@@ -90,8 +90,7 @@ fn points(experiment: &str, measurements: &Measurements) -> Vec<Named> {
 
 /// Whether the sittings' medians at a point are further apart than is tolerated.
 pub fn is_noisy(point: &Point, quantity: Quantity) -> bool {
-    let least = point.sittings.iter().min().copied().unwrap_or_default();
-    let greatest = point.sittings.iter().max().copied().unwrap_or_default();
+    let (least, greatest) = point.ends();
     let resolution = match quantity {
         Quantity::Instructions | Quantity::UserInstructions => 0,
         _ => RESOLUTION_NS,

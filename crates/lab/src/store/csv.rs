@@ -27,8 +27,7 @@ pub fn text(steps: &[StepResult]) -> String {
     let _ = writer.write_record(COLUMNS);
     for step in steps {
         for one in &step.measured {
-            let mut samples = Samples::default();
-            one.samples.iter().for_each(|sample| samples.add_number(*sample));
+            let samples: Samples = one.samples.iter().collect();
             let [p5, median, p95] = [0.05, 0.5, 0.95].map(|quantile| samples.quantile(quantile).to_string());
             let _ = writer.write_record([
                 step.experiment.as_str(),

@@ -38,6 +38,12 @@ pub struct Failed {
     pub error: String,
 }
 
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}, sitting {}: {}", self.step, self.sitting + 1, self.error)
+    }
+}
+
 impl Entry {
     /// The sitting and the step that this entry is about.
     pub fn step(&self) -> (usize, &str) {

@@ -51,7 +51,7 @@ impl Pooled {
     /// # Errors
     /// The request failed, or the data is damaged.
     pub(super) fn receive(&mut self, scheme: Scheme, buffering: Buffering) -> Result<Vec<OperationTime>> {
-        let is_aligned = buffering != Buffering::PooledUnaligned;
+        let is_aligned = buffering.is_aligned();
         let Self { aligned, unaligned, genie, recorder, data, .. } = self;
         let memory = if is_aligned { aligned } else { unaligned };
         let request =

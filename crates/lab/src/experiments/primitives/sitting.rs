@@ -13,7 +13,7 @@ use crate::experiments::turns::transfer;
 use crate::length;
 use crate::measurement::{Measured, Quantity};
 use crate::model::breakdown::Buffering;
-use crate::model::measured::GRANULE;
+use crate::model::measured::{GRANULE, Side};
 use crate::operations::OperationTime;
 use crate::parties::{Measure, Parties, Transfer, Transferred};
 use crate::random::Random;
@@ -77,7 +77,7 @@ impl<'o> Operations<'o> {
         self.random.shuffle(&mut schemes);
         for scheme in schemes {
             if let Some(transferred) = self.transfer(scheme, len, Measure::Operations)? {
-                for (side, times) in ["sender", "receiver"].into_iter().zip(&transferred.operations) {
+                for (side, times) in [Side::Sender, Side::Receiver].into_iter().zip(&transferred.operations) {
                     collected.add_times(side, scheme, Buffering::EarlyDemultiplexed, times);
                 }
             }
@@ -102,7 +102,7 @@ impl<'o> Operations<'o> {
         self.random.shuffle(&mut inputs);
         for (scheme, buffering) in inputs {
             let times = pooled.receive(scheme, buffering)?;
-            collected.add_times("receiver", scheme, buffering, &times);
+            collected.add_times(Side::Receiver, scheme, buffering, &times);
         }
         Ok(())
     }
@@ -134,13 +134,13 @@ impl Collected {
     }
 
     /// Adds the times of the operations that `scheme` itself ran.
-    fn add_times(&mut self, side: &str, scheme: Scheme, buffering: Buffering, times: &[OperationTime]) {
+    fn add_times(&mut self, side: Side, scheme: Scheme, buffering: Buffering, times: &[OperationTime]) {
         let how = match buffering {
             Buffering::EarlyDemultiplexed => "",
             Buffering::PooledAligned => ", pooled",
             Buffering::PooledUnaligned => ", pooled, unaligned",
         };
-        let setting = format!("{side}, {scheme}{how}");
+        let setting = format!("{}, {scheme}{how}", side.name());
         for time in times.iter().filter(|time| time.scheme == scheme.name()) {
             self.add(&setting, &time.row, Quantity::OperationTime, time.nanoseconds);
         }
