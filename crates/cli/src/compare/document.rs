@@ -28,7 +28,7 @@ pub(super) struct Document {
     pub(super) limits: Limits,
     pub(super) results: Vec<Row>,
     /// Other means of passing data to another process.
-    pub(super) baselines: Vec<BaselineRow>,
+    pub(super) baselines: Vec<Row>,
     /// How much more a server in another process costs, where both kinds of server were measured.
     pub(super) overhead: Vec<Overhead>,
     /// With several requests in flight, where that was asked for.
@@ -38,14 +38,12 @@ pub(super) struct Document {
 impl Document {
     /// The failure of the first row with wrong bytes.
     pub(super) fn wrong(&self) -> Option<Failure> {
-        let schemes = self.results.iter().map(|row| (row.scheme, &row.timed));
-        let others = self.baselines.iter().map(|row| (row.name, &row.timed));
         let flows = self.throughput.iter().find(|row| !row.verified);
         let flow =
             flows.map(|row| format!("wrong bytes by {} in flight at {}", row.by, length::format(row.length)));
-        let wrong = schemes.chain(others).find_map(|(name, Timed { direction, length, wrong, .. })| {
-            let wrong = wrong.as_ref()?;
-            Some(format!("wrong bytes by {name} {direction} of {}: {wrong}", length::format(*length)))
+        let wrong = self.results.iter().chain(&self.baselines).find_map(|row| {
+            let (wrong, length) = (row.wrong.as_ref()?, length::format(row.length));
+            Some(format!("wrong bytes by {} {} of {length}: {wrong}", row.name(), row.direction))
         });
         wrong.or(flow).map(Failure::could_not)
     }
@@ -69,9 +67,22 @@ pub(super) struct Limits {
     pub(super) batches_dropped: usize,
 }
 
-/// The measurements of one means of passing data, at one length in one direction.
+/// What passed the data: the field of a row that names it, and its value.
 #[derive(Debug, Serialize)]
-pub(super) struct Timed {
+#[serde(rename_all = "lowercase")]
+pub(super) enum By {
+    /// A scheme.
+    Scheme(&'static str),
+    /// A baseline; or `genie`, whose rows are requests without buffers.
+    Name(&'static str),
+}
+
+/// The measurements of one means of passing data, at one length in one direction. Rows in the direction `empty` are round
+/// trips of 64 bytes without data.
+#[derive(Debug, Serialize)]
+pub(super) struct Row {
+    #[serde(flatten)]
+    pub(super) by: By,
     pub(super) direction: &'static str,
     pub(super) server: &'static str,
     pub(super) length: usize,
@@ -87,30 +98,15 @@ pub(super) struct Timed {
     pub(super) placement: Option<&'static str>,
     /// How many latencies were measured.
     pub(super) samples: u64,
+    /// What the scheme did, if it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) receipt: Option<Passed>,
     /// What was wrong with the data, if anything was.
     #[serde(skip)]
     pub(super) wrong: Option<String>,
-}
-
-/// One scheme.
-#[derive(Debug, Serialize)]
-pub(super) struct Row {
-    pub(super) scheme: &'static str,
-    #[serde(flatten)]
-    pub(super) timed: Timed,
-    pub(super) receipt: Passed,
-    /// Whether the scheme has strong integrity.
+    /// Whether it is a scheme of strong integrity.
     #[serde(skip)]
     pub(super) strong: bool,
-}
-
-/// One baseline. Rows in the direction `empty` are round trips of 64 bytes without data;
-/// the rows named `genie` are requests without buffers.
-#[derive(Debug, Serialize)]
-pub(super) struct BaselineRow {
-    pub(super) name: &'static str,
-    #[serde(flatten)]
-    pub(super) timed: Timed,
 }
 
 /// The direction of round trips without data.
@@ -142,37 +138,56 @@ pub(super) struct Block {
     pub(super) placement: Option<Placement>,
 }
 
-impl Timed {
-    fn new(records: &Records, by: usize, wrong: Option<String>, server: &'static str, block: Block) -> Self {
+impl Row {
+    /// The row of the contender with this index.
+    fn new(records: &Records, index: usize, contender: Contender, block: Block) -> Self {
         let samples = |of: Of| records.get(of).cloned().unwrap_or_default();
-        let latency = samples(Of::Latency(by));
+        let latency = samples(Of::Latency(index));
+        let plain = match contender.means {
+            measured::Means::Scheme(place, receipt) => Self {
+                receipt: Some(Passed::new(&receipt, samples(Of::Faults(index)).median())),
+                strong: receipt.asked.integrity() == Integrity::Strong,
+                ..Self::empty(By::Scheme(receipt.asked.name()), &latency, place, block)
+            },
+            measured::Means::Baseline(means) => {
+                Self::empty(By::Name(means.name()), &latency, Place::Process, block)
+            }
+        };
         Self {
-            latency_us: latency.spread(),
-            cycle_us: samples(Of::Cycle(by)).spread(),
-            throughput_mb_s: throughput(block.length, latency.spread()),
-            cpu_us: rounded(samples(Of::CpuTime(by)).median_us()),
-            verified: wrong.is_none(),
-            wrong,
-            ..Self::empty(&latency, server, block)
+            cycle_us: samples(Of::Cycle(index)).spread(),
+            cpu_us: rounded(samples(Of::CpuTime(index)).median_us()),
+            verified: contender.wrong.is_none(),
+            wrong: contender.wrong,
+            ..plain
         }
     }
 
-    /// A round trip without data, as a row of an empty block.
-    fn empty(times: &Samples, server: &'static str, block: Block) -> Self {
-        let spread = times.spread();
+    /// A row that has latencies alone, as round trips without data have.
+    fn empty(by: By, latency: &Samples, place: Place, block: Block) -> Self {
+        let spread = latency.spread();
         Self {
+            by,
             direction: block.direction,
-            server,
+            server: place.name(),
             length: block.length,
             touch: block.touch,
             latency_us: spread,
             cycle_us: spread,
-            throughput_mb_s: throughput(block.length, spread),
+            throughput_mb_s: rounded(block.length as f64 / spread.median.max(1e-3)),
             cpu_us: 0.0,
             verified: true,
             placement: block.placement.map(Placement::name),
-            samples: times.count(),
+            samples: latency.count(),
+            receipt: None,
             wrong: None,
+            strong: false,
+        }
+    }
+
+    /// What passed the data.
+    pub(super) fn name(&self) -> &'static str {
+        match self.by {
+            By::Scheme(name) | By::Name(name) => name,
         }
     }
 
@@ -182,35 +197,17 @@ impl Timed {
     }
 }
 
-/// The rows of one series.
-pub(super) fn rows(measured: Measurements, block: Block) -> (Vec<Row>, Vec<BaselineRow>) {
+/// The rows of one series: the schemes', and the baselines'.
+pub(super) fn rows(measured: Measurements, block: Block) -> (Vec<Row>, Vec<Row>) {
     let Measurements { records, contenders, .. } = measured;
-    let (mut schemes, mut baselines) = (Vec::new(), Vec::new());
-    for (by, Contender { means, wrong }) in contenders.into_iter().enumerate() {
-        match means {
-            measured::Means::Scheme(place, receipt) => schemes.push(Row {
-                scheme: receipt.asked.name(),
-                timed: Timed::new(&records, by, wrong, place.name(), block),
-                receipt: Passed::new(&receipt, records.get(Of::Faults(by)).map_or(0, Samples::median)),
-                strong: receipt.asked.integrity() == Integrity::Strong,
-            }),
-            measured::Means::Baseline(means) => baselines.push(BaselineRow {
-                name: means.name(),
-                timed: Timed::new(&records, by, wrong, Place::Process.name(), block),
-            }),
-        }
-    }
-    (schemes, baselines)
+    let contenders = contenders.into_iter().enumerate();
+    let rows = contenders.map(|(index, contender)| Row::new(&records, index, contender, block));
+    rows.partition(|row| row.receipt.is_some())
 }
 
 /// The word for a direction.
 pub(super) fn name(direction: Direction) -> &'static str {
     if direction == Direction::Out { "out" } else { "in" }
-}
-
-/// Megabytes a second, of the median.
-fn throughput(length: usize, latency: Spread) -> f64 {
-    rounded(length as f64 / latency.median.max(1e-3))
 }
 
 impl Passed {
@@ -259,11 +256,10 @@ impl Gathering {
         &self,
         places: impl Iterator<Item = Place>,
         means: impl Iterator<Item = Means>,
-    ) -> Vec<BaselineRow> {
+    ) -> Vec<Row> {
         let block = Block { direction: EMPTY, length: MESSAGE, touch: "none", placement: self.placement() };
         let row = |(name, place, of): (&'static str, Place, Of)| {
-            let timed = Timed::empty(self.records.get(of)?, place.name(), block);
-            Some(BaselineRow { name, timed })
+            Some(Row::empty(By::Name(name), self.records.get(of)?, place, block))
         };
         let requests = places.enumerate().map(|(index, place)| ("genie", place, Of::Request(index)));
         let asleep = ("genie-blocking", Place::Process, Of::RequestAsleep);

@@ -20,16 +20,16 @@ pub(super) struct Overhead {
 
 /// The differences, in the order of the rows; none where only one kind of server was measured.
 pub(super) fn of(rows: &[Row]) -> Vec<Overhead> {
-    let at = |place: Place| rows.iter().filter(move |row| row.timed.server == place.name());
+    let at = |place: Place| rows.iter().filter(move |row| row.server == place.name());
     at(Place::Process)
         .filter_map(|there| {
-            let here = at(Place::InProcess)
-                .find(|here| (here.scheme, here.timed.at()) == (there.scheme, there.timed.at()))?;
+            let here =
+                at(Place::InProcess).find(|here| (here.name(), here.at()) == (there.name(), there.at()))?;
             Some(Overhead {
-                scheme: there.scheme,
-                direction: there.timed.direction,
-                length: there.timed.length,
-                latency_us: rounded(there.timed.latency_us.median - here.timed.latency_us.median),
+                scheme: there.name(),
+                direction: there.direction,
+                length: there.length,
+                latency_us: rounded(there.latency_us.median - here.latency_us.median),
             })
         })
         .collect()

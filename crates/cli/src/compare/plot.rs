@@ -11,15 +11,14 @@ use genie_baselines::Means;
 use genie_lab::figure;
 use genie_lab::findings::{Axis, Curve, Figure};
 
-use super::document::{Document, Timed};
+use super::document::{Document, Row};
 use super::place::Place;
 use crate::failure::Failure;
 
 /// What a panel shows: the word for it, and where its values are.
-type Time = (&'static str, fn(&Timed) -> f64);
+type Time = (&'static str, fn(&Row) -> f64);
 
-const TIMES: [Time; 2] =
-    [("latency", |timed| timed.latency_us.median), ("cycle", |timed| timed.cycle_us.median)];
+const TIMES: [Time; 2] = [("latency", |row| row.latency_us.median), ("cycle", |row| row.cycle_us.median)];
 
 /// Writes the drawing, or nothing.
 pub(super) fn write(document: &Document, path: &Path) -> Result<(), Failure> {
@@ -36,20 +35,18 @@ pub(super) fn write(document: &Document, path: &Path) -> Result<(), Failure> {
 /// One panel, if its direction was measured.
 fn panel(document: &Document, (time, median): Time, (direction, word): (&str, &str)) -> Option<Figure> {
     let axes = [Axis::logarithmic("length in bytes"), Axis::logarithmic(&format!("{time} in microseconds"))];
-    let both = document.results.iter().any(|row| row.timed.server == Place::Process.name());
-    let points = |timed: &Timed| {
+    let both = document.results.iter().any(|row| row.server == Place::Process.name());
+    let points = |rows: &[Row], name: &str| -> Vec<_> {
         // Where servers in both places were measured, the server in another process is drawn.
-        let is_drawn = timed.direction == direction && (!both || timed.server == Place::Process.name());
-        is_drawn.then(|| (timed.length as f64, median(timed)))
+        let is_drawn = |row: &&Row| {
+            (row.name(), row.direction) == (name, direction) && (!both || row.server == Place::Process.name())
+        };
+        rows.iter().filter(is_drawn).map(|row| (row.length as f64, median(row))).collect()
     };
-    let schemes = Scheme::ALL.into_iter().map(|scheme| {
-        let rows = document.results.iter().filter(move |row| row.scheme == scheme.name());
-        Curve::plain(scheme.name(), rows.filter_map(|row| points(&row.timed)))
-    });
-    let baselines = Means::all().map(|means| {
-        let rows = document.baselines.iter().filter(move |row| row.name == means.name());
-        Curve::beside(means.name(), rows.filter_map(|row| points(&row.timed)))
-    });
+    let schemes =
+        Scheme::ALL.map(Scheme::name).map(|name| Curve::plain(name, points(&document.results, name)));
+    let baselines =
+        Means::all().map(Means::name).map(|name| Curve::beside(name, points(&document.baselines, name)));
     let title = format!("{word}, {time}");
-    Figure::of(format!("{direction}-{time}"), title, axes, schemes.chain(baselines))
+    Figure::of(format!("{direction}-{time}"), title, axes, schemes.into_iter().chain(baselines))
 }

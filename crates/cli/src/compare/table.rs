@@ -7,7 +7,7 @@ use genie_lab::length;
 use genie_lab::samples::Spread;
 use owo_colors::OwoColorize;
 
-use super::document::{BaselineRow, Document, EMPTY, Passed, Row, Timed};
+use super::document::{Document, EMPTY, Row};
 use super::overhead;
 use super::throughput::Throughput;
 use crate::tables;
@@ -32,7 +32,7 @@ const NOTE: &str = "note";
 pub(super) fn text(document: &Document, coloured: bool) -> String {
     let mut text = format!("{}\n", document.machine.line());
     let _ = writeln!(text, "data: {}; {}", document.file, limits(document));
-    for rows in document.results.chunk_by(|a, b| a.timed.at() == b.timed.at()) {
+    for rows in document.results.chunk_by(|a, b| a.at() == b.at()) {
         block(&mut text, rows, document, coloured);
     }
     control(&mut text, document);
@@ -47,7 +47,7 @@ pub(super) fn text(document: &Document, coloured: bool) -> String {
 
 /// Round trips without data, and the limits that they cannot beat.
 fn control(text: &mut String, document: &Document) {
-    let empty: Vec<_> = document.baselines.iter().filter(|row| row.timed.direction == EMPTY).collect();
+    let empty: Vec<_> = document.baselines.iter().filter(|row| row.direction == EMPTY).collect();
     let limits = &document.limits;
     if limits.futex_hand_over_us.is_none() {
         return;
@@ -55,12 +55,9 @@ fn control(text: &mut String, document: &Document) {
     let _ = writeln!(text, "\nround trips without data, 64 bytes each way");
     let mut table = tables::new(["", "us", "(p5-p95)"], 1..3);
     for row in &empty {
-        let name = if row.name == "genie" {
-            format!("  genie, {}", row.timed.server)
-        } else {
-            format!("  {}", row.name)
-        };
-        table.add_row([name, short(row.timed.latency_us.median), spread(row.timed.latency_us)]);
+        let server = if row.name() == "genie" { format!(", {}", row.server) } else { String::new() };
+        let name = format!("  {}{server}", row.name());
+        table.add_row([name, short(row.latency_us.median), spread(row.latency_us)]);
     }
     let limit = |name: &str, time: f64| [format!("  limit: {name}"), short(time), String::new()];
     if let Some(time) = limits.ping_pong_us {
@@ -132,12 +129,12 @@ fn limits(document: &Document) -> String {
 
 fn block(text: &mut String, rows: &[Row], document: &Document, coloured: bool) {
     let Some(first) = rows.first() else { return };
-    let memcpy = document.limits.memcpy_us.get(&first.timed.length).copied().unwrap_or_default();
+    let memcpy = document.limits.memcpy_us.get(&first.length).copied().unwrap_or_default();
     let heading = format!(
         "{} {}, touched by {} (memcpy of as much: {} us)",
-        length::format(first.timed.length),
-        first.timed.direction,
-        match first.timed.touch {
+        length::format(first.length),
+        first.direction,
+        match first.touch {
             "none" => "nobody",
             "both" => "client and server",
             one => one,
@@ -146,7 +143,8 @@ fn block(text: &mut String, rows: &[Row], document: &Document, coloured: bool) {
     );
     let _ = writeln!(text, "\n{heading}");
     let best = fastest(rows);
-    let table = tables::text(&table(rows, best, &beside(document, first)));
+    let beside = document.baselines.iter().filter(|row| row.at() == first.at());
+    let table = tables::text(&table(rows, best, beside));
     for (index, line) in table.lines().enumerate() {
         // The first line is the header.
         if coloured && index > 0 && best == Some(index - 1) {
@@ -157,62 +155,45 @@ fn block(text: &mut String, rows: &[Row], document: &Document, coloured: bool) {
     }
 }
 
-/// The baselines at the same length and in the same direction.
-fn beside<'d>(document: &'d Document, row: &Row) -> Vec<&'d BaselineRow> {
-    let same = |one: &&BaselineRow| one.timed.at() == row.timed.at();
-    document.baselines.iter().filter(same).collect()
-}
-
 /// The row of a strong scheme with the shortest cycle.
 fn fastest(rows: &[Row]) -> Option<usize> {
     let strong = rows.iter().enumerate().filter(|(_, row)| row.strong);
-    strong
-        .min_by(|(_, a), (_, b)| a.timed.cycle_us.median.total_cmp(&b.timed.cycle_us.median))
-        .map(|(index, _)| index)
+    strong.min_by(|(_, a), (_, b)| a.cycle_us.median.total_cmp(&b.cycle_us.median)).map(|(index, _)| index)
 }
 
-fn table(rows: &[Row], best: Option<usize>, baselines: &[&BaselineRow]) -> Table {
-    let several = rows.iter().any(|row| row.timed.server != rows[0].timed.server);
+fn table<'d>(rows: &[Row], best: Option<usize>, baselines: impl Iterator<Item = &'d Row>) -> Table {
+    let several = rows.iter().any(|row| row.server != rows[0].server);
     let noted = rows.iter().any(|row| !note(row).is_empty());
     let mut table = tables::new(COLUMNS.into_iter().chain(noted.then_some(NOTE)), 1..COLUMNS.len());
     for (index, row) in rows.iter().enumerate() {
-        let mut cells = cells(row, best == Some(index), several);
-        if noted {
-            cells.push(note(row));
-        }
+        let mark = if best == Some(index) { "* " } else { "  " };
+        let server = if several { format!(", {}", row.server) } else { String::new() };
+        let mut cells = cells(format!("{mark}{}{server}", row.name()), row);
+        cells.extend(noted.then(|| note(row)));
         table.add_row(cells);
     }
     for row in baselines {
-        table.add_row(baseline_cells(row));
+        let wrong = if row.wrong.is_some() { " WRONG BYTES" } else { "" };
+        table.add_row(cells(format!("  - {}{wrong}", row.name()), row));
     }
     table
 }
 
-fn cells(row: &Row, best: bool, several: bool) -> Vec<String> {
-    let mark = if best { "* " } else { "  " };
-    let server = if several { format!(", {}", row.timed.server) } else { String::new() };
-    let Passed { copied, protected, swapped, faults, .. } = &row.receipt;
-    let mut cells = timed_cells(format!("{mark}{}{server}", row.scheme), &row.timed);
-    cells.extend([copied.to_string(), protected.to_string(), swapped.to_string(), faults.to_string()]);
-    cells
-}
-
-fn baseline_cells(row: &BaselineRow) -> Vec<String> {
-    let wrong = if row.timed.wrong.is_some() { " WRONG BYTES" } else { "" };
-    timed_cells(format!("  - {}{wrong}", row.name), &row.timed)
-}
-
-/// The cells that all rows have.
-fn timed_cells(name: String, timed: &Timed) -> Vec<String> {
-    vec![
+fn cells(name: String, row: &Row) -> Vec<String> {
+    let times = [
         name,
-        short(timed.latency_us.median),
-        spread(timed.latency_us),
-        short(timed.cycle_us.median),
-        spread(timed.cycle_us),
-        format!("{:.0}", timed.throughput_mb_s),
-        short(timed.cpu_us),
-    ]
+        short(row.latency_us.median),
+        spread(row.latency_us),
+        short(row.cycle_us.median),
+        spread(row.cycle_us),
+        format!("{:.0}", row.throughput_mb_s),
+        short(row.cpu_us),
+    ];
+    let done = row.receipt.iter().flat_map(|receipt| {
+        let granules = [receipt.protected, receipt.swapped].map(|count| count.to_string());
+        [receipt.copied.to_string()].into_iter().chain(granules).chain([receipt.faults.to_string()])
+    });
+    times.into_iter().chain(done).collect()
 }
 
 fn spread(spread: Spread) -> String {
@@ -221,10 +202,9 @@ fn spread(spread: Spread) -> String {
 
 /// Why copying happened, or that bytes were wrong.
 fn note(row: &Row) -> String {
-    match (&row.timed.wrong, row.receipt.reason) {
+    match (&row.wrong, row.receipt.as_ref().and_then(|receipt| receipt.reason)) {
         (Some(_), _) => "WRONG BYTES".to_owned(),
-        (None, Some(reason)) => reason.to_string(),
-        (None, None) => String::new(),
+        (None, reason) => reason.map(|reason| reason.to_string()).unwrap_or_default(),
     }
 }
 

@@ -10,9 +10,10 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use genie::model::{Allocation, Integrity};
-use genie::{Buffer, Error, Failed, Out, Pending, Scheme};
+use genie::model::Allocation;
+use genie::{Error, Pending, Scheme};
 use genie_baselines::Baselines;
+use genie_lab::client_buffer::ClientBuffer;
 use genie_lab::data::sum;
 use genie_lab::length;
 use genie_lab::samples::rounded;
@@ -162,12 +163,13 @@ fn schemes(bench: &Bench, flow: &Flow) -> Result<[Throughput; 2], Error> {
 impl Flow {
     /// Passes data out again and again and returns the bytes a second.
     fn pass(&self, bench: &Bench) -> Result<f64, Error> {
-        let native = self.scheme.allocation() == Allocation::Native;
         // One buffer more than are in flight, so that no buffer is stored into while it is in flight.
         let mut buffers = VecDeque::new();
-        for _ in 0..if native { self.outstanding + 1 } else { 0 } {
-            let mut buffer = bench.genie.allocate(self.len)?;
-            buffer.copy_from_slice(bench.data.of(self.len));
+        for _ in 0..=self.outstanding {
+            let mut buffer = ClientBuffer::default();
+            if self.scheme.allocation() == Allocation::Native {
+                buffer.native_mut(&bench.genie, self.len)?.copy_from_slice(bench.data.of(self.len));
+            }
             buffers.push_back(buffer);
         }
         let count = (BYTES / self.len).min(self.requests).max(2 * self.outstanding);
@@ -177,35 +179,35 @@ impl Flow {
         Ok((count * self.len) as f64 / start.elapsed().as_secs_f64())
     }
 
-    fn requests(&self, bench: &Bench, buffers: &mut VecDeque<Buffer>, count: usize) -> Result<(), Error> {
+    fn requests(
+        &self,
+        bench: &Bench,
+        buffers: &mut VecDeque<ClientBuffer>,
+        count: usize,
+    ) -> Result<(), Error> {
         let mut flight = VecDeque::with_capacity(self.outstanding);
         for _ in 0..count {
             if flight.len() == self.outstanding {
                 self.finish(flight.pop_front())?;
             }
-            flight.push_back(self.begin(bench, buffers).map_err(|failed| failed.error)?);
+            let buffer = &mut buffers[0];
+            flight.push_back(self.begin(bench, buffer)?);
+            buffers.rotate_left(1);
         }
         flight.into_iter().try_for_each(|pending| self.finish(Some(pending)))
     }
 
-    fn begin(&self, bench: &Bench, buffers: &mut VecDeque<Buffer>) -> Result<Pending<'static>, Failed> {
+    fn begin(&self, bench: &Bench, buffer: &mut ClientBuffer) -> Result<Pending<'static>, Error> {
         let task = if self.touch.by_server() { Task::SUM } else { Task::NULL };
         let prepare = |bytes: &mut [u8]| {
             if self.touch.by_client() {
                 store_words(bytes);
             }
         };
-        if let Some(mut buffer) = buffers.pop_front() {
-            prepare(&mut buffer);
-            let element = Out::borrowed(self.scheme, &buffer);
-            let pending = bench.request(self.place, task, |request| request.out(element)).submit();
-            buffers.push_back(buffer);
-            return pending;
-        }
-        let strong = self.scheme.integrity() == Integrity::Strong;
-        let mut migrant = bench.genie.allocate_migrant(self.len, strong)?;
-        prepare(&mut migrant);
-        bench.request(self.place, task, |request| request.out(Out::migrant(self.scheme, migrant))).submit()
+        let prepared = buffer.prepare(&bench.genie, self.scheme, self.len, prepare)?;
+        let element = buffer.output(self.scheme, prepared);
+        let request = bench.request(self.place, task, |request| request.out(element));
+        request.submit().map_err(|failed| failed.error)
     }
 
     /// Takes the reply; the sum of a native buffer's data is known.
