@@ -18,6 +18,7 @@ mod summary;
 mod tree;
 mod upload;
 
+use std::fmt::Display;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -25,7 +26,6 @@ use std::time::Instant;
 use genie::Scheme;
 use genie_lab::interface::Granule;
 
-use crate::bar::Bar;
 use crate::failure::Failure;
 use crate::output;
 use client::Client;
@@ -39,11 +39,6 @@ pub(crate) use upload::store;
 
 /// Enough to keep two CPUs busy while others wait for a disk.
 const JOBS: NonZeroUsize = NonZeroUsize::new(4).unwrap();
-
-/// Shows how many of `bytes` bytes all jobs have done.
-fn bar(bytes: u64) -> Bar {
-    Bar::new(bytes, "{wide_bar} {bytes}/{total_bytes}  {bytes_per_sec}  {eta}")
-}
 
 /// The options of both commands.
 #[derive(Debug, clap::Args)]
@@ -72,6 +67,16 @@ pub(crate) struct Options {
     /// Serve this directory in the same process, in place of asking the server that is named.
     #[arg(long, value_name = "DIR", hide = true)]
     pub(crate) in_process: Option<PathBuf>,
+}
+
+impl Options {
+    /// Refuses a directory, unless all that is in it was asked for.
+    fn check_recursive(&self, directory: impl Display) -> Result<(), Failure> {
+        if self.recursive {
+            return Ok(());
+        }
+        Err(Failure::usage(format!("{directory} is a directory; add --recursive to take all of it")))
+    }
 }
 
 /// Runs `transfer`, and prints the outcome.

@@ -113,25 +113,18 @@ impl<'c> Carrier<'c> {
     pub(super) fn fetch(
         &mut self,
         path: &Path,
-        chunks: impl Iterator<Item = Result<Chunk, Failure>>,
+        chunks: impl Iterator<Item = Chunk>,
         verify: bool,
         mut take: impl FnMut(Chunk, &[u8]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let route = Route { service: file::FETCH, path };
-        let mut flights = VecDeque::new();
-        let mut land = |carrier: &mut Self, flight: Flight| carrier.arrive(route, flight, &mut take);
-        for chunk in chunks {
-            let chunk = chunk?;
-            let load = match self.scheme.allocation() {
-                Allocation::Native => Load::Native(self.buffer(chunk.len)?, chunk.len),
+        let load = |carrier: &mut Self, chunk: Chunk| {
+            Ok(Some(match carrier.scheme.allocation() {
+                Allocation::Native => Load::Native(carrier.buffer(chunk.len)?, chunk.len),
                 Allocation::Migrant => Load::Expected(chunk.len),
-            };
-            let answer = self.depart(route, chunk, load, &mut flights, &mut land)?;
-            let checksum = if verify { Some(self.ask_checksum(path, chunk)?) } else { None };
-            flights.push_back(Flight { chunk, answer, checksum });
-            self.land_surplus(&mut flights, &mut land)?;
-        }
-        flights.into_iter().try_for_each(|flight| land(self, flight))
+            }))
+        };
+        let route = Route { service: file::FETCH, path };
+        self.carry(route, chunks, verify, load, |carrier, flight| carrier.arrive(route, flight, &mut take))
     }
 
     /// Stores chunks into the file at `path`. `fill` puts each chunk's bytes into its buffer, in order, and says whether
@@ -142,22 +135,39 @@ impl<'c> Carrier<'c> {
         chunks: impl Iterator<Item = Chunk>,
         mut fill: impl FnMut(Chunk, &mut [u8]) -> Result<bool, Failure>,
     ) -> Result<(), Failure> {
-        let route = Route { service: file::STORE, path };
-        let mut flights = VecDeque::new();
-        let mut land = Self::complete;
-        for chunk in chunks {
-            let mut load = match self.scheme.allocation() {
-                Allocation::Native => Load::Native(self.buffer(chunk.len)?, chunk.len),
-                Allocation::Migrant => Load::Migrant(self.migrant(chunk.len)?),
+        let load = |carrier: &mut Self, chunk: Chunk| {
+            let mut load = match carrier.scheme.allocation() {
+                Allocation::Native => Load::Native(carrier.buffer(chunk.len)?, chunk.len),
+                Allocation::Migrant => Load::Migrant(carrier.migrant(chunk.len)?),
             };
-            if !fill(chunk, load.bytes())? {
-                self.tally.kept += chunk.len as u64;
-                self.recycle(load);
-                continue;
+            if fill(chunk, load.bytes())? {
+                return Ok(Some(load));
             }
+            carrier.tally.kept += chunk.len as u64;
+            carrier.recycle(load);
+            Ok(None)
+        };
+        self.carry(Route { service: file::STORE, path }, chunks, false, load, Self::complete)
+    }
+
+    /// Has chunks depart with what `load` gives them, none for a chunk that needs not go, and has `land` take their replies.
+    fn carry(
+        &mut self,
+        route: Route<'_>,
+        chunks: impl Iterator<Item = Chunk>,
+        verify: bool,
+        mut load: impl FnMut(&mut Self, Chunk) -> Result<Option<Load>, Failure>,
+        mut land: impl FnMut(&mut Self, Flight) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let mut flights = VecDeque::new();
+        for chunk in chunks {
+            let Some(load) = load(self, chunk)? else { continue };
             let answer = self.depart(route, chunk, load, &mut flights, &mut land)?;
-            flights.push_back(Flight { chunk, answer, checksum: None });
-            self.land_surplus(&mut flights, &mut land)?;
+            let checksum = if verify { Some(self.ask_checksum(route.path, chunk)?) } else { None };
+            flights.push_back(Flight { chunk, answer, checksum });
+            if flights.len() == IN_FLIGHT {
+                flights.pop_front().map_or(Ok(()), |flight| land(self, flight))?;
+            }
         }
         flights.into_iter().try_for_each(|flight| land(self, flight))
     }
@@ -202,17 +212,6 @@ impl<'c> Carrier<'c> {
             Load::Expected(len) => request.input(In::migrant(self.scheme, len)),
         };
         request.argument(place)
-    }
-
-    fn land_surplus(
-        &mut self,
-        flights: &mut VecDeque<Flight>,
-        land: &mut impl FnMut(&mut Self, Flight) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
-        if flights.len() < IN_FLIGHT {
-            return Ok(());
-        }
-        flights.pop_front().map_or(Ok(()), |flight| land(self, flight))
     }
 
     /// Takes a fetched chunk's reply and checks the bytes.

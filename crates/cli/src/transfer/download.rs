@@ -42,11 +42,7 @@ pub(crate) fn fetch(
             (target.clone(), vec![Download::one(from, attributes, target, range)?], 0)
         }
         Kind::Directory => {
-            if !options.recursive {
-                return Err(Failure::usage(format!(
-                    "{from} is a directory; add --recursive to take all of it"
-                )));
-            }
+            options.check_recursive(from)?;
             if range.is_some() {
                 return Err(Failure::usage(format!(
                     "{from} is a directory; --range takes bytes of one file"
@@ -58,9 +54,9 @@ pub(crate) fn fetch(
             return Err(Failure::could_not(format!("{from} is no regular file; only such are served")));
         }
     };
-    let bar = super::bar(downloads.iter().map(|download| download.bytes.end - download.bytes.start).sum());
-    let tally = jobs::share_out(client, options.scheme, options.jobs, &downloads, |carrier, download| {
-        download.run(carrier, options, &bar)
+    let size = |download: &Download| download.bytes.end - download.bytes.start;
+    let tally = jobs::share_out(client, options, &downloads, size, |carrier, download, bar| {
+        download.run(carrier, options, bar)
     })?;
     Ok(Outcome { tally, left_out, source: from.to_string(), target: target.display().to_string() })
 }
@@ -133,7 +129,7 @@ impl Download {
         carrier.tally.kept += kept;
         bar.done(usize::try_from(kept).unwrap_or(usize::MAX));
         let verify = !options.no_verify;
-        carrier.fetch(&self.source, missing.into_iter().map(Ok), verify, |chunk, bytes| {
+        carrier.fetch(&self.source, missing.into_iter(), verify, |chunk, bytes| {
             part.write(chunk.offset - start, bytes)?;
             bar.done(chunk.len);
             Ok(())

@@ -3,32 +3,34 @@
 //! How: each job takes the next file that no job has taken. The first failure stops all jobs, once they are done with the
 //! files under way.
 
-use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use genie::Scheme;
-
+use super::Options;
 use super::carrier::Carrier;
 use super::client::Client;
 use super::summary::Tally;
+use crate::bar::Bar;
 use crate::failure::Failure;
 
-/// Has `work` done for each item by at most `jobs` threads; returns the tally of all.
+/// Has `work` done for each item, which has `size` bytes, by as many threads as the options allow; a bar shows how many bytes
+/// are done. Returns the tally of all.
 pub(super) fn share_out<T: Sync>(
     client: &Client,
-    scheme: Scheme,
-    jobs: NonZeroUsize,
+    options: &Options,
     items: &[T],
-    work: impl Fn(&mut Carrier<'_>, &T) -> Result<(), Failure> + Sync,
+    size: impl Fn(&T) -> u64,
+    work: impl Fn(&mut Carrier<'_>, &T, &Bar) -> Result<(), Failure> + Sync,
 ) -> Result<Tally, Failure> {
-    let jobs = jobs.get().min(items.len()).max(1);
+    let bytes = items.iter().map(size).sum();
+    let bar = Bar::new(bytes, "{wide_bar} {bytes}/{total_bytes}  {bytes_per_sec}  {eta}");
+    let jobs = options.jobs.get().min(items.len()).max(1);
     let (next, total) = (AtomicUsize::new(0), Mutex::new(Ok(Tally::default())));
     let job = || {
-        let mut carrier = Carrier::new(client, scheme, jobs);
+        let mut carrier = Carrier::new(client, options.scheme, jobs);
         let done = loop {
             let Some(item) = items.get(next.fetch_add(1, Relaxed)) else { break Ok(()) };
-            match work(&mut carrier, item) {
+            match work(&mut carrier, item, &bar) {
                 Ok(()) => carrier.tally.files += 1,
                 Err(failure) => break Err(failure),
             }

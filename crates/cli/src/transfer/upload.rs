@@ -36,12 +36,7 @@ pub(crate) fn store(
 ) -> Result<Outcome, Failure> {
     let metadata = source.metadata().map_err(|error| unreadable(source, &error))?;
     let (target, uploads, left_out) = if metadata.is_dir() {
-        if !options.recursive {
-            let source = source.display();
-            return Err(Failure::usage(format!(
-                "{source} is a directory; add --recursive to take all of it"
-            )));
-        }
+        options.check_recursive(source.display())?;
         directory(client, source, to)?
     } else if metadata.is_file() {
         let target = file_target(client, source, to)?;
@@ -50,9 +45,9 @@ pub(crate) fn store(
         let source = source.display();
         return Err(Failure::could_not(format!("{source} is neither a regular file nor a directory")));
     };
-    let bar = super::bar(uploads.iter().map(|upload| upload.size).sum());
-    let tally = jobs::share_out(client, options.scheme, options.jobs, &uploads, |carrier, upload| {
-        upload.run(carrier, durable, options, &bar)
+    let size = |upload: &Upload| upload.size;
+    let tally = jobs::share_out(client, options, &uploads, size, |carrier, upload, bar| {
+        upload.run(carrier, durable, options, bar)
     })?;
     let target = Remote { server: to.server.clone(), path: target };
     Ok(Outcome { tally, left_out, source: source.display().to_string(), target: target.to_string() })
