@@ -10,7 +10,6 @@ mod document;
 mod measured;
 mod options;
 mod overhead;
-mod place;
 mod plot;
 mod series;
 mod subject;
@@ -52,7 +51,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     // Where raising the limit fails, wiring fails later, and its error says why.
     let _ = genie_sys::machine::raise_memory_lock_limit();
     let probe = Probe::pin()?;
-    let bench = Bench::open(args, data, probe.other(), !means.is_empty())?;
+    let (genie, places) = (args.granule.open()?, args.server.places());
+    let bench = Bench::open(genie, data, places, args.buffers, probe.other(), !means.is_empty())?;
     let mut baselines = (!means.is_empty())
         .then(|| Baselines::open(&means, &bench.data, bench.genie.space().granule_kind(), probe.other()))
         .transpose()?;

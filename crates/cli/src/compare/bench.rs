@@ -4,14 +4,64 @@ use std::time::Duration;
 
 use genie::{Error, Interface, Out, Request, ServerHandle, ServiceId, memory};
 use genie_lab::data::Data;
-use genie_lab::memory_server::Buffers;
+use genie_lab::memory_server::{self, Buffers};
+use genie_lab::peer::Peer;
 
-use super::options::Args;
-use super::place::{Opened, POLLED, Place};
 use crate::failure::Failure;
 
 /// The name under which the server keeps the data.
 const KEY: &[u8] = b"file";
+/// How long both sides spin where each has a CPU of its own: longer than requests take. The baselines with names that
+/// end in -polled do the same.
+const POLLED: Duration = Duration::from_millis(3);
+
+/// Where a server is. To a client, the only difference is the handle that its requests go to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In the client's process and thread, as a kernel-level server.
+    InProcess,
+    /// In another process, on another CPU where there is one.
+    Process,
+}
+
+/// A server that was opened, and its process, if that is not this process.
+#[derive(Debug)]
+struct Opened {
+    place: Place,
+    // Declared in the order in which they are to go.
+    handle: ServerHandle,
+    _peer: Option<Peer>,
+}
+
+impl Place {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::InProcess => "in-process",
+            Self::Process => "process",
+        }
+    }
+
+    /// Opens a memory server in this place, whose own buffers, if it has any, are `longest` bytes long. A server in another
+    /// process runs on `cpu`. Both sides spin for `spin` before they sleep, or for the default time if none is given.
+    fn open(
+        self,
+        genie: &Interface,
+        buffers: Buffers,
+        longest: usize,
+        cpu: Option<usize>,
+        spin: Option<Duration>,
+    ) -> Result<Opened, Failure> {
+        let (handle, peer) = match self {
+            Self::InProcess => (buffers.open(genie, longest)?, None),
+            Self::Process => {
+                let (handle, peer) = memory_server::connect(genie, buffers, longest, cpu, spin)?;
+                (handle, Some(peer))
+            }
+        };
+        Ok(Opened { place: self, handle, _peer: peer })
+    }
+}
+
 /// A task that the server is asked to do.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Task {
@@ -42,26 +92,23 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    /// Opens the interface and the servers, on `cpu` if they have processes of their own, and gives them the data.
+    /// Opens servers in these places, on `cpu` if they have processes of their own, and gives them the data.
     pub(super) fn open(
-        args: &Args,
+        genie: Interface,
         data: Data,
+        places: &[Place],
+        buffers: Buffers,
         cpu: Option<usize>,
         has_baselines: bool,
     ) -> Result<Self, Failure> {
-        let genie = args.granule.open()?;
         let longest = data.all().len();
-        let servers = args
-            .server
-            .places()
-            .iter()
-            .map(|place| place.open(&genie, args.buffers, longest, cpu, cpu.map(|_| POLLED)))
-            .collect::<Result<Vec<_>, _>>()?;
+        let open = |place: &Place| place.open(&genie, buffers, longest, cpu, cpu.map(|_| POLLED));
+        let servers = places.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         for server in &servers {
             let store = genie.request(&server.handle, memory::STORE).out(Out::copy(data.all())).argument(KEY);
             store.send().map_err(Failure::could_not)?;
         }
-        let is_across = args.server.places().contains(&Place::Process);
+        let is_across = places.contains(&Place::Process);
         let asleep = (is_across && has_baselines)
             .then(|| Place::Process.open(&genie, Buffers::Customized, 0, cpu, Some(Duration::ZERO)))
             .transpose()?;

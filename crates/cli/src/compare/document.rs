@@ -13,9 +13,9 @@ use genie_lab::placement::Placement;
 use genie_lab::samples::{Samples, Spread, nanoseconds, rounded};
 use serde::Serialize;
 
+use super::bench::Place;
 use super::measured::{self, Contender, Measurements, Of, Records};
 use super::overhead::Overhead;
-use super::place::Place;
 use super::throughput::Throughput;
 use crate::failure::Failure;
 

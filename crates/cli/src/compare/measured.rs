@@ -12,7 +12,7 @@ use genie_lab::placement::Placement;
 use genie_lab::probe::majority;
 use genie_lab::samples::Samples;
 
-use super::place::Place;
+use super::bench::Place;
 
 /// The quantity that samples measure. Numbers are indices of contenders, baselines or servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -10,7 +10,7 @@ use genie_lab::length;
 use genie_lab::memory_server::Buffers;
 use genie_lab::touch::Touch;
 
-use super::place::Place;
+use super::bench::Place;
 use crate::failure::Failure;
 
 /// The default lengths: below a page, a page, and up to eight huge pages.

@@ -5,8 +5,8 @@
 use genie_lab::samples::rounded;
 use serde::Serialize;
 
+use super::bench::Place;
 use super::document::Row;
-use super::place::Place;
 
 /// One scheme at one length in one direction.
 #[derive(Debug, Clone, PartialEq, Serialize)]

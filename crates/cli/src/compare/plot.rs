@@ -11,8 +11,8 @@ use genie_baselines::Means;
 use genie_lab::figure;
 use genie_lab::findings::{Axis, Curve, Figure};
 
+use super::bench::Place;
 use super::document::{Document, Row};
-use super::place::Place;
 use crate::failure::Failure;
 
 /// What a panel shows: the word for it, and where its values are.

@@ -21,10 +21,9 @@ use genie_lab::probe::Probe;
 use genie_lab::random::Random;
 use genie_lab::touch::{Touch, load_words, store_words};
 
-use super::bench::{Bench, Task};
+use super::bench::{Bench, Place, Task};
 use super::measured::{Batch, Contender, Means, Measurements, Of, Records};
 use super::options::Rounds;
-use super::place::Place;
 use super::subject::{Passed, Subject};
 use super::verify;
 use crate::failure::Failure;

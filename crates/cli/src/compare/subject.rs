@@ -12,8 +12,7 @@ use genie::{Direction, Error, Out, Receipt, Reply, Scheme};
 use genie_baselines::Exchanged;
 use genie_lab::client_buffer::ClientBuffer;
 
-use super::bench::{Bench, Task};
-use super::place::Place;
+use super::bench::{Bench, Place, Task};
 
 /// One operation's times and what it did.
 #[derive(Debug, Clone, Copy)]

@@ -21,8 +21,7 @@ use genie_lab::touch::{Touch, store_words};
 use genie_memory::Recycling;
 use serde::Serialize;
 
-use super::bench::{Bench, Task};
-use super::place::Place;
+use super::bench::{Bench, Place, Task};
 use crate::failure::Failure;
 
 /// The schemes that are measured.
