@@ -209,18 +209,15 @@ fn slow_networks_hide_it(len: u64, all: &[(&str, f64)]) -> Judgement {
 
 #[cfg(test)]
 mod tests {
-    use super::super::synthetic::{Made, run};
+    use super::super::synthetic::{made, run};
     use super::*;
     use crate::findings::Verdict;
 
     fn concluded(us: impl Fn(&str) -> f64) -> Conclusion {
         let points = schemes().flat_map(|series| [PAPER_LEN, LONGEST].map(|x| (series, x)));
-        let made = |(series, x)| Made {
-            setting: "unlimited",
-            series,
-            x,
-            quantity: Quantity::CpuTime,
-            us: us(series) * x as f64 / PAPER_LEN as f64,
+        let made = |(series, x)| {
+            let us = us(series) * x as f64 / PAPER_LEN as f64;
+            made("unlimited", series, Quantity::CpuTime, (x, us))
         };
         conclude(&run(latency::ID, points.map(made)))
     }
@@ -233,27 +230,16 @@ mod tests {
     #[test]
     fn the_papers_own_times_bear_its_claims_out() {
         let conclusion = concluded(|scheme| papers(scheme) / 100.0);
-        for finding in &conclusion.verdicts {
-            assert_eq!(finding.verdict, Verdict::Holds, "{}: {}", finding.claim, finding.found);
-        }
-        assert!(
-            conclusion
-                .tables
-                .iter()
-                .all(|table| table.rows.iter().all(|row| row.len() == table.columns.len()))
-        );
+        assert_eq!(conclusion.judged(), [Verdict::Holds; 4], "{:?}", conclusion.verdicts);
+        conclusion.check_tables();
         assert_eq!(conclusion.tables[1].rows[1][2..], ["32 %", "32 %", "32 %"].map(str::to_owned));
     }
 
     #[test]
     fn times_that_are_all_alike_refute_what_says_that_copy_needs_more() {
-        let found = concluded(|_| 10.0).verdicts;
-        let verdicts: Vec<_> = found.iter().map(|finding| finding.verdict).collect();
-        assert_eq!(
-            verdicts,
-            [Verdict::DoesNotHold, Verdict::Holds, Verdict::DoesNotHold, Verdict::Holds],
-            "{found:?}"
-        );
+        let conclusion = concluded(|_| 10.0);
+        let expected = [Verdict::DoesNotHold, Verdict::Holds, Verdict::DoesNotHold, Verdict::Holds];
+        assert_eq!(conclusion.judged(), expected, "{:?}", conclusion.verdicts);
     }
 
     #[test]

@@ -198,11 +198,11 @@ fn figure(name: &str, title: &str, (avoiding, copying): (Cost, Cost)) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::synthetic::{Made, run};
+    use crate::experiments::synthetic::{self, Made, run};
     use crate::findings::Verdict;
 
     fn made<'t>(setting: &'t str, series: &'t str, quantity: Quantity, us: f64) -> Made<'t> {
-        Made { setting, series, x: 8192, quantity, us }
+        synthetic::made(setting, series, quantity, (8192, us))
     }
 
     /// The paper's machine: 739 us by copy, of which 280 copy, and `avoiding` us without.
@@ -226,10 +226,7 @@ mod tests {
     #[test]
     fn on_the_papers_machine_both_claims_hold_with_the_papers_figures() {
         let conclusion = conclude(492.0);
-        assert!(
-            conclusion.verdicts.iter().all(|finding| finding.verdict == Verdict::Holds),
-            "{conclusion:#?}"
-        );
+        assert_eq!(conclusion.judged(), [Verdict::Holds; 2], "{conclusion:#?}");
         assert!(conclusion.verdicts[0].found.contains("50 % more"), "{conclusion:#?}");
         assert!(conclusion.verdicts[0].found.contains("16 % where"), "{conclusion:#?}");
         assert!(conclusion.verdicts[1].found.contains("becomes 34"), "{conclusion:#?}");
@@ -238,10 +235,7 @@ mod tests {
     #[test]
     fn a_scheme_that_avoids_little_has_little_advantage() {
         let conclusion = conclude(700.0);
-        assert!(
-            conclusion.verdicts.iter().all(|finding| finding.verdict == Verdict::DoesNotHold),
-            "{conclusion:#?}"
-        );
+        assert_eq!(conclusion.judged(), [Verdict::DoesNotHold; 2], "{conclusion:#?}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Measurements that are made up, for tests of conclusions.
 
+use crate::findings::{Conclusion, Verdict};
 use crate::measurement::{Measured, Measurements, Quantity, StepResult};
 use crate::model::measured;
 
@@ -19,6 +20,16 @@ impl Made<'_> {
         let samples = [0.98, 1.0, 1.02].map(|factor| (amount * factor).round() as u64);
         Measured::new(self.setting, self.series, self.x as usize, self.quantity, samples.to_vec())
     }
+}
+
+/// A point of these.
+pub(crate) fn made<'t>(
+    setting: &'t str,
+    series: &'t str,
+    quantity: Quantity,
+    (x, us): (u64, f64),
+) -> Made<'t> {
+    Made { setting, series, x, quantity, us }
 }
 
 /// A run of one experiment with these points.
@@ -42,6 +53,20 @@ pub(crate) fn step(experiment: &str, measured: Vec<Measured>) -> StepResult {
 /// The length of granules in bytes, as `primitives` stores it.
 pub(crate) fn granule(bytes: u64) -> Measured {
     Measured::new("", measured::GRANULE, 64, Quantity::Bytes, vec![bytes])
+}
+
+impl Conclusion {
+    /// The verdicts, in the order of the claims.
+    pub(crate) fn judged(&self) -> Vec<Verdict> {
+        self.verdicts.iter().map(|finding| finding.verdict).collect()
+    }
+
+    /// Checks that each row of each table has a cell for each column.
+    pub(crate) fn check_tables(&self) {
+        for table in &self.tables {
+            assert!(table.rows.iter().all(|row| row.len() == table.columns.len()), "{}", table.title);
+        }
+    }
 }
 
 impl Measurements {

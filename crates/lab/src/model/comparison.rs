@@ -123,20 +123,14 @@ fn departure(row: &Row) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::synthetic::{self, Made};
+    use crate::experiments::synthetic::{self, made};
     use crate::measurement::Quantity;
 
     /// A run whose copying is `memory` times as slow, and everything else `cpu` times, as on the machine of reference.
     fn run(memory: u64, cpu: u64, granule: u64) -> Measurements {
-        let made = |setting, series, quantity, x, ns: u64| Made {
-            setting,
-            series,
-            x,
-            quantity,
-            us: ns as f64 / 1e3,
-        };
-        let time = |setting, series, x, ns| made(setting, series, Quantity::OperationTime, x, ns);
-        let share = |x, ns| made("unlimited", "emulated share", Quantity::Latency, x, ns);
+        let us = |ns: u64| ns as f64 / 1e3;
+        let time = |setting, series, x, ns| made(setting, series, Quantity::OperationTime, (x, us(ns)));
+        let share = |x, ns| made("unlimited", "emulated share", Quantity::Latency, (x, us(ns)));
         let mut primitives = Vec::new();
         for (side, row, times) in [
             ("sender", "Copyin", memory),

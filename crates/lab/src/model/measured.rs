@@ -120,11 +120,10 @@ impl Operations<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::synthetic::{self, Made};
+    use crate::experiments::synthetic::{self, made};
 
     fn run<const N: usize>(operations: [(&str, &str, u64, f64); N]) -> Measurements {
-        let made =
-            |(setting, series, x, us)| Made { setting, series, x, quantity: Quantity::OperationTime, us };
+        let made = |(setting, series, x, us)| made(setting, series, Quantity::OperationTime, (x, us));
         synthetic::run(EXPERIMENT, operations.map(made))
     }
 

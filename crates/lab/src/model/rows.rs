@@ -133,17 +133,17 @@ pub fn base(rows: &[Row], latency: Fit) -> Option<Line> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::synthetic::{self, Made};
+    use crate::experiments::synthetic::{self, made};
 
     const LENGTHS: [u64; 3] = [64, 4096, 8192];
 
     /// A run with these times in microseconds at 64 bytes and at one and two granules.
     fn run<const N: usize>(operations: [(&str, &str, [f64; 3]); N]) -> Measurements {
-        let made = |(setting, series, us): (_, _, [f64; 3])| {
-            let one = move |(x, us)| Made { setting, series, x, quantity: Quantity::OperationTime, us };
+        let row = |(setting, series, us): (_, _, [f64; 3])| {
+            let one = move |point| made(setting, series, Quantity::OperationTime, point);
             LENGTHS.into_iter().zip(us).map(one)
         };
-        let mut run = synthetic::run(EXPERIMENT, operations.into_iter().flat_map(made));
+        let mut run = synthetic::run(EXPERIMENT, operations.into_iter().flat_map(row));
         run.steps[0].measured.push(synthetic::granule(4096));
         run
     }
@@ -173,8 +173,8 @@ mod tests {
     #[test]
     fn the_base_is_that_of_latency_where_that_was_run() {
         let latency = |setting, us: [f64; 3]| {
-            let (series, quantity) = ("emulated share", Quantity::Latency);
-            LENGTHS.into_iter().zip(us).map(move |(x, us)| Made { setting, series, x, quantity, us })
+            let one = move |point| made(setting, "emulated share", Quantity::Latency, point);
+            LENGTHS.into_iter().zip(us).map(one)
         };
         let mut own =
             run([("sender", "Reference", [0.5, 1.0, 1.0]), ("receiver", "Unreference", [0.5, 1.0, 1.0])]);

@@ -1,6 +1,6 @@
 //! Conclusions from measurements that are made up.
 
-use super::super::synthetic::{Made, run};
+use super::super::synthetic::{made, run};
 use super::*;
 use crate::findings::Verdict;
 
@@ -8,19 +8,10 @@ fn concluded(us: impl Fn(Scheme, Check) -> f64) -> Conclusion {
     let all = subjects();
     let points = all.iter().flat_map(|(series, _, input, check)| {
         let us = us(*input, *check);
-        [PAPER_LEN, LONGEST].map(|x| Made {
-            setting: "",
-            series: series.as_str(),
-            x,
-            quantity: Quantity::Latency,
-            us: us * x as f64 / PAPER_LEN as f64,
-        })
+        let at = |x| (x, us * x as f64 / PAPER_LEN as f64);
+        [PAPER_LEN, LONGEST].map(|x| made("", series, Quantity::Latency, at(x)))
     });
     conclude(&run(ID, points))
-}
-
-fn verdicts(conclusion: &Conclusion) -> Vec<Verdict> {
-    conclusion.verdicts.iter().map(|finding| finding.verdict).collect()
 }
 
 #[test]
@@ -35,11 +26,9 @@ fn the_papers_own_throughputs_bear_its_claims_out() {
         };
         61_440.0 * 8.0 / mbit
     });
-    assert_eq!(verdicts(&conclusion), [Verdict::Holds; 4], "{:?}", conclusion.verdicts);
+    assert_eq!(conclusion.judged(), [Verdict::Holds; 4], "{:?}", conclusion.verdicts);
     assert_eq!(conclusion.tables[1].rows[0], ["copy", "135", "135", "135"].map(str::to_owned));
-    for table in &conclusion.tables {
-        assert!(table.rows.iter().all(|row| row.len() == table.columns.len()), "{}", table.title);
-    }
+    conclusion.check_tables();
 }
 
 #[test]
@@ -50,5 +39,5 @@ fn slow_checksums_refute_the_claims() {
         (Scheme::Copy, _) => 90.0,
         _ => 500.0,
     });
-    assert_eq!(verdicts(&conclusion), [Verdict::DoesNotHold; 4], "{:?}", conclusion.verdicts);
+    assert_eq!(conclusion.judged(), [Verdict::DoesNotHold; 4], "{:?}", conclusion.verdicts);
 }

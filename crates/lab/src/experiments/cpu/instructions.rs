@@ -72,7 +72,7 @@ fn uncounted(measurements: &Measurements) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::super::latency::{LONGEST, PAPER_LEN};
-    use super::super::super::synthetic::{Made, run};
+    use super::super::super::synthetic::{made, run};
     use super::super::conclude;
     use super::*;
     use crate::circumstances::Circumstances;
@@ -84,7 +84,7 @@ mod tests {
         let made = |(series, x)| {
             let long = if x == LONGEST { 2000.0 } else { 1500.0 };
             let us = if series == "emulated copy" { 1234.0 } else { long };
-            Made { setting: "unlimited", series, x, quantity, us }
+            made("unlimited", series, quantity, (x, us))
         };
         let mut measurements = run(latency::ID, points.map(made));
         measurements.circumstances = Circumstances { instructions: counting, ..Circumstances::default() };

@@ -64,15 +64,6 @@ fn a_run_in_which_copying_is_free_bears_none_of_those_about_copying_out() {
 }
 
 #[test]
-fn nothing_measured_is_nothing_concluded() {
-    let conclusion = conclude(&Measurements::default());
-    assert!(conclusion.figures.is_empty());
-    let ids: Vec<_> = conclusion.verdicts.iter().map(|finding| finding.claim.as_str()).collect();
-    assert_eq!(ids, DECLARATION.claims.iter().map(|claim| claim.id).collect::<Vec<_>>());
-    assert!(conclusion.verdicts.iter().all(|finding| finding.verdict == Verdict::CannotBeTested));
-}
-
-#[test]
 fn every_rate_has_a_figure_and_a_table_and_throughput_stands_beside_the_papers() {
     let conclusion = conclude(&run(|_| (10.0, 100.0)));
     let names: Vec<_> = conclusion.figures.iter().map(|figure| figure.name.as_str()).collect();

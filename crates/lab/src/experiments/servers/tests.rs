@@ -1,6 +1,6 @@
 //! Conclusions from measurements that are made up.
 
-use super::super::synthetic::{Made, run};
+use super::super::synthetic::{made as point, run};
 use super::*;
 use crate::findings::Verdict;
 
@@ -11,12 +11,10 @@ fn made(line: impl Fn(Scheme) -> (f64, f64), more: impl Fn(u64) -> f64) -> Measu
     let points = subjects.zip(&all).flat_map(|((place, scheme), series)| {
         let (fixed, slope) = line(scheme);
         let more = &more;
-        LENGTHS.map(|len| Made {
-            setting: "",
-            series: series.as_str(),
-            x: len as u64,
-            quantity: Quantity::Latency,
-            us: fixed + slope * len as f64 / 1e6 + if place == 1 { more(len as u64) } else { 0.0 },
+        LENGTHS.map(|len| {
+            let more = if place == 1 { more(len as u64) } else { 0.0 };
+            let us = fixed + slope * len as f64 / 1e6 + more;
+            point("", series, Quantity::Latency, (len as u64, us))
         })
     });
     run(ID, points)
@@ -26,32 +24,23 @@ fn lines(scheme: Scheme) -> (f64, f64) {
     if scheme == Scheme::Copy { (10.0, 300.0) } else { (10.0, 100.0) }
 }
 
-fn verdicts(measurements: &Measurements) -> Vec<Verdict> {
-    let conclusion = conclude(measurements);
-    conclusion.verdicts.into_iter().map(|finding| finding.verdict).collect()
-}
-
 #[test]
 fn a_constant_overhead_bears_the_claims_out_and_gives_the_length_where_user_level_wins() {
     let measurements = made(lines, |_| 20.0);
-    assert_eq!(
-        verdicts(&measurements),
-        [Verdict::Holds, Verdict::Holds, Verdict::Holds, Verdict::CannotBeTested]
-    );
     let conclusion = conclude(&measurements);
+    let expected = [Verdict::Holds, Verdict::Holds, Verdict::Holds, Verdict::CannotBeTested];
+    assert_eq!(conclusion.judged(), expected);
     // 20 µs more are less than copying's 200 µs a megabyte from 100 KB on.
     assert!(conclusion.verdicts[1].found.starts_with("From 256 KiB on"), "{}", conclusion.verdicts[1].found);
     let names: Vec<_> = conclusion.figures.iter().map(|figure| figure.name.as_str()).collect();
     assert_eq!(names, ["servers", "servers-short", "servers-overhead"]);
-    for table in &conclusion.tables {
-        assert!(table.rows.iter().all(|row| row.len() == table.columns.len()), "{}", table.title);
-    }
+    conclusion.check_tables();
     let line = conclusion.tables[1].rows[0].last().unwrap();
     assert!(line.ends_with("+ 20.0"), "{line}");
 }
 
 #[test]
 fn an_overhead_that_grows_with_the_data_refutes_what_says_that_it_does_not() {
-    let found = verdicts(&made(lines, |len| 20.0 + len as f64 / 1e3));
+    let found = conclude(&made(lines, |len| 20.0 + len as f64 / 1e3)).judged();
     assert_eq!(found[..2], [Verdict::DoesNotHold, Verdict::DoesNotHold]);
 }

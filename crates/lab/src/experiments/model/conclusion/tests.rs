@@ -1,5 +1,5 @@
 use super::*;
-use crate::experiments::synthetic::{self, Made};
+use crate::experiments::synthetic::{self, made};
 use crate::findings::Verdict;
 use crate::measurement::Quantity;
 use crate::model::breakdown::{BASE, Buffering, Costs};
@@ -15,10 +15,6 @@ fn lengths() -> impl Iterator<Item = u64> {
 
 fn costs() -> Costs {
     Costs::of(&brustoloni::costs(Platform::P166), Rounding::Nearest)
-}
-
-fn made<'t>(setting: &'t str, series: &'t str, quantity: Quantity, (x, us): (u64, f64)) -> Made<'t> {
-    Made { setting, series, x, quantity, us }
 }
 
 /// A run on the paper's machine, whose latencies are `slower` times what the model says but for emulated share's.
@@ -46,15 +42,11 @@ fn run(slower: f64) -> Measurements {
     run
 }
 
-fn verdicts(conclusion: &Conclusion) -> Vec<Verdict> {
-    conclusion.verdicts.iter().map(|finding| finding.verdict).collect()
-}
-
 #[test]
 fn on_a_machine_that_is_as_the_model_says_both_estimates_hold() {
     let conclusion = conclude(&run(1.0));
     assert_eq!(
-        verdicts(&conclusion),
+        conclusion.judged(),
         [Verdict::Holds, Verdict::Holds, Verdict::CannotBeTested],
         "{conclusion:#?}"
     );
@@ -77,7 +69,7 @@ fn lengths_that_are_no_multiple_of_the_granule_do_not_count() {
 #[test]
 fn latencies_that_the_operations_do_not_explain_refute_the_model_and_are_named() {
     let conclusion = conclude(&run(1.3));
-    assert_eq!(verdicts(&conclusion)[..2], [Verdict::DoesNotHold, Verdict::DoesNotHold]);
+    assert_eq!(conclusion.judged()[..2], [Verdict::DoesNotHold, Verdict::DoesNotHold]);
     assert!(
         conclusion.verdicts[0].found.starts_with("0 of 105 estimates are within 15 %"),
         "{conclusion:#?}"
@@ -101,7 +93,7 @@ fn a_cost_that_is_no_line_is_named_where_lines_are_off() {
         }
     }
     let conclusion = conclude(&run);
-    assert_eq!(verdicts(&conclusion)[..2], [Verdict::Holds, Verdict::DoesNotHold]);
+    assert_eq!(conclusion.judged()[..2], [Verdict::Holds, Verdict::DoesNotHold]);
     let named = conclusion.notes.iter().any(|note| note.contains("Copyin is least like a line"));
     assert!(named, "{:#?}", conclusion.notes);
 }
@@ -109,7 +101,7 @@ fn a_cost_that_is_no_line_is_named_where_lines_are_off() {
 #[test]
 fn without_measurements_nothing_is_claimed_and_the_papers_tables_are_there_still() {
     let conclusion = conclude(&Measurements::default());
-    assert_eq!(verdicts(&conclusion), [Verdict::CannotBeTested; 3]);
+    assert_eq!(conclusion.judged(), [Verdict::CannotBeTested; 3]);
     assert_eq!(conclusion.tables.len(), 4);
     let mut run = run(1.0);
     run.steps.remove(0);
@@ -124,7 +116,7 @@ fn a_scheme_without_the_cost_of_an_operation_is_left_out_and_said_so() {
         step.measured.retain(|one| one.series != "Swap");
     }
     let conclusion = conclude(&run);
-    assert_eq!(verdicts(&conclusion)[0], Verdict::Holds);
+    assert_eq!(conclusion.judged()[0], Verdict::Holds);
     let named = conclusion
         .notes
         .iter()
@@ -147,7 +139,7 @@ fn steps_under_another_placement_of_the_cpus_are_left_out() {
     both.steps.extend(far.steps.clone());
     both.steps.extend(far.steps);
     let conclusion = conclude(&both);
-    assert_eq!(verdicts(&conclusion)[..2], [Verdict::Holds; 2]);
+    assert_eq!(conclusion.judged()[..2], [Verdict::Holds; 2]);
     assert!(conclusion.notes.iter().any(|note| note.ends_with("the same, near.")), "{:#?}", conclusion.notes);
 }
 
