@@ -157,23 +157,6 @@ impl Scheme {
             },
         }
     }
-
-    /// Says whether the client's own granules are the system buffer of an output.
-    ///
-    /// # Source
-    /// Thesis table 7.1.
-    pub const fn in_place_output(self) -> bool {
-        !matches!(self, Self::Copy)
-    }
-
-    /// Says whether the client's own granules (of its buffer, or of a cached region) are the system buffer of an input
-    /// with customized system buffers.
-    ///
-    /// # Source
-    /// Thesis §7.4.2, table 7.2.
-    pub const fn in_place_input(self) -> bool {
-        !matches!(self, Self::Copy | Self::EmulatedCopy | Self::Move)
-    }
 }
 
 impl fmt::Display for Scheme {

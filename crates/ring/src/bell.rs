@@ -37,11 +37,6 @@ impl Bells {
         Self { peer: Arc::clone(&end), own: end }
     }
 
-    /// Two counters: `peer` wakes the peer, and `own` wakes this side.
-    pub fn counters(peer: Event, own: Event) -> Self {
-        Self { peer: Arc::new(peer), own: Arc::new(own) }
-    }
-
     /// Both events from elsewhere; several channels may share this side's event.
     pub fn shared(peer: Arc<Event>, own: Arc<Event>) -> Self {
         Self { peer, own }

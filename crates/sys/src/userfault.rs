@@ -27,7 +27,7 @@ use rustix::mm::UserfaultfdFlags;
 use rustix::time::Timespec;
 
 use crate::{Error, Result};
-use calls::{MESSAGE_SIZE, REGISTER, UNREGISTER, WAKE, WRITE_PROTECT, control, range};
+use calls::{MESSAGE_SIZE, REGISTER, WAKE, WRITE_PROTECT, control, range};
 
 /// The most faults that one call of [`Userfault::wait`] reports.
 pub const FAULTS_PER_READ: usize = 16;
@@ -141,17 +141,6 @@ impl Userfault {
                 .with_remedy("register memory of a memfd; this kind can't be write-protected"));
         }
         Ok(())
-    }
-
-    /// Forgets a range: lifts its protection and wakes its waiters.
-    ///
-    /// # Errors
-    /// EINVAL: not whole pages, or not mapped.
-    pub fn unregister(&self, addr: usize, len: usize) -> Result<()> {
-        control::<UNREGISTER, _>(self.as_fd(), &mut range(addr, len))
-            .map_err(|errno| failed("UFFDIO_UNREGISTER", addr, len, errno))?;
-        // The kernel itself wakes only threads that wait for missing pages.
-        self.wake(addr, len)
     }
 
     /// Takes write permission from a registered range. Loads stay possible.

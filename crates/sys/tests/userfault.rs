@@ -90,7 +90,6 @@ fn a_store_is_stopped_told_of_and_let_go(userfault: &Userfault, memory: Mapping,
     assert_eq!(storer.join().unwrap(), faults[0].thread);
     assert_eq!(memory.load(granule + 8), 2, "the store happened");
     memory.store(granule + 8, 3);
-    userfault.unregister(memory.addr(), memory.len()).unwrap();
 }
 
 #[test]
@@ -196,21 +195,16 @@ fn many_storing_threads_are_each_told_of_once() {
 }
 
 #[test]
-fn unregistering_and_dropping_let_waiting_stores_go() {
-    let Some(userfault) = open("unregistering_and_dropping_let_waiting_stores_go") else { return };
-    let page = rustix::param::page_size();
-    let memory = Arc::new(Mapping::ordinary(2));
+fn dropping_a_userfaultfd_lets_waiting_stores_go() {
+    let Some(userfault) = open("dropping_a_userfaultfd_lets_waiting_stores_go") else { return };
+    let memory = Arc::new(Mapping::ordinary(1));
     userfault.register(memory.addr(), memory.len()).unwrap();
     userfault.protect(memory.addr(), memory.len()).unwrap();
     let storer = store_elsewhere(&memory, 0, 1);
     next_faults(&userfault);
-    userfault.unregister(memory.addr(), page).unwrap();
-    storer.join().unwrap();
-    let storer = store_elsewhere(&memory, page, 2);
-    next_faults(&userfault);
     drop(userfault);
     storer.join().unwrap();
-    assert_eq!((memory.load(0), memory.load(page)), (1, 2));
+    assert_eq!(memory.load(0), 1);
 }
 
 #[test]

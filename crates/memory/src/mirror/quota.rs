@@ -39,11 +39,6 @@ impl Quota {
         Self(Arc::new(Left { addresses, mapped: left, limit: mapped, runs: AtomicUsize::new(RUNS) }))
     }
 
-    /// For a peer that is trusted to be modest.
-    pub fn unlimited() -> Self {
-        Self::new(usize::MAX, usize::MAX)
-    }
-
     /// Bytes that are mapped.
     pub fn mapped(&self) -> usize {
         self.0.limit - self.0.mapped.load(Ordering::Relaxed)

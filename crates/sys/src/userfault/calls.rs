@@ -20,8 +20,6 @@ const NEW: Opcode = opcode::none(GROUP, 0);
 const API: Opcode = opcode::read_write::<kernel::uffdio_api>(GROUP, kernel::_UFFDIO_API as u8);
 pub(super) const REGISTER: Opcode =
     opcode::read_write::<kernel::uffdio_register>(GROUP, kernel::_UFFDIO_REGISTER as u8);
-pub(super) const UNREGISTER: Opcode =
-    opcode::read::<kernel::uffdio_range>(GROUP, kernel::_UFFDIO_UNREGISTER as u8);
 pub(super) const WAKE: Opcode = opcode::read::<kernel::uffdio_range>(GROUP, kernel::_UFFDIO_WAKE as u8);
 pub(super) const WRITE_PROTECT: Opcode =
     opcode::read_write::<kernel::uffdio_writeprotect>(GROUP, kernel::_UFFDIO_WRITEPROTECT as u8);
@@ -53,8 +51,6 @@ pub(super) unsafe trait Argument<const OPCODE: Opcode> {}
 unsafe impl Argument<API> for kernel::uffdio_api {}
 // SAFETY: linux/userfaultfd.h defines UFFDIO_REGISTER with struct uffdio_register.
 unsafe impl Argument<REGISTER> for kernel::uffdio_register {}
-// SAFETY: linux/userfaultfd.h defines UFFDIO_UNREGISTER with struct uffdio_range.
-unsafe impl Argument<UNREGISTER> for kernel::uffdio_range {}
 // SAFETY: linux/userfaultfd.h defines UFFDIO_WAKE with struct uffdio_range.
 unsafe impl Argument<WAKE> for kernel::uffdio_range {}
 // SAFETY: linux/userfaultfd.h defines UFFDIO_WRITEPROTECT with struct uffdio_writeprotect.
@@ -188,7 +184,7 @@ mod tests {
 
     #[test]
     fn numbers_are_those_of_the_kernel_header() {
-        assert_eq!((API, REGISTER, UNREGISTER), (0xc018_aa3f, 0xc020_aa00, 0x8010_aa01));
+        assert_eq!((API, REGISTER), (0xc018_aa3f, 0xc020_aa00));
         assert_eq!((WAKE, WRITE_PROTECT, NEW), (0x8010_aa02, 0xc018_aa06, 0xaa00));
     }
 }
