@@ -40,7 +40,7 @@ impl Row {
     }
 }
 
-/// The points that both runs have, in the order of the first.
+/// The points that both runs have, in the order of the first, those of one quantity in one figure together.
 pub fn compare(runs: [&Measurements; 2]) -> Vec<Row> {
     let mut curves: Vec<(&str, &str, Quantity, &str)> = Vec::new();
     for step in &runs[0].steps {
@@ -51,8 +51,14 @@ pub fn compare(runs: [&Measurements; 2]) -> Vec<Row> {
             }
         }
     }
+    // Curves of one quantity in one figure stand together.
+    let figure = |(experiment, setting, quantity, _): &(&str, &str, Quantity, &str)| {
+        curves.iter().position(|other| (other.0, other.1, other.2) == (*experiment, *setting, *quantity))
+    };
+    let mut together = curves.clone();
+    together.sort_by_key(figure);
     let mut rows = Vec::new();
-    for (experiment, setting, quantity, series) in curves {
+    for (experiment, setting, quantity, series) in together {
         let [first, second] = runs.map(|run| run.points(experiment, setting, series, quantity));
         for one in &first {
             let Some(other) = second.iter().find(|other| other.x == one.x) else { continue };
@@ -121,6 +127,18 @@ mod tests {
             !differs(&[1000, 1010, 1500], &[1200, 1210, 1220]),
             "a sitting of the one was slower than the other"
         );
+    }
+
+    #[test]
+    fn curves_of_one_quantity_stand_together() {
+        let of = |series, quantity| Measured::new("", series, 64, quantity, vec![1000; 9]);
+        let both = |series| [of(series, Quantity::Latency), of(series, Quantity::CpuTime)];
+        let step = synthetic::step("latency", ["copy", "share"].map(both).concat());
+        let run = Measurements { steps: vec![step], ..Measurements::default() };
+        let rows = compare([&run, &run]);
+        let quantities: Vec<_> = rows.iter().map(|row| row.quantity).collect();
+        let [latency, cpu_time] = [Quantity::Latency, Quantity::CpuTime];
+        assert_eq!(quantities, [latency, latency, cpu_time, cpu_time]);
     }
 
     #[test]
