@@ -2,6 +2,16 @@
 //!
 //! How: each is a description, with functions that make its own measurements and that conclude.
 
+/// A place in the thesis.
+macro_rules! brustoloni {
+    ($place:literal) => {
+        concat!(
+            "J. C. Brustoloni, Effects of Data Passing Semantics and Operating System Structure on Network I/O Performance, ",
+            $place
+        )
+    };
+}
+
 mod alone;
 mod checksum;
 mod cpu;

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use genie::{Direction, Interface, Reason, Receipt, Scheme};
 use genie_lab::length;
 use genie_lab::memory_server::Buffers;
+use genie_lab::samples::rounded;
 use genie_passing::operation::Operation;
 use genie_passing::tables;
 use serde::Serialize;
@@ -163,8 +164,4 @@ fn columns(question: Question, effective: Scheme) -> (&'static str, Vec<Column>)
 
 fn microseconds(nanoseconds: f64) -> f64 {
     nanoseconds.round() / 1e3
-}
-
-fn rounded(us: f64) -> f64 {
-    (us * 1e3).round() / 1e3
 }

@@ -42,8 +42,7 @@ pub(super) static CHECKSUM: Described =
 static DECLARATION: Declaration = Declaration {
     id: ID,
     title: "End-to-end latency with and without checksums",
-    source: "J. C. Brustoloni, Effects of Data Passing Semantics and Operating System Structure on Network I/O \
-             Performance, §8.4, figure 8.6",
+    source: brustoloni!("§8.4, figure 8.6"),
     claims: &[
         Claim {
             id: "emulated-copy-with-checksum",

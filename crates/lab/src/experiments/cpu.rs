@@ -26,8 +26,7 @@ pub(super) static CPU: Described =
 static DECLARATION: Declaration = Declaration {
     id: "cpu",
     title: "I/O processing time, and the throughput at which the CPU saturates",
-    source: "J. C. Brustoloni, Effects of Data Passing Semantics and Operating System Structure on Network I/O \
-             Performance, §8.3, figure 8.5",
+    source: brustoloni!("§8.3, figure 8.5"),
     claims: &[
         Claim {
             id: "copy-needs-a-multiple",

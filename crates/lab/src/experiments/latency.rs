@@ -49,8 +49,7 @@ pub(super) static LATENCY: Described =
 static DECLARATION: Declaration = Declaration {
     id: ID,
     title: "End-to-end latency by scheme and length, with early demultiplexing",
-    source: "J. C. Brustoloni, Effects of Data Passing Semantics and Operating System Structure on Network I/O \
-             Performance, §8.2.1, figure 8.1",
+    source: brustoloni!("§8.2.1, figure 8.1"),
     claims: &[
         Claim {
             id: "copy-apart",

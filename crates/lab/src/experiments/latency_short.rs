@@ -33,8 +33,7 @@ pub(super) static LATENCY_SHORT: Described =
 static DECLARATION: Declaration = Declaration {
     id: ID,
     title: "End-to-end latency of short data",
-    source: "J. C. Brustoloni, Effects of Data Passing Semantics and Operating System Structure on Network I/O \
-             Performance, §8.2.1, figure 8.2",
+    source: brustoloni!("§8.2.1, figure 8.2"),
     claims: &[
         Claim {
             id: "copy-below-half",

@@ -34,8 +34,7 @@ const TOLERANCE: f64 = 0.15;
 static DECLARATION: Declaration = Declaration {
     id: ID,
     title: "Latency predicted from the costs of single operations",
-    source: "J. C. Brustoloni, Effects of Data Passing Semantics and Operating System Structure on Network I/O Performance, section \
-             8.2.2, tables 8.6 to 8.9",
+    source: brustoloni!("section 8.2.2, tables 8.6 to 8.9"),
     claims: &[
         Claim {
             id: "sum",

@@ -32,8 +32,7 @@ pub(super) static PRIMITIVES: Described =
 static DECLARATION: Declaration = Declaration {
     id: "primitives",
     title: "What each primitive operation costs",
-    source: "J. C. Brustoloni, Effects of Data Passing Semantics and Operating System Structure on Network I/O \
-             Performance, §8.2.2, tables 8.2 to 8.5, and table 12.1",
+    source: brustoloni!("§8.2.2, tables 8.2 to 8.5, and table 12.1"),
     claims: &[
         Claim {
             id: "linear",

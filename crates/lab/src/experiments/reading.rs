@@ -138,12 +138,9 @@ pub(super) fn slug(text: &str) -> String {
 }
 
 /// The findings on an experiment's claims: judgements in the order of the claims, or why none can be tested.
-pub(super) fn findings(
-    declaration: &Declaration,
-    judgements: Result<Vec<Judgement>, impl Into<String>>,
-) -> Vec<Finding> {
+pub(super) fn findings(declaration: &Declaration, judgements: Result<Vec<Judgement>, &str>) -> Vec<Finding> {
     let claims = declaration.claims;
-    let judgements = judgements.unwrap_or_else(|why| vec![Err(why.into()); claims.len()]);
+    let judgements = judgements.unwrap_or_else(|why| vec![Err(why.to_owned()); claims.len()]);
     claims.iter().zip(judgements).map(|(claim, judgement)| Finding::of(claim.id, judgement)).collect()
 }
 

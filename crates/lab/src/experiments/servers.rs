@@ -62,8 +62,7 @@ pub(super) static SERVERS: Described =
 static DECLARATION: Declaration = Declaration {
     id: ID,
     title: "Protocol servers in process and in processes of their own",
-    source: "J. C. Brustoloni, Effects of Data Passing Semantics and Operating System Structure on Network I/O \
-             Performance, chapter 9",
+    source: brustoloni!("chapter 9"),
     claims: &[
         Claim {
             id: "overhead-constant",

@@ -38,7 +38,7 @@ pub(super) fn all<'m>(readings: &'m [Reading<'m>; 2]) -> Vec<Finding> {
         let all = found.reduce(|one, other| (one.0 && other.0, format!("{} {}", one.1, other.1)));
         all.ok_or_else(|| "the schemes that it compares were not all measured".to_owned())
     };
-    findings(&DECLARATION, Ok::<_, String>(judges.map(judgement).to_vec()))
+    findings(&DECLARATION, Ok(judges.map(judgement).to_vec()))
 }
 
 /// The measurements with some granules.

@@ -29,7 +29,7 @@ pub(super) fn conclude(measurements: &Measurements) -> Conclusion {
     };
     let scaling =
         "One run is of one machine. Save a run of each and compare them: genie lab compare RUN RUN.";
-    conclusion.verdicts = findings(&DECLARATION, Ok::<_, String>(vec![sum, lines, Err(scaling.to_owned())]));
+    conclusion.verdicts = findings(&DECLARATION, Ok(vec![sum, lines, Err(scaling.to_owned())]));
     conclusion.tables.extend(reproduced.iter().map(Reproduced::table));
     conclusion.notes.push(of_reproduction(&reproduced));
     conclusion.notes.push(KEY.to_owned());

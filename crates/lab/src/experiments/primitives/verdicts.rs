@@ -21,7 +21,7 @@ const SEVERAL: f64 = 3.0;
 
 /// A finding for each claim, in the order of the claims.
 pub(super) fn verdicts(rows: &[Row]) -> Vec<Finding> {
-    findings(&DECLARATION, Ok::<_, String>(vec![linear(rows), dominates(rows), cheaper(rows)]))
+    findings(&DECLARATION, Ok(vec![linear(rows), dominates(rows), cheaper(rows)]))
 }
 
 /// The rows of table 8.2 whose time grows with the length, each with its R².
