@@ -13,8 +13,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::EventfdFlags;
 use rustix::io::{Errno, ReadWriteFlags};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, sockopt};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
+use crate::socket::is_packet_socket;
 use crate::{Error, Result};
 
 /// How many messages one [`Event::clear`] takes from an end at most: a peer that floods it does not hold the owner up.
@@ -64,10 +65,7 @@ impl Event {
     /// # Errors
     /// EINVAL: it is no SOCK_SEQPACKET socket of the Unix family; it is closed.
     pub fn try_from_descriptor(descriptor: OwnedFd) -> Result<Self> {
-        // Only the kernel's socket code is asked: the file system of a hostile descriptor might never answer.
-        let is_end = sockopt::socket_domain(&descriptor) == Ok(AddressFamily::UNIX)
-            && sockopt::socket_type(&descriptor) == Ok(SocketType::SEQPACKET);
-        if !is_end {
+        if !is_packet_socket(&descriptor) {
             return Err(Error::new("check", "a descriptor that should be an event", Errno::INVAL)
                 .with_remedy("its sender is to send an end of a pair of events"));
         }

@@ -141,9 +141,7 @@ impl Socket {
     /// # Errors
     /// EINVAL: it is no SOCK_SEQPACKET socket of the Unix family; it is closed.
     pub fn try_from_descriptor(descriptor: OwnedFd) -> Result<Self> {
-        let is_ours = sockopt::socket_domain(&descriptor) == Ok(AddressFamily::UNIX)
-            && sockopt::socket_type(&descriptor) == Ok(SocketType::SEQPACKET);
-        if !is_ours {
+        if !is_packet_socket(&descriptor) {
             return Err(Error::new("check", "a descriptor that should be a socket", Errno::INVAL)
                 .with_remedy("its sender is to send a Unix-domain socket of type SOCK_SEQPACKET"));
         }
@@ -310,6 +308,13 @@ impl From<Socket> for OwnedFd {
     fn from(socket: Socket) -> Self {
         socket.descriptor
     }
+}
+
+/// Whether a descriptor from another process is a SOCK_SEQPACKET socket of the Unix family. Only the kernel's socket code is
+/// asked: the file system of a hostile descriptor might never answer.
+pub(crate) fn is_packet_socket(descriptor: &OwnedFd) -> bool {
+    sockopt::socket_domain(descriptor) == Ok(AddressFamily::UNIX)
+        && sockopt::socket_type(descriptor) == Ok(SocketType::SEQPACKET)
 }
 
 fn descriptors_of(control: &mut RecvAncillaryBuffer<'_>) -> Vec<OwnedFd> {
