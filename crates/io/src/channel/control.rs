@@ -8,7 +8,8 @@
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use genie_memory::{Mirror, Quota};
 use genie_ring::{Bells, Ends, Record, Side};
@@ -39,6 +40,8 @@ const ACCEPTED: usize = 64;
 const PAUSE: Duration = Duration::from_millis(10);
 /// The longest the thread sleeps.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+/// A worker that takes longer to come to a change is in the server's code for long, and new clients go to others.
+const COMES_WITHIN: Duration = Duration::from_millis(50);
 
 const TOO_MANY: &str = "too many connections are waiting; try again later";
 
@@ -56,6 +59,8 @@ pub(super) struct Control {
     next: u64,
     handshakes: Handshakes,
     channels: HashMap<u64, ClientChannel>,
+    /// For each worker that has not come to its last change: how many changes it has seen, and since when no more.
+    behind: Vec<Option<(u32, Instant)>>,
     ready: Vec<Ready>,
     bytes: Vec<u8>,
 }
@@ -90,6 +95,7 @@ impl Control {
             next: FIRST,
             handshakes: Handshakes::default(),
             channels: HashMap::new(),
+            behind: vec![None; shared.inboxes.len()],
             ready: Vec::new(),
             bytes: vec![0; MAX_MESSAGE],
         })
@@ -105,6 +111,7 @@ impl Control {
     /// Waits at most `timeout` for connections and messages, and answers them.
     pub(super) fn attend(&mut self, timeout: Option<Duration>) {
         let mut ready = std::mem::take(&mut self.ready);
+        let timeout = if self.is_reassigning() { timeout.min(Some(COMES_WITHIN)) } else { timeout };
         if self.poller.wait(timeout, &mut ready).is_err() {
             std::thread::sleep(PAUSE);
         }
@@ -348,22 +355,40 @@ impl Control {
         self.least_inbox()
     }
 
-    /// The worker with the fewest clients among those with room for one more. Workers that keep up go before those that
-    /// don't.
+    /// The worker with the fewest clients among those with room for one more. Workers that come go before those that don't.
     fn least_inbox(&self) -> Option<usize> {
         let clients = |index: usize| self.channels.values().filter(|channel| channel.inbox == index).count();
         (0..self.shared.inboxes.len())
             .filter(|index| clients(*index) < WORKER_CLIENTS)
-            .min_by_key(|index| (self.shared.inboxes[*index].is_behind(), clients(*index)))
+            .min_by_key(|index| (self.stays_away(*index), clients(*index)))
     }
 
-    /// Moves new clients to workers that keep up when their own worker has not come to them: it may be in the server's code
-    /// for long.
+    /// Whether a worker has not come to its last change in time.
+    fn stays_away(&self, index: usize) -> bool {
+        self.behind[index].is_some_and(|(_, since)| since.elapsed() >= COMES_WITHIN)
+    }
+
+    /// Whether a new client may have to be moved to another worker before long.
+    fn is_reassigning(&self) -> bool {
+        let inboxes = self.shared.inboxes.iter().zip(&self.behind);
+        inboxes.filter(|(_, behind)| behind.is_some()).any(|(inbox, _)| !inbox.is_empty())
+    }
+
+    /// Moves new clients to workers that come when their own worker does not: it may be in the server's code for long.
     fn reassign(&mut self) {
         let shared = Arc::clone(&self.shared);
-        for inbox in shared.inboxes.iter().filter(|inbox| inbox.is_behind()) {
-            while let Some(index) = self.least_inbox()
-                && !shared.inboxes[index].is_behind()
+        for (inbox, behind) in shared.inboxes.iter().zip(&mut self.behind) {
+            let seen = inbox.seen.load(Ordering::Relaxed);
+            *behind = match *behind {
+                _ if !inbox.is_behind() => None,
+                Some(known) if known.0 == seen => Some(known),
+                _ => Some((seen, Instant::now())),
+            };
+        }
+        for (own, inbox) in shared.inboxes.iter().enumerate().filter(|(_, inbox)| !inbox.is_empty()) {
+            while self.stays_away(own)
+                && let Some(index) = self.least_inbox()
+                && !self.stays_away(index)
                 && let Some(ring) = inbox.take_one()
             {
                 let is_its = |channel: &&mut ClientChannel| Arc::ptr_eq(&channel.session, &ring.session);

@@ -263,6 +263,11 @@ impl Inbox {
         std::mem::take(&mut *self.rings.lock())
     }
 
+    /// Whether no client waits for the worker to take it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rings.lock().is_empty()
+    }
+
     /// Takes back a client that the worker has not taken yet.
     pub(super) fn take_one(&self) -> Option<ClientRing> {
         self.rings.lock().pop()

@@ -1,7 +1,9 @@
 //! Crowds: many clients of one server, many servers of one client, many threads of each.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::ThreadId;
 use std::time::Instant;
 
 use genie_io::channel::ServeOptions;
@@ -138,5 +140,51 @@ fn clients_of_a_thread_that_hangs_are_served_by_others() {
         }
         drop(hung);
         drop(first);
+    }
+}
+
+/// Knows how many clients' first requests each thread has taken.
+#[derive(Clone, Default)]
+struct Counting(Arc<Mutex<HashMap<ThreadId, u32>>>);
+
+impl Server for Counting {
+    fn name(&self) -> &str {
+        "counting"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        *self.0.lock().unwrap().entry(std::thread::current().id()).or_default() += 1;
+        request.reply(Ok(()));
+    }
+
+    fn abort(&self, _: RequestId) {}
+}
+
+/// Threads that had not been woken yet were taken for threads that hang, so one of two threads got up to eleven of twelve
+/// clients.
+#[test]
+fn clients_are_spread_over_threads_that_wait_for_them() {
+    let fixture = Fixture::new();
+    for round in 0..8 {
+        let (name, server) = (format!("counting-{round}"), Counting::default());
+        let serving = fixture.bind(&name, server.clone(), ServeOptions { threads: 2, ..options() });
+        let _running = serving.start().unwrap();
+        let client = |_| {
+            let interface = interface();
+            let handle = fixture.connect(&interface, &name);
+            (interface, handle)
+        };
+        let clients: Vec<_> = (0..12).map(client).collect();
+        for (interface, handle) in &clients {
+            interface.request(handle, ASK).timeout(FOR_EVER).send().expect("a reply");
+        }
+        let counts: Vec<u32> = server.0.lock().unwrap().values().copied().collect();
+        assert_eq!(counts.iter().sum::<u32>(), 12);
+        // On a busy machine a thread may be so late that some of its clients are given to the other one.
+        assert!(counts.len() == 2 && counts.iter().all(|count| *count >= 3), "{counts:?} clients");
     }
 }
