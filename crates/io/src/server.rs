@@ -110,7 +110,8 @@ pub trait Server: Send + Sync + 'static {
     /// aborted, or has timed out.
     ///
     /// It is called in the thread of the client that aborts, in a thread of Genie's, or in the thread that takes the
-    /// client's requests. That last thread calls it only when it is not in [`Server::request`] any more.
+    /// client's requests. That last thread calls it only when it is not in [`Server::request`] any more. It must return
+    /// soon: where the client is in another process, other clients of the server wait meanwhile.
     fn abort(&self, request: RequestId);
 
     /// Tells the server that a client has left: no more requests of that client come. It is called once for each client that
@@ -122,7 +123,8 @@ pub trait Server: Send + Sync + 'static {
     /// [`Pending`](crate::Pending) that the server did not reply to at once. Requests whose `Pending` was dropped run on,
     /// unless the server ends them here.
     ///
-    /// It is called in a thread of Genie's, or in the thread that drops the last handle of a client in this process.
+    /// It is called in a thread of Genie's, or in the thread that drops the last handle of a client in this process. It must
+    /// return soon, as [`Server::abort`] must.
     fn departed(&self, client: ClientId) {
         let _ = client;
     }

@@ -114,13 +114,17 @@ impl Listener {
     /// Gives the name to a server, which other processes can reach as soon as it runs.
     ///
     /// # Errors
-    /// The kernel refuses, or [`Error::Unservable`].
+    /// The kernel refuses, or [`Error::Unservable`]; [`Error::Inherited`] in a child made by fork since the name was claimed.
     pub fn serve(self, server: impl Server) -> Result<Serving, Error> {
         let threads = self.options.threads.clamp(1, 64);
         let server = Code::new(server);
         server.check()?;
+        let maker = self.claim.maker();
+        if !maker.is_this_process() {
+            return Err(Error::Inherited);
+        }
         let shared = Shared {
-            maker: Maker::this_process(),
+            maker,
             name: self.name,
             evictions: Evictions::new(&server),
             server,

@@ -86,6 +86,22 @@ fn a_childs_copy_of_a_driven_server_tells_no_server_that_its_clients_have_left()
     pending.sync().expect("a reply");
 }
 
+/// A child served clients under the name, too, as its parent did.
+#[test]
+fn a_child_cannot_serve_under_a_name_that_its_parent_has_claimed() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let directory = Directory::at(scratch.path().join("run")).expect("a directory");
+    let claim = || Listener::claim_in(&directory, "server", ServeOptions::default()).expect("a name");
+    let mut listener = Some(claim());
+    in_child(|| match listener.take().expect("the claim").serve(InheritedServer::default()) {
+        Err(Error::Inherited) => Ok(()),
+        _ => Err(1),
+    });
+    let serving = listener.take().expect("the claim").serve(InheritedServer::default()).expect("a server");
+    let _running = serving.start().expect("a server that runs");
+    connect(&interface(), &directory).expect("the parent's server");
+}
+
 /// A child that read a buffer, or made a request, died by SIGSEGV, by safe code alone.
 #[test]
 fn a_childs_handles_refuse_and_its_buffers_are_zeros() {

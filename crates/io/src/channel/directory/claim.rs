@@ -53,6 +53,11 @@ impl Claim {
         &self.listener
     }
 
+    /// The process that has claimed the name.
+    pub(crate) fn maker(&self) -> Maker {
+        self.maker
+    }
+
     /// Where the socket is.
     pub fn path(&self) -> &Path {
         &self.path
