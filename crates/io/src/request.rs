@@ -196,6 +196,11 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     ///
     /// # Errors
     /// As [`Request::send`], as far as they are known at once; [`crate::Error::Exhausted`] where `send` would wait.
+    ///
+    /// # Limits
+    /// Where the process is at the kernel's limit of mappings (`vm.max_map_count`), a store into memory whose output is pending
+    /// waits until the output ends. If only the storing thread would take the reply, it waits for ever; `genie doctor` tells
+    /// the limit.
     #[inline(always)]
     pub fn submit(self) -> Result<Pending<'i>, Failed> {
         let interface = self.interface;

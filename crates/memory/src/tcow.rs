@@ -15,6 +15,8 @@
 //! (vm.max_map_count) the storing thread waits until the output has completed, or until the handler, which tries again every
 //! [`RETRY`], gets a mapping. A storing thread waits in the same way if a lender has left and taken the promised granule
 //! along, and the space cannot grow to replace it.
+//! If the program's only thread stores so, and the output ends only when that thread takes a reply off its channel, the thread
+//! waits for ever, unless mappings become free.
 //! Source: thesis §4.2, §4.3; §3.2.4 for inputs pending in place. Differs: `reinstatement` says when write permission comes
 //! back.
 
