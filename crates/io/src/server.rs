@@ -223,7 +223,8 @@ impl ServerHandle {
     }
 
     /// Asks a server in another process to let this many bytes and requests of this client be pending; returns what it
-    /// grants, which may be less. A server in this process knows no limits but the interface's.
+    /// grants: of both it may be less, and of requests it is never less than before. A server in this process knows no limits
+    /// but the interface's.
     ///
     /// # Errors
     /// [`Error::Inherited`]; or the server is gone, or does not answer within 5 seconds. If it answers later, what it grants
