@@ -10,7 +10,8 @@ use crate::transfer::{self, Bytes, Options, Remote};
 /// Fetch a file or a directory from a file server.
 ///
 /// The target appears whole or not at all: it grows in OUT.part, with which --resume goes on after an interruption. Every
-/// chunk's checksum is compared with the server's.
+/// chunk's checksum is compared with the server's. Only regular files are replaced: a link, pipe, socket or device in the
+/// target's place is refused, and stays.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The server's name, and the path of a file or directory beneath its root; all of it if there is none.

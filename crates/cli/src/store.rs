@@ -9,8 +9,9 @@ use crate::transfer::{self, DEFAULT_NAME, Options, Remote};
 
 /// Store a file or a directory on a file server.
 ///
-/// Each file appears whole or not at all: the server compares its checksum before it replaces an older file. An interrupted
-/// transfer is kept for a day, for --resume to go on with.
+/// Each file appears whole or not at all: the server compares its checksum before it replaces an older file. Only regular
+/// files are replaced: a link, pipe, socket or device in the target's place is refused, and stays. An interrupted transfer is
+/// kept for a day, for --resume to go on with.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The file or directory to be stored.

@@ -9,6 +9,8 @@ mod running;
 mod served;
 #[path = "transfer/servers_killed.rs"]
 mod servers_killed;
+#[path = "transfer/special.rs"]
+mod special;
 #[path = "transfer/trees.rs"]
 mod trees;
 

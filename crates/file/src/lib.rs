@@ -73,7 +73,8 @@ pub const CHECKSUM: ServiceId = ServiceId(5);
 /// taken over holds data already.
 pub const BEGIN: ServiceId = ServiceId(6);
 /// Ends an upload: its part replaces the file at the path with which it was begun, in one step, if the part holds what the
-/// argument says. The argument is made by [`Commit::argument`]. Otherwise the part stays, to be mended or abandoned.
+/// argument says and if there is nothing but a regular file at that path. The argument is made by [`Commit::argument`].
+/// Otherwise the part stays, to be mended or abandoned.
 pub const COMMIT: ServiceId = ServiceId(7);
 /// Removes the part of an upload; the argument is made by [`at`] from the part's path. Its offset is ignored.
 pub const ABANDON: ServiceId = ServiceId(8);

@@ -8,8 +8,10 @@
 //!
 //! A client that was interrupted begins again with the same token, and gets the part that it left. By CHECKSUM, the client
 //! finds out what the part holds.
-//! Invariants: STORE never creates a part, LIST never names one, and no target bears a part's name.
-//! Trust: a client that knows a part's name may store into it after the check, and so spoil its own upload.
+//! Invariants: STORE never creates a part, LIST never names one, and no target bears a part's name. Nothing but regular
+//! files is replaced: BEGIN and COMMIT refuse a target that is a directory, link, pipe, socket or device.
+//! Trust: a client that knows a part's name may store into it after the check, and so spoil its own upload. What another
+//! process puts in the target's place between COMMIT's last look and the renaming is replaced, unless it is a directory.
 //! Limits: parts that are never committed stay until they are removed as leftovers. A COMMIT hashes the whole file in the
 //! thread that serves it; files larger than their file system are refused, so that sparse files cannot make the hashing
 //! endless.
@@ -20,9 +22,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use genie_sys::Errno;
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 
 use super::argument::{self, Fields};
+use super::attributes::{Attributes, Kind};
 use super::checksum::{self, Checksum};
 use super::parts::{adopt, create, is_part};
 use super::root::{Opened, Root, refuse};
@@ -118,9 +121,7 @@ pub fn begun(argument: &[u8]) -> Option<(u64, OsString)> {
 pub(crate) fn begin(root: &Root, argument: &[u8]) -> Result<Vec<u8>, ServerError> {
     let (begin, path) = Begin::parse(argument)?;
     let (directory, name) = root.parent(path)?;
-    if is_directory(&directory, name) {
-        return Err(root.refusal(path, Errno::ISDIR, "written"));
-    }
+    check_replaceable(root, path, &directory, name)?;
     let failed = |errno| root.refusal(path, errno, "written");
     let adopted =
         if begin.resume { adopt(&directory, &begin.token, begin.size).map_err(failed)? } else { None };
@@ -149,6 +150,7 @@ pub(crate) fn commit(root: &Root, argument: &[u8]) -> Result<(), ServerError> {
     if commit.durable {
         opened.file.sync_all().map_err(|error| root.lost(path, &error))?;
     }
+    check_replaceable(root, path, &directory, name)?;
     rustix::fs::renameat(&directory, part, &directory, name).map_err(|errno| match errno {
         Errno::NOENT => gone(root, path),
         errno => root.refusal(path, errno, "written"),
@@ -245,9 +247,23 @@ fn check_space(root: &Root, path: &Path, directory: &File, needed: u64) -> Resul
     Ok(())
 }
 
-fn is_directory(directory: &File, name: &OsStr) -> bool {
-    let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
-    stat.is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
+/// Refuses what an upload must not replace: all that is there and is no regular file.
+fn check_replaceable(root: &Root, path: &Path, directory: &File, name: &OsStr) -> Result<(), ServerError> {
+    let errno = match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => match Attributes::of(&stat).kind {
+            Kind::File => return Ok(()),
+            Kind::Directory => Errno::ISDIR,
+            Kind::Link => {
+                let name = root.name(path);
+                let message = format!("{name} is a symbolic link; name what the link leads to, or remove it");
+                return Err(refuse(Errno::LOOP, message));
+            }
+            Kind::Other => Errno::NXIO,
+        },
+        Err(Errno::NOENT) => return Ok(()),
+        Err(errno) => errno,
+    };
+    Err(root.refusal(path, errno, "written"))
 }
 
 #[cfg(test)]

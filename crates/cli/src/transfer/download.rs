@@ -9,7 +9,7 @@ use genie::file::{Attributes, Checksum, Kind};
 
 use super::carrier::{Carrier, Chunk};
 use super::client::Client;
-use super::part::Part;
+use super::part::{Part, check_replaceable};
 use super::summary::Outcome;
 use super::tree::{Tree, part_name, served};
 use super::{Bytes, Options, Remote, jobs};
@@ -117,12 +117,7 @@ impl Download {
     }
 
     fn run(&self, carrier: &mut Carrier<'_>, options: &Options, bar: &Bar) -> Result<(), Failure> {
-        if self.target.is_dir() {
-            let target = self.target.display();
-            return Err(Failure::could_not(format!(
-                "{target} is a directory where a file is to be; remove it"
-            )));
-        }
+        check_replaceable(&self.target)?;
         let part = Part::open(self.part.clone(), options.resume)?;
         let start = self.bytes.start;
         let (missing, kept) = self.missing(carrier, &part, options.resume)?;

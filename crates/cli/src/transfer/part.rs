@@ -1,13 +1,17 @@
 //! The local part: the file in which a fetch grows, until it is renamed to the target.
 //!
 //! How: `NAME.part` beside the target, locked, so that two fetches of the same target cannot mix.
-//! Invariants: nothing that was there before is written to, unless an interrupted fetch is to go on.
-//! Limits: if this process dies, the target is whole or absent; if the machine crashes, the file system decides.
+//! Invariants: nothing that was there before is written to, unless an interrupted fetch is to go on. Nothing but regular files
+//! is replaced.
+//! Limits: if this process dies, the target is whole or absent; if the machine crashes, the file system decides. What another
+//! process puts in the target's place between the last look and the renaming is replaced, unless it is a directory.
 
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::FileType;
 
 use crate::failure::Failure;
 
@@ -21,12 +25,16 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Creates the part; with `resume`, goes on with a part that is there.
+    /// Creates the part, in place of one into which no byte came; with `resume`, goes on with a part that is there.
     pub(super) fn open(path: PathBuf, resume: bool) -> Result<Self, Failure> {
         loop {
+            check_replaceable(&path)?;
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(true).create_new(!resume);
-            let file = options.open(&path).map_err(|error| refusal(&path, &error))?;
+            let file = match options.open(&path) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists && remove_empty(&path) => continue,
+                opened => opened.map_err(|error| refusal(&path, &error))?,
+            };
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => {
@@ -59,6 +67,7 @@ impl Part {
 
     /// Makes the part the target: `len` bytes with these permissions.
     pub(super) fn finish(mut self, target: &Path, len: u64, mode: u32) -> Result<(), Failure> {
+        check_replaceable(target)?;
         let done = self
             .file
             .set_len(len)
@@ -80,6 +89,31 @@ impl Drop for Part {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+/// Refuses what a fetch must not replace: all that is there and is no regular file.
+pub(super) fn check_replaceable(path: &Path) -> Result<(), Failure> {
+    // If this look fails, so does the opening or renaming that follows, with a reason.
+    let Ok(there) = fs::symlink_metadata(path) else { return Ok(()) };
+    let what = match FileType::from_raw_mode(there.mode()) {
+        FileType::RegularFile => return Ok(()),
+        FileType::Directory => "a directory",
+        FileType::Symlink => "a symbolic link",
+        FileType::Fifo => "a pipe",
+        FileType::Socket => "a socket",
+        _ => "a device",
+    };
+    let path = path.display();
+    Err(Failure::could_not(format!(
+        "{path} is {what} where a file is to be; fetch to another name, or remove it"
+    )))
+}
+
+/// Removes a part into which no byte came and which no fetch has now; returns whether it did.
+fn remove_empty(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else { return false };
+    let is_empty = || file.metadata().is_ok_and(|metadata| metadata.len() == 0);
+    file.try_lock().is_ok() && is_at(&file, path) && is_empty() && fs::remove_file(path).is_ok()
 }
 
 fn is_at(file: &File, path: &Path) -> bool {

@@ -61,21 +61,24 @@ pub(super) fn connect(
         }
         None => genie.connect(&remote.server),
     };
-    connected.map_err(|error| Failure::could_not(unreachable(&remote.server, &error)))
+    connected.map_err(|error| unreachable(&remote.server, &error))
 }
 
 /// The error for a server that cannot be reached; it helps a user who gave a file's name in place of a server's.
-fn unreachable(server: &str, error: &Error) -> String {
-    let servers = channel::servers().unwrap_or_default();
+fn unreachable(server: &str, error: &Error) -> Failure {
+    let servers = match channel::servers() {
+        Ok(servers) => servers,
+        Err(error) => return Failure::could_not(error),
+    };
     if servers.iter().any(|(name, _)| name == server) {
-        return format!("server \"{server}\" cannot be reached: {error}");
+        return Failure::could_not(format!("server \"{server}\" cannot be reached: {error}"));
     }
     let running: Vec<_> =
         servers.iter().filter(|(_, status)| status.is_ok()).map(|(name, _)| name.as_str()).collect();
     let running = if running.is_empty() { "none".to_owned() } else { running.join(", ") };
-    format!(
+    Failure::could_not(format!(
         "no server is named \"{server}\"; the file PATH of the server NAME is written NAME:PATH; servers that run: {running}"
-    )
+    ))
 }
 
 #[cfg(test)]

@@ -12,8 +12,10 @@ use genie_file::{
 };
 use genie_io::ServerError;
 use genie_sys::Errno;
+use rustix::fs::{CWD, FileType, makedev, mknodat};
 
 use crate::support::bytes::{pattern, same};
+use crate::support::machine::skip;
 use crate::{Files, Stop};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -185,26 +187,44 @@ fn lists_keep_parts_to_themselves_and_no_target_bears_their_name() {
     assert_eq!(files.names(), [part]);
 }
 
+/// Makes something that is no regular file at a path, and says whether it could.
+type Make = fn(&Path) -> bool;
+
+/// Links, pipes and devices were once replaced. The device is a node of the test's own, with the numbers of /dev/null.
 #[test]
-fn a_target_that_is_a_directory_stays_and_a_link_is_replaced() {
-    let files = Files::new(8);
-    files.ask(MKDIR, "directory").unwrap();
-    let error = files.try_begin("directory", 1, MINE, false).unwrap_err();
-    assert_eq!(error.code, Errno::ISDIR.raw_os_error(), "{error}");
-    assert_eq!(files.names(), ["directory"], "no part is left");
-    let part = files.begin("file", 1);
-    files.store(&beside("file", &part), 0, b"x");
-    files.ask(MKDIR, "file").unwrap();
-    let error = files.commit("file", &part, b"x").unwrap_err();
-    assert_eq!(error.code, Errno::ISDIR.raw_os_error(), "{error}");
-    fs::remove_dir(files.path("file")).unwrap();
-    let outside = files.directory.path().join("outside");
-    fs::write(&outside, b"outside").unwrap();
-    symlink(&outside, files.path("file")).unwrap();
-    files.commit("file", &part, b"x").unwrap();
-    assert_eq!(fs::read(files.path("file")).unwrap(), b"x");
-    assert!(!files.path("file").is_symlink());
-    assert_eq!(fs::read(outside).unwrap(), b"outside");
+fn only_regular_files_are_replaced() {
+    let makes: [(&str, Errno, Make); 5] = [
+        ("directory", Errno::ISDIR, |path| fs::create_dir(path).is_ok()),
+        ("link", Errno::LOOP, |path| symlink("linked", path).is_ok()),
+        ("dangling link", Errno::LOOP, |path| symlink("missing", path).is_ok()),
+        ("pipe", Errno::NXIO, |path| rustix::fs::mkfifoat(CWD, path, 0o600.into()).is_ok()),
+        ("device", Errno::NXIO, |path| {
+            mknodat(CWD, path, FileType::CharacterDevice, 0o600.into(), makedev(1, 3)).is_ok()
+        }),
+    ];
+    for (what, errno, make) in makes {
+        let files = Files::new(8);
+        files.write("linked", b"linked");
+        let part = files.begin("file", 1);
+        files.store(&beside("file", &part), 0, b"x");
+        if !make(&files.path("file")) {
+            skip("uploads::only_regular_files_are_replaced", &format!("no {what} can be made"));
+            continue;
+        }
+        let kind = || fs::symlink_metadata(files.path("file")).unwrap().file_type();
+        let (made, names) = (kind(), files.names());
+        let begun = files.try_begin("file", 1, MINE, false).map(drop);
+        for refused in [begun, files.commit("file", &part, b"x")] {
+            let error = refused.expect_err(what);
+            assert_eq!(error.code, errno.raw_os_error(), "{what}: {error}");
+        }
+        assert_eq!((kind(), files.names()), (made, names), "{what}");
+        assert_eq!(fs::read(files.path("linked")).unwrap(), b"linked");
+        let path = files.path("file");
+        if made.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) }.unwrap();
+        files.commit("file", &part, b"x").unwrap();
+        assert_eq!(files.names(), ["file", "linked"]);
+    }
 }
 
 #[test]
