@@ -11,7 +11,7 @@ use crate::transfer::{self, Bytes, Options, Remote};
 ///
 /// The target appears whole or not at all: it grows in OUT.part, with which --resume goes on after an interruption. Every
 /// chunk's checksum is compared with the server's. Only regular files are replaced: a link, pipe, socket or device in the
-/// target's place is refused, and stays.
+/// target's place is refused, and stays. A file ends where reading it ends, whatever its size says (files of procfs say 0).
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The server's name, and the path of a file or directory beneath its root; all of it if there is none.

@@ -11,7 +11,8 @@ use crate::transfer::{self, DEFAULT_NAME, Options, Remote};
 ///
 /// Each file appears whole or not at all: the server compares its checksum before it replaces an older file. Only regular
 /// files are replaced: a link, pipe, socket or device in the target's place is refused, and stays. An interrupted transfer is
-/// kept for a day, for --resume to go on with.
+/// kept for a day, for --resume to go on with. A file that does not end where its size says, as files of procfs do not, is
+/// read to its end before it is sent, and may have 256 MiB.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The file or directory to be stored.

@@ -234,7 +234,7 @@ fn a_range_is_fetched_alone() {
         assert_eq!(summary["bytes"], to - from);
     }
     let error = place.refused(&["fetch", "files:file", "--range", "5..21M"], 2);
-    assert!(error.contains("it has 20971520 bytes"), "{error}");
+    assert!(error.contains("its size is 20971520 bytes"), "{error}");
     place.refused(&["fetch", "files:file", "--range", "9..5"], 2);
     assert_eq!(place.names(place.here("")), ["part"]);
 }

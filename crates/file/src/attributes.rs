@@ -23,7 +23,7 @@ pub enum Kind {
 pub struct Attributes {
     /// What the name stands for.
     pub kind: Kind,
-    /// Bytes in it; for a directory, whatever the file system says.
+    /// Bytes in it, as far as the file system says: files of procfs say 0, and directories anything.
     pub size: u64,
     /// Seconds from 1970 to its last modification.
     pub modified_seconds: i64,

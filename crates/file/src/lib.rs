@@ -263,8 +263,9 @@ impl File {
         let bytes = opened.read_block(start)?;
         let whole = opened.version.bytes_from(start).min(BLOCK as u64) == bytes.len() as u64;
         let block = Arc::new(Block { version: opened.version, bytes });
-        // Files that hide their size, as those of procfs do, may change without changing their size or times.
-        if whole {
+        // Files that hide their size, as those of procfs do, may change without changing their size or times. One of them
+        // may be empty now.
+        if whole && !block.bytes.is_empty() {
             self.cache.insert(miss, Arc::clone(&block));
         }
         Ok(block)

@@ -1,5 +1,10 @@
 //! Fetching: files from the server to this machine.
+//!
+//! How: a file ends where reading it ends, whatever its size says: files of procfs say 0, and those of sysfs more than they
+//! have. So more is asked for than the size says, and the first chunk that comes short is the last.
+//! Limits: a chunk that part of which lies beyond the size is not kept from an interrupted fetch.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::fs;
 use std::ops::Range;
@@ -7,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use genie::file::{Attributes, Checksum, Kind};
 
-use super::carrier::{Carrier, Chunk};
+use super::carrier::{CHUNK, Carrier, Chunk, SHORTEST};
 use super::client::Client;
 use super::part::{Part, check_replaceable};
 use super::summary::Outcome;
@@ -22,7 +27,10 @@ struct Download {
     source: PathBuf,
     /// The file's attributes when it was found.
     attributes: Attributes,
+    /// The bytes that are wanted, as far as the file's size tells.
     bytes: Range<u64>,
+    /// Whether all that follows is wanted, too.
+    to_end: bool,
     target: PathBuf,
     part: PathBuf,
 }
@@ -93,6 +101,7 @@ fn directory(
             source: from.path.join(&leaf.path),
             attributes: leaf.attributes?,
             bytes: 0..leaf.size,
+            to_end: true,
             part: to.with_file_name(leaf.part),
             target: to,
         })
@@ -113,24 +122,65 @@ impl Download {
             .map_err(|error| Failure::usage(format!("{from} does not have the bytes of --range: {error}")))?;
         let name = target.file_name().unwrap_or_default();
         let part = target.with_file_name(part_name(name, &mut HashSet::new()));
-        Ok(Self { source: from.path.clone(), attributes, bytes, target, part })
+        let to_end = range.is_none_or(Bytes::goes_to_end);
+        Ok(Self { source: from.path.clone(), attributes, bytes, to_end, target, part })
     }
 
     fn run(&self, carrier: &mut Carrier<'_>, options: &Options, bar: &Bar) -> Result<(), Failure> {
         check_replaceable(&self.target)?;
         let part = Part::open(self.part.clone(), options.resume)?;
-        let start = self.bytes.start;
         let (missing, kept) = self.missing(carrier, &part, options.resume)?;
         carrier.tally.kept += kept;
         bar.done(usize::try_from(kept).unwrap_or(usize::MAX));
-        let verify = !options.no_verify;
-        carrier.fetch(&self.source, missing.into_iter(), verify, |chunk, bytes| {
-            part.write(chunk.offset - start, bytes)?;
-            bar.done(chunk.len);
-            Ok(())
-        })?;
+        let end = self.fill(carrier, &part, missing, !options.no_verify, bar)?;
         self.check_unchanged(carrier.client)?;
-        part.finish(&self.target, self.bytes.end - start, self.attributes.mode)
+        if end < self.bytes.end && !self.to_end {
+            return Err(Failure::could_not(format!(
+                "{:?} ends after {end} bytes, and its size says {}; ask for fewer by --range",
+                self.source, self.attributes.size
+            )));
+        }
+        part.finish(&self.target, end - self.bytes.start, self.attributes.mode)
+    }
+
+    /// Fetches what is missing, and what follows if all is wanted; returns where the bytes end.
+    fn fill(
+        &self,
+        carrier: &mut Carrier<'_>,
+        part: &Part,
+        missing: Vec<Chunk>,
+        verify: bool,
+        bar: &Bar,
+    ) -> Result<u64, Failure> {
+        let end = Cell::new(None);
+        let take = |chunk: Chunk, bytes: &[u8]| {
+            if end.get().is_some() && !bytes.is_empty() {
+                return Err(self.changed());
+            }
+            part.write(chunk.offset - self.bytes.start, bytes)?;
+            bar.done(bytes.len());
+            if bytes.len() < chunk.len {
+                end.set(end.get().or(Some(chunk.offset + bytes.len() as u64)));
+            }
+            Ok(())
+        };
+        carrier.fetch(&self.source, missing.into_iter(), verify, take)?;
+        let mut asked = self.asked();
+        while self.to_end && end.get().is_none() {
+            asked = asked.end..asked.end + CHUNK as u64;
+            carrier.fetch(&self.source, carrier.chunks(asked.clone()), verify, take)?;
+        }
+        Ok(end.get().unwrap_or(self.bytes.end))
+    }
+
+    /// The bytes to be asked for at first: some beyond the file's size, if the file is wanted to its end.
+    fn asked(&self) -> Range<u64> {
+        let beyond = match self.attributes.size {
+            _ if !self.to_end => 0,
+            0 => SHORTEST as u64,
+            _ => 1,
+        };
+        self.bytes.start..self.bytes.end + beyond
     }
 
     /// The chunks that the part does not hold yet, and how many bytes it holds already.
@@ -143,9 +193,10 @@ impl Download {
         let len = if resume { part.len()? } else { 0 };
         let (mut missing, mut kept) = (Vec::new(), 0);
         let mut bytes = Vec::new();
-        for chunk in carrier.chunks(self.bytes.clone()) {
+        for chunk in carrier.chunks(self.asked()) {
             let place = chunk.offset - self.bytes.start;
-            if place + chunk.len as u64 <= len {
+            let is_sure = chunk.offset + chunk.len as u64 <= self.bytes.end;
+            if is_sure && place + chunk.len as u64 <= len {
                 bytes.resize(chunk.len, 0);
                 part.read(place, &mut bytes)?;
                 let wanted = carrier.client.checksum(&self.source, chunk.offset, chunk.len as u64)?;
@@ -163,11 +214,15 @@ impl Download {
         let now = client.stat(&self.source)?;
         let identity = |of: &Attributes| (of.kind, of.size, of.modified_seconds, of.modified_nanoseconds);
         if identity(&now) != identity(&self.attributes) {
-            return Err(Failure::could_not(format!(
-                "{:?} was changed on the server while it was fetched; fetch it again by --resume",
-                self.source
-            )));
+            return Err(self.changed());
         }
         Ok(())
+    }
+
+    fn changed(&self) -> Failure {
+        Failure::could_not(format!(
+            "{:?} was changed on the server while it was fetched; fetch it again by --resume",
+            self.source
+        ))
     }
 }

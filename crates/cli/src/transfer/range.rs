@@ -14,11 +14,16 @@ pub(crate) struct Bytes {
 }
 
 impl Bytes {
+    /// Whether the range goes to the end of the file.
+    pub(super) fn goes_to_end(self) -> bool {
+        self.end.is_none()
+    }
+
     /// The bytes of a file of this size.
     pub(super) fn of(self, size: u64) -> Result<Range<u64>, String> {
         let end = self.end.unwrap_or(size);
         if self.start > size || end > size {
-            return Err(format!("it has {size} bytes, and {}..{end} are asked for", self.start));
+            return Err(format!("its size is {size} bytes, and {}..{end} are asked for", self.start));
         }
         Ok(self.start..end)
     }
@@ -59,7 +64,7 @@ mod tests {
         for text in ["", "5", "5..4", "a..b", "-1..4", "1...4"] {
             text.parse::<Bytes>().unwrap_err();
         }
-        assert!("0..11".parse::<Bytes>().unwrap().of(10).unwrap_err().contains("has 10 bytes"));
+        assert!("0..11".parse::<Bytes>().unwrap().of(10).unwrap_err().contains("is 10 bytes"));
         "11..".parse::<Bytes>().unwrap().of(10).unwrap_err();
     }
 }

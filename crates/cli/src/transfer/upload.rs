@@ -1,11 +1,18 @@
 //! Storing: files from this machine to the server.
+//!
+//! How: the server is told a file's size before the bytes come. A file that does not end where its size says, as files of
+//! procfs and sysfs do not, is read to its end before, into memory.
+//! Limits: such a file may have [`HIDING_MAX`] bytes.
 
 use std::fs::File;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use genie::file::{Begin, Checksum, Checksummer, Commit, Kind, Token};
+use genie_lab::length;
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::carrier::Carrier;
 use super::client::Client;
@@ -14,6 +21,9 @@ use super::tree::{Tree, served};
 use super::{Options, Remote, jobs};
 use crate::bar::Bar;
 use crate::failure::Failure;
+
+/// The longest file that is stored although its size does not say where it ends.
+const HIDING_MAX: u64 = 256 << 20;
 
 /// One file to be stored.
 #[derive(Debug)]
@@ -98,19 +108,16 @@ impl Upload {
     ) -> Result<(), Failure> {
         let file = File::open(&self.source).map_err(|error| unreadable(&self.source, &error))?;
         let (version, mode) = self.look(&file)?;
+        let copy = self.copy_unless_sized(&file, version)?;
+        let (bytes, size) = copy.as_ref().map_or((&file, version.0), |(copy, size)| (copy, *size));
         let client = carrier.client;
-        let begin = Begin { size: version.0, token: self.token(version), resume: options.resume };
+        let begin = Begin { size, token: self.token(version), resume: options.resume };
         let (there, name) = client.begin(&self.target, &begin)?;
         let part = self.target.with_file_name(&name);
-        let stored = self.send(carrier, &file, &part, there, version.0, bar).and_then(|checksum| {
-            if self.look(&file)?.0 != version {
-                let source = self.source.display();
-                return Err(Failure::could_not(format!(
-                    "{source} was changed while it was stored; store it again"
-                )));
-            }
+        let stored = self.send(carrier, bytes, &part, there, size, bar).and_then(|checksum| {
+            self.check_unchanged(&file, version)?;
             let checksum = (!options.no_verify).then_some(checksum);
-            client.commit(&self.target, &name, &Commit { size: version.0, checksum, mode, durable })
+            client.commit(&self.target, &name, &Commit { size, checksum, mode, durable })
         });
         if stored.is_err() {
             // A server that can no longer be reached keeps the part, so that the upload can be resumed.
@@ -143,6 +150,37 @@ impl Upload {
         Ok(whole.checksum())
     }
 
+    /// Reads a file that does not end where its size says into memory; returns those bytes and how many there are.
+    fn copy_unless_sized(&self, file: &File, version: Version) -> Result<Option<(File, u64)>, Failure> {
+        let failed = |error| unreadable(&self.source, &error);
+        let has_byte = |at| file.read_at(&mut [0], at).map(|len| len > 0).map_err(failed);
+        let size = version.0;
+        if !has_byte(size)? && (size == 0 || has_byte(size - 1)?) {
+            return Ok(None);
+        }
+        // A long file that grows or shrinks just now is not to be taken for one that hides its size.
+        self.check_unchanged(file, version)?;
+        let memory = memfd_create("genie-store", MemfdFlags::CLOEXEC);
+        let mut copy = File::from(memory.map_err(|errno| failed(errno.into()))?);
+        let len = io::copy(&mut file.take(HIDING_MAX + 1), &mut copy).map_err(failed)?;
+        if len > HIDING_MAX {
+            return Err(Failure::could_not(format!(
+                "{} holds more than {} and does not say how much; copy it to a regular file and store that",
+                self.source.display(),
+                length::approximate(HIDING_MAX)
+            )));
+        }
+        Ok(Some((copy, len)))
+    }
+
+    fn check_unchanged(&self, file: &File, version: Version) -> Result<(), Failure> {
+        if self.look(file)?.0 == version {
+            return Ok(());
+        }
+        let source = self.source.display();
+        Err(Failure::could_not(format!("{source} was changed while it was stored; store it again")))
+    }
+
     /// The file's version and mode.
     fn look(&self, file: &File) -> Result<(Version, u32), Failure> {
         let metadata = file.metadata().map_err(|error| unreadable(&self.source, &error))?;
@@ -162,6 +200,6 @@ impl Upload {
     }
 }
 
-fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+fn unreadable(path: &Path, error: &io::Error) -> Failure {
     Failure::could_not(format!("{} cannot be read: {error}", path.display()))
 }

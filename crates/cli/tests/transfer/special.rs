@@ -1,4 +1,5 @@
-//! What is no regular file: pipes, sockets, links and devices are never replaced. The devices are nodes of the tests' own.
+//! What is no ordinary file: pipes, sockets, links and devices are never replaced, and files that hide their size arrive
+//! whole. The devices are nodes of the tests' own.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, symlink};
@@ -133,6 +134,59 @@ fn an_empty_part_is_in_nobody_s_way_unless_a_fetch_has_it() {
     part.lock().unwrap();
     place.refused(&["fetch", "files:file"], 1);
     assert_eq!(place.names(place.here("")), ["file", "file.part"]);
+}
+
+/// Files whose bytes stay the same, and whose sizes say 0, or more than there are.
+const HIDING: [&str; 4] = [
+    "/proc/version",
+    "/proc/kallsyms",
+    "/proc/sys/kernel/ostype",
+    "/sys/kernel/mm/transparent_hugepage/enabled",
+];
+
+/// The files that this machine has, with their bytes.
+fn hiding(test: &str) -> Vec<(&'static Path, Vec<u8>)> {
+    let read = |path: &'static str| match fs::read(path) {
+        Ok(bytes) => Some((Path::new(path), bytes)),
+        Err(error) => {
+            skip(test, &format!("{path} cannot be read: {error}"));
+            None
+        }
+    };
+    HIDING.into_iter().filter_map(read).collect()
+}
+
+#[test]
+fn a_fetch_ends_where_the_file_ends_whatever_its_size_says() {
+    for (path, bytes) in hiding("special::a_fetch_ends_where_the_file_ends_whatever_its_size_says") {
+        let place = Place::without_server();
+        fs::remove_dir(place.served("")).unwrap();
+        symlink(path.parent().unwrap(), place.directory.path().join("served")).unwrap();
+        let from = format!("files:{}", path.file_name().unwrap().display());
+        for options in [&[][..], &["--resume"], &["--no-verify"], &["--scheme", "emulated-move"]] {
+            let summary = place.done(&[&["fetch", &from, "file"], options].concat());
+            same(place.here("file"), &bytes);
+            assert_eq!(summary["bytes"], bytes.len(), "{summary}");
+        }
+        place.done(&["fetch", &from, "file", "--range", "0.."]);
+        same(place.here("file"), &bytes);
+        let beyond = format!("0..{}", bytes.len() + 1);
+        place.refused(
+            &["fetch", &from, "beyond", "--range", &beyond],
+            if path.starts_with("/sys") { 1 } else { 2 },
+        );
+        assert!(!place.here("beyond").exists());
+    }
+}
+
+#[test]
+fn a_store_ends_where_the_file_ends_whatever_its_size_says() {
+    let place = Place::new();
+    for (path, bytes) in hiding("special::a_store_ends_where_the_file_ends_whatever_its_size_says") {
+        let summary = place.done(&["store", path.to_str().unwrap(), "files:stored"]);
+        same(place.served("stored"), &bytes);
+        assert_eq!(summary["bytes"], bytes.len(), "{summary}");
+    }
 }
 
 /// It was said that no server runs.

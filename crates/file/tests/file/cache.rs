@@ -182,3 +182,32 @@ fn files_that_hide_their_size_are_never_cached() {
     }
     assert_eq!(server.statistics().blocks, 0);
 }
+
+/// It was fetched as empty ever after.
+#[test]
+fn a_file_that_hides_its_size_and_is_empty_at_first_is_not_cached_as_empty() {
+    let files = Files::new(4);
+    let thread = fs::canonicalize("/proc/thread-self").unwrap_or_default();
+    let Ok(empty) = fs::read(thread.join("children")) else {
+        let test = "a_file_that_hides_its_size_and_is_empty_at_first_is_not_cached_as_empty";
+        return skip(test, "the kernel does not list a thread's children");
+    };
+    assert_eq!(empty, b"", "this thread has no children yet");
+    let handle = genie_io::ServerHandle::new(genie_file::File::open(&thread, 1 << 20).unwrap());
+    let fetch = || {
+        let mut bytes = vec![0; 100];
+        let place = genie_file::at("children", 0);
+        let request = files.interface.request(&handle, genie_file::FETCH);
+        let reply = request.input(genie_io::In::copy(&mut bytes)).argument(&place).send().expect("a fetch");
+        bytes.truncate(reply.actual());
+        bytes
+    };
+    fetch();
+    settle();
+    assert_eq!(fetch(), b"");
+    let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let found = fetch();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(String::from_utf8(found).unwrap(), format!("{} ", child.id()));
+}
