@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use genie_io::servers::memory::{FETCH, STORE};
 use genie_io::{In, Interface, Limits, Out, Pending, ServerHandle};
 use genie_memory::{GranuleKind, PoolSize, SharedObject};
 use genie_passing::{Receipt, Scheme, Thresholds};
@@ -24,6 +25,7 @@ on_both_granules! {
     input_by_emulated_copy_is_swapped_with_a_pool_that_has_grown,
     a_server_that_lends_no_more_is_done_without,
     a_pool_grows_for_data_that_reaches_its_server_by_way_of_another,
+    a_pool_takes_the_place_of_one_that_another_server_was_told_of,
 }
 
 /// How much of each system buffer's last granule is not data.
@@ -188,5 +190,37 @@ fn a_pool_grows_for_data_that_reaches_its_server_by_way_of_another(test: &str, k
         small.finish(arrival, pending, &data);
     }
     drop(relay);
+    small.close();
+}
+
+/// Input by emulated copy leaves a client with memory of one server's pool, of which it tells another server when that is to
+/// read it. When the pool is gone, the next one is in its place.
+fn a_pool_takes_the_place_of_one_that_another_server_was_told_of(test: &str, kind: GranuleKind) {
+    let Some(small) = Small::open(test, kind, 0, 0) else { return };
+    let (name, len) = (fresh_name("lender"), 3 * small.granule);
+    let _lender =
+        open(Peer::shared(), Opening { pool: len, hard_pool: len, ..opening(&name, Kind::Memory(None)) });
+    let pools = [0, 1].map(|arrival| {
+        let lender = connect(&small.interface, Peer::shared(), &name);
+        let [pool] = small.objects()[..] else { panic!("another pool: {:?}", small.objects()) };
+        let data = pattern(arrival as u64, len);
+        let mut buffer = small.interface.allocate(len).expect("a buffer");
+        let request = |service| small.interface.request(&lender, service);
+        request(STORE).out(Out::copy(&data)).argument(b"name").send().expect("a reply");
+        request(FETCH).input(In::emulated_copy(&mut buffer)).argument(b"name").send().expect("a reply");
+        let lent = object_at(small.interface.space().aliases_base() + pool.start);
+        assert_eq!(object_at(buffer.as_ptr().addr()), lent, "the buffer has the pool's memory");
+        let request = small.interface.request(small.holder.handle(), HOLD);
+        let pending = request.out(Out::emulated_copy(&buffer)).submit().expect("a request");
+        same(&small.holder.read(Name::Arrival(arrival)), &data, format_args!("output {arrival}"));
+        small.holder.reply(Name::Arrival(arrival));
+        pending.sync().expect("a reply");
+        drop((buffer, lender));
+        small.await_lent(0);
+        eventually("the pool is left", || small.objects().is_empty());
+        pool
+    });
+    assert_eq!(pools[0].start, pools[1].start);
+    assert_ne!(pools[0].id, pools[1].id);
     small.close();
 }

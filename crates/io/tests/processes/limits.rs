@@ -83,6 +83,13 @@ fn bytes_beyond_those_granted_wait_or_are_refused() {
     assert_eq!(refused, Error::Exhausted { asked: 10_001, pending: 90_000, limit: BYTES });
     t.waits(&[4; 60_000], first);
     t.finish(1, second);
+    // Exactly as many as were granted are admitted, in one request or in several.
+    for (lens, arrivals) in [(vec![BYTES], 3..), (vec![60_000, 30_000, 10_000], 4..)] {
+        let pendings: Vec<_> = lens.iter().map(|len| t.submit(&vec![5; *len]).expect("a request")).collect();
+        let refused = t.submit(&[6]).expect_err("no room").error;
+        assert_eq!(refused, Error::Exhausted { asked: 1, pending: BYTES, limit: BYTES });
+        arrivals.zip(pendings).for_each(|(arrival, pending)| t.finish(arrival, pending));
+    }
     assert_idle(&t.interface, 0);
 }
 
