@@ -25,7 +25,10 @@ const PAGE: u64 = 4096;
 /// A user that is nobody's.
 const OTHER_USER: u32 = 65_534;
 
-roles! { serves_with_few, serves_with_a_thousand, connects_with_few, takes_all_arenas, takes_all_there_is }
+roles! {
+    serves_with_few, serves_with_a_thousand, connects_with_few, takes_its_share_of_arenas, takes_all_arenas,
+    takes_all_there_is,
+}
 
 fn limit(most: usize) {
     let most = Some(most as u64);
@@ -152,11 +155,27 @@ fn hoard(
 
 fn hoard_arenas(ground: &Ground, held: &mut Vec<Raw>) -> Vec<String> {
     let (_lifeline, end) = Socket::pair().expect("sockets");
-    hoard(ground, held, 127, |raw, number| {
-        let (number, granule) = (number as u16 + 1, GranuleKind::Base);
-        let place = ArenaPlace { number, granule, base: BASE, len: 1 << 21 };
-        raw.ask(&Message::Arena(place), &[end.as_fd()])
-    })
+    hoard(ground, held, 127, |raw, number| announce_arena(raw, number, &end))
+}
+
+/// Announces an arena; the first one has the number 0.
+fn announce_arena(raw: &Raw, number: u64, lifeline: &Socket) -> Result<(), String> {
+    // The client's own arena is announced by its hello, as number 0.
+    let (number, granule) = (number as u16 + 1, GranuleKind::Base);
+    let place = ArenaPlace { number, granule, base: BASE, len: 1 << 21 };
+    raw.ask(&Message::Arena(place), &[lifeline.as_fd()])
+}
+
+/// Arenas until one is refused, with the server that has few descriptors.
+fn takes_its_share_of_arenas(ground: &mut Ground) {
+    ground.server = SMALL;
+    let (_lifeline, end) = Socket::pair().expect("sockets");
+    let raw = Raw::greet(ground);
+    let refused = (0..).find_map(|number| announce_arena(&raw, number, &end).err().map(|why| (number, why)));
+    let (announced, why) = refused.expect("no server takes all");
+    ground.say(announced);
+    ground.say(why);
+    ground.stay();
 }
 
 /// Arenas by the thousand, with the server that the test names.
@@ -212,6 +231,21 @@ fn serves_others(scene: &Scene, server: &str) {
         let handle = connect(&interface, &scene.directory, server).expect("a connection");
         store_and_fetch(&interface, &handle, seed);
     }
+}
+
+/// Of 64 descriptors, 16 are for arenas; one client may take half of what others leave.
+#[test]
+fn a_clients_own_arena_does_not_count_towards_its_share() {
+    let scene = Scene::open();
+    let small = attacker!(&scene.directory, serves_with_few);
+    small.says_that("serving");
+    let client = attacker!(&scene.directory, takes_its_share_of_arenas);
+    client.says_that("8");
+    let why = client.says();
+    assert!(why.starts_with("8 arenas are announced here, 8 of them by this client"), "{why}");
+    client.kill();
+    small.kill();
+    scene.is_unharmed();
 }
 
 /// 8 connections with 127 announced arenas each took all guards of a process, and 986 arenas took all of its descriptors, so

@@ -13,7 +13,7 @@ use genie_sys::socket::Socket;
 use crate::attacked::FORWARD;
 use crate::attacker::Ground;
 use crate::client::{BASE, Raw, at, connection, farewell, hello, object};
-use crate::scene::eventually;
+use crate::scene::{eventually, threads};
 use crate::{attack, roles};
 
 const PAGE: u64 = 4096;
@@ -223,9 +223,7 @@ fn each_request_is_aborted_once_and_few_threads_do_it() {
 
 /// How many threads abort what requests have originated.
 fn evictions() -> usize {
-    let tasks = std::fs::read_dir("/proc/self/task").expect("/proc is mounted").filter_map(Result::ok);
-    let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
-    names.filter(|name| name.starts_with("genie-eviction")).count()
+    threads("genie-eviction").len()
 }
 
 /// Hellos without end, right and wrong ones, and questions.

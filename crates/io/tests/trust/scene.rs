@@ -166,10 +166,7 @@ impl Footprint {
         };
         let mut arenas: Vec<usize> = maps.lines().filter_map(len).filter(|len| *len >= 1 << 28).collect();
         arenas.sort_unstable();
-        let tasks = std::fs::read_dir("/proc/self/task").expect("/proc is mounted").filter_map(Result::ok);
-        let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).ok();
-        let mut threads: Vec<String> = tasks.filter_map(name).collect();
-        threads.retain(|name| name.starts_with("genie"));
+        let mut threads = threads("genie");
         threads.sort();
         Self {
             descriptors: proc::open_descriptors(),
@@ -187,6 +184,13 @@ impl Footprint {
             && self.arenas.len() <= before.arenas.len()
             && self.threads.len() <= before.threads.len()
     }
+}
+
+/// The names of this process's threads that start with `prefix`.
+pub(crate) fn threads(prefix: &str) -> Vec<String> {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("/proc is mounted").filter_map(Result::ok);
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+    names.filter(|name| name.starts_with(prefix)).collect()
 }
 
 /// Waits until something is so.
