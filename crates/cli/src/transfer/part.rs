@@ -134,3 +134,23 @@ fn refusal(path: &Path, error: &std::io::Error) -> Failure {
         _ => format!("{path} cannot be written: {error}"),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn what_takes_the_target_s_place_while_the_part_grows_is_not_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let [path, target] = ["target.part", "target"].map(|name| directory.path().join(name));
+        let part = Part::open(path.clone(), false).unwrap();
+        part.write(0, b"bytes").unwrap();
+        symlink("elsewhere", &target).unwrap();
+        let failure = part.finish(&target, 5, 0o644).unwrap_err();
+        assert!(failure.message.contains("target is a symbolic link"), "{}", failure.message);
+        assert!(target.is_symlink());
+        assert_eq!(fs::read(path).unwrap(), b"bytes", "the fetch can be resumed");
+    }
+}
