@@ -84,7 +84,9 @@ fn dismiss(descriptor: OwnedFd) {
         Ok(_) => {
             // The new thread waits for the descriptor.
             let _ = sender.send(descriptor);
-            *closer = Some((Maker::this_process(), sender));
+            let before = closer.replace((Maker::this_process(), sender));
+            // The parent's thread may have held the channel's lock when it forked.
+            std::mem::forget(before.filter(|(maker, _)| !maker.is_this_process()));
         }
         // The descriptor stays open: closing it could block the control thread.
         Err(_) => std::mem::forget(descriptor),

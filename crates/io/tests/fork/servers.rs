@@ -1,10 +1,14 @@
 //! Servers whose code forks and returns in both processes.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use genie_io::channel::directory::Directory;
 use genie_io::{Completer, Error, Incoming, Pending, RequestId, Server, ServerHandle, Service, ServiceId};
+use genie_sys::poll;
+use genie_sys::socket::Socket;
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 
 use super::{Fixture, PATIENCE, in_child, interface};
@@ -159,4 +163,28 @@ fn a_child_that_returns_from_its_servers_code_ends() {
         std::thread::sleep(Duration::from_millis(1));
     }
     fixture.interface.request(&fixture.server, ServiceId(1)).send().expect("the parent serves");
+}
+
+/// Sends a server the end of a pipe, which it has a thread close; returns whether that happens.
+fn closes_a_pipe(directory: &Directory) -> bool {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    let socket = Socket::connect(&directory.socket_path("server").expect("a name")).expect("a connection");
+    socket.send(b"nothing", &[reader.as_fd()]).expect("a server that listens");
+    drop(reader);
+    // The server hands it to that thread, and then answers.
+    let becomes_ready =
+        |descriptor: BorrowedFd<'_>| poll::readable(descriptor, Some(PATIENCE / 2)).expect("a look");
+    assert!(becomes_ready(socket.as_fd()), "no answer");
+    // The kernel tells of an error when nobody can read any more.
+    becomes_ready(writer.as_fd())
+}
+
+/// A child's server must not leave what is to be closed to its parent's thread: the child does not have it.
+#[test]
+#[cfg_attr(sanitized, ignore = "ThreadSanitizer allows no new thread in the child of a process with several")]
+fn a_childs_server_closes_unwanted_descriptors_by_a_thread_of_its_own() {
+    let fixture = Fixture::open();
+    assert!(closes_a_pipe(&fixture.directory));
+    in_child(|| if closes_a_pipe(&Fixture::open().directory) { Ok(()) } else { Err(1) });
+    fixture.is_unharmed();
 }
