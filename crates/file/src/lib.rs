@@ -37,7 +37,7 @@ use genie_memory::{Data, DataMut};
 
 use argument::Argument;
 use cache::{Block, Cache, Key};
-use genie_io::{Incoming, RequestId, Server, ServerError, Service, ServiceId};
+use genie_io::{Incoming, RequestId, Server, ServerError, ServerHandle, Service, ServiceId};
 use mapped::Views;
 use root::{Opened, Root, bytes_possible};
 
@@ -94,6 +94,12 @@ static SERVICES: [Service; 10] = [
     Service::new("abandon", false, false),
     Service::new("mkdir", false, false),
 ];
+/// Whether a server has the services of a file server. Another server's services of the same numbers do other things: ask
+/// this before the first request to a server that somebody has named.
+pub fn is_file_server(server: &ServerHandle) -> bool {
+    SERVICES.iter().zip(server.services()).filter(|(own, its)| own.name == its.name).count() == SERVICES.len()
+}
+
 /// The services that change what is beneath the root.
 const CHANGING: [ServiceId; 5] = [STORE, BEGIN, COMMIT, ABANDON, MKDIR];
 

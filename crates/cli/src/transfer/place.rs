@@ -5,7 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use genie::channel;
-use genie::file::File;
+use genie::file::{File, is_file_server};
 use genie::{Error, Interface, ServerHandle};
 
 use crate::failure::Failure;
@@ -61,7 +61,16 @@ pub(super) fn connect(
         }
         None => genie.connect(&remote.server),
     };
-    connected.map_err(|error| unreachable(&remote.server, &error))
+    let server = connected.map_err(|error| unreachable(&remote.server, &error))?;
+    if !is_file_server(&server) {
+        let names: Vec<_> = server.services().iter().map(|service| &*service.name).collect();
+        return Err(Failure::could_not(format!(
+            "server \"{}\" is no file server: its services are {}; `genie serve DIRECTORY` starts a file server",
+            remote.server,
+            names.join(", ")
+        )));
+    }
+    Ok(server)
 }
 
 /// The error for a server that cannot be reached; it helps a user who gave a file's name in place of a server's.

@@ -5,6 +5,9 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use genie::channel::{Directory, Listener, ServeOptions};
+use genie::memory::Memory;
+
 use crate::running::{assert_fails_in_one_line, is_root, skip, text};
 use crate::{MIB, Place, pattern, same};
 
@@ -22,6 +25,22 @@ fn what_is_not_there_is_named() {
     let error = place.refused(&["fetch", "files:file", "no/such/directory"], 1);
     assert!(error.contains("does not exist; create it first"), "{error}");
     assert_eq!(place.names(place.served("")), ["file"]);
+    assert_eq!(place.names(place.here("")), ["file"]);
+}
+
+/// Services were asked for by their numbers, whatever they did on a server of another kind.
+#[test]
+fn a_server_of_another_kind_is_asked_nothing() {
+    let place = Place::without_server();
+    let directory = Directory::at(place.directory.path().join("run")).unwrap();
+    let letters = Memory::customized();
+    let served = Listener::bind_in(&directory, "letters", letters, ServeOptions::default()).unwrap();
+    let _running = served.start().unwrap();
+    fs::write(place.here("file"), b"x").unwrap();
+    for args in [["fetch", "letters:file", "fetched"], ["store", "file", "letters"]] {
+        let error = assert_fails_in_one_line(&place.plain(&args).output().unwrap(), 1);
+        assert!(error.contains("\"letters\" is no file server: its services are null, "), "{error}");
+    }
     assert_eq!(place.names(place.here("")), ["file"]);
 }
 
