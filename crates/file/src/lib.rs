@@ -97,7 +97,8 @@ static SERVICES: [Service; 10] = [
 /// Whether a server has the services of a file server. Another server's services of the same numbers do other things: ask
 /// this before the first request to a server that somebody has named.
 pub fn is_file_server(server: &ServerHandle) -> bool {
-    SERVICES.iter().zip(server.services()).filter(|(own, its)| own.name == its.name).count() == SERVICES.len()
+    let its = server.services();
+    its.len() >= SERVICES.len() && SERVICES.iter().zip(its).all(|(own, its)| own.name == its.name)
 }
 
 /// The services that change what is beneath the root.

@@ -104,15 +104,15 @@ impl Control {
     /// Attends to clients until the server is stopped.
     pub(super) fn run(mut self) {
         while !self.shared.has_stopped() && !self.is_inherited() {
-            self.attend(Some(LONGEST_SLEEP));
+            self.attend(LONGEST_SLEEP);
         }
     }
 
     /// Waits at most `timeout` for connections and messages, and answers them.
-    pub(super) fn attend(&mut self, timeout: Option<Duration>) {
+    pub(super) fn attend(&mut self, timeout: Duration) {
         let mut ready = std::mem::take(&mut self.ready);
-        let timeout = if self.is_reassigning() { timeout.min(Some(COMES_WITHIN)) } else { timeout };
-        if self.poller.wait(timeout, &mut ready).is_err() {
+        let timeout = if self.is_reassigning() { timeout.min(COMES_WITHIN) } else { timeout };
+        if self.poller.wait(Some(timeout), &mut ready).is_err() {
             std::thread::sleep(PAUSE);
         }
         let mut bytes = std::mem::take(&mut self.bytes);

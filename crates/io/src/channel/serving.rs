@@ -110,7 +110,7 @@ impl Driven {
             return false;
         }
         self.workers.iter_mut().for_each(Worker::disarm);
-        self.control.attend(Some(Duration::ZERO));
+        self.control.attend(Duration::ZERO);
         let poller = self.control.poller();
         let mut served = false;
         for worker in &mut self.workers {
