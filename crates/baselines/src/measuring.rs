@@ -63,11 +63,11 @@ pub struct Exchanged {
 
 /// What an exchange does.
 #[derive(Debug, Clone, Copy)]
-pub struct Passing {
+pub struct Passing<'a> {
     /// Whether the data goes to the peer or comes from it.
     pub direction: Direction,
-    /// How many bytes.
-    pub len: usize,
+    /// The data.
+    pub data: &'a [u8],
     /// The sides that touch it.
     pub touch: Touch,
 }
@@ -128,7 +128,7 @@ impl Baselines {
     pub fn exchange<T>(
         &mut self,
         index: usize,
-        passing: Passing,
+        passing: Passing<'_>,
         timed: impl FnOnce(&mut dyn FnMut() -> io::Result<Exchanged>) -> io::Result<T>,
     ) -> Result<T> {
         let warming = match passing.direction {
@@ -148,8 +148,9 @@ impl Baselines {
     }
 
     /// Passes the data once and compares every byte.
-    pub fn verify(&mut self, index: usize, passing: Passing, data: &Data) -> Result<Verdict> {
-        let (len, right, wrong) = (passing.len, data.of(passing.len), data.opposite(passing.len));
+    pub fn verify(&mut self, index: usize, passing: Passing<'_>, data: &Data) -> Result<Verdict> {
+        let (len, right) = (passing.data.len(), passing.data);
+        let wrong = data.opposite(len);
         self.turn(index, |client| match passing.direction {
             Direction::Out => {
                 client.prepare(len, &mut |memory| memory.fill(wrong))?;
@@ -168,18 +169,19 @@ impl Baselines {
     }
 
     /// Compares what timed inputs delivered.
-    pub fn verify_after(&mut self, index: usize, passing: Passing, data: &Data) -> Result<Verdict> {
+    pub fn verify_after(&mut self, index: usize, passing: Passing<'_>) -> Result<Verdict> {
+        let len = passing.data.len();
         if passing.direction == Direction::Out {
             return Ok(Ok(()));
         }
         self.turn(index, |client| {
             operate(client, passing, Ask::Fetch)?;
-            client.exchange(passing.ask(), passing.len)?;
+            client.exchange(passing.ask(), len)?;
             if passing.ask() == Ask::Give && !client.keeps_data() {
-                client.finish(passing.len, &mut |_| {});
+                client.finish(len, &mut |_| {});
                 return Ok(Ok(()));
             }
-            Ok(compared(client, passing.len, data.of(passing.len)))
+            Ok(compared(client, len, passing.data))
         })
     }
 
@@ -220,7 +222,7 @@ impl std::fmt::Debug for Baselines {
     }
 }
 
-impl Passing {
+impl Passing<'_> {
     /// What a measured exchange asks the peer for.
     fn ask(self) -> Ask {
         match (self.direction, self.touch.by_server()) {
@@ -233,14 +235,15 @@ impl Passing {
 }
 
 /// Passes data once, with the client's touching.
-fn operate(client: &mut dyn Client, passing: Passing, ask: Ask) -> io::Result<Exchanged> {
-    let Passing { direction, len, touch } = passing;
+fn operate(client: &mut dyn Client, passing: Passing<'_>, ask: Ask) -> io::Result<Exchanged> {
+    let Passing { direction, data, touch } = passing;
+    let len = data.len();
     let begun = Instant::now();
     match direction {
         Direction::Out => {
             client.prepare(len, &mut |memory| {
-                if touch.by_client() {
-                    memory.store_words();
+                if let Some(amount) = touch.by_client() {
+                    memory.touch(amount, data);
                 }
             })?;
             let sent = Instant::now();
@@ -253,8 +256,8 @@ fn operate(client: &mut dyn Client, passing: Passing, ask: Ask) -> io::Result<Ex
             client.exchange(ask, len)?;
             let replied = Instant::now();
             client.finish(len, &mut |view| {
-                if touch.by_client() {
-                    view.load_words();
+                if let Some(amount) = touch.by_client() {
+                    view.touch(amount);
                 }
             });
             Ok(Exchanged { latency: replied - begun, cycle: begun.elapsed(), sum: None })

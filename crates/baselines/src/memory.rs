@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use genie_sys::{GranuleKind, Object};
 use vm_memory::{FileOffset, MmapRegion, VolatileMemory, VolatileSlice};
 
-use genie_lab::{data, touch};
+use genie_lab::data;
+use genie_lab::touch::{self, Amount};
 
 /// A block of memory that is loaded at once when memory is summed.
 type Block = [u64; 8];
@@ -80,12 +81,17 @@ pub(crate) enum Memory<'a> {
 }
 
 impl Memory<'_> {
-    /// Stores one word into every 4 KiB: the word that is there already.
-    pub(crate) fn store_words(self) {
+    /// Stores what is there already; all of it from `data`.
+    pub(crate) fn touch(self, amount: Amount, data: &[u8]) {
         match self {
-            Self::Bytes(bytes) => touch::store_words(bytes),
+            Self::Bytes(bytes) => touch::store(bytes, amount, data),
             Self::Shared(memory) => {
-                touch::words(memory.len()).for_each(|at| touch_shared(&memory, at, true));
+                match amount {
+                    Amount::Words => {
+                        touch::words(memory.len()).for_each(|at| touch_shared(&memory, at, true));
+                    }
+                    Amount::All => memory.copy_from(data),
+                }
                 fence(Ordering::SeqCst);
             }
         }
@@ -115,11 +121,16 @@ impl View<'_> {
         }
     }
 
-    /// Loads one word from every 4 KiB.
-    pub(crate) fn load_words(&self) {
-        match self {
-            Self::Bytes(bytes) => touch::load_words(bytes),
-            Self::Shared(memory) => touch::words(memory.len()).for_each(|at| touch_shared(memory, at, false)),
+    /// Loads from the buffer.
+    pub(crate) fn touch(&self, amount: Amount) {
+        match (self, amount) {
+            (Self::Bytes(bytes), _) => touch::load(bytes, amount),
+            (Self::Shared(memory), Amount::Words) => {
+                touch::words(memory.len()).for_each(|at| touch_shared(memory, at, false));
+            }
+            (Self::Shared(memory), Amount::All) => {
+                std::hint::black_box(sum_shared(memory));
+            }
         }
     }
 
@@ -198,12 +209,14 @@ mod tests {
 
     #[test]
     fn touching_shared_memory_changes_nothing() {
-        let bytes: Vec<u8> = (0..9001).map(|at| at as u8).collect();
-        let memory = shared(&bytes);
-        Memory::Shared(memory.part(0, bytes.len())).store_words();
-        let view = View::Shared(memory.part(0, bytes.len()));
-        view.load_words();
-        assert_eq!(view.difference(&bytes), None);
+        for amount in [Amount::Words, Amount::All] {
+            let bytes: Vec<u8> = (0..9001).map(|at| at as u8).collect();
+            let memory = shared(&bytes);
+            Memory::Shared(memory.part(0, bytes.len())).touch(amount, &bytes);
+            let view = View::Shared(memory.part(0, bytes.len()));
+            view.touch(amount);
+            assert_eq!(view.difference(&bytes), None);
+        }
     }
 
     #[test]

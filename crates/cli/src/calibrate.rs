@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 
 use comfy_table::Table;
-use genie::mechanism::{Costs, Space, Thresholds};
+use genie::mechanism::{Costs, Space};
 use genie_lab::interface::{self, Granule};
 use genie_lab::length;
 use genie_passing::Cost;
@@ -19,7 +19,7 @@ use serde::Serialize;
 use crate::failure::Failure;
 use crate::output;
 use crate::tables;
-use crate::thresholds::Shortest;
+use crate::thresholds::Both;
 
 /// The lengths whose costs the table shows.
 const SHOWN: [usize; 3] = [4 << 10, 64 << 10, 2 << 20];
@@ -42,11 +42,12 @@ pub(crate) struct Args {
 #[derive(Debug, Serialize)]
 struct Document {
     granule: usize,
-    granules: &'static str,
+    granules: String,
     /// The file that holds the costs from now on; none where it could not be written.
     stored: Option<String>,
     costs: Vec<Operation>,
-    thresholds: Shortest,
+    #[serde(flatten)]
+    thresholds: Both,
 }
 
 /// One operation's cost for B bytes: `per_byte_ns` * B + `fixed_ns`.
@@ -69,8 +70,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if std::io::stderr().is_terminal() {
         eprintln!("genie: measuring for some seconds ...");
     }
-    let costs = calibration::measure(&space, Effort::Thorough).map_err(Failure::could_not)?;
-    let stored = calibration::store(&space, &costs);
+    let measure = |space: &Space| {
+        let costs = calibration::measure(space, Effort::Thorough).map_err(Failure::could_not)?;
+        let stored = calibration::store(space, &costs);
+        Ok::<_, Failure>((costs, stored))
+    };
+    // The small granules' costs are stored, too; the table shows those of the large ones.
+    space.small().map(measure).transpose()?;
+    let space = space.alone();
+    let (costs, stored) = measure(&space)?;
     let document = Document::new(&space, &costs, stored.as_ref().ok().map(|path| path.display().to_string()));
     if args.json {
         output::print_json(&document)?;
@@ -91,10 +99,10 @@ impl Document {
     fn new(space: &Space, costs: &Costs, stored: Option<String>) -> Self {
         Self {
             granule: space.granule(),
-            granules: interface::describe(space.granule_kind()),
+            granules: interface::describe(space),
             stored,
             costs: costs.rows().into_iter().map(|(name, cost)| Operation::new(name, cost)).collect(),
-            thresholds: Shortest::from(&Thresholds::derive(costs, space.granule())),
+            thresholds: Both::of(costs, space.granule()),
         }
     }
 

@@ -16,7 +16,6 @@ mod subject;
 mod table;
 mod throughput;
 mod verify;
-mod wiring;
 
 pub(crate) use options::Args;
 
@@ -35,7 +34,7 @@ use crate::output;
 use bench::Bench;
 use document::{Block, Document, Gathering};
 use series::Series;
-use wiring::LeftOut;
+use subject::Subject;
 
 /// Measures, prints and draws.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -48,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         check_folder(path)?;
     }
     let before = Before::read();
-    // Where raising the limit fails, wiring fails later, and its error says why.
+    // Where raising the limit fails, schemes that wire do without, and their receipts say so.
     let _ = genie_sys::machine::raise_memory_lock_limit();
     let probe = Probe::pin()?;
     let (genie, places) = (args.granule.open()?, args.server.places());
@@ -86,17 +85,18 @@ fn measure(
     let rounds: usize = lengths.iter().map(|len| args.rounds(*len).most * args.directions().len()).sum();
     let bar = Bar::new(rounds as u64, "{msg:14} {wide_bar} {percent:>3} %");
     let mut gathering = Gathering::default();
-    let mut left_out = LeftOut::default();
     let (mut results, mut others) = (Vec::new(), Vec::new());
     for len in lengths.iter().copied() {
         for direction in args.directions().iter().copied() {
             bar.say(format!("{:>8} {direction}", length::format(len)));
             let what = format!("{} {direction}", length::format(len));
             let unable = |error: Error| Failure::could_not(format!("{what} could not be measured: {error}"));
-            let subjects = left_out.usable(bench, &args.schemes(), direction, len).map_err(unable)?;
-            if subjects.is_empty() {
-                continue;
-            }
+            let ways = args.ways(direction);
+            let all =
+                bench.places().flat_map(|place| ways.iter().map(move |(scheme, call)| (place, call, scheme)));
+            let subjects =
+                all.map(|(place, call, scheme)| Subject::new(bench, (place, *call), *scheme, direction, len));
+            let subjects = subjects.collect::<Result<_, _>>().map_err(unable)?;
             let series =
                 Series::new(bench, baselines.as_deref_mut(), subjects, args.touch).map_err(unable)?;
             let measured = series
@@ -111,7 +111,6 @@ fn measure(
         }
     }
     drop(bar);
-    left_out.report(results.is_empty())?;
     let means = baselines.iter().flat_map(|baselines| baselines.means());
     others.extend(gathering.empty_rows(bench.places(), means));
     Ok(Document {

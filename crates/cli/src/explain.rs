@@ -10,6 +10,7 @@ mod report;
 
 use genie::model::Allocation;
 use genie::{Direction, Interface, Receipt, Scheme, ServerHandle, memory};
+use genie_lab::call::Call;
 use genie_lab::client_buffer::ClientBuffer;
 use genie_lab::interface::Granule;
 use genie_lab::length;
@@ -41,6 +42,9 @@ pub(crate) struct Args {
     /// The server's buffers for input: made for each request, or its own, filled before a request comes.
     #[arg(long, value_enum, default_value_t = Buffers::Customized)]
     buffers: Buffers,
+    /// Whether the client waits for the reply, which borrows an output's data until then, or goes on.
+    #[arg(long, value_enum, default_value_t = Call::Send)]
+    call: Call,
     /// Print one JSON document instead of a table.
     #[arg(long)]
     json: bool,
@@ -57,11 +61,11 @@ enum Way {
 
 /// Passes data once and explains it.
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    // Where raising the limit fails, wiring fails later, and its error says why.
+    // Where raising the limit fails, schemes that wire do without, and the explanation says so.
     let _ = genie_sys::machine::raise_memory_lock_limit();
     let genie = args.granule.open()?;
     let server = args.buffers.open(&genie, args.length)?;
-    let granule = genie.space().granule();
+    let granule = genie.space().for_len(args.length).granule();
     if args.alignment >= granule {
         return Err(Failure::usage(format!(
             "the alignment {} is not within a granule; granules are {} here",
@@ -79,6 +83,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         len: args.length,
         alignment: native.then_some(args.alignment),
         buffers: args.buffers,
+        call: args.call,
     };
     let receipt = pass(&genie, &server, question).map_err(Failure::could_not)?;
     let report = Report::new(&genie, question, &receipt);
@@ -96,9 +101,9 @@ fn pass(genie: &Interface, server: &ServerHandle, question: Question) -> Result<
     let result = match question.direction {
         Direction::Out => {
             let prepared = buffer.prepare(genie, scheme, len, |_| {})?;
-            request.out(buffer.output(scheme, prepared)).send()
+            question.call.make(request.out(buffer.output(scheme, prepared)))
         }
-        Direction::In => request.input(buffer.input(genie, scheme, len)?).send(),
+        Direction::In => question.call.make(request.input(buffer.input(genie, scheme, len)?)),
     };
     result.map(|reply| *reply.receipt()).map_err(|failed| failed.error)
 }

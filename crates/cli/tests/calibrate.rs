@@ -27,9 +27,12 @@ fn costs_are_printed_and_stored_where_the_document_says() {
     let copyin = costs.iter().find(|cost| cost["operation"] == "Copyin").expect("Copyin");
     let [short, long] = ["4096", "2097152"].map(|at| copyin["at_us"][at].as_f64().unwrap());
     assert!(0.0 < short && short * 20.0 < long, "{copyin}");
-    for name in ["output", "input", "input_run", "input_edge"] {
-        let threshold = &document["thresholds"][name];
-        assert!(threshold.is_null() || threshold.as_u64().unwrap() > 0, "{name}: {threshold}");
+    for server in ["thresholds", "thresholds_between_processes"] {
+        for name in ["output", "held", "input", "input_alone", "input_run", "input_edge"] {
+            let threshold = &document[server][name];
+            assert!(threshold.is_null() || threshold.as_u64().unwrap() > 0, "{server}, {name}: {threshold}");
+        }
+        assert!(document[server]["held"].as_u64().unwrap() < 1 << 20, "{document}");
     }
 }
 
@@ -41,7 +44,7 @@ fn the_table_has_a_line_for_each_operation_and_each_threshold() {
     for start in ["Copyin ", "Reference ", "Swap ", "Wire "] {
         assert!(table.lines().any(|line| line.trim_start().starts_with(start)), "{start} is not in\n{table}");
     }
-    for part in ["4 KiB", "64 KiB", "2 MiB", "output (t_o)", "(t_i)", "stored in "] {
+    for part in ["4 KiB", "64 KiB", "2 MiB", "(submit: t_o)", "(t_i)", "stored in "] {
         assert!(table.contains(part), "{part} is not in\n{table}");
     }
 }

@@ -10,7 +10,7 @@ mod running;
 
 const SUBJECTS: [&str; 8] = [
     "huge pages",
-    "transparent huge pages for shared memory",
+    "collapsed pages",
     "userfaultfd",
     "io_uring",
     "AF_XDP",
@@ -26,8 +26,7 @@ fn the_table_names_every_facility_with_its_state_and_is_plain_in_a_pipe() {
     assert_eq!(text(&output.stderr), "");
     let table = text(&output.stdout);
     assert!(!table.contains('\u{1b}'), "{table}");
-    for first_word in
-        ["huge", "transparent", "userfaultfd", "io_uring", "AF_XDP", "memory", "CPUs", "mappings"]
+    for first_word in ["huge", "collapsed", "userfaultfd", "io_uring", "AF_XDP", "memory", "CPUs", "mappings"]
     {
         let is_row = |line: &str| {
             let words: Vec<_> = line.split_whitespace().collect();
@@ -82,8 +81,7 @@ fn fix_without_root_is_refused_in_one_line_and_changes_nothing() {
 }
 
 /// The files that `--fix` may write, hidden by copies in a mount namespace of the child's own: the machine stays as it is.
-const SETTINGS: [(&str, &str); 5] = [
-    ("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "always within_size advise [never] deny force"),
+const SETTINGS: [(&str, &str); 4] = [
     ("/dev/userfaultfd", ""),
     ("/proc/sys/vm/nr_hugepages", "0"),
     ("/proc/sys/vm/max_map_count", "1024"),
@@ -119,8 +117,8 @@ fn fix_applies_the_commands_that_it_prints_and_says_how_to_make_them_last() {
 
     assert!(output.status.success(), "{}", text(&output.stderr));
     let read = |index: usize| std::fs::read_to_string(copies.path().join(index.to_string())).unwrap();
-    let mode = std::fs::metadata(copies.path().join("1")).unwrap().permissions().mode() & 0o777;
-    assert_eq!((read(0).as_str(), read(3).as_str(), mode), ("advise", "65530", 0o666));
+    let mode = std::fs::metadata(copies.path().join("0")).unwrap().permissions().mode() & 0o777;
+    assert_eq!((read(2).as_str(), mode), ("65530", 0o666));
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let applied = document["applied"].as_array().expect("what was applied");
     let mappings =

@@ -45,8 +45,20 @@ fn emulated_copy_of_huge_granules_is_explained_by_protection_and_swapping() {
     if free_huge_pages() < 64 {
         return skip(NAME, "64 free huge pages of 2 MiB are needed");
     }
-    let huge =
-        |direction| json(&["explain", "--json", "--granule", "huge", direction, "16M", "0", "emulated-copy"]);
+    let huge = |direction| {
+        json(&[
+            "explain",
+            "--json",
+            "--granule",
+            "huge",
+            "--call",
+            "submit",
+            direction,
+            "16M",
+            "0",
+            "emulated-copy",
+        ])
+    };
     let (output, input) = (huge("out"), huge("in"));
     if output["effective"] == "copy" {
         return skip(NAME, "stores cannot be caught here");
@@ -71,6 +83,20 @@ fn emulated_copy_of_huge_granules_is_explained_by_protection_and_swapping() {
         let [predicted, copy] = ["predicted_us", "copy_us"].map(|name| document[name].as_f64().unwrap());
         assert!(0.0 < predicted && predicted < copy, "{document}");
     }
+}
+
+#[test]
+fn emulated_copy_of_borrowed_data_is_explained_by_referencing_alone() {
+    let document = explain(&["out", "16M", "100", "emulated-copy"]);
+    assert_eq!(
+        steps(&document),
+        [("request", "reference client pages"), ("reply", "unreference client pages")]
+    );
+    assert_eq!((&document["effective"], &document["reason"]), (&"emulated copy".into(), &Value::Null));
+    let [predicted, copy] = ["predicted_us", "copy_us"].map(|name| document[name].as_f64().unwrap());
+    assert!(0.0 < predicted && predicted < copy, "{document}");
+    let receipt = document["receipt"].as_str().unwrap();
+    assert_eq!(receipt, "emulated copy: 0 bytes copied, 4097 granules referenced while held");
 }
 
 #[test]
@@ -113,7 +139,7 @@ fn the_text_names_operations_prices_the_copy_and_the_thresholds() {
         "copyin data",
         "in all",
         "would cost",
-        "output (t_o)",
+        "(submit: t_o)",
     ] {
         assert!(explanation.contains(part), "{part} is not in\n{explanation}");
     }

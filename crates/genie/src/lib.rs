@@ -39,12 +39,15 @@
 #[cfg(feature = "tokio")]
 pub mod tokio;
 
+#[cfg(feature = "allocator")]
+pub use genie_memory::Allocator;
+
 pub use genie_file as file;
 pub use genie_io::servers::memory;
 pub use genie_io::{
     Anticipated, Client, ClientId, Completer, Completions, Element, Error, Failed, Fragment, In, Incoming,
     InputPin, Interface, Limits, Out, OutputPin, Pending, Reply, ReplyBuffer, ReplyElement, Request,
-    RequestId, Returned, Server, ServerError, ServerHandle, Service, ServiceId,
+    RequestId, Returned, Server, ServerError, ServerHandle, Service, ServiceId, Shared,
 };
 
 /// Servers in other processes: listening and connecting.

@@ -6,6 +6,9 @@
 //! takes it off its channel. All waiting tasks await the interface's descriptor. The first task that runs when the
 //! descriptor is readable takes the replies for all, and arms the descriptor for the next reply. So no task depends on the
 //! polling of another one, whose future a program may put aside (`select!`) without dropping it. No task is spawned.
+//! A future may be forgotten while it borrows, so its outputs are protected or copied when it is first polled, as by
+//! [`Request::submit`]: a reply is rarely there already, and what was borrowed until then would have to be protected all the
+//! same.
 //! Limits: one of these for each [`crate::Interface`]. A request that exceeds limits is refused, as by [`Request::submit`].
 //! Replies that come together wake all waiting tasks once.
 //!

@@ -83,6 +83,16 @@ fn a_client_and_a_server_pass_a_text_between_processes() {
 }
 
 #[test]
+fn a_picture_of_a_library_is_passed_without_copying() {
+    let Some(image) = example("a_picture_of_a_library_is_passed_without_copying", "image") else { return };
+    let scratch = tempfile::tempdir().expect("a directory");
+    let printed = printed(&command(&image, scratch.path()).output().expect("a process"));
+    assert!(printed.contains("out: emulated copy: 0 bytes copied, 4096 granules referenced"), "{printed}");
+    // Whether input is swapped depends on what copying costs here.
+    assert!(printed.contains("the pictures are the same"), "{printed}");
+}
+
+#[test]
 fn an_event_loop_polls_a_few_times_for_all_its_replies() {
     let test = "an_event_loop_polls_a_few_times_for_all_its_replies";
     let (Some(server), Some(client)) = (example(test, "server"), example(test, "event_loop")) else { return };

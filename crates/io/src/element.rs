@@ -1,8 +1,8 @@
 //! Elements: the pieces of a request's buffers, each with its own data passing scheme.
 //!
 //! How: the types say which side may touch the memory, and when. An element that passes data by copy or emulated copy borrows the
-//! client's memory: for an output during the call, for an input until the reply is taken. Share takes a [`Buffer`] by
-//! value, and the reply brings it back; move and weak move take a [`Migrant`] for good. So safe code can neither corrupt
+//! client's memory: for an output during the call, for an input until the reply is taken. Share borrows memory while the
+//! client waits, or takes a [`Buffer`] by value, and the reply brings it back; move and weak move take a [`Migrant`] for good. So safe code can neither corrupt
 //! output that a server still reads, nor see input half done.
 //! Source: thesis §7.3 (`io_scatter_gather`).
 
@@ -72,6 +72,30 @@ impl Moved for usize {
     }
 }
 
+/// Memory that can be shared with a server: a [`Buffer`] given by value, or borrowed bytes.
+pub trait Shared<B> {
+    /// An element that shares the memory by this scheme.
+    fn shared<M: Moved>(self, scheme: Scheme) -> Element<B, M>;
+}
+
+impl<B: Borrowed> Shared<B> for Buffer {
+    fn shared<M: Moved>(self, scheme: Scheme) -> Element<B, M> {
+        Element::owned(scheme, self)
+    }
+}
+
+impl<'o, T: AsRef<[u8]> + ?Sized> Shared<&'o [u8]> for &'o T {
+    fn shared<M: Moved>(self, scheme: Scheme) -> Element<&'o [u8], M> {
+        Element::borrowed(scheme, self.as_ref())
+    }
+}
+
+impl<'i, T: AsMut<[u8]> + ?Sized> Shared<&'i mut [u8]> for &'i mut T {
+    fn shared<M: Moved>(self, scheme: Scheme) -> Element<&'i mut [u8], M> {
+        Element::borrowed(scheme, self.as_mut())
+    }
+}
+
 impl<B: Borrowed, M: Moved> Element<B, M> {
     /// Passes `bytes` by copy.
     #[inline]
@@ -85,16 +109,21 @@ impl<B: Borrowed, M: Moved> Element<B, M> {
         Self::borrowed(Scheme::EmulatedCopy, bytes)
     }
 
-    /// Lets the server work in `buffer` itself until the reply brings it back; wires it.
+    /// Lets the server work in `memory` itself, and wires it; see [`Element::emulated_share`].
     #[inline]
-    pub fn share(buffer: Buffer) -> Self {
-        Self::owned(Scheme::Share, buffer)
+    pub fn share(memory: impl Shared<B>) -> Self {
+        memory.shared(Scheme::Share)
     }
 
-    /// Lets the server work in `buffer` itself until the reply brings it back.
+    /// Lets the server work in `memory` itself: in a [`Buffer`], until the reply brings it back, or in borrowed bytes, until
+    /// `send` returns. Borrowed bytes are copied where the request is submitted, since the borrow then ends too early. If the
+    /// request fails, the bytes of an input are unspecified: the server may have stored some.
+    ///
+    /// An input is stored into in place only if no other bytes of the program lie on the same granules, as in a whole buffer of
+    /// [`allocate`](crate::Interface::allocate); else it is done by emulated copy.
     #[inline]
-    pub fn emulated_share(buffer: Buffer) -> Self {
-        Self::owned(Scheme::EmulatedShare, buffer)
+    pub fn emulated_share(memory: impl Shared<B>) -> Self {
+        memory.shared(Scheme::EmulatedShare)
     }
 
     /// Moves a migrant buffer. An output's region is removed; an input arrives in a new region.
@@ -117,8 +146,8 @@ impl<B: Borrowed, M: Moved> Element<B, M> {
         Self::migrant(Scheme::EmulatedWeakMove, migrant)
     }
 
-    /// Passes borrowed memory by any native scheme. Share schemes become copy, since borrowed memory cannot be shared beyond
-    /// the call; the receipt says so.
+    /// Passes borrowed memory by any native scheme. Borrowed memory cannot be shared beyond the call: share schemes become copy
+    /// where the request is submitted; the receipt says so.
     ///
     /// # Panics
     /// When `scheme` is a migrant one.

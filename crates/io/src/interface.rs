@@ -23,11 +23,13 @@ use crate::pending::deliver;
 use crate::primitive::Mutex;
 use crate::request_id::RequestIds;
 use crate::timer::Timer;
-use crate::work::{Destinations, Work};
+use crate::work::{Borrowings, Destinations, Work};
 use crate::{Error, Failed, Limits, Pending, Reply, Request, ServerHandle, ServiceId};
 
+mod borrow;
 mod watch;
 
+use borrow::Borrow;
 use watch::Watch;
 
 /// A client's I/O interface. Cloning makes another handle to the same one.
@@ -56,11 +58,20 @@ struct Inner {
 }
 
 impl Interface {
-    /// Opens an interface with the default space and limits; the space has the best granules the machine has.
+    /// Opens an interface with the default space and limits; the space has the best granules the machine has. If the
+    /// program's global allocator is Genie's (feature `allocator` of the crate `genie`), the space is the allocator's.
     ///
     /// # Errors
-    /// No memory object or userfaultfd could be had; each error says what to do.
+    /// No memory object could be had; the error says what to do.
+    ///
+    /// # Cost
+    /// The first time on a machine, about a second: what copying and protecting cost there is measured, and stored in the file
+    /// that `genie calibrate` names.
     pub fn open() -> Result<Self, Error> {
+        #[cfg(feature = "allocator")]
+        if let Some(space) = genie_memory::Allocator::space() {
+            return Ok(Self::new(Passing::over(space)?, Limits::default()));
+        }
         Ok(Self::new(Passing::open(&Config::default())?, Limits::default()))
     }
 
@@ -246,16 +257,23 @@ impl Interface {
         let bytes = request.bytes();
         let work = Work::admitted(&self.0.pendings, |pendings| pendings.admit(bytes, timeout, collect));
         let server = request.server;
-        let (exchange, destinations) = self.start(&mut request, work, Patience::Until(deadline))?;
+        let (exchange, destinations, borrow) =
+            self.start(&mut request, work, Patience::Until(deadline), true)?;
         let left = if exchange.is_replied() { None } else { self.wait(&exchange, server, deadline, timeout) };
         let exchange = self.still_here(exchange)?;
-        let (found, exchange) = match left {
+        let (mut found, exchange) = match left {
             Some((work, held)) => (Found::Work(work), Pair::keep(exchange, held)),
             None => Pair::take(exchange),
         };
         if let (Found::Anticipated(_), Some(exchange)) = (&found, &exchange) {
             self.list(exchange, server);
             server.tend();
+        }
+        match &mut found {
+            // Outputs and inputs in place have ended.
+            Found::Work(_) => borrow.over(),
+            Found::Anticipated(buffers) => borrow.end(buffers),
+            Found::Error(_) => drop(borrow),
         }
         deliver(found, destinations)
     }
@@ -292,7 +310,7 @@ impl Interface {
             _ => Work::admitted(&self.0.pendings, |pendings| pendings.try_admit(bytes)),
         };
         let server = request.server;
-        let (exchange, destinations) = self.start(&mut request, work, Patience::None)?;
+        let (exchange, destinations, _none) = self.start(&mut request, work, Patience::None, false)?;
         let listed = self.list(&exchange, server);
         let timeout = timeout.filter(|_| listed);
         if let Some(timeout) = timeout {
@@ -314,13 +332,15 @@ impl Interface {
         }
     }
 
-    /// Runs the request-time operations and hands the request to its server.
-    fn start<'i>(
+    /// Runs the request-time operations and hands the request to its server. If the borrow of its outputs lasts (`is_held`), the
+    /// caller ends it.
+    fn start<'r, 'i>(
         &self,
-        request: &mut Request<'_, '_, 'i>,
+        request: &mut Request<'r, '_, 'i>,
         work: Result<Box<Work>, Error>,
         patience: Patience,
-    ) -> Result<(Arc<Exchange>, Destinations<'i>), Failed> {
+        is_held: bool,
+    ) -> Result<(Arc<Exchange>, Destinations<'i>, Borrow<'r>), Failed> {
         let access = request.server.access(request.service);
         let foreign = || request.foreign_server(self.space()).map(|server| server.name().to_owned());
         let access = access.and_then(|access| match foreign() {
@@ -332,7 +352,11 @@ impl Interface {
             Err(error) => return Err(Work::refuse(request, error)),
         };
         let id = self.0.ids.take();
-        let (work, destinations) = Work::begin(work, &self.0.passing, &mut request.buffers, request.server)?;
+        let mut borrow =
+            Borrow { space: request.interface.space(), server: request.server, of: Borrowings::default() };
+        let borrowings = is_held.then_some(&mut borrow.of);
+        let (work, destinations) =
+            Work::begin(work, &self.0.passing, &mut request.buffers, request.server, borrowings)?;
         let Pair { client: exchange, server } = Pair::new(id);
         let is_sent = match work.originate(&exchange, request.server) {
             Ok(()) => {
@@ -350,7 +374,7 @@ impl Interface {
                 // The abort may have come before the server had the request.
                 request.server.abort(id);
             }
-            return Ok((exchange, destinations));
+            return Ok((exchange, destinations, borrow));
         }
         Err(deliver(exchange.take(), destinations).err().unwrap_or_else(|| Error::Aborted.into()))
     }

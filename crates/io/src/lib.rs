@@ -41,7 +41,7 @@ pub use client::{Client, ClientId};
 pub use completer::Completer;
 pub use completions::Completions;
 pub use contract::Fragment;
-pub use element::{Element, In, Out};
+pub use element::{Element, In, Out, Shared};
 pub use error::{Error, Failed, ServerError};
 pub use incoming::{Anticipated, Incoming};
 pub use interface::Interface;

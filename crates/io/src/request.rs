@@ -106,7 +106,8 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
         Self { interface, server, service, timeout: None, buffers: Buffers::default() }
     }
 
-    /// Limits the time for completing the request; when that time is over, the request is aborted.
+    /// Limits the time for completing the request; when that time is over, the request is aborted. [`Request::send`] says when
+    /// it returns later.
     #[inline(always)]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -182,6 +183,11 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     }
 
     /// Makes the request and waits for the reply: a synchronous request.
+    ///
+    /// When the request's time is over, or its reply is anticipated, the server may still be at work in memory that the request
+    /// borrows. Output is then protected, or the granules are replaced, before this returns. Where there is no memory for
+    /// that, this returns only when there is some, or when the server has let the data go; so a thread that holds the
+    /// [`Incoming`](crate::Incoming) itself had better `submit`.
     ///
     /// # Errors
     /// See [`crate::Error`]; buffers that were given by value come back in [`Failed`].

@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use genie_memory::{LenderId, Space};
-use genie_passing::Preferred;
+use genie_memory::Space;
+use genie_passing::{Parties, Preferred};
 
 use crate::channel::{Patience, Remote};
 use crate::client::Presence;
@@ -262,9 +262,9 @@ impl ServerHandle {
         }
     }
 
-    /// The lender of the system buffers for its requests, where the element names none.
-    pub(crate) fn lender(&self) -> LenderId {
-        self.remote().map_or(LenderId::OWN, |remote| remote.lender())
+    /// The lender of the system buffers for its requests, where the element names none, and what the server is shown.
+    pub(crate) fn parties(&self) -> Parties {
+        self.remote().map_or(Parties::OWN, |remote| remote.parties())
     }
 
     /// Notes that a client of this process asks this server, if it is here.

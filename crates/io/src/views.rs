@@ -19,15 +19,17 @@ use crate::forwarded::ForwardedInput;
 use crate::location::LocatedTransfer;
 use crate::{InputPin, OutputPin};
 
-/// Begins an input into memory that the caller borrows mutably. For memory that is passed by share, the caller instead keeps
-/// the memory's buffer beside the input (`Kept::Buffer`), and gives the buffer back when the input is over.
+/// Begins an input into memory that the caller borrows mutably. For memory that is passed by share, the caller keeps the
+/// memory's buffer beside the input (`Kept::Buffer`), and gives the buffer back when the input is over; or the caller keeps the
+/// borrow until the input is over, or until `Space::end_input_borrow` has succeeded.
 pub(crate) fn begin_input(
     passing: &Passing,
     scheme: Scheme,
     target: Target,
     parties: Parties,
 ) -> Result<Box<Input>, genie_passing::Error> {
-    // SAFETY: nothing refers to a buffer that is kept beside the input, but for its delivery.
+    // SAFETY: nothing refers to a buffer that is kept beside the input, but for its delivery, and nobody uses bytes that are
+    // borrowed until the input is over or stores elsewhere.
     unsafe { passing.input_from(scheme, target, parties) }
 }
 

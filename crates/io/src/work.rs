@@ -39,6 +39,13 @@ thread_local! {
 /// Client memory that inputs deliver to, in the order of the borrowed elements.
 pub(crate) type Destinations<'i> = SmallVec<[&'i mut [u8]; 1]>;
 
+/// Addresses and lengths of borrowed client memory that is passed in place, in the order of its elements.
+#[derive(Debug, Default)]
+pub(crate) struct Borrowings {
+    pub(crate) outputs: SmallVec<[(usize, usize); 1]>,
+    pub(crate) inputs: SmallVec<[(usize, usize); 1]>,
+}
+
 impl Work {
     /// The work of a request without buffers yet.
     #[inline]

@@ -9,6 +9,8 @@ use genie_io::{
     Client, ClientId, Incoming, Interface, Out, RequestId, Server, ServerHandle, Service, ServiceId,
 };
 
+use genie_passing::Reason;
+
 use crate::waiting::fixture::{FOR_EVER, interface};
 
 /// Replies.
@@ -164,6 +166,25 @@ fn each_client_has_a_name_of_its_own_in_all_its_requests() {
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), 6);
+}
+
+#[test]
+fn a_connection_shows_no_shorter_output_than_its_client_allows() {
+    let place = serve(&Attentive::default());
+    let interface = interface();
+    let options = ConnectOptions { shown_from: 4096, ..ConnectOptions::default() };
+    let wary = interface.connect_with(&place.directory, "attentive", &options).expect("a connection");
+    let trusting = connect(&place, &interface, "trusting");
+    let buffer = interface.allocate(4096).expect("a buffer");
+    let copied = |server: &ServerHandle, len: usize| {
+        let request = interface.request(server, PASS).out(Out::emulated_copy(&buffer[..len]));
+        let receipt = *request.send().expect("a reply").receipt();
+        (receipt.copied, receipt.reason)
+    };
+    assert_eq!(copied(&wary, 4095), (4095, Some(Reason::Hidden)));
+    assert_eq!(copied(&wary, 4096), (0, None));
+    let (_, reason) = copied(&trusting, 4095);
+    assert_ne!(reason, Some(Reason::Hidden), "each connection has its own length");
 }
 
 /// The last events that a server heard of one client: its request came, the request was to be aborted, and the client left,

@@ -13,8 +13,10 @@ mod schemes;
 mod strong_input;
 mod strong_input_delivery;
 mod strong_output;
+mod strong_output_borrowed;
 mod strong_output_reuse;
 mod weak;
+mod weak_borrowed;
 
 crate::promise! {
     strong_output::stores_after_the_request_are_not_seen as output_hides_later_stores,
@@ -24,6 +26,10 @@ crate::promise! {
     strong_output::overlapping_outputs_are_independent as overlapping_outputs_keep_their_contents,
     strong_output::an_anticipated_reply_frees_the_buffer as anticipated_output_hides_later_stores,
     strong_output::a_failed_output_changes_nothing as failed_output_leaves_the_buffer,
+    strong_output_borrowed::stores_after_a_timeout_are_not_seen as borrowed_output_hides_stores_after_a_timeout,
+    strong_output_borrowed::a_buffer_dropped_after_a_timeout_is_still_read as borrowed_output_outlives_its_buffer,
+    strong_output_borrowed::stores_after_an_anticipated_reply_are_not_seen as borrowed_output_may_be_anticipated,
+    strong_output_borrowed::stores_beside_the_data_are_not_lost as borrowed_output_leaves_its_neighbours,
     strong_output_reuse::sharing_the_buffer_afterwards_is_not_seen as output_hides_a_later_share,
     strong_output_reuse::input_into_the_buffer_is_not_seen as output_hides_later_input,
     strong_output_reuse::input_after_input_is_not_seen as output_hides_input_through_reused_buffers,
@@ -44,6 +50,8 @@ crate::promise! {
     weak::a_weakly_moved_region_stays_visible as weakly_moved_regions_stay_visible,
     weak::a_weakly_moved_region_comes_back as weakly_moved_regions_come_back,
     weak::borrowed_memory_is_copied_instead as borrowed_memory_is_not_shared,
+    weak_borrowed::a_part_of_a_buffer_leaves_the_rest_alone as borrowed_share_leaves_its_neighbours,
+    weak_borrowed::a_server_that_goes_on_after_a_timeout_stores_elsewhere as borrowed_share_ends_with_its_call,
     migrant::a_buffer_is_passed_on as migrants_are_passed_on,
     migrant::a_failed_output_gives_the_buffer_back as failed_output_gives_migrants_back,
     migrant::strong_output_takes_all_access as moved_regions_are_hidden,
@@ -61,6 +69,8 @@ crate::promise! {
 
 crate::promise_in_place! {
     weak::output_is_read_where_it_lies as weak_output_is_in_place,
+    weak_borrowed::input_fills_the_borrowed_bytes as borrowed_share_input_is_in_place,
+    weak_borrowed::output_is_read_where_it_is_borrowed as borrowed_share_output_is_in_place,
 }
 
 // The device driver of these is a part of the test; over channels, mechanism::channel has a device.

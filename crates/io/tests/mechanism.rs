@@ -10,6 +10,7 @@ use genie_memory::{Buffer, GranuleKind};
 use genie_passing::{Costs, Overlays, Passing, Thresholds};
 
 use crate::support::holder::Holder;
+use crate::support::machine::proc::while_pages_stay;
 use crate::support::setup::{Buffering, Guard, Setup};
 
 /// Bytes in the tests' buffers.
@@ -28,12 +29,18 @@ struct Fixture {
 
 /// Makes a test of each granule kind.
 #[macro_export]
-macro_rules! on_both_kinds {
+macro_rules! on_each_kind {
     ($($test:ident),* $(,)?) => {$(
         mod $test {
             #[test]
             fn huge() {
                 $crate::mechanism::fixture(concat!(stringify!($test), "::huge"), genie_memory::GranuleKind::Huge, super::$test);
+            }
+
+            #[test]
+            fn collapsed() {
+                let name = concat!(stringify!($test), "::collapsed");
+                $crate::mechanism::fixture(name, genie_memory::GranuleKind::Collapsed, super::$test);
             }
 
             #[test]
@@ -46,9 +53,11 @@ macro_rules! on_both_kinds {
 
 /// Runs a test, if the machine can and shows page frames.
 fn fixture(name: &'static str, kind: GranuleKind, test: fn(&Fixture)) {
-    if let Some(fixture) = open(name, kind) {
-        test(&fixture);
-    }
+    while_pages_stay(|| {
+        if let Some(fixture) = open(name, kind) {
+            test(&fixture);
+        }
+    });
 }
 
 /// The fixture of most tests.
@@ -58,7 +67,7 @@ fn open(name: &'static str, kind: GranuleKind) -> Option<Fixture> {
 
 impl Fixture {
     fn open(name: &'static str, kind: GranuleKind, guard: Guard, thresholds: Thresholds) -> Option<Self> {
-        let setup = Setup { kind, guard, buffering: Buffering::Customized };
+        let setup = Setup { guard, buffering: Buffering::Customized, ..Setup::plain(kind) };
         let space = setup.space(name, LIMIT)?;
         let passing = Passing::new(space, Costs::default()).with_thresholds(thresholds);
         let interface = Interface::new(passing, Limits::default());

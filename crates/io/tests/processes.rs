@@ -146,12 +146,14 @@ macro_rules! on_both_granules {
         mod $test {
             #[test]
             fn huge() {
-                super::$test(concat!(stringify!($test), "::huge"), genie_memory::GranuleKind::Huge);
+                let name = concat!(stringify!($test), "::huge");
+                $crate::support::machine::proc::while_pages_stay(|| super::$test(name, genie_memory::GranuleKind::Huge));
             }
 
             #[test]
             fn base() {
-                super::$test(concat!(stringify!($test), "::base"), genie_memory::GranuleKind::Base);
+                let name = concat!(stringify!($test), "::base");
+                $crate::support::machine::proc::while_pages_stay(|| super::$test(name, genie_memory::GranuleKind::Base));
             }
         }
     )*};

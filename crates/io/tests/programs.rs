@@ -29,11 +29,11 @@ macro_rules! configurations {
     ($cases:literal: $($test:ident: $kind:ident, $guard:ident, $buffering:ident, $place:ident;)*) => {$(
         #[test]
         fn $test() {
-            let setup = support::setup::Setup {
-                kind: genie_memory::GranuleKind::$kind,
-                guard: support::setup::Guard::$guard,
-                buffering: support::setup::Buffering::$buffering,
-            };
+            let setup = support::setup::Setup::new(
+                support::setup::Granules::$kind,
+                support::setup::Guard::$guard,
+                support::setup::Buffering::$buffering,
+            );
             run::programs(stringify!($test), setup, support::transport::Place::$place, $cases);
         }
     )*};
@@ -53,6 +53,9 @@ configurations! { 64:
     base_pooled_full: Base, Full, Pooled, InProcess;
     base_pooled_stores_only: Base, Stores, Pooled, InProcess;
     base_pooled_never: Base, Never, Pooled, InProcess;
+    mixed_customized_full: Mixed, Full, Customized, InProcess;
+    mixed_customized_never: Mixed, Never, Customized, InProcess;
+    mixed_pooled_full: Mixed, Full, Pooled, InProcess;
 }
 
 // Each step asks another process, several times: fewer programs.
@@ -64,5 +67,8 @@ configurations! { 12:
     channel_base_pooled: Base, Full, Pooled, Cached;
     channel_base_transient: Base, Full, Customized, Transient;
     channel_base_never: Base, Never, Customized, Cached;
+    channel_mixed_customized: Mixed, Full, Customized, Cached;
+    channel_mixed_pooled: Mixed, Full, Pooled, Transient;
+    channel_mixed_untrusted: Mixed, Full, Pooled, Untrusted;
     channel_base_untrusted: Base, Full, Pooled, Untrusted;
 }

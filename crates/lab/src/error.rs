@@ -61,9 +61,11 @@ pub enum Error {
         /// The step's name.
         step: String,
     },
-    /// A scheme wires memory, which this process may not; the sentence says what would help.
-    #[error("{0}")]
-    Unwired(String),
+    /// A scheme wires memory, which this process may not, so its emulated twin passed the data instead.
+    #[error(
+        "{0} cannot wire its region: raise the memory-lock limit (`ulimit -l unlimited`, or limits.conf)"
+    )]
+    Unwired(genie_passing::Scheme),
     /// A file does not say what it should.
     #[error("{} is damaged: {what}; nothing was changed", path.display())]
     Damaged {
@@ -121,16 +123,4 @@ pub enum Error {
 fn listed(names: &[impl AsRef<str>]) -> String {
     let names: Vec<_> = names.iter().map(AsRef::as_ref).collect();
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
-}
-
-impl Error {
-    /// Why a request failed.
-    pub(crate) fn of_request(error: genie::Error) -> Self {
-        match error {
-            genie::Error::Passing(wire @ genie_passing::Error::Wire { .. }) => {
-                Self::Unwired(wire.to_string())
-            }
-            other => Self::Request(other),
-        }
-    }
 }

@@ -12,15 +12,15 @@ use crate::error::Result;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Granule {
-    /// 2 MiB huge pages where the machine has free ones, else transparent huge pages, else 4 KiB pages.
+    /// Reserved 2 MiB huge pages where the machine has free ones, else collapsed ones, else 4 KiB pages.
     Best,
     /// Reserved 2 MiB huge pages, or an error.
     Huge,
     /// 4 KiB pages.
     #[value(name = "4k")]
     Base,
-    /// 4 KiB pages that the kernel may join to huge ones.
-    Transparent,
+    /// Granules of 2 MiB, whose pages the kernel collapses to huge ones where it can.
+    Collapsed,
 }
 
 impl Granule {
@@ -29,7 +29,7 @@ impl Granule {
             Self::Best => Granularity::Best,
             Self::Huge => Granularity::Only(GranuleKind::Huge),
             Self::Base => Granularity::Only(GranuleKind::Base),
-            Self::Transparent => Granularity::Only(GranuleKind::Transparent),
+            Self::Collapsed => Granularity::Only(GranuleKind::Collapsed),
         }
     }
 
@@ -51,26 +51,27 @@ impl Granule {
     }
 
     fn open_with(self, adjust: impl FnOnce(Passing) -> Passing) -> Result<Interface> {
-        let space = self.space()?;
-        let costs = genie_passing::calibration::load_or_measure(&space)?;
+        let passing = Passing::over(self.space()?)?;
         let limits = Limits { pending_bytes: usize::MAX, ..Limits::default() };
-        Ok(Interface::new(adjust(Passing::new(space, costs)), limits))
+        Ok(Interface::new(adjust(passing), limits))
     }
 }
 
-/// A granule kind in words.
-pub fn describe(kind: GranuleKind) -> &'static str {
-    match kind {
-        GranuleKind::Huge => "2 MiB (huge pages)",
-        GranuleKind::Transparent => "4 KiB (transparent huge pages)",
-        GranuleKind::Base => "4 KiB",
+/// A space's granules in words: their sizes, and of large ones the pages that they are made of.
+pub fn describe(space: &Space) -> String {
+    match space.granule_kind() {
+        GranuleKind::Huge | GranuleKind::Collapsed => {
+            let small = if space.small().is_some() { " and 4 KiB" } else { "" };
+            format!("2 MiB{small} ({})", space.made_of())
+        }
+        GranuleKind::Base => "4 KiB".to_owned(),
     }
 }
 
 /// What is lost with small granules, and how to get large ones; none for large granules.
 pub fn loss(kind: GranuleKind) -> Option<&'static str> {
-    (kind != GranuleKind::Huge).then_some(
-        "with 4 KiB granules, protecting and swapping cost about as much as copying, so that emulated copy gains little; \
-         2 MiB granules make it many times cheaper: sudo sysctl vm.nr_hugepages=256, or sudo genie doctor --fix",
+    (kind == GranuleKind::Base).then_some(
+        "with 4 KiB granules, swapping, and protecting data that changes, cost about as much as copying it; \
+         2 MiB granules make that many times cheaper: sudo sysctl vm.nr_hugepages=256, or sudo genie doctor --fix",
     )
 }

@@ -4,6 +4,7 @@
 //! figures is not enough.
 
 pub mod amounts;
+pub mod call;
 pub mod checksum;
 pub mod circumstances;
 pub mod client_buffer;

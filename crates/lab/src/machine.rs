@@ -75,7 +75,7 @@ impl Machine {
             cpu: machine::cpu_model().unwrap_or_else(|_| "unknown".to_owned()),
             cpus: before.cpus,
             memory: machine::total_memory(),
-            granules: interface::describe(space.granule_kind()).to_owned(),
+            granules: interface::describe(space),
             userfaultfd: space.fault_way().map(|used| way(used).to_owned()),
             huge_pages: before.huge_pages,
             load: before.load,

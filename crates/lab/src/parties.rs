@@ -204,11 +204,7 @@ impl Parties {
         let waiting_ns = now_ns();
         let pending = match sent {
             Ok(pending) => pending,
-            Err(failed) => {
-                let error = self.client.failed(failed);
-                self.relieve()?;
-                return Err(error);
-            }
+            Err(failed) => return Err(self.client.failed(failed)),
         };
         let received = self.received();
         let output = self.take_reply(pending, &mut meter)?;
@@ -217,6 +213,11 @@ impl Parties {
         let metered = meter.finish()?.with(received.metered);
         if let Some(offset) = received.damaged_at {
             return Err(damaged(transfer, offset));
+        }
+        for (effect, scheme) in [(&output, transfer.output), (&received.effect, transfer.input)] {
+            if effect.is_unwired {
+                return Err(Error::Unwired(scheme));
+            }
         }
         Ok(Transferred {
             latency: Duration::from_nanos(received.delivered_ns.saturating_sub(sent_ns)),
@@ -259,22 +260,11 @@ impl Parties {
         let replied = meter.around(|| pending.sync());
         Ok(Effect::of(self.client.settle(replied)?.receipt()))
     }
-
-    /// Sends the receiver some data, when the data that it waits for does not come.
-    fn relieve(&mut self) -> Result<()> {
-        let prepared = self.client.prepare(Scheme::Copy, 1, 0)?;
-        let sent = self.client.transmit(Scheme::Copy, prepared).map_err(|failed| failed.error)?;
-        // The data counts as damaged, whatever it is.
-        let _ = self.received();
-        sent.sync().map_err(|failed| failed.error)?;
-        Ok(())
-    }
 }
 
 fn unexpected(heard: Heard) -> Error {
     match heard {
-        Heard::Failed { reason, unwired: true } => Error::Unwired(reason),
-        Heard::Failed { reason, unwired: false } => Error::Peer(format!("the receiver failed: {reason}")),
+        Heard::Failed { reason } => Error::Peer(format!("the receiver failed: {reason}")),
         Heard::Posted | Heard::Received(_) => Error::Peer("the receiver is out of step".to_owned()),
     }
 }

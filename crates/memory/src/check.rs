@@ -11,7 +11,7 @@ use crate::LenderId;
 use crate::granule::{Granule, Place};
 use crate::space::{Space, State};
 
-/// Where a space's granules are.
+/// Where a space's granules are, those of both sizes counted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
     /// In regions, queued ones included.
@@ -66,13 +66,15 @@ impl Space {
     /// Looks at every granule and slot under the lock; for tests.
     pub fn check(&self) -> Result<Usage, CheckFailed> {
         self.core().ensure_own().map_err(|error| CheckFailed(vec![error.to_string()]))?;
-        let state = self.core().lock();
-        let mut wrong = Vec::new();
-        let found = state.found(&mut wrong);
-        let usage = state.count(&found, &mut wrong);
-        state.check_pools(&mut wrong);
-        state.check_promises(&mut wrong);
-        state.check_lent_objects(&mut wrong);
+        let (mut usage, mut wrong) = (Usage::default(), Vec::new());
+        for space in self.each() {
+            let state = space.core().lock();
+            let found = state.found(&mut wrong);
+            usage = usage.and(state.count(&found, &mut wrong));
+            state.check_pools(&mut wrong);
+            state.check_promises(&mut wrong);
+            state.check_lent_objects(&mut wrong);
+        }
         if wrong.is_empty() { Ok(usage) } else { Err(CheckFailed(wrong)) }
     }
 }
@@ -176,6 +178,22 @@ impl State {
 }
 
 impl Usage {
+    /// The counts of both.
+    fn and(self, other: Self) -> Self {
+        Self {
+            regions: self.regions + other.regions,
+            queued: self.queued + other.queued,
+            system: self.system + other.system,
+            pooled: self.pooled + other.pooled,
+            deferred: self.deferred + other.deferred,
+            free: self.free + other.free,
+            retired: self.retired + other.retired,
+            lent: self.lent + other.lent,
+            references: self.references + other.references,
+            objects: self.objects + other.objects,
+        }
+    }
+
     /// The count for a granule's place, if the granule was found there, in its own pool, and nowhere else.
     fn of<'u>(
         &'u mut self,

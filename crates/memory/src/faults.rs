@@ -56,6 +56,9 @@ impl Drop for Handler {
 
 fn serve(core: &Core, stop: &Event) {
     let Some(userfault) = &core.userfault else { return };
+    // This thread's own memory must not be in a window: nobody else handles its faults.
+    #[cfg(feature = "allocator")]
+    let _inside = crate::allocator::Inside::enter();
     let mut faults = Vec::with_capacity(16);
     let mut tried = Instant::now();
     loop {

@@ -133,16 +133,35 @@ impl Granules {
 
     /// Adds the granules of an object that `lender` has lent, numbered by [`LentObjects::take_numbers`], to its pool.
     pub(crate) fn add_lent_object(&mut self, lender: LenderId, run: Run) {
-        let first = self.lent_objects.index(run.start);
-        let end = first + run.len as usize;
-        if self.lent.len() < end {
-            self.lent.resize(end, Granule::free(lender, true));
-        }
-        self.lent[first..end].fill(Granule::free(lender, true));
-        self.lent_objects.add(lender, run);
+        self.enter(lender, run, Granule::free(lender, true));
         let stock = self.stocks.of(lender);
         stock.size += run.len;
         stock.free.give(run);
+    }
+
+    /// Adds the granules of an object for one region alone, numbered as those of lent objects are. They are the caller's; when
+    /// they are freed, they retire.
+    #[cfg(feature = "allocator")]
+    pub(crate) fn add_separate_object(&mut self, run: Run) {
+        let granule = Granule { place: Place::System, ..Granule::free(LenderId::OWN, true) };
+        self.enter(LenderId::NOBODY, run, granule);
+        self.stocks.own.size += run.len;
+    }
+
+    fn enter(&mut self, lender: LenderId, run: Run, granule: Granule) {
+        let first = self.lent_objects.index(run.start);
+        let end = first + run.len as usize;
+        if self.lent.len() < end {
+            self.lent.resize(end, granule);
+        }
+        self.lent[first..end].fill(granule);
+        self.lent_objects.add(lender, run);
+    }
+
+    /// Whether a pending request uses a granule of a run.
+    #[cfg(feature = "allocator")]
+    pub(crate) fn any_referenced(&self, run: Run) -> bool {
+        self.run(run).any(Granule::is_referenced)
     }
 
     pub(crate) fn get(&self, id: u32) -> &Granule {

@@ -18,8 +18,8 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use genie_sys::Object;
 use genie_sys::guard::{Guard, Replaces};
-use genie_sys::{Arena, Object};
 
 use crate::space::{Core, Space, State};
 use crate::{Error, ObjectId, Result};
@@ -32,6 +32,10 @@ pub struct LenderId(pub(crate) u32);
 impl LenderId {
     /// The space itself.
     pub const OWN: Self = Self(0);
+
+    /// No party. An object that nobody has lent, although it is numbered as a lent one, goes when all of its granules are
+    /// free, as if its lender were gone.
+    pub(crate) const NOBODY: Self = Self(u32::MAX);
 }
 
 impl Default for LenderId {
@@ -44,6 +48,7 @@ impl fmt::Display for LenderId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::OWN => f.write_str("the space itself"),
+            Self::NOBODY => f.write_str("nobody"),
             Self(number) => write!(f, "lender {number}"),
         }
     }
@@ -68,42 +73,44 @@ impl Space {
         if self.is_inherited() {
             return lender;
         }
-        let mut state = self.core().lock();
-        state.granules.stocks.add(lender);
-        state.pools.add(lender);
+        for space in self.each() {
+            let mut state = space.core().lock();
+            state.granules.stocks.add(lender);
+            state.pools.add(lender);
+        }
         lender
     }
 
     /// Does what [`Space::lend`] says.
     pub(crate) fn take_in_lent(&self, lender: LenderId, object: Object) -> Result<()> {
-        let core = self.core();
+        let small = self.small().filter(|_| !object.len().is_multiple_of(self.granule()));
+        let core = small.unwrap_or(self).core();
         core.ensure_own()?;
-        if object.kind().size() != core.granule() {
+        if object.kind().size() > core.granule() || !object.len().is_multiple_of(core.granule()) {
             return Err(Error::Kind { lent: object.kind(), own: core.kind });
         }
         core.lock().check_lent_object(core, lender, object.len())?;
         object.allocate()?;
         let mut guard = core.lock();
         let state = &mut *guard;
-        if core.guards.get().is_none() {
-            // Both arenas show the space's own memory, too.
-            let guard = |arena: &Arena| arena.guard(Replaces::Missing);
-            // The guards are set under the lock, so that nobody else sets them.
-            let _ = core.guards.set([guard(&core.windows)?, guard(core.aliases())?]);
+        for (guard, arena) in [(&core.guard, &core.windows), (&*core.common.guard, core.aliases())] {
+            if guard.get().is_none() {
+                // The arena shows the space's own memory, too. Where another thread has just set a guard, this one goes.
+                let _ = guard.set(arena.guard(Replaces::Missing)?);
+            }
         }
         state.take_in(core, lender, object)
     }
 
     /// Whether a lender has taken memory away while this space used it: some bytes are zeros that should not be.
     pub fn is_broken(&self) -> bool {
-        self.core().guards.get().is_some_and(|guards| guards.iter().any(Guard::is_broken))
+        self.each().any(|space| space.core().is_broken())
     }
 
     /// Puts on record that a lender can store into one of the space's objects, and so can take its memory away. The lender's
     /// function from [`Space::on_loss`] is then called for losses of that object, too.
     pub fn entrust(&self, id: ObjectId, lender: LenderId) {
-        let core = self.core();
-        if core.is_own() {
+        for core in self.each().map(Self::core).filter(|core| core.is_own()) {
             core.lock().objects.entrust(id, lender);
         }
     }
@@ -126,7 +133,18 @@ impl Space {
     /// When the space itself is to be removed.
     pub fn remove_lender(&self, lender: LenderId) {
         assert_ne!(lender, LenderId::OWN, "a space lends to itself as long as it lives");
-        let core = self.core();
+        self.each().for_each(|space| space.core().remove_lender(lender));
+    }
+}
+
+impl Core {
+    /// Whether memory of this core's was missing when it was touched.
+    pub(crate) fn is_broken(&self) -> bool {
+        [&self.guard, &*self.common.guard].into_iter().any(|guard| guard.get().is_some_and(Guard::is_broken))
+    }
+
+    fn remove_lender(&self, lender: LenderId) {
+        let core = self;
         if !core.is_own() {
             return;
         }

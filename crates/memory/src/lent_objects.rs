@@ -80,6 +80,7 @@ impl LentObjects {
     }
 
     pub(crate) fn add(&mut self, lender: LenderId, run: Run) {
+        self.leftovers += usize::from(lender == LenderId::NOBODY);
         self.objects.insert(run.start, LentObject { len: run.len, lender, retired: 0 });
     }
 
@@ -92,8 +93,8 @@ impl LentObjects {
     /// retires.
     pub(crate) fn destination(&self, stocks: &Stocks, id: u32, pool: LenderId) -> Option<LenderId> {
         let pool = stocks.owner(pool);
-        let is_left = self.around(id).is_some_and(|object| !stocks.is_live(object.lender));
-        (pool != LenderId::OWN || !is_left).then_some(pool)
+        let is_left = || self.around(id).is_some_and(|object| !stocks.is_live(object.lender));
+        (pool != LenderId::OWN || !is_left()).then_some(pool)
     }
 
     /// Retires granules of one pool. They may be of one object or of several.
@@ -115,6 +116,11 @@ impl LentObjects {
     pub(crate) fn take_ended(&mut self) -> Option<Run> {
         let start = self.ended.pop()?;
         Some(Run { start, len: self.objects[&start].len })
+    }
+
+    /// Puts an object back that could not be unmapped, to be [taken](LentObjects::take_ended) again later.
+    pub(crate) fn put_back(&mut self, object: Run) {
+        self.ended.push(object.start);
     }
 
     /// Forgets an object that is unmapped.

@@ -16,6 +16,9 @@
 //! deferral until its last reference goes. A granule with a pending output is never stored into through its window.
 //! Source: thesis chapters 3 and 4.
 
+#[cfg(feature = "allocator")]
+mod allocator;
+mod borrow;
 mod check;
 mod chunks;
 mod credit;
@@ -27,10 +30,13 @@ mod granule;
 mod immigrating;
 mod lenders;
 mod lent_objects;
+mod locked;
 mod losses;
+mod made_of;
 mod mark;
 mod migrant;
 mod mirror;
+mod mixed;
 mod objects;
 mod pool;
 mod queues;
@@ -38,6 +44,7 @@ mod recycling;
 mod reference;
 mod region;
 mod reinstatement;
+mod replacement;
 mod runs;
 mod segments;
 mod shortage;
@@ -50,6 +57,9 @@ mod tcow;
 mod views;
 mod wire;
 
+#[cfg(feature = "allocator")]
+pub use allocator::Allocator;
+pub use borrow::Kept;
 pub use check::{CheckFailed, Usage};
 pub use data::{Data, DataMut};
 pub use error::{Error, Result};
@@ -58,6 +68,7 @@ pub use genie_sys::{GranuleKind, Span};
 pub use granule::GranuleId;
 pub use immigrating::Immigrating;
 pub use lenders::{LenderId, PoolSize};
+pub use made_of::MadeOf;
 pub use mark::Mark;
 pub use migrant::{Emigrating, Migrant};
 pub use mirror::{Extent, Extents, Known, Mapped, Mapping, Mirror, Quota, WeakMirror};
@@ -69,6 +80,7 @@ pub use segments::{Segments, part};
 pub use space::{Config, Faults, Granularity, Protection, Space, Statistics};
 pub use swap::{InputPlan, Passed};
 pub use system::SystemBuffer;
+pub use tcow::Stakes;
 pub use wire::Wired;
 
 /// Which way data goes, seen from the client.

@@ -51,8 +51,11 @@ impl Space {
         if self.is_inherited() {
             return;
         }
-        if let Some(stock) = self.core().lock().granules.stocks.lender(lender) {
-            stock.on_loss = Some(Tell(Arc::new(tell)));
+        let tell: Arc<dyn Fn() + Send + Sync> = Arc::new(tell);
+        for space in self.each() {
+            if let Some(stock) = space.core().lock().granules.stocks.lender(lender) {
+                stock.on_loss = Some(Tell(Arc::clone(&tell)));
+            }
         }
     }
 
@@ -64,7 +67,7 @@ impl Space {
     /// # Cost
     /// A load or two while nothing is lost; else the space's lock.
     pub fn ensure_kept(&self, addr: usize, len: usize) -> Result<()> {
-        let core = self.core();
+        let core = self.at(addr).core();
         let Some((first, last)) = core.may_have_lost().then(|| slots_of(core, addr, len)).flatten() else {
             return Ok(());
         };
@@ -82,7 +85,7 @@ impl Space {
     /// A load or two while nothing is lost.
     #[inline]
     pub fn has_losses(&self) -> bool {
-        self.core().may_have_lost()
+        self.each().any(|space| space.core().may_have_lost())
     }
 }
 
@@ -118,8 +121,7 @@ impl Core {
         if !self.is_own() {
             return;
         }
-        let is_broken = self.guards.get().is_some_and(|guards| guards.iter().any(guard::Guard::is_broken));
-        let told = match is_broken {
+        let told = match self.is_broken() {
             true => self.lock().record_losses(self),
             false => Vec::new(),
         };

@@ -75,7 +75,9 @@ impl Space {
     /// # Errors
     /// As [`Space::allocate`].
     pub fn allocate_migrant(&self, len: usize, strong: bool) -> Result<Migrant> {
-        if !strong && let Some(owned) = self.dequeue_cached(len, Mark::WeakEmigrant, Mark::Immigrant)? {
+        if !strong
+            && let Some(owned) = self.for_len(len).dequeue_cached(len, Mark::WeakEmigrant, Mark::Immigrant)?
+        {
             return Ok(Migrant(Migrating::new(Owned { len, ..owned }, Mark::WeakEmigrant, false)));
         }
         let mut immigrating = self.dequeue(len, strong)?;
@@ -90,7 +92,7 @@ impl Space {
     /// As [`Space::allocate`].
     pub fn dequeue(&self, len: usize, strong: bool) -> Result<Immigrating> {
         let queue = if strong { Mark::Emigrant } else { Mark::WeakEmigrant };
-        let (owned, hidden) = match self.dequeue_cached(len, queue, Mark::Immigrating)? {
+        let (owned, hidden) = match self.for_len(len).dequeue_cached(len, queue, Mark::Immigrating)? {
             Some(owned) => (owned, strong),
             None => (self.allocate_owned(0, len.max(1), Mark::Immigrating)?, false),
         };
@@ -105,7 +107,8 @@ impl Space {
     /// # Cost
     /// Takes the space's lock once, where a cached region fits and nothing in the space is protected.
     pub fn dequeue_referenced(&self, len: usize, strong: bool) -> Result<(Immigrating, Reference)> {
-        let core = self.core();
+        let space = self.for_len(len);
+        let core = space.core();
         core.ensure_own()?;
         let queue = if strong { Mark::Emigrant } else { Mark::WeakEmigrant };
         let mut state = core.lock();
@@ -113,9 +116,9 @@ impl Space {
         if core.protected.load(Relaxed) == 0
             && let Some((region, addr)) = state.dequeue(core, len, queue, Mark::Immigrating)?
         {
-            let reference = self.reference_in(&mut state, region, (addr, len), Direction::In);
+            let reference = space.reference_in(&mut state, region, (addr, len), Direction::In);
             drop(state);
-            let owned = Owned { space: self.clone(), region, addr, len };
+            let owned = Owned { space: space.clone(), region, addr, len };
             return Ok((Immigrating { region: Migrating::new(owned, queue, strong), len }, reference?));
         }
         drop(state);
@@ -141,8 +144,9 @@ impl Space {
     /// # Panics
     /// When the system buffer holds fewer bytes, or is no [`Space::aligned_buffer`].
     pub fn region_from(&self, system: &mut SystemBuffer, len: usize) -> Result<(Migrant, usize)> {
-        let core = self.core();
         system.assert_of(self);
+        let space = system.space().clone();
+        let core = space.core();
         let offset = system.alignment().expect("move allocates whole granules");
         assert!(len <= system.len(), "{len} bytes of a system buffer of {}", system.len());
         let count = core.granules(offset, len).max(1);
@@ -154,7 +158,7 @@ impl Space {
             Some(window) => {
                 // A delivery may have swapped its page tables, which ends their registration.
                 state.register(core, window.start, window.len);
-                state.enter_region(window, granules.iter().copied(), Mark::Immigrant)
+                state.enter_region(core, window, granules.iter().copied(), Mark::Immigrant)
             }
             None => {
                 let filled = state.region_of(core, &runs_of(&granules), Mark::Immigrant);
@@ -163,7 +167,7 @@ impl Space {
         };
         let start = state.regions.get(region).map_or(0, |region| region.slots.start);
         drop(guard);
-        let owned = Owned { space: self.clone(), region, addr: core.slot_addr(start) + offset, len };
+        let owned = Owned { space: space.clone(), region, addr: core.slot_addr(start) + offset, len };
         Ok((Migrant(Migrating::new(owned, Mark::Emigrant, false)), zeroed))
     }
 }

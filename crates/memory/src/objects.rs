@@ -1,6 +1,7 @@
 //! Objects: the memory objects whose pages are a space's granules, and what a peer has to know of them.
 //!
-//! How: the space makes objects of its own as it grows, and takes in those that lenders lend. Each object is mapped once
+//! How: the space makes objects of its own as it grows, each of the best pages to be had then, and takes in those that
+//! lenders lend. Each object is mapped once
 //! in the alias arena, granule n at n times the granule size; a peer that maps an object at the same place of an arena
 //! of its own finds each granule by the same offset.
 //! Invariants: an object stays mapped as long as one of its granules may be used.
@@ -10,9 +11,9 @@
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use genie_sys::{Access, Object};
+use genie_sys::{Access, GranuleKind, Object};
 
 use crate::granule::GranuleRuns;
 use crate::runs::Run;
@@ -21,6 +22,9 @@ use crate::{Error, LenderId, Result};
 
 /// Objects are at least this long, so that buffers seldom span two.
 pub(crate) const OBJECT_LEN: usize = 32 << 20;
+/// How long the first object is where pages have to be collapsed. That takes time, and all of the memory at once, so such
+/// a space begins small, and doubles until its objects are [`OBJECT_LEN`] long.
+pub(crate) const FIRST_COLLAPSED_LEN: usize = 8 << 20;
 
 /// Names a memory object of a space; never reused within it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -51,17 +55,22 @@ pub struct SharedObject {
 pub(crate) struct Objects {
     /// By first granule.
     objects: BTreeMap<u32, Entry>,
-    names: u64,
-    /// Counts changes; may be read without the space's lock.
+    /// How many are not of reserved huge pages; may be read without the space's lock.
+    unreserved: Arc<AtomicU32>,
+    /// Counts changes, and so names objects; may be read without the space's lock.
     version: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Entry {
     id: ObjectId,
-    granules: Run,
-    object: Object,
+    pub(crate) granules: Run,
+    pub(crate) object: Object,
     lender: Option<LenderId>,
+    /// Whether a peer may have a descriptor of it.
+    pub(crate) shown: bool,
+    /// Whether it was made for one region alone.
+    pub(crate) is_separate: bool,
     /// Other lenders that can store into it, since they were given a descriptor.
     entrusted: Vec<LenderId>,
 }
@@ -74,16 +83,52 @@ impl Entry {
 }
 
 impl Objects {
+    /// None yet; changes are counted in `version`.
+    pub(crate) fn new(version: Arc<AtomicU64>) -> Self {
+        Self { version, ..Self::default() }
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.objects.len()
     }
 
-    fn add(&mut self, granules: Run, object: Object, lender: Option<LenderId>) {
-        self.names += 1;
-        self.version.fetch_add(1, Ordering::Release);
-        let entry = Entry { id: ObjectId(self.names), granules, object, lender, entrusted: Vec::new() };
+    /// Adds an object; nobody has lent it if it was made for one region alone.
+    pub(crate) fn add(&mut self, granules: Run, object: Object, lender: Option<LenderId>) {
+        let is_separate = lender == Some(LenderId::NOBODY);
+        let lender = lender.filter(|_| !is_separate);
+        self.count_unreserved(&object, 1);
+        let id = ObjectId(self.version.fetch_add(1, Ordering::Release) + 1);
+        let entrusted = Vec::new();
+        let entry = Entry { id, granules, object, lender, shown: false, is_separate, entrusted };
         self.objects.insert(granules.start, entry);
+    }
+
+    /// Forgets the object whose first granule is `start`.
+    fn remove(&mut self, start: u32) -> Option<Entry> {
+        let entry = self.objects.remove(&start)?;
+        self.count_unreserved(&entry.object, 1_u32.wrapping_neg());
+        self.version.fetch_add(1, Ordering::Release);
+        Some(entry)
+    }
+
+    fn count_unreserved(&self, object: &Object, more: u32) {
+        if object.kind() != GranuleKind::Huge {
+            // Relaxed: a thread that uses a granule of the object has synchronized with the one that added it.
+            self.unreserved.fetch_add(more, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether all of these granules are reserved huge pages.
+    pub(crate) fn are_reserved(&self, mut granules: impl Iterator<Item = u32>) -> bool {
+        let reserved = |entry: &Entry| entry.object.kind() == GranuleKind::Huge;
+        self.unreserved.load(Ordering::Relaxed) == 0
+            || granules.all(|granule| self.get(granule).is_some_and(reserved))
+    }
+
+    /// The space's own objects.
+    pub(crate) fn own(&self) -> impl Iterator<Item = &Object> {
+        self.objects.values().filter(|entry| entry.lender.is_none()).map(|entry| &entry.object)
     }
 
     /// Each granule of every object.
@@ -109,9 +154,9 @@ impl Objects {
         (granule < entry.granules.end()).then_some(entry)
     }
 
-    /// Where changes are counted.
-    pub(crate) fn version(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.version)
+    /// Where objects that are not of reserved huge pages are counted.
+    pub(crate) fn unreserved(&self) -> Arc<AtomicU32> {
+        Arc::clone(&self.unreserved)
     }
 
     /// Cuts a run of granules where one object ends and the next begins.
@@ -119,7 +164,8 @@ impl Objects {
         self.entries(run).map(|(_, part)| part)
     }
 
-    fn entries(&self, run: Run) -> impl Iterator<Item = (&Entry, Run)> + '_ {
+    /// The objects that a run's granules are of, with the part of the run in each.
+    pub(crate) fn entries(&self, run: Run) -> impl Iterator<Item = (&Entry, Run)> + '_ {
         let mut start = run.start;
         std::iter::from_fn(move || {
             let entry = self.get(start).filter(|_| start < run.end())?;
@@ -152,15 +198,15 @@ impl Space {
     /// A number that changes whenever the space gets another object or loses one: until then, what [`Space::object_at`]
     /// said stays true.
     pub fn objects_version(&self) -> u64 {
-        self.core().objects_version.load(Ordering::Acquire)
+        self.core().common.objects_version.load(Ordering::Acquire)
     }
 
     /// The object that is mapped at `offset` among the aliases.
     ///
     /// Cost: the space's lock, and a search among its objects.
     pub fn object_at(&self, offset: usize) -> Option<SharedObject> {
-        let core = self.core();
-        let granule = u32::try_from(offset / core.granule()).ok()?;
+        let (core, granule) =
+            self.each().filter_map(|space| Some((space.core(), space.core().granule_at(offset)?))).last()?;
         core.ensure_own().ok()?;
         let state = core.lock();
         let Entry { id, granules, lender, .. } = state.objects.get(granule)?;
@@ -186,9 +232,14 @@ impl Space {
         describe: impl Fn(&Object) -> genie_sys::Result<OwnedFd>,
     ) -> Result<OwnedFd> {
         self.core().ensure_own()?;
-        let state = self.core().lock();
-        let entry = state.objects.objects.values().find(|entry| entry.id == id).ok_or(Error::NoObject)?;
-        Ok(describe(&entry.object)?)
+        for space in self.each() {
+            let mut state = space.core().lock();
+            if let Some(entry) = state.objects.objects.values_mut().find(|entry| entry.id == id) {
+                entry.shown = true;
+                return Ok(describe(&entry.object)?);
+            }
+        }
+        Err(Error::NoObject)
     }
 }
 
@@ -248,16 +299,38 @@ impl State {
     fn grow(&mut self, core: &Core, count: u32) -> Result<()> {
         let own = &self.granules.stocks.own;
         let missing = core.bytes((count + self.granules.promised()).saturating_sub(own.free.total()));
-        let room = core.limit().saturating_sub(core.bytes(self.granules.own())) & !(core.granule() - 1);
+        let room = core.limit().saturating_sub(core.common.taken.load(Ordering::Relaxed));
+        let room = room & !(core.granule() - 1);
         if missing > room {
-            let used = core.bytes(own.size - self.granules.available(LenderId::OWN));
+            let free = core.bytes(self.granules.available(LenderId::OWN));
+            let used = core.common.taken.load(Ordering::Relaxed).saturating_sub(free);
             return Err(Error::Limit { asked: core.bytes(count), used, limit: core.limit() });
         }
-        let generous = OBJECT_LEN.max(missing).min(room);
-        match Object::create(core.kind, generous).map_err(Error::from).and_then(|o| self.adopt(core, o)) {
-            Err(_) if generous > missing => self.adopt(core, Object::create(core.kind, missing)?),
-            result => result,
+        let usual = match core.kind {
+            GranuleKind::Collapsed => core.bytes(self.granules.own().max(count)).min(OBJECT_LEN),
+            GranuleKind::Huge | GranuleKind::Base => OBJECT_LEN,
+        };
+        let generous = usual.max(missing).min(room);
+        let lens = if generous > missing { &[generous, missing][..] } else { &[missing] };
+        let mut result = Err(Error::Limit { asked: core.bytes(count), used: 0, limit: core.limit() });
+        for (kind, len) in core.kinds().iter().flat_map(|kind| lens.iter().map(move |len| (*kind, *len))) {
+            result = self.add_object(core, kind, len);
+            if result.is_ok() {
+                break;
+            }
         }
+        result
+    }
+
+    fn add_object(&mut self, core: &Core, kind: GranuleKind, len: usize) -> Result<()> {
+        let taken = &core.common.taken;
+        let more = |taken: usize| Some(taken + len).filter(|taken| *taken <= core.limit());
+        let bounded = |used| Error::Limit { asked: len, used, limit: core.limit() };
+        taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).map_err(bounded)?;
+        let added = Object::create(kind, len).map_err(Error::from).and_then(|o| self.adopt(core, o));
+        added.inspect_err(|_| {
+            taken.fetch_sub(len, Ordering::Relaxed);
+        })
     }
 
     /// Maps a new object's aliases and adds its granules to the free list.
@@ -280,7 +353,7 @@ impl State {
             .ok_or_else(|| self.no_room(core, asked))
     }
 
-    fn no_room(&self, core: &Core, asked: usize) -> Error {
+    pub(crate) fn no_room(&self, core: &Core, asked: usize) -> Error {
         Error::Room { asked, free: core.bytes(self.granules.lent_objects.room()) }
     }
 
@@ -307,16 +380,21 @@ impl State {
         self.unmap_retired(core);
     }
 
-    /// Unmaps lent objects whose granules have all retired. An object that the kernel cannot unmap stays mapped, and
-    /// nobody uses it.
+    /// Unmaps lent objects whose granules have all retired. An object that the kernel cannot unmap stays mapped until this
+    /// is called again; nobody uses it. An object of the space's own, of which nothing is used any more, gives its memory
+    /// back even where peers have mapped it.
     pub(crate) fn unmap_retired(&mut self, core: &Core) {
         while let Some(object) = self.granules.lent_objects.take_ended() {
-            if core.aliases().unmap(core.alias_offset(object.start), core.bytes(object.len)).is_ok() {
-                self.granules.lent_objects.forget(object);
-                self.objects.objects.remove(&object.start);
-                self.losses.forget(object.numbers());
-                self.objects.version.fetch_add(1, Ordering::Release);
+            if core.aliases().unmap(core.alias_offset(object.start), core.bytes(object.len)).is_err() {
+                return self.granules.lent_objects.put_back(object);
             }
+            self.granules.lent_objects.forget(object);
+            let entry = self.objects.remove(object.start);
+            if let Some(entry) = entry.filter(|entry| entry.shown && entry.is_separate) {
+                // The kernel may refuse; then the peers' mappings keep the memory until they end.
+                let _ = entry.object.discard();
+            }
+            self.losses.forget(object.numbers());
         }
     }
 
@@ -340,8 +418,6 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use genie_sys::GranuleKind;
-
     use super::*;
 
     fn objects() -> Objects {

@@ -251,7 +251,7 @@ impl State {
         let count = granules.len() as u32;
         self.pools.of(lender).resize(0, count);
         // Without a window the buffer works as well: swaps then map page by page.
-        let window = if core.kind != GranuleKind::Huge && count >= WINDOWED {
+        let window = if core.kind == GranuleKind::Base && count >= WINDOWED {
             self.new_window(core, runs).ok()
         } else {
             None

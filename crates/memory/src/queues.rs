@@ -1,4 +1,4 @@
-//! Queues: regions that migrant buffers have left, kept for the next ones.
+//! Queues: regions that migrant buffers, or the allocator's blocks, have left, kept for the next ones.
 //!
 //! Invariants: a region in a queue belongs to nobody, and holds no granules of a lender that is gone.
 //! Limits: a queue keeps `Config::pool` bytes; beyond that the region that has waited longest is removed.
@@ -12,6 +12,8 @@ use crate::{LenderId, Mark, RegionId};
 pub(crate) struct Queues {
     emigrant: Queue,
     weak_emigrant: Queue,
+    /// Those of blocks that were freed.
+    native: Queue,
 }
 
 /// Regions of one mark, each with its number of granules, the most recent last.
@@ -51,12 +53,16 @@ impl Queues {
         match mark {
             Mark::Emigrant => &mut self.emigrant,
             Mark::WeakEmigrant => &mut self.weak_emigrant,
-            _ => unreachable!("regions marked {mark} are in no queue"),
+            Mark::Native => &mut self.native,
+            Mark::Immigrant | Mark::Immigrating | Mark::Emigrating => {
+                unreachable!("regions marked {mark} are in no queue")
+            }
         }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = RegionId> {
-        self.emigrant.regions.iter().chain(&self.weak_emigrant.regions).map(|(region, _)| *region)
+        let queues = [&self.emigrant, &self.weak_emigrant, &self.native];
+        queues.into_iter().flat_map(|queue| &queue.regions).map(|(region, _)| *region)
     }
 }
 

@@ -23,6 +23,12 @@ pub struct RegionId {
 #[derive(Debug)]
 pub(crate) struct Region {
     pub(crate) slots: Run,
+    /// The addresses at which the client may store and load, now or later. The region's other bytes are nobody's, and hold
+    /// whatever was there before: a delivery need not keep them.
+    pub(crate) used: Range<usize>,
+    /// Whether a request may have referenced its granules, or put others in their places.
+    #[cfg_attr(not(feature = "allocator"), allow(dead_code, reason = "only the allocator asks"))]
+    pub(crate) passed: bool,
     pub(crate) mark: Mark,
     pub(crate) credit: Credit,
     pub(crate) reinstatement: Reinstatement,
@@ -42,10 +48,12 @@ pub(crate) struct Regions {
 }
 
 impl Regions {
-    fn add(&mut self, slots: Run, mark: Mark) -> RegionId {
+    fn add(&mut self, core: &Core, slots: Run, mark: Mark) -> RegionId {
         self.generation = self.generation.wrapping_add(1);
         let region = Region {
             slots,
+            used: core.slot_addr(slots.start)..core.slot_addr(slots.end()),
+            passed: false,
             mark,
             credit: Credit::default(),
             reinstatement: Reinstatement::default(),
@@ -114,18 +122,19 @@ impl State {
             self.give_window(core, window)?;
             return Err(error);
         }
-        Ok(self.enter_region(window, runs.iter().flat_map(|run| run.numbers()), mark))
+        Ok(self.enter_region(core, window, runs.iter().flat_map(|run| run.numbers()), mark))
     }
 
     /// Enters the region of a window that maps `granules` in this order. They are the space's own from
-    /// now on.
+    /// now on. All bytes of the region are the client's.
     pub(crate) fn enter_region(
         &mut self,
+        core: &Core,
         window: Run,
         granules: impl Iterator<Item = u32>,
         mark: Mark,
     ) -> RegionId {
-        let id = self.regions.add(window, mark);
+        let id = self.regions.add(core, window, mark);
         for (slot, granule) in window.numbers().zip(granules) {
             self.slots.set(slot, Slot { granule: Some(granule), region: Some(id.index), protected: false });
             self.granules.put(granule, crate::granule::Place::Region { slot });
@@ -185,10 +194,11 @@ impl Owned {
 pub struct Buffer(pub(crate) Owned);
 
 impl Space {
-    /// Allocates a native buffer of `len` zero bytes.
+    /// Allocates a native buffer of `len` zero bytes. Where there are granules of two sizes, a buffer shorter than a quarter of the
+    /// larger granule is of the smaller ones, and any buffer is where no memory of its own size is left.
     ///
     /// # Errors
-    /// [`Error::Limit`], [`Error::Empty`], or the kernel's reason (no free huge pages).
+    /// [`Error::Limit`], [`Error::Empty`], or the kernel's reason (no free huge pages, where granules are of one size).
     ///
     /// # Cost
     /// Some system calls and the zeroing; not for the data path.
@@ -197,7 +207,8 @@ impl Space {
     }
 
     /// Allocates a native buffer of `len` zero bytes that starts `offset` bytes into its first granule, so that it is
-    /// aligned with a server's buffers (client-aligned buffering, thesis §4.1).
+    /// aligned with a server's buffers (client-aligned buffering, thesis §4.1). Where the granule is 4 KiB long, only the
+    /// place of `offset` in that counts.
     ///
     /// # Errors
     /// As [`Space::allocate`].
@@ -209,8 +220,14 @@ impl Space {
     }
 
     pub(crate) fn allocate_owned(&self, offset: usize, len: usize, mark: Mark) -> Result<Owned> {
+        assert!(offset < self.granule(), "offset {offset} is not within a granule");
+        self.by_len(len, |space| space.allocate_here(offset, len, mark))
+    }
+
+    /// Allocates from this space's granules.
+    fn allocate_here(&self, offset: usize, len: usize, mark: Mark) -> Result<Owned> {
         let core = self.core();
-        assert!(offset < core.granule(), "offset {offset} is not within a granule");
+        let offset = core.misalignment(offset);
         core.ensure_own()?;
         if len == 0 {
             return Err(Error::Empty);
@@ -221,18 +238,23 @@ impl Space {
         let mut state = core.lock();
         let region = state.allocate_region(core, core.granules(offset, len), mark)?;
         let slot = state.regions.get(region).map_or(0, |region| region.slots.start);
+        let addr = core.slot_addr(slot) + offset;
+        // A migrant region may be reused for a longer buffer; a native one ends with its buffer.
+        if let (Mark::Native, Some(found)) = (mark, state.regions.get_mut(region)) {
+            found.used = addr..addr + len;
+        }
         drop(state);
-        Ok(Owned { space: self.clone(), region, addr: core.slot_addr(slot) + offset, len })
+        Ok(Owned { space: self.clone(), region, addr, len })
     }
 
     /// Whether an address is in the range that this space's regions are made from; if not, it is in no region.
     pub fn may_hold(&self, addr: usize) -> bool {
-        self.core().slot_at(addr).is_some()
+        self.at(addr).core().slot_at(addr).is_some()
     }
 
     /// Which region holds all of the `len` bytes at `addr`, and its mark.
     pub fn region_at(&self, addr: usize, len: usize) -> Option<(RegionId, Mark)> {
-        let core = self.core();
+        let core = self.at(addr).core();
         let (first, last) = slots_of(core, addr, len)?;
         core.ensure_own().ok()?;
         let state = core.lock();
@@ -272,6 +294,18 @@ impl Deref for Buffer {
 
     fn deref(&self) -> &[u8] {
         self.0.bytes()
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl AsMut<[u8]> for Buffer {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self
     }
 }
 

@@ -14,8 +14,8 @@ use crate::stock::{Stocks, Tell};
 use crate::{Error, LenderId};
 
 impl Space {
-    /// Has `tell` called whenever the lender's pool has no memory for a system buffer, with the bytes that the buffer
-    /// would have taken, until the lender is removed. `tell` takes the place of any function set before. The thread that
+    /// Has `tell` called whenever the lender's pool has no memory for a system buffer, of any granule size, with the bytes that
+    /// the buffer would have taken, until the lender is removed. `tell` takes the place of any function set before. The thread that
     /// wanted the buffer calls `tell` and goes on when it returns, so `tell` had better not wait.
     ///
     /// For a lender that was removed, nothing is called.
@@ -23,8 +23,11 @@ impl Space {
         if self.is_inherited() {
             return;
         }
-        if let Some(stock) = self.core().lock().granules.stocks.lender(lender) {
-            stock.on_shortage = Some(Tell(Arc::new(tell)));
+        let tell: Arc<dyn Fn(usize) + Send + Sync> = Arc::new(tell);
+        for space in self.each() {
+            if let Some(stock) = space.core().lock().granules.stocks.lender(lender) {
+                stock.on_shortage = Some(Tell(Arc::clone(&tell)));
+            }
         }
     }
 }

@@ -81,6 +81,18 @@ impl Slots {
         Some(run)
     }
 
+    /// Takes this run of addresses, if all of it is free.
+    #[cfg(feature = "allocator")]
+    pub(crate) fn take_at(&mut self, run: Run) -> bool {
+        let taken = self.free.take_chosen(run.len, |free| {
+            (free.start <= run.start && run.end() <= free.end()).then_some(run.start)
+        });
+        if taken.is_some() && self.table.len() < run.end() as usize {
+            self.table.resize(run.end() as usize, Entry::default());
+        }
+        taken.is_some()
+    }
+
     /// Gives a run of addresses back; nothing may be mapped there.
     pub(crate) fn give(&mut self, run: Run) {
         self.clear(run);

@@ -6,18 +6,20 @@
 //! Limits: `Config::limit` bytes of granules of its own; four times as many bytes of addresses for clients.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use genie_sys::fork::Maker;
 use genie_sys::guard::Guard;
 use genie_sys::inspect;
 use genie_sys::userfault::{Userfault, Way};
-use genie_sys::{Arena, GranuleKind, Object, machine};
+use genie_sys::{Arena, Errno, GranuleKind, Object, machine};
 
 use crate::faults::Handler;
 use crate::granule::Granules;
+use crate::locked::Locked;
 use crate::losses::Losses;
-use crate::objects::{OBJECT_LEN, Objects};
+use crate::mixed::Common;
+use crate::objects::{FIRST_COLLAPSED_LEN, OBJECT_LEN, Objects};
 use crate::pool::Pools;
 use crate::queues::Queues;
 use crate::region::Regions;
@@ -34,10 +36,13 @@ const LONGEST_TABLE: u32 = 29;
 /// Which granules a space's objects are made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Granularity {
-    /// Huge pages where the machine has free ones, else transparent huge pages where allowed, else 4 KiB pages.
+    /// Reserved huge pages where the machine has free ones, else granules of 2 MiB whose pages the kernel collapses to
+    /// huge ones, and 4 KiB pages for short buffers; else 4 KiB pages alone. A space's first object decides on the size of
+    /// its larger granules. Each later object is made of reserved pages, if there are enough by then, and of collapsed ones
+    /// otherwise ([`Space::made_of`]).
     #[default]
     Best,
-    /// This kind or an error.
+    /// This kind or an error. It is no error if the kernel cannot collapse pages ([`GranuleKind::Collapsed`]).
     Only(GranuleKind),
 }
 
@@ -66,7 +71,7 @@ pub struct Config {
     /// pending (no `read` into the buffer and the like). Only with it may a userfaultfd that cannot catch the kernel's
     /// own stores be used; the kernel's store would fail with `EFAULT` instead.
     pub kernel_never_stores: bool,
-    /// How many bytes of system buffers are kept for reuse.
+    /// How many bytes of system buffers are kept for reuse, in granules of each size.
     pub pool: usize,
 }
 
@@ -90,7 +95,7 @@ pub enum Protection {
     Full,
     /// Against stores by the program; the program promised that the kernel makes none.
     StoresOnly,
-    /// Not at all, for this reason: emulated copy copies on output.
+    /// Not at all, for this reason: emulated copy copies output that is not borrowed until the reply.
     None(&'static str),
 }
 
@@ -99,7 +104,7 @@ pub enum Protection {
 pub struct Statistics {
     /// Write faults handled.
     pub faults: u64,
-    /// Faults that replaced a granule, because an output was pending from it.
+    /// Granules that faults replaced, because an output was pending from them.
     pub replacements: u64,
     /// Faults that had to wait for an output, because no memory or mapping was left for a replacement.
     pub waits: u64,
@@ -131,23 +136,26 @@ pub(crate) struct State {
 /// What the space's handles, buffers and fault handler share.
 pub(crate) struct Core {
     maker: Maker,
+    granularity: Granularity,
     pub(crate) kind: GranuleKind,
     /// The granule size as a power of two.
     shift: u32,
     limit: usize,
     pub(crate) pool_limit: u32,
     pub(crate) windows: Arena,
-    aliases: Arena,
+    pub(crate) common: Common,
+    /// Where this core's granules begin among the aliases.
+    aliases_start: usize,
     pub(crate) userfault: Option<Userfault>,
     pub(crate) protection: Protection,
     /// What replacing one granule costs, in nanoseconds.
     pub(crate) replacement_cost: AtomicU64,
     /// How many slots are protected.
     pub(crate) protected: Arc<AtomicU32>,
-    /// How often an object came or went.
-    pub(crate) objects_version: Arc<AtomicU64>,
-    /// The guards of windows and aliases, which are there from the first lent object on.
-    pub(crate) guards: OnceLock<[Guard; 2]>,
+    /// How many objects are not of reserved huge pages.
+    pub(crate) unreserved: Arc<AtomicU32>,
+    /// The guard of the windows, which is there from the first lent object on.
+    pub(crate) guard: OnceLock<Guard>,
     /// The count of missing memory at the last look for losses.
     pub(crate) missing_seen: AtomicU32,
     pub(crate) has_losses: AtomicBool,
@@ -162,7 +170,9 @@ pub struct Space {
 
 pub(crate) struct Inner {
     pub(crate) core: Arc<Core>,
-    _handler: Option<Handler>,
+    /// The space of 4 KiB granules for short buffers.
+    pub(crate) small: Option<Space>,
+    handler: Option<Arc<Handler>>,
 }
 
 impl Space {
@@ -170,22 +180,56 @@ impl Space {
     ///
     /// # Errors
     /// Granules or a userfaultfd of the kind asked for cannot be had; each error says what to do.
+    ///
+    /// # Cost
+    /// The first object's memory is taken now: 32 MiB, of collapsed pages 8 MiB. That takes some 10 to 30 ms, unless the
+    /// huge pages are reserved.
     pub fn new(config: &Config) -> Result<Self> {
-        let (kind, object) = first_object(config.granularity, config.limit)?;
-        let (userfault, protection) = userfault(config)?;
-        let core = Core::new(config, kind, userfault, protection)?;
-        core.lock().adopt(&core, object)?;
-        let core = Arc::new(core);
-        let handler = core.userfault.is_some().then(|| Handler::start(&core)).transpose()?;
-        Ok(Self { inner: Arc::new(Inner { core, _handler: handler }) })
+        let object = first_object(config.granularity, config.limit)?;
+        let kind = object.kind();
+        let small = GranuleKind::Base;
+        let is_mixed = config.granularity == Granularity::Best && kind.size() > small.size();
+        let start = AliasLens::of(config, kind).total();
+        let len = start + if is_mixed { AliasLens::of(config, small).total() } else { 0 };
+        let common = Common::new(len.next_multiple_of(kind.size()), object.len())?;
+        let small = is_mixed.then(|| Self::part(config, small, &common, start, None)).transpose()?;
+        let space = Self::part(config, kind, &common, 0, small)?;
+        space.core().lock().adopt(space.core(), object)?;
+        Ok(space)
     }
 
-    /// What the granules are made of.
+    /// Makes a space with nothing in it; its objects will be of that kind.
+    #[cfg(feature = "allocator")]
+    pub(crate) fn without_objects(config: &Config, kind: GranuleKind) -> Result<Self> {
+        let common = Common::new(AliasLens::of(config, kind).total(), 0)?;
+        Self::part(config, kind, &common, 0, None)
+    }
+
+    /// Makes a space of one granule size, with no object yet.
+    fn part(
+        config: &Config,
+        kind: GranuleKind,
+        common: &Common,
+        aliases_start: usize,
+        small: Option<Self>,
+    ) -> Result<Self> {
+        let core = Arc::new(Core::new(config, kind, common.clone(), aliases_start)?);
+        let handler = core.userfault.is_some().then(|| Handler::start(&core)).transpose()?;
+        Ok(Self { inner: Arc::new(Inner { core, small, handler: handler.map(Arc::new) }) })
+    }
+
+    /// Another handle, with another small space.
+    pub(crate) fn of(&self, small: Option<Self>) -> Self {
+        let (core, handler) = (Arc::clone(&self.inner.core), self.inner.handler.clone());
+        Self { inner: Arc::new(Inner { core, small, handler }) }
+    }
+
+    /// What the granules of the first object are made of, and how large all granules are; but for those of the small space.
     pub fn granule_kind(&self) -> GranuleKind {
         self.core().kind
     }
 
-    /// The granule size in bytes.
+    /// The granule size in bytes; the larger one, where there are two.
     pub fn granule(&self) -> usize {
         self.core().granule()
     }
@@ -202,7 +246,8 @@ impl Space {
 
     /// What happened so far. Nothing, in a child made by fork.
     pub fn statistics(&self) -> Statistics {
-        if self.is_inherited() { Statistics::default() } else { self.core().lock().statistics }
+        let of = |space: &Self| space.core().lock().statistics;
+        if self.is_inherited() { Statistics::default() } else { self.each().map(of).sum() }
     }
 
     /// Sets what replacing one granule costs, so that regions whose faults cost more than copying are copied.
@@ -215,9 +260,14 @@ impl Space {
         self.core().limit
     }
 
-    /// Whether both are handles to one space.
+    /// Whether both are handles to one space. A space and its small space are one.
     pub fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.inner, &other.inner)
+        Arc::ptr_eq(&self.core().common.aliases, &other.core().common.aliases)
+    }
+
+    /// Whether both have granules of the same tables.
+    pub(crate) fn has_tables_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner.core, &other.inner.core)
     }
 
     /// Whether this process is a child, made by fork, of the one that has made the space. A child can use neither the space
@@ -241,36 +291,67 @@ impl std::fmt::Debug for Space {
     }
 }
 
+/// How many bytes of addresses the aliases of one granule size have: for objects of the space's own, and for lent ones.
+struct AliasLens {
+    own: usize,
+    lent: usize,
+}
+
+impl AliasLens {
+    fn of(config: &Config, kind: GranuleKind) -> Self {
+        let limit = limit(config, kind);
+        let whole = |len: usize| len.next_multiple_of(kind.size());
+        Self { own: whole(limit), lent: whole(limit.max(LENT_ADDRESSES_MIN)) }
+    }
+
+    fn total(&self) -> usize {
+        self.own + self.lent
+    }
+}
+
+fn limit(config: &Config, kind: GranuleKind) -> usize {
+    config.limit.clamp(kind.size(), kind.size() << LONGEST_TABLE)
+}
+
+impl std::iter::Sum for Statistics {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            faults: sum.faults + one.faults,
+            replacements: sum.replacements + one.replacements,
+            waits: sum.waits + one.waits,
+            protected: sum.protected + one.protected,
+            reinstated: sum.reinstated + one.reinstated,
+            swapped: sum.swapped + one.swapped,
+        })
+    }
+}
+
 impl Core {
-    fn new(
-        config: &Config,
-        kind: GranuleKind,
-        userfault: Option<Userfault>,
-        protection: Protection,
-    ) -> Result<Self> {
+    fn new(config: &Config, kind: GranuleKind, common: Common, aliases_start: usize) -> Result<Self> {
         let granule = kind.size();
-        let limit = config.limit.clamp(granule, granule << LONGEST_TABLE);
+        let limit = limit(config, kind);
+        let (userfault, protection) = userfault(config)?;
         let windows = Arena::reserve(limit.saturating_mul(4).max(8 * PAGE_TABLE))?;
-        let (own, lent) =
-            (limit.next_multiple_of(granule), limit.max(LENT_ADDRESSES_MIN).next_multiple_of(granule));
-        let aliases = Arena::reserve(own + lent)?;
+        let AliasLens { own, lent } = AliasLens::of(config, kind);
         let protected = Arc::new(AtomicU32::new(0));
         let slots = Slots::new((windows.len() / granule) as u32, Arc::clone(&protected));
-        let objects = Objects::default();
+        let objects = Objects::new(Arc::clone(&common.objects_version));
         Ok(Self {
             maker: Maker::this_process(),
-            objects_version: objects.version(),
+            unreserved: objects.unreserved(),
+            granularity: config.granularity,
             kind,
             shift: granule.trailing_zeros(),
             limit,
             pool_limit: (config.pool / granule).try_into().unwrap_or(u32::MAX),
             windows,
-            aliases,
+            common,
+            aliases_start,
             userfault,
             protection,
             replacement_cost: AtomicU64::new(0),
             protected,
-            guards: OnceLock::new(),
+            guard: OnceLock::new(),
             missing_seen: AtomicU32::new(0),
             has_losses: AtomicBool::new(false),
             state: Mutex::new(State {
@@ -287,6 +368,14 @@ impl Core {
                 statistics: Statistics::default(),
             }),
         })
+    }
+
+    /// What new objects may be made of, the best first.
+    pub(crate) fn kinds(&self) -> &[GranuleKind] {
+        match &self.granularity {
+            Granularity::Best => self.kind.of_its_size(),
+            Granularity::Only(kind) => std::slice::from_ref(kind),
+        }
     }
 
     pub(crate) fn granule(&self) -> usize {
@@ -325,11 +414,16 @@ impl Core {
 
     /// Where a run of granules lies in the alias arena.
     pub(crate) fn alias_offset(&self, granule: u32) -> usize {
-        self.bytes(granule)
+        self.aliases_start + self.bytes(granule)
+    }
+
+    /// The granule at an offset in the alias arena, if that is not before this core's.
+    pub(crate) fn granule_at(&self, offset: usize) -> Option<u32> {
+        u32::try_from(offset.checked_sub(self.aliases_start)? >> self.shift).ok()
     }
 
     pub(crate) fn aliases(&self) -> &Arena {
-        &self.aliases
+        &self.common.aliases
     }
 
     /// The alignment, in slots, that lets page tables of so many slots be moved whole.
@@ -353,9 +447,9 @@ impl Core {
     ///
     /// # Panics
     /// In a child made by fork. Functions that may be called for an inherited space look at [`Core::is_own`] first.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> Locked<'_> {
         assert!(self.is_own(), "{}", Error::Inherited);
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        Locked::by(|| self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -385,11 +479,14 @@ impl State {
     }
 }
 
-/// Chooses the granule kind by making the first object.
-fn first_object(granularity: Granularity, limit: usize) -> Result<(GranuleKind, Object)> {
+/// Chooses the granule kind by making the first object. Of the best granules to be had, collapsed ones are chosen if the
+/// kernel has collapsed at least half of them.
+fn first_object(granularity: Granularity, limit: usize) -> Result<Object> {
     let make = |kind: GranuleKind| {
-        let len = OBJECT_LEN.min(limit & !(kind.size() - 1)).max(kind.size());
-        Object::create(kind, len).map(|object| (kind, object))
+        let len = if kind == GranuleKind::Collapsed { FIRST_COLLAPSED_LEN } else { OBJECT_LEN };
+        // Where granules are of two sizes, those of the other size have half of the limit, however low that is.
+        let limit = if granularity == Granularity::Best { limit / 2 } else { limit };
+        Object::create(kind, len.min(limit & !(kind.size() - 1)).max(kind.size()))
     };
     match granularity {
         Granularity::Only(GranuleKind::Huge) => {
@@ -397,9 +494,14 @@ fn first_object(granularity: Granularity, limit: usize) -> Result<(GranuleKind, 
             Ok(make(GranuleKind::Huge)?)
         }
         Granularity::Only(kind) => Ok(make(kind)?),
-        Granularity::Best if require_huge_pages(limit).is_ok() => Ok(make(GranuleKind::Huge)?),
-        Granularity::Best if transparent_huge_pages() => Ok(make(GranuleKind::Transparent)?),
-        Granularity::Best => Ok(make(GranuleKind::Base)?),
+        Granularity::Best => {
+            let is_collapsed = |object: &Object| 2 * object.huge_bytes() >= object.len();
+            let collapsed = || make(GranuleKind::Collapsed).ok().filter(is_collapsed);
+            match make(GranuleKind::Huge).ok().or_else(collapsed) {
+                Some(object) => Ok(object),
+                None => Ok(make(GranuleKind::Base)?),
+            }
+        }
     }
 }
 
@@ -414,13 +516,9 @@ fn require_huge_pages(limit: usize) -> Result<()> {
     }
     let subject = format!("{needed} huge pages of 2 MiB ({available} available)");
     Err(Error::Kernel(
-        genie_sys::Error::new("mmap", subject, genie_sys::Errno::NOMEM)
+        genie_sys::Error::new("mmap", subject, Errno::NOMEM)
             .with_remedy("reserve some: `sysctl vm.nr_hugepages=256` as root, or `genie doctor --fix`"),
     ))
-}
-
-fn transparent_huge_pages() -> bool {
-    inspect::shmem_huge_mode().is_ok_and(|mode| matches!(mode.as_str(), "always" | "within_size" | "advise"))
 }
 
 fn userfault(config: &Config) -> Result<(Option<Userfault>, Protection)> {

@@ -2,9 +2,10 @@
 //!
 //! How: granules that the plan names change places between the two buffers; before that, the client's bytes beside the
 //! data on the first and last of these granules are copied into the system buffer's granules (reverse copyout). The
-//! client's granules are write-protected meanwhile, so that no other thread's store next to the buffer is lost. All
-//! other data is copied out through the client's window, like a store by the client: if an output is pending there, the
-//! store faults and TCOW saves the output.
+//! client's granules are write-protected meanwhile, so that no other thread's store next to the data is lost. Where the
+//! client's buffer begins or ends within a granule, nobody's bytes lie beyond it: none are copied there, and a granule with
+//! no other bytes beside the data is not protected either. All other data is copied out through the client's window, like a
+//! store by the client: if an output is pending there, the store faults and TCOW saves the output.
 //!
 //! ```text
 //!               |<-- granule -->|<-- granule -->|<-- granule -->|
@@ -12,8 +13,8 @@
 //!   system      | ^^^^ |            data                | ^^^^  |      ^ reverse copyout, then swap all three
 //! ```
 //!
-//! With huge pages a swap maps the system buffer's granules over the client's, page tables filled; with 4 KiB pages
-//! it swaps the two windows' page tables. Either way the client's addresses are mapped at every moment.
+//! With granules of 2 MiB a swap maps the system buffer's granules over the client's, page tables filled; with 4 KiB
+//! pages it swaps the two windows' page tables. Either way the client's addresses are mapped at every moment.
 //! Source: thesis §4.1, figure 4.1; §4.3 for buffers with output pending.
 
 use std::ops::Range;
@@ -62,12 +63,23 @@ impl Delivery {
         let end = (core.slot_addr(slot) + core.granule()).min(self.addr + self.len);
         (start - core.slot_addr(slot), end - start)
     }
+
+    /// The client's bytes before and after the data in a slot's granule, as offsets in the granule.
+    fn beside(&self, core: &Core, state: &State, slot: u32) -> [Range<usize>; 2] {
+        let region = state.slots.get(slot).region.and_then(|index| state.regions.id(index));
+        let within = |addr: usize| addr.saturating_sub(core.slot_addr(slot)).min(core.granule());
+        let used = region
+            .and_then(|region| state.regions.get(region))
+            .map_or(0..core.granule(), |region| within(region.used.start)..within(region.used.end));
+        let (offset, len) = self.data_in(core, slot);
+        [used.start..offset.clamp(used.start, used.end), (offset + len).clamp(used.start, used.end)..used.end]
+    }
 }
 
 impl Space {
     /// Fills the client's `bytes` with the first bytes of `system`.
     ///
-    /// Granules that cannot be swapped after all (another alignment, too many mappings) are copied.
+    /// Granules that cannot be swapped after all (another alignment or size, too many mappings) are copied.
     /// Afterwards the system buffer holds the client's former granules instead, except those from which an output is
     /// pending: fresh granules take their places, and where there are none, the system buffer is left without memory
     /// ([`SystemBuffer::refill`]). The lender's pool adopts the client's former granules, and the space adopts the
@@ -99,11 +111,13 @@ impl Space {
         len: usize,
         plan: &InputPlan,
     ) -> Result<Passed> {
-        let core = self.core();
+        let space = self.at(addr);
+        let core = space.core();
         system.assert_of(self);
         assert!(len <= system.len(), "{len} bytes of a system buffer of {}", system.len());
         let (first, last) = slots_of(core, addr, len).ok_or(Error::Foreign { addr, len })?;
-        let aligned = system.alignment() == Some(core.misalignment(addr));
+        let is_alike = system.space().has_tables_of(space);
+        let aligned = is_alike && system.alignment() == Some(core.misalignment(addr));
         let swap =
             if aligned && len > 0 { plan.swap.start..plan.swap.end.min(last - first + 1) } else { 0..0 };
         let delivery = Delivery {
@@ -124,9 +138,21 @@ impl Space {
         Ok(passed)
     }
 
-    /// Whether partly filled granules can be swapped without loss of the bytes beside the buffer.
+    /// Whether granules can be swapped without loss of the client's bytes beside the data.
     pub fn can_swap_partial_granules(&self) -> bool {
         self.core().userfault.is_some()
+    }
+
+    /// How many bytes of the client's lie beside the `len` bytes at `addr` in one of their granules, the `index`th; a
+    /// buffer's region has none before the buffer begins and after it ends. Outside the space, as many bytes as a granule
+    /// has.
+    ///
+    /// Cost: the space's lock.
+    pub fn bytes_beside(&self, addr: usize, len: usize, index: u32) -> usize {
+        let core = self.at(addr).core();
+        let Some(first) = core.slot_at(addr).filter(|_| core.is_own()) else { return core.granule() };
+        let delivery = Delivery { addr, len, first, swap: Run { start: first, len: 0 } };
+        delivery.beside(core, &core.lock(), first + index).map(|range| range.len()).iter().sum()
     }
 }
 
@@ -178,8 +204,8 @@ fn swap_pages(core: &Core, system: &mut SystemBuffer, delivery: &Delivery) -> Re
 }
 
 impl State {
-    /// Completes the first and the last granule with the client's bytes beside the data; returns the slots that were
-    /// write-protected for this and the number of bytes copied, or none if a slot could not be protected.
+    /// Completes the first and the last granule with the client's bytes beside the data, if there are any; returns the slots
+    /// that were write-protected for this and the number of bytes copied, or none if a slot could not be protected.
     fn reverse_copyout(
         &mut self,
         core: &Core,
@@ -191,8 +217,8 @@ impl State {
             if index > 0 && index + 1 < granules.len() {
                 continue;
             }
-            let (offset, len) = delivery.data_in(core, slot);
-            if len == core.granule() {
+            let beside = delivery.beside(core, self, slot);
+            if beside.iter().all(Range::is_empty) {
                 continue;
             }
             let Some(client) = self.slots.get(slot).granule else { continue };
@@ -201,10 +227,9 @@ impl State {
             }
             guarded.push(slot);
             let (mine, theirs) = (views::granule(core, granules[index]), views::granule(core, client));
-            for range in [0..offset, offset + len..core.granule()] {
-                mine.part(range.clone()).copy_data(&theirs.part(range));
+            for range in beside {
+                copied += mine.part(range.clone()).copy_data(&theirs.part(range));
             }
-            copied += core.granule() - len;
         }
         (guarded, Some(copied))
     }
@@ -218,7 +243,7 @@ impl State {
         granules: &mut [u32],
     ) -> bool {
         let Some(own) = window.filter(|own| own.len == slots.len) else { return false };
-        debug_assert_ne!(core.kind, GranuleKind::Huge, "huge pages are mapped, not swapped");
+        debug_assert_eq!(core.kind, GranuleKind::Base, "larger granules are mapped, not swapped");
         if self.slots.run(slots).any(|slot| slot.protected) {
             // Protection would travel with the page tables.
             return false;
@@ -295,6 +320,10 @@ impl State {
     }
 
     fn enter_swap(&mut self, slots: Run, granules: &mut [u32]) {
+        let region = self.slots.get(slots.start).region;
+        if let Some(region) = region.and_then(|region| self.regions.at(region)) {
+            region.passed = true;
+        }
         for (slot, granule) in slots.numbers().zip(granules) {
             let Some(old) = self.slots.show(slot, *granule) else { continue };
             self.granules.put(*granule, Place::Region { slot });

@@ -57,12 +57,25 @@ impl Space {
         server: LenderId,
         len: usize,
     ) -> Result<SystemBuffer> {
+        let here = |space: &Self| space.system_buffer_here(lender, server, len);
+        let tell = |space: &Self, error| space.core().tell_shortage(lender, error);
+        match (here(self), self.small()) {
+            (Err(error @ (Error::Limit { .. } | Error::Kernel(_) | Error::Lender { .. })), Some(small)) => {
+                // It is a shortage where neither size is left: of the size that buffers of this length have.
+                let is_long = self.for_len(len).has_tables_of(self);
+                here(small)
+                    .map_err(|of_small| if is_long { tell(self, error) } else { tell(small, of_small) })
+            }
+            (result, _) => result.map_err(|error| tell(self, error)),
+        }
+    }
+
+    fn system_buffer_here(&self, lender: LenderId, server: LenderId, len: usize) -> Result<SystemBuffer> {
         let core = self.core();
         core.ensure_own()?;
         let class = chunk_class(len).filter(|class| chunk_len(*class) < core.granule());
-        let Some(class) = class else { return self.aligned_buffer_from(lender, 0, len) };
-        let chunk = core.lock().take_chunk(core, lender, server, class);
-        let chunk = chunk.map_err(|error| core.tell_shortage(lender, error))?;
+        let Some(class) = class else { return self.aligned_buffer_here(lender, 0, len) };
+        let chunk = core.lock().take_chunk(core, lender, server, class)?;
         let backing = Backing::Chunk(chunk, server);
         Ok(SystemBuffer { space: self.clone(), lender, backing, offset: 0, len })
     }
@@ -73,7 +86,7 @@ impl Space {
     /// # Errors
     /// [`Error::Limit`], or the kernel's reason.
     pub fn aligned_buffer(&self, offset: usize, len: usize) -> Result<SystemBuffer> {
-        self.aligned_buffer_from(LenderId::OWN, offset, len)
+        self.by_len(len, |space| space.aligned_buffer_from(LenderId::OWN, offset, len))
     }
 
     /// As [`Space::aligned_buffer`], from a lender's pool. No other data is in its granules.
@@ -81,12 +94,16 @@ impl Space {
     /// # Errors
     /// As [`Space::system_buffer_shown`].
     pub fn aligned_buffer_from(&self, lender: LenderId, offset: usize, len: usize) -> Result<SystemBuffer> {
+        let buffer = self.aligned_buffer_here(lender, offset, len);
+        buffer.map_err(|error| self.core().tell_shortage(lender, error))
+    }
+
+    fn aligned_buffer_here(&self, lender: LenderId, offset: usize, len: usize) -> Result<SystemBuffer> {
         let core = self.core();
         core.ensure_own()?;
         let offset = core.misalignment(offset);
         let count = core.whole_granules(lender, offset, len)?;
-        let whole = core.lock().take_whole(core, lender, count, len);
-        let whole = whole.map_err(|error| core.tell_shortage(lender, error))?;
+        let whole = core.lock().take_whole(core, lender, count, len)?;
         Ok(SystemBuffer { space: self.clone(), lender, backing: Backing::Whole(whole), offset, len })
     }
 
@@ -95,7 +112,7 @@ impl Space {
         if self.is_inherited() {
             return;
         }
-        self.core().lock().recycling = recycling;
+        self.each().for_each(|space| space.core().lock().recycling = recycling);
     }
 }
 

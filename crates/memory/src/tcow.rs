@@ -3,7 +3,7 @@
 //! How: an output references its granules and makes them read-only in their window. A store then faults; the handler
 //! 1. copies the granule, still protected, into a free one,
 //! 2. maps that one in its place and registers the place for faults again,
-//! 3. and only then wakes the storing thread, whose store goes to the new granule.
+//! 3. and only then wakes the storing thread, whose store goes to the new granule (`replacement`).
 //!
 //! The server keeps reading the old granule through its alias. Any other order loses updates. When no output is pending
 //! any more, the handler only gives the permission back.
@@ -23,15 +23,31 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use crate::granule::Place;
+use crate::region::slots_of;
 use crate::runs::Run;
 use crate::slots::Slot;
 use crate::space::{Core, Protection, Space, State};
-use crate::{Direction, Error, LenderId, Reference, RegionId, Result, views};
+use crate::{Error, LenderId, Reference, RegionId, Result};
 
 /// How long the fault handler waits before it tries again to get what a waiting store needs. That is a resource of the
 /// process or the machine, so nothing in the space can tell when it is there.
 pub(crate) const RETRY: Duration = Duration::from_millis(10);
+
+/// What is at stake when an output is protected, in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Stakes {
+    /// What passing it by copy costs.
+    pub copying: u64,
+    /// What referencing, protecting and reinstating its granules cost, with what the client's next stores pay for it.
+    pub protecting: u64,
+}
+
+impl Stakes {
+    /// What an output saves that is not copied. Granules that an earlier output has left protected need not be protected.
+    fn saving(self, protects: bool) -> u64 {
+        self.copying.saturating_sub(if protects { self.protecting } else { 0 })
+    }
+}
 
 impl Space {
     /// Removes write permission from referenced granules, where it is not removed already; returns how many granules
@@ -49,56 +65,76 @@ impl Space {
     }
 
     /// As [`Space::read_only`], unless faults in the region have lately cost more than protection saved: then nothing
-    /// is done, and the output is better copied. `saving` is what this output saves when it is protected, in
-    /// nanoseconds.
+    /// is done, and the output is better copied.
     ///
     /// # Errors
     /// As [`Space::read_only`].
     ///
     /// # Panics
     /// As [`Space::read_only`].
-    pub fn read_only_if_it_pays(&self, reference: &Reference, saving: u64) -> Result<Option<u32>> {
-        self.protect_output(reference, Some(saving))
+    pub fn read_only_if_it_pays(&self, reference: &Reference, stakes: Stakes) -> Result<Option<u32>> {
+        self.protect_output(reference, Some(stakes))
     }
 
-    fn protect_output(&self, reference: &Reference, saving: Option<u64>) -> Result<Option<u32>> {
-        let core = self.core();
+    /// Whether an output of the `len` bytes at `addr` should be protected although protecting and reinstating cost more than
+    /// copying: its granules are still protected from an earlier output, so that referencing them is enough; or it is time to
+    /// find out whether the client stores between outputs (see `reinstatement`). Ask once for each output.
+    ///
+    /// # Cost
+    /// The space's lock, and a look at each granule.
+    pub fn spares_copy(&self, addr: usize, len: usize, stakes: Stakes) -> bool {
+        let core = self.at(addr).core();
+        let Some((first, last)) = slots_of(core, addr, len).filter(|_| core.is_own()) else { return false };
+        let mut guard = core.lock();
+        let state = &mut *guard;
+        let unchanged = (first..=last).all(|slot| state.slots.get(slot).protected);
+        let region = state.slots.get(first).region.and_then(|region| state.regions.at(region));
+        let failed = stakes.protecting.saturating_add(core.replacement_cost.load(Relaxed));
+        let copying = stakes.copying.max(1);
+        region.is_some_and(|region| region.reinstatement.spares_copy(unchanged, copying, failed))
+    }
+
+    fn protect_output(&self, reference: &Reference, stakes: Option<Stakes>) -> Result<Option<u32>> {
+        assert!(self.is(reference.space()), "a reference of another space was to be used");
+        let core = reference.space().core();
         core.ensure_own()?;
-        reference.assert_of(self);
         if let Protection::None(reason) = core.protection {
             return Err(Error::Unprotectable { reason });
         }
         let mut guard = core.lock();
         let state = &mut *guard;
-        let mut unpromised = 0;
-        for run in reference.runs() {
-            let reason = "an input is pending in place on the same granules";
-            unpromised += state.granules.lacking(*run).ok_or(Error::Unprotectable { reason })?;
-        }
         // The granules of a region that is gone are shown by no window.
         let Some(region) = state.regions.get_mut(reference.region) else { return Ok(Some(0)) };
-        if saving.is_some() && !region.credit.allows() {
+        if stakes.is_some() && !region.credit.allows() {
             return Ok(None);
         }
-        if unpromised > 0 {
-            state.promise(core, reference, unpromised)?;
+        state.promise(core, reference.runs())?;
+        let protected = state.protect(core, reference.slots)?;
+        if let Some(region) = state.regions.get_mut(reference.region) {
+            region.credit.earn(stakes.map_or(0, |stakes| stakes.saving(protected > 0)));
+            region.reinstatement.output(protected == 0);
         }
-        let Some(region) = state.regions.get_mut(reference.region) else { return Ok(Some(0)) };
-        region.credit.earn(saving.unwrap_or(0));
-        region.reinstatement.output();
-        state.protect(core, reference.slots).map(Some)
+        Ok(Some(protected))
     }
 }
 
 impl State {
-    /// Promises replacements to the `count` granules of an output that have no promise yet. Granules that cannot be
-    /// protected after all keep their promises until the output ends.
-    fn promise(&mut self, core: &Core, output: &Reference, count: u32) -> Result<()> {
+    /// Promises replacements to those granules of an output that have no promise yet. Granules that cannot be protected
+    /// after all keep their promises until the output ends.
+    pub(crate) fn promise(&mut self, core: &Core, output: &[Run]) -> Result<()> {
+        let mut count = 0;
+        for run in output {
+            let reason = "an input is pending in place on the same granules";
+            count += self.granules.lacking(*run).ok_or(Error::Unprotectable { reason })?;
+        }
+        if count == 0 {
+            return Ok(());
+        }
         self.make_available(core, count).map_err(|_| {
             let free = core.bytes(self.granules.available(LenderId::OWN));
             Error::Irreplaceable { asked: core.bytes(count), free }
         })?;
-        output.runs().iter().for_each(|run| self.granules.promise(*run));
+        output.iter().for_each(|run| self.granules.promise(*run));
         Ok(())
     }
 
@@ -117,6 +153,9 @@ impl State {
     pub(crate) fn output_completed(&mut self, core: &Core, region: RegionId, slots: Run) {
         let Some(found) = self.regions.get_mut(region) else { return };
         let own = found.slots;
+        if core.protected.load(Relaxed) == 0 {
+            return;
+        }
         if !slots.numbers().any(|slot| self.slots.get(slot).protected) || !found.reinstatement.completed() {
             return;
         }
@@ -186,92 +225,23 @@ impl Core {
             }
             _ => return wake(self, slot),
         };
-        let slots = state.regions.at(region).map_or(Run { start: slot, len: 1 }, |region| {
+        let here = Run { start: slot, len: 1 };
+        let slots = state.regions.at(region).map_or(here, |region| {
             region.faults += 1;
             region.reinstatement.faulted();
-            Run { start: slot, len: region.slots.end() - slot }
+            region.slots
         });
         if state.pending_output(slot).is_some() {
+            let overwritten = state.overwritten(self, slot, slots);
             drop(guard);
-            if self.replace(slot).is_err() {
+            if self.replace(overwritten).is_err() {
                 self.wait_for_output(slot);
             }
             return;
         }
-        let run = state.idle_protected(slots).unwrap_or(Run { start: slot, len: 1 });
+        let run = state.idle_around(here, slots);
         if state.unprotect(self, run).is_err() {
             wake(self, slot);
-        }
-    }
-
-    /// Replaces the granule at `slot` by a copy of it, if it is still protected for a pending output, and wakes the
-    /// threads that wait to store there.
-    ///
-    /// # Errors
-    /// No granule or mapping is left for that: nothing has changed.
-    ///
-    /// The copying runs without the lock. An extra output reference, held from before the copying until after it, keeps
-    /// the granule from being reused and the slot from being unprotected, so that no store can come between the copy
-    /// and its use.
-    pub(crate) fn replace(&self, slot: u32) -> Result<()> {
-        let Some((granule, fresh)) = self.start_replacement(slot)? else {
-            self.lock().let_store(self, slot);
-            return Ok(());
-        };
-        views::granule(self, fresh).copy_data(&views::granule(self, granule));
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        state.replacing -= 1;
-        // By now another thread may have swapped or removed the granule, or the outputs may have completed.
-        let needed = state.pending_output(slot) == Some(granule) && state.granules.get(granule).outputs > 1;
-        let mapped = needed.then(|| state.map(self, slot, &[Run { start: fresh, len: 1 }])).transpose();
-        if let Ok(Some(())) = mapped {
-            self.enter_replacement(state, slot, granule, fresh);
-        } else {
-            state.release(self, [fresh]);
-            if needed {
-                // The replacement that has just become free again is promised again.
-                state.granules.promise(Run { start: granule, len: 1 });
-            }
-        }
-        state.granules.unreference(Run { start: granule, len: 1 }, Direction::Out);
-        state.unmap_retired(self);
-        state.let_waiters_store(self);
-        mapped?;
-        state.let_store(self, slot);
-        Ok(())
-    }
-
-    /// Takes a free granule to replace the granule at `slot`, and references the granule at `slot`. Returns (old, free),
-    /// or none when no output is pending there any more.
-    fn start_replacement(&self, slot: u32) -> Result<Option<(u32, u32)>> {
-        let mut guard = self.lock();
-        let state = &mut *guard;
-        let Some(granule) = state.pending_output(slot) else { return Ok(None) };
-        let fresh = match state.granules.take_promised(granule) {
-            Some(fresh) => fresh,
-            // The output is not by copy-on-write, or the promise was broken.
-            None => state.take_granules(self, LenderId::OWN, 1)?[0].start,
-        };
-        // Taking one may have removed a cached region, this slot's among them.
-        let Some(granule) = state.pending_output(slot) else {
-            state.release(self, [fresh]);
-            return Ok(None);
-        };
-        state.replacing += 1;
-        state.granules.use_up(fresh);
-        state.granules.reference(Run { start: granule, len: 1 }, Direction::Out);
-        Ok(Some((granule, fresh)))
-    }
-
-    fn enter_replacement(&self, state: &mut State, slot: u32, granule: u32, fresh: u32) {
-        state.slots.show(slot, fresh);
-        let region = state.slots.get(slot).region;
-        state.granules.put(fresh, Place::Region { slot });
-        state.release(self, [granule]);
-        state.statistics.replacements += 1;
-        if let Some(region) = region.and_then(|region| state.regions.at(region)) {
-            region.credit.spend(self.replacement_cost.load(Relaxed));
         }
     }
 
@@ -294,7 +264,7 @@ impl Core {
     pub(crate) fn retry_waiters(&self) {
         let waiting = std::mem::take(&mut self.lock().waiting);
         for slot in waiting {
-            if self.replace(slot).is_err() {
+            if self.replace(Run { start: slot, len: 1 }).is_err() {
                 self.lock().waiting.push(slot);
             }
         }

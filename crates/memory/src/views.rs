@@ -5,7 +5,7 @@
 //! shows only
 //! - by a replacement (TCOW), which shows the same bytes, or
 //! - by a delivery, for which the caller has given up the bytes delivered to, or has them borrowed mutably; the other
-//!   bytes of the granules concerned are write-protected and copied along (`swap`).
+//!   bytes of buffers in the granules concerned are write-protected and copied along (`swap`).
 //!
 //! Servers load and store through aliases, which never move while a granule is in use; Rust references never point there.
 //! Data that a server gets from a reference, a system buffer or a mapping borrows its source, so that it cannot be used
@@ -79,7 +79,8 @@ impl Space {
     /// Takes in an object that a lender lends: its granules join the lender's pool. The object's bytes stay as they
     /// are.
     ///
-    /// The memory does not count towards the space's limit. All of it is allocated now; other threads are kept from the
+    /// Where the space has granules of both sizes, an object whose length is not a multiple of the larger size is for those
+    /// of 4 KiB. The memory does not count towards the space's limit. All of it is allocated now; other threads are kept from the
     /// space only while it is mapped.
     ///
     /// # Errors

@@ -1,10 +1,10 @@
 //! Wiring: keeping a region's memory resident while a server works in it.
 //!
 //! Only share, move and weak move wire memory; the emulated schemes rely on memory that the kernel may swap out but never
-//! loses. Huge pages are never swapped out: they need no wiring, and `mlock` would mark no mapping of them.
+//! loses. Reserved huge pages are never swapped out: they need no wiring, and `mlock` would mark no mapping of them.
 //! Source: thesis §3.2.3; tables 7.1 to 7.3.
 
-use genie_sys::GranuleKind;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::space::Space;
 use crate::{Error, RegionId, Result};
@@ -26,15 +26,19 @@ impl Space {
     /// Wires the whole region `region`.
     ///
     /// # Errors
-    /// The memory-lock limit is too low, or the region is gone; with huge pages neither is checked.
+    /// The memory-lock limit is too low, unless all of the region is of reserved huge pages; or the region is gone.
     pub fn wire_region(&self, region: RegionId) -> Result<Wired> {
         let core = self.core();
-        if core.kind == GranuleKind::Huge {
+        if core.unreserved.load(Relaxed) == 0 {
             return Ok(Wired { _held: None });
         }
         core.ensure_own()?;
-        let mut state = core.lock();
+        let mut guard = core.lock();
+        let state = &mut *guard;
         let found = state.regions.get_mut(region).ok_or(Error::Foreign { addr: 0, len: 0 })?;
+        if state.objects.are_reserved(state.slots.run(found.slots).filter_map(|slot| slot.granule)) {
+            return Ok(Wired { _held: None });
+        }
         if found.wirings == 0 {
             core.windows.lock(core.bytes(found.slots.start), core.bytes(found.slots.len))?;
         }

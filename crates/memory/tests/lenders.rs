@@ -156,8 +156,8 @@ fn memory_that_does_not_fit_is_refused(machine: Machine) {
     if machine.kind != GranuleKind::Huge {
         // Sparse: nothing of it is touched.
         let len = 2 << 30;
-        let refused =
-            machine::lend(&space, lender, object(machine.kind, len / granule).unwrap()).unwrap_err();
+        let sparse = object(GranuleKind::Base, len / GranuleKind::Base.size()).unwrap();
+        let refused = machine::lend(&space, lender, sparse).unwrap_err();
         assert_eq!(refused, Error::Room { asked: len, free: 1 << 30 });
     }
     space.remove_lender(lender);

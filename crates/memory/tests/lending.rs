@@ -235,7 +235,7 @@ fn lenders_that_come_and_go_lose_nothing(machine: Machine) {
     let Some(space) = machine.protecting_space(GRANULES) else { return };
     drop(space);
     let wanted = std::env::var("PROPTEST_CASES").map_or(64, |text| text.parse().expect("a number"));
-    let huge = machine.kind == GranuleKind::Huge;
+    let huge = machine.is_large();
     let cases = if huge { (wanted / 8).max(1) } else { wanted };
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 2000, ..Config::default() };
     let program = prop::collection::vec(step(), 1..if huge { 40 } else { 80 });

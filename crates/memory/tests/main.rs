@@ -1,14 +1,18 @@
 //! What is promised of memory, on each kind of granule.
 //!
-//! One binary, which costs one link. `fork` and `mappings` are binaries of their own: they change their whole process.
+//! One binary, which costs one link. `fork`, `growth` and `mappings` are binaries of their own: they change their whole
+//! process, or the machine.
 
 #[macro_use]
 mod machine;
 
+mod borrows;
+mod collapsed;
 mod data;
 mod lenders;
 mod lending;
 mod migrants;
+mod mixed;
 mod pools;
 mod programs;
 mod promises;

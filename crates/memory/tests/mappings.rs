@@ -9,12 +9,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use genie_memory::{InputPlan, Passed};
-use genie_sys::{Access, Arena, inspect};
-use machine::{Machine, checked, client, output, pattern, same, scatter, seen};
+use genie_sys::{Access, Arena, Object, inspect};
+use machine::{Machine, checked, client, lend, output, pattern, same, scatter, seen};
 
 on_each_kind!(
     a_store_waits_for_a_mapping_and_goes_on_when_there_is_one,
     an_input_that_cannot_be_mapped_is_copied_and_leaves_no_protection,
+    an_object_that_cannot_be_unmapped_is_unmapped_later,
 );
 
 const PAGE: usize = 4096;
@@ -29,8 +30,10 @@ fn alone() -> MutexGuard<'static, ()> {
 fn exhaust() -> Arena {
     let pages = 2 * inspect::max_map_count().unwrap();
     let arena = Arena::reserve(pages * PAGE).unwrap();
-    let mut odd = (0..pages).skip(1).step_by(2);
-    assert!(odd.any(|at| arena.protect(at * PAGE, PAGE, Access::Read).is_err()), "there is a limit");
+    let mut even = (0..pages).step_by(2);
+    assert!(even.any(|at| arena.protect(at * PAGE, PAGE, Access::Read).is_err()), "there is a limit");
+    // Two mappings more were refused; one more may still be had.
+    let _ = arena.protect((pages - 1) * PAGE, PAGE, Access::Read);
     arena
 }
 
@@ -96,4 +99,24 @@ fn an_input_that_cannot_be_mapped_is_copied_and_leaves_no_protection(machine: Ma
     buffer[granule] ^= 1;
     assert_eq!(space.statistics().faults, 0, "the granule that was to be swapped is still protected");
     checked(&space);
+}
+
+fn an_object_that_cannot_be_unmapped_is_unmapped_later(machine: Machine) {
+    let _alone = alone();
+    let space = machine.space(4);
+    let lender = space.add_lender();
+    if let Ok(object) = Object::create(space.granule_kind(), 2 * machine.granule()) {
+        lend(&space, lender, object).unwrap();
+    }
+    let exhausted = exhaust();
+    // One mapping more than that is allowed: the kernel then maps nothing at all, not even in the place of something else.
+    let mut more = Vec::<u8>::new();
+    let _ = more.try_reserve(1 << 30);
+    space.remove_lender(lender);
+    let left = checked(&space);
+    drop((more, exhausted));
+    assert_eq!((left.retired, left.lent), (2, 2), "the object was unmapped in spite of the limit");
+    drop(space.allocate(1).unwrap());
+    let usage = checked(&space);
+    assert_eq!((usage.retired, usage.lent), (0, 0), "{usage:?}");
 }

@@ -6,7 +6,7 @@
 
 use crate::machine::{Machine, checked, client, frame, output_of, pattern, same, scatter, seen, server};
 use genie_memory::{
-    Buffer, Direction, Error, GranuleKind, InputPlan, Migrant, Reference, Space, SystemBuffer, Usage, Wired,
+    Buffer, Direction, Error, InputPlan, Migrant, Reference, Space, SystemBuffer, Usage, Wired,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -323,7 +323,7 @@ fn random_programs_find_what_they_have_stored(machine: Machine) {
     let Some(space) = machine.protecting_space(GRANULES) else { return };
     drop(space);
     let wanted = std::env::var("PROPTEST_CASES").map_or(64, |text| text.parse().expect("a number"));
-    let cases = if machine.kind == GranuleKind::Huge { (wanted / 4).max(1) } else { wanted };
+    let cases = if machine.is_large() { (wanted / 4).max(1) } else { wanted };
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 2000, ..Config::default() };
     let program = prop::collection::vec(step(), 1..60);
     let outcome = TestRunner::new(config).run(&program, |program| {

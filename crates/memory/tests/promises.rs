@@ -70,7 +70,8 @@ fn output_without_free_granules_is_not_protected(machine: Machine) {
     let start = buffer.addresses().start;
     let reference = space.reference(start, 3 * granule, Direction::Out).unwrap();
     let error = space.read_only(&reference).unwrap_err();
-    assert_eq!(error, Error::Irreplaceable { asked: 3 * granule, free: 2 * granule });
+    let free = (machine.first_object(5) - 3) * granule;
+    assert_eq!(error, Error::Irreplaceable { asked: 3 * granule, free });
     checked(&space);
     drop(reference);
     let _two = output_of(&space, start, 2 * granule);
@@ -134,7 +135,7 @@ fn a_space_grows_for_a_promise(machine: Machine) {
     let before = checked(&space).objects;
     let reference = output(&space, &buffer);
     let usage = checked(&space);
-    assert_eq!((before, usage.objects), (1, 2), "of 32 MiB, 20 are in use and 20 are promised");
+    assert_eq!(usage.objects, before + 1, "of 32 MiB or less, 20 are in use and 20 are promised");
     assert_eq!(usage.free as usize * granule, 20 << 20, "all that the limit leaves");
     drop(reference);
 }

@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use crate::machine::{
     Machine, checked, client, frame, output, output_of, pattern, proc, same, scatter, seen,
 };
-use genie_memory::{Error, Faults, GranuleKind, InputPlan, Passed, Space, SystemBuffer};
+use genie_memory::{Error, Faults, InputPlan, Passed, Space, SystemBuffer};
 
 on_each_kind!(
     every_geometry_delivers_its_bytes_and_no_others,
@@ -17,6 +17,7 @@ on_each_kind!(
     more_than_the_system_buffer_holds_is_refused,
     bytes_in_two_regions_are_foreign,
     without_faults_partial_granules_are_copied,
+    what_lies_beyond_a_buffer_is_not_completed,
     a_swap_may_span_several_objects,
     the_same_buffers_swap_again_and_again,
     unlike_swaps_take_turns,
@@ -226,6 +227,44 @@ fn without_faults_partial_granules_are_copied(machine: Machine) {
     assert!(buffer[..8].iter().chain(&buffer[8 + data.len()..]).all(|byte| *byte == 1));
 }
 
+/// Input into a buffer of half a granule once copied the granule's other half, where nobody has bytes, and without faults
+/// copied the data instead.
+fn what_lies_beyond_a_buffer_is_not_completed(machine: Machine) {
+    let granule = machine.granule();
+    let (offset, len) = (100, granule + granule / 2);
+    let spaces =
+        [Some(machine.space_with(12, |config| config.faults = Faults::Never)), machine.protecting_space(12)];
+    for space in spaces.into_iter().flatten() {
+        let mut buffer = space.allocate_at(offset, len).unwrap();
+        buffer.fill(1);
+        let mut system = space.aligned_buffer(offset, len).unwrap();
+        system.data().fill(0xdd);
+        let (addr, data) = (buffer.addresses().start, pattern(1, len));
+        let beside = |skip: usize, index| space.bytes_beside(addr + skip, len - 2 * skip, index);
+        assert_eq!([beside(0, 0), beside(0, 1), beside(10, 0), beside(10, 1)], [0, 0, 10, 10]);
+        let passed = deliver(&space, &mut system, addr, &data, &all_of(granule, offset, len));
+        assert_eq!(passed, Passed { copied: 0, swapped: 2 });
+        same(&buffer, &data, "the input");
+
+        drop(system);
+        let mut system = space.aligned_buffer(offset + 10, len - 20).unwrap();
+        let inner = pattern(2, len - 20);
+        let passed = deliver(&space, &mut system, addr + 10, &inner, &all_of(granule, offset, len));
+        let expected = match space.can_swap_partial_granules() {
+            true => Passed { copied: 20, swapped: 2 },
+            false => Passed { copied: inner.len(), swapped: 0 },
+        };
+        assert_eq!(passed, expected);
+        same(&buffer[10..len - 10], &inner, "the input inside");
+        same(&buffer[..10], &data[..10], "the bytes before it");
+        same(&buffer[len - 10..], &data[len - 10..], "the bytes after it");
+
+        drop((buffer, system));
+        let fresh = space.allocate(12 * granule).unwrap();
+        assert!(fresh.iter().all(|byte| *byte == 0), "what was beyond a buffer is seen in another one");
+    }
+}
+
 fn a_swap_may_span_several_objects(machine: Machine) {
     let granule = machine.granule();
     let Some(space) = machine.protecting_space((84 << 20) / granule) else { return };
@@ -253,9 +292,9 @@ fn the_same_buffers_swap_again_and_again(machine: Machine) {
     buffer.fill(0xff);
     let mut system = space.aligned_buffer(0, granules * granule).unwrap();
     let plan = all_of(granule, 0, granules * granule);
-    assert_eq!(has_window(&system), machine.kind != GranuleKind::Huge);
+    assert_eq!(has_window(&system), !machine.is_large());
     let mappings = proc::mapping_count();
-    let rounds = if machine.kind == GranuleKind::Huge { 20 } else { 200 };
+    let rounds = if machine.is_large() { 20 } else { 200 };
     for round in 0..rounds {
         system.data().fill(round);
         let passed = space.deliver(&mut system, &mut buffer, &plan).unwrap();
@@ -263,7 +302,7 @@ fn the_same_buffers_swap_again_and_again(machine: Machine) {
         assert!(buffer.iter().step_by(509).all(|byte| *byte == round), "round {round}");
         let former = system.data().to_vec();
         assert!(former.iter().step_by(509).all(|byte| *byte == round.wrapping_sub(1)), "round {round}");
-        assert_eq!(has_window(&system), machine.kind != GranuleKind::Huge, "round {round}");
+        assert_eq!(has_window(&system), !machine.is_large(), "round {round}");
     }
     checked(&space);
     // Other tests map memory meanwhile, but not as much.

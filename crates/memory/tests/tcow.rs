@@ -3,18 +3,22 @@
 use std::io::{Read, Write};
 
 use crate::machine::{Machine, checked, frame, output, output_of, pattern, proc, same, seen, server};
-use genie_memory::{Direction, Error, Faults, Protection};
+use genie_memory::{Buffer, Direction, Error, Faults, Protection, Reference, Space, Stakes};
 use genie_sys::userfault::Way;
 
 on_each_kind!(
     a_store_after_output_does_not_reach_the_server,
     a_store_replaces_one_granule_and_no_other,
+    overwriting_a_long_pending_output_takes_few_faults,
     a_store_with_no_output_pending_keeps_the_frame,
     several_outputs_of_one_granule_each_keep_their_bytes,
     the_kernels_stores_are_caught_too,
     output_outlives_its_buffer_and_its_replacements,
     an_output_without_stores_is_unprotected_when_it_completes,
+    stores_into_a_long_run_rarely_fault_once_it_is_unprotected,
     a_region_at_rest_stays_protected_until_a_store,
+    an_output_too_short_to_protect_is_spared_a_copy_while_the_client_does_not_store,
+    a_trial_of_one_part_of_a_region_says_nothing_of_the_others,
     write_permission_waits_for_the_last_output,
     without_a_free_granule_one_cached_is_taken,
     an_input_in_place_leaves_pending_output_alone,
@@ -26,16 +30,21 @@ on_each_kind!(
     without_faults_output_cannot_be_protected,
 );
 
+/// Overwrites all of a buffer while an output of it is pending; returns the output, and the bytes that the buffer has then.
+fn overwritten(space: &Space, buffer: &mut Buffer) -> (Reference, Vec<u8>) {
+    let [before, after] = [1, 2].map(|seed| pattern(seed, buffer.len()));
+    buffer.copy_from_slice(&before);
+    let reference = output(space, buffer);
+    buffer.copy_from_slice(&after);
+    same(&seen(&reference), &before, "the server's view");
+    same(buffer, &after, "the client's view");
+    (reference, after)
+}
+
 fn a_store_after_output_does_not_reach_the_server(machine: Machine) {
     let Some(space) = machine.protecting_space(8) else { return };
     let mut buffer = space.allocate(2 * machine.granule()).unwrap();
-    let before = pattern(1, buffer.len());
-    buffer.copy_from_slice(&before);
-    let reference = output(&space, &buffer);
-    let after = pattern(2, buffer.len());
-    buffer.copy_from_slice(&after);
-    same(&seen(&reference), &before, "the server's view");
-    same(&buffer, &after, "the client's view");
+    let (reference, after) = overwritten(&space, &mut buffer);
     let statistics = space.statistics();
     assert_eq!((statistics.replacements, statistics.waits), (2, 0), "{statistics:?}");
     checked(&space);
@@ -55,6 +64,8 @@ fn a_store_replaces_one_granule_and_no_other(machine: Machine) {
     let before = frames();
     let reference = output(&space, &buffer);
     buffer[granule + 7] = 2;
+    // Protection of collapsed pages empties page tables, which loads fill again.
+    assert!(buffer.iter().step_by(4096).all(|byte| *byte == 1));
     let after = frames();
     assert!(buffer[granule..2 * granule].iter().enumerate().all(|(at, byte)| *byte == 1 + u8::from(at == 7)));
     if machine.frame(start).is_some() {
@@ -177,6 +188,26 @@ fn an_output_without_stores_is_unprotected_when_it_completes(machine: Machine) {
     assert_eq!((statistics.faults, statistics.protected, statistics.reinstated), (0, 60, 60));
 }
 
+/// Unprotecting 4 KiB pages leaves a fault for the next store into each of them, which costs more than copying the page.
+fn stores_into_a_long_run_rarely_fault_once_it_is_unprotected(machine: Machine) {
+    let Some(space) = machine.protecting_space(if machine.is_large() { 8 } else { 1024 }) else { return };
+    let mut buffer = space.allocate((1 << 20).max(machine.granule())).unwrap();
+    let pages = buffer.len() as u64 / 4096;
+    let mut store = |value: u8| {
+        let before = proc::minor_faults();
+        buffer.iter_mut().step_by(4096).for_each(|byte| *byte = value);
+        let faults = proc::minor_faults() - before;
+        assert!(faults < pages / 8, "{faults} faults for {pages} pages");
+        assert!(buffer.iter().step_by(4096).all(|byte| *byte == value));
+        output(&space, &buffer)
+    };
+    // Replies unprotect the runs of fifteen outputs; the sixteenth is left protected, so that a store unprotects it.
+    (1..=17).for_each(|value| drop(store(value)));
+    let statistics = space.statistics();
+    assert_eq!((statistics.faults, statistics.replacements), (1, 0), "{statistics:?}");
+    checked(&space);
+}
+
 fn a_region_at_rest_stays_protected_until_a_store(machine: Machine) {
     let Some(space) = machine.protecting_space(8) else { return };
     let mut buffer = space.allocate(4 * machine.granule()).unwrap();
@@ -187,14 +218,61 @@ fn a_region_at_rest_stays_protected_until_a_store(machine: Machine) {
         assert_eq!(space.read_only(&reference).unwrap(), 0, "it was protected again");
     }
     assert_eq!(space.statistics(), before, "a region at rest costs nothing");
-    // One fault frees all of it, from the place of the store on.
-    buffer.fill(5);
+    // One fault frees all of it, wherever the store is.
+    buffer.iter_mut().rev().for_each(|byte| *byte = 5);
     let after = space.statistics();
     assert_eq!((after.faults - before.faults, after.reinstated - before.reinstated), (1, 4));
     assert_eq!(after.replacements, 0);
     drop(output(&space, &buffer));
     buffer.fill(6);
     assert_eq!(space.statistics().faults, after.faults, "a region that woke up faults again");
+}
+
+/// Four copies cost as much as a failed trial: the first trial comes with the 32nd output.
+const SHORT: Stakes = Stakes { copying: 10_000, protecting: 15_000 };
+
+fn an_output_too_short_to_protect_is_spared_a_copy_while_the_client_does_not_store(machine: Machine) {
+    let Some(space) = machine.protecting_space(8) else { return };
+    space.set_replacement_cost(25_000);
+    let mut buffer = space.allocate(2 * machine.granule()).unwrap();
+    let (addr, len) = (buffer.addresses().start, buffer.len());
+    let pass = || {
+        let spared = space.spares_copy(addr, len, SHORT);
+        spared.then(|| drop(output_of(&space, addr, len)));
+        spared
+    };
+    assert_eq!((1..=200).find(|_| pass()), Some(32), "the first trial");
+    let before = space.statistics();
+    assert!((0..200).all(|_| pass()), "a region at rest was to be copied");
+    assert_eq!(space.statistics(), before, "a region at rest costs nothing");
+    buffer[len - 1] = 1;
+    buffer[0] = 1;
+    assert_eq!(space.statistics().faults, before.faults + 1, "one store frees all of the region");
+    // What rest has saved pays for the next trial, which fails; the one after that is put off for twice as long.
+    assert!(pass());
+    buffer[0] = 2;
+    let copied = (0..1000).take_while(|_| !pass()).count();
+    assert_eq!(copied, 2 * 32 - 1);
+    checked(&space);
+}
+
+/// An owner that uses the parts of its region in turn never stores into the part that is on trial before it outputs others.
+fn a_trial_of_one_part_of_a_region_says_nothing_of_the_others(machine: Machine) {
+    let Some(space) = machine.protecting_space(16) else { return };
+    space.set_replacement_cost(25_000);
+    let granule = machine.granule();
+    let mut buffer = space.allocate(4 * granule).unwrap();
+    let addr = buffer.addresses().start;
+    let mut spared = 0;
+    for round in 0..95 {
+        let part = addr + round % 4 * granule;
+        buffer[round % 4 * granule] = round as u8;
+        if space.spares_copy(part, granule, SHORT) {
+            spared += 1;
+            drop(output_of(&space, part, granule));
+        }
+    }
+    assert_eq!((spared, space.statistics().faults), (1, 1), "of 95 outputs");
 }
 
 fn write_permission_waits_for_the_last_output(machine: Machine) {
@@ -247,6 +325,25 @@ fn an_input_in_place_leaves_pending_output_alone(machine: Machine) {
     checked(&space);
 }
 
+/// Of 512 granules of 4 KiB, the first two fault, and then each 64th.
+fn overwriting_a_long_pending_output_takes_few_faults(machine: Machine) {
+    let Some(space) = machine.protecting_space(if machine.is_large() { 8 } else { 2048 }) else { return };
+    space.set_replacement_cost(15_000);
+    let mut buffer = space.allocate((2 << 20).max(2 * machine.granule())).unwrap();
+    let (reference, after) = overwritten(&space, &mut buffer);
+    let granules = buffer.len() / machine.granule();
+    let statistics = space.statistics();
+    assert_eq!(statistics.replacements, granules as u64);
+    assert!(statistics.faults <= 1 + granules.div_ceil(64).max(1) as u64, "{statistics:?}");
+    checked(&space);
+    drop(reference);
+    same(&buffer, &after, "the client's view after the reply");
+    assert_eq!(checked(&space).deferred, 0);
+    // Eight faults that replace 64 granules each have cost more than the output has saved.
+    let next = space.reference(buffer.addresses().start, buffer.len(), Direction::Out).unwrap();
+    assert_eq!(space.read_only_if_it_pays(&next, STAKES).unwrap().is_none(), !machine.is_large());
+}
+
 /// The server's stores go through another address, where no protection stops them (thesis §3.2.4).
 fn output_under_an_input_in_place_is_not_protected(machine: Machine) {
     let Some(space) = machine.protecting_space(8) else { return };
@@ -274,6 +371,9 @@ fn output_of_a_removed_region_needs_no_protection(machine: Machine) {
     assert_eq!(space.statistics().faults, 0);
 }
 
+/// Protecting an output saves 100 us.
+const STAKES: Stakes = Stakes { copying: 150_000, protecting: 50_000 };
+
 fn a_region_whose_faults_cost_too_much_is_copied(machine: Machine) {
     let Some(space) = machine.protecting_space(8) else { return };
     space.set_replacement_cost(250_000);
@@ -281,7 +381,7 @@ fn a_region_whose_faults_cost_too_much_is_copied(machine: Machine) {
     let mut protected = 0;
     for round in 0..40 {
         let reference = space.reference(buffer.addresses().start, buffer.len(), Direction::Out).unwrap();
-        let outcome = space.read_only_if_it_pays(&reference, 100_000).unwrap();
+        let outcome = space.read_only_if_it_pays(&reference, STAKES).unwrap();
         protected += u32::from(outcome.is_some());
         buffer[0] = round;
         drop(reference);
@@ -290,7 +390,11 @@ fn a_region_whose_faults_cost_too_much_is_copied(machine: Machine) {
     assert_eq!(space.statistics().replacements, u64::from(protected));
     let other = space.allocate(machine.granule()).unwrap();
     let reference = space.reference(other.addresses().start, other.len(), Direction::Out).unwrap();
-    assert_eq!(space.read_only_if_it_pays(&reference, 0).unwrap(), Some(1), "another region pays for it");
+    assert_eq!(
+        space.read_only_if_it_pays(&reference, STAKES).unwrap(),
+        Some(1),
+        "another region pays for it"
+    );
 }
 
 fn user_mode_only_needs_a_promise(machine: Machine) {

@@ -6,6 +6,7 @@
 //! one file for each machine, kernel, processor and granule kind.
 //! Source: thesis §8.2.2, table 8.2.
 
+mod between;
 mod measure;
 mod pair;
 mod rotation;

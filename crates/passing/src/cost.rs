@@ -195,6 +195,11 @@ costs! {
     replacement: "Replacement by a fault",
     /// Storing zeros.
     zero: "Zero",
+    /// What copying adds to an output that goes to another CPU, where both sides touch all of the data; not measured where there
+    /// is one CPU.
+    copyin_between: "Copyin, to another CPU",
+    /// What copying adds to an input that comes from another CPU, likewise.
+    copyout_between: "Copyout, from another CPU",
     /// Waking a thread that sleeps on another CPU, whatever the length; not measured where there is one CPU.
     wake: "Wake a sleeper",
 }
@@ -203,6 +208,22 @@ costs! {
 const SPIN: [Duration; 2] = [Duration::from_micros(5), Duration::from_micros(100)];
 
 impl Costs {
+    /// The costs where the server works on another CPU, as far as they were measured.
+    #[must_use]
+    pub fn between(&self) -> Self {
+        let mut between = self.clone();
+        for (near, far) in
+            [(&mut between.copyin, &self.copyin_between), (&mut between.copyout, &self.copyout_between)]
+        {
+            if !far.points.is_empty() {
+                // A busy machine can make the difference of two times nothing; a copy never costs nothing.
+                let plausible = |(len, cost): &(usize, f64)| (*len, cost.max(near.at(*len) / 4.0));
+                *near = Cost::measured(far.points.iter().map(plausible).collect());
+            }
+        }
+        between
+    }
+
     /// How the space should reuse system buffers.
     pub fn recycling(&self) -> Recycling {
         Recycling { rotation: self.rotation.map(|count| count.max(1)) }

@@ -6,31 +6,101 @@
 //! request leaves nothing behind.
 //! Source: thesis §7.4.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use genie_memory::{Config, Protection, Space};
+use genie_memory::{Config, LenderId, Protection, Space, Stakes};
 
-use crate::{Costs, Reason, Recorder, Scheme, Thresholds};
+use crate::{Costs, Parties, Reason, Recorder, Scheme, Thresholds, calibration};
 
 /// Passes data between one client's buffers and system buffers. Cloning makes another handle to the same engine.
 #[derive(Debug, Clone)]
 pub struct Passing(Arc<Engine>);
 
+/// What keeps stores away from an output's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// Nothing.
+    None,
+    /// A borrow, which may end before the output does.
+    Borrow,
+    /// The output itself has the memory.
+    Owner,
+}
+
+/// How an output of native memory is passed.
+#[derive(Debug)]
+pub(crate) struct OutputPlan {
+    pub(crate) scheme: Scheme,
+    /// Why not all of it is passed by the scheme that was asked for.
+    pub(crate) reason: Option<Reason>,
+    /// The bytes that are referenced, unless the scheme is copy; bytes before and after them are copied.
+    pub(crate) in_place: Range<usize>,
+}
+
 #[derive(Debug, Clone)]
 struct Engine {
     space: Space,
-    costs: Costs,
-    thresholds: Thresholds,
+    rules: Rules,
+    /// Those of the space's granules of 4 KiB, where it has larger ones, too.
+    small: Option<Rules>,
     recorder: Option<&'static Recorder>,
 }
 
-impl Passing {
-    /// Passes data in `space`, with thresholds and the order in which system buffers are reused derived from `costs`.
-    pub fn new(space: Space, costs: Costs) -> Self {
-        let thresholds = Thresholds::derive(&costs, space.granule());
+/// What decides how data is passed in granules of one size.
+#[derive(Debug, Clone)]
+pub(crate) struct Rules {
+    costs: Costs,
+    /// For servers in this process, and in others.
+    thresholds: [Thresholds; 2],
+}
+
+impl Rules {
+    /// Derives the rules for a space's granules from their costs, and has the space follow them.
+    fn derive(space: &Space, costs: Costs) -> Self {
         space.set_replacement_cost(costs.replacement.at(space.granule()) as u64);
         space.set_recycling(costs.recycling());
-        Self(Arc::new(Engine { space, costs, thresholds, recorder: None }))
+        let thresholds = [&costs, &costs.between()].map(|costs| Thresholds::derive(costs, space.granule()));
+        Self { costs, thresholds }
+    }
+
+    /// What is at stake when an output of `len` bytes in granules of `space` is protected.
+    pub(crate) fn stakes(&self, space: &Space, len: usize) -> Stakes {
+        let costs = &self.costs;
+        let whole = len.next_multiple_of(space.granule());
+        Stakes {
+            copying: (costs.copyin.at(len) + costs.system_buffer.at(len)) as u64,
+            protecting: costs.protecting(whole) as u64,
+        }
+    }
+
+    /// The thresholds for requests to this server.
+    pub(crate) fn thresholds(&self, server: LenderId) -> &Thresholds {
+        &self.thresholds[usize::from(server != LenderId::OWN)]
+    }
+}
+
+impl Passing {
+    /// Passes data in `space`, with thresholds and the order in which system buffers are reused derived from `costs`, whatever
+    /// the size of the granules.
+    pub fn new(space: Space, costs: Costs) -> Self {
+        let rules = Rules::derive(&space, costs.clone());
+        let small = space.small().map(|small| Rules::derive(small, costs));
+        Self(Arc::new(Engine { space, rules, small, recorder: None }))
+    }
+
+    /// Passes data in `space`, with the costs stored for this machine, or, the first time, with those of a short calibration;
+    /// granules of each size have costs of their own.
+    ///
+    /// # Errors
+    /// The calibration ran out of memory.
+    pub fn over(space: Space) -> genie_memory::Result<Self> {
+        let rules = Rules::derive(&space, calibration::load_or_measure(&space.alone())?);
+        let small = match space.small() {
+            Some(small) => Some(Rules::derive(small, calibration::load_or_measure(small)?)),
+            None => None,
+        };
+        Ok(Self(Arc::new(Engine { space, rules, small, recorder: None })))
     }
 
     /// Makes a space and passes data in it, with the costs stored for this machine, or, the first time, with those of a
@@ -39,15 +109,16 @@ impl Passing {
     /// # Errors
     /// As [`Space::new`], or the calibration ran out of memory.
     pub fn open(config: &Config) -> genie_memory::Result<Self> {
-        let space = Space::new(config)?;
-        let costs = crate::calibration::load_or_measure(&space)?;
-        Ok(Self::new(space, costs))
+        Self::over(Space::new(config)?)
     }
 
-    /// Overrides the thresholds.
+    /// Overrides the thresholds, whatever the size of the granules.
     #[must_use]
     pub fn with_thresholds(mut self, thresholds: Thresholds) -> Self {
-        Arc::make_mut(&mut self.0).thresholds = thresholds;
+        let engine = Arc::make_mut(&mut self.0);
+        for rules in std::iter::once(&mut engine.rules).chain(&mut engine.small) {
+            rules.thresholds = [thresholds; 2];
+        }
         self
     }
 
@@ -63,14 +134,31 @@ impl Passing {
         &self.0.space
     }
 
-    /// The costs.
+    /// The costs; those of the larger granules, where there are two sizes.
     pub fn costs(&self) -> &Costs {
-        &self.0.costs
+        &self.0.rules.costs
     }
 
-    /// The thresholds in force.
-    pub fn thresholds(&self) -> &Thresholds {
-        &self.0.thresholds
+    /// The thresholds in force for requests to this server; those of the larger granules, where there are two sizes.
+    pub fn thresholds(&self, server: LenderId) -> &Thresholds {
+        self.0.rules.thresholds(server)
+    }
+
+    /// The costs of granules from which a buffer of `len` bytes comes while there is memory.
+    pub fn costs_for(&self, len: usize) -> &Costs {
+        &self.rules(self.space().for_len(len)).costs
+    }
+
+    /// The space that has an address, of the two that a space of two granule sizes consists of, and its rules.
+    pub(crate) fn at(&self, addr: usize) -> (&Space, &Rules) {
+        let space = self.space().at(addr);
+        (space, self.rules(space))
+    }
+
+    /// The rules for data in granules of `space`.
+    pub(crate) fn rules(&self, space: &Space) -> &Rules {
+        let small = self.0.small.as_ref().filter(|_| space.granule() != self.space().granule());
+        small.unwrap_or(&self.0.rules)
     }
 
     /// The recorder of operations' times, if there is one.
@@ -78,18 +166,44 @@ impl Passing {
         self.0.recorder
     }
 
-    /// What an output of native memory by `scheme` is converted to, and why, as far as this can be told without the
-    /// space's tables. Memory among the regions' addresses may still not be in one region.
-    pub(crate) fn convert_output(&self, scheme: Scheme, addr: usize, len: usize) -> (Scheme, Option<Reason>) {
-        match self.convert_foreign(scheme, addr) {
+    /// How an output of native memory by `scheme` is passed, as far as this can be told without referencing the memory, which may
+    /// be among the regions' addresses, and still not in one region.
+    pub(crate) fn plan_output(
+        &self,
+        scheme: Scheme,
+        bytes: &[u8],
+        hold: Hold,
+        parties: Parties,
+    ) -> OutputPlan {
+        let (addr, len) = (bytes.as_ptr().addr(), bytes.len());
+        let (space, rules) = self.at(addr);
+        let thresholds = rules.thresholds(parties.server);
+        let (scheme, reason) = self.convert_foreign(scheme, addr);
+        let planned = OutputPlan { scheme, reason, in_place: 0..len };
+        let copied = |reason| OutputPlan { scheme: Scheme::Copy, reason: Some(reason), in_place: 0..0 };
+        match (scheme, hold) {
+            (Scheme::Copy, _) => planned,
+            (Scheme::EmulatedCopy, _) if len < parties.shown_from => copied(Reason::Hidden),
             // Where nothing can be protected, the threshold would convert every length, and hide the true reason.
-            (Scheme::EmulatedCopy, None) if matches!(self.space().protection(), Protection::None(_)) => {
-                (Scheme::Copy, Some(Reason::Unprotectable))
+            (Scheme::EmulatedCopy, Hold::None) if matches!(space.protection(), Protection::None(_)) => {
+                copied(Reason::Unprotectable)
             }
-            (Scheme::EmulatedCopy, None) if len < self.thresholds().output => {
-                (Scheme::Copy, Some(Reason::Short))
+            (Scheme::EmulatedCopy, Hold::None) if len < thresholds.output => {
+                match len >= thresholds.unchanged && space.spares_copy(addr, len, rules.stakes(space, len)) {
+                    true => planned,
+                    false => copied(Reason::Short),
+                }
             }
-            converted => converted,
+            (Scheme::EmulatedCopy, Hold::None) => {
+                OutputPlan { in_place: self.cut(addr, len, thresholds.output), ..planned }
+            }
+            (Scheme::EmulatedCopy, _) if len < thresholds.held => copied(Reason::Short),
+            (_, Hold::Borrow) => match (scheme, space.borrowable(addr, len)) {
+                (_, kept) if kept.len() == len => planned,
+                (Scheme::EmulatedCopy, kept) if !kept.is_empty() => OutputPlan { in_place: kept, ..planned },
+                _ => copied(Reason::Neighbours),
+            },
+            _ => planned,
         }
     }
 
@@ -103,26 +217,17 @@ impl Passing {
         }
     }
 
-    /// How an emulated-copy output is cut: the numbers of bytes copied from the first granule, referenced, and copied
-    /// from the last granule. The part on an edge is copied when it is shorter than t_o and something else is
-    /// referenced.
-    pub(crate) fn cut(&self, addr: usize, len: usize) -> [usize; 3] {
-        let granule = self.space().granule();
+    /// The part of a protected output that is referenced. The part on an edge is copied when it is shorter than `t_o` and
+    /// something else is referenced.
+    fn cut(&self, addr: usize, len: usize, t_o: usize) -> Range<usize> {
+        let granule = self.space().at(addr).granule();
         let offset = addr & (granule - 1);
         let end = (offset + len) & (granule - 1);
         let head = if offset == 0 { 0 } else { granule - offset };
         if head >= len || head + end >= len {
-            return [0, len, 0];
+            return 0..len;
         }
-        let short = |edge: usize| if edge < self.thresholds().output { edge } else { 0 };
-        let (head, tail) = (short(head), short(end));
-        [head, len - head - tail, tail]
-    }
-
-    /// What protecting an output of `len` bytes saves over copying it, in nanoseconds.
-    pub(crate) fn saving(&self, len: usize) -> u64 {
-        let costs = self.costs();
-        let whole = len.next_multiple_of(self.space().granule());
-        (costs.copyin.at(len) + costs.system_buffer.at(len) - costs.protecting(whole)).max(0.0) as u64
+        let short = |edge: usize| if edge < t_o { edge } else { 0 };
+        short(head)..len - short(end)
     }
 }

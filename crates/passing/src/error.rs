@@ -15,14 +15,6 @@ pub enum Error {
     /// Protecting an output does not pay at the moment; the engine copies instead, and no client sees this.
     #[error("faults in this region have lately cost more than copying")]
     Unprofitable,
-    /// A region could not be wired.
-    #[error("{scheme} wires its region, and that failed: {source}; emulated {scheme} needs no wiring")]
-    Wire {
-        /// The scheme that wires.
-        scheme: crate::Scheme,
-        /// Why it failed.
-        source: genie_memory::Error,
-    },
     /// A migrant scheme was asked to pass a migrant buffer of another integrity.
     #[error(
         "{scheme} passes buffers allocated for {expected} integrity; this one was allocated for the other"

@@ -27,7 +27,7 @@ impl Passing {
     /// always the space's own memory, since the client keeps it, and the lender would lose it for good.
     ///
     /// # Errors
-    /// No memory for a region, a region that is not the client's at the moment, or too low a memory-lock limit.
+    /// No memory for a region, or a region that is not the client's at the moment.
     ///
     /// # Safety
     /// By share and emulated share, no Rust reference to the bytes of a [`Target::Native`] is used until the input has been

@@ -113,14 +113,16 @@ impl Passing {
         Ok(input)
     }
 
-    /// Which granules an emulated-copy input of `len` bytes at `addr` swaps.
-    pub(crate) fn plan(&self, addr: usize, len: usize) -> InputPlan {
-        let space = self.space();
+    /// Which granules an emulated-copy input of `len` bytes at `addr` from `server` swaps.
+    pub(crate) fn plan(&self, addr: usize, len: usize, server: LenderId) -> InputPlan {
+        let (space, rules) = self.at(addr);
         let granule = space.granule();
         let first = addr & !(granule - 1);
         let forced = |index: u32| space.has_protected_output(first + index as usize * granule, granule);
+        let beside = |index: u32| space.bytes_beside(addr, len, index);
         let partial = space.can_swap_partial_granules();
-        self.thresholds().plan(granule, addr & (granule - 1), len, partial, forced)
+        let thresholds = rules.thresholds(server);
+        thresholds.plan(granule, (addr & (granule - 1), len), partial, beside, forced)
     }
 }
 
@@ -433,13 +435,16 @@ impl Input {
     }
 
     fn wire(&mut self) -> Result<()> {
-        let scheme = self.receipt.asked;
         let wired = match (&self.immigrating, &self.reference) {
             (Some(immigrating), _) => immigrating.wire(),
-            (None, Some(reference)) => self.space().wire_region(reference.region()),
+            (None, Some(reference)) => reference.wire(),
             (None, None) => unreachable!("a region is referenced before it is wired"),
         };
-        self.wired = Some(wired.map_err(|source| Error::Wire { scheme, source })?);
+        match wired {
+            Ok(wired) => self.wired = Some(wired),
+            Err(MemoryError::Kernel(_)) => self.receipt.leave_unwired(),
+            Err(error) => return Err(error.into()),
+        }
         Ok(())
     }
 

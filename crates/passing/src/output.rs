@@ -1,21 +1,30 @@
 //! Output: from a client's buffer to a system buffer, by table 7.1.
 
+use std::ops::Range;
+
 use genie_memory::{
     Data, Direction, Emigrating, Error as MemoryError, LenderId, Migrant, Reference, Segments, SystemBuffer,
     Wired,
 };
 
+use crate::engine::{Hold, OutputPlan};
 use crate::operation::Operation;
 use crate::parties::needs_completion;
 use crate::recorder::{Column, Moment, Recorder, Watch};
 use crate::spare::Spare;
+use crate::tables::OutputOperations;
 use crate::{Error, Parties, Passing, Reason, Receipt, Refused, Result, Scheme, tables};
 
 /// Where an output's data is.
 #[derive(Debug)]
 pub enum Source<'a> {
-    /// In memory of the client's own.
+    /// In memory of the client's own, into which the client may store from now on.
     Native(&'a [u8]),
+    /// In memory of the client's own, into which nobody stores before the output ends, or before
+    /// [`Space::end_borrow`](genie_memory::Space::end_borrow) has succeeded.
+    Borrowed(&'a [u8]),
+    /// In memory of the client's own, into which nobody stores before the output ends.
+    Owned(&'a [u8]),
     /// In a migrant buffer, which the output takes.
     Migrant(Migrant),
 }
@@ -55,8 +64,7 @@ impl Passing {
     /// is made of a [`LenderId`] alone, they are the server's own memory.
     ///
     /// # Errors
-    /// A migrant buffer of the other integrity, a region that is not the client's at the moment, too low a memory-lock
-    /// limit, no memory for a copy. Nothing has been passed, and a migrant buffer comes back.
+    /// A migrant buffer of the other integrity, a region that is not the client's at the moment, no memory for a copy. Nothing has been passed, and a migrant buffer comes back.
     ///
     /// # Panics
     /// When a native scheme is given a migrant buffer by value, or the other way round: the types of the crate above
@@ -69,37 +77,38 @@ impl Passing {
     ) -> std::result::Result<Box<Output>, Refused> {
         let parties = parties.into();
         match source {
-            Source::Native(bytes) => Ok(self.output_native(scheme, bytes, parties)?),
+            Source::Native(bytes) => Ok(self.output_native(scheme, bytes, Hold::None, parties)?),
+            Source::Borrowed(bytes) => Ok(self.output_native(scheme, bytes, Hold::Borrow, parties)?),
+            Source::Owned(bytes) => Ok(self.output_native(scheme, bytes, Hold::Owner, parties)?),
             Source::Migrant(migrant) => self.output_migrant(scheme, migrant, parties),
         }
     }
 
-    fn output_native(&self, scheme: Scheme, bytes: &[u8], parties: Parties) -> Result<Box<Output>> {
-        let (effective, reason) = self.convert_output(scheme, bytes.as_ptr().addr(), bytes.len());
-        let begin = |effective, reason| self.try_output(scheme, effective, bytes, reason, parties);
-        let reason = match begin(effective, reason) {
-            Err(Error::Memory(MemoryError::Foreign { .. })) if effective != Scheme::Copy => Reason::Foreign,
+    fn output_native(
+        &self,
+        scheme: Scheme,
+        bytes: &[u8],
+        hold: Hold,
+        parties: Parties,
+    ) -> Result<Box<Output>> {
+        let begin = |plan: OutputPlan| {
+            let mut output = Output::new(scheme, plan.scheme, bytes.len(), parties, self.recorder());
+            output.receipt.reason = plan.reason;
+            output.receipt.held = hold != Hold::None && plan.scheme != Scheme::Copy;
+            output.request(self, bytes, plan.in_place, Watch::start(self.recorder()))?;
+            Ok(output)
+        };
+        let plan = self.plan_output(scheme, bytes, hold, parties);
+        let planned = plan.scheme;
+        let reason = match begin(plan) {
+            Err(Error::Memory(MemoryError::Foreign { .. })) if planned != Scheme::Copy => Reason::Foreign,
             Err(Error::Unprofitable) => Reason::Faults,
             Err(Error::Memory(MemoryError::Irreplaceable { .. })) => Reason::Irreplaceable,
-            Err(Error::Memory(_)) if effective == Scheme::EmulatedCopy => Reason::Kernel,
+            Err(Error::Memory(_)) if planned == Scheme::EmulatedCopy => Reason::Kernel,
             result => return result,
         };
         // Nothing has been taken; copy's operations do the same for the client.
-        begin(Scheme::Copy, Some(reason))
-    }
-
-    fn try_output(
-        &self,
-        asked: Scheme,
-        effective: Scheme,
-        bytes: &[u8],
-        reason: Option<Reason>,
-        parties: Parties,
-    ) -> Result<Box<Output>> {
-        let mut output = Output::new(asked, effective, bytes.len(), parties, self.recorder());
-        output.receipt.reason = reason;
-        output.request(self, bytes, Watch::start(self.recorder()))?;
-        Ok(output)
+        begin(OutputPlan { scheme: Scheme::Copy, reason: Some(reason), in_place: 0..0 })
     }
 
     fn output_migrant(
@@ -119,7 +128,7 @@ impl Passing {
         let (emigrating, reference) = migrant.emigrate_referenced().map_err(Error::from)?;
         watch.early(Operation::ReferenceClientPages);
         (output.emigrating, output.reference) = (Some(emigrating), Some(reference));
-        match output.request(self, &[], watch) {
+        match output.request(self, &[], 0..0, watch) {
             Ok(()) => Ok(output),
             Err(error) => Err(Refused { error, migrant: output.fail() }),
         }
@@ -240,7 +249,7 @@ impl Output {
     pub fn complete(&mut self) -> Result<()> {
         let kept = self.ensure_kept();
         let mut watch = Watch::start(self.recorder);
-        for operation in tables::output(self.receipt.effective).reply {
+        for operation in self.operations().reply {
             self.reply(*operation)?;
             watch.ran(*operation);
         }
@@ -263,18 +272,31 @@ impl Output {
         self.emigrating.take().and_then(|emigrating| emigrating.give_back().ok())
     }
 
+    /// What passes the data.
+    fn operations(&self) -> OutputOperations {
+        let row = if self.receipt.held { tables::held_output } else { tables::output };
+        row(self.receipt.effective)
+    }
+
     fn column(&self, moment: Moment) -> Column {
         Column { scheme: self.receipt.effective, direction: Direction::Out, moment, len: self.len }
     }
 
-    fn request(&mut self, passing: &Passing, bytes: &[u8], mut watch: Watch) -> Result<()> {
-        let cut = match self.receipt.effective {
-            Scheme::EmulatedCopy => self.copy_edges(passing, bytes)?,
-            _ => 0..bytes.len(),
-        };
+    fn request(
+        &mut self,
+        passing: &Passing,
+        bytes: &[u8],
+        in_place: Range<usize>,
+        mut watch: Watch,
+    ) -> Result<()> {
+        let mut passed = bytes;
+        if self.receipt.effective == Scheme::EmulatedCopy {
+            passed = &bytes[in_place.clone()];
+            self.copy_edges(passing, [&bytes[..in_place.start], &bytes[in_place.end..]])?;
+        }
         watch.skip();
-        for operation in tables::output(self.receipt.effective).request {
-            self.request_operation(passing, *operation, &bytes[cut.clone()])?;
+        for operation in self.operations().request {
+            self.request_operation(passing, *operation, passed)?;
             watch.ran(*operation);
         }
         watch.finish(|| self.column(Moment::Request));
@@ -288,17 +310,14 @@ impl Output {
         }
     }
 
-    /// Copies the parts of an emulated-copy output that are not worth protecting; returns the range of the rest.
-    fn copy_edges(&mut self, passing: &Passing, bytes: &[u8]) -> Result<std::ops::Range<usize>> {
-        let [head, middle, _] = passing.cut(bytes.as_ptr().addr(), bytes.len());
-        for (index, part) in [&bytes[..head], &bytes[head + middle..]].into_iter().enumerate() {
-            if !part.is_empty() {
-                self.copied[index] = Some(passing.copy_buffer(self.parties, part.len())?);
-                self.copyin(index, part);
-                self.receipt.reason = Some(Reason::Edges);
-            }
+    /// Copies the parts of an emulated-copy output that are not passed in place.
+    fn copy_edges(&mut self, passing: &Passing, edges: [&[u8]; 2]) -> Result<()> {
+        for (index, edge) in edges.into_iter().enumerate().filter(|(_, edge)| !edge.is_empty()) {
+            self.copied[index] = Some(passing.copy_buffer(self.parties, edge.len())?);
+            self.copyin(index, edge);
+            self.receipt.reason = Some(if self.receipt.held { Reason::Neighbours } else { Reason::Edges });
         }
-        Ok(head..head + middle)
+        Ok(())
     }
 
     fn copyin(&mut self, index: usize, bytes: &[u8]) {
@@ -315,7 +334,7 @@ impl Output {
             Operation::CopyinData => self.copyin(0, bytes),
             Operation::ReferenceClientPages => self.reference(passing, bytes)?,
             Operation::ReadOnlyClientPages => self.read_only(passing, bytes.len())?,
-            Operation::WireRegion => self.wired = Some(self.wire(passing)?),
+            Operation::WireRegion => self.wire()?,
             // A migrant buffer's region was marked and referenced when it was taken, under one lock, so that no moment
             // exists in which a region is the client's and passed on.
             Operation::MarkRegionEmigrating => {}
@@ -371,22 +390,26 @@ impl Output {
 
     fn read_only(&mut self, passing: &Passing, len: usize) -> Result<()> {
         let Some(reference) = &self.reference else { return Ok(()) };
-        let saving = passing.saving(len);
-        match passing.space().read_only_if_it_pays(reference, saving)? {
+        let stakes = passing.rules(reference.space()).stakes(reference.space(), len);
+        match passing.space().read_only_if_it_pays(reference, stakes)? {
             Some(protected) => self.receipt.protected += protected,
             None => return Err(Error::Unprofitable),
         }
         Ok(())
     }
 
-    fn wire(&self, passing: &Passing) -> Result<Wired> {
-        let scheme = self.receipt.asked;
+    fn wire(&mut self) -> Result<()> {
         let wired = match (&self.emigrating, &self.reference) {
             (Some(emigrating), _) => emigrating.wire(),
-            (None, Some(reference)) => passing.space().wire_region(reference.region()),
+            (None, Some(reference)) => reference.wire(),
             (None, None) => Err(MemoryError::Empty),
         };
-        wired.map_err(|source| Error::Wire { scheme, source })
+        match wired {
+            Ok(wired) => self.wired = Some(wired),
+            Err(MemoryError::Kernel(_)) => self.receipt.leave_unwired(),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
     }
 
     fn unreference(&mut self) {

@@ -14,6 +14,7 @@
 use genie_memory::{Error as MemoryError, LenderId, Result, SystemBuffer};
 
 use crate::Passing;
+use crate::engine::Rules;
 
 /// The party that lends a transfer's system buffers, and the server that sees them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -23,6 +24,8 @@ pub struct Parties {
     /// The server that works on them, by the pool that it lends; [`LenderId::OWN`] for a server in this process, which
     /// could see all of the space anyway.
     pub server: LenderId,
+    /// From which length on emulated copy may show the client's own memory to the server.
+    pub shown_from: usize,
 }
 
 impl Parties {
@@ -31,7 +34,7 @@ impl Parties {
 
     /// The memory of the server itself, which is the usual case.
     pub const fn by(server: LenderId) -> Self {
-        Self { lender: server, server }
+        Self { lender: server, server, shown_from: 0 }
     }
 
     /// Whether memory of `lender` is shown to a server that did not lend it.
@@ -54,7 +57,7 @@ pub(crate) fn needs_completion(buffer: &SystemBuffer, server: LenderId) -> bool 
 impl Passing {
     /// A system buffer for data that will be copied.
     pub(crate) fn copy_buffer(&self, parties: Parties, len: usize) -> Result<SystemBuffer> {
-        self.lent(parties, len, |lender| {
+        self.lent(self.rules(self.space()), parties, len, |lender| {
             // Data that the server is shown must not share a granule with data that the server may not see.
             let server = if parties.shows(lender) { parties.server } else { lender };
             self.space().system_buffer_shown(lender, server, len)
@@ -63,18 +66,21 @@ impl Passing {
 
     /// A system buffer whose data starts where the client's does, `addr`, in its granule.
     pub(crate) fn aligned_buffer(&self, parties: Parties, addr: usize, len: usize) -> Result<SystemBuffer> {
-        self.lent(parties, len, |lender| self.space().aligned_buffer_from(lender, addr, len))
+        let (space, rules) = self.at(addr);
+        self.lent(rules, parties, len, |lender| space.aligned_buffer_from(lender, addr, len))
     }
 
     /// Allocates from the pool that `parties` and the length name, or from the space's own when that is exhausted or
     /// gone.
     fn lent(
         &self,
+        rules: &Rules,
         parties: Parties,
         len: usize,
         allocate: impl Fn(LenderId) -> Result<SystemBuffer>,
     ) -> Result<SystemBuffer> {
-        let is_short = parties.shows(parties.lender) && len < self.thresholds().mapping;
+        let thresholds = rules.thresholds(parties.server);
+        let is_short = parties.shows(parties.lender) && len < thresholds.mapping;
         match allocate(if is_short { parties.server } else { parties.lender }) {
             Err(MemoryError::Lender { .. } | MemoryError::NoLender { .. }) => allocate(LenderId::OWN),
             result => result,

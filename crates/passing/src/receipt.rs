@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 use crate::Scheme;
 
-/// Why data was copied under a scheme that avoids it.
+/// Why data was copied under a scheme that avoids it, or a region was not wired under a scheme that wires it.
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reason {
@@ -20,8 +20,13 @@ pub enum Reason {
     Foreign,
     /// Borrowed memory cannot be shared; share takes its buffer by value.
     Borrowed,
-    /// Client and system buffer start at different offsets in their granules.
+    /// Client and system buffer start at different offsets in their granules, or their granules are of different sizes.
     Unaligned,
+    /// Shorter than what the server may be shown of the client's own memory.
+    Hidden,
+    /// Other data of the program lies on the same granules, and may be stored into although the data to be passed is borrowed;
+    /// without write protection, an output could then not outlive the borrow.
+    Neighbours,
     /// Genie cannot catch stores here, so it cannot protect output: [`Protection::None`](genie_memory::Protection::None) says why.
     Unprotectable,
     /// Faults in this region have lately cost more than copying.
@@ -38,6 +43,9 @@ pub enum Reason {
     Untrusted,
     /// The data came in a buffer of the server's own, which is not shared with this client.
     Overlaid,
+    /// The region could not be wired (the memory-lock limit is too low), so the emulated scheme of the same semantics took
+    /// effect, which wires nothing.
+    Unwired,
 }
 
 impl Reason {
@@ -49,6 +57,8 @@ impl Reason {
             Self::Foreign => "foreign memory",
             Self::Borrowed => "borrowed memory",
             Self::Unaligned => "unaligned",
+            Self::Hidden => "too short for the server to be shown the client's memory",
+            Self::Neighbours => "on granules with other data, without write protection; see `genie doctor`",
             Self::Unprotectable => "no write protection; see `genie doctor`",
             Self::Faults => "faults cost more than copying",
             Self::Irreplaceable => "no free memory for replacements",
@@ -57,6 +67,7 @@ impl Reason {
             Self::Lent => "memory open to another process",
             Self::Untrusted => "server not trusted",
             Self::Overlaid => "the server's own buffer",
+            Self::Unwired => "memory-lock limit too low to wire it",
         }
     }
 }
@@ -87,19 +98,31 @@ pub struct Receipt {
     pub zeroed: usize,
     /// Granules referenced in place.
     pub referenced: u32,
-    /// Granules whose write permission was removed; fewer than were referenced if some had no write permission.
+    /// Whether the data in the referenced granules was borrowed, or owned by the request, so that nobody could store into it.
+    pub held: bool,
+    /// Granules whose write permission was removed: at the request, or, if the data was held, when the borrow ended before the
+    /// output did. Fewer than were referenced if some had no write permission.
     pub protected: u32,
+    /// Granules that were replaced by copies in the client's window when the borrow ended before the output did.
+    pub replaced: u32,
     /// Granules that changed places between client and system buffer.
     pub swapped: u32,
     /// Granules mapped into, hidden from, or shown again to the client.
     pub mapped: u32,
     /// Write faults that the buffer's region took while the request was pending.
     pub faults: u32,
-    /// Why data was copied although the scheme asked for avoids it.
+    /// Why data was copied although the scheme asked for avoids it, or why the scheme's emulated twin took effect.
     pub reason: Option<Reason>,
 }
 
 impl Receipt {
+    /// Notes why data is copied, unless that follows from why the server may not work in the client's memory itself.
+    pub(crate) fn copied_because(&mut self, reason: Reason) {
+        if self.reason != Some(Reason::Neighbours) {
+            self.reason = Some(reason);
+        }
+    }
+
     /// A receipt that says that nothing was done yet.
     pub const fn new(asked: Scheme) -> Self {
         Self {
@@ -108,12 +131,21 @@ impl Receipt {
             copied: 0,
             zeroed: 0,
             referenced: 0,
+            held: false,
             protected: 0,
+            replaced: 0,
             swapped: 0,
             mapped: 0,
             faults: 0,
             reason: None,
         }
+    }
+
+    /// Puts on record that a region cannot be wired: the emulated scheme of the same semantics takes effect, whose operations
+    /// are the same but for the wiring and for what becomes of a moved region.
+    pub(crate) fn leave_unwired(&mut self) {
+        self.effective = self.effective.emulated();
+        self.reason = Some(Reason::Unwired);
     }
 }
 
@@ -125,8 +157,9 @@ impl fmt::Display for Receipt {
         }
         write!(f, ": {} copied", counted(self.copied, "byte"))?;
         let counts = [
-            ("referenced", self.referenced),
+            (if self.held { "referenced while held" } else { "referenced" }, self.referenced),
             ("protected", self.protected),
+            ("replaced", self.replaced),
             ("swapped", self.swapped),
             ("mapped", self.mapped),
         ];

@@ -70,6 +70,15 @@ pub const fn output(scheme: Scheme) -> OutputOperations {
     }
 }
 
+/// Gives the operations of output whose data nobody can store into before the output ends. Emulated copy then has nothing to
+/// protect, and does what emulated share does.
+pub const fn held_output(scheme: Scheme) -> OutputOperations {
+    match scheme {
+        Scheme::EmulatedCopy => output(Scheme::EmulatedShare),
+        other => output(other),
+    }
+}
+
 /// Gives the operations of input through system buffers that are made for the request: table 7.2.
 pub const fn customized_input(scheme: Scheme) -> InputOperations {
     match scheme {

@@ -3,8 +3,10 @@
 //! How: a threshold is the shortest length at which avoiding the copy costs clearly less than copying, by the costs
 //! measured. On one partially filled granule of p bytes this is the thesis's t_i: the l at which copying l bytes costs
 //! as much as a swap and the reverse copyout of the other p - l bytes. Granules are swapped in runs here, and one call
-//! maps a run, so a run of full granules has a threshold of its own, and so has a partial granule that joins a run. t_o
-//! is the length at which referencing, protecting, unreferencing and reinstating cost as much as copying. t_m is the l
+//! maps a run, so a run of full granules has a threshold of its own, and so has a partial granule that joins a run. Where
+//! the client's buffer ends (or begins) within the granule, fewer than p - l bytes have to be completed, or none. t_o
+//! is the length at which referencing, protecting, unreferencing and reinstating cost as much as copying; below it, from the length
+//! on at which a trial is not too dear, data that stays unchanged is protected once for many outputs. t_m is the l
 //! at which copying l bytes into a granule that a server may see costs as much as zeroing the other p - l bytes of the
 //! granule that they are in.
 //! Source: thesis §4.1, §4.2, §4.3, §5.1.
@@ -20,8 +22,15 @@ use crate::Costs;
 pub struct Thresholds {
     /// t_o: data for output, whose granules are then protected.
     pub output: usize,
+    /// Data for output that is shorter than t_o, and whose granules are left protected while the client does not store into
+    /// them; they are then referenced and nothing else.
+    pub unchanged: usize,
+    /// Data for output that nobody can store into meanwhile, whose granules are then referenced and nothing else.
+    pub held: usize,
     /// t_i: input data on a single partially filled granule, which is then completed and swapped.
     pub input: usize,
+    /// Input data on a partially filled granule in which no other bytes are the client's, which is then swapped as it is.
+    pub input_alone: usize,
     /// Input data on a run of full granules, which are then swapped.
     pub input_run: usize,
     /// Input data on a partially filled granule next to a run that is swapped; the granule then joins the run.
@@ -34,6 +43,9 @@ pub struct Thresholds {
 
 /// What avoiding a copy must save before it is tried: avoiding it costs at most this part of what copying costs.
 const WORTH_IT: f64 = 0.75;
+/// How many copies a failed trial may cost: finding out that a client does not store into its data. The first one comes after
+/// eight times as many outputs, and a look at the region's tables with each.
+const TRIAL: f64 = 32.0;
 /// Longer data than this follows the same rule as data of this length.
 const LONGEST: usize = 16 << 20;
 
@@ -44,10 +56,20 @@ impl Thresholds {
     pub const NEVER: Self = Self::all(usize::MAX);
 
     const fn all(len: usize) -> Self {
-        Self { output: len, input: len, input_run: len, input_edge: len, mapping: len }
+        Self {
+            output: len,
+            unchanged: len,
+            held: len,
+            input: len,
+            input_alone: len,
+            input_run: len,
+            input_edge: len,
+            mapping: len,
+        }
     }
 
-    /// Derives thresholds from costs. Operations that were not measured (no right to protect) are never used.
+    /// Derives thresholds from costs: for servers in other processes, from [`Costs::between`]. Operations that were not measured
+    /// (no right to protect) are never used.
     pub fn derive(costs: &Costs, granule: usize) -> Self {
         let whole = |len: usize| len.next_multiple_of(granule);
         let copyin = |len: usize| costs.copyin.at(len) + costs.system_buffer.at(len);
@@ -62,9 +84,14 @@ impl Thresholds {
         let zeroes = !costs.zero.points.is_empty();
         Self {
             output: shortest(LONGEST, protects, |len| costs.protecting(whole(len)) < WORTH_IT * copyin(len)),
+            unchanged: shortest(LONGEST, protects, |len| {
+                costs.protecting(whole(len)) + costs.replacement.at(granule) < TRIAL * copyin(len)
+            }),
+            held: shortest(LONGEST, true, |len| costs.referencing(len) < WORTH_IT * copyin(len)),
             input: shortest(granule, swaps && guards, |len| {
                 swap(granule) + complete(len) < WORTH_IT * copyout(len)
             }),
+            input_alone: shortest(granule, swaps, |len| swap(granule) < WORTH_IT * copyout(len)),
             input_run: shortest(LONGEST / granule, swaps, |count| {
                 swap(count * granule) < WORTH_IT * copyout(count * granule)
             })
@@ -80,14 +107,16 @@ impl Thresholds {
 
     /// Decides which granules of an input of `len` bytes, the first `offset` bytes into a granule, are swapped.
     ///
-    /// `partial` says whether partially filled granules may be swapped; `forced` says whether a granule (counted from
-    /// the first) must be swapped, because an output is pending from it (§4.3).
+    /// `partial` says whether granules that must be completed may be swapped; `beside` says how many bytes of a granule
+    /// (counted from the first) must be completed, since they are the client's and not data, and is never less than the
+    /// rest of the granule where that is not known; `forced` says whether a
+    /// granule must be swapped, because an output is pending from it (§4.3).
     pub fn plan(
         &self,
         granule: usize,
-        offset: usize,
-        len: usize,
+        (offset, len): (usize, usize),
         partial: bool,
+        beside: impl Fn(u32) -> usize,
         forced: impl Fn(u32) -> bool,
     ) -> InputPlan {
         if len == 0 {
@@ -99,7 +128,19 @@ impl Thresholds {
         let run = full.len() * granule;
         let run_swaps = run > 0 && (run >= self.input_run || (0..count).any(&forced));
         let threshold = if run_swaps { self.input_edge } else { self.input };
-        let edge_swaps = |index: u32, filled: usize| partial && (filled >= threshold || forced(index));
+        let pays = |filled: usize, beside: usize| match beside {
+            0 => filled >= self.input_alone.min(threshold),
+            _ => filled >= threshold.saturating_sub(not_completed(granule.saturating_sub(filled + beside))),
+        };
+        let edge_swaps = |index: u32, filled: usize| {
+            let is_forced = forced(index);
+            // What lies beside is looked up only where it matters.
+            if !is_forced && !pays(filled, 0) && !pays(filled, 1) {
+                return false;
+            }
+            let beside = beside(index);
+            (beside == 0 || partial) && (is_forced || pays(filled, beside))
+        };
         if run > 0 && !run_swaps {
             return InputPlan::default();
         }
@@ -116,8 +157,20 @@ impl Thresholds {
 impl Costs {
     /// What an output costs, in nanoseconds, if it is protected instead of copied.
     pub fn protecting(&self, len: usize) -> f64 {
-        self.reference.at(len) + self.read_only.at(len) + self.unreference.at(len) + self.reinstate.at(len)
+        self.referencing(len) + self.read_only.at(len) + self.reinstate.at(len)
     }
+
+    /// What an output costs, in nanoseconds, if it is neither copied nor protected.
+    pub fn referencing(&self, len: usize) -> f64 {
+        self.reference.at(len) + self.unreference.at(len)
+    }
+}
+
+/// By how much a threshold for a granule that has to be completed falls if `len` of the granule's bytes need not be. At the
+/// threshold t, (1 + `WORTH_IT`) * t bytes cost as much to copy as the swap and all of the granule's bytes; `len` bytes fewer
+/// to complete lower t by `len` / (1 + `WORTH_IT`).
+fn not_completed(len: usize) -> usize {
+    (len as f64 / (1.0 + WORTH_IT)) as usize
 }
 
 /// The smallest number in 1..=`longest` for which `pays` is true; it is taken to be true for all larger numbers, too.
@@ -159,6 +212,15 @@ mod tests {
         }
     }
 
+    /// All of the granules' bytes that are not data are the client's.
+    fn shared(offset: usize, len: usize) -> impl Fn(u32) -> usize {
+        let data = offset..offset + len;
+        move |index| {
+            let (start, end) = (index as usize * P, (index as usize + 1) * P);
+            P - (end.min(data.end) - start.max(data.start))
+        }
+    }
+
     #[test]
     fn t_i_is_slightly_more_than_half_a_page_on_the_thesiss_machine() {
         // (s/c + p) / 2 with s = 15 us + 1.63 ns * p and c = 22 ns is 2541 bytes, before the margin.
@@ -189,6 +251,7 @@ mod tests {
             read_only: line(0.0, 700.0),
             unreference: line(0.0, 800.0),
             reinstate: line(0.0, 900.0),
+            replacement: line(0.0, 100_000.0),
             swap: line(0.5, 500.0),
             guard: line(0.0, 200.0),
             zero: line(0.5, 0.0),
@@ -197,30 +260,46 @@ mod tests {
         // What has no cost was not measured, and is not used.
         let never = usize::MAX;
         let derived = |costs: Costs| {
-            let Thresholds { output, input, input_run, input_edge, mapping } = Thresholds::derive(&costs, P);
-            [output, input, input_run, input_edge, mapping]
+            let Thresholds { output, unchanged, held, input, input_alone, input_run, input_edge, mapping } =
+                Thresholds::derive(&costs, P);
+            [output, unchanged, held, input, input_alone, input_run, input_edge, mapping]
         };
-        // Two granules: 0.25 * 2p + 3000 = 0.75 * (l + 1000), where one granule is too short to pay.
+        // Two granules: 0.25 * 2p + 3000 = 0.75 * (l + 1000), where one granule is too short to pay. A failed trial of one:
+        // 0.25p + 3000 + 100000 = 32 * (l + 1000). If held: 0.25 * l + 1400 = 0.75 * (l + 1000).
         // One: 0.5p + 500 + 0.1p + 300 + 200 + 2 * (p - l) = 0.75 * (2l + 1000).
+        // One in which nothing is to be completed: 0.5p + 500 + 0.1p + 300 = 0.75 * (2l + 1000).
         // An edge: 0.5p + 0.1p + 200 + 2 * (p - l) = 0.75 * 2l. Zeros: 0.5 * (p - l) = 0.75 * l.
-        let all = [5_731, 3_115, P, 3_100, 1_639];
-        let [output, input, run, edge, mapping] = all;
+        let all = [5_731, 2_251, 1_301, 3_115, 1_672, P, 3_100, 1_639];
+        let [output, unchanged, held, input, alone, run, edge, mapping] = all;
         assert_eq!(derived(costs.clone()), all);
         let unprotected = Costs { read_only: Cost::default(), ..costs.clone() };
-        assert_eq!(derived(unprotected), [never, input, run, edge, mapping]);
+        assert_eq!(derived(unprotected), [never, never, held, input, alone, run, edge, mapping]);
         let unguarded = Costs { guard: Cost::default(), ..costs.clone() };
-        assert_eq!(derived(unguarded), [output, never, run, never, mapping]);
+        assert_eq!(derived(unguarded), [output, unchanged, held, never, alone, run, never, mapping]);
         let unswapped = Costs { swap: Cost::default(), ..costs.clone() };
-        assert_eq!(derived(unswapped), [output, never, never, never, mapping]);
+        assert_eq!(derived(unswapped), [output, unchanged, held, never, never, never, never, mapping]);
         // A run of n granules: 0.5np + 20000 + 0.1np + 300 = 0.75 * (2np + 1000), for n between 5 and 6.
         let slow_to_begin = Costs { swap: line(0.5, 20_000.0), ..costs };
-        assert_eq!(derived(slow_to_begin), [output, never, 6 * P, edge, mapping]);
+        assert_eq!(derived(slow_to_begin), [output, unchanged, held, never, never, 6 * P, edge, mapping]);
+    }
+
+    #[test]
+    fn between_cpus_what_copying_costs_there_counts_where_it_was_measured() {
+        let line =
+            |per_byte: f64| Cost::measured([1, P, 16 << 20].map(|len| (len, per_byte * len as f64)).into());
+        let near = Costs { copyin: line(1.0), reference: line(0.0), ..micron() };
+        let far = Costs { copyin_between: line(10.0), ..near.clone() };
+        let held = |costs: &Costs| Thresholds::derive(costs, P).held;
+        assert_eq!(held(&near.between()), held(&near), "one CPU");
+        assert_eq!(held(&far), held(&near), "in one process");
+        // Unreferencing costs 0.1 * l + 2000.
+        assert_eq!((held(&near), held(&far.between())), (3_077, 271));
     }
 
     #[test]
     fn full_granules_are_swapped_and_short_edges_copied() {
         let thresholds = Thresholds { input: 3000, input_run: P, input_edge: 2200, ..Thresholds::ALWAYS };
-        let plan = |offset, len| thresholds.plan(P, offset, len, true, |_| false).swap;
+        let plan = |offset, len| thresholds.plan(P, (offset, len), true, shared(offset, len), |_| false).swap;
         assert_eq!(plan(0, 3 * P), 0..3);
         assert_eq!(plan(P - 10, 2 * P + 20), 1..3, "edges of ten bytes");
         assert_eq!(plan(10, 3 * P - 20), 0..3, "edges of nearly a granule");
@@ -234,22 +313,50 @@ mod tests {
 
     #[test]
     fn without_a_guard_partial_granules_are_copied() {
-        assert_eq!(Thresholds::ALWAYS.plan(P, 10, 3 * P - 20, false, |_| false).swap, 1..2);
-        assert_eq!(Thresholds::ALWAYS.plan(P, 10, 20, false, |_| false).swap, 0..0);
+        let plan = |offset, len| {
+            Thresholds::ALWAYS.plan(P, (offset, len), false, shared(offset, len), |_| false).swap
+        };
+        assert_eq!(plan(10, 3 * P - 20), 1..2);
+        assert_eq!(plan(10, 20), 0..0);
+        let alone = |offset, len| Thresholds::ALWAYS.plan(P, (offset, len), false, |_| 0, |_| false).swap;
+        assert_eq!(alone(10, 3 * P - 20), 0..3, "nothing has to be completed");
+        assert_eq!(alone(10, 20), 0..1);
+    }
+
+    #[test]
+    fn fewer_bytes_to_complete_make_shorter_data_worth_a_swap() {
+        let thresholds =
+            Thresholds { input: 3000, input_alone: 1000, input_edge: 2200, ..Thresholds::ALWAYS };
+        let plan = |len, beside| thresholds.plan(P, (0, len), true, |_| beside, |_| false).swap;
+        assert_eq!((plan(999, 0), plan(1000, 0)), (0..0, 0..1));
+        // 2000 bytes of the granule are nobody's: 2000 / 1.75 = 1142.
+        assert_eq!((plan(1857, P - 3857), plan(1858, P - 3858)), (0..0, 0..1));
+        assert_eq!((plan(2999, P - 2999), plan(3000, P - 3000)), (0..0, 0..1));
+    }
+
+    #[test]
+    fn what_lies_beside_is_looked_up_only_where_it_matters() {
+        let thresholds = Thresholds { input: 3000, input_alone: 2000, ..Thresholds::ALWAYS };
+        let never = |index| panic!("granule {index} is looked up");
+        assert_eq!(thresholds.plan(P, (0, 100), true, never, |_| false).swap, 0..0);
+        assert_eq!(thresholds.plan(P, (0, 3 * P), true, never, |_| false).swap, 0..3);
     }
 
     #[test]
     fn an_output_pending_forces_the_swap_whatever_the_length() {
-        assert_eq!(Thresholds::NEVER.plan(P, 0, 64, true, |_| false).swap, 0..0);
-        assert_eq!(Thresholds::NEVER.plan(P, 0, 64, true, |index| index == 0).swap, 0..1);
-        assert_eq!(Thresholds::NEVER.plan(P, 0, 2 * P, true, |index| index == 1).swap, 0..2);
+        let plan = |len, pending| {
+            Thresholds::NEVER.plan(P, (0, len), true, shared(0, len), |index| pending == Some(index)).swap
+        };
+        assert_eq!(plan(64, None), 0..0);
+        assert_eq!(plan(64, Some(0)), 0..1);
+        assert_eq!(plan(2 * P, Some(1)), 0..2);
     }
 
     #[test]
     fn a_run_that_costs_more_than_the_copy_is_not_swapped() {
         let thresholds = Thresholds { input_run: 11 * P, ..Thresholds::ALWAYS };
-        assert_eq!(thresholds.plan(P, 0, 10 * P, true, |_| false).swap, 0..0);
-        assert_eq!(thresholds.plan(P, 0, 11 * P, true, |_| false).swap, 0..11);
+        assert_eq!(thresholds.plan(P, (0, 10 * P), true, |_| 0, |_| false).swap, 0..0);
+        assert_eq!(thresholds.plan(P, (0, 11 * P), true, |_| 0, |_| false).swap, 0..11);
     }
 
     #[test]
@@ -257,7 +364,7 @@ mod tests {
         for thresholds in [Thresholds::ALWAYS, Thresholds::NEVER, Thresholds::derive(&micron(), P)] {
             for offset in [0, 1, 2000, P - 1] {
                 for len in [1, 100, 2095, 2096, P - 1, P, P + 1, 2 * P, 3 * P + 5] {
-                    let swap = thresholds.plan(P, offset, len, true, |_| false).swap;
+                    let swap = thresholds.plan(P, (offset, len), true, shared(offset, len), |_| false).swap;
                     let count = (offset + len).div_ceil(P) as u32;
                     assert!(swap.start <= swap.end && swap.end <= count, "{offset} {len}: {swap:?}");
                 }

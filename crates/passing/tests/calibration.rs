@@ -20,11 +20,14 @@ fn space() -> Space {
 
 #[test]
 #[cfg_attr(miri, ignore = "memfd")]
-fn a_quick_calibration_measures_zeroing_and_where_there_are_two_cpus_waking_and_rotation() {
+fn a_quick_calibration_measures_zeroing_and_what_two_cpus_show_where_there_are_two() {
     let costs = calibration::measure(&space(), Effort::Quick).expect("costs");
     assert!(costs.zero.at(1 << 20) > 0.0);
     let cpus = machine::allowed_cpus().expect("a list of CPUs").len();
     assert_eq!(costs.wake.at(1) > 0.0, cpus > 1, "{:?}", costs.wake);
+    for cost in [&costs.copyin_between, &costs.copyout_between] {
+        assert_eq!(cost.points.is_empty(), cpus == 1, "{cost:?}");
+    }
     // Zero is a length for which a busy machine left no time.
     let tried: &[u16] = if cpus > 1 { &[0, 1, 4, 16, 64] } else { &[0] };
     assert!(costs.rotation.iter().all(|count| tried.contains(count)), "{:?}", costs.rotation);

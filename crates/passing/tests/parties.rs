@@ -17,12 +17,14 @@ on_both_kinds! {
     a_server_finds_nothing_of_anothers_beside_short_data,
     a_lender_that_is_gone_gives_way_to_own_memory,
     edges_of_emulated_copy_lie_in_the_servers_pool,
+    a_server_is_shown_nothing_shorter_than_it_may_be,
     memory_of_another_lender_is_zero_completed,
     data_shorter_than_t_m_goes_through_the_servers_pool,
     a_subcontractor_finds_zeros_around_the_data,
     a_server_in_this_process_gets_no_zeros,
     copied_input_is_filled_in_the_servers_pool,
     swapped_input_takes_granules_from_the_pool_and_gives_it_others,
+    input_into_half_a_granule_copies_nothing,
     input_from_own_memory_is_zeroed_before_the_server_fills_it,
     moved_input_costs_the_lender_nothing,
     data_in_place_has_no_lender,
@@ -104,7 +106,7 @@ fn a_lender_that_is_gone_gives_way_to_own_memory(fixture: &Fixture) {
     let data = pattern(SHORT);
     let gone = fixture.lender(2);
     fixture.space.remove_lender(gone);
-    let parties = Parties { lender: gone, server };
+    let parties = Parties { lender: gone, server, shown_from: 0 };
     let output = fixture.passing.output_from(Scheme::Copy, Source::Native(&data), parties).unwrap();
     assert_eq!(output.lenders().collect::<Vec<_>>(), [LenderId::OWN]);
     assert_eq!(fixture.seen(&output.segments()).data, data);
@@ -128,11 +130,31 @@ fn edges_of_emulated_copy_lie_in_the_servers_pool(fixture: &Fixture) {
     assert!(data == source, "the data");
 }
 
+fn a_server_is_shown_nothing_shorter_than_it_may_be(fixture: &Fixture) {
+    let passing = fixture.passing.clone().with_thresholds(Thresholds::ALWAYS);
+    let server = fixture.lender(4);
+    let parties = Parties { shown_from: SHORT, ..Parties::by(server) };
+    let mut buffer = fixture.space.allocate(SHORT).unwrap();
+    buffer.copy_from_slice(&pattern(SHORT));
+    let shown = passing.output_from(Scheme::EmulatedCopy, Source::Borrowed(&buffer), parties).unwrap();
+    let receipt = shown.receipt();
+    assert_eq!((receipt.copied, receipt.referenced, receipt.held, receipt.reason), (0, 1, true, None));
+    let short = &buffer[..SHORT - 1];
+    for source in [Source::Borrowed(short), Source::Owned(short), Source::Native(short)] {
+        let hidden = passing.output_from(Scheme::EmulatedCopy, source, parties).unwrap();
+        assert_eq!(hidden.receipt().reason, Some(Reason::Hidden));
+        assert_eq!(hidden.lenders().collect::<Vec<_>>(), [server]);
+        assert!(fixture.seen(&hidden.segments()).data == *short, "the data");
+    }
+    let share = passing.output_from(Scheme::EmulatedShare, Source::Borrowed(&buffer), parties).unwrap();
+    assert_eq!((share.receipt().copied, share.receipt().reason), (0, None), "shared on purpose");
+}
+
 fn memory_of_another_lender_is_zero_completed(fixture: &Fixture) {
     let (server, other) = (fixture.lender(4), fixture.lender(4));
     fixture.soil(other);
     let data = pattern(SHORT);
-    let parties = Parties { lender: other, server };
+    let parties = Parties { lender: other, server, shown_from: 0 };
     let output = fixture.passing.output_from(Scheme::Copy, Source::Native(&data), parties).unwrap();
     let seen = fixture.seen(&output.segments());
     assert_eq!((seen.lender, seen.data), (Some(other), data));
@@ -144,7 +166,7 @@ fn data_shorter_than_t_m_goes_through_the_servers_pool(fixture: &Fixture) {
     let passing = fixture.passing.clone();
     let passing = passing.with_thresholds(Thresholds { mapping: SHORT, ..Thresholds::ALWAYS });
     let (server, other) = (fixture.lender(4), fixture.lender(4));
-    let parties = Parties { lender: other, server };
+    let parties = Parties { lender: other, server, shown_from: 0 };
     let data = pattern(SHORT);
     for (len, lender) in [(SHORT, other), (SHORT - 1, server)] {
         let output = passing.output_from(Scheme::Copy, Source::Native(&data[..len]), parties).unwrap();
@@ -178,7 +200,7 @@ fn a_subcontractor_finds_zeros_around_the_data(fixture: &Fixture) {
 fn a_server_in_this_process_gets_no_zeros(fixture: &Fixture) {
     let lender = fixture.lender(4);
     let data = pattern(SHORT);
-    let parties = Parties { lender, server: LenderId::OWN };
+    let parties = Parties { lender, server: LenderId::OWN, shown_from: 0 };
     let output = fixture.passing.output_from(Scheme::Copy, Source::Native(&data), parties).unwrap();
     assert_eq!(output.lenders().collect::<Vec<_>>(), [lender]);
     assert_eq!(output.receipt().zeroed, 0);
@@ -227,10 +249,27 @@ fn swapped_input_takes_granules_from_the_pool_and_gives_it_others(fixture: &Fixt
     }
 }
 
+fn input_into_half_a_granule_copies_nothing(fixture: &Fixture) {
+    let server = fixture.lender(2);
+    let len = fixture.granule() / 2;
+    let mut buffer = fixture.space.allocate(len).unwrap();
+    let data = pattern(len);
+    for (lender, actual) in [(server, len), (LenderId::OWN, len), (server, len - 10)] {
+        buffer.fill(7);
+        let mut input = begin(&fixture.passing, Scheme::EmulatedCopy, native(&buffer), lender);
+        input.ready().unwrap().copy_from(&data);
+        input.deliver(actual, Some(&mut buffer)).unwrap();
+        let receipt = input.receipt();
+        assert_eq!((receipt.effective, receipt.swapped), (Scheme::EmulatedCopy, 1));
+        assert_eq!(receipt.copied, len - actual, "but for the buffer's own bytes beside the data");
+        assert!(buffer[..actual] == data[..actual] && buffer[actual..].iter().all(|byte| *byte == 7));
+    }
+}
+
 fn input_from_own_memory_is_zeroed_before_the_server_fills_it(fixture: &Fixture) {
     let server = fixture.lender(4);
     fixture.soil(LenderId::OWN);
-    let parties = Parties { lender: LenderId::OWN, server };
+    let parties = Parties { lender: LenderId::OWN, server, shown_from: 0 };
     let (granule, len) = (fixture.granule(), fixture.granule() + SHORT);
     let mut buffer = fixture.space.allocate(len).unwrap();
     for scheme in [Scheme::Copy, Scheme::EmulatedCopy] {
@@ -287,7 +326,7 @@ impl Outboard for Device {
 }
 
 fn outboard_data_survives_zero_completion(fixture: &Fixture) {
-    let parties = Parties { lender: LenderId::OWN, server: fixture.lender(2) };
+    let parties = Parties { lender: LenderId::OWN, server: fixture.lender(2), shown_from: 0 };
     let mut bytes = vec![0; SHORT];
     let mut input = begin(&fixture.passing, Scheme::Copy, native(&bytes), parties);
     input.outboard(Box::new(Device)).unwrap();

@@ -120,7 +120,8 @@ impl Arena {
     }
 
     /// Maps `len` bytes of `object` from `object_offset` on at `offset`, in place of what is there. Where there is
-    /// memory, page tables are filled, so that no touch faults.
+    /// memory, page tables are filled, so that no touch faults. Collapsed pages are shown as huge ones if the range is
+    /// aligned as it is in the object.
     ///
     /// Cost: one or two system calls; for huge pages about a microsecond a granule, for 4 KiB pages a minor fault each.
     ///
@@ -128,26 +129,63 @@ impl Arena {
     /// Too many mappings or no memory. What was mapped there before still is, unless the object is of huge pages and a
     /// peer has punched holes into it and taken the pages: the kernel then unmaps first, and the range is inaccessible.
     pub fn map(&self, offset: usize, object: &Object, object_offset: usize, len: usize) -> Result<()> {
+        self.map_in_place(offset, object, object_offset, len, Access::ReadWrite)
+    }
+
+    fn map_in_place(
+        &self,
+        offset: usize,
+        object: &Object,
+        object_offset: usize,
+        len: usize,
+        access: Access,
+    ) -> Result<()> {
         self.check_mapping(offset, object, object_offset, len);
         let at = self.pointer(offset);
         // SAFETY: the range lies inside this arena (checked above), whose addresses belong to it alone; what Rust
         // references exist into it is the duty of the code that made them.
-        unsafe { map_object(at, libc::MAP_FIXED, object, object_offset, len, Access::ReadWrite) }
+        unsafe { map_object(at, libc::MAP_FIXED, object, object_offset, len, access) }
             .inspect_err(|_| self.fill_hole(offset, len))?;
-        // The mapping is in use from here on, so the calls that follow must not make this one fail. They fail only under a
-        // system call filter; then children inherit the mapping, or touches fault.
+        // The mapping is in use from here on, so the call that follows must not make this one fail. It fails only under a
+        // system call filter; then children inherit the mapping.
         let _ = self.dont_fork(offset, len);
-        if object.kind() == GranuleKind::Transparent {
-            let _ = self.populate_transparently(offset, len, Access::ReadWrite);
-        }
+        Ok(())
+    }
+
+    /// As [`Arena::map`], but leaves the page tables empty: the object gets memory where it is touched.
+    ///
+    /// Cost: two system calls; later a fault for each page touched.
+    ///
+    /// # Errors
+    /// As [`Arena::map`].
+    pub fn map_unfilled(
+        &self,
+        offset: usize,
+        object: &Object,
+        object_offset: usize,
+        len: usize,
+    ) -> Result<()> {
+        self.check_mapping(offset, object, object_offset, len);
+        let (at, flags) = (self.pointer(offset), libc::MAP_SHARED | libc::MAP_FIXED);
+        let rights = Access::ReadWrite.bits();
+        // SAFETY: as in `map`.
+        unsafe { mmap::map(at, len, rights, flags, Some((object.as_fd(), object_offset))) }.map_err(
+            |errno| {
+                self.fill_hole(offset, len);
+                Error::new("mmap", format!("{len} bytes of an object"), errno)
+                    .with_remedy("free memory or raise vm.max_map_count")
+            },
+        )?;
+        // As in `map`.
+        let _ = self.dont_fork(offset, len);
         Ok(())
     }
 
     /// As [`Arena::map`], with the access given, and for a peer's objects. A read-only descriptor can be mapped for loads
     /// only. Granules that the object's owner has never touched get memory now.
     ///
-    /// Cost: as [`Arena::map`], and two system calls more: the mapping is made elsewhere, and moved here when nothing can
-    /// fail any more.
+    /// Cost: as [`Arena::map`], and for reserved huge pages two system calls more: the mapping is made elsewhere, and
+    /// moved here when nothing can fail any more.
     ///
     /// # Errors
     /// Too many mappings or no memory; EACCES: the object's descriptor does not allow stores; EPERM: it is sealed against
@@ -160,6 +198,10 @@ impl Arena {
         len: usize,
         access: Access,
     ) -> Result<()> {
+        // Only pages of the reserve may turn out to be lacking after the old mapping is gone.
+        if object.kind() != GranuleKind::Huge {
+            return self.map_in_place(offset, object, object_offset, len, access);
+        }
         self.check_mapping(offset, object, object_offset, len);
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
         let mapped = unsafe { map_object(ANYWHERE, 0, object, object_offset, len, access)? };
@@ -168,13 +210,21 @@ impl Arena {
         if moved.is_err() {
             // SAFETY: mapped above, and still there, known to nobody else.
             unsafe { libc::munmap(mapped, len) };
-            return moved;
         }
-        if object.kind() == GranuleKind::Transparent {
-            // As in `map`.
-            let _ = self.populate_transparently(offset, len, access);
-        }
-        Ok(())
+        moved
+    }
+
+    /// Has the kernel make a huge page of the pages of an object that are mapped at the range, all of which must be
+    /// there. The range is one huge page long, and aligned; it need not be accessible. Mappings of the same pages
+    /// elsewhere show the huge page from their next touch on, where they are aligned.
+    ///
+    /// # Errors
+    /// EINVAL: the kernel cannot do this to shared memory (before Linux 6.1), or not all pages are there. ENOMEM, EAGAIN,
+    /// EBUSY: it found no huge page now. The pages stay as they are.
+    #[doc(alias = "MADV_COLLAPSE")]
+    pub(crate) fn collapse(&self, offset: usize, len: usize) -> Result<()> {
+        self.check(offset, len);
+        self.advise(offset, len, libc::MADV_COLLAPSE, "madvise(MADV_COLLAPSE)")
     }
 
     /// Moves a mapping from outside the arena to `offset`, in place of what is there.
@@ -224,9 +274,6 @@ impl Arena {
     /// [`Errno::FAULT`] when a range spans several mappings, which Linux up to 6.16 cannot move; ENOMEM at the limit of
     /// mappings. Both ranges show what they showed before.
     pub fn swap(&self, a: usize, b: usize, scratch: usize, len: usize) -> Result<Swapped> {
-        for offset in [a, b, scratch] {
-            self.check(offset, len);
-        }
         self.move_tables(a, scratch, len)?;
         if let Err(error) = self.move_tables(b, a, len) {
             // A kernel that moves several mappings may have moved some of them.
@@ -237,9 +284,14 @@ impl Arena {
     }
 
     /// Moves the page tables at `from` over those at `to`; `from` stays mapped, its page tables empty: a touch there
-    /// fills them again, from the same object.
-    fn move_tables(&self, from: usize, to: usize, len: usize) -> Result<()> {
-        // SAFETY: both ranges lie inside this arena (checked by `swap`). MREMAP_DONTUNMAP keeps `from` mapped.
+    /// fills them again, from the same object. A registration with a userfaultfd is lost.
+    ///
+    /// # Errors
+    /// As [`Arena::swap`].
+    pub fn move_tables(&self, from: usize, to: usize, len: usize) -> Result<()> {
+        self.check(from, len);
+        self.check(to, len);
+        // SAFETY: both ranges lie inside this arena. MREMAP_DONTUNMAP keeps `from` mapped.
         unsafe { mmap::move_over(self.pointer(from), len, self.pointer(to), libc::MREMAP_DONTUNMAP) }
             .map_err(|errno| Error::new("mremap", format!("{len} bytes of page tables"), errno))
     }
@@ -325,25 +377,13 @@ impl Arena {
         self.advise(offset, len, libc::MADV_DONTFORK, "madvise(MADV_DONTFORK)")
     }
 
-    fn populate_transparently(&self, offset: usize, len: usize, access: Access) -> Result<()> {
-        // The advice fails on kernels without transparent huge pages, where it is not needed either.
-        let _ = self.advise(offset, len, libc::MADV_HUGEPAGE, "madvise(MADV_HUGEPAGE)");
-        match access {
-            Access::None => Ok(()),
-            Access::Read => self.advise(offset, len, libc::MADV_POPULATE_READ, "madvise(MADV_POPULATE_READ)"),
-            Access::ReadWrite => {
-                self.advise(offset, len, libc::MADV_POPULATE_WRITE, "madvise(MADV_POPULATE_WRITE)")
-            }
-        }
-    }
-
     fn advise(&self, offset: usize, len: usize, advice: i32, call: &'static str) -> Result<()> {
         advise(self.pointer(offset), len, advice, call)
     }
 }
 
 fn advise(at: *mut c_void, len: usize, advice: i32, call: &'static str) -> Result<()> {
-    // SAFETY: the advices used (DONTFORK, HUGEPAGE, POPULATE_READ and _WRITE) change no contents.
+    // SAFETY: the advices used (DONTFORK and COLLAPSE) change no contents.
     let result = unsafe { libc::madvise(at, len, advice) };
     done(result, call, len, None)
 }
@@ -355,7 +395,7 @@ fn done(result: i32, call: &'static str, len: usize, remedy: Option<&'static str
     Err(Error { remedy, ..Error::last(call, format!("{len} bytes")) })
 }
 
-/// Maps a part of an object with page tables filled; for transparent huge pages they are filled later.
+/// Maps a part of an object, with page tables filled if it may be touched.
 ///
 /// # Safety
 /// With MAP_FIXED, the caller owns the addresses.
@@ -367,8 +407,8 @@ unsafe fn map_object(
     len: usize,
     access: Access,
 ) -> Result<*mut c_void> {
-    let later = object.kind() == GranuleKind::Transparent || access == Access::None;
-    let flags = libc::MAP_SHARED | fixed | if later { 0 } else { libc::MAP_POPULATE };
+    let filled = if access == Access::None { 0 } else { libc::MAP_POPULATE };
+    let flags = libc::MAP_SHARED | fixed | filled;
     // SAFETY: the caller's promise; elsewhere the kernel chooses addresses where nothing is.
     let mapped = unsafe { mmap::map(at, len, access.bits(), flags, Some((object.as_fd(), object_offset))) };
     mapped.map_err(|errno| {

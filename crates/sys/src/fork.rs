@@ -149,6 +149,26 @@ fn add() -> &'static Place {
     }
 }
 
+/// Has `fork` call `before` in this process, and after it `in_parent` here or `in_child` in the child. There, the arenas
+/// hold zeros already.
+///
+/// The functions neither panic nor, in the child, take a lock or allocate: a thread that the child does not have may hold
+/// the lock. Returns whether `fork` will call them; there may be no memory for that.
+pub fn on_fork(before: extern "C" fn(), in_parent: extern "C" fn(), in_child: extern "C" fn()) -> bool {
+    // Handlers for children are called in the order in which they were installed.
+    let _ = Maker::this_process();
+    // SAFETY: the functions are safe to call; in the child they do what the caller has promised.
+    unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) == 0 }
+}
+
+/// Ends a child that lacks what it needs to go on, from a handler that `fork` calls in the child: says why, without a
+/// lock, and aborts.
+pub fn end_child(reason: &str) -> ! {
+    // SAFETY: reads the bytes of a string. The child ends, whether or not there is anybody to be told.
+    unsafe { libc::write(libc::STDERR_FILENO, reason.as_ptr().cast(), reason.len()) };
+    std::process::abort()
+}
+
 /// Called by fork in the child, whose only thread this is.
 extern "C" fn in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::{Error, Result};
 
 const MAX_MAP_COUNT: &str = "/proc/sys/vm/max_map_count";
-const SHMEM_HUGE_MODE: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+const OVERCOMMIT: &str = "/proc/sys/vm/overcommit_memory";
 
 /// How many mappings a process may have.
 ///
@@ -17,6 +17,12 @@ const SHMEM_HUGE_MODE: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled
 /// What reading the sysctl fails with.
 pub fn max_map_count() -> Result<usize> {
     read_number(MAX_MAP_COUNT)
+}
+
+/// Whether the kernel promises no more memory than there is (`vm.overcommit_memory=2`). Then a memory object, to which nothing is
+/// promised, may lack memory when it is touched. False where the file cannot be read.
+pub fn is_overcommit_forbidden() -> bool {
+    read_number(OVERCOMMIT).is_ok_and(|mode| mode == 2)
 }
 
 /// The machine's reserved huge pages of the default size.
@@ -49,22 +55,6 @@ fn parse_huge_pages(meminfo: &str) -> HugePages {
         reserved: field("HugePages_Rsvd"),
         size_kib: field("Hugepagesize"),
     }
-}
-
-/// How the kernel uses transparent huge pages for shared memory: `never`, `advise`, `within_size`, `always`,
-/// ...
-///
-/// # Errors
-/// ENOENT on a kernel without transparent huge pages.
-pub fn shmem_huge_mode() -> Result<String> {
-    let text = read_text(SHMEM_HUGE_MODE)?;
-    bracketed(&text)
-        .map(str::to_owned)
-        .ok_or_else(|| Error::new("read", format!("{SHMEM_HUGE_MODE} ({:?})", text.trim()), Errno::INVAL))
-}
-
-fn bracketed(text: &str) -> Option<&str> {
-    Some(text.split_once('[')?.1.split_once(']')?.0)
 }
 
 /// Finds the addresses of the mapping that the kernel calls `name`, as it calls the first thread's stack `[stack]`.
@@ -162,22 +152,6 @@ mod tests {
         assert_eq!(parse_huge_pages("MemTotal: 5 kB\n").total, 0);
         let now = huge_pages().unwrap();
         assert!(now.free <= now.total && now.reserved <= now.free, "{now:?}");
-    }
-
-    #[test]
-    fn the_mode_is_the_bracketed_word() {
-        assert_eq!(bracketed("always [within_size] never\n"), Some("within_size"));
-        assert_eq!(bracketed("always never"), None);
-        match shmem_huge_mode() {
-            Ok(mode) => assert!(!mode.is_empty() && !mode.contains(['[', ' ']), "{mode}"),
-            Err(error) if error.errno == Errno::NOENT => {
-                crate::skip::skip(
-                    "the_mode_is_the_bracketed_word",
-                    "no transparent huge pages in this kernel",
-                );
-            }
-            Err(error) => panic!("{error}"),
-        }
     }
 
     #[test]

@@ -4,27 +4,31 @@
 //! between regions and processes; anonymous memory has no such name.
 //! Invariants: an object's size never changes (sealed against shrinking and growing), no other seal can be put on an
 //! object made here, its descriptor is not inherited by exec, and no other user can open it (mode 0600).
-//! Limits: 2 MiB granules come from the machine's reserve of huge pages, and are set aside when an object is made; where
-//! the reserve is empty, making an object fails with ENOMEM.
-//! Source: thesis §1.1.1 (memory objects, pages); Linux memfd_create(2).
+//! Limits: reserved huge pages are set aside when an object is made; where the reserve is empty, making an object of them
+//! fails with ENOMEM. Pages are collapsed to huge ones, likewise, when an object is made, and only then.
+//! Source: thesis §1.1.1 (memory objects, pages); Linux memfd_create(2), madvise(2).
 
 mod acceptance;
 
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{FallocateFlags, MemfdFlags, Mode, SealFlags};
+use rustix::fs::{FallocateFlags, MemfdFlags, Mode, SealFlags, SeekFrom};
 use rustix::process::Resource;
 
 use crate::arena::set_huge_pages_aside;
-use crate::{Errno, Error, Result};
+use crate::{Access, Arena, Errno, Error, Result};
 
 /// What an object's granules are made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum GranuleKind {
     /// 2 MiB pages from the machine's reserve (`vm.nr_hugepages`): write protection and swaps cost next to nothing.
     Huge,
-    /// 4 KiB granules that the kernel may back with transparent huge pages: fewer faults, the same granularity.
-    Transparent,
+    /// 2 MiB granules of ordinary memory, whose pages the kernel is asked to *collapse* to huge ones (Linux 6.1 and
+    /// later). That takes neither a reserve nor a right. Where the kernel cannot collapse a granule's pages, since its
+    /// memory is in pieces, the granule works as well, and mapping it costs as much as mapping its 512 pages.
+    #[doc(alias = "MADV_COLLAPSE")]
+    Collapsed,
     /// 4 KiB pages: works everywhere.
     Base,
 }
@@ -33,8 +37,8 @@ impl GranuleKind {
     /// The granule's size in bytes.
     pub const fn size(self) -> usize {
         match self {
-            Self::Huge => 2 << 20,
-            Self::Transparent | Self::Base => 4096,
+            Self::Huge | Self::Collapsed => 2 << 20,
+            Self::Base => 4096,
         }
     }
 
@@ -42,8 +46,16 @@ impl GranuleKind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Huge => "2 MiB huge pages",
-            Self::Transparent => "4 KiB pages, transparent huge pages",
+            Self::Collapsed => "2 MiB granules of collapsed pages",
             Self::Base => "4 KiB pages",
+        }
+    }
+
+    /// The kinds of this granule size, the best one first.
+    pub const fn of_its_size(self) -> &'static [Self] {
+        match self {
+            Self::Huge | Self::Collapsed => &[Self::Huge, Self::Collapsed],
+            Self::Base => &[Self::Base],
         }
     }
 }
@@ -54,16 +66,21 @@ pub struct Object {
     descriptor: OwnedFd,
     kind: GranuleKind,
     len: usize,
+    huge: usize,
     is_writable: bool,
 }
 
 impl Object {
     /// Makes an object of `len` bytes, a multiple of the granule size. Memory is taken when the object is mapped and
-    /// touched; huge pages are set aside for it now.
+    /// touched; but reserved huge pages are set aside now, and pages that are to be collapsed are all taken now.
     ///
     /// # Errors
-    /// The kernel refused a descriptor, the size or a seal, or has too few huge pages; EFBIG: files may not be so long
-    /// (`ulimit -f`). Nothing is left behind.
+    /// The kernel refused a descriptor, the size, a seal or memory, or has too few huge pages; EFBIG: files may not be
+    /// so long (`ulimit -f`). Nothing is left behind. It is no error that pages could not be collapsed:
+    /// [`Object::huge_bytes`] tells.
+    ///
+    /// # Cost
+    /// Collapsing takes some 1 ms for each MiB, and several times that while the kernel has to free memory for huge pages.
     pub fn create(kind: GranuleKind, len: usize) -> Result<Self> {
         let subject = || format!("an object of {len} bytes ({})", kind.name());
         assert!(
@@ -99,7 +116,34 @@ impl Object {
                 )
             })?;
         }
-        Ok(Self { descriptor, kind, len, is_writable: true })
+        let mut object = Self { descriptor, kind, len, huge: 0, is_writable: true };
+        object.huge = match kind {
+            GranuleKind::Huge => len,
+            GranuleKind::Collapsed => object.collapse()?,
+            GranuleKind::Base => 0,
+        };
+        Ok(object)
+    }
+
+    /// Takes memory for all granules, and has the kernel collapse the pages of each; returns how many bytes are of huge
+    /// pages then.
+    ///
+    /// The kernel collapses no holes, and granule after granule is done while its pages are in the CPU's cache. A kernel
+    /// that cannot collapse shared memory at all is asked once.
+    fn collapse(&self) -> Result<usize> {
+        let granule = self.kind.size();
+        let arena = Arena::reserve(self.len)?;
+        arena.map_for(0, self, 0, self.len, Access::None)?;
+        let (mut collapsed, mut can) = (0, true);
+        for at in (0..self.len).step_by(granule) {
+            self.allocate_part(at, granule)?;
+            match can.then(|| arena.collapse(at, granule)) {
+                Some(Ok(())) => collapsed += granule,
+                Some(Err(error)) => can = error.errno != Errno::INVAL,
+                None => {}
+            }
+        }
+        Ok(collapsed)
     }
 
     /// Has the kernel allocate all of the object's memory now, zeroed where it was not there yet, so that mapping it later
@@ -109,8 +153,13 @@ impl Object {
     /// ENOMEM, ENOSPC: there is too little memory, or too few huge pages; EBADF: the descriptor is read-only.
     #[doc(alias = "fallocate")]
     pub fn allocate(&self) -> Result<()> {
+        self.allocate_part(0, self.len)
+    }
+
+    fn allocate_part(&self, offset: usize, len: usize) -> Result<()> {
+        let (offset, len) = (offset as u64, len as u64);
         loop {
-            match rustix::fs::fallocate(&self.descriptor, FallocateFlags::empty(), 0, self.len as u64) {
+            match rustix::fs::fallocate(&self.descriptor, FallocateFlags::empty(), offset, len) {
                 Ok(()) => return Ok(()),
                 Err(Errno::INTR) => {}
                 Err(errno) => {
@@ -121,9 +170,40 @@ impl Object {
         }
     }
 
+    /// Gives all of the object's memory back: whoever has it mapped reads zeros from then on.
+    ///
+    /// # Errors
+    /// EPERM: it is sealed against stores; EBADF: the descriptor is read-only.
+    #[doc(alias = "FALLOC_FL_PUNCH_HOLE")]
+    pub fn discard(&self) -> Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        rustix::fs::fallocate(&self.descriptor, flags, 0, self.len as u64).map_err(|errno| {
+            Error::new("fallocate", format!("an object of {} bytes to be emptied", self.len), errno)
+        })
+    }
+
+    /// The next bytes of the object from `start` on, and before `end`, that may be other than zeros. All bytes between
+    /// are in places that nobody has touched.
+    #[doc(alias = "SEEK_DATA")]
+    pub fn touched(&self, start: usize, end: usize) -> Option<Range<usize>> {
+        let seek = |to| rustix::fs::seek(&self.descriptor, to).map(|at| (at as usize).min(end));
+        let from = match seek(SeekFrom::Data(start as u64)) {
+            Err(Errno::NXIO) => end,
+            found => found.unwrap_or(start),
+        };
+        let to = seek(SeekFrom::Hole(from as u64)).unwrap_or(end);
+        (from < end).then_some(from..to)
+    }
+
     /// What the granules are made of.
     pub fn kind(&self) -> GranuleKind {
         self.kind
+    }
+
+    /// How many of its bytes were in huge pages when it was made: all of an object of reserved ones, none of a peer's
+    /// object of other pages.
+    pub fn huge_bytes(&self) -> usize {
+        self.huge
     }
 
     /// The size in bytes.

@@ -117,8 +117,8 @@ impl Bench {
 
     /// How many system buffers for `len` bytes rotate, whether they are whole granules or not.
     pub(super) fn rotation(&self, len: usize) -> u16 {
-        let recycling = self.genie.passing().costs().recycling();
-        let whole = len.next_multiple_of(self.genie.space().granule());
+        let recycling = self.genie.passing().costs_for(len).recycling();
+        let whole = len.next_multiple_of(self.genie.space().for_len(len).granule());
         recycling.rotation(len).max(recycling.rotation(whole))
     }
 

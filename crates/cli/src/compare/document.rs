@@ -85,6 +85,9 @@ pub(super) struct Row {
     pub(super) by: By,
     pub(super) direction: &'static str,
     pub(super) server: &'static str,
+    /// By which function the client made its requests, if a scheme passed the data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) call: Option<&'static str>,
     pub(super) length: usize,
     pub(super) touch: &'static str,
     pub(super) latency_us: Spread,
@@ -117,6 +120,7 @@ pub(super) const EMPTY: &str = "empty";
 pub(super) struct Passed {
     pub(super) copied: usize,
     pub(super) referenced: u32,
+    pub(super) held: bool,
     pub(super) protected: u32,
     pub(super) swapped: u32,
     /// Write faults in a cycle, the client's touching included: the median.
@@ -144,7 +148,8 @@ impl Row {
         let samples = |of: Of| records.get(of).cloned().unwrap_or_default();
         let latency = samples(Of::Latency(index));
         let plain = match contender.means {
-            measured::Means::Scheme(place, receipt) => Self {
+            measured::Means::Scheme(place, call, receipt) => Self {
+                call: Some(call.name()),
                 receipt: Some(Passed::new(&receipt, samples(Of::Faults(index)).median())),
                 strong: receipt.asked.integrity() == Integrity::Strong,
                 ..Self::empty(By::Scheme(receipt.asked.name()), &latency, place, block)
@@ -169,6 +174,7 @@ impl Row {
             by,
             direction: block.direction,
             server: place.name(),
+            call: None,
             length: block.length,
             touch: block.touch,
             latency_us: spread,
@@ -188,6 +194,14 @@ impl Row {
     pub(super) fn name(&self) -> &'static str {
         match self.by {
             By::Scheme(name) | By::Name(name) => name,
+        }
+    }
+
+    /// What passed the data, and by which call where that is the less usual one.
+    pub(super) fn label(&self) -> String {
+        match self.call {
+            Some("submit") => format!("{}, submit", self.name()),
+            _ => self.name().to_owned(),
         }
     }
 
@@ -215,6 +229,7 @@ impl Passed {
         Self {
             copied: receipt.copied,
             referenced: receipt.referenced,
+            held: receipt.held,
             protected: receipt.protected,
             swapped: receipt.swapped,
             faults,

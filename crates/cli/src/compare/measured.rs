@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use genie::Receipt;
+use genie_lab::call::Call;
 use genie_lab::data::Verdict;
 use genie_lab::placement::Placement;
 use genie_lab::probe::majority;
@@ -91,7 +92,7 @@ pub(super) struct Contender {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Means {
     /// By a scheme, to a server in this place; the receipt is the last measured operation's.
-    Scheme(Place, Receipt),
+    Scheme(Place, Call, Receipt),
     Baseline(genie_baselines::Means),
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use genie::{Direction, Scheme};
 use genie_baselines::Means;
+use genie_lab::call::Call;
 use genie_lab::interface::Granule;
 use genie_lab::length;
 use genie_lab::memory_server::Buffers;
@@ -34,8 +35,8 @@ pub(crate) struct Args {
     /// How much to pass at once, in bytes or with a suffix K, M or G.
     #[arg(long, value_delimiter = ',', value_parser = length::parse, default_value = LENGTHS, allow_hyphen_values = true)]
     pub(super) lengths: Vec<usize>,
-    /// The sides that touch the data. The client stores one word into every 4 KiB before each output and loads one after each
-    /// input; the server reads or writes every byte.
+    /// The sides that touch the data: none, client, server, both or full. The client stores one word into every 4 KiB before
+    /// each output and loads one after each input (full: every byte); the server reads or writes every byte.
     #[arg(long, value_enum, default_value_t = Touch::Client)]
     pub(super) touch: Touch,
     /// The schemes to compare: names such as copy or emulated-copy, separated by commas; all eight by default.
@@ -44,6 +45,10 @@ pub(crate) struct Args {
     /// Whether to pass data out to the server, in from it, or both.
     #[arg(long, value_enum, default_value_t = Directions::Both)]
     pub(super) directions: Directions,
+    /// Whether the client waits for each reply (send), which borrows an output's data until then, or goes on (submit); both
+    /// measures both where they differ, which is output by emulated copy.
+    #[arg(long, value_enum, default_value_t = Calls::Both)]
+    pub(super) call: Calls,
     /// Where the server is.
     #[arg(long, value_enum, default_value_t = Server::Process)]
     pub(super) server: Server,
@@ -102,6 +107,17 @@ impl Server {
     }
 }
 
+/// By which functions the client makes its requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Calls {
+    /// By `send`.
+    Send,
+    /// By `submit`.
+    Submit,
+    /// By `send`, and where that makes a difference by `submit`, too.
+    Both,
+}
+
 /// Which ways the data goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Directions {
@@ -131,10 +147,19 @@ impl Args {
         }
     }
 
-    /// The schemes, in the order of the thesis's tables, each once.
-    pub(super) fn schemes(&self) -> Vec<Scheme> {
+    /// The schemes, in the order of the thesis's tables, each once, with the call by which they pass data.
+    pub(super) fn ways(&self, direction: Direction) -> Vec<(Scheme, Call)> {
         let wanted = |scheme: &Scheme| self.schemes.is_empty() || self.schemes.contains(scheme);
-        Scheme::ALL.into_iter().filter(wanted).collect()
+        let calls = |scheme| match self.call {
+            Calls::Send => &[Call::Send][..],
+            Calls::Submit => &[Call::Submit],
+            Calls::Both if (scheme, direction) == (Scheme::EmulatedCopy, Direction::Out) => {
+                &[Call::Send, Call::Submit]
+            }
+            Calls::Both => &[Call::Send],
+        };
+        let schemes = Scheme::ALL.into_iter().filter(wanted);
+        schemes.flat_map(|scheme| calls(scheme).iter().map(move |call| (scheme, *call))).collect()
     }
 
     /// The baselines, in the order of their list, each once.

@@ -11,7 +11,8 @@ use super::document::Row;
 /// One scheme at one length in one direction.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Overhead {
-    pub(super) scheme: &'static str,
+    /// With its call, where that is the less usual one.
+    pub(super) scheme: String,
     pub(super) direction: &'static str,
     pub(super) length: usize,
     /// How much longer the median latency is with the server in a process of its own.
@@ -24,9 +25,9 @@ pub(super) fn of(rows: &[Row]) -> Vec<Overhead> {
     at(Place::Process)
         .filter_map(|there| {
             let here =
-                at(Place::InProcess).find(|here| (here.name(), here.at()) == (there.name(), there.at()))?;
+                at(Place::InProcess).find(|here| (here.label(), here.at()) == (there.label(), there.at()))?;
             Some(Overhead {
-                scheme: there.name(),
+                scheme: there.label(),
                 direction: there.direction,
                 length: there.length,
                 latency_us: rounded(there.latency_us.median - here.latency_us.median),
@@ -54,7 +55,12 @@ mod tests {
 
     #[test]
     fn lines_give_the_middle_difference_of_each_length() {
-        let one = |scheme, length, latency_us| Overhead { scheme, direction: "out", length, latency_us };
+        let one = |scheme: &str, length, latency_us| Overhead {
+            scheme: scheme.to_owned(),
+            direction: "out",
+            length,
+            latency_us,
+        };
         let all = [one("copy", 64, 1.5), one("move", 64, 1.0), one("share", 64, 9.0), one("copy", 4096, 2.0)];
         let lines = lines(&all);
         assert_eq!(lines.len(), 2);

@@ -39,7 +39,8 @@ fn panel(document: &Document, (time, median): Time, (direction, word): (&str, &s
     let points = |rows: &[Row], name: &str| -> Vec<_> {
         // Where servers in both places were measured, the server in another process is drawn.
         let is_drawn = |row: &&Row| {
-            (row.name(), row.direction) == (name, direction) && (!both || row.server == Place::Process.name())
+            (row.label().as_str(), row.direction) == (name, direction)
+                && (!both || row.server == Place::Process.name())
         };
         rows.iter().filter(is_drawn).map(|row| (row.length as f64, median(row))).collect()
     };

@@ -15,11 +15,12 @@ use std::time::{Duration, Instant};
 
 use genie::{Direction, Error, Receipt, Scheme};
 use genie_baselines::{Baselines, Exchanged, Passing, mean_of_empty};
+use genie_lab::call::Call;
 use genie_lab::clock::CpuClock;
 use genie_lab::data::{Data, Verdict, sum};
 use genie_lab::probe::Probe;
 use genie_lab::random::Random;
-use genie_lab::touch::{Touch, load_words, store_words};
+use genie_lab::touch::{self, Touch};
 
 use super::bench::{Bench, Place, Task};
 use super::measured::{Batch, Contender, Means, Measurements, Of, Records};
@@ -52,7 +53,7 @@ pub(super) struct Series<'b> {
     contenders: Vec<Contender>,
     /// One subject for each place, which warms the code.
     warmers: Vec<Subject<'b>>,
-    passing: Passing,
+    passing: Passing<'b>,
     touch: Touch,
     task: Task,
     /// The sum that the server replies, where it reads an output.
@@ -91,9 +92,9 @@ impl<'b> Series<'b> {
         let memory = [bench.data.of(len).to_vec(), vec![1; len]];
         let warmers = bench
             .places()
-            .map(|place| Subject::new(bench, place, Scheme::EmulatedShare, direction, SHORT))
+            .map(|place| Subject::new(bench, (place, Call::Send), Scheme::EmulatedShare, direction, SHORT))
             .collect::<Result<_, _>>()?;
-        let schemes = subjects.iter().map(|one| Means::Scheme(one.place, Receipt::new(one.scheme)));
+        let schemes = subjects.iter().map(|one| Means::Scheme(one.place, one.call, Receipt::new(one.scheme)));
         let others = baselines.iter().flat_map(|baselines| baselines.means()).map(Means::Baseline);
         Ok(Self {
             bench,
@@ -101,7 +102,7 @@ impl<'b> Series<'b> {
             baselines,
             subjects,
             warmers,
-            passing: Passing { direction, len, touch },
+            passing: Passing { direction, data: bench.data.of(len), touch },
             touch,
             task,
             sum,
@@ -147,7 +148,10 @@ impl<'b> Series<'b> {
             self.round(round, &mut records)?;
         }
         let task = self.task;
-        self.verify(|bench, subject| verify::after_timing(bench, subject, task), Baselines::verify_after)?;
+        self.verify(
+            |bench, subject| verify::after_timing(bench, subject, task),
+            |all, index, passing, _| all.verify_after(index, passing),
+        )?;
         Ok(Batch { round_trip, records })
     }
 
@@ -155,7 +159,7 @@ impl<'b> Series<'b> {
     fn verify(
         &mut self,
         subjects: impl Fn(&Bench, &mut Subject<'_>) -> Result<Verdict, Error>,
-        baselines: impl Fn(&mut Baselines, usize, Passing, &Data) -> genie_lab::error::Result<Verdict>,
+        baselines: impl Fn(&mut Baselines, usize, Passing<'_>, &Data) -> genie_lab::error::Result<Verdict>,
     ) -> Result<(), Failure> {
         let mut contenders = self.contenders.iter_mut();
         for (subject, contender) in self.subjects.iter_mut().zip(&mut contenders) {
@@ -251,7 +255,7 @@ impl<'b> Series<'b> {
         if let (Timed::Operation(exchanged), Some(receipt)) = (&mut timed, receipt) {
             records.add_number(Of::Faults(index), self.faults() - faults);
             let subject = &self.subjects[index];
-            self.contenders[index].means = Means::Scheme(subject.place, receipt);
+            self.contenders[index].means = Means::Scheme(subject.place, subject.call, receipt);
             // Buffers of timed outputs by migrant schemes may hold any bytes: only native buffers have a known sum.
             exchanged.sum = exchanged.sum.filter(|_| subject.native().is_some());
         }
@@ -289,12 +293,12 @@ impl<'b> Series<'b> {
 
     /// Passes data once, with the client's touching.
     fn operate(&mut self, index: usize, task: Task) -> Result<Passed, Error> {
-        let subject = &mut self.subjects[index];
+        let (subject, data) = (&mut self.subjects[index], self.passing.data);
         match (subject.direction, self.touch.by_client()) {
-            (Direction::Out, true) => subject.output(task, store_words),
-            (Direction::Out, false) => subject.output(task, |_| {}),
-            (Direction::In, true) => subject.input(task, load_words),
-            (Direction::In, false) => subject.input(task, |_| {}),
+            (Direction::Out, Some(amount)) => subject.output(task, |bytes| touch::store(bytes, amount, data)),
+            (Direction::Out, None) => subject.output(task, |_| {}),
+            (Direction::In, Some(amount)) => subject.input(task, |bytes| touch::load(bytes, amount)),
+            (Direction::In, None) => subject.input(task, |_| {}),
         }
     }
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use genie::model::{Allocation, Integrity};
 use genie::{Direction, Error, Out, Receipt, Reply, Scheme};
 use genie_baselines::Exchanged;
+use genie_lab::call::Call;
 use genie_lab::client_buffer::ClientBuffer;
 
 use super::bench::{Bench, Place, Task};
@@ -26,6 +27,7 @@ pub(super) struct Passed {
 #[derive(Debug)]
 pub(super) struct Subject<'b> {
     pub(super) place: Place,
+    pub(super) call: Call,
     pub(super) scheme: Scheme,
     pub(super) direction: Direction,
     pub(super) len: usize,
@@ -39,7 +41,7 @@ impl<'b> Subject<'b> {
     /// Allocates what the scheme needs.
     pub(super) fn new(
         bench: &'b Bench,
-        place: Place,
+        (place, call): (Place, Call),
         scheme: Scheme,
         direction: Direction,
         len: usize,
@@ -48,7 +50,7 @@ impl<'b> Subject<'b> {
         if scheme.allocation() == Allocation::Native {
             buffer.native_mut(&bench.genie, len)?;
         }
-        Ok(Self { place, scheme, direction, len, bench, buffer, arrived_at: 0 })
+        Ok(Self { place, call, scheme, direction, len, bench, buffer, arrived_at: 0 })
     }
 
     /// Whether the scheme has strong integrity.
@@ -69,12 +71,12 @@ impl<'b> Subject<'b> {
 
     /// Passes data out, after `prepare` has had the buffer.
     pub(super) fn output(&mut self, task: Task, prepare: impl FnOnce(&mut [u8])) -> Result<Passed, Error> {
-        let Self { bench, place, scheme, len, buffer, .. } = self;
+        let Self { bench, place, call, scheme, len, buffer, .. } = self;
         let begun = Instant::now();
         let prepared = buffer.prepare(&bench.genie, *scheme, *len, prepare)?;
         let sent = Instant::now();
-        let result =
-            bench.request(*place, task, |request| request.out(buffer.output(*scheme, prepared))).send();
+        let request = bench.request(*place, task, |request| request.out(buffer.output(*scheme, prepared)));
+        let result = call.make(request);
         let replied = Instant::now();
         let reply = buffer.settle(result)?;
         Ok(passed(&reply, replied - sent, replied - begun))
@@ -82,10 +84,10 @@ impl<'b> Subject<'b> {
 
     /// Passes data in, and gives `finish` the buffer in which it arrived.
     pub(super) fn input(&mut self, task: Task, finish: impl FnOnce(&[u8])) -> Result<Passed, Error> {
-        let Self { bench, place, scheme, len, buffer, arrived_at, .. } = self;
+        let Self { bench, place, call, scheme, len, buffer, arrived_at, .. } = self;
         let begun = Instant::now();
         let element = buffer.input(&bench.genie, *scheme, *len)?;
-        let result = bench.request(*place, task, |request| request.input(element)).send();
+        let result = call.make(bench.request(*place, task, |request| request.input(element)));
         let replied = Instant::now();
         let mut reply = buffer.settle(result)?;
         if let Some(bytes) = buffer.native() {

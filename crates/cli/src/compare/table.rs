@@ -107,6 +107,7 @@ fn difference(text: &mut String, document: &Document) {
 const EXPLANATION: &str = "
 * the fastest cycle among the schemes of strong integrity (copy, emulated copy, move, emulated move).
 latency: from request to reply; cycle: with what the client does to its buffer, faults and fresh mappings included.
+submit: the client goes on while the server reads, so what it outputs is protected; otherwise it waits, and nothing has to be.
 copied: bytes; prot, swap: granules write-protected, swapped; flt: write faults in a cycle. Every byte was verified.
 ";
 
@@ -137,6 +138,7 @@ fn block(text: &mut String, rows: &[Row], document: &Document, coloured: bool) {
         match first.touch {
             "none" => "nobody",
             "both" => "client and server",
+            "full" => "client and server, every byte",
             one => one,
         },
         short(memcpy),
@@ -168,7 +170,7 @@ fn table<'d>(rows: &[Row], best: Option<usize>, baselines: impl Iterator<Item = 
     for (index, row) in rows.iter().enumerate() {
         let mark = if best == Some(index) { "* " } else { "  " };
         let server = if several { format!(", {}", row.server) } else { String::new() };
-        let mut cells = cells(format!("{mark}{}{server}", row.name()), row);
+        let mut cells = cells(format!("{mark}{}{server}", row.label()), row);
         cells.extend(noted.then(|| note(row)));
         table.add_row(cells);
     }
@@ -200,7 +202,7 @@ fn spread(spread: Spread) -> String {
     format!("({}-{})", short(spread.p5), short(spread.p95))
 }
 
-/// Why copying happened, or that bytes were wrong.
+/// Why copying happened or wiring did not, or that bytes were wrong.
 fn note(row: &Row) -> String {
     match (&row.wrong, row.receipt.as_ref().and_then(|receipt| receipt.reason)) {
         (Some(_), _) => "WRONG BYTES".to_owned(),

@@ -17,7 +17,7 @@ use genie_lab::client_buffer::ClientBuffer;
 use genie_lab::data::sum;
 use genie_lab::length;
 use genie_lab::samples::rounded;
-use genie_lab::touch::{Touch, store_words};
+use genie_lab::touch::{self, Touch};
 use genie_memory::Recycling;
 use serde::Serialize;
 
@@ -199,8 +199,8 @@ impl Flow {
     fn begin(&self, bench: &Bench, buffer: &mut ClientBuffer) -> Result<Pending<'static>, Error> {
         let task = if self.touch.by_server() { Task::SUM } else { Task::NULL };
         let prepare = |bytes: &mut [u8]| {
-            if self.touch.by_client() {
-                store_words(bytes);
+            if let Some(amount) = self.touch.by_client() {
+                touch::store(bytes, amount, bench.data.of(self.len));
             }
         };
         let prepared = buffer.prepare(&bench.genie, self.scheme, self.len, prepare)?;

@@ -61,6 +61,15 @@ pub(super) struct Refusal {
     pub(super) forbidden: bool,
 }
 
+/// Why the kernel collapsed no pages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Uncollapsed {
+    /// The kernel's answer.
+    pub(super) reason: String,
+    /// Whether it could with memory that is less in pieces.
+    pub(super) in_pieces: bool,
+}
+
 /// The CPUs that this process may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Cpus {
@@ -84,8 +93,8 @@ pub(super) struct Facts {
     /// The machine's memory, in bytes.
     pub(super) memory: u64,
     pub(super) huge_pages: Answer<HugePages>,
-    /// When shared memory gets transparent huge pages, in the kernel's word.
-    pub(super) shared_huge_mode: Answer<String>,
+    /// Whether the kernel collapses pages of shared memory to huge ones.
+    pub(super) collapse: Result<(), Uncollapsed>,
     pub(super) faults: Faults,
     pub(super) io_uring: Answer<()>,
     /// The sysctl that forbids io_uring: 0 for no user, 1 for users without rights, 2 for all.
@@ -106,7 +115,7 @@ impl Facts {
             root: machine::is_root(),
             memory: machine::total_memory(),
             huge_pages: huge_pages(),
-            shared_huge_mode: inspect::shmem_huge_mode().map_err(reason),
+            collapse: collapse(),
             faults: faults(),
             io_uring: probe::io_uring_available().map_err(reason),
             io_uring_disabled: number_in("/proc/sys/kernel/io_uring_disabled"),
@@ -132,6 +141,11 @@ fn huge_pages() -> Answer<HugePages> {
         available: pages.free.saturating_sub(pages.reserved),
         size_kib: pages.size_kib,
     })
+}
+
+fn collapse() -> Result<(), Uncollapsed> {
+    probe::collapse_available()
+        .map_err(|error| Uncollapsed { in_pieces: error.errno != Errno::INVAL, reason: reason(error) })
 }
 
 fn faults() -> Faults {

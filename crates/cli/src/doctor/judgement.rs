@@ -6,7 +6,7 @@
 use genie_lab::placement::Placement;
 use genie_sys::userfault::Way;
 
-use super::facts::{Cpus, Facts, HugePages, MemoryLock, USERFAULTFD_DEVICE};
+use super::facts::{Cpus, Facts, HugePages, MemoryLock, USERFAULTFD_DEVICE, Uncollapsed};
 use super::finding::Finding;
 use super::remedy::Remedy;
 
@@ -24,7 +24,7 @@ const LOCKED_WANTED: u64 = 64 << 20;
 pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     vec![
         huge_pages(facts),
-        shared_huge_pages(facts),
+        collapsed_pages(facts),
         userfaultfd(facts),
         io_uring(facts),
         af_xdp(facts),
@@ -44,23 +44,27 @@ fn huge_pages(facts: &Facts) -> Finding {
     const SUBJECT: &str = "huge pages";
     const NONE: &str = "every scheme works, but with 4 KiB granules: write protection and page swapping cost about as \
                         much as the copy they avoid";
+    const COLLAPSED: &str = "granules have 2 MiB all the same, of pages that the kernel collapses: only making them takes \
+                             longer, and protecting output that is pending when its request returns";
+    let without = if facts.collapse.is_ok() { COLLAPSED } else { NONE };
     let pages = match &facts.huge_pages {
         Ok(pages) => *pages,
-        Err(reason) => return Finding::missing(SUBJECT, reason, NONE),
+        Err(reason) => return Finding::missing(SUBJECT, reason, without),
     };
     let wanted = huge_pages_wanted(facts.memory);
     if pages.size_kib != LARGE_GRANULE_KIB {
         let command =
             format!("echo {wanted} | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages");
         let found = format!("the default huge page is {} KiB long, Genie's 2048 KiB", pages.size_kib);
-        return Finding::degraded(SUBJECT, found, NONE).with(Remedy::by_hand(command));
+        return Finding::degraded(SUBJECT, found, without).with(Remedy::by_hand(command));
     }
     let found = format!("{} of 2 MiB, {} free; {wanted} recommended", pages.total, pages.available);
     if pages.total == 0 {
-        Finding::missing(SUBJECT, found, NONE).with(reserve(wanted))
+        let finding = if facts.collapse.is_ok() { Finding::degraded } else { Finding::missing };
+        finding(SUBJECT, found, without).with(reserve(wanted))
     } else if pages.total < wanted || pages.available < wanted / 4 {
-        const SOME: &str = "an interface that is opened when few are free has 4 KiB granules, with which avoiding a copy \
-                            saves little; one that is open fails to allocate buffers when none is left";
+        const SOME: &str = "when few are free, memory is made of collapsed pages, where the kernel has those, and else an \
+                            interface that is opened then has 4 KiB granules, with which avoiding a copy saves little";
         Finding::degraded(SUBJECT, found, SOME).with(reserve(in_use(pages) + wanted))
     } else {
         const ALL: &str =
@@ -77,20 +81,22 @@ fn reserve(pages: usize) -> Remedy {
     Remedy::setting("/proc/sys/vm/nr_hugepages", pages)
 }
 
-fn shared_huge_pages(facts: &Facts) -> Finding {
-    const SUBJECT: &str = "transparent huge pages for shared memory";
-    const LOST: &str = "an interface that is opened when few huge pages are free has 4 KiB pages rather than \
-                        transparent huge ones: more page faults, slower first use";
-    match facts.shared_huge_mode.as_deref() {
-        Err(reason) => Finding::missing(SUBJECT, reason, LOST),
-        Ok(mode @ ("never" | "deny")) => {
-            let remedy = Remedy::setting("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "advise");
-            Finding::degraded(SUBJECT, mode, LOST).with(remedy)
-        }
-        Ok(mode) => {
-            const LARGE: &str =
-                "an interface that is opened when few huge pages are free still gets large pages";
-            Finding::ok(SUBJECT, mode, LARGE)
+fn collapsed_pages(facts: &Facts) -> Finding {
+    const SUBJECT: &str = "collapsed pages";
+    match &facts.collapse {
+        Ok(()) => Finding::ok(
+            SUBJECT,
+            "available",
+            "where no huge pages are reserved, buffers still have granules of 2 MiB",
+        ),
+        Err(Uncollapsed { reason, in_pieces }) => {
+            const LOST: &str = "an interface that is opened when few huge pages are free has 4 KiB granules: write \
+                                protection and page swapping cost about as much as the copy they avoid";
+            let finding = Finding::degraded(SUBJECT, reason, LOST);
+            if !in_pieces {
+                return finding;
+            }
+            finding.with(Remedy::by_hand("sudo sysctl vm.compact_memory=1"))
         }
     }
 }
@@ -99,17 +105,17 @@ fn userfaultfd(facts: &Facts) -> Finding {
     const SUBJECT: &str = "userfaultfd";
     const FULL: &str =
         "output by emulated copy protects memory against stores and against writes by the kernel";
-    const STORES: &str = "output by emulated copy copies, since writes by the kernel into a buffer under output (read, \
+    const STORES: &str = "output by emulated copy copies if it is by `submit`, since writes by the kernel into a buffer under output (read, \
                           recv) could not be caught; a program that promises that there are none (\
                           `Config::kernel_never_stores`) protects all the same. The remedy lets any program delay the \
                           kernel in a page fault: on a shared machine, give the device to a group (chgrp, mode 0660)";
-    const OTHERS: &str = "root loses nothing; for other users output by emulated copy copies, unless their program \
+    const OTHERS: &str = "root loses nothing; for other users output by emulated copy copies if it is by `submit`, unless their program \
                           promises that the kernel writes into no buffer under output. The remedy lets any program \
                           delay the kernel in a page fault: on a shared machine, give the device to a group (chgrp, \
                           mode 0660)";
     match &facts.faults.way {
         Err(reason) => {
-            const NONE: &str = "output by emulated copy copies";
+            const NONE: &str = "output by emulated copy copies if it is by `submit`";
             Finding::missing(SUBJECT, reason, NONE).with(open_userfaultfd(facts))
         }
         Ok(Way::UserModeOnly) => {
@@ -174,8 +180,8 @@ fn af_xdp(facts: &Facts) -> Finding {
 fn memory_lock(facts: &Facts) -> Finding {
     const SUBJECT: &str = "memory lock";
     const FREE: &str = "share, move and weak move can wire any buffer";
-    const BOUND: &str = "share, move and weak move wire their buffers, and fail where this does not suffice; the other \
-                         five schemes lock nothing";
+    const BOUND: &str = "share, move and weak move wire their buffers where this suffices, and do without elsewhere; the \
+                         other five schemes lock nothing";
     let lock = match &facts.memory_lock {
         Ok(lock) => *lock,
         Err(reason) => return Finding::missing(SUBJECT, reason, BOUND),

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// What to do about a finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Remedy {
-    /// A value written to a file of /proc/sys or /sys.
+    /// A value written to a file of /proc/sys.
     Setting {
         /// The file.
         path: &'static str,
@@ -53,10 +53,7 @@ impl Remedy {
     /// The command that holds until the next boot.
     pub(crate) fn command(&self, root: bool) -> String {
         match self {
-            Self::Setting { path, value } => match sysctl_name(path) {
-                Some(name) => format!("{}sysctl {name}={value}", sudo(root)),
-                None => write_line(value, path, root),
-            },
+            Self::Setting { path, value } => format!("{}sysctl {}={value}", sudo(root), sysctl_name(path)),
             Self::Permission { path, mode } => format!("{}chmod {mode:04o} {path}", sudo(root)),
             Self::ByHand { command, .. } => command.clone(),
         }
@@ -65,13 +62,11 @@ impl Remedy {
     /// The command that makes it hold after each boot.
     pub(crate) fn lasting(&self, root: bool) -> Option<String> {
         match self {
-            Self::Setting { path, value } => Some(match sysctl_name(path) {
-                Some(name) => {
-                    let file = format!("/etc/sysctl.d/60-genie-{name}.conf");
-                    write_line(&format!("{name} = {value}"), &file, root)
-                }
-                None => write_line(&format!("w {path} - - - - {value}"), &tmpfiles(path), root),
-            }),
+            Self::Setting { path, value } => {
+                let name = sysctl_name(path);
+                let file = format!("/etc/sysctl.d/60-genie-{name}.conf");
+                Some(write_line(&format!("{name} = {value}"), &file, root))
+            }
             Self::Permission { path, mode } => {
                 Some(write_line(&format!("z {path} {mode:04o} - -"), &tmpfiles(path), root))
             }
@@ -103,8 +98,8 @@ fn sudo(root: bool) -> &'static str {
 }
 
 /// `vm.nr_hugepages` for /proc/sys/vm/nr_hugepages.
-fn sysctl_name(path: &str) -> Option<String> {
-    path.strip_prefix("/proc/sys/").map(|name| name.replace('/', "."))
+fn sysctl_name(path: &str) -> String {
+    path.trim_start_matches("/proc/sys/").replace('/', ".")
 }
 
 /// The tmpfiles.d file of Genie's own for a path; each path has one.
@@ -131,17 +126,6 @@ mod tests {
         assert_eq!(
             remedy.lasting(false).unwrap(),
             "echo 'vm.nr_hugepages = 400' | sudo tee /etc/sysctl.d/60-genie-vm.nr_hugepages.conf"
-        );
-    }
-
-    #[test]
-    fn a_file_of_sys_is_written_by_root_alone() {
-        let remedy = Remedy::setting("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "advise");
-        assert_eq!(remedy.command(true), "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled");
-        assert_eq!(
-            remedy.lasting(true).unwrap(),
-            "echo 'w /sys/kernel/mm/transparent_hugepage/shmem_enabled - - - - advise' \
-             > /etc/tmpfiles.d/60-genie-shmem_enabled.conf"
         );
     }
 

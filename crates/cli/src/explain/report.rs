@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use genie::{Direction, Interface, Reason, Receipt, Scheme};
+use genie_lab::call::Call;
 use genie_lab::length;
 use genie_lab::memory_server::Buffers;
 use genie_lab::samples::rounded;
@@ -11,7 +12,7 @@ use genie_passing::tables;
 use serde::Serialize;
 
 use super::price::Prices;
-use crate::thresholds::Shortest;
+use crate::thresholds::Both;
 
 /// The operations that would pass some data.
 #[derive(Debug, Serialize)]
@@ -22,6 +23,8 @@ pub(super) struct Report {
     /// Bytes from the start of the first granule; none where the interface places the buffer.
     alignment: Option<usize>,
     granule: usize,
+    /// By which function the request was made.
+    call: &'static str,
     /// The scheme that takes effect.
     effective: &'static str,
     reason: Option<Reason>,
@@ -31,7 +34,8 @@ pub(super) struct Report {
     predicted_us: f64,
     /// What copy would cost.
     copy_us: f64,
-    thresholds: Shortest,
+    #[serde(flatten)]
+    thresholds: Both,
     /// What passing such data once has just done.
     receipt: String,
 }
@@ -54,15 +58,16 @@ pub(super) struct Question {
     /// None where the interface places the buffer.
     pub(super) alignment: Option<usize>,
     pub(super) buffers: Buffers,
+    pub(super) call: Call,
 }
 
 impl Report {
     pub(super) fn new(genie: &Interface, question: Question, receipt: &Receipt) -> Self {
-        let granule = genie.space().granule();
+        let granule = genie.space().for_len(question.len).granule();
         let granules = (question.alignment.unwrap_or(0) + question.len).div_ceil(granule);
-        let costs = genie.passing().costs();
+        let costs = genie.passing().costs_for(question.len);
         let prices = Prices { costs, granule, len: question.len, granules, receipt };
-        let (table, columns) = columns(question, receipt.effective);
+        let (table, columns) = columns(question, receipt);
         let mut steps: Vec<_> = columns
             .iter()
             .flat_map(|(when, column)| column.iter().map(|operation| Step::new(when, *operation, &prices)))
@@ -83,13 +88,14 @@ impl Report {
             length: question.len,
             alignment: question.alignment,
             granule,
+            call: question.call.name(),
             effective: receipt.effective.name(),
             reason: receipt.reason,
             table,
             predicted_us: rounded(steps.iter().filter_map(|step| step.predicted_us).sum()),
             steps,
             copy_us: microseconds(prices.copy(copying)),
-            thresholds: Shortest::from(genie.passing().thresholds()),
+            thresholds: Both::of(costs, granule),
             receipt: receipt.to_string(),
         }
     }
@@ -118,7 +124,11 @@ impl Report {
             }
             None => format!("in granules of {}, placed by the interface", length::format(self.granule)),
         };
-        let direction = if self.direction == "out" { "output" } else { "input" };
+        let direction = match (self.direction, self.call) {
+            ("out", "submit") => "output, submitted,",
+            ("out", _) => "output",
+            _ => "input",
+        };
         let mut text = format!("{} {direction} of {}, {place}\n", self.scheme, length::format(self.length));
         let because = self.reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
         let _ = match (self.effective == self.scheme, self.reason) {
@@ -144,14 +154,14 @@ impl Step {
 type Column = (&'static str, &'static [Operation]);
 
 /// The columns of the table that holds for the scheme in effect.
-fn columns(question: Question, effective: Scheme) -> (&'static str, Vec<Column>) {
+fn columns(question: Question, receipt: &Receipt) -> (&'static str, Vec<Column>) {
     match (question.direction, question.buffers) {
         (Direction::Out, _) => {
-            let row = tables::output(effective);
+            let row = if receipt.held { tables::held_output } else { tables::output }(receipt.effective);
             ("table 7.1", vec![("request", row.request), ("reply", row.reply)])
         }
         (Direction::In, Buffers::Customized) => {
-            let row = tables::customized_input(effective);
+            let row = tables::customized_input(receipt.effective);
             ("table 7.2", vec![("request", row.request), ("ready", row.ready), ("reply", row.reply)])
         }
         (Direction::In, Buffers::Pooled) => {

@@ -42,7 +42,7 @@ fn every_baseline_passes_every_byte_whoever_touches_it() {
     if cpus() < 2 {
         return skip(NAME, "polled baselines need two CPUs");
     }
-    for touch in ["none", "both"] {
+    for touch in ["none", "both", "full"] {
         let lengths = ["--lengths", "1,4097,300000", "--schemes", "copy", "--server", "in-process"];
         let document = alone(&[&lengths[..], &["--touch", touch]].concat());
         let names: BTreeSet<_> = document["baselines"]
@@ -150,15 +150,17 @@ fn both_servers_are_measured_side_by_side_and_their_difference_is_told() {
     let document = alone(&[&args[..], &["--server", "both"]].concat());
     let results = document["results"].as_array().unwrap();
     let at = |server: &str| results.iter().filter(|row| row["server"] == server).count();
-    assert_eq!((at("in-process"), at("process")), (8, 8));
+    assert_eq!((at("in-process"), at("process")), (10, 10));
     let overhead = document["overhead"].as_array().unwrap();
-    assert_eq!(overhead.len(), 8);
+    assert_eq!(overhead.len(), 10);
     for row in overhead {
         assert_eq!(keys(row), set(["scheme", "direction", "length", "latency_us"]));
         let median = |server: &str| {
             let same = |other: &&Value| {
-                other["server"] == server
-                    && ["scheme", "direction", "length"].iter().all(|key| other[key] == row[key])
+                let submitted = if other["call"] == "submit" { ", submit" } else { "" };
+                let scheme = format!("{}{submitted}", other["scheme"].as_str().unwrap());
+                (&other["server"], &row["scheme"]) == (&server.into(), &scheme.into())
+                    && ["direction", "length"].iter().all(|key| other[key] == row[key])
             };
             results.iter().find(same).unwrap()["latency_us"]["median"].as_f64().unwrap()
         };

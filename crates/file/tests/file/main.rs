@@ -18,7 +18,7 @@ use std::time::Duration;
 use genie_file::{self as file, File};
 use genie_io::{Failed, In, Interface, Limits, Out, Reply, ServerError, ServerHandle, ServiceId};
 use genie_memory::GranuleKind;
-use support::setup::{Buffering, Guard, Setup};
+use support::setup::{Guard, Setup};
 
 /// A server of a fresh directory, and a client.
 struct Files {
@@ -31,7 +31,7 @@ struct Files {
 impl Files {
     /// With a client that needs nothing of the machine.
     fn new(cache_blocks: usize) -> Self {
-        let setup = Setup { kind: GranuleKind::Base, guard: Guard::Never, buffering: Buffering::Customized };
+        let setup = Setup { guard: Guard::Never, ..Setup::plain(GranuleKind::Base) };
         let interface =
             setup.interface("file", 64 << 20, Limits::default(), Thresholds::ALWAYS).expect("an interface");
         Self::with(interface, cache_blocks)

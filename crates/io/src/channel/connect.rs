@@ -9,7 +9,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use genie_memory::{LenderId, Space};
+use genie_memory::Space;
+use genie_passing::Parties;
 use genie_ring::{Bells, Ends, Record, Side, Spin};
 use genie_sys::Object;
 use genie_sys::event::Event;
@@ -18,6 +19,7 @@ use genie_sys::socket::Socket;
 use super::announce::Announcements;
 use super::directory::Directory;
 use super::followers::Followers;
+use super::growth;
 use super::in_progress::MOST_REQUESTS;
 use super::link::{Link, PATIENCE};
 use super::receiving::Receiving;
@@ -41,6 +43,10 @@ pub struct ConnectOptions {
     /// Announces no memory to the server: the kernel copies data, and the server sees nothing else. Client and server must
     /// be different processes; within one, requests with data fail.
     pub untrusted: bool,
+    /// t_m: from which length on output by emulated copy may show the server the client's own memory, with whatever else lies
+    /// in the same memory object; shorter output is copied to the server's pool. 0 by default: wherever that is faster. Share and
+    /// move show the client's memory at any length.
+    pub shown_from: usize,
     /// The most bytes that the server may lend: the rings and the pool, which are mapped at once. 1 GiB by default.
     pub lent: usize,
     /// How long a thread looks for a reply before it sleeps; by default, about as long as waking it would take.
@@ -54,6 +60,7 @@ impl Default for ConnectOptions {
             pending_bytes: 1 << 30,
             pending_requests: 256,
             untrusted: false,
+            shown_from: 0,
             lent: 1 << 30,
             spin: None,
         }
@@ -77,6 +84,7 @@ pub(crate) fn connect(
         name: options.name.clone(),
         pid: std::process::id(),
         granule: space.granule_kind(),
+        mixed: space.small().is_some(),
         alias_base: space.aliases_base() as u64,
         alias_len: space.aliases_len() as u64,
         untrusted: options.untrusted,
@@ -105,7 +113,8 @@ pub(crate) fn connect(
     let ends = Ends::attach(&Object::accept(rings)?, welcome.rings, Side::Client, bells)?;
     let lent = lend(descriptors, &welcome.pool)?;
     let lender = space.add_lender();
-    let bytes = lent.iter().map(Object::len).sum();
+    let bytes = [false, true]
+        .map(|small| lent.iter().map(Object::len).filter(|len| growth::is_small(space, *len) == small).sum());
     let is_mapped = welcome.trust == Trust::Mapped;
     let joined = lent
         .into_iter()
@@ -113,7 +122,8 @@ pub(crate) fn connect(
         .and_then(|()| Link::new(server.to_owned(), socket, lifeline, bytes))
         .and_then(|link| {
             let spin = options.spin.unwrap_or(spin);
-            let remote = remote(space, lender, spin, welcome, (ends, watched), link);
+            let parties = Parties { shown_from: options.shown_from, ..Parties::by(lender) };
+            let remote = remote(space, parties, spin, welcome, (ends, watched), link);
             let (link, watched, space) = (Arc::clone(&remote.link), Arc::downgrade(&remote), space.clone());
             spawn("genie-link", move || link.watch(&watched, &space, lender))?;
             Ok(remote)
@@ -125,10 +135,13 @@ pub(crate) fn connect(
             let took = "it took memory away that it had lent, or that it could store into";
             link.upgrade().iter().for_each(|link| link.break_off(took));
         });
-        let link = Arc::downgrade(&remote.link);
-        space.on_shortage(lender, move |lacking| {
-            link.upgrade().iter().for_each(|link| link.want_pool(lacking));
-        });
+        let small = space.small().map(|small| (small.clone(), true));
+        for (space, is_small) in std::iter::once((space.alone(), false)).chain(small) {
+            let link = Arc::downgrade(&remote.link);
+            space.on_shortage(lender, move |lacking| {
+                link.upgrade().iter().for_each(|link| link.want_pool(lacking, is_small));
+            });
+        }
     }
     Ok(remote)
 }
@@ -169,13 +182,13 @@ fn lend(descriptors: impl Iterator<Item = OwnedFd>, lens: &[u64]) -> Result<Vec<
 
 fn remote(
     space: &Space,
-    lender: LenderId,
+    parties: Parties,
     spin: Duration,
     welcome: Welcome,
     (ends, bell): (Ends, Event),
     link: Link,
 ) -> Arc<Remote> {
-    let announcements = Announcements::new(space.clone(), lender, welcome.trust);
+    let announcements = Announcements::new(space.clone(), parties.lender, welcome.trust);
     let limit = usize::try_from(welcome.limits.pending_bytes).unwrap_or(usize::MAX);
     let (services, preferred) =
         welcome.services.into_iter().map(|offer| (offer.service, offer.preferred)).unzip();
@@ -183,7 +196,7 @@ fn remote(
         name: welcome.name,
         services,
         preferred,
-        lender,
+        parties,
         space: space.clone(),
         spin: Spin::new(spin),
         bell,

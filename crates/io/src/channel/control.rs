@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use genie_memory::{Mirror, Quota};
 use genie_ring::{Bells, Ends, Record, Side};
+use genie_sys::GranuleKind;
 use genie_sys::event::Event;
 use genie_sys::poll::{Poller, Ready};
 use genie_sys::process::Pid;
@@ -289,8 +290,8 @@ impl Control {
         };
         let arenas = self.arenas(hello, lifeline)?;
         let most = if trust == Trust::Copied { 0 } else { options.pool.max(options.hard_pool) };
-        let mut pool = Pool::new(hello.granule, most);
-        let lent = pool.lend(options.pool);
+        let mut pool = Pool::new(hello.granule, hello.mixed, most);
+        let lent = pool.lend_first(options.pool);
         let rings = genie_ring::create(options.rings).map_err(Ending::exhausted)?;
         let (own, theirs) = Event::pair().map_err(Ending::exhausted)?;
         let ends = Ends::attach(&rings, options.rings, Side::Server, Bells::end(own));
@@ -331,7 +332,8 @@ impl Control {
         let options = &self.shared.options;
         let quota = Quota::new(options.addresses, options.mapped);
         let (base, len) = (hello.alias_base as usize, hello.alias_len as usize);
-        let own = Mirror::new(base, len, hello.granule, options.mapping, lifeline, &quota);
+        let granule = if hello.mixed { GranuleKind::Base } else { hello.granule };
+        let own = Mirror::new(base, len, granule, options.mapping, lifeline, &quota);
         let own = own.map_err(|error| Ending::of(Reason::Granule, &error))?;
         Ok(Arenas::new(own, options.mapping, quota))
     }

@@ -66,8 +66,13 @@ struct Questions {
 }
 
 impl Link {
-    /// `lent` is how many bytes the server's pool has.
-    pub(super) fn new(server: String, socket: Socket, lifeline: Socket, lent: usize) -> Result<Self, Error> {
+    /// `lent` is how many bytes the server's pool has, in granules of each size.
+    pub(super) fn new(
+        server: String,
+        socket: Socket,
+        lifeline: Socket,
+        lent: [usize; 2],
+    ) -> Result<Self, Error> {
         Ok(Self {
             maker: Maker::this_process(),
             server,
@@ -179,9 +184,10 @@ impl Link {
         std::mem::take(&mut *self.withdrawn.lock())
     }
 
-    /// Asks the server to add to its pool, in which `lacking` bytes are missing, without waiting for an answer.
-    pub(super) fn want_pool(&self, lacking: usize) {
-        let Some(bytes) = self.growth.ask(lacking, Instant::now()) else { return };
+    /// Asks the server to add to its pool, in which `lacking` bytes are missing, without waiting for an answer. They are
+    /// missing in the smaller of two sizes of granules if `is_small`.
+    pub(super) fn want_pool(&self, lacking: usize, is_small: bool) {
+        let Some(bytes) = self.growth.ask(lacking, is_small, Instant::now()) else { return };
         let wanted = Message::PoolWanted(bytes as u64).encode();
         if !wanted.is_ok_and(|wanted| self.outbox.try_put(&self.socket, &wanted)) {
             self.growth.unasked(Instant::now());

@@ -1,54 +1,88 @@
 //! Pools: the memory that a server lends one client.
 //!
-//! How: a pool is memory objects of the client's kind of granules, made for this client alone: the first one with the
-//! welcome, others when the client asks for more. The server keeps no descriptor of them and maps nothing: the client
-//! announces them like its own objects, when it first puts data there.
+//! How: a pool is memory objects of the client's granule size, of the best pages that this machine has then, made for this
+//! client alone: the first ones with the welcome, others when the client asks for more. The server keeps no descriptor of
+//! them and maps nothing: the client announces them like its own objects, when it first puts data there.
+//! Where the client has granules of both sizes, so has its pool. An object whose length is a multiple of 2 MiB is for the
+//! larger granules, any other for those of 4 KiB; and so a question for a number of bytes says which granules are lacking.
 //! Limits: [`ServeOptions::pool`](super::ServeOptions::pool) bytes at first, [`hard_pool`](super::ServeOptions::hard_pool)
 //! in all. Lent memory is never taken back.
 //! Source: thesis §5.2, §7.2.
 
-use genie_sys::{GranuleKind, Object, Result};
+use genie_sys::{GranuleKind, Object};
+
+/// The part of a mixed pool that granules of 4 KiB have at first.
+const SMALL: usize = 8;
 
 /// What one client is lent.
 #[derive(Debug)]
 pub(super) struct Pool {
     granules: GranuleKind,
+    /// The client has granules of 4 KiB besides.
+    is_mixed: bool,
     lent: usize,
     most: usize,
 }
 
 impl Pool {
     /// Nothing yet, and at most `most` bytes.
-    pub(super) fn new(granules: GranuleKind, most: usize) -> Self {
-        Self { granules, lent: 0, most }
+    pub(super) fn new(granules: GranuleKind, is_mixed: bool, most: usize) -> Self {
+        Self { granules, is_mixed, lent: 0, most }
+    }
+
+    /// Makes the first objects, of at most `len` bytes together: of each kind one, as long as there is memory for.
+    pub(super) fn lend_first(&mut self, len: usize) -> Vec<Object> {
+        let granule = self.granules.size();
+        let large = if self.is_mixed { (len - len / SMALL) / granule * granule } else { len };
+        let lent = [
+            (large > 0).then(|| self.lend(large)),
+            (large < len).then(|| self.lend(small((len - large).saturating_sub(GranuleKind::Base.size())))),
+        ];
+        lent.into_iter().flatten().flatten().collect()
     }
 
     /// Makes an object of at most `len` bytes, as long as there is memory for; `None` where there is none.
     pub(super) fn lend(&mut self, len: usize) -> Option<Object> {
-        let granules = self.granules;
-        self.lend_by(len, |len| Object::create(granules, len))
+        let is_small = self.is_mixed && !len.is_multiple_of(self.granules.size());
+        let kind = if is_small { GranuleKind::Base } else { self.granules };
+        let create = |len| kind.of_its_size().iter().find_map(|kind| Object::create(*kind, len).ok());
+        self.lend_by(kind.size(), len, create)
     }
 
-    fn lend_by(&mut self, len: usize, create: impl Fn(usize) -> Result<Object>) -> Option<Object> {
-        let granule = self.granules.size();
+    fn lend_by(
+        &mut self,
+        granule: usize,
+        len: usize,
+        create: impl Fn(usize) -> Option<Object>,
+    ) -> Option<Object> {
+        let is_small = granule < self.granules.size();
+        let whole = |len: usize| match len / granule * granule {
+            len if is_small && len.is_multiple_of(self.granules.size()) => len.saturating_sub(granule),
+            len => len,
+        };
         let wanted = len.checked_next_multiple_of(granule).unwrap_or(usize::MAX);
-        let mut len = wanted.min(self.most.saturating_sub(self.lent)) / granule * granule;
+        let mut len = whole(wanted.min(self.most.saturating_sub(self.lent)));
         while len > 0 {
-            if let Ok(object) = create(len) {
+            if let Some(object) = create(len) {
                 self.lent += len;
                 return Some(object);
             }
-            // Huge pages may be scarce; with a smaller pool, clients use more of their own memory.
-            len = len / 2 / granule * granule;
+            // Memory may be scarce; with a smaller pool, clients use more of their own.
+            len = whole(len / 2);
         }
         None
     }
 }
 
+/// At least `len` bytes, as a number that stands for granules of 4 KiB where there are granules of both sizes.
+pub(super) fn small(len: usize) -> usize {
+    let (small, large) = (GranuleKind::Base.size(), GranuleKind::Huge.size());
+    let whole = len.max(1).checked_next_multiple_of(small).unwrap_or(usize::MAX - large);
+    if whole.is_multiple_of(large) { whole + small } else { whole }
+}
+
 #[cfg(test)]
 mod tests {
-    use genie_sys::{Errno, Error};
-
     use super::*;
 
     const PAGE: usize = GranuleKind::Base.size();
@@ -59,26 +93,43 @@ mod tests {
 
     #[test]
     fn no_more_is_lent_than_is_allowed() {
-        let mut pool = Pool::new(GranuleKind::Base, 10 * PAGE + 100);
+        let mut pool = Pool::new(GranuleKind::Base, false, 10 * PAGE + 100);
         assert_eq!(len(pool.lend(3 * PAGE + 1)), Some(4), "whole granules");
         assert_eq!(len(pool.lend(0)), None);
         assert_eq!(len(pool.lend(usize::MAX)), Some(6), "what is left");
         assert_eq!(len(pool.lend(1)), None);
-        assert_eq!(len(Pool::new(GranuleKind::Base, 0).lend(1)), None);
+        assert_eq!(len(Pool::new(GranuleKind::Base, false, 0).lend(1)), None);
+    }
+
+    #[test]
+    fn a_pool_for_a_client_with_granules_of_both_sizes_has_both() {
+        const HUGE: usize = GranuleKind::Huge.size();
+        let mut pool = Pool::new(GranuleKind::Huge, true, 32 * HUGE);
+        let mut lend =
+            |granule, len| pool.lend_by(granule, len, |len| Object::create(GranuleKind::Base, len).ok());
+        assert_eq!(len(lend(HUGE, 3 * HUGE)), Some(3 * 512));
+        let odd = small(2 * HUGE);
+        assert_eq!(len(lend(PAGE, odd)), Some(2 * 512 + 1), "no multiple of the larger size");
+        let left = 27 * 512 - 1;
+        assert_eq!(len(lend(PAGE, 100 * HUGE)), Some(left), "all that is left");
+        assert_eq!([small(0), small(1), small(PAGE + 1), small(HUGE)], [PAGE, PAGE, 2 * PAGE, HUGE + PAGE]);
+        let first = Pool::new(GranuleKind::Base, false, 8 * PAGE).lend_first(4 * PAGE);
+        assert_eq!(first.iter().map(Object::len).collect::<Vec<_>>(), [4 * PAGE], "of one size");
     }
 
     #[test]
     fn where_memory_is_short_half_as_much_is_tried() {
-        let mut pool = Pool::new(GranuleKind::Base, 100 * PAGE);
+        let mut pool = Pool::new(GranuleKind::Base, false, 100 * PAGE);
         let short = |most: usize| {
-            move |len: usize| match len > most * PAGE {
-                true => Err(Error::new("mmap", "huge pages", Errno::NOMEM)),
-                false => Object::create(GranuleKind::Base, len),
-            }
+            move |len: usize| (len <= most * PAGE).then(|| Object::create(GranuleKind::Base, len).unwrap())
         };
-        assert_eq!(len(pool.lend_by(20 * PAGE, short(6))), Some(5));
-        assert_eq!(len(pool.lend_by(20 * PAGE, short(0))), None);
-        assert_eq!(len(pool.lend_by(100 * PAGE, short(95))), Some(95), "and counts against what is allowed");
+        assert_eq!(len(pool.lend_by(PAGE, 20 * PAGE, short(6))), Some(5));
+        assert_eq!(len(pool.lend_by(PAGE, 20 * PAGE, short(0))), None);
+        assert_eq!(
+            len(pool.lend_by(PAGE, 100 * PAGE, short(95))),
+            Some(95),
+            "and counts against what is allowed"
+        );
         assert_eq!(len(pool.lend(PAGE)), None);
     }
 }

@@ -10,7 +10,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use genie_memory::{Direction, LenderId, Space};
+use genie_memory::{Direction, Space};
+use genie_passing::Parties;
 use genie_passing::Preferred;
 use genie_ring::{Producer, PushError, Spin};
 use genie_sys::event::Event;
@@ -34,7 +35,7 @@ pub(crate) struct Remote {
     pub(super) name: String,
     pub(super) services: Vec<Service>,
     pub(super) preferred: Vec<Option<Preferred>>,
-    pub(super) lender: LenderId,
+    pub(super) parties: Parties,
     /// The client's space: it takes in the server's pool, and holds the memory of the requests.
     pub(crate) space: Space,
     pub(super) spin: Spin,
@@ -76,9 +77,9 @@ impl Remote {
         *self.preferred.get(service.0 as usize)?
     }
 
-    /// The lender from whose pool the server's system buffers come.
-    pub(crate) fn lender(&self) -> LenderId {
-        self.lender
+    /// From whose pool the server's system buffers come, and what the server is shown.
+    pub(crate) fn parties(&self) -> Parties {
+        self.parties
     }
 
     /// Asks the server to let more, or less, be pending; returns the (bytes, requests) that it grants.

@@ -7,7 +7,7 @@ use genie_memory::{Direction, Migrant};
 use genie_passing::{Parties, Passing, Reason, Receipt, Scheme, Source, Target};
 
 use super::buffer::Kept;
-use super::{Destinations, Transfer, Work, WorkElement};
+use super::{Borrowings, Destinations, Transfer, Work, WorkElement};
 use crate::element::{Borrowed, Element, Memory, Moved};
 use crate::location::LocatedTransfer;
 use crate::request::{Buffers, Elements};
@@ -17,12 +17,14 @@ use crate::{Error, Failed, Request, ServerHandle, views};
 struct Way<'a> {
     passing: &'a Passing,
     parties: Parties,
+    /// The request's borrows last until its outputs end, or are ended one by one.
+    is_held: bool,
 }
 
 impl Way<'_> {
     fn lent_by(&self, lender: Option<&ServerHandle>) -> Self {
-        let lender = lender.map_or(self.parties.lender, ServerHandle::lender);
-        Self { passing: self.passing, parties: Parties { lender, ..self.parties } }
+        let lender = lender.map_or(self.parties.lender, |lender| lender.parties().lender);
+        Self { parties: Parties { lender, ..self.parties }, ..*self }
     }
 
     fn output(&self, scheme: Scheme, source: Source<'_>) -> (Result<Transfer, Error>, Kept) {
@@ -41,7 +43,11 @@ impl Way<'_> {
 trait Begin: Borrowed {
     type Migrant: Moved;
 
-    fn begin_native(way: &Way<'_>, scheme: Scheme, bytes: &[u8]) -> Result<Transfer, Error>;
+    /// By which scheme borrowed memory is passed, and why not by `scheme`.
+    fn borrowed_by(way: &Way<'_>, scheme: Scheme, bytes: &[u8]) -> (Scheme, Option<Reason>);
+
+    /// Begins with borrowed memory, or with memory that the work owns until the transfer ends.
+    fn begin_native(way: &Way<'_>, scheme: Scheme, bytes: &[u8], is_owned: bool) -> Result<Transfer, Error>;
 
     /// After a failure the migrant buffer comes back.
     fn begin_migrant(
@@ -57,8 +63,20 @@ trait Begin: Borrowed {
 impl Begin for &[u8] {
     type Migrant = Migrant;
 
-    fn begin_native(way: &Way<'_>, scheme: Scheme, bytes: &[u8]) -> Result<Transfer, Error> {
-        way.output(scheme, Source::Native(bytes)).0
+    fn borrowed_by(way: &Way<'_>, scheme: Scheme, _: &[u8]) -> (Scheme, Option<Reason>) {
+        match is_share(scheme) && !way.is_held {
+            true => (Scheme::Copy, Some(Reason::Borrowed)),
+            false => (scheme, None),
+        }
+    }
+
+    fn begin_native(way: &Way<'_>, scheme: Scheme, bytes: &[u8], is_owned: bool) -> Result<Transfer, Error> {
+        let source = match (is_owned, way.is_held) {
+            (true, _) => Source::Owned(bytes),
+            (false, true) => Source::Borrowed(bytes),
+            (false, false) => Source::Native(bytes),
+        };
+        way.output(scheme, source).0
     }
 
     fn begin_migrant(way: &Way<'_>, scheme: Scheme, migrant: Migrant) -> (Result<Transfer, Error>, Kept) {
@@ -73,7 +91,18 @@ impl Begin for &[u8] {
 impl Begin for &mut [u8] {
     type Migrant = usize;
 
-    fn begin_native(way: &Way<'_>, scheme: Scheme, bytes: &[u8]) -> Result<Transfer, Error> {
+    fn borrowed_by(way: &Way<'_>, scheme: Scheme, bytes: &[u8]) -> (Scheme, Option<Reason>) {
+        match (is_share(scheme), way.is_held) {
+            (true, false) => (Scheme::Copy, Some(Reason::Borrowed)),
+            // At the end of the borrow whole granules may have to be replaced.
+            (true, true) if !way.passing.space().is_alone(bytes.as_ptr().addr(), bytes.len()) => {
+                (Scheme::EmulatedCopy, Some(Reason::Neighbours))
+            }
+            _ => (scheme, None),
+        }
+    }
+
+    fn begin_native(way: &Way<'_>, scheme: Scheme, bytes: &[u8], _: bool) -> Result<Transfer, Error> {
         way.input(scheme, Target::Native { addr: bytes.as_ptr().addr(), len: bytes.len() })
     }
 
@@ -88,14 +117,16 @@ impl Begin for &mut [u8] {
 
 impl Work {
     /// Runs the request-time operations of all elements. On failure everything is undone, and what was given by value
-    /// comes back.
+    /// comes back. `borrowings` is given if borrowed outputs stay borrowed until they end, or until their borrows are ended:
+    /// those are added that are passed in place.
     pub(crate) fn begin<'i>(
         mut work: Box<Self>,
         passing: &Passing,
         buffers: &mut Buffers<'_, 'i>,
         server: &ServerHandle,
+        borrowings: Option<&mut Borrowings>,
     ) -> Result<(Box<Self>, Destinations<'i>), Failed> {
-        let destinations = work.add_all(passing, buffers, server);
+        let destinations = work.add_all(passing, buffers, server, borrowings);
         match work.error.take() {
             None => Ok((work, destinations)),
             Some(error) => Err(work.undo(error)),
@@ -106,7 +137,7 @@ impl Work {
     pub(crate) fn refuse(request: &mut Request<'_, '_, '_>, error: Error) -> Failed {
         let mut work = Self::new();
         work.error = Some(error.clone());
-        work.add_all(request.interface.passing(), &mut request.buffers, request.server);
+        work.add_all(request.interface.passing(), &mut request.buffers, request.server, None);
         work.error = None;
         work.undo(error)
     }
@@ -125,8 +156,9 @@ impl Work {
         passing: &Passing,
         buffers: &mut Buffers<'_, 'i>,
         server: &ServerHandle,
+        mut borrowings: Option<&mut Borrowings>,
     ) -> Destinations<'i> {
-        let way = Way { passing, parties: Parties::by(server.lender()) };
+        let way = Way { passing, parties: server.parties(), is_held: borrowings.is_some() };
         let mut destinations = Destinations::new();
         for buffer in buffers.iter_mut() {
             let (argument, room) = (buffer.argument, buffer.room);
@@ -134,16 +166,36 @@ impl Work {
                 Elements::Out(elements) => {
                     self.add_buffer(Direction::Out, argument, room);
                     elements.take_each(|element| {
-                        let _ = self.add_element(&way, element);
+                        let borrowed = self.add_element(&way, element).filter(|_| self.is_last_in_place());
+                        if let (Some(bytes), Some(borrowings)) = (borrowed, borrowings.as_deref_mut()) {
+                            borrowings.outputs.push((bytes.as_ptr().addr(), bytes.len()));
+                        }
                     });
                 }
                 Elements::In(elements) => {
                     self.add_buffer(Direction::In, argument, room);
-                    elements.take_each(|element| destinations.extend(self.add_element(&way, element)));
+                    elements.take_each(|element| {
+                        let borrowed = self.add_element(&way, element);
+                        let in_place = borrowed.as_ref().filter(|_| self.is_last_in_place());
+                        if let (Some(bytes), Some(borrowings)) = (in_place, borrowings.as_deref_mut()) {
+                            borrowings.inputs.push((bytes.as_ptr().addr(), bytes.len()));
+                        }
+                        destinations.extend(borrowed);
+                    });
                 }
             }
         }
         destinations
+    }
+
+    /// Whether the element added last passes the client's memory in place.
+    fn is_last_in_place(&self) -> bool {
+        let last = self.buffers.last().and_then(|buffer| buffer.elements.last());
+        last.is_some_and(|element| match &element.transfer {
+            Transfer::Out(output) => output.receipt().held,
+            Transfer::In(input) => is_share(input.receipt().effective),
+            Transfer::Forwarded(_) | Transfer::Located(_) | Transfer::None(_) => false,
+        })
     }
 
     /// Adds an element to the last buffer; returns the memory that it borrows.
@@ -155,18 +207,19 @@ impl Work {
         let scheme = element.scheme;
         let way = &way.lent_by(element.lender.as_deref());
         let has_failed = self.error.is_some();
-        let begin = |by: Scheme, bytes: &[u8]| match has_failed {
+        let begin = |by: Scheme, bytes: &[u8], is_owned| match has_failed {
             true => Ok(Transfer::None(scheme)),
-            false => B::begin_native(way, by, bytes),
+            false => B::begin_native(way, by, bytes, is_owned),
         };
         match element.memory {
             Memory::Borrowed(bytes) => {
-                let begun = begin(borrowable(scheme), &bytes);
-                self.add(scheme, begun.map(|transfer| note_borrowed(scheme, transfer)), Kept::Nothing);
+                let (by, reason) = B::borrowed_by(way, scheme, &bytes);
+                let begun = begin(by, &bytes, false).map(|transfer| note(scheme, reason, transfer));
+                self.add(scheme, begun, Kept::Nothing);
                 return Some(bytes);
             }
             Memory::Owned(buffer, range) => {
-                let begun = begin(scheme, &buffer[range.clone()]);
+                let begun = begin(scheme, &buffer[range.clone()], true);
                 self.add(scheme, begun, Kept::Buffer(buffer, range));
             }
             Memory::Migrant(migrant) if has_failed => {
@@ -194,22 +247,17 @@ impl Work {
     }
 }
 
-/// The scheme by which borrowed memory can be passed in place of `scheme`.
-fn borrowable(scheme: Scheme) -> Scheme {
-    match scheme {
-        Scheme::Share | Scheme::EmulatedShare => Scheme::Copy,
-        native => native,
-    }
+/// Whether the scheme lets a server work in the client's own memory.
+fn is_share(scheme: Scheme) -> bool {
+    matches!(scheme, Scheme::Share | Scheme::EmulatedShare)
 }
 
-/// Says in the receipt that a share of borrowed memory became a copy.
-fn note_borrowed(scheme: Scheme, mut transfer: Transfer) -> Transfer {
-    if borrowable(scheme) != scheme {
-        match &mut transfer {
-            Transfer::Out(output) => output.note(scheme, Reason::Borrowed),
-            Transfer::In(input) => input.note(scheme, Reason::Borrowed),
-            Transfer::Forwarded(_) | Transfer::Located(_) | Transfer::None(_) => {}
-        }
+/// Says in the receipt why borrowed memory was not passed by `scheme`, if there is a reason.
+fn note(scheme: Scheme, reason: Option<Reason>, mut transfer: Transfer) -> Transfer {
+    match (&mut transfer, reason) {
+        (Transfer::Out(output), Some(reason)) => output.note(scheme, reason),
+        (Transfer::In(input), Some(reason)) => input.note(scheme, reason),
+        _ => {}
     }
     transfer
 }

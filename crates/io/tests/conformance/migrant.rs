@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use genie_io::servers::memory;
-use genie_io::{In, Limits, Out};
+use genie_io::{In, Out};
 use genie_memory::Mark;
 use genie_passing::Scheme;
 
@@ -13,7 +13,7 @@ use crate::support::bytes::{pattern, same};
 use crate::support::holder::HOLD;
 use crate::support::machine::{is_accessible, raw};
 use crate::support::setup::{Buffering, checked, fresh_seed};
-use crate::support::transport::Transport;
+use crate::support::transport::{GRACE, Transport};
 
 pub(crate) fn a_buffer_is_passed_on(t: &dyn Transport) {
     for scheme in migrant() {
@@ -35,7 +35,7 @@ pub(crate) fn a_buffer_is_passed_on(t: &dyn Transport) {
 /// Whether so much time has passed that a client goes on without what a server still has that it has asked to let go: on a busy
 /// machine, the server in the other process may be as slow.
 fn is_late(asked: Instant) -> bool {
-    asked.elapsed() >= Limits::default().abort_timeout
+    asked.elapsed() >= GRACE
 }
 
 pub(crate) fn a_failed_output_gives_the_buffer_back(t: &dyn Transport) {

@@ -57,7 +57,7 @@ pub(crate) fn filled(transport: &dyn Transport) -> (Buffer, Vec<u8>) {
 pub(crate) fn slices(transport: &dyn Transport) -> Vec<Range<usize>> {
     let (granule, len) = (transport.setup().granule(), buffer_len(transport));
     let most = vec![0..len, granule - 7..granule + 9, 17..granule + granule / 2, granule + 1..len - 5];
-    if transport.setup().kind == GranuleKind::Huge {
+    if transport.setup().kind != GranuleKind::Base {
         return most;
     }
     let more = [1..len - 1, granule..2 * granule, granule - 1..2 * granule + 1, 5..6];

@@ -5,18 +5,19 @@ use genie_memory::GranuleKind;
 use genie_passing::{Reason, Scheme, Thresholds};
 
 use super::{Fixture, LEN, changed};
-use crate::on_both_kinds;
+use crate::on_each_kind;
 use crate::support::bytes::{pattern, same};
 use crate::support::holder::HOLD;
 use crate::support::machine::{locks_memory, proc, skip};
 use crate::support::setup::Guard;
 
-on_both_kinds! {
+on_each_kind! {
     emulated_copy_output_is_read_in_the_clients_frames,
     a_store_replaces_the_granule_it_hits_and_no_other,
     stores_into_a_replaced_granule_cost_nothing_more,
     a_store_after_the_reply_replaces_nothing,
     output_at_rest_is_protected_once,
+    data_too_short_to_protect_is_copied_no_more_while_it_stays_unchanged,
     thresholds_that_never_avoid_copying_copy,
     copied_edges_are_short_and_say_so,
     shared_output_is_never_protected,
@@ -97,6 +98,34 @@ fn output_at_rest_is_protected_once(fixture: &Fixture) {
     }
     assert_eq!(protected[0] as usize, fixture.granules());
     assert_eq!(protected[39], 0, "a region that nobody stores into stays protected: {protected:?}");
+}
+
+/// Nothing costs anything here, so the eighth output is the first trial.
+fn data_too_short_to_protect_is_copied_no_more_while_it_stays_unchanged(fixture: &Fixture) {
+    let thresholds = Thresholds { output: usize::MAX, ..Thresholds::ALWAYS };
+    let Some(short) = Fixture::open(fixture.name, fixture.kind, Guard::Full, thresholds) else { return };
+    let mut buffer = short.buffer(6);
+    let frames = short.frames(&buffer);
+    let pass = |buffer: &[u8]| {
+        let pending = submit(&short, buffer);
+        short.holder.reply(pending.id());
+        *pending.sync().expect("a reply").receipt()
+    };
+    for _ in 1..8 {
+        let receipt = pass(&buffer);
+        assert_eq!((receipt.copied, receipt.reason), (LEN, Some(Reason::Short)));
+    }
+    for protected in [short.granules() as u32, 0, 0] {
+        let receipt = pass(&buffer);
+        assert_eq!((receipt.copied, receipt.reason, receipt.protected), (0, None, protected));
+    }
+    // At rest or not, a store leaves the data of a pending output alone.
+    let pending = submit(&short, &buffer);
+    assert_eq!(short.server_frames(&pending), frames, "the server reads where the client stored");
+    buffer[7] ^= 1;
+    same(&short.holder.read(pending.id()), &pattern(6, LEN), "what the server sees");
+    short.holder.reply(pending.id());
+    assert_eq!(pending.sync().expect("a reply").receipt().faults, 1);
 }
 
 fn thresholds_that_never_avoid_copying_copy(fixture: &Fixture) {

@@ -17,13 +17,13 @@ use genie_passing::model::Allocation;
 use genie_passing::{Reason, Receipt, Scheme};
 
 use super::{Fixture, LEN};
-use crate::on_both_kinds;
+use crate::on_each_kind;
 use crate::support::bytes::{pattern, same};
 use crate::support::holder::{Answer, Command, HOLD};
 use crate::support::relay::{Manner, Relay};
 use crate::support::setup::{assert_idle, checked};
 
-on_both_kinds! {
+on_each_kind! {
     a_subcontractors_buffer_becomes_the_clients,
     a_buffer_goes_up_through_several_contractors,
     every_scheme_takes_a_subcontractors_buffer,

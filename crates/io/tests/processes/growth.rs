@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use genie_io::servers::memory::{FETCH, STORE};
 use genie_io::{In, Interface, Limits, Out, Pending, ServerHandle};
-use genie_memory::{GranuleKind, PoolSize, SharedObject};
+use genie_memory::{GranuleKind, PoolSize, SharedObject, Space};
 use genie_passing::{Receipt, Scheme, Thresholds};
 
 use super::{connect, eventually, open, opening};
@@ -18,7 +18,7 @@ use crate::support::holder::{HOLD, Holder, Name};
 use crate::support::machine::{mappings_of, missing_huge_pages, object_at, skip};
 use crate::support::peer::{Kind, Opening, Peer, fresh_name};
 use crate::support::relay::{Manner, Relay};
-use crate::support::setup::{Setup, assert_idle, checked, memory_limit};
+use crate::support::setup::{Buffering, Granules, Setup, assert_idle, checked, memory_limit};
 
 on_both_granules! {
     an_exhausted_pool_grows_until_the_server_lends_no_more,
@@ -49,9 +49,13 @@ impl Small {
             skip(test, &reason);
             return None;
         }
+        Self::open_as(test, Setup::allowed(kind), pool, hard_pool)
+    }
+
+    fn open_as(test: &str, setup: Setup, pool: usize, hard_pool: usize) -> Option<Self> {
         let (limits, thresholds) = (Limits::default(), Thresholds::ALWAYS);
-        let interface = Setup::allowed(kind).interface(test, memory_limit(kind), limits, thresholds)?;
-        let (name, granule) = (fresh_name("small"), kind.size());
+        let interface = setup.interface(test, setup.memory_limit(), limits, thresholds)?;
+        let (name, granule) = (fresh_name("small"), setup.granule());
         let plain = opening(&name, Kind::Holder { pooled: None, log: None });
         let opening = Opening { pool: pool * granule, hard_pool: hard_pool * granule, ..plain };
         let link = Arc::new(open(Peer::shared(), opening));
@@ -65,9 +69,15 @@ impl Small {
         checked(self.interface.space()).lent
     }
 
+    /// The space that has granules like the system buffers'.
+    fn space(&self) -> &Space {
+        let space = self.interface.space();
+        space.small().unwrap_or(space)
+    }
+
     /// The objects that are lent.
     fn objects(&self) -> Vec<SharedObject> {
-        let space = self.interface.space();
+        let space = self.space();
         let places = (0..space.aliases_len()).step_by(self.granule);
         let mut objects: Vec<_> = places.filter_map(|at| space.object_at(at)).collect();
         objects.retain(|object| object.lender.is_some());
@@ -78,7 +88,7 @@ impl Small {
     /// The pool, of which some is lent.
     fn pool(&self) -> PoolSize {
         let lender = self.objects().first().and_then(|object| object.lender).expect("a lent object");
-        self.interface.space().pool_size(lender).expect("a lender that is there")
+        self.space().pool_size(lender).expect("a lender that is there")
     }
 
     #[track_caller]
@@ -104,7 +114,7 @@ impl Small {
     /// Disconnects, and verifies that nothing is left of what was lent.
     fn close(self) {
         assert_idle(&self.interface, 0);
-        let base = self.interface.space().aliases_base();
+        let base = self.space().aliases_base();
         let objects = self.objects().into_iter().map(|object| object_at(base + object.start));
         let objects: Vec<_> = objects.map(|object| object.expect("a mapped object")).collect();
         let Self { interface, server, holder, .. } = self;
@@ -123,7 +133,18 @@ impl Small {
 }
 
 fn an_exhausted_pool_grows_until_the_server_lends_no_more(test: &str, kind: GranuleKind) {
-    let Some(small) = Small::open(test, kind, 4, 15) else { return };
+    Small::open(test, kind, 4, 15).into_iter().for_each(it_grows_from_4_granules_to_15);
+}
+
+/// The pool of a client that has granules of 2 MiB, too: a granule of 4 KiB less than is to be lent marks it as of 4 KiB.
+#[test]
+fn the_part_of_a_pool_that_is_exhausted_grows() {
+    let setup = Setup::new(Granules::Mixed, Setup::allowed(GranuleKind::Base).guard, Buffering::Customized);
+    let test = "the_part_of_a_pool_that_is_exhausted_grows";
+    Small::open_as(test, setup, 5, 15).into_iter().for_each(it_grows_from_4_granules_to_15);
+}
+
+fn it_grows_from_4_granules_to_15(small: Small) {
     assert_eq!(small.lent(), 4);
     let data: Vec<_> = (0..8).map(|seed| pattern(seed, small.len)).collect();
     // Of four granules one buffer is had, of eight two, and of fifteen five.
@@ -136,7 +157,8 @@ fn an_exhausted_pool_grows_until_the_server_lends_no_more(test: &str, kind: Gran
     }
     for (arrival, pending) in pendings.into_iter().enumerate() {
         let receipt = small.finish(arrival, pending, &data[arrival]);
-        assert_eq!(receipt.zeroed, if is_lent[arrival] { 0 } else { REST }, "output {arrival}");
+        // Elsewhere, what is not data is zeroed: the rest of a granule, or of a part of a larger one.
+        assert_eq!(receipt.zeroed == 0, is_lent[arrival], "output {arrival}: {receipt}");
     }
     // What has been lent stays.
     let again = small.submit(&data[0]);

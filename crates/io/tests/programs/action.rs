@@ -139,10 +139,11 @@ fn action() -> impl Strategy<Value = Action> {
 
 /// Thresholds: mostly those that avoid every copy; also some that copy what is short, in terms of granules.
 pub(crate) fn thresholds(granule: usize) -> impl Strategy<Value = Thresholds> {
-    let some = (1..granule * 2, 1..granule, 1..granule * 4, 1..granule);
-    let some = some.prop_map(|(output, input, input_run, input_edge)| Thresholds {
+    let some = (1..granule * 2, [1..granule, 1..granule, 1..granule], 1..granule * 4);
+    let some = some.prop_map(|(output, [input, input_alone, input_edge], input_run)| Thresholds {
         output,
         input,
+        input_alone,
         input_run,
         input_edge,
         ..Thresholds::ALWAYS

@@ -159,8 +159,8 @@ impl<'t> Run<'t> {
         let offset = offset % setup.granule();
         let len = match (setup.kind, short) {
             (_, true) => setup.granule() / 2 + 100,
-            (GranuleKind::Huge, false) => 2 * setup.granule() - offset,
-            (_, false) => 18 * setup.granule() + 5 - offset,
+            (GranuleKind::Huge | GranuleKind::Collapsed, false) => 2 * setup.granule() - offset,
+            (GranuleKind::Base, false) => 18 * setup.granule() + 5 - offset,
         };
         let content = pattern((offset + len) as u64, len);
         self.worlds.iter_mut().for_each(|world| world.allocate(buffer, offset, &content));

@@ -62,7 +62,10 @@ fn a_server_that_panics_leaves_nothing_behind() {
                 Error::Panicked { message: "this panic is part of the test".to_owned() }
             );
             drop(failed);
-            same(&bytes, &before, scheme);
+            // A server stores into shared memory in place.
+            if scheme.integrity() == genie_passing::model::Integrity::Strong {
+                same(&bytes, &before, scheme);
+            }
             drop(bytes);
             t.assert_idle();
         }

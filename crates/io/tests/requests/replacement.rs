@@ -17,9 +17,9 @@ use crate::support::setup::{Setup, assert_idle};
 const GRANULE: usize = 4096;
 const TIMEOUT: Duration = Duration::from_millis(20);
 
-/// A client with so many granules of memory, and a server that keeps requests.
-fn client(test: &str, granules: usize) -> Option<(Interface, Holder)> {
-    let limits = Limits { abort_timeout: TIMEOUT, ..Limits::default() };
+/// A client with so many granules of memory, whose requests may time out, and a server that keeps requests.
+fn client(test: &str, granules: usize, timeout: Option<Duration>) -> Option<(Interface, Holder)> {
+    let limits = Limits { timeout, abort_timeout: TIMEOUT, ..Limits::default() };
     let setup = Setup::allowed(GranuleKind::Base);
     let interface = setup.interface(test, granules * GRANULE, limits, Thresholds::ALWAYS)?;
     Some((interface, Holder::in_process(None)))
@@ -34,7 +34,7 @@ fn submit(
     holder: &Holder,
     bytes: &[u8],
 ) -> Result<Pending<'static>, genie_io::Failed> {
-    let request = interface.request(holder.handle(), HOLD).timeout(TIMEOUT);
+    let request = interface.request(holder.handle(), HOLD);
     request.out(Out::emulated_copy(bytes)).submit()
 }
 
@@ -56,7 +56,7 @@ fn store(buffer: &mut Buffer, byte: u8) {
 #[test]
 fn a_store_finds_memory_whoever_took_the_rest_and_after_the_timeout() {
     let test = "a_store_finds_memory_whoever_took_the_rest_and_after_the_timeout";
-    let Some((interface, holder)) = client(test, 12) else { return };
+    let Some((interface, holder)) = client(test, 12, Some(TIMEOUT)) else { return };
     let mut buffers = [(); 2].map(|()| interface.allocate(2 * GRANULE).expect("a buffer"));
     for (seed, buffer) in (0..).zip(&mut buffers) {
         buffer.copy_from_slice(&pattern(seed, 2 * GRANULE));
@@ -85,7 +85,7 @@ fn a_store_finds_memory_whoever_took_the_rest_and_after_the_timeout() {
 #[test]
 fn output_that_could_not_be_stored_into_is_copied_and_says_why() {
     let test = "output_that_could_not_be_stored_into_is_copied_and_says_why";
-    let Some((interface, holder)) = client(test, 5) else { return };
+    let Some((interface, holder)) = client(test, 5, None) else { return };
     // On three granules, of which a copy fills two.
     let mut buffer = interface.space().allocate_at(GRANULE / 2, 2 * GRANULE).expect("a buffer");
     buffer.copy_from_slice(&pattern(3, 2 * GRANULE));
@@ -104,7 +104,7 @@ fn output_that_could_not_be_stored_into_is_copied_and_says_why() {
 #[test]
 fn with_memory_for_neither_stores_nor_a_copy_a_request_is_refused_before_anything_moves() {
     let test = "with_memory_for_neither_stores_nor_a_copy_a_request_is_refused_before_anything_moves";
-    let Some((interface, holder)) = client(test, 6) else { return };
+    let Some((interface, holder)) = client(test, 6, None) else { return };
     let mut buffer = interface.allocate(2 * GRANULE).expect("a buffer");
     buffer.copy_from_slice(&pattern(4, 2 * GRANULE));
     let mut hoarded = hoard(&interface);

@@ -17,7 +17,7 @@ use genie_passing::Thresholds;
 use super::holder::{Answer, Command, Control, Holder, Name, PASS};
 use super::machine::skip;
 use super::peer::{Ask, Kind, Link, Opening, Peer, Pooled, Told, fresh_name};
-use super::setup::{Buffering, Setup, assert_idle, memory_limit};
+use super::setup::{Buffering, Setup, assert_idle};
 use super::transport::{POOLED, Place, Transport};
 
 /// A client here and two servers elsewhere.
@@ -51,7 +51,7 @@ impl Channel {
         limits: Limits,
         thresholds: Thresholds,
     ) -> Option<Self> {
-        let interface = setup.interface(test, memory_limit(setup.kind), limits, thresholds)?;
+        let interface = setup.interface(test, setup.memory_limit(), limits, thresholds)?;
         let link = Arc::new(peer.link());
         let is_untrusted = place == Place::Untrusted;
         if is_untrusted && let Some(reason) = unreadable(&link) {
@@ -63,7 +63,8 @@ impl Channel {
         let len = setup.granules() * setup.granule();
         let pooled = is_pooled.then_some(Pooled { len, count: POOLED });
         let open = |kind: &str, server: Kind| {
-            let opening = Opening::new(&fresh_name(kind), server, pool(setup.kind));
+            let opening =
+                Opening::new(&fresh_name(kind), server, if setup.mixed { 4 << 20 } else { pool(setup.kind) });
             let opening = Opening { transient: place == Place::Transient, ..opening };
             link.done(Ask::Open(opening.clone()));
             let options = ConnectOptions { untrusted: is_untrusted, ..ConnectOptions::default() };
@@ -102,14 +103,6 @@ impl Transport for Channel {
         }
         self.link.done(Ask::Idle);
         assert_idle(&self.interface, 0);
-    }
-}
-
-/// Bytes that each server lends: too few for some requests, so that other memory is used, too.
-pub(crate) const fn pool(kind: GranuleKind) -> usize {
-    match kind {
-        GranuleKind::Huge => 6 * kind.size(),
-        _ => 64 * kind.size(),
     }
 }
 
@@ -201,5 +194,13 @@ impl Control for Remote {
             Told::Answer(answer) => answer,
             other => panic!("{other:?} answers no command"),
         }
+    }
+}
+
+/// Bytes that each server lends: too few for some requests, so that other memory is used, too.
+pub(crate) const fn pool(kind: GranuleKind) -> usize {
+    match kind {
+        GranuleKind::Huge | GranuleKind::Collapsed => 6 * kind.size(),
+        GranuleKind::Base => 64 * kind.size(),
     }
 }

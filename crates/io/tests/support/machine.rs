@@ -24,6 +24,8 @@ pub(crate) fn frames(addr: usize, len: usize, granule: usize) -> Option<Vec<u64>
     (first..addr + len)
         .step_by(granule)
         .map(|addr| {
+            // Protecting collapsed pages empties page tables, which loads fill again.
+            let _ = is_accessible(addr);
             let page = proc::page_frames(addr, 1)[0];
             assert!(page.present, "no page at {addr:#x}");
             page.frame

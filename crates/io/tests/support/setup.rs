@@ -30,10 +30,23 @@ pub(crate) enum Buffering {
     Pooled,
 }
 
+/// Which granules a test's space has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Granules {
+    Huge,
+    Collapsed,
+    Base,
+    /// Granules of 4 KiB, from which the test's buffers come, and huge ones besides.
+    Mixed,
+}
+
 /// One configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Setup {
+    /// The granules from which the test's buffers come.
     pub(crate) kind: GranuleKind,
+    /// Whether the space has huge granules besides.
+    pub(crate) mixed: bool,
     pub(crate) guard: Guard,
     pub(crate) buffering: Buffering,
 }
@@ -41,7 +54,22 @@ pub(crate) struct Setup {
 impl Setup {
     /// What is needed most: huge or small granules, full rights, customized buffers.
     pub(crate) const fn plain(kind: GranuleKind) -> Self {
-        Self { kind, guard: Guard::Full, buffering: Buffering::Customized }
+        Self { kind, mixed: false, guard: Guard::Full, buffering: Buffering::Customized }
+    }
+
+    pub(crate) const fn new(granules: Granules, guard: Guard, buffering: Buffering) -> Self {
+        let (kind, mixed) = match granules {
+            Granules::Huge => (GranuleKind::Huge, false),
+            Granules::Collapsed => (GranuleKind::Collapsed, false),
+            Granules::Base => (GranuleKind::Base, false),
+            Granules::Mixed => (GranuleKind::Base, true),
+        };
+        Self { kind, mixed, guard, buffering }
+    }
+
+    /// The limit for the spaces of most tests.
+    pub(crate) const fn memory_limit(self) -> usize {
+        if self.mixed { 96 << 20 } else { memory_limit(self.kind) }
     }
 
     /// The same with the best protection that this process may have.
@@ -59,8 +87,8 @@ impl Setup {
     /// How many granules the buffers of a test have: with small granules, enough for page tables to be swapped.
     pub(crate) const fn granules(self) -> usize {
         match self.kind {
-            GranuleKind::Huge => 3,
-            _ => 20,
+            GranuleKind::Huge | GranuleKind::Collapsed => 3,
+            GranuleKind::Base => 20,
         }
     }
 
@@ -76,13 +104,14 @@ impl Setup {
             Guard::Never => Faults::Never,
         };
         let config = Config {
-            granularity: Granularity::Only(self.kind),
+            granularity: if self.mixed { Granularity::Best } else { Granularity::Only(self.kind) },
             limit,
             faults,
             kernel_never_stores: self.guard == Guard::Stores,
             pool: limit / 2,
         };
         let space = Space::new(&config).expect("a space");
+        assert_eq!(space.small().is_some(), self.mixed);
         if self.guard == Guard::Full && space.protection() != Protection::Full {
             skip(test, &format!("output cannot be protected fully: {:?}", space.protection()));
             return None;
@@ -102,8 +131,8 @@ impl Setup {
     }
 
     fn missing(self, limit: usize) -> Option<String> {
-        if self.kind == GranuleKind::Huge
-            && let Some(reason) = missing_huge_pages(limit / self.granule())
+        if (self.kind == GranuleKind::Huge || self.mixed)
+            && let Some(reason) = missing_huge_pages(limit / GranuleKind::Huge.size())
         {
             return Some(reason);
         }
@@ -122,8 +151,8 @@ pub(crate) fn interface(space: Space, limits: Limits, thresholds: Thresholds) ->
 /// The limit for the spaces of most tests.
 pub(crate) const fn memory_limit(kind: GranuleKind) -> usize {
     match kind {
-        GranuleKind::Huge => 80 << 20,
-        _ => 32 << 20,
+        GranuleKind::Huge | GranuleKind::Collapsed => 80 << 20,
+        GranuleKind::Base => 32 << 20,
     }
 }
 

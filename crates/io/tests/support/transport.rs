@@ -1,6 +1,8 @@
 //! Transports: they carry requests from a client to a server. The promises know a transport only by this trait, so that
 //! every later transport is held to the same promises.
 
+use std::time::Duration;
+
 use genie_io::servers::memory::Memory;
 use genie_io::{Interface, Limits, ServerHandle};
 use genie_memory::Space;
@@ -9,7 +11,7 @@ use genie_passing::{Overlays, Thresholds};
 use super::channel::Channel;
 use super::heap;
 use super::holder::Holder;
-use super::setup::{Buffering, Setup, assert_idle, interface, memory_limit};
+use super::setup::{Buffering, Setup, assert_idle, interface};
 
 /// A client's interface with the two servers that the tests know.
 pub(crate) trait Transport {
@@ -50,7 +52,7 @@ impl InProcess {
         limits: Limits,
         thresholds: Thresholds,
     ) -> Option<Self> {
-        Some(Self::on(setup.space(test, memory_limit(setup.kind))?, setup, limits, thresholds))
+        Some(Self::on(setup.space(test, setup.memory_limit())?, setup, limits, thresholds))
     }
 
     /// The same on a space that is there, with nothing in it.
@@ -114,6 +116,13 @@ macro_rules! promise {
     (@here $name:ident, $promise:path) => {
         $crate::promise!(@kind huge, Huge, $name, $promise);
         $crate::promise!(@kind base, Base, $name, $promise);
+        mod collapsed {
+            $crate::promise!(@one customized_full, Collapsed, Full, Customized, InProcess, $name, $promise);
+        }
+        mod mixed {
+            $crate::promise!(@one customized_full, Mixed, Full, Customized, InProcess, $name, $promise);
+            $crate::promise!(@one pooled_never, Mixed, Never, Pooled, InProcess, $name, $promise);
+        }
     };
     (@kind $kind:ident, $granules:ident, $name:ident, $promise:path) => {
         mod $kind {
@@ -129,9 +138,12 @@ macro_rules! promise {
         $crate::promise!(@one huge_customized, Huge, Full, Customized, Cached, $name, $promise);
         $crate::promise!(@one huge_pooled, Huge, Full, Pooled, Cached, $name, $promise);
         $crate::promise!(@one huge_transient, Huge, Full, Customized, Transient, $name, $promise);
+        $crate::promise!(@one collapsed_customized, Collapsed, Full, Customized, Cached, $name, $promise);
         $crate::promise!(@one base_customized, Base, Full, Customized, Cached, $name, $promise);
         $crate::promise!(@one base_pooled, Base, Full, Pooled, Cached, $name, $promise);
         $crate::promise!(@one base_transient, Base, Full, Customized, Transient, $name, $promise);
+        $crate::promise!(@one mixed_customized, Mixed, Full, Customized, Cached, $name, $promise);
+        $crate::promise!(@one mixed_pooled, Mixed, Full, Pooled, Transient, $name, $promise);
         $crate::promise!(@one base_never, Base, Never, Customized, Cached, $name, $promise);
     };
     (@copied $name:ident, $promise:path) => {
@@ -142,11 +154,11 @@ macro_rules! promise {
         #[test]
         fn $test() {
             let test = concat!(stringify!($name), "::", stringify!($granules), "::", stringify!($test));
-            let setup = $crate::support::setup::Setup {
-                kind: genie_memory::GranuleKind::$granules,
-                guard: $crate::support::setup::Guard::$guard,
-                buffering: $crate::support::setup::Buffering::$buffering,
-            };
+            let setup = $crate::support::setup::Setup::new(
+                $crate::support::setup::Granules::$granules,
+                $crate::support::setup::Guard::$guard,
+                $crate::support::setup::Buffering::$buffering,
+            );
             $crate::support::transport::run(test, setup, $crate::support::transport::Place::$place, $promise);
         }
     };
@@ -188,9 +200,13 @@ pub(crate) enum Place {
     Untrusted,
 }
 
+/// How long a server may take to let a request go before the client goes on, where promises are tried.
+pub(crate) const GRACE: Duration = Duration::from_millis(20);
+
 /// Runs one promise on one configuration; afterwards nothing may be left.
 pub(crate) fn run(test: &str, setup: Setup, place: Place, promise: fn(&dyn Transport)) {
-    let Some(transport) = open(test, setup, place, Limits::default(), Thresholds::ALWAYS) else { return };
+    let limits = Limits { abort_timeout: GRACE, ..Limits::default() };
+    let Some(transport) = open(test, setup, place, limits, Thresholds::ALWAYS) else { return };
     promise(&*transport);
     transport.assert_idle();
 }

@@ -43,6 +43,7 @@ pub(crate) fn hello() -> Hello {
         name: "attacker".to_owned(),
         pid: std::process::id(),
         granule: GranuleKind::Base,
+        mixed: false,
         alias_base: BASE,
         alias_len: LEN,
         untrusted: false,

@@ -1,5 +1,6 @@
 //! The scene of an attack: honest peers, and counts of descriptors, mappings and threads.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -39,9 +40,10 @@ pub(crate) struct Scene {
 #[derive(Debug)]
 struct Footprint {
     descriptors: usize,
-    /// Mappings of memory objects.
+    /// Memory objects that are mapped. Not their mappings: free addresses keep those that page tables were swapped through, at
+    /// places that depend on what else was allocated.
     objects: usize,
-    /// Addresses of mappings as long as arenas are, as (length, permissions).
+    /// The lengths of mappings as long as arenas are.
     arenas: Vec<usize>,
     threads: Vec<String>,
 }
@@ -166,11 +168,17 @@ impl Footprint {
         };
         let mut arenas: Vec<usize> = maps.lines().filter_map(len).filter(|len| *len >= 1 << 28).collect();
         arenas.sort_unstable();
+        let inode = |line: &str| line.split_whitespace().nth(4).map(str::to_owned);
         let mut threads = threads("genie");
         threads.sort();
         Self {
             descriptors: proc::open_descriptors(),
-            objects: maps.lines().filter(|line| line.contains("/memfd:")).count(),
+            objects: maps
+                .lines()
+                .filter(|line| line.contains("/memfd:"))
+                .filter_map(inode)
+                .collect::<BTreeSet<_>>()
+                .len(),
             arenas,
             threads,
         }

@@ -105,7 +105,7 @@ impl Granules {
         match (self, options.smoke, options.granule) {
             (Self::Base, true, _) => LENGTHS_SMOKE.to_vec(),
             (Self::Base, false, _) => [64].into_iter().chain((512..=8192).step_by(512)).collect(),
-            (Self::Run, true, _) | (Self::Run, _, Granule::Base | Granule::Transparent) => Vec::new(),
+            (Self::Run, true, _) | (Self::Run, _, Granule::Base) => Vec::new(),
             (Self::Run, false, _) => {
                 let eighth = HUGE_GRANULE / 8;
                 [64, 4 << 10, 32 << 10, 64 << 10, 128 << 10]

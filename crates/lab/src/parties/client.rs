@@ -122,13 +122,13 @@ impl Client {
 
     /// Takes back a shared buffer from a reply, or from the request that failed.
     pub(super) fn settle(&mut self, result: std::result::Result<Reply, Failed>) -> Result<Reply> {
-        self.memory.settle(result).map_err(Error::of_request)
+        Ok(self.memory.settle(result)?)
     }
 
     /// Takes back a shared buffer from a request that failed; returns why it failed.
     pub(super) fn failed(&mut self, mut failed: Failed) -> Error {
         self.memory.take_back(failed.take_buffer());
-        Error::of_request(failed.error)
+        failed.error.into()
     }
 
     /// Compares the bytes that an input brought with the data of `seed`, and gives the buffer back if it is a migrant one.

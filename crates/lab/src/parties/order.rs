@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use genie::Receipt;
+use genie::{Reason, Receipt};
 use serde::{Deserialize, Serialize};
 
 use super::Measure;
@@ -109,8 +109,6 @@ pub(super) enum Heard {
     Failed {
         /// A sentence.
         reason: String,
-        /// Whether memory could not be wired.
-        unwired: bool,
     },
 }
 
@@ -140,6 +138,8 @@ pub struct Effect {
     pub swapped: u32,
     /// Granules referenced in place.
     pub referenced: u32,
+    /// Whether a region could not be wired.
+    pub is_unwired: bool,
 }
 
 impl Effect {
@@ -149,6 +149,7 @@ impl Effect {
             copied: receipt.copied,
             swapped: receipt.swapped,
             referenced: receipt.referenced,
+            is_unwired: receipt.reason == Some(Reason::Unwired),
         }
     }
 }

@@ -35,9 +35,7 @@ impl Receiver {
     pub(super) fn receive(&mut self, posting: &Posting, link: &Link) -> Result<()> {
         let heard = match self.input(posting, link) {
             Ok(received) => Heard::Received(received),
-            Err(error) => {
-                Heard::Failed { unwired: matches!(error, Error::Unwired(_)), reason: error.to_string() }
-            }
+            Err(error) => Heard::Failed { reason: error.to_string() },
         };
         say(link, &heard)
     }
@@ -54,7 +52,7 @@ impl Receiver {
             client.record();
         }
         let posted = meter.around(|| client.post(scheme, posting.len))?;
-        let pending = posted.map_err(|failed| Error::of_request(failed.error))?;
+        let pending = posted.map_err(|failed| failed.error)?;
         driver.settle()?;
         say(link, &Heard::Posted)?;
         let resumed_ns = look_for(&pending, *yields);

@@ -39,9 +39,9 @@ macro_rules! on_each_kind {
             }
 
             #[test]
-            fn transparent() {
-                let name = concat!(stringify!($test), "::transparent");
-                $crate::machine::run(genie_memory::GranuleKind::Transparent, name, super::$test);
+            fn collapsed() {
+                let name = concat!(stringify!($test), "::collapsed");
+                $crate::machine::run(genie_memory::GranuleKind::Collapsed, name, super::$test);
             }
 
             #[test]
@@ -57,7 +57,7 @@ pub(crate) fn run(kind: GranuleKind, name: &'static str, test: fn(Machine)) {
     if let Some(reason) = missing(kind) {
         return skip(name, &reason);
     }
-    test(Machine { kind, name });
+    proc::while_pages_stay(|| test(Machine { kind, name }));
 }
 
 /// Why the machine has no granules of this kind, if so.
@@ -69,12 +69,7 @@ fn missing(kind: GranuleKind) -> Option<String> {
             (pages.size_kib != 2048 || available < 64)
                 .then(|| format!("{available} huge pages of 2 MiB are available, 64 are needed"))
         }
-        GranuleKind::Transparent => {
-            let mode = inspect::shmem_huge_mode().unwrap_or_else(|error| error.to_string());
-            let allowed = matches!(mode.as_str(), "always" | "within_size" | "advise" | "force");
-            (!allowed).then(|| format!("transparent huge pages of shared memory: {mode}"))
-        }
-        GranuleKind::Base => None,
+        GranuleKind::Collapsed | GranuleKind::Base => None,
     }
 }
 
@@ -84,10 +79,20 @@ impl Machine {
         self.kind.size()
     }
 
+    /// Whether granules are of 2 MiB: then a test takes few of them, and repeats itself less often.
+    pub(crate) fn is_large(&self) -> bool {
+        self.granule() > GranuleKind::Base.size()
+    }
+
+    /// How many granules the first object of a space has whose limit is so many.
+    pub(crate) fn first_object(&self, granules: usize) -> usize {
+        if self.kind == GranuleKind::Collapsed { granules.min(4) } else { granules }
+    }
+
     /// How many granules a buffer needs for system buffers like it to have windows of their own, with page tables to
-    /// swap; with huge pages, where none has, a few granules.
+    /// swap; with granules of 2 MiB, where none has, a few granules.
     pub(crate) fn windowed(&self) -> usize {
-        if self.kind == GranuleKind::Huge { 5 } else { 18 }
+        if self.is_large() { 5 } else { 18 }
     }
 
     /// A space of so many granules, made otherwise as `adapt` says.

@@ -6,7 +6,7 @@ use genie_memory::{Buffer, Direction, InputPlan, Protection, Result, Space};
 use genie_sys::machine;
 
 use super::pair::Pair;
-use super::rotation;
+use super::{between, rotation};
 use crate::Costs;
 
 /// How much time to spend.
@@ -39,7 +39,7 @@ impl Effort {
     }
 }
 
-/// Lengths below a granule at which copying is measured.
+/// Lengths below a granule at which copying and referencing are measured.
 const SHORT: [usize; 5] = [64, 4096, 65536, 256 << 10, 1 << 20];
 /// How often a sleeper is woken in a round.
 const WAKES: u32 = 8;
@@ -69,6 +69,7 @@ pub fn measure(space: &Space, effort: Effort) -> Result<Costs> {
         let mut bench = Bench::new(space, len)?;
         for _ in 0..effort.rounds() {
             bench.copies(&mut samples)?;
+            bench.short_references(&mut samples)?;
         }
     }
     // Faults wake the fault thread, maybe on another CPU, after which every change of a mapping interrupts that CPU,
@@ -79,6 +80,9 @@ pub fn measure(space: &Space, effort: Effort) -> Result<Costs> {
     }
     let wake = pair.and_then(|pair| pair.wake(WAKES * effort.rounds() as u32));
     samples.wake.points.extend(wake.map(|time| (1, time)));
+    if let Some(pair) = pair {
+        between::measure(space, pair, effort, &mut samples)?;
+    }
     samples.rotation = rotation::measure(space, pair, effort);
     Ok(Costs::of_samples(samples))
 }
@@ -120,6 +124,19 @@ impl<'a> Bench<'a> {
         samples.copyin.points.push((len, copyin));
         samples.copyout.points.push((len, copyout));
         samples.system_buffer.points.push((len, allocate + deallocate));
+        Ok(())
+    }
+
+    /// Referencing part of a granule, with the tables in the cache, as between requests that follow each other: among
+    /// granules of 2 MiB, each of which has just been copied, they are not.
+    fn short_references(&self, samples: &mut Costs) -> Result<()> {
+        let reference = || self.space.reference(self.buffer.as_ptr().addr(), self.len, Direction::Out);
+        reference()?.release();
+        let (reference, time) = timed(reference);
+        let reference = reference?;
+        samples.reference.points.push((self.len, time));
+        let (_, time) = timed(|| reference.release());
+        samples.unreference.points.push((self.len, time));
         Ok(())
     }
 

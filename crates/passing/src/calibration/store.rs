@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::Costs;
 
 /// Raised whenever the meaning of a cost changes.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 
 #[derive(Serialize, Deserialize)]
 struct Stored {
@@ -41,7 +41,9 @@ pub fn path(space: &Space) -> Option<PathBuf> {
     let folder = set("GENIE_CACHE_DIR")
         .or_else(|| set("XDG_CACHE_HOME").map(|folder| folder.join("genie")))
         .or_else(|| set("HOME").map(|folder| folder.join(".cache/genie")))?;
-    Some(folder.join(format!("costs-{}.json", kind(space))))
+    // A build without optimizations runs at other costs, and another version counts others: none rules the others' thresholds.
+    let build = if cfg!(debug_assertions) { "-debug" } else { "" };
+    Some(folder.join(format!("costs-{VERSION}-{}{build}.json", kind(space))))
 }
 
 /// Loads the costs stored for this machine and granule kind; none when none are stored, or the stored ones are of
@@ -77,7 +79,7 @@ fn cpu() -> String {
 fn kind(space: &Space) -> String {
     let granule = match space.granule_kind() {
         GranuleKind::Huge => "2m",
-        GranuleKind::Transparent => "4k-transparent",
+        GranuleKind::Collapsed => "2m-collapsed",
         GranuleKind::Base => "4k",
     };
     let unprotected = matches!(space.protection(), Protection::None(_));

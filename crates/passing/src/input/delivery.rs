@@ -67,7 +67,7 @@ impl Input {
     fn stage(&mut self, addr: usize, len: usize) -> Result<()> {
         let Buffering::Outboard(outboard) = &mut self.buffering else { return Ok(()) };
         let passing = self.passing.as_ref().expect("an input has its engine until it ends");
-        let system = match passing.plan(addr, len).swap.is_empty() {
+        let system = match passing.plan(addr, len, self.parties.server).swap.is_empty() {
             true => passing.copy_buffer(self.parties, len)?,
             false => passing.aligned_buffer(self.parties, addr, len)?,
         };
@@ -89,14 +89,15 @@ impl Input {
         if actual == 0 {
             return Ok(());
         }
-        let granule = self.space().granule();
         let (addr, plan) = match (&self.immigrating, bytes.as_ref()) {
             (Some(immigrating), _) => {
-                (immigrating.addr(), InputPlan { swap: 0..actual.div_ceil(granule) as u32 })
+                let addr = immigrating.addr();
+                let granule = self.space().at(addr).granule();
+                (addr, InputPlan { swap: 0..actual.div_ceil(granule) as u32 })
             }
             (None, Some(bytes)) => {
                 let addr = bytes.as_ptr().addr();
-                (addr, self.passing().plan(addr, actual))
+                (addr, self.passing().plan(addr, actual, self.parties.server))
             }
             (None, None) => return Ok(()),
         };
@@ -118,7 +119,9 @@ impl Input {
             Buffering::Customized | Buffering::Outboard(_) => self.system.as_mut(),
         };
         let Some(system) = system else { return Ok(()) };
-        let aligned = system.alignment() == Some(addr & (granule - 1));
+        let granule = space.at(addr).granule();
+        let is_alike = system.space().granule() == granule;
+        let aligned = is_alike && system.alignment() == Some(addr & (granule - 1));
         let passed = match (&mut self.immigrating, bytes) {
             (Some(immigrating), _) => immigrating.deliver(system, actual, &plan)?,
             (None, Some(bytes)) => space.deliver(system, bytes, &plan)?,
@@ -128,7 +131,7 @@ impl Input {
         self.receipt.swapped += passed.swapped;
         if passed.copied > 0 {
             let planned = plan.swap.len() as u32;
-            self.receipt.reason = Some(match passed.swapped {
+            self.receipt.copied_because(match passed.swapped {
                 0 if planned == 0 => Reason::Short,
                 0 if redelivered => Reason::Redelivered,
                 0 if !aligned => Reason::Unaligned,
@@ -154,8 +157,8 @@ impl Input {
         // A server without data need not have asked for memory; the client gets a region all the same.
         self.run_ready()?;
         let space = self.space().clone();
-        let granule = space.granule();
         let Some(system) = self.source() else { return Ok(()) };
+        let granule = system.space().granule();
         let (migrant, zeroed) = space.region_from(system, actual)?;
         self.receipt.mapped += actual.div_ceil(granule) as u32;
         self.receipt.zeroed += zeroed;

@@ -103,10 +103,10 @@ impl Input {
     /// Allocates an aligned buffer where a swap is likely, else a cheaper one, to be copied from.
     fn allocate_aligned(&mut self) -> Result<()> {
         let Target::Native { addr, len } = self.target else { unreachable!("emulated copy is native") };
-        let buffer = if self.passing().plan(addr, len).swap.is_empty() {
+        let buffer = if self.passing().plan(addr, len, self.parties.server).swap.is_empty() {
             // Short data is converted to copy here: the rest of the request follows copy's row of the tables.
             self.receipt.effective = Scheme::Copy;
-            self.receipt.reason = Some(Reason::Short);
+            self.receipt.copied_because(Reason::Short);
             self.passing().copy_buffer(self.parties, len)
         } else {
             self.passing().aligned_buffer(self.parties, addr, len)

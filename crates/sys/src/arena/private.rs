@@ -1,7 +1,7 @@
 #![allow(unsafe_code, reason = "maps new memory; moving and unmapping it is the caller's duty")]
 //! Private memory outside any arena, which a forked child inherits.
 
-use super::Access;
+use super::{Access, Arena, done};
 use crate::mmap::{self, ANYWHERE};
 use crate::{Error, Result};
 
@@ -38,4 +38,21 @@ pub unsafe fn move_private(from: *mut u8, len: usize, to: *mut u8) -> Result<()>
 pub unsafe fn unmap_private(addr: *mut u8, len: usize) {
     // SAFETY: the caller's promise.
     unsafe { libc::munmap(addr.cast(), len) };
+}
+
+impl Arena {
+    /// In a child made by fork: frees the child's own memory in whole pages of the arena, which read as zeros from then on.
+    ///
+    /// # Panics
+    /// In the process that has made the arena.
+    ///
+    /// # Errors
+    /// The kernel's, for a range that is not mapped.
+    pub fn free_private(&self, offset: usize, len: usize) -> Result<()> {
+        assert!(!self.placed.is_own(), "only a child has private memory in an arena");
+        self.check(offset, len);
+        // SAFETY: in a child, the arena holds private memory only (`fork`), whose owner gives these pages up.
+        let result = unsafe { libc::madvise(self.pointer(offset), len, libc::MADV_DONTNEED) };
+        done(result, "madvise(MADV_DONTNEED)", len, None)
+    }
 }

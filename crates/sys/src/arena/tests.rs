@@ -27,7 +27,7 @@ fn an_alias_shows_the_same_granules() {
 
 #[test]
 fn a_read_only_mapping_shows_the_granules_and_takes_no_store() {
-    for kind in [GranuleKind::Base, GranuleKind::Transparent, GranuleKind::Huge] {
+    for kind in [GranuleKind::Base, GranuleKind::Collapsed, GranuleKind::Huge] {
         let object = match Object::create(kind, 2 * MIB) {
             Err(error) if kind == GranuleKind::Huge => {
                 let test = "a_read_only_mapping_shows_the_granules_and_takes_no_store";
@@ -54,6 +54,30 @@ fn a_read_only_mapping_shows_the_granules_and_takes_no_store() {
         assert!(refused.to_string().contains("loads only"), "{refused}");
         assert_eq!(byte(&arena, 0), 7, "what was mapped there still is");
     }
+}
+
+/// KiB that the mapping at `addr` shows as huge pages of an object whose pages were collapsed.
+fn shown_huge(arena: &Arena) -> usize {
+    crate::proc::mapping_at(arena.base()).unwrap().kib("ShmemPmdMapped:")
+}
+
+#[test]
+fn collapsed_pages_are_shown_as_huge_ones_here_and_by_a_peer_and_base_pages_are_not() {
+    let object = Object::create(GranuleKind::Collapsed, 4 * MIB).unwrap();
+    if object.huge_bytes() < 4 * MIB {
+        let test = "collapsed_pages_are_shown_as_huge_ones_here_and_by_a_peer_and_base_pages_are_not";
+        return crate::skip::skip(test, "the kernel collapses no pages of shared memory, or not now");
+    }
+    let [here, read, stored] = [(); 3].map(|()| Arena::reserve(4 * MIB).unwrap());
+    here.map(0, &object, 0, 4 * MIB).unwrap();
+    let theirs = Object::accept(object.read_only().unwrap()).unwrap();
+    read.map_for(0, &theirs, 0, 4 * MIB, Access::Read).unwrap();
+    let theirs = Object::accept(object.duplicate().unwrap()).unwrap();
+    stored.map_for(0, &theirs, 0, 4 * MIB, Access::ReadWrite).unwrap();
+    assert_eq!([&here, &read, &stored].map(shown_huge), [4096; 3]);
+    let base = Object::create(GranuleKind::Base, 4 * MIB).unwrap();
+    here.map(0, &base, 0, 4 * MIB).unwrap();
+    assert_eq!((base.huge_bytes(), shown_huge(&here)), (0, 0));
 }
 
 #[test]
@@ -210,9 +234,10 @@ fn a_call_that_fails_has_changed_nothing_and_one_that_has_mapped_succeeds() {
         crate::child::fork_child(|| {
             refuse_advice();
             let mapped = arena.map(0, &before, 0, MIB).is_ok() && byte(&arena, 0) == 7;
-            let kept = arena.map_for(0, &after, 0, MIB, Access::ReadWrite).is_err() && byte(&arena, 0) == 7;
+            let replaced =
+                arena.map_for(0, &after, 0, MIB, Access::ReadWrite).is_ok() && byte(&arena, 0) == 8;
             let unmapped = arena.unmap(0, MIB).is_ok();
-            u8::from(mapped) + 2 * u8::from(kept) + 4 * u8::from(unmapped)
+            u8::from(mapped) + 2 * u8::from(replaced) + 4 * u8::from(unmapped)
         })
     };
     assert_eq!(child.unwrap().wait().unwrap(), crate::child::ExitOutcome::Code(7));

@@ -16,7 +16,7 @@ use crate::{Errno, Error, Result};
 
 impl Object {
     /// Accepts a descriptor that a peer sent as an object: a memfd that can be read, and can neither shrink nor grow. A
-    /// memfd of 4 KiB pages is taken for [`GranuleKind::Base`], though its owner may have asked for transparent huge pages.
+    /// memfd of 4 KiB pages is taken for [`GranuleKind::Base`], though its owner may have had its pages collapsed.
     ///
     /// # Errors
     /// EINVAL: it is no memory object, lacks a seal, has granules of a size unknown here, or is empty; EBADF: it cannot
@@ -26,7 +26,8 @@ impl Object {
         check_seals(descriptor.as_fd())?;
         let kind = kind_of(descriptor.as_fd())?;
         let len = checked_len(descriptor.as_fd(), kind)?;
-        Ok(Self { descriptor, kind, len, is_writable: mode == OFlags::RDWR })
+        let huge = if kind == GranuleKind::Huge { len } else { 0 };
+        Ok(Self { descriptor, kind, len, huge, is_writable: mode == OFlags::RDWR })
     }
 
     /// Whether the descriptor lets its holder map the memory for stores.

@@ -11,7 +11,7 @@ impl Object {
     pub(crate) fn unsealed(kind: GranuleKind, len: usize) -> Self {
         let huge = MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
         let flags = if kind == GranuleKind::Huge { huge } else { MemfdFlags::empty() };
-        Self { descriptor: memfd(flags, len, SealFlags::empty()), kind, len, is_writable: true }
+        Self { descriptor: memfd(flags, len, SealFlags::empty()), kind, len, huge: 0, is_writable: true }
     }
 }
 
@@ -50,7 +50,7 @@ fn an_object_is_closed_by_exec_and_private_to_its_user() {
 
 #[test]
 fn what_an_object_sends_is_accepted_with_the_rights_sent() {
-    for kind in [GranuleKind::Base, GranuleKind::Transparent, GranuleKind::Huge] {
+    for kind in [GranuleKind::Base, GranuleKind::Collapsed, GranuleKind::Huge] {
         let len = 2 * kind.size();
         let object = match Object::create(kind, len) {
             Ok(object) => object,
@@ -80,7 +80,7 @@ fn a_read_only_descriptor_stays_read_only() {
     let again = Object::accept(read_only.duplicate().unwrap()).unwrap();
     assert!(!again.is_writable());
     assert_eq!(rustix::io::pwrite(&again, b"x", 0), Err(Errno::BADF));
-    let arena = crate::Arena::reserve(2 << 20).unwrap();
+    let arena = Arena::reserve(2 << 20).unwrap();
     let error = arena.map(0, &again, 0, 4096).unwrap_err();
     assert_eq!(error.errno, Errno::ACCESS);
 }
@@ -186,4 +186,21 @@ fn an_object_longer_than_files_may_be_is_refused_and_the_process_goes_on() {
     let output = alone.args(["--exact", &name]).env(TEST, "").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.contains("1 passed"), "{:?}: {said}", output.status);
+}
+
+#[test]
+fn an_object_tells_what_was_touched_until_it_is_emptied() {
+    let object = Object::create(GranuleKind::Base, 16 * 4096).unwrap();
+    assert_eq!(object.touched(0, object.len()), None);
+    for page in [3, 4, 9] {
+        rustix::io::pwrite(&object, &[7; 8], page * 4096).unwrap();
+    }
+    assert_eq!(object.touched(0, object.len()), Some(3 * 4096..5 * 4096));
+    assert_eq!(object.touched(5 * 4096, object.len()), Some(9 * 4096..10 * 4096));
+    assert_eq!(object.touched(4 * 4096 + 5, 4 * 4096 + 9), Some(4 * 4096 + 5..4 * 4096 + 9));
+    assert_eq!(object.touched(10 * 4096, object.len()), None);
+    object.discard().unwrap();
+    let mut bytes = [1; 8];
+    rustix::io::pread(&object, &mut bytes, 3 * 4096).unwrap();
+    assert_eq!(bytes, [0; 8]);
 }

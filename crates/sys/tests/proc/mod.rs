@@ -7,6 +7,7 @@
 
 use std::fs::{File, read_to_string};
 use std::os::unix::fs::FileExt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// What the page table says of one page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +37,27 @@ pub(crate) fn page_frames(addr: usize, len: usize) -> Vec<PageFrame> {
     pagemap.read_exact_at(&mut entries, first as u64 * 8).expect("a page of this process's");
     let (entries, _) = entries.as_chunks::<8>();
     entries.iter().map(|entry| PageFrame::of_entry(u64::from_ne_bytes(*entry))).collect()
+}
+
+/// Runs a test that compares page frames. The kernel moves pages when others want huge ones (compaction): a test that failed
+/// while it did is run again, twice at most.
+pub(crate) fn while_pages_stay(test: impl Fn()) {
+    for _ in 0..2 {
+        let before = pages_moved();
+        let Err(panic) = catch_unwind(AssertUnwindSafe(&test)) else { return };
+        if pages_moved() == before {
+            resume_unwind(panic);
+        }
+        eprintln!("the kernel has moved pages meanwhile: once more");
+    }
+    test();
+}
+
+/// How many pages the kernel has moved since the machine started.
+fn pages_moved() -> u64 {
+    let counts = read_to_string("/proc/vmstat").expect("/proc is mounted");
+    let moved = counts.lines().find_map(|line| line.strip_prefix("pgmigrate_success "));
+    moved.map_or(0, |moved| moved.parse().expect("a count"))
 }
 
 /// A mapping as /proc/self/smaps shows it.
@@ -95,6 +117,14 @@ fn mapping(line: &str) -> Option<Mapping> {
     let mut words = line.splitn(6, ' ').skip(1).map(|word| word.trim().to_owned());
     let (permissions, name) = (words.next()?, words.nth(3).unwrap_or_default());
     Some(Mapping { start: number(start)?, end: number(end)?, permissions, name, fields: String::new() })
+}
+
+/// How many faults this thread has taken for which the kernel did not wait for a disk.
+pub(crate) fn minor_faults() -> u64 {
+    let stat = read_to_string("/proc/thread-self/stat").expect("/proc is mounted");
+    // The second field, the thread's name, may hold spaces.
+    let (_, fields) = stat.rsplit_once(')').expect("a name");
+    fields.split_whitespace().nth(7).and_then(|count| count.parse().ok()).expect("the tenth field")
 }
 
 /// How many mappings this process has.

@@ -14,7 +14,7 @@ fn sound() -> Facts {
         root: false,
         memory: 24 << 30,
         huge_pages: Ok(HugePages { total: 400, available: 400, size_kib: 2048 }),
-        shared_huge_mode: Ok("advise".to_owned()),
+        collapse: Ok(()),
         faults: Faults { way: Ok(Way::Device), open_to_all: true, device_mode: Some(0o666) },
         io_uring: Ok(()),
         io_uring_disabled: Some(0),
@@ -47,7 +47,7 @@ fn a_machine_that_answers_nothing_still_gets_every_finding() {
     let mut facts = sound();
     let no = || "the kernel does not say".to_owned();
     facts.huge_pages = Err(no());
-    facts.shared_huge_mode = Err(no());
+    facts.collapse = Err(Uncollapsed { reason: no(), in_pieces: true });
     facts.faults = Faults { way: Err(no()), open_to_all: false, device_mode: None };
     facts.io_uring = Err(no());
     facts.af_xdp = Err(Refusal { reason: no(), forbidden: false });
@@ -66,8 +66,14 @@ fn a_machine_that_answers_nothing_still_gets_every_finding() {
 fn without_huge_pages_the_recommended_count_is_reserved() {
     let mut facts = sound();
     facts.huge_pages = Ok(HugePages { total: 0, available: 0, size_kib: 2048 });
-    assert_eq!(about("huge pages", &facts).state, State::Missing);
+    let finding = about("huge pages", &facts);
+    assert_eq!(finding.state, State::Degraded);
+    assert!(finding.meaning.contains("granules have 2 MiB all the same"), "{finding:?}");
     assert_eq!(command("huge pages", &facts), "sudo sysctl vm.nr_hugepages=400");
+    facts.collapse = Err(Uncollapsed { reason: "ENOMEM".to_owned(), in_pieces: true });
+    let finding = about("huge pages", &facts);
+    assert_eq!(finding.state, State::Missing);
+    assert!(finding.meaning.contains("with 4 KiB granules"), "{finding:?}");
 }
 
 #[test]
@@ -89,13 +95,13 @@ fn a_small_machine_keeps_three_quarters_of_its_memory() {
 }
 
 #[test]
-fn shared_memory_without_large_pages_is_advised_to_have_them() {
-    for mode in ["never", "deny"] {
-        let mut facts = sound();
-        facts.shared_huge_mode = Ok(mode.to_owned());
-        assert_eq!(about("transparent", &facts).state, State::Degraded);
-        assert!(command("transparent", &facts).starts_with("echo advise | sudo tee /sys/kernel/mm/"));
-    }
+fn pages_that_are_not_collapsed_have_a_remedy_only_where_memory_is_in_pieces() {
+    let mut facts = sound();
+    facts.collapse = Err(Uncollapsed { reason: "ENOMEM".to_owned(), in_pieces: true });
+    assert_eq!(about("collapsed", &facts).state, State::Degraded);
+    assert_eq!(command("collapsed", &facts), "sudo sysctl vm.compact_memory=1");
+    facts.collapse = Err(Uncollapsed { reason: "EINVAL".to_owned(), in_pieces: false });
+    assert_eq!(about("collapsed", &facts).remedy, None);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::*;
 #[test]
 fn a_server_that_ends_a_channel_is_heard_by_a_client_that_has_more_to_say() {
     let ((socket, server), (lifeline, held)) = (Socket::pair().unwrap(), Socket::pair().unwrap());
-    let link = Arc::new(Link::new("server".to_owned(), socket, lifeline, 0).unwrap());
+    let link = Arc::new(Link::new("server".to_owned(), socket, lifeline, [0; 2]).unwrap());
     let goodbye = Ending { reason: Reason::Exhausted, sentence: "raise a limit".to_owned() };
     server.send(&Message::Goodbye(goodbye).encode().unwrap(), &[]).unwrap();
     drop((server, held));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use genie::{Interface, Out, Reply, Scheme, ServerHandle, memory};
+use genie::{Interface, Out, Reason, Reply, Scheme, ServerHandle, memory};
 use genie_passing::Recorder;
 
 use super::arrivals::{Arrivals, RECEIVE};
@@ -46,7 +46,7 @@ impl Pooled {
     }
 
     /// Receives the data once; returns how long the operations took. No times are returned where data was copied although
-    /// the buffers are aligned: it was too short to be swapped.
+    /// the buffers are aligned (it was too short to be swapped), or the region was not wired.
     ///
     /// # Errors
     /// The request failed, or the data is damaged.
@@ -60,14 +60,12 @@ impl Pooled {
         let replied = request.send();
         recorder.pause(true);
         let times = operations::times(&recorder.drain(), buffering);
-        let mut reply = match memory.settle(replied).map_err(Error::of_request) {
-            Ok(reply) => reply,
-            Err(Error::Unwired(_)) => return Ok(Vec::new()),
-            Err(error) => return Err(error),
-        };
-        let effective = reply.receipt().effective;
+        let mut reply = memory.settle(replied)?;
+        let receipt = *reply.receipt();
         self.judge(scheme, &mut reply, is_aligned)?;
-        Ok(if is_aligned && effective != scheme { Vec::new() } else { times })
+        let is_another = receipt.effective != scheme;
+        let is_unwired = receipt.reason == Some(Reason::Unwired);
+        Ok(if is_unwired || is_aligned && is_another { Vec::new() } else { times })
     }
 
     /// Compares the data that came, and gives a migrant buffer back.

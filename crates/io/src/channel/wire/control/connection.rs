@@ -29,8 +29,10 @@ pub struct Hello {
     pub name: String,
     /// The client's process number in its own namespace, for people. The socket knows the true number.
     pub pid: u32,
-    /// The kind of pages that its granules are.
+    /// The kind of pages that its granules are; of the larger ones, if there are two sizes.
     pub granule: GranuleKind,
+    /// Whether there are granules of 4 KiB besides.
+    pub mixed: bool,
     /// The first address of its alias arena, number 0.
     pub alias_base: u64,
     /// The length of that arena in bytes.
@@ -160,7 +162,7 @@ impl Reason {
 
 impl Part for Hello {
     fn write(&self, bytes: &mut Vec<u8>) -> Result<(), TooLarge> {
-        let (name_len, name) = name::<u16>(&self.name)?;
+        let (name_len, name) = name::<u8>(&self.name)?;
         let head = HelloHead {
             version_min: self.version_min.into(),
             version_max: self.version_max.into(),
@@ -170,7 +172,8 @@ impl Part for Hello {
             limits: self.limits.into(),
             granule: granule(self.granule),
             untrusted: self.untrusted.into(),
-            name: name_len.into(),
+            name: name_len,
+            mixed: self.mixed.into(),
         };
         fixed(bytes, head);
         bytes.extend_from_slice(name);
@@ -189,12 +192,17 @@ impl Part for Hello {
         let (alias_base, alias_len) = (head.alias_base.get(), head.alias_len.get());
         check_arena(&at, granule, alias_base, alias_len)?;
         let untrusted = flag(&at, "untrusted", head.untrusted)?;
+        let mixed = flag(&at, "mixed", head.mixed)?;
+        if mixed && granule.size() == GranuleKind::Base.size() {
+            return Err(at.malformed("a hello's granules are of one size, and mixed".to_owned()));
+        }
         Ok(Self {
             version_min,
             version_max,
             name: read_name(cursor, "a client's name", head.name)?,
             pid: head.pid.get(),
             granule,
+            mixed,
             alias_base,
             alias_len,
             untrusted,

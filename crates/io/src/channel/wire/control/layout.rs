@@ -19,7 +19,8 @@ parts! {
         limits: LimitsPart,
         granule: u8,
         untrusted: u8,
-        name: U16,
+        name: u8,
+        mixed: u8,
     }
 
     /// The fixed part of a welcome; the lengths of the pool's objects, the name and the services follow.

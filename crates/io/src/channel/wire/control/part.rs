@@ -129,13 +129,13 @@ pub(super) fn flag(start: &Cursor<'_>, name: &str, value: u8) -> Result<bool, Ma
 pub(super) fn granule(kind: GranuleKind) -> u8 {
     match kind {
         GranuleKind::Huge => 0,
-        GranuleKind::Transparent => 1,
+        GranuleKind::Collapsed => 1,
         GranuleKind::Base => 2,
     }
 }
 
 pub(super) fn read_granule(start: &Cursor<'_>, code: u8) -> Result<GranuleKind, Malformed> {
-    [GranuleKind::Huge, GranuleKind::Transparent, GranuleKind::Base]
+    [GranuleKind::Huge, GranuleKind::Collapsed, GranuleKind::Base]
         .into_iter()
         .find(|kind| granule(*kind) == code)
         .ok_or_else(|| start.malformed(format!("no granules are of kind {code}")))

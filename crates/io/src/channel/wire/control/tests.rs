@@ -20,7 +20,7 @@ fn the_documented_layouts_are_those_of_the_code() {
     assert_documented! {
         "Head": Head { magic, version, kind, len }
         "Hello (1)": HelloHead {
-            version_min, version_max, pid, alias_base, alias_len, limits, granule, untrusted, name
+            version_min, version_max, pid, alias_base, alias_len, limits, granule, untrusted, name, mixed
         }
         "Welcome (2)": WelcomeHead {
             version, mapping, trust, instance, limits, abort_timeout_ms, lines, area, pool, services, name
@@ -58,7 +58,7 @@ fn limits() -> impl Strategy<Value = Limits> {
 }
 
 fn granules() -> impl Strategy<Value = GranuleKind> {
-    prop_oneof![Just(GranuleKind::Huge), Just(GranuleKind::Transparent), Just(GranuleKind::Base)]
+    prop_oneof![Just(GranuleKind::Huge), Just(GranuleKind::Collapsed), Just(GranuleKind::Base)]
 }
 
 /// Arenas: the kind of granules, the start, and the length.
@@ -97,13 +97,14 @@ fn endings() -> impl Strategy<Value = Ending> {
 }
 
 fn hellos() -> impl Strategy<Value = Hello> {
-    (any::<(u16, u16, u32, bool)>(), names(), places(), limits()).prop_map(
-        |((first, second, pid, untrusted), name, (granule, alias_base, alias_len), limits)| Hello {
+    (any::<(u16, u16, u32, bool, bool)>(), names(), places(), limits()).prop_map(
+        |((first, second, pid, untrusted, mixed), name, (granule, alias_base, alias_len), limits)| Hello {
             version_min: first.min(second),
             version_max: first.max(second),
             name,
             pid,
             granule,
+            mixed: mixed && granule.size() > 4096,
             alias_base,
             alias_len,
             untrusted,
@@ -248,6 +249,7 @@ fn a_hello() -> Hello {
         name: "client".to_owned(),
         pid: 1,
         granule: GranuleKind::Base,
+        mixed: false,
         alias_base: 4096,
         alias_len: 4096,
         untrusted: false,

@@ -1,0 +1,61 @@
+//! A program whose large allocations are of huge pages: output from them is protected while it is pending.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use genie::mechanism::{GranuleKind, Protection};
+use genie::{Incoming, Interface, Out, RequestId, Server, ServerHandle, Service, ServiceId};
+use image::{ImageBuffer, Rgba};
+
+#[path = "../../sys/tests/skip/mod.rs"]
+mod skip;
+
+#[global_allocator]
+static ALLOCATOR: genie::Allocator = genie::Allocator::new().granules(GranuleKind::Huge).threshold(1 << 20);
+
+/// A server that keeps every request.
+#[derive(Clone, Default)]
+struct Keeper(Arc<Mutex<Vec<Incoming>>>);
+
+static SERVICES: [Service; 1] = [Service::new("keep", true, false)];
+
+impl Server for Keeper {
+    fn name(&self) -> &str {
+        "keeper"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(request);
+    }
+
+    fn abort(&self, _: RequestId) {}
+}
+
+#[test]
+fn a_submitted_picture_is_not_copied_and_may_be_painted_over_at_once() {
+    let test = "a_submitted_picture_is_not_copied_and_may_be_painted_over_at_once";
+    let mut picture = ImageBuffer::from_pixel(2048, 2048, Rgba([1u8, 2, 3, 4]));
+    let genie = Interface::open().expect("an interface");
+    if genie.space().region_at(picture.as_ptr().addr(), 16 << 20).is_none() {
+        return skip::skip(test, "8 huge pages of 2 MiB are not free");
+    }
+    if genie.space().protection() != Protection::Full {
+        return skip::skip(test, "the kernel grants no userfaultfd that catches the kernel's own stores");
+    }
+    let keeper = Keeper::default();
+    let server = ServerHandle::new(keeper.clone());
+    let request = genie.request(&server, ServiceId(0)).out(Out::emulated_copy(&picture));
+    let pending = request.submit().expect("a request");
+    picture.put_pixel(0, 0, Rgba([9; 4]));
+    let request = keeper.0.lock().unwrap_or_else(PoisonError::into_inner).pop().expect("a request");
+    let sent = ImageBuffer::from_pixel(2048, 2048, Rgba([1u8, 2, 3, 4]));
+    assert!(request.output(0).expect("the data").mismatch(&sent).is_none(), "the output changed");
+    request.reply(Ok(()));
+    let receipt = *pending.sync().expect("a reply").receipt();
+    assert_eq!((receipt.copied, receipt.referenced, receipt.protected), (0, 8, 8), "{receipt}");
+    assert_eq!(receipt.faults, 1, "{receipt}");
+    genie.space().check().expect("the tables add up");
+}

@@ -1,0 +1,97 @@
+//! What copying costs between two CPUs.
+//!
+//! Why: a server in another process works on another CPU. The data that it has written, and the buffer that it has read last,
+//! are in that CPU's cache, and every copy first takes them from there, line by line. At some ten kilobytes that costs
+//! several times as much as a copy within one cache. But then the data is in the cache of the side that copied, where data
+//! passed in place is not yet. So the copy alone says too little.
+//! How: data is passed both ways between two CPUs, by a copy and in place, and each side touches all of it, as much with the one as
+//! with the other. The difference is what the copy costs.
+//! Limits: nothing is measured where there is no second CPU.
+
+use std::time::{Duration, Instant};
+
+use genie_memory::{DataMut, Result, Space, SystemBuffer};
+
+use super::measure::Effort;
+use super::pair::Pair;
+use super::rotation::read;
+use crate::Costs;
+use crate::cost::median;
+
+const LENGTHS: [usize; 8] = [64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
+/// How often data is passed in a row by a copy, or in place. The first time is not counted: it follows the other way.
+const IN_A_ROW: usize = 8;
+
+/// Adds the samples of all lengths.
+///
+/// # Errors
+/// No memory.
+pub(super) fn measure(space: &Space, pair: Pair, effort: Effort, samples: &mut Costs) -> Result<()> {
+    for len in LENGTHS {
+        let buffers = [space.system_buffer(len)?, space.system_buffer(len)?];
+        let [client, system] = buffers.each_ref().map(SystemBuffer::data);
+        let written_by = |buffer: &DataMut<'_>| buffer.fill(1);
+        let (out, into) = (&mut samples.copyin_between.points, &mut samples.copyout_between.points);
+        // Out: the first CPU is the client's. In: the second one is.
+        out.extend(
+            difference(
+                pair,
+                effort,
+                |copies| {
+                    written_by(&client);
+                    if copies {
+                        system.copy_data(&client);
+                    }
+                },
+                |copies| read(if copies { &system } else { &client }),
+            )
+            .map(|cost| (len, cost)),
+        );
+        into.extend(
+            difference(
+                pair,
+                effort,
+                |_| written_by(&system),
+                |copies| {
+                    if copies {
+                        client.copy_data(&system);
+                    }
+                    read(if copies { &client } else { &system });
+                },
+            )
+            .map(|cost| (len, cost)),
+        );
+    }
+    Ok(())
+}
+
+/// How much longer passing takes when it copies, in nanoseconds: the middle of all rounds' differences. None where the machine
+/// left no time to find out.
+fn difference(pair: Pair, effort: Effort, write: impl Fn(bool), read: impl Fn(bool) + Sync) -> Option<f64> {
+    let deadline = Instant::now() + effort.time_for_a_difference();
+    let turns = 0..2 * IN_A_ROW * effort.differences();
+    let items = turns.map(|turn| turn / IN_A_ROW % 2).take_while(|_| Instant::now() < deadline);
+    let times = pair.relay(items, |copies| write(copies == 1), |copies| read(copies == 1));
+    let rounds = times.chunks_exact(2 * IN_A_ROW);
+    let of = |times: &[f64]| median(times[1..].iter().copied());
+    let differences: Vec<_> = rounds.map(|round| of(&round[IN_A_ROW..]) - of(&round[..IN_A_ROW])).collect();
+    (!differences.is_empty()).then(|| median(differences).max(0.0))
+}
+
+impl Effort {
+    /// How often both ways are tried at most.
+    const fn differences(self) -> usize {
+        match self {
+            Self::Quick => 9,
+            Self::Thorough => 61,
+        }
+    }
+
+    /// On a machine that is busy otherwise, measuring one length in one direction ends after this time.
+    const fn time_for_a_difference(self) -> Duration {
+        match self {
+            Self::Quick => Duration::from_millis(20),
+            Self::Thorough => Duration::from_millis(500),
+        }
+    }
+}
