@@ -35,7 +35,8 @@ fn overwritten(space: &Space, buffer: &mut Buffer) -> (Reference, Vec<u8>) {
     let [before, after] = [1, 2].map(|seed| pattern(seed, buffer.len()));
     buffer.copy_from_slice(&before);
     let reference = output(space, buffer);
-    buffer.copy_from_slice(&after);
+    // In ascending order, which the C library's copies do not promise.
+    buffer.chunks_mut(4096).zip(after.chunks(4096)).for_each(|(part, after)| part.copy_from_slice(after));
     same(&seen(&reference), &before, "the server's view");
     same(buffer, &after, "the client's view");
     (reference, after)
@@ -197,8 +198,8 @@ fn stores_into_a_long_run_rarely_fault_once_it_is_unprotected(machine: Machine) 
         let before = proc::minor_faults();
         buffer.iter_mut().step_by(4096).for_each(|byte| *byte = value);
         let faults = proc::minor_faults() - before;
-        // One for each page, if each page were unprotected by itself; a sanitizer's own memory takes one for eight pages.
-        assert!(faults < pages / 2, "{faults} faults for {pages} pages");
+        // A sanitizer notes stores in memory of its own, which it maps anew with the pages, and which faults then.
+        assert!(cfg!(sanitized) || faults < pages / 8, "{faults} faults for {pages} pages");
         assert!(buffer.iter().step_by(4096).all(|byte| *byte == value));
         output(&space, &buffer)
     };
