@@ -38,7 +38,7 @@ impl Both {
     pub(crate) fn text(&self) -> String {
         let mut text = format!(
             "copying is avoided from these lengths on:{:14} {:>20} {:>20}\n",
-            "", "in one process", "between two"
+            "", "in one process", "between processes"
         );
         for ((what, here), (_, there)) in
             self.thresholds.lines().into_iter().zip(self.thresholds_between_processes.lines())

@@ -33,7 +33,7 @@ pub enum Error {
     },
     /// The request alone is larger than the limit on pending bytes, the interface's or the one that the server granted.
     #[error(
-        "a request of {asked} bytes exceeds the limit of {limit} pending bytes; raise the limit or cut it"
+        "a request of {asked} bytes exceeds the limit of {limit} pending bytes; raise the limit (`adjust`) or cut it"
     )]
     TooLarge {
         /// Bytes in the request's buffers.
@@ -43,7 +43,7 @@ pub enum Error {
     },
     /// An asynchronous request would exceed the limit on pending bytes (buffer exhaustion).
     #[error(
-        "{asked} more bytes would exceed the limit: {pending} of {limit} bytes are pending; wait for replies, or raise the limit"
+        "{asked} more bytes would exceed the limit: {pending} of {limit} bytes are pending; wait for replies, or raise the limit (`adjust`)"
     )]
     Exhausted {
         /// Bytes in the request's buffers.
@@ -55,7 +55,7 @@ pub enum Error {
     },
     /// As many requests are pending as may be, by the interface's limit or the server's.
     #[error(
-        "{pending} requests are pending, and no more than {limit} may be; wait for replies, or raise the limit"
+        "{pending} requests are pending, and no more than {limit} may be; wait for replies, or raise the limit (`adjust`)"
     )]
     TooMany {
         /// Requests pending.

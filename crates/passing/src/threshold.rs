@@ -294,6 +294,8 @@ mod tests {
         assert_eq!(held(&far), held(&near), "in one process");
         // Unreferencing costs 0.1 * l + 2000.
         assert_eq!((held(&near), held(&far.between())), (3_077, 271));
+        let busy = Costs { copyin_between: line(0.0), ..near };
+        assert_eq!(held(&busy.between()), 22_858, "a copy costs at least a quarter of the near one");
     }
 
     #[test]
