@@ -215,11 +215,15 @@ impl Costs {
         for (near, far) in
             [(&mut between.copyin, &self.copyin_between), (&mut between.copyout, &self.copyout_between)]
         {
-            if !far.points.is_empty() {
-                // A busy machine can make the difference of two times nothing; a copy never costs nothing.
-                let plausible = |(len, cost): &(usize, f64)| (*len, cost.max(near.at(*len) / 4.0));
-                *near = Cost::measured(far.points.iter().map(plausible).collect());
-            }
+            // A busy machine can make the difference of two times nothing; a copy never costs nothing.
+            let plausible = |(len, cost): &(usize, f64)| (*len, cost.max(near.at(*len) / 4.0));
+            let mut points: Vec<_> = far.points.iter().map(plausible).collect();
+            let Some((last, cost)) = points.last().copied() else { continue };
+            // Longer data leaves the caches, here as there.
+            let ratio = cost / near.at(last).max(1.0);
+            let longer = near.points.iter().filter(|(len, _)| *len > last);
+            points.extend(longer.map(|(len, cost)| (*len, cost * ratio)));
+            *near = Cost::measured(points);
         }
         between
     }
@@ -266,6 +270,14 @@ mod tests {
         }
         assert!((100.0..4000.0).contains(&cost.at(20_000)));
         assert!((7000.0..8100.0).contains(&cost.at(131_072)), "{}", cost.at(131_072));
+    }
+
+    #[test]
+    fn between_cpus_longer_data_than_was_measured_leaves_the_caches_too() {
+        let copyin = Cost::measured(vec![(1000, 100.0), (4000, 400.0), (16_000, 8000.0)]);
+        let copyin_between = Cost::measured(vec![(1000, 0.0), (4000, 1200.0)]);
+        let between = Costs { copyin, copyin_between, ..Costs::default() }.between().copyin;
+        assert_eq!(between.points, [(1000, 25.0), (4000, 1200.0), (16_000, 24_000.0)]);
     }
 
     #[test]

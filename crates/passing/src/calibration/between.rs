@@ -8,13 +8,13 @@
 //! with the other. The difference is what the copy costs.
 //! Limits: nothing is measured where there is no second CPU.
 
+use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use genie_memory::{DataMut, Result, Space, SystemBuffer};
+use genie_memory::{Data, DataMut, Result, Space, SystemBuffer};
 
 use super::measure::Effort;
 use super::pair::Pair;
-use super::rotation::read;
 use crate::Costs;
 use crate::cost::median;
 
@@ -43,7 +43,7 @@ pub(super) fn measure(space: &Space, pair: Pair, effort: Effort, samples: &mut C
                         system.copy_data(&client);
                     }
                 },
-                |copies| read(if copies { &system } else { &client }),
+                |copies| load(if copies { &system } else { &client }),
             )
             .map(|cost| (len, cost)),
         );
@@ -56,13 +56,18 @@ pub(super) fn measure(space: &Space, pair: Pair, effort: Effort, samples: &mut C
                     if copies {
                         client.copy_data(&system);
                     }
-                    read(if copies { &client } else { &system });
+                    load(if copies { &client } else { &system });
                 },
             )
             .map(|cost| (len, cost)),
         );
     }
     Ok(())
+}
+
+/// Loads each byte once, as a program does that works on the data: not in pieces that are copied.
+fn load(data: &Data<'_>) {
+    black_box(data.sum());
 }
 
 /// How much longer passing takes when it copies, in nanoseconds: the middle of all rounds' differences. None where the machine

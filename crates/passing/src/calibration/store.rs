@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::Costs;
 
 /// Raised whenever the meaning of a cost changes.
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 
 #[derive(Serialize, Deserialize)]
 struct Stored {
