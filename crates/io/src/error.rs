@@ -116,7 +116,7 @@ pub enum Error {
         message: String,
     },
     /// The server replied with an error.
-    #[error("the server failed: {0}")]
+    #[error("the server replied with an error: {0}")]
     Server(#[from] ServerError),
     /// A service was asked to access a buffer in a way that it is not registered for.
     #[error("service number {service} may not {access} buffers; its mapping flags forbid it")]
@@ -145,6 +145,30 @@ pub enum Error {
         index: usize,
         /// The direction.
         direction: genie_memory::Direction,
+    },
+    /// No process serves under this name: it was never started, or has gone. Nothing was asked of it.
+    #[error("no server {server}: {why}")]
+    NoServer {
+        /// The name.
+        server: String,
+        /// What the kernel says, and what to do.
+        why: String,
+    },
+    /// The server does not let this client in, or the client does not accept what it offers. Nothing was asked of it.
+    #[error("no channel to server {server}: {why}")]
+    Refused {
+        /// The server's name.
+        server: String,
+        /// Which rights, limits or versions are in the way.
+        why: String,
+    },
+    /// The server has no room for another client, or does not accept clients now. Nothing was asked of it.
+    #[error("server {server} is busy: {why}")]
+    Busy {
+        /// The server's name.
+        server: String,
+        /// What it lacks.
+        why: String,
     },
     /// A server in another process is not there any more. Whether it has done what was asked is not known.
     #[error("server {server} is gone: {why}")]
@@ -211,7 +235,7 @@ impl Error {
         Self::Gone { server: server.to_owned(), why: why.into() }
     }
 
-    /// Whether the request failed only because too much is pending: it may succeed when other requests are over.
+    /// Whether only too many requests, or clients, were in the way: the same may succeed when some are over.
     pub fn is_congestion(&self) -> bool {
         use genie_passing::Error::Memory;
         let is_lender = matches!(self, Self::Passing(Memory(genie_memory::Error::Lender { .. })));
@@ -222,6 +246,7 @@ impl Error {
                     | Self::TooMany { .. }
                     | Self::ChannelFull { .. }
                     | Self::NoRoom { .. }
+                    | Self::Busy { .. }
             )
     }
 }
@@ -238,6 +263,38 @@ impl From<genie_memory::Error> for Error {
 impl From<genie_sys::Error> for Error {
     fn from(error: genie_sys::Error) -> Self {
         genie_memory::Error::Kernel(error).into()
+    }
+}
+
+/// The same with the kind that fits, for functions that return the standard library's error.
+impl From<Error> for std::io::Error {
+    fn from(error: Error) -> Self {
+        use std::io::ErrorKind as Kind;
+        let kind = match &error {
+            Error::NoServer { .. } => Kind::NotFound,
+            Error::Refused { .. } => Kind::PermissionDenied,
+            Error::Gone { .. } | Error::Dropped => Kind::ConnectionReset,
+            Error::Aborted => Kind::ConnectionAborted,
+            Error::TimedOut { .. } | Error::Silent { .. } => Kind::TimedOut,
+            Error::Server(error) if error.code != 0 => Self::from_raw_os_error(error.code).kind(),
+            Error::NoSuchService { .. }
+            | Error::OtherInterface { .. }
+            | Error::TooLarge { .. }
+            | Error::Argument { .. }
+            | Error::NoSuchBuffer { .. }
+            | Error::Elsewhere { .. }
+            | Error::TooManyParts { .. } => Kind::InvalidInput,
+            error if error.is_congestion() => Kind::WouldBlock,
+            _ => Kind::Other,
+        };
+        Self::new(kind, error)
+    }
+}
+
+impl From<Failed> for Error {
+    /// Drops the buffers that came back.
+    fn from(failed: Failed) -> Self {
+        failed.error
     }
 }
 
@@ -273,6 +330,18 @@ impl ServerError {
     /// Makes an error without a code.
     pub fn new(message: impl Into<String>) -> Self {
         Self { code: 0, message: message.into() }
+    }
+}
+
+impl From<&str> for ServerError {
+    fn from(message: &str) -> Self {
+        Self::new(message)
+    }
+}
+
+impl From<String> for ServerError {
+    fn from(message: String) -> Self {
+        Self::new(message)
     }
 }
 
@@ -313,5 +382,40 @@ impl std::error::Error for Failed {
 impl From<Error> for Failed {
     fn from(error: Error) -> Self {
         Self { error, buffers: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn errors_have_the_kinds_of_the_standard_library() {
+        let server = || "letters".to_owned();
+        let timeout = Duration::from_millis(1);
+        let no_entry = ServerError { code: 2, message: "no such page".to_owned() };
+        for (error, kind) in [
+            (Error::NoServer { server: server(), why: String::new() }, ErrorKind::NotFound),
+            (Error::Refused { server: server(), why: String::new() }, ErrorKind::PermissionDenied),
+            (Error::gone("letters", "it hung up"), ErrorKind::ConnectionReset),
+            (Error::TimedOut { timeout }, ErrorKind::TimedOut),
+            (Error::TooMany { pending: 1, limit: 1 }, ErrorKind::WouldBlock),
+            (Error::Busy { server: server(), why: String::new() }, ErrorKind::WouldBlock),
+            (Error::Argument { len: 2, room: 1 }, ErrorKind::InvalidInput),
+            (Error::Server(no_entry), ErrorKind::NotFound),
+            (Error::Server("it is closed".into()), ErrorKind::Other),
+        ] {
+            let of_std = std::io::Error::from(error.clone());
+            assert_eq!((of_std.kind(), of_std.to_string()), (kind, error.to_string()));
+        }
+    }
+
+    #[test]
+    fn a_failed_request_can_be_returned_as_its_error() {
+        let send = || Err::<(), _>(Failed::from(Error::Aborted));
+        let client = || -> Result<(), Error> { Ok(send()?) };
+        assert_eq!(client(), Err(Error::Aborted));
     }
 }

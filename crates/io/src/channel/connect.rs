@@ -6,15 +6,16 @@
 //! An untrusted client does not connect to a server that maps its clients' memory.
 
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use genie_memory::Space;
 use genie_passing::Parties;
 use genie_ring::{Bells, Ends, Record, Side, Spin};
-use genie_sys::Object;
 use genie_sys::event::Event;
 use genie_sys::socket::Socket;
+use genie_sys::{Errno, Object};
 
 use super::announce::Announcements;
 use super::directory::Directory;
@@ -26,7 +27,9 @@ use super::receiving::Receiving;
 use super::remote::{Remote, Sending};
 use super::table::Table;
 use super::unwanted::{self, Unusable};
-use super::wire::control::{Hello, Limits, MAX_MESSAGE, Message, Party, Status, Trust, VERSION, Welcome};
+use super::wire::control::{
+    Ending, Hello, Limits, MAX_MESSAGE, Message, Party, Reason, Status, Trust, VERSION, Welcome,
+};
 use super::wire::record::Body;
 use crate::primitive::{AtomicBool, Mutex, spawn};
 use crate::{Error, views};
@@ -76,7 +79,7 @@ pub(crate) fn connect(
     options: &ConnectOptions,
 ) -> Result<Arc<Remote>, Error> {
     let path = directory.socket_path(server)?;
-    let socket = Socket::connect(&path)?;
+    let socket = dial(&path, server)?;
     let (lifeline, held) = Socket::pair()?;
     let hello = Hello {
         version_min: VERSION,
@@ -99,10 +102,10 @@ pub(crate) fn connect(
     let (message, descriptors) = receive(&socket, server)?;
     let welcome = match message {
         Message::Welcome(welcome) => welcome,
-        Message::Refused(ending) => return Err(gone(ending.sentence)),
+        Message::Refused(ending) => return Err(ended(server, ending)),
         other => return Err(gone(format!("it answered a hello by a {:?}", other.kind()))),
     };
-    check(&welcome, options).map_err(gone)?;
+    check(&welcome, options).map_err(|why| refused(server, why))?;
     let mut descriptors = descriptors.into_iter();
     let (Some(rings), Some(bell)) = (descriptors.next(), descriptors.next()) else {
         return Err(gone("its welcome came without descriptors".to_owned()));
@@ -144,6 +147,31 @@ pub(crate) fn connect(
         }
     }
     Ok(remote)
+}
+
+/// Connects to the socket of the server of this name.
+fn dial(path: &Path, server: &str) -> Result<Socket, Error> {
+    Socket::connect(path).map_err(|error| match error.errno {
+        Errno::NOENT | Errno::CONNREFUSED => {
+            Error::NoServer { server: server.to_owned(), why: error.to_string() }
+        }
+        Errno::AGAIN => Error::Busy { server: server.to_owned(), why: error.to_string() },
+        Errno::ACCESS | Errno::PERM | Errno::PROTOTYPE => refused(server, error.to_string()),
+        _ => error.into(),
+    })
+}
+
+/// The error for a server that has ended the handshake.
+fn ended(server: &str, ending: Ending) -> Error {
+    match ending.reason {
+        Reason::Busy => Error::Busy { server: server.to_owned(), why: ending.sentence },
+        Reason::Closing => Error::gone(server, ending.sentence),
+        _ => refused(server, ending.sentence),
+    }
+}
+
+fn refused(server: &str, why: String) -> Error {
+    Error::Refused { server: server.to_owned(), why }
 }
 
 /// Whether the client can have what a server offers; an error says why not.
@@ -229,7 +257,7 @@ fn receive(socket: &Socket, server: &str) -> Result<(Message, Vec<OwnedFd>), Err
         Unusable::Wrong(wrong) => gone(wrong.to_owned()),
         Unusable::Short => {
             let subject = format!("the descriptors that server {server} sent");
-            genie_sys::Error::new("recvmsg", subject, genie_sys::Errno::MFILE).into()
+            genie_sys::Error::new("recvmsg", subject, Errno::MFILE).into()
         }
     })?;
     let message = Message::decode(&bytes[..received.len], received.descriptors.len(), Party::Server);
@@ -238,11 +266,11 @@ fn receive(socket: &Socket, server: &str) -> Result<(Message, Vec<OwnedFd>), Err
 
 /// Asks the server of this name how it is.
 pub(super) fn query(directory: &Directory, server: &str) -> Result<Status, Error> {
-    let socket = Socket::connect(&directory.socket_path(server)?)?;
+    let socket = dial(&directory.socket_path(server)?, server)?;
     socket.send(&Message::Query(()).encode()?, &[])?;
     match receive(&socket, server)?.0 {
         Message::Status(status) => Ok(status),
-        Message::Refused(ending) => Err(Error::gone(server, ending.sentence)),
+        Message::Refused(ending) => Err(ended(server, ending)),
         other => Err(Error::gone(server, format!("it answered a query by a {:?}", other.kind()))),
     }
 }
