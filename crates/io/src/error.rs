@@ -291,6 +291,13 @@ impl From<Error> for std::io::Error {
     }
 }
 
+/// Drops the buffers that came back.
+impl From<Failed> for std::io::Error {
+    fn from(failed: Failed) -> Self {
+        failed.error.into()
+    }
+}
+
 impl From<Failed> for Error {
     /// Drops the buffers that came back.
     fn from(failed: Failed) -> Self {
@@ -417,5 +424,7 @@ mod tests {
         let send = || Err::<(), _>(Failed::from(Error::Aborted));
         let client = || -> Result<(), Error> { Ok(send()?) };
         assert_eq!(client(), Err(Error::Aborted));
+        let client = || -> std::io::Result<()> { Ok(send()?) };
+        assert_eq!(client().unwrap_err().kind(), ErrorKind::ConnectionAborted);
     }
 }

@@ -176,9 +176,9 @@ pub struct UnknownScheme {
 impl FromStr for Scheme {
     type Err = UnknownScheme;
 
-    /// Accepts the scheme's name, its words separated by a space, a hyphen or an underscore.
+    /// Accepts the scheme's name in large or small letters, its words separated by a space, a hyphen or an underscore.
     fn from_str(name: &str) -> Result<Self, UnknownScheme> {
-        let spaced = name.trim().replace(['-', '_'], " ");
+        let spaced = name.trim().to_ascii_lowercase().replace(['-', '_'], " ");
         let found = Self::ALL.into_iter().find(|scheme| scheme.name() == spaced);
         found.ok_or_else(|| UnknownScheme { name: name.to_owned() })
     }
@@ -232,7 +232,7 @@ mod tests {
         for scheme in Scheme::ALL {
             assert_eq!(scheme.to_string().parse(), Ok(scheme));
             assert_eq!(scheme.name().replace(' ', "-").parse(), Ok(scheme));
-            assert_eq!(scheme.name().replace(' ', "_").parse(), Ok(scheme));
+            assert_eq!(scheme.name().replace(' ', "_").to_uppercase().parse(), Ok(scheme));
         }
         let error = "emulated".parse::<Scheme>().unwrap_err().to_string();
         assert_eq!(
