@@ -1,6 +1,7 @@
 //! `genie servers`: which servers run, what they offer, and to whom.
 
 use comfy_table::ContentArrangement;
+use genie_io::Error;
 use genie_io::channel::{self, Status};
 use genie_lab::length;
 use serde::Serialize;
@@ -9,7 +10,8 @@ use crate::failure::Failure;
 
 use crate::{output, tables};
 
-/// List the servers that run, with their services, clients and pending bytes.
+/// List the servers that run, with their services, clients and pending bytes. Killed servers whose sockets are still there are named
+/// below them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Print one JSON document instead of a table.
@@ -25,6 +27,9 @@ struct Row {
     facts: Option<Facts>,
     /// Why the server's status is not known.
     error: Option<String>,
+    /// It was killed: only its socket is still there.
+    #[serde(skip)]
+    is_gone: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -43,8 +48,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let rows: Vec<Row> = servers
         .into_iter()
         .map(|(name, status)| match status {
-            Ok(status) => Row { name, facts: Some(Facts::of(&status)), error: None },
-            Err(error) => Row { name, facts: None, error: Some(error.to_string()) },
+            Ok(status) => Row { name, facts: Some(Facts::of(&status)), error: None, is_gone: false },
+            Err(error) => {
+                let is_gone = matches!(error, Error::NoServer { .. });
+                Row { name, facts: None, error: Some(error.to_string()), is_gone }
+            }
         })
         .collect();
     if args.json { output::print_json(&rows) } else { output::print(&text(&rows)) }
@@ -65,9 +73,19 @@ impl Facts {
 }
 
 fn text(rows: &[Row]) -> String {
-    if rows.is_empty() {
-        return "no server runs\n".to_owned();
+    let (gone, rows): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.is_gone);
+    let mut text = if rows.is_empty() { "no server runs\n".to_owned() } else { table(&rows) };
+    if !gone.is_empty() {
+        let names: Vec<_> = gone.iter().map(|row| row.name.as_str()).collect();
+        text += &format!(
+            "killed, with their sockets still there, which new servers of their names replace: {}\n",
+            names.join(", ")
+        );
     }
+    text
+}
+
+fn table(rows: &[&Row]) -> String {
     let mut table = tables::new(["server", "process", "up", "clients", "pending", "services"], []);
     table.set_content_arrangement(ContentArrangement::Disabled);
     for row in rows {

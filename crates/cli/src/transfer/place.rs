@@ -80,7 +80,7 @@ fn unreachable(server: &str, error: &Error) -> Failure {
         Err(error) => return Failure::could_not(error),
     };
     if servers.iter().any(|(name, _)| name == server) {
-        return Failure::could_not(format!("server \"{server}\" cannot be reached: {error}"));
+        return Failure::could_not(error);
     }
     let running: Vec<_> =
         servers.iter().filter(|(_, status)| status.is_ok()).map(|(name, _)| name.as_str()).collect();

@@ -36,6 +36,19 @@ fn a_server_is_listed_while_it_runs_and_gives_its_name_up_when_it_is_interrupted
 }
 
 #[test]
+fn a_killed_server_is_not_listed_as_if_it_ran() {
+    let mut place = Place::new();
+    let mut server = place.server.take().unwrap();
+    server.kill().and_then(|()| server.wait()).unwrap();
+    let listed = place.plain(&["servers"]).output().unwrap();
+    let names = "killed, with their sockets still there, which new servers of their names replace: files";
+    assert_eq!(text(&listed.stdout), format!("no server runs\n{names}\n"));
+    let output = place.plain(&["fetch", "files:file"]).output().unwrap();
+    let error = crate::running::assert_fails_in_one_line(&output, 1);
+    assert!(error.contains("no server files: ") && error.contains("start it again"), "{error}");
+}
+
+#[test]
 fn a_name_that_is_taken_and_a_directory_that_is_none_are_refused() {
     let place = Place::new();
     let serve = |directory: &str, name: &str| {
