@@ -51,7 +51,8 @@ impl Service {
 /// client meanwhile. A server whose work takes long keeps the request and replies from a thread of its own.
 ///
 /// ```
-/// use genie_io::{Incoming, RequestId, Server, ServerError, Service};
+/// # use genie_io as genie;
+/// use genie::{Incoming, RequestId, Server, ServerError, Service};
 ///
 /// struct Capitals;
 ///

@@ -37,8 +37,9 @@ pub(super) const WORKER_CLIENTS: usize = 127;
 /// in-host buffering) needs the private pool, and so is made between the claim and the serving:
 ///
 /// ```no_run
-/// use genie_io::channel::{Listener, ServeOptions};
-/// use genie_io::servers::memory::Memory;
+/// # mod genie { pub use genie_io::channel; pub use genie_io::servers::memory; }
+/// use genie::channel::{Listener, ServeOptions};
+/// use genie::memory::Memory;
 ///
 /// let listener = Listener::claim("letters", ServeOptions::default())?;
 /// let letters = Memory::pooled(listener.private_pool()?, 0, 1 << 20, 16)?;
