@@ -119,14 +119,46 @@ fn waiting_for_room_ends_with_the_timeout() {
     assert_idle(&t.interface, 0);
 }
 
+/// An interface of small pages.
+fn interface(test: &str) -> Interface {
+    let (kind, limits) = (GranuleKind::Base, Limits::default());
+    let interface = Setup::plain(kind).interface(test, memory_limit(kind), limits, Thresholds::ALWAYS);
+    interface.expect("small pages need no more")
+}
+
+/// The error of the kernel's lay within others, and whatever a server refused was reported as its end.
+#[test]
+fn a_server_that_cannot_be_reached_says_so_by_the_kind_of_error() {
+    let (name, interface) = ("reached", interface("reached"));
+    let scratch = tempfile::tempdir().expect("a directory");
+    let directory = Directory::at(scratch.path().join("run")).expect("a run-time directory");
+    let connect = |options: &ConnectOptions| interface.connect_with(&directory, name, options);
+    let options = ConnectOptions::default();
+    let absent = connect(&options).expect_err("nobody serves");
+    assert!(matches!(&absent, Error::NoServer { server, .. } if server == name), "{absent}");
+    let serve = ServeOptions { clients: 1, ..ServeOptions::default() };
+    let serving = Listener::bind_in(&directory, name, Memory::customized(), serve).expect("a name");
+    let running = serving.start().expect("threads");
+    let refused = connect(&ConnectOptions { lent: 1, ..options.clone() }).expect_err("more is lent");
+    assert!(matches!(refused, Error::Refused { .. }), "{refused}");
+    // The server may not have seen yet that the client before has left.
+    let server = (0..1000).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(5));
+        connect(&options).ok()
+    });
+    let server = server.expect("a place");
+    let busy = connect(&options).expect_err("there is one place");
+    assert!(matches!(busy, Error::Busy { .. }) && busy.is_congestion(), "{busy}");
+    drop((server, running));
+    let gone = connect(&options).expect_err("the server has stopped");
+    assert!(matches!(gone, Error::NoServer { .. }), "{gone}");
+}
+
 /// A server without a limit on pending requests allocated a place for each when a client asked for 2^32 - 1 of them, and was
 /// killed for lack of memory.
 #[test]
 fn a_client_that_asks_for_all_requests_there_are_is_granted_a_table_that_fits() {
-    let (kind, name) = (GranuleKind::Base, "generous");
-    let (limits, thresholds) = (Limits::default(), Thresholds::ALWAYS);
-    let interface = Setup::plain(kind).interface(name, memory_limit(kind), limits, thresholds);
-    let interface = interface.expect("small pages need no more");
+    let (name, interface) = ("generous", interface("generous"));
     let scratch = tempfile::tempdir().expect("a directory");
     let directory = Directory::at(scratch.path().join("run")).expect("a run-time directory");
     let most = u32::MAX;

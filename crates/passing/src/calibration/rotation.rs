@@ -84,7 +84,7 @@ fn cycles(pair: Pair, buffers: &[DataMut<'_>], len: usize, deadline: Instant) ->
 }
 
 /// Reads every byte into a small part of the cache, as a server does that looks at the data and keeps none of it.
-pub(super) fn read(data: &Data<'_>) {
+fn read(data: &Data<'_>) {
     let mut corner = [0; 4096];
     for at in (0..data.len()).step_by(corner.len()) {
         data.part(at..data.len().min(at + corner.len())).copy_to(&mut corner);
