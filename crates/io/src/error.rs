@@ -96,8 +96,8 @@ pub enum Error {
         /// The hard limit.
         hard: usize,
     },
-    /// The request was not completed in time, and was aborted. The server's reply to the abort, if there was one, is not
-    /// reported.
+    /// The request was not replied to in time, and was aborted. A later reply, even of success, is not reported: whether the
+    /// server has done what was asked is not known.
     #[error("no reply within {timeout:?}; the request was aborted")]
     TimedOut {
         /// The time allowed.
@@ -365,18 +365,25 @@ impl From<genie_sys::Error> for ServerError {
 }
 
 /// A request that did not succeed. The client's native buffers are as they were; buffers that were given by value are
-/// in `buffers`, unless the server still holds them.
+/// in `buffers`, unless the server still has them (`kept`).
 #[derive(Debug)]
 pub struct Failed {
     /// Why.
     pub error: Error,
     /// The buffers that come back.
     pub buffers: Vec<ReplyBuffer>,
+    /// Whether the server still has buffers that were given by value: they do not come back, and are freed when the server
+    /// lets go of them.
+    pub kept: bool,
 }
 
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
+        self.error.fmt(f)?;
+        match self.kept {
+            true => f.write_str("; the server still has the buffers that were given by value"),
+            false => Ok(()),
+        }
     }
 }
 
@@ -388,7 +395,7 @@ impl std::error::Error for Failed {
 
 impl From<Error> for Failed {
     fn from(error: Error) -> Self {
-        Self { error, buffers: Vec::new() }
+        Self { error, buffers: Vec::new(), kept: false }
     }
 }
 

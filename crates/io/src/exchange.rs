@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use crate::contract::Contract;
 use crate::deadline::deadline_after;
 use crate::outstanding::Outstanding;
-use crate::primitive::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, thread};
+use crate::primitive::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, spawn, thread};
 use crate::reply::ReplyBuffer;
 use crate::timer::Alarm;
 use crate::work::Work;
@@ -231,7 +231,8 @@ impl Exchange {
                 // In each of these ways a server may let go of an aborted request; the client is told why it was aborted.
                 let is_let_go =
                     matches!(work.error, Some(Error::Dropped | Error::Panicked { .. } | Error::Server(_)));
-                if let Some(reason) = state.aborting.take().filter(|_| is_let_go) {
+                let is_late = matches!(state.aborting, Some(Error::TimedOut { .. }));
+                if let Some(reason) = state.aborting.take().filter(|_| is_let_go || is_late) {
                     work.error = Some(reason);
                 }
                 state.phase = Phase::Replied(work);
@@ -361,6 +362,31 @@ impl Exchange {
         is_left
     }
 
+    /// Has a reply that is there fail, if it is a success.
+    pub(crate) fn fail(&self, reason: Error) {
+        if let Phase::Replied(work) = &mut self.state.lock().phase {
+            work.error.get_or_insert(reason);
+        }
+    }
+
+    /// Gives the request up, and asks the server to let it go, without waiting for that.
+    pub(crate) fn end(self: &Arc<Self>, server: &ServerHandle, reason: &Error, grace: Duration) {
+        match self.begin_to_abort(reason) {
+            Some(contract @ Some(_)) => {
+                // Aborting what the request originated takes time.
+                let (exchange, server, of) = (Arc::clone(self), server.clone(), reason.clone());
+                // Where no thread can be started, the request goes on until the timeouts of what it originated.
+                let _ = spawn("genie-eviction", move || {
+                    exchange.go_on_to_abort(contract, &server, &of, grace);
+                });
+            }
+            Some(None) => server.abort(self.id()),
+            None => {}
+        }
+        self.give_up(reason);
+        server.look();
+    }
+
     /// Aborts the request: asks the server to let it go, and gives the request up when the server does not within `grace`.
     pub(crate) fn abort(&self, server: &ServerHandle, reason: &Error, grace: Duration) {
         let is_asked = self.ask_to_abort(server, reason, grace);
@@ -373,22 +399,38 @@ impl Exchange {
     /// Asks the server to let the request go, after whatever the request originated has been aborted; returns whether there
     /// was no reply yet.
     pub(crate) fn ask_to_abort(&self, server: &ServerHandle, reason: &Error, grace: Duration) -> bool {
+        match self.begin_to_abort(reason) {
+            Some(contract) => self.go_on_to_abort(contract, server, reason, grace),
+            None => false,
+        }
+    }
+
+    /// Notes that the request is being aborted, unless there is a reply. Returns its contract, if its server has made one.
+    fn begin_to_abort(&self, reason: &Error) -> Option<Option<Arc<Contract>>> {
         let mut state = self.state.lock();
         if state.is_done || !matches!(state.phase, Phase::Waiting | Phase::Forgotten) {
-            return false;
+            return None;
         }
-        let is_awaited = matches!(state.phase, Phase::Waiting);
         state.aborting.get_or_insert_with(|| reason.clone());
         // The server takes one lock for the abort and for the request; the lock orders this store for the thread that hands
         // the request over.
         self.is_aborting.store(true, Ordering::Relaxed);
-        let contract = state.contract.upgrade();
-        drop(state);
+        Some(state.contract.upgrade())
+    }
+
+    fn go_on_to_abort(
+        &self,
+        contract: Option<Arc<Contract>>,
+        server: &ServerHandle,
+        reason: &Error,
+        grace: Duration,
+    ) -> bool {
         if let Some(contract) = contract {
             contract.evict(reason, grace);
             // The requests that this one originated may have completed, and so may this request.
             drop(contract);
-            if is_awaited && self.is_replied() {
+            let state = self.state.lock();
+            if matches!(state.phase, Phase::Replied(_) | Phase::Anticipated(_)) {
                 return false;
             }
         }

@@ -68,11 +68,19 @@ impl Interface {
     /// The first time on a machine, about a second: what copying and protecting cost there is measured, and stored in the file
     /// that `genie calibrate` names.
     pub fn open() -> Result<Self, Error> {
+        Self::open_with(Limits::default())
+    }
+
+    /// The same with limits: a timeout for all requests, say.
+    ///
+    /// # Errors
+    /// As [`Interface::open`].
+    pub fn open_with(limits: Limits) -> Result<Self, Error> {
         #[cfg(feature = "allocator")]
         if let Some(space) = genie_memory::Allocator::space() {
-            return Ok(Self::new(Passing::over(space)?, Limits::default()));
+            return Ok(Self::new(Passing::over(space)?, limits));
         }
-        Ok(Self::new(Passing::open(&Config::default())?, Limits::default()))
+        Ok(Self::new(Passing::open(&Config::default())?, limits))
     }
 
     /// Makes an interface from a data passing engine and limits.
@@ -250,6 +258,7 @@ impl Interface {
         self.ensure_request(&mut request)?;
         let timeout = self.timeout(request.timeout);
         let deadline = timeout.and_then(deadline_after);
+        let gave = request.gives();
         let collect =
             || self.remotes().iter().map(|remote| remote.collect()).sum::<usize>() + self.collect_here();
         let collect: Option<&dyn Fn() -> usize> =
@@ -259,7 +268,13 @@ impl Interface {
         let server = request.server;
         let (exchange, destinations, borrow) =
             self.start(&mut request, work, Patience::Until(deadline), true)?;
-        let left = if exchange.is_replied() { None } else { self.wait(&exchange, server, deadline, timeout) };
+        let left = match exchange.is_replied() {
+            true => {
+                fail_if_late(&exchange, deadline, timeout);
+                None
+            }
+            false => self.wait(&exchange, server, deadline, timeout.map(|timeout| (timeout, gave))),
+        };
         let exchange = self.still_here(exchange)?;
         let (mut found, exchange) = match left {
             Some((work, held)) => (Found::Work(work), Pair::keep(exchange, held)),
@@ -275,17 +290,17 @@ impl Interface {
             Found::Anticipated(buffers) => borrow.end(buffers),
             Found::Error(_) => drop(borrow),
         }
-        deliver(found, destinations)
+        deliver(found, destinations, gave)
     }
 
-    /// Waits for a reply, or aborts the request when its time is over. Returns the work, where only this thread knows of the
-    /// request.
+    /// Waits for a reply, or aborts the request when its time is over, and if it gave buffers, waits for those. Returns the
+    /// work, where only this thread knows of the request.
     fn wait(
         &self,
         exchange: &Arc<Exchange>,
         server: &ServerHandle,
         deadline: Option<Instant>,
-        timeout: Option<Duration>,
+        timeout: Option<(Duration, bool)>,
     ) -> Option<(Box<Work>, Arc<Exchange>)> {
         self.list(exchange, server);
         // A contract that originated the request may abort it, and holds a weak reference.
@@ -293,10 +308,14 @@ impl Interface {
             0 => Awaited::alone(exchange),
             _ => Awaited::by_many(exchange),
         };
-        if let (false, Some(timeout)) = (awaited.wait(server, deadline), timeout)
+        if let (false, Some((timeout, gave))) = (awaited.wait(server, deadline), timeout)
             && !self.space().is_inherited()
         {
-            exchange.abort(server, &Error::TimedOut { timeout }, self.0.limits.abort_timeout);
+            let (reason, grace) = (Error::TimedOut { timeout }, self.0.limits.abort_timeout);
+            match gave {
+                true => exchange.abort(server, &reason, grace),
+                false => exchange.end(server, &reason, grace),
+            }
         }
         awaited.into_left()
     }
@@ -304,7 +323,8 @@ impl Interface {
     pub(crate) fn submit<'i>(&self, mut request: Request<'_, '_, 'i>) -> Result<Pending<'i>, Failed> {
         self.ensure_request(&mut request)?;
         let timeout = self.timeout(request.timeout);
-        let bytes = request.bytes();
+        let deadline = timeout.and_then(deadline_after);
+        let (bytes, gave) = (request.bytes(), request.gives());
         let work = match timeout.map(|_| self.0.timer.start()) {
             Some(Err(error)) => Err(error),
             _ => Work::admitted(&self.0.pendings, |pendings| pendings.try_admit(bytes)),
@@ -312,15 +332,19 @@ impl Interface {
         let server = request.server;
         let (exchange, destinations, _none) = self.start(&mut request, work, Patience::None, false)?;
         let listed = self.list(&exchange, server);
+        if !listed {
+            fail_if_late(&exchange, deadline, timeout);
+        }
         let timeout = timeout.filter(|_| listed);
         if let Some(timeout) = timeout {
-            self.0.timer.watch(&exchange, server, timeout, self.0.limits.abort_timeout);
+            let grace = self.0.limits.abort_timeout;
+            self.0.timer.watch(&exchange, server, (timeout, deadline), (grace, gave));
         }
         let timed = timeout.map(|_| self.clone());
         let is_held_here = listed && timed.is_none() && !server.is_remote();
         let presence = is_held_here.then(|| Arc::clone(&self.0.presence));
         let abort_timeout = self.0.limits.abort_timeout;
-        Ok(Pending::new(exchange, server.clone(), destinations, abort_timeout, timed, presence))
+        Ok(Pending::new(exchange, server.clone(), destinations, (abort_timeout, gave), timed, presence))
     }
 
     /// Lists a request that outlives the call that made it, unless the request is over already; returns whether it is still
@@ -376,7 +400,7 @@ impl Interface {
             }
             return Ok((exchange, destinations, borrow));
         }
-        Err(deliver(exchange.take(), destinations).err().unwrap_or_else(|| Error::Aborted.into()))
+        Err(deliver(exchange.take(), destinations, false).err().unwrap_or_else(|| Error::Aborted.into()))
     }
 
     /// Gives a request back, unless its server's code has forked since it was made and this is the child.
@@ -397,5 +421,14 @@ impl Interface {
             (Some(asked), Some(longest)) => Some(asked.min(longest)),
             (asked, longest) => asked.or(longest),
         }
+    }
+}
+
+/// Fails a request whose server replied in the thread that made it, and took too long.
+fn fail_if_late(exchange: &Exchange, deadline: Option<Instant>, timeout: Option<Duration>) {
+    if let (Some(deadline), Some(timeout)) = (deadline, timeout)
+        && Instant::now() >= deadline
+    {
+        exchange.fail(Error::TimedOut { timeout });
     }
 }

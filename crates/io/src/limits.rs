@@ -27,7 +27,8 @@ pub struct Limits {
     /// The longest time any request may take, even one that asks for a longer timeout or for none. With `None`, the default,
     /// a request without a [timeout of its own](crate::Request::timeout) waits for its server for ever.
     pub timeout: Option<Duration>,
-    /// How long a server may take to let an aborted request go before the client goes on without its buffers (100 ms).
+    /// How long a server may take to let go of an aborted request's buffers (100 ms), if they were given by value, before the
+    /// client goes on without them. A request without such buffers is given up at once when its time is over.
     pub abort_timeout: Duration,
 }
 

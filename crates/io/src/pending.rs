@@ -23,7 +23,10 @@ pub struct Pending<'i> {
     exchange: Arc<Exchange>,
     server: ServerHandle,
     destinations: Destinations<'i>,
+    /// How long the server may take to let an aborted request go.
     abort_timeout: Duration,
+    /// Buffers were given by value.
+    gave: bool,
     maker: Maker,
     /// For a request with a timeout: the interface, whose timer watches it.
     _timed: Option<Interface>,
@@ -36,12 +39,21 @@ impl<'i> Pending<'i> {
         exchange: Arc<Exchange>,
         server: ServerHandle,
         destinations: Destinations<'i>,
-        abort_timeout: Duration,
+        (abort_timeout, gave): (Duration, bool),
         timed: Option<Interface>,
         presence: Option<Arc<Presence>>,
     ) -> Self {
         let maker = Maker::this_process();
-        Self { exchange, server, destinations, abort_timeout, maker, _timed: timed, _presence: presence }
+        Self {
+            exchange,
+            server,
+            destinations,
+            abort_timeout,
+            gave,
+            maker,
+            _timed: timed,
+            _presence: presence,
+        }
     }
 
     /// The request's name.
@@ -132,6 +144,9 @@ impl<'i> Pending<'i> {
 
     /// Aborts the request: asks the server to let it go. It may still succeed, if the reply was on its way.
     ///
+    /// This waits until the server has let the request go, at most for
+    /// [`Limits::abort_timeout`](crate::Limits::abort_timeout).
+    ///
     /// # Errors
     /// [`Error::Aborted`], normally.
     pub fn abort(self) -> Result<Reply, Failed> {
@@ -150,7 +165,7 @@ impl<'i> Pending<'i> {
         if self.is_inherited() {
             return Err(Error::Inherited.into());
         }
-        deliver(self.exchange.take(), destinations)
+        deliver(self.exchange.take(), destinations, self.gave)
     }
 }
 
@@ -166,14 +181,15 @@ impl Drop for Pending<'_> {
     }
 }
 
-/// Runs the reply-time operations of the inputs and makes a reply from what was found.
-pub(crate) fn deliver(found: Found, destinations: Destinations<'_>) -> Result<Reply, Failed> {
+/// Runs the reply-time operations of the inputs and makes a reply from what was found. `gave` says whether buffers were given
+/// by value.
+pub(crate) fn deliver(found: Found, destinations: Destinations<'_>, gave: bool) -> Result<Reply, Failed> {
     let mut work = match found {
         Found::Work(work) => work,
         Found::Anticipated(buffers) => {
             return Ok(Reply { anticipated: true, buffers: SmallVec::from_vec(buffers) });
         }
-        Found::Error(error) => return Err((*error).into()),
+        Found::Error(error) => return Err(Failed { kept: gave, ..(*error).into() }),
     };
     let error = match work.error.take() {
         Some(error) => Some(error),
@@ -183,6 +199,6 @@ pub(crate) fn deliver(found: Found, destinations: Destinations<'_>) -> Result<Re
     work.end();
     match error {
         None => Ok(Reply { anticipated: false, buffers }),
-        Some(error) => Err(Failed { error, buffers: buffers.into_vec() }),
+        Some(error) => Err(Failed { error, buffers: buffers.into_vec(), kept: false }),
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use genie_memory::Space;
 
-use crate::element::{Borrowed, Element, Moved};
+use crate::element::{Borrowed, Element, Memory, Moved};
 use crate::work::Work;
 use crate::{Error, Failed, In, Interface, Out, Pending, Reply, ServerHandle, ServiceId};
 
@@ -106,8 +106,13 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
         Self { interface, server, service, timeout: None, buffers: Buffers::default() }
     }
 
-    /// Limits the time for completing the request; when that time is over, the request is aborted. [`Request::send`] says when
-    /// it returns later.
+    /// Sets a deadline: if there is no reply when this time is over, the request is aborted and fails with
+    /// [`Error::TimedOut`], and a later reply does not count.
+    ///
+    /// The error comes at the deadline. But if buffers were given by value, the server has
+    /// [`Limits::abort_timeout`](crate::Limits::abort_timeout) (100 ms) more to let them go, so that they come back with the
+    /// error; [`Failed::kept`] says if they do not. A server in this process that works in the thread that sends cannot be
+    /// interrupted: the error comes when it returns.
     #[inline(always)]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -260,6 +265,18 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
                 Elements::Out(elements) => elements.foreign_lender(space),
                 Elements::In(elements) => elements.foreign_lender(space),
             })
+        })
+    }
+
+    /// Whether it has buffers that were given by value.
+    #[inline]
+    pub(crate) fn gives(&self) -> bool {
+        let mut buffers = self.buffers.earlier.iter().chain(&self.buffers.last);
+        buffers.any(|buffer| match &buffer.elements {
+            Elements::Out(elements) => {
+                elements.iter().any(|out| matches!(out.memory, Memory::Owned(..) | Memory::Migrant(_)))
+            }
+            Elements::In(elements) => elements.iter().any(|input| matches!(input.memory, Memory::Owned(..))),
         })
     }
 

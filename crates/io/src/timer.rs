@@ -44,7 +44,10 @@ struct Deadline {
     exchange: Weak<Exchange>,
     server: ServerHandle,
     timeout: Duration,
+    /// How long the server may take to let the request go.
     grace: Duration,
+    /// The request is not given up before that, as its buffers may come back.
+    gave: bool,
     /// The server has been asked to let the request go.
     asked: bool,
 }
@@ -82,17 +85,17 @@ impl Timer {
         Ok(())
     }
 
-    /// Aborts the request unless it is replied to within `timeout`, if that ever ends. The thread must have been started.
+    /// Aborts the request unless it is replied to by the deadline, if there is one. The thread must have been started.
     pub(crate) fn watch(
         &self,
         exchange: &Arc<Exchange>,
         server: &ServerHandle,
-        timeout: Duration,
-        grace: Duration,
+        (timeout, at): (Duration, Option<Instant>),
+        (grace, gave): (Duration, bool),
     ) {
-        let Some(at) = deadline_after(timeout) else { return };
-        let server = server.clone();
-        let deadline = Deadline { exchange: Arc::downgrade(exchange), server, timeout, grace, asked: false };
+        let Some(at) = at else { return };
+        let (exchange_of, server) = (Arc::downgrade(exchange), server.clone());
+        let deadline = Deadline { exchange: exchange_of, server, timeout, grace, gave, asked: false };
         self.shared.set(exchange, at, deadline);
     }
 }
@@ -159,6 +162,9 @@ impl Deadline {
             exchange.give_up(&reason);
             self.server.look();
             return;
+        }
+        if !self.gave {
+            return exchange.end(&self.server, &reason, self.grace);
         }
         if exchange.is_contracted() {
             // Aborting what the request originated takes time; other requests may be due meanwhile.

@@ -146,7 +146,7 @@ impl Work {
         self.finish_outputs(false);
         let buffers = self.give_back().into_vec();
         self.end();
-        Failed { error, buffers }
+        Failed { error, buffers, kept: false }
     }
 
     /// Takes all elements, and begins their transfers until one fails. After that elements are only taken apart, so that what

@@ -41,7 +41,8 @@ fn buffers_that_a_server_keeps_do_not_come_back() {
     let began = Instant::now();
     let mut failed = request.input(In::emulated_share(shared)).send().expect_err("no reply");
     assert!(began.elapsed() >= TIMEOUT + GRACE, "the server had its time to let go");
-    assert!(failed.take_buffer().is_none(), "the server may still write into it");
+    assert!(failed.take_buffer().is_none() && failed.kept, "the server may still write into it");
+    assert!(failed.to_string().ends_with("the server still has the buffers that were given by value"));
     let late = t.holder().held()[0];
     t.holder().write(late, 0, &[1; 5000]);
     t.holder().reply(late);
@@ -261,5 +262,87 @@ fn a_request_that_is_over_leaves_the_timer_at_once() {
     reply();
     drop(server);
     assert!(is_alive.upgrade().is_none(), "somebody has a handle of the server");
+    t.assert_idle();
+}
+
+/// Takes longer over a request than the tests' timeout, in the thread that calls it.
+struct Slow;
+
+impl Server for Slow {
+    fn name(&self) -> &str {
+        "slow"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        std::thread::sleep(TIMEOUT + TIMEOUT / 10);
+        request.reply(Ok(()));
+    }
+
+    fn abort(&self, _request: RequestId) {}
+}
+
+/// A request with a timeout of 1 ms succeeded after 5 ms.
+#[test]
+fn a_success_after_the_deadline_is_none() {
+    let Some(t) = client("a_success_after_the_deadline", limits()) else { return };
+    let slow = ServerHandle::new(Slow);
+    let request = || t.interface().request(&slow, ServiceId(0)).timeout(TIMEOUT);
+    let late = Error::TimedOut { timeout: TIMEOUT };
+    assert_eq!(request().send().expect_err("too late").error, late);
+    assert_eq!(request().submit().expect("a request").sync().expect_err("too late").error, late);
+    let mut failed =
+        request().out(Out::emulated_share(t.interface().allocate(5000).expect("a buffer"))).send();
+    let failed = failed.as_mut().expect_err("too late");
+    assert!(failed.error == late && !failed.kept && failed.take_buffer().is_some(), "{failed}");
+    t.assert_idle();
+}
+
+/// After the abort a server replied with a success, and the request with a timeout of 1 ms succeeded after 50 ms.
+#[test]
+fn a_success_after_the_abort_is_too_late() {
+    let Some(t) = client("a_success_after_the_abort", limits()) else { return };
+    let shared = t.interface().allocate(5000).expect("a buffer");
+    let request = t.interface().request(t.holder().handle(), HOLD).timeout(TIMEOUT);
+    let mut failed = std::thread::scope(|threads| {
+        let sent = threads.spawn(|| request.out(Out::emulated_share(shared)).send());
+        let deadline = Instant::now() + FOR_EVER;
+        while t.holder().aborted().is_empty() {
+            assert!(Instant::now() < deadline, "the server was never asked to let go");
+            std::thread::yield_now();
+        }
+        t.holder().held().into_iter().for_each(|late| t.holder().reply(late));
+        sent.join().expect("no panic").expect_err("too late")
+    });
+    assert_eq!(failed.error, Error::TimedOut { timeout: TIMEOUT });
+    // On a busy machine the reply may come after the time for that.
+    assert_ne!(
+        failed.take_buffer().is_some(),
+        failed.kept,
+        "it comes back, or the error says that it does not"
+    );
+    t.assert_idle();
+}
+
+/// The error came when the server had let go of the request, or after another 100 ms, also where no buffer was to come back.
+#[test]
+fn the_error_comes_at_the_deadline_if_no_buffer_is_to_come_back() {
+    let limits = Limits { abort_timeout: 10 * FOR_EVER, ..Limits::default() };
+    let Some(t) = client("the_error_comes_at_the_deadline", limits) else { return };
+    let (output, mut input) = (t.interface().allocate(5000).expect("a buffer"), [7; 5000]);
+    let began = Instant::now();
+    let request = || t.interface().request(t.holder().handle(), HOLD).timeout(TIMEOUT);
+    let sent = request().out(Out::emulated_copy(&output)).input(In::copy(&mut input)).send();
+    let submitted = request().out(Out::emulated_copy(&output)).submit().expect("a request").sync();
+    for failed in [sent.expect_err("no reply"), submitted.expect_err("no reply")] {
+        assert_eq!((&failed.error, failed.kept), (&Error::TimedOut { timeout: TIMEOUT }, false));
+    }
+    assert!(began.elapsed() < 5 * FOR_EVER, "the server's time to let go was waited for");
+    assert_eq!((t.holder().aborted().len(), input), (2, [7; 5000]));
+    t.holder().held().into_iter().for_each(|late| t.holder().drop_request(late));
+    drop(output);
     t.assert_idle();
 }
