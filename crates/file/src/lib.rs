@@ -48,13 +48,13 @@ pub use checksum::{CHECKSUM_MAX, CHECKSUM_ROOM, Checksum, Checksummer, range};
 pub use tree::{Entry, after, entries};
 pub use upload::{BEGIN_ROOM, Begin, Commit, Token, begun};
 
-/// Fills input buffer 0 with the bytes of a file from an offset on; the buffer's argument is made by [`at`]. The actual
+/// Fills input buffer 0 with the bytes of a file from an offset on; the argument is made by [`at`]. The actual
 /// length is less than the buffer's where the file ends first, and 0 beyond the file's end.
 pub const FETCH: ServiceId = ServiceId(0);
-/// Writes output buffer 0 to a file from an offset on; the buffer's argument is made by [`at`]. A missing file is created (a
+/// Writes output buffer 0 to a file from an offset on; the argument is made by [`at`]. A missing file is created (a
 /// missing directory is not), and a short file is extended; bytes between its old end and the offset read as zeros.
 pub const STORE: ServiceId = ServiceId(1);
-/// Passes back the [`Attributes`] of whatever a path leads to, as buffer 0's reply argument, which needs [`Attributes::LEN`]
+/// Passes back the [`Attributes`] of whatever a path leads to, as the reply's argument, which needs [`Attributes::LEN`]
 /// bytes of room. The argument is made by [`at`]; its offset is ignored.
 pub const STAT: ServiceId = ServiceId(2);
 /// Replies when all that was stored in a file before, and the file's entry in its directory, are on the disk. The argument
@@ -62,13 +62,13 @@ pub const STAT: ServiceId = ServiceId(2);
 pub const SYNC: ServiceId = ServiceId(3);
 
 /// Fills input buffer 0 with the entries of a directory that come after a name, in order. [`entries`] reads them; the
-/// buffer's argument is made by [`after`]. The actual length is that of the entries that fit as a whole. The reply argument
-/// is one byte: 1 when more entries follow, else 0.
+/// argument is made by [`after`]. The actual length is that of the entries that fit as a whole. The reply's argument is one
+/// byte: 1 when more entries follow, else 0.
 pub const LIST: ServiceId = ServiceId(4);
-/// Passes back the checksum of a range of a file, as buffer 0's reply argument, which needs [`CHECKSUM_ROOM`] bytes of room
+/// Passes back the checksum of a range of a file, as the reply's argument, which needs [`CHECKSUM_ROOM`] bytes of room
 /// and is read by [`Checksum::from_reply`]; the argument is made by [`range`].
 pub const CHECKSUM: ServiceId = ServiceId(5);
-/// Begins an upload; the argument is made by [`Begin::argument`]. The reply argument, which needs [`BEGIN_ROOM`] bytes of
+/// Begins an upload; the argument is made by [`Begin::argument`]. The reply's argument, which needs [`BEGIN_ROOM`] bytes of
 /// room, is read by [`begun`]: it names the part, beside the future file, into which [`STORE`] is to store. A part that was
 /// taken over holds data already.
 pub const BEGIN: ServiceId = ServiceId(6);
@@ -183,18 +183,18 @@ impl File {
         if self.is_read_only && CHANGING.contains(&service) {
             return Err(self.root.unchangeable());
         }
-        let argument = request.argument(0).to_vec();
+        let argument = request.argument().to_vec();
         match service {
             FETCH => self.fetch(request, &Argument::parse(&argument)?),
             STORE => self.store(request, &Argument::parse(&argument)?),
             STAT => {
                 let attributes = tree::attributes(&self.root, Argument::parse(&argument)?.path)?;
-                Ok(request.set_argument(0, &attributes.to_bytes())?)
+                Ok(request.set_argument(&attributes.to_bytes())?)
             }
             SYNC => self.root.sync(Argument::parse(&argument)?.path),
             LIST => self.list(request, &argument),
             CHECKSUM => self.checksum(request, &argument),
-            BEGIN => Ok(request.set_argument(0, &upload::begin(&self.root, &argument)?)?),
+            BEGIN => Ok(request.set_argument(&upload::begin(&self.root, &argument)?)?),
             COMMIT => upload::commit(&self.root, &argument),
             ABANDON => upload::abandon(&self.root, Argument::parse(&argument)?.path),
             MKDIR => tree::make_directory(&self.root, Argument::parse(&argument)?.path),
@@ -205,7 +205,7 @@ impl File {
     fn list(&self, request: &mut Incoming, argument: &[u8]) -> Result<(), ServerError> {
         let page = tree::list(&self.root, argument, request.len(0))?;
         request.ready(0)?.copy_from(&page.bytes);
-        request.set_argument(0, &[page.is_followed.into()])?;
+        request.set_argument(&[page.is_followed.into()])?;
         Ok(request.set_actual(0, page.bytes.len())?)
     }
 
@@ -215,7 +215,7 @@ impl File {
         let opened = self.root.reader(from.path)?;
         let bytes = from.offset..from.offset.saturating_add(len);
         let found = checksum::of_file(&opened, bytes).map_err(|error| self.root.unreadable(&from, &error))?;
-        Ok(request.set_argument(0, &checksum::reply(found.0, found.1))?)
+        Ok(request.set_argument(&checksum::reply(found.0, found.1))?)
     }
 
     fn fetch(&self, request: &mut Incoming, from: &Argument<'_>) -> Result<(), ServerError> {

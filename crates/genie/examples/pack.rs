@@ -36,7 +36,7 @@ impl Server for Pack {
 impl Pack {
     /// Stores the output of buffer 0, behind its length, in the file that the argument names.
     fn pack(&self, request: &mut Incoming) -> Result<(), ServerError> {
-        let path = String::from_utf8_lossy(request.argument(0)).into_owned();
+        let path = String::from_utf8_lossy(request.argument()).into_owned();
         let len = request.len(0);
         let header = format!("{len:>15}\n");
         let data = request.fragment(0, 0..len)?;

@@ -126,11 +126,11 @@ pub enum Error {
         /// "read" or "write".
         access: &'static str,
     },
-    /// An argument is longer than the room the other side gave.
+    /// The argument that the server gave back is longer than the room that the client has made for it.
     #[error(
-        "an argument of {len} bytes does not fit into the {room} bytes provided; the client asks for room by `Request::room`"
+        "the reply's argument has {len} bytes, and the request made room for {room}: let the client call `.room({len})`"
     )]
-    Argument {
+    ArgumentTooLong {
         /// The argument's length.
         len: usize,
         /// The room.
@@ -280,7 +280,7 @@ impl From<Error> for std::io::Error {
             Error::NoSuchService { .. }
             | Error::OtherInterface { .. }
             | Error::TooLarge { .. }
-            | Error::Argument { .. }
+            | Error::ArgumentTooLong { .. }
             | Error::NoSuchBuffer { .. }
             | Error::Elsewhere { .. }
             | Error::TooManyParts { .. } => Kind::InvalidInput,
@@ -352,6 +352,12 @@ impl From<String> for ServerError {
     }
 }
 
+impl From<Error> for ServerError {
+    fn from(error: Error) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
 impl From<std::io::Error> for ServerError {
     fn from(error: std::io::Error) -> Self {
         Self { code: error.raw_os_error().unwrap_or_default(), message: error.to_string() }
@@ -417,7 +423,7 @@ mod tests {
             (Error::TimedOut { timeout }, ErrorKind::TimedOut),
             (Error::TooMany { pending: 1, limit: 1 }, ErrorKind::WouldBlock),
             (Error::Busy { server: server(), why: String::new() }, ErrorKind::WouldBlock),
-            (Error::Argument { len: 2, room: 1 }, ErrorKind::InvalidInput),
+            (Error::ArgumentTooLong { len: 2, room: 1 }, ErrorKind::InvalidInput),
             (Error::Server(no_entry), ErrorKind::NotFound),
             (Error::Server("it is closed".into()), ErrorKind::Other),
         ] {

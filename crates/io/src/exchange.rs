@@ -15,10 +15,9 @@ use crate::contract::Contract;
 use crate::deadline::deadline_after;
 use crate::outstanding::Outstanding;
 use crate::primitive::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, spawn, thread};
-use crate::reply::ReplyBuffer;
 use crate::timer::Alarm;
 use crate::work::Work;
-use crate::{Error, RequestId, ServerHandle};
+use crate::{Error, Reply, RequestId, ServerHandle};
 
 mod pair;
 
@@ -32,7 +31,7 @@ enum Phase {
     /// The reply is there; the outputs have been completed.
     Replied(Box<Work>),
     /// The reply is there; the server goes on with the outputs.
-    Anticipated(Vec<ReplyBuffer>),
+    Anticipated(Box<Reply>),
     /// The client has given up, for this reason; the server may still hold the work.
     GivenUp(Box<Error>),
     /// The client no longer wants a reply that has not come; its time still counts.
@@ -45,7 +44,7 @@ enum Phase {
 #[derive(Debug)]
 pub(crate) enum Found {
     Work(Box<Work>),
-    Anticipated(Vec<ReplyBuffer>),
+    Anticipated(Box<Reply>),
     Error(Box<Error>),
 }
 
@@ -53,7 +52,7 @@ impl From<Phase> for Found {
     fn from(phase: Phase) -> Self {
         match phase {
             Phase::Replied(work) => Self::Work(work),
-            Phase::Anticipated(buffers) => Self::Anticipated(buffers),
+            Phase::Anticipated(reply) => Self::Anticipated(reply),
             Phase::GivenUp(error) => Self::Error(error),
             Phase::Waiting | Phase::Forgotten | Phase::Over => Self::Error(Box::new(Error::Aborted)),
         }
@@ -229,8 +228,11 @@ impl Exchange {
         let left = match &state.phase {
             Phase::Waiting => {
                 // In each of these ways a server may let go of an aborted request; the client is told why it was aborted.
-                let is_let_go =
-                    matches!(work.error, Some(Error::Dropped | Error::Panicked { .. } | Error::Server(_)));
+                use Error::{ArgumentTooLong, Dropped, Panicked, Server};
+                let is_let_go = matches!(
+                    work.error,
+                    Some(Dropped | Panicked { .. } | Server(_) | ArgumentTooLong { .. })
+                );
                 let is_late = matches!(state.aborting, Some(Error::TimedOut { .. }));
                 if let Some(reason) = state.aborting.take().filter(|_| is_let_go || is_late) {
                     work.error = Some(reason);
@@ -251,10 +253,10 @@ impl Exchange {
     }
 
     /// The server's anticipated reply; the server keeps the work.
-    pub(crate) fn anticipate(&self, buffers: Vec<ReplyBuffer>) {
+    pub(crate) fn anticipate(&self, reply: Box<Reply>) {
         let mut state = self.state.lock();
         state.phase = match state.phase {
-            Phase::Waiting => Phase::Anticipated(buffers),
+            Phase::Waiting => Phase::Anticipated(reply),
             Phase::Forgotten => Phase::Over,
             _ => return,
         };

@@ -81,18 +81,23 @@ impl Incoming {
         buffer.map(|buffer| buffer.direction).ok_or_else(|| missing(index, Direction::Out))
     }
 
-    /// The client's argument of buffer `index`; empty where there is none.
-    pub fn argument(&self, index: usize) -> &[u8] {
-        self.work().buffers.get(index).map_or(&[], |buffer| &buffer.argument)
+    /// The client's argument; empty where the client gave none.
+    pub fn argument(&self) -> &[u8] {
+        &self.work().arguments.request
     }
 
-    /// Sets the argument that goes back to the client with buffer `index`.
+    /// How long an argument the client takes back with the reply.
+    pub fn room(&self) -> usize {
+        self.work().arguments.room
+    }
+
+    /// Sets the argument that goes back to the client with the reply, if that is a success.
     ///
     /// # Errors
-    /// The client gave too little room, or has no such buffer.
-    pub fn set_argument(&mut self, index: usize, argument: &[u8]) -> Result<(), Error> {
-        let buffer = self.work_mut().buffers.get_mut(index);
-        buffer.ok_or_else(|| missing(index, Direction::In))?.set_argument(argument)
+    /// [`Error::ArgumentTooLong`]: the client made too little room, and the argument stays what it was. If the server replies
+    /// with this error, as `?` makes it do, the client gets it as it is, not as the server's error.
+    pub fn set_argument(&mut self, argument: &[u8]) -> Result<(), Error> {
+        self.work_mut().arguments.set_reply(argument)
     }
 
     /// The number of data bytes that buffer `index` holds or has room for.
@@ -103,11 +108,6 @@ impl Incoming {
     /// How many elements buffer `index` has.
     pub fn elements(&self, index: usize) -> usize {
         self.work().buffers.get(index).map_or(0, |buffer| buffer.elements.len())
-    }
-
-    /// How long an argument the client takes back with buffer `index`.
-    pub fn room(&self, index: usize) -> usize {
-        self.work().buffers.get(index).map_or(0, |buffer| buffer.room)
     }
 
     /// Whether the request has no buffers.
@@ -332,7 +332,9 @@ impl Incoming {
     /// Replies. After a success the outputs' buffers are the client's again, or the server's for good, and the inputs' data is
     /// delivered when the client takes the reply; after a failure nothing has been passed.
     pub fn reply(mut self, result: Result<(), ServerError>) {
-        self.finish(result.err().map(Error::Server));
+        let arguments = &self.work().arguments;
+        let error = result.err().map(|error| arguments.refusal(&error).unwrap_or(Error::Server(error)));
+        self.finish(error);
     }
 
     /// Replies with success now, and keeps the outputs until the result is dropped.

@@ -287,7 +287,7 @@ impl Interface {
         match &mut found {
             // Outputs and inputs in place have ended.
             Found::Work(_) => borrow.over(),
-            Found::Anticipated(buffers) => borrow.end(buffers),
+            Found::Anticipated(reply) => borrow.end(&mut reply.buffers),
             Found::Error(_) => drop(borrow),
         }
         deliver(found, destinations, gave)
@@ -379,8 +379,7 @@ impl Interface {
         let mut borrow =
             Borrow { space: request.interface.space(), server: request.server, of: Borrowings::default() };
         let borrowings = is_held.then_some(&mut borrow.of);
-        let (work, destinations) =
-            Work::begin(work, &self.0.passing, &mut request.buffers, request.server, borrowings)?;
+        let (work, destinations) = Work::begin(work, request, borrowings)?;
         let Pair { client: exchange, server } = Pair::new(id);
         let is_sent = match work.originate(&exchange, request.server) {
             Ok(()) => {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use genie_memory::Direction;
 
+use crate::channel::wire::record::{Outcome, Reply};
 use crate::exchange::{Awaited, Exchange};
 use crate::work::{Work, WorkElement};
 use crate::{Error, RequestId, ServiceId};
@@ -53,16 +54,25 @@ impl Outgoing {
         inputs.flat_map(|buffer| &mut buffer.elements).try_for_each(WorkElement::make_ready)
     }
 
-    /// Notes what the reply says of buffer `index`.
+    /// Notes what the reply says of the argument and the buffers.
     ///
     /// # Errors
     /// The reply does not fit the request.
-    pub(crate) fn note(&mut self, index: usize, actual: usize, argument: &[u8]) -> Result<(), Error> {
-        let direction = Direction::In;
-        let buffer =
-            self.work_mut().buffers.get_mut(index).ok_or(Error::NoSuchBuffer { index, direction })?;
-        buffer.set_actual(actual)?;
-        if argument.is_empty() { Ok(()) } else { buffer.set_argument(argument) }
+    #[inline]
+    pub(crate) fn note(&mut self, reply: &Reply<'_>) -> Result<(), Error> {
+        let work = self.work_mut();
+        for (index, buffer) in reply.buffers().enumerate() {
+            let direction = Direction::In;
+            let noted = work.buffers.get_mut(index).ok_or(Error::NoSuchBuffer { index, direction })?;
+            noted.set_actual(usize::try_from(buffer.actual).map_err(|_| Error::Aborted)?)?;
+        }
+        let room = work.arguments.room;
+        match reply.outcome {
+            Outcome::Ok { argument, .. } => work.arguments.set_reply(argument),
+            // There was room.
+            Outcome::ArgumentTooLong { len } if len <= room => Err(Error::ArgumentTooLong { len, room }),
+            _ => Ok(()),
+        }
     }
 
     /// Whether the client aborted the request before the server got it.

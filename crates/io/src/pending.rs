@@ -7,7 +7,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use genie_sys::fork::Maker;
-use smallvec::SmallVec;
 
 use crate::client::Presence;
 use crate::deadline::deadline_after;
@@ -186,19 +185,17 @@ impl Drop for Pending<'_> {
 pub(crate) fn deliver(found: Found, destinations: Destinations<'_>, gave: bool) -> Result<Reply, Failed> {
     let mut work = match found {
         Found::Work(work) => work,
-        Found::Anticipated(buffers) => {
-            return Ok(Reply { anticipated: true, buffers: SmallVec::from_vec(buffers) });
-        }
+        Found::Anticipated(reply) => return Ok(*reply),
         Found::Error(error) => return Err(Failed { kept: gave, ..(*error).into() }),
     };
     let error = match work.error.take() {
         Some(error) => Some(error),
         None => work.finish_inputs(destinations).err(),
     };
-    let buffers = work.give_back();
+    let reply = work.reply();
     work.end();
     match error {
-        None => Ok(Reply { anticipated: false, buffers }),
-        Some(error) => Err(Failed { error, buffers: buffers.into_vec(), kept: false }),
+        None => Ok(reply),
+        Some(error) => Err(Failed { error, buffers: reply.buffers.into_vec(), kept: false }),
     }
 }

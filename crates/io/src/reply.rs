@@ -38,8 +38,6 @@ pub struct ReplyElement {
 /// The outcome of one buffer.
 #[derive(Debug, Default)]
 pub struct ReplyBuffer {
-    /// The argument that the server set.
-    pub argument: SmallVec<[u8; 16]>,
     /// Bytes really passed, as the server says: 0 for an output, too, unless the server says otherwise.
     pub actual: usize,
     /// The elements, in the request's order.
@@ -51,6 +49,7 @@ pub struct ReplyBuffer {
 pub struct Reply {
     /// Whether the server replied before it was done (an anticipated reply); its output receipts are then interim.
     pub anticipated: bool,
+    pub(crate) argument: SmallVec<[u8; 16]>,
     /// The buffers, in the request's order.
     pub buffers: SmallVec<[ReplyBuffer; 1]>,
 }
@@ -77,12 +76,10 @@ impl Reply {
         self.buffers[0].actual
     }
 
-    /// The argument that the server set for the first buffer.
-    ///
-    /// # Panics
-    /// When the request had no buffer.
+    /// The argument that the server gave back, for which [`Request::room`](crate::Request::room) made room; empty if the server
+    /// gave none.
     pub fn argument(&self) -> &[u8] {
-        &self.buffers[0].argument
+        &self.argument
     }
 
     /// Takes the next native buffer that comes back.

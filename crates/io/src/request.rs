@@ -11,10 +11,10 @@ use crate::element::{Borrowed, Element, Memory, Moved};
 use crate::work::Work;
 use crate::{Error, Failed, In, Interface, Out, Pending, Reply, ServerHandle, ServiceId};
 
-/// A request under composition: a server, a service, a timeout, and buffers, each with arguments and elements.
+/// A request under composition: a server, a service, a timeout, an argument, and buffers, each with its elements.
 ///
 /// Buffers are begun by [`Request::out`] and [`Request::input`]; [`Request::and_out`] and [`Request::and_input`] add
-/// elements to the last one, and [`Request::argument`] and [`Request::room`] set its arguments.
+/// elements to the last one. The server knows the buffers by their numbers, from 0 on, outputs and inputs together.
 #[derive(Debug)]
 #[must_use = "a request does nothing until it is sent or submitted"]
 pub struct Request<'r, 'o, 'i> {
@@ -22,6 +22,8 @@ pub struct Request<'r, 'o, 'i> {
     pub(crate) server: &'r ServerHandle,
     pub(crate) service: ServiceId,
     pub(crate) timeout: Option<Duration>,
+    pub(crate) argument: &'o [u8],
+    pub(crate) room: usize,
     pub(crate) buffers: Buffers<'o, 'i>,
 }
 
@@ -29,33 +31,26 @@ pub struct Request<'r, 'o, 'i> {
 /// vector, even of a small one, has an address, and each step would copy it from one vector to the next.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers<'o, 'i> {
-    earlier: Vec<RequestBuffer<'o, 'i>>,
-    last: Option<RequestBuffer<'o, 'i>>,
+    earlier: Vec<Elements<'o, 'i>>,
+    last: Option<Elements<'o, 'i>>,
 }
 
 impl<'o, 'i> Buffers<'o, 'i> {
     /// All of them, in order.
     #[inline]
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut RequestBuffer<'o, 'i>> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Elements<'o, 'i>> {
         self.earlier.iter_mut().chain(&mut self.last)
     }
 }
 
-/// One buffer of a request.
-#[derive(Debug)]
-pub(crate) struct RequestBuffer<'o, 'i> {
-    pub(crate) argument: &'o [u8],
-    pub(crate) room: usize,
-    pub(crate) elements: Elements<'o, 'i>,
-}
-
+/// The elements of one buffer of a request.
 #[derive(Debug)]
 pub(crate) enum Elements<'o, 'i> {
     Out(List<Out<'o>>),
     In(List<In<'i>>),
 }
 
-/// A buffer's elements.
+/// A buffer's elements of one direction.
 #[derive(Debug)]
 pub(crate) struct List<E> {
     first: Option<E>,
@@ -64,15 +59,8 @@ pub(crate) struct List<E> {
 
 impl<E> List<E> {
     #[inline(always)]
-    fn new(first: Option<E>) -> Self {
-        Self { first, others: Vec::new() }
-    }
-
-    fn push(&mut self, element: E) {
-        match self.first {
-            None => self.first = Some(element),
-            Some(_) => self.others.push(element),
-        }
+    fn new(first: E) -> Self {
+        Self { first: Some(first), others: Vec::new() }
     }
 
     fn iter(&self) -> impl Iterator<Item = &E> {
@@ -103,7 +91,15 @@ impl<B: Borrowed, M: Moved> List<Element<B, M>> {
 impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     #[inline(always)]
     pub(crate) fn new(interface: &'r Interface, server: &'r ServerHandle, service: ServiceId) -> Self {
-        Self { interface, server, service, timeout: None, buffers: Buffers::default() }
+        Self {
+            interface,
+            server,
+            service,
+            timeout: None,
+            argument: &[],
+            room: 0,
+            buffers: Buffers::default(),
+        }
     }
 
     /// Sets a deadline: if there is no reply when this time is over, the request is aborted and fails with
@@ -122,19 +118,13 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     /// Begins an output buffer with one element.
     #[inline(always)]
     pub fn out(self, element: Out<'o>) -> Self {
-        self.buffer(Elements::Out(List::new(Some(element))))
+        self.buffer(Elements::Out(List::new(element)))
     }
 
     /// Begins an input buffer with one element.
     #[inline(always)]
     pub fn input(self, element: In<'i>) -> Self {
-        self.buffer(Elements::In(List::new(Some(element))))
-    }
-
-    /// Begins an output buffer without elements, for arguments alone.
-    #[inline(always)]
-    pub fn arguments(self) -> Self {
-        self.buffer(Elements::Out(List::new(None)))
+        self.buffer(Elements::In(List::new(element)))
     }
 
     /// Adds an element to the last buffer, an output one.
@@ -142,8 +132,8 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     /// # Panics
     /// When there is no buffer yet, or the last one is for input.
     pub fn and_out(mut self, element: Out<'o>) -> Self {
-        match self.buffers.last.as_mut().map(|buffer| &mut buffer.elements) {
-            Some(Elements::Out(elements)) => elements.push(element),
+        match &mut self.buffers.last {
+            Some(Elements::Out(elements)) => elements.others.push(element),
             _ => panic!("and_out adds to an output buffer; begin one by out"),
         }
         self
@@ -154,36 +144,26 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     /// # Panics
     /// When there is no buffer yet, or the last one is for output.
     pub fn and_input(mut self, element: In<'i>) -> Self {
-        match self.buffers.last.as_mut().map(|buffer| &mut buffer.elements) {
-            Some(Elements::In(elements)) => elements.push(element),
+        match &mut self.buffers.last {
+            Some(Elements::In(elements)) => elements.others.push(element),
             _ => panic!("and_input adds to an input buffer; begin one by input"),
         }
         self
     }
 
-    /// Sets the argument that is passed to the server with the last buffer.
-    ///
-    /// # Panics
-    /// When there is no buffer yet.
+    /// Sets the argument: a few bytes that tell the server what to do. They are copied. Without this the argument is empty.
     #[inline(always)]
     pub fn argument(mut self, argument: &'o [u8]) -> Self {
-        match &mut self.buffers.last {
-            Some(last) => last.argument = argument,
-            None => return self.without_buffer(),
-        }
+        self.argument = argument;
         self
     }
 
-    /// Makes room for an argument of at most `len` bytes that the server passes back with the last buffer.
-    ///
-    /// # Panics
-    /// When there is no buffer yet.
+    /// Makes room for an argument of at most `len` bytes that comes back with the reply: see
+    /// [`Reply::argument`](crate::Reply::argument). Without this there is room for none, and a server that gives one back
+    /// fails the request with [`Error::ArgumentTooLong`].
     #[inline(always)]
     pub fn room(mut self, len: usize) -> Self {
-        match &mut self.buffers.last {
-            Some(last) => last.room = len,
-            None => return self.without_buffer(),
-        }
+        self.room = len;
         self
     }
 
@@ -231,8 +211,7 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     }
 
     #[inline(always)]
-    fn buffer(mut self, elements: Elements<'o, 'i>) -> Self {
-        let buffer = RequestBuffer { argument: &[], room: 0, elements };
+    fn buffer(mut self, buffer: Elements<'o, 'i>) -> Self {
         if self.buffers.last.is_some() {
             return self.further(buffer);
         }
@@ -243,15 +222,9 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     /// Begins a buffer after another one. Like everything here that may panic, it is not inlined and takes its arguments by
     /// value: a value that unwinding would have to drop must have an address.
     #[inline(never)]
-    fn further(mut self, buffer: RequestBuffer<'o, 'i>) -> Self {
+    fn further(mut self, buffer: Elements<'o, 'i>) -> Self {
         self.buffers.earlier.extend(self.buffers.last.replace(buffer));
         self
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn without_buffer(self) -> Self {
-        panic!("begin a buffer before setting its arguments")
     }
 
     /// The first server that can't serve requests with memory of this space, among those that the request and its elements
@@ -261,7 +234,7 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
         let mut buffers = self.buffers.earlier.iter().chain(&self.buffers.last);
         let is_foreign = !self.server.is_of(space);
         is_foreign.then_some(self.server).or_else(|| {
-            buffers.find_map(|buffer| match &buffer.elements {
+            buffers.find_map(|buffer| match buffer {
                 Elements::Out(elements) => elements.foreign_lender(space),
                 Elements::In(elements) => elements.foreign_lender(space),
             })
@@ -272,7 +245,7 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     #[inline]
     pub(crate) fn gives(&self) -> bool {
         let mut buffers = self.buffers.earlier.iter().chain(&self.buffers.last);
-        buffers.any(|buffer| match &buffer.elements {
+        buffers.any(|buffer| match buffer {
             Elements::Out(elements) => {
                 elements.iter().any(|out| matches!(out.memory, Memory::Owned(..) | Memory::Migrant(_)))
             }
@@ -284,7 +257,7 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         let buffers = self.buffers.earlier.iter().chain(&self.buffers.last);
-        let bytes = buffers.map(|buffer| match &buffer.elements {
+        let bytes = buffers.map(|buffer| match buffer {
             Elements::Out(elements) => elements.bytes(),
             Elements::In(elements) => elements.bytes(),
         });

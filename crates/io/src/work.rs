@@ -2,6 +2,7 @@
 //!
 //! How: the last owner's thread keeps the work's memory for its next request.
 
+mod arguments;
 mod beginning;
 mod buffer;
 
@@ -15,14 +16,16 @@ use crate::exchange::Exchange;
 use crate::incoming::Access;
 use crate::limits::{Admission, Pendings};
 use crate::reply::{ReplyBuffer, ReplyElement, Returned};
-use crate::{Client, Error, ServerHandle};
+use crate::{Client, Error, Reply, ServerHandle};
 
+use arguments::Arguments;
 pub(crate) use buffer::{Transfer, WorkBuffer, WorkElement};
 
 /// A request's buffers, and its share of the limits.
 #[derive(Debug)]
 pub(crate) struct Work {
     pub(crate) buffers: SmallVec<[WorkBuffer; 1]>,
+    pub(crate) arguments: Arguments,
     pub(crate) error: Option<Error>,
     /// None for a request that was admitted in another process.
     admission: Option<Admission>,
@@ -50,8 +53,10 @@ impl Work {
     /// The work of a request without buffers yet.
     #[inline]
     fn new() -> Box<Self> {
-        Spare::take(&SPARE)
-            .unwrap_or_else(|| Box::new(Self { buffers: SmallVec::new(), error: None, admission: None }))
+        Spare::take(&SPARE).unwrap_or_else(|| {
+            let (buffers, arguments) = (SmallVec::new(), Arguments::default());
+            Box::new(Self { buffers, arguments, error: None, admission: None })
+        })
     }
 
     /// The work of a request that `admit` admits, or the reason why `admit` refuses it.
@@ -79,6 +84,7 @@ impl Work {
     pub(crate) fn end(mut self: Box<Self>) {
         self.buffers.iter_mut().flat_map(|buffer| &mut buffer.elements).for_each(WorkElement::end);
         self.buffers.clear();
+        self.arguments = Arguments::default();
         self.error = None;
         if let Some(admission) = &mut self.admission {
             admission.end();
@@ -96,17 +102,16 @@ impl Work {
     }
 
     /// The work of a request that came from another process, without buffers.
-    pub(crate) fn received() -> Box<Self> {
-        Self::new()
+    pub(crate) fn received(argument: &[u8], room: usize) -> Box<Self> {
+        let mut work = Self::new();
+        work.arguments.begin(argument, room);
+        work
     }
 
     /// Adds a buffer without elements.
     #[inline]
-    pub(crate) fn add_buffer(&mut self, direction: Direction, argument: &[u8], room: usize) {
-        self.buffers.push(WorkBuffer::new(direction, room));
-        if let (false, Some(last)) = (argument.is_empty(), self.buffers.last_mut()) {
-            last.argument.extend_from_slice(argument);
-        }
+    pub(crate) fn add_buffer(&mut self, direction: Direction) {
+        self.buffers.push(WorkBuffer::new(direction));
     }
 
     /// Links the request to those of which it forwards parts, unless one of those is being aborted.
@@ -224,6 +229,13 @@ impl Work {
         peeked.collect()
     }
 
+    /// The reply of completed work.
+    #[inline]
+    pub(crate) fn reply(&mut self) -> Reply {
+        let argument = std::mem::take(&mut self.arguments.reply);
+        Reply { anticipated: false, argument, buffers: self.give_back() }
+    }
+
     /// Converts completed work into what the client gets.
     pub(crate) fn give_back(&mut self) -> SmallVec<[ReplyBuffer; 1]> {
         // Pushing would make the buffer elsewhere first, and copy it.
@@ -241,17 +253,15 @@ impl Work {
         })
     }
 
-    /// The receipts so far, for an anticipated reply.
-    pub(crate) fn interim(&self) -> Vec<ReplyBuffer> {
+    /// An anticipated reply, with the receipts so far.
+    pub(crate) fn interim(&self) -> Box<Reply> {
         let element =
             |element: &WorkElement| ReplyElement { receipt: element.receipt(), returned: Returned::Nothing };
-        self.buffers
-            .iter()
-            .map(|buffer| ReplyBuffer {
-                argument: buffer.reply_argument.clone(),
-                actual: buffer.actual,
-                elements: buffer.elements.iter().map(element).collect(),
-            })
-            .collect()
+        let buffer = |buffer: &WorkBuffer| ReplyBuffer {
+            actual: buffer.actual,
+            elements: buffer.elements.iter().map(element).collect(),
+        };
+        let buffers = self.buffers.iter().map(buffer).collect();
+        Box::new(Reply { anticipated: true, argument: self.arguments.reply.clone(), buffers })
     }
 }

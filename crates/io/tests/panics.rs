@@ -110,7 +110,7 @@ impl Server for Panicking {
 
     fn request(&self, mut request: Incoming) {
         match request.service() {
-            PANIC => panic!("{}", String::from_utf8_lossy(request.argument(0))),
+            PANIC => panic!("{}", String::from_utf8_lossy(request.argument())),
             KEEP => self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(request),
             CATCH => {
                 let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {

@@ -8,6 +8,7 @@ mod compose;
 mod failing;
 mod limits;
 mod replacement;
+mod room;
 mod threads;
 mod time;
 

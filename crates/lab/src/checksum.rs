@@ -311,7 +311,7 @@ mod tests {
                     sums.map(u32::to_le_bytes).concat()
                 })
             });
-            let replied = sums.and_then(|sums| request.set_argument(0, &sums.concat()));
+            let replied = sums.and_then(|sums| request.set_argument(&sums.concat()));
             request.reply(replied.map_err(ServerError::from));
         }
 
@@ -328,11 +328,7 @@ mod tests {
             let request = genie.request(&server, ServiceId(0)).out(Out::copy(a)).and_out(Out::copy(b));
             let reply = request.and_out(Out::copy(c)).room(16).send().expect("a reply");
             let expected = Checksum::ALL.map(|kind| [kind.of(&bytes).to_le_bytes(); 2].concat()).concat();
-            assert_eq!(
-                reply.buffers[0].argument[..],
-                expected[..],
-                "pieces of {first}, {second} and the rest"
-            );
+            assert_eq!(reply.argument(), expected, "pieces of {first}, {second} and the rest");
         }
     }
 

@@ -22,9 +22,9 @@ use genie::{ClientId, Data, DataMut, Incoming, RequestId, Server, ServerError, S
 use ports::{Met, Ports, Side};
 pub use rate::{Bucket, Rate};
 
-/// Passes output buffer 0 to the client that receives at the port in its argument (see [`argument`]).
+/// Passes output buffer 0 to the client that receives at the port in the argument (see [`argument`]).
 pub const TRANSMIT: ServiceId = ServiceId(0);
-/// Fills input buffer 0 with what is sent to the port in its argument.
+/// Fills input buffer 0 with what is sent to the port in the argument.
 pub const RECEIVE: ServiceId = ServiceId(1);
 /// Replies at once, and touches nothing.
 pub const DISCARD: ServiceId = ServiceId(2);
@@ -72,8 +72,8 @@ impl Loop {
     }
 
     fn meet(&self, request: Incoming, side: Side) {
-        let Ok(port) = request.argument(0).try_into() else {
-            let len = request.argument(0).len();
+        let Ok(port) = request.argument().try_into() else {
+            let len = request.argument().len();
             request.reply(Err(ServerError::new(format!("a port is named by 4 bytes, not by {len}"))));
             return;
         };
@@ -123,7 +123,7 @@ impl Loop {
     }
 
     fn set_rate(&self, request: Incoming) {
-        let result = match request.argument(0).try_into() {
+        let result = match request.argument().try_into() {
             Ok(bits) => {
                 *self.rate() = Rate::of(u64::from_le_bytes(bits));
                 Ok(())

@@ -178,7 +178,7 @@ impl Parties {
     /// The device is gone.
     pub fn set_rate(&self, rate: Rate) -> Result<()> {
         let bits = rate.bits().to_le_bytes();
-        let request = self.client.genie.request(&self.client.server, PACE).arguments().argument(&bits);
+        let request = self.client.genie.request(&self.client.server, PACE).argument(&bits);
         request.send().map_err(|failed| failed.error)?;
         Ok(())
     }

@@ -183,7 +183,7 @@ impl Inner {
     }
 
     fn send(&self, request: &mut Incoming) -> Started {
-        let (len, port) = (request.len(0), request.argument(0).to_vec());
+        let (len, port) = (request.len(0), request.argument().to_vec());
         let (data, checksum) = match self.check() {
             Check::None => (Out::fragment(request.fragment(0, 0..len)?), 0),
             Check::Separate(kind) => {
@@ -202,7 +202,7 @@ impl Inner {
     }
 
     fn receive(&self, request: &mut Incoming) -> Started {
-        let (len, port) = (request.len(0), request.argument(0).to_vec());
+        let (len, port) = (request.len(0), request.argument().to_vec());
         let header = In::owned(Scheme::EmulatedShare, self.buffer(header::LEN)?);
         let data = In::fragment(request.fragment(0, 0..len)?);
         let posting = self.genie.request(&self.device, RECEIVE).input(header).and_input(data);

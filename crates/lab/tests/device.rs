@@ -32,7 +32,7 @@ fn transmit(genie: &Interface, device: &ServerHandle, port: u32, data: &[u8]) ->
 
 fn set_rate(genie: &Interface, device: &ServerHandle, rate: Rate) {
     let bits = rate.bits().to_le_bytes();
-    genie.request(device, PACE).arguments().argument(&bits).send().expect("a rate");
+    genie.request(device, PACE).argument(&bits).send().expect("a rate");
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn nonsense_is_refused_and_harms_nobody() {
     let met = genie.request(&device, TRANSMIT).out(Out::copy(b"data")).argument(&argument(1)).send();
     assert!(met.is_err(), "a receiver without an input buffer");
     assert!(swapped.expect("it waited").sync().is_err());
-    genie.request(&device, DISCARD).arguments().send().expect("the device goes on");
+    genie.request(&device, DISCARD).send().expect("the device goes on");
 }
 
 /// The device behind a channel, as clients in other processes see it.

@@ -258,7 +258,7 @@ impl<'c> Carrier<'c> {
     fn ask_checksum(&self, path: &Path, chunk: Chunk) -> Result<Pending<'static>, Failure> {
         let argument = file::range(path, chunk.offset, chunk.len as u64);
         let request = self.client.genie.request(&self.client.server, file::CHECKSUM);
-        let request = request.arguments().argument(&argument).room(file::CHECKSUM_ROOM);
+        let request = request.argument(&argument).room(file::CHECKSUM_ROOM);
         Ok(request.submit()?)
     }
 

@@ -105,7 +105,7 @@ impl Client {
 
     fn ask(&self, service: ServiceId, argument: &[u8], room: usize) -> Result<Vec<u8>, Failed> {
         let request = self.genie.request(&self.server, service);
-        Ok(request.arguments().argument(argument).room(room).send()?.argument().to_vec())
+        Ok(request.argument(argument).room(room).send()?.argument().to_vec())
     }
 }
 

@@ -99,7 +99,7 @@ impl Files {
     fn ask(&self, service: ServiceId, path: impl AsRef<Path>) -> Result<Reply, ServerError> {
         let place = file::at(path, 0);
         let request = self.interface.request(&self.handle, service);
-        request.arguments().argument(&place).room(file::Attributes::LEN).send().map_err(refused)
+        request.argument(&place).room(file::Attributes::LEN).send().map_err(refused)
     }
 
     #[track_caller]
@@ -115,7 +115,7 @@ impl Files {
     /// Asks for a service that passes arguments both ways and no data.
     fn tell(&self, service: ServiceId, argument: &[u8], room: usize) -> Result<Vec<u8>, ServerError> {
         let request = self.interface.request(&self.handle, service);
-        let reply = request.arguments().argument(argument).room(room).send().map_err(refused)?;
+        let reply = request.argument(argument).room(room).send().map_err(refused)?;
         Ok(reply.argument().to_vec())
     }
 

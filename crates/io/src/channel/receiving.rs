@@ -218,7 +218,7 @@ impl Remote {
 
     fn replied(&self, reply: &Reply<'_>, awaited: &mut Awaited<'_>) -> Result<(), String> {
         let unknown = || format!("a reply names {:?}, which is not pending", reply.slot);
-        let is_anticipated = reply.outcome == (Outcome::Ok { anticipated: true });
+        let is_anticipated = matches!(reply.outcome, Outcome::Ok { anticipated: true, .. });
         let mut sending = self.sending.lock();
         let taken = match is_anticipated {
             true => sending.table.take_and_keep(reply.slot),
@@ -226,18 +226,13 @@ impl Remote {
         };
         drop(sending);
         let mut request = taken.ok_or_else(unknown)?;
-        for (index, buffer) in reply.buffers().enumerate() {
-            let told = usize::try_from(buffer.actual)
-                .map_err(|_| Error::Aborted)
-                .and_then(|actual| request.note(index, actual, buffer.argument));
-            if let Err(error) = told {
-                request.fail(error.clone());
-                return Err(format!("a reply does not fit its request: {error}"));
-            }
+        if let Err(error) = request.note(reply) {
+            request.fail(error.clone());
+            return Err(format!("a reply does not fit its request: {error}"));
         }
         match reply.outcome {
-            Outcome::Ok { anticipated: false } => request.succeed_for(awaited),
-            Outcome::Ok { anticipated: true } => {
+            Outcome::Ok { anticipated: false, .. } => request.succeed_for(awaited),
+            Outcome::Ok { anticipated: true, .. } => {
                 // The server does not know whether the client wants its buffers back with the reply.
                 request.anticipate();
                 let left = self.sending.lock().table.put_continued(reply.slot, request);
@@ -245,6 +240,10 @@ impl Remote {
             }
             Outcome::Failed { code, message } => {
                 request.fail(Error::Server(ServerError { code, message: message.to_owned() }));
+            }
+            Outcome::ArgumentTooLong { len } => {
+                let room = request.work().arguments.room;
+                request.fail(Error::ArgumentTooLong { len, room });
             }
             Outcome::Dropped => request.fail(Error::Dropped),
             Outcome::Panicked { message } => request.fail(Error::Panicked { message: message.to_owned() }),

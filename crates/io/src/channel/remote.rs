@@ -167,11 +167,12 @@ impl Remote {
         service: u16,
     ) -> Result<(), Error> {
         let Sending { announcements, body, .. } = sending;
-        let mut writer = RequestWriter::begin(body, slot, service);
+        let arguments = &request.work().arguments;
+        let mut writer = RequestWriter::begin(body, slot, service, &arguments.request, arguments.room)?;
         let mut segments = Segments::new();
         for buffer in &request.work().buffers {
             let writes = buffer.direction == Direction::In;
-            writer.buffer(buffer.direction, &buffer.argument, buffer.room)?;
+            writer.buffer(buffer.direction)?;
             for element in &buffer.elements {
                 segments.clear();
                 match &element.transfer {

@@ -125,9 +125,9 @@ impl Session {
     }
 
     fn found(&self, view: &mut ArenaView, request: &Request<'_>, access: Access) -> Result<Box<Work>, Unfit> {
-        let mut work = Work::received();
+        let mut work = Work::received(request.argument, request.room);
         for (index, buffer) in request.buffers().enumerate() {
-            work.add_buffer(buffer.direction, buffer.argument, buffer.room);
+            work.add_buffer(buffer.direction);
             for element in buffer.elements() {
                 let lent = self.element(view, &element, buffer.direction, access)?;
                 work.buffers[index].elements.push(WorkElement::located(lent));
@@ -222,7 +222,8 @@ impl Session {
                 Kind::Done
             }
             (_, None) => {
-                encode(body, slot, &work, Outcome::Ok { anticipated: false });
+                let outcome = Outcome::Ok { anticipated: false, argument: &work.arguments.reply };
+                encode(body, slot, &work, outcome);
                 Kind::Reply
             }
             (_, Some(error)) => {
@@ -239,7 +240,8 @@ impl Session {
     pub(crate) fn anticipate(&self, slot: Slot, work: &Work) {
         let mut in_progress = self.in_progress.lock();
         in_progress.anticipate(slot);
-        encode(&mut in_progress.body, slot, work, Outcome::Ok { anticipated: true });
+        let outcome = Outcome::Ok { anticipated: true, argument: &work.arguments.reply };
+        encode(&mut in_progress.body, slot, work, outcome);
         self.push(&mut in_progress, Kind::Reply);
     }
 
@@ -347,6 +349,9 @@ fn encode_error(body: &mut Body, slot: Slot, work: &Work, error: &Error) {
         Error::Panicked { message } => {
             let _ = ReplyWriter::begin(body, slot, Outcome::Panicked { message });
         }
+        Error::ArgumentTooLong { len, .. } => {
+            let _ = ReplyWriter::begin(body, slot, Outcome::ArgumentTooLong { len: *len });
+        }
         Error::Server(error) => {
             encode(body, slot, work, Outcome::Failed { code: error.code, message: &error.message });
         }
@@ -360,12 +365,7 @@ fn encode_error(body: &mut Body, slot: Slot, work: &Work, error: &Error) {
 fn encode(body: &mut Body, slot: Slot, work: &Work, outcome: Outcome<'_>) {
     let mut writer = ReplyWriter::begin(body, slot, outcome);
     for buffer in &work.buffers {
-        // This happens only with the arguments of the reply: the lengths and counts are those of a request that came in a
-        // record.
-        if writer.buffer(buffer.actual as u64, &buffer.reply_argument).is_err() {
-            let message = "the reply is too large for a record";
-            let _ = ReplyWriter::begin(body, slot, Outcome::Failed { code: 0, message });
-            return;
-        }
+        let written = writer.buffer(buffer.actual as u64);
+        written.expect("the lengths and the count are those of a request that came in a record");
     }
 }

@@ -18,15 +18,15 @@ pub const NULL: ServiceId = ServiceId(0);
 /// Reads every byte of output buffer 0; its reply argument is their sum as little-endian 64-bit words
 /// (see [`genie_memory::Data::sum`]), 8 bytes, where there is room.
 pub const SINK: ServiceId = ServiceId(1);
-/// Stores the first byte of buffer 0's argument (or zero) into every byte of input buffer 0.
+/// Stores the first byte of the argument (or zero) into every byte of input buffer 0.
 pub const SOURCE: ServiceId = ServiceId(2);
 /// Copies output buffer 0 to input buffer 1.
 pub const ECHO: ServiceId = ServiceId(3);
-/// Keeps a copy of output buffer 0 under the name that is its argument.
+/// Keeps a copy of output buffer 0 under the name that is the argument.
 pub const STORE: ServiceId = ServiceId(4);
-/// Copies to input buffer 0 what is kept under the name that is its argument, as much as fits.
+/// Copies to input buffer 0 what is kept under the name that is the argument, as much as fits.
 pub const FETCH: ServiceId = ServiceId(5);
-/// Compares output buffer 0 with the beginning of what is kept under its argument; fails, naming the offset, where they
+/// Compares output buffer 0 with the beginning of what is kept under the argument; fails, naming the offset, where they
 /// differ.
 pub const CHECK: ServiceId = ServiceId(6);
 
@@ -68,7 +68,7 @@ impl Memory {
             NULL => self.null(request),
             SINK => sink(request),
             SOURCE => {
-                let byte = request.argument(0).first().copied().unwrap_or_default();
+                let byte = request.argument().first().copied().unwrap_or_default();
                 self.fill(request, 0, usize::MAX, |_, to| {
                     to.fill(byte);
                     Ok(())
@@ -80,7 +80,7 @@ impl Memory {
             }),
             STORE => {
                 let bytes = request.output(0)?.to_vec();
-                self.kept.lock().insert(request.argument(0).to_vec(), bytes);
+                self.kept.lock().insert(request.argument().to_vec(), bytes);
                 Ok(())
             }
             FETCH => self.fetch(request),
@@ -100,7 +100,7 @@ impl Memory {
 
     fn fetch(&self, request: &mut Incoming) -> Result<(), ServerError> {
         let kept = self.kept.lock();
-        let bytes = find(&kept, request.argument(0))?;
+        let bytes = find(&kept, request.argument())?;
         self.fill(request, 0, bytes.len(), |_, to| {
             to.copy_from(bytes);
             Ok(())
@@ -109,7 +109,7 @@ impl Memory {
 
     fn check(&self, request: &Incoming) -> Result<(), ServerError> {
         let kept = self.kept.lock();
-        let bytes = find(&kept, request.argument(0))?;
+        let bytes = find(&kept, request.argument())?;
         let data = request.output(0)?;
         if data.len() > bytes.len() {
             return Err(ServerError::new(format!("only {} bytes are kept", bytes.len())));
@@ -174,16 +174,10 @@ impl Server for Memory {
     }
 }
 
-impl From<Error> for ServerError {
-    fn from(error: Error) -> Self {
-        Self::new(error.to_string())
-    }
-}
-
 fn sink(request: &mut Incoming) -> Result<(), ServerError> {
     let sum = request.output(0)?.sum();
-    if request.room(0) >= 8 {
-        request.set_argument(0, &sum.to_le_bytes())?;
+    if request.room() >= 8 {
+        request.set_argument(&sum.to_le_bytes())?;
     }
     Ok(())
 }

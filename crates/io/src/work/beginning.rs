@@ -10,7 +10,7 @@ use super::buffer::Kept;
 use super::{Borrowings, Destinations, Transfer, Work, WorkElement};
 use crate::element::{Borrowed, Element, Memory, Moved};
 use crate::location::LocatedTransfer;
-use crate::request::{Buffers, Elements};
+use crate::request::Elements;
 use crate::{Error, Failed, Request, ServerHandle, views};
 
 /// By which means a request's elements are passed.
@@ -121,12 +121,11 @@ impl Work {
     /// those are added that are passed in place.
     pub(crate) fn begin<'i>(
         mut work: Box<Self>,
-        passing: &Passing,
-        buffers: &mut Buffers<'_, 'i>,
-        server: &ServerHandle,
+        request: &mut Request<'_, '_, 'i>,
         borrowings: Option<&mut Borrowings>,
     ) -> Result<(Box<Self>, Destinations<'i>), Failed> {
-        let destinations = work.add_all(passing, buffers, server, borrowings);
+        work.arguments.begin(request.argument, request.room);
+        let destinations = work.add_all(request, borrowings);
         match work.error.take() {
             None => Ok((work, destinations)),
             Some(error) => Err(work.undo(error)),
@@ -137,7 +136,7 @@ impl Work {
     pub(crate) fn refuse(request: &mut Request<'_, '_, '_>, error: Error) -> Failed {
         let mut work = Self::new();
         work.error = Some(error.clone());
-        work.add_all(request.interface.passing(), &mut request.buffers, request.server, None);
+        work.add_all(request, None);
         work.error = None;
         work.undo(error)
     }
@@ -153,18 +152,16 @@ impl Work {
     /// they own comes back, too.
     fn add_all<'i>(
         &mut self,
-        passing: &Passing,
-        buffers: &mut Buffers<'_, 'i>,
-        server: &ServerHandle,
+        request: &mut Request<'_, '_, 'i>,
         mut borrowings: Option<&mut Borrowings>,
     ) -> Destinations<'i> {
-        let way = Way { passing, parties: server.parties(), is_held: borrowings.is_some() };
+        let (passing, parties) = (request.interface.passing(), request.server.parties());
+        let way = Way { passing, parties, is_held: borrowings.is_some() };
         let mut destinations = Destinations::new();
-        for buffer in buffers.iter_mut() {
-            let (argument, room) = (buffer.argument, buffer.room);
-            match &mut buffer.elements {
+        for buffer in request.buffers.iter_mut() {
+            match buffer {
                 Elements::Out(elements) => {
-                    self.add_buffer(Direction::Out, argument, room);
+                    self.add_buffer(Direction::Out);
                     elements.take_each(|element| {
                         let borrowed = self.add_element(&way, element).filter(|_| self.is_last_in_place());
                         if let (Some(bytes), Some(borrowings)) = (borrowed, borrowings.as_deref_mut()) {
@@ -173,7 +170,7 @@ impl Work {
                     });
                 }
                 Elements::In(elements) => {
-                    self.add_buffer(Direction::In, argument, room);
+                    self.add_buffer(Direction::In);
                     elements.take_each(|element| {
                         let borrowed = self.add_element(&way, element);
                         let in_place = borrowed.as_ref().filter(|_| self.is_last_in_place());

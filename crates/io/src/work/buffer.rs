@@ -18,9 +18,6 @@ use crate::reply::{ReplyBuffer, ReplyElement, Returned};
 #[derive(Debug)]
 pub(crate) struct WorkBuffer {
     pub(crate) direction: Direction,
-    pub(crate) argument: SmallVec<[u8; 32]>,
-    pub(crate) reply_argument: SmallVec<[u8; 16]>,
-    pub(crate) room: usize,
     pub(crate) actual: usize,
     pub(crate) elements: SmallVec<[WorkElement; 1]>,
 }
@@ -226,15 +223,8 @@ fn is_migrant(input: &Input) -> bool {
 impl WorkBuffer {
     /// A buffer without elements yet.
     #[inline]
-    pub(crate) fn new(direction: Direction, room: usize) -> Self {
-        Self {
-            direction,
-            argument: SmallVec::new(),
-            reply_argument: SmallVec::new(),
-            room,
-            actual: 0,
-            elements: SmallVec::new(),
-        }
+    pub(crate) fn new(direction: Direction) -> Self {
+        Self { direction, actual: 0, elements: SmallVec::new() }
     }
 
     /// What the client gets.
@@ -244,7 +234,7 @@ impl WorkBuffer {
             [element] => SmallVec::from_buf([element.give_back()]),
             elements => elements.iter_mut().map(WorkElement::give_back).collect(),
         };
-        ReplyBuffer { argument: std::mem::take(&mut self.reply_argument), actual: self.actual, elements }
+        ReplyBuffer { actual: self.actual, elements }
     }
 
     /// Notes how many bytes were really passed.
@@ -254,15 +244,6 @@ impl WorkBuffer {
             return Err(genie_passing::Error::TooLong { actual, len }.into());
         }
         self.actual = actual;
-        Ok(())
-    }
-
-    /// Sets the argument that goes back to the client.
-    pub(crate) fn set_argument(&mut self, argument: &[u8]) -> Result<(), Error> {
-        if argument.len() > self.room {
-            return Err(Error::Argument { len: argument.len(), room: self.room });
-        }
-        self.reply_argument = SmallVec::from_slice(argument);
         Ok(())
     }
 

@@ -73,7 +73,7 @@ impl Server for Face {
     }
 
     fn request(&self, incoming: Incoming) {
-        let order = Order::decode(incoming.argument(0));
+        let order = Order::decode(incoming.argument());
         let leaf = Arc::clone(&self.0);
         leaf.clients.lock().unwrap_or_else(PoisonError::into_inner).meet(incoming.client().id);
         match order.manner {

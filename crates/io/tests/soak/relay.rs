@@ -57,7 +57,7 @@ impl Server for Face {
 impl Relay {
     /// Asks the next server on the way to do what this server was asked to do.
     fn forward(&self, incoming: &mut Incoming) -> Result<(), ServerError> {
-        let mut order = Order::decode(incoming.argument(0));
+        let mut order = Order::decode(incoming.argument());
         let door = &self.doors[order.hop()];
         let Some(visit) = door.enter(&self.interface, &self.directory, |_| false) else {
             return Err(Reason::Gone.encode());
@@ -102,7 +102,7 @@ impl Relay {
         puts_header: bool,
     ) -> Result<Reply, Failed> {
         let argument = order.encode();
-        let mut request = self.interface.request(&visit.server, incoming.service());
+        let mut request = self.interface.request(&visit.server, incoming.service()).argument(&argument);
         for index in 0..incoming.buffers() {
             let fragment = incoming.fragment(index, 0..incoming.len(index))?;
             request = match fragment.direction() {
@@ -112,9 +112,6 @@ impl Relay {
                 Direction::Out => request.out(Out::fragment(fragment)),
                 Direction::In => request.input(In::fragment(fragment)),
             };
-            if index == 0 {
-                request = request.argument(&argument);
-            }
         }
         request.timeout(Duration::from_millis(50 + order.seed % 300)).send()
     }

@@ -75,11 +75,10 @@ pub(crate) enum Command {
         #[serde(skip)]
         bytes: Vec<u8>,
     },
-    /// Read the client's argument of a buffer.
-    Argument { buffer: usize },
+    /// Read the client's argument.
+    Argument,
     /// Set an argument for the client.
     SetArgument {
-        buffer: usize,
         #[serde(skip)]
         argument: Vec<u8>,
     },

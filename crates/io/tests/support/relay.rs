@@ -114,10 +114,9 @@ fn forward(
     incoming: &mut Incoming,
     manner: Manner,
 ) -> Result<Pending<'static>, ServerError> {
-    let arguments: Vec<_> =
-        (0..incoming.buffers()).map(|buffer| incoming.argument(buffer).to_vec()).collect();
-    let mut request = interface.request(server, incoming.service());
-    for (index, argument) in arguments.iter().enumerate() {
+    let argument = incoming.argument().to_vec();
+    let mut request = interface.request(server, incoming.service()).argument(&argument);
+    for index in 0..incoming.buffers() {
         let fragment = incoming.fragment(index, 0..incoming.len(index))?;
         request = match fragment.direction() {
             Direction::Out if manner == Manner::Heading && index == 0 => {
@@ -126,7 +125,6 @@ fn forward(
             Direction::Out => request.out(Out::fragment(fragment)),
             Direction::In => request.input(In::fragment(fragment)),
         };
-        request = request.argument(argument);
     }
     let asked = request.submit().map_err(|failed| ServerError::new(failed.to_string()))?;
     Ok(asked)
@@ -137,14 +135,15 @@ fn finish(asked: Vec<Pending<'static>>, incoming: &mut Incoming) -> Result<(), S
     let replies: Vec<Result<Reply, Failed>> = asked.into_iter().map(Pending::sync).collect();
     for reply in replies {
         let reply = reply.map_err(|failed| ServerError::new(failed.to_string()))?;
+        let mut copied = 0;
         for (index, buffer) in reply.buffers.iter().enumerate() {
             if incoming.direction(index)? == Direction::In {
                 incoming.set_actual(index, buffer.actual)?;
             }
-            let fragment = buffer.elements.last().map_or(0, |element| element.receipt.copied);
-            if incoming.room(index) >= 8 {
-                incoming.set_argument(index, &(fragment as u64).to_le_bytes())?;
-            }
+            copied += buffer.elements.last().map_or(0, |element| element.receipt.copied as u64);
+        }
+        if incoming.room() >= 8 {
+            incoming.set_argument(&copied.to_le_bytes())?;
         }
     }
     Ok(())

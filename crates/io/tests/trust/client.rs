@@ -4,7 +4,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use genie_io::channel::wire::control::{Hello, Limits, MAX_MESSAGE, Message, ObjectPlace, Party, Welcome};
+use genie_io::channel::wire::control::{
+    Hello, Limits, MAX_MESSAGE, Message, ObjectPlace, Party, VERSION, Welcome,
+};
 use genie_io::channel::wire::record::{
     Body, Kind, Outcome, Record, RequestWriter, Segment, Slot, encode_slot,
 };
@@ -38,8 +40,8 @@ pub(crate) struct Raw {
 /// What an honest hello would say.
 pub(crate) fn hello() -> Hello {
     Hello {
-        version_min: 1,
-        version_max: 1,
+        version_min: VERSION,
+        version_max: VERSION,
         name: "attacker".to_owned(),
         pid: std::process::id(),
         granule: GranuleKind::Base,
@@ -177,9 +179,10 @@ impl Raw {
     ) {
         let slot = Slot { index: slot.0, generation: slot.1 };
         let mut body = std::mem::take(&mut self.body);
-        let mut writer = RequestWriter::begin(&mut body, slot, service);
+        let begun = RequestWriter::begin(&mut body, slot, service, b"argument", 16);
+        let mut writer = begun.expect("a request");
         if !segments.is_empty() {
-            writer.buffer(direction, b"argument", 16).expect("a buffer");
+            writer.buffer(direction).expect("a buffer");
             writer.element(segments.iter().copied()).expect("an element");
         }
         // A ring that stays full is the server's defence, too.
@@ -210,6 +213,7 @@ impl Raw {
                 Outcome::Dropped => "dropped".to_owned(),
                 Outcome::Panicked { message } => format!("panicked: {message}"),
                 Outcome::Refused(_) => "refused".to_owned(),
+                Outcome::ArgumentTooLong { len } => format!("an argument of {len} bytes"),
             }),
             other => Some(format!("{other:?}")),
         }

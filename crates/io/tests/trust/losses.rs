@@ -35,7 +35,7 @@ fn takes_lent_memory_away(ground: &mut Ground) {
     let welcome = Welcome { pool: vec![LENT], ..honest_welcome() };
     server.send_welcome(welcome, &[pool.as_fd()]);
     assert!(server.request(), "a request");
-    server.succeed(server.slot, &[(LEN_SWAPPED as u64, b"")]);
+    server.succeed(server.slot, &[LEN_SWAPPED as u64]);
     let file = std::fs::File::from(pool.duplicate().expect("a descriptor"));
     ground.say(file.metadata().expect("memory").ino());
     ground.hear();

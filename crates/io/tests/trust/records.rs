@@ -167,8 +167,9 @@ fn names_what_it_has_not(ground: &mut Ground) {
     for len in [[255u8; 6], [0, 0, 0, 0, 0, 128]] {
         let mut raw = announced(ground);
         let mut body = Body::new();
-        let mut writer = RequestWriter::begin(&mut body, Slot { index: 0, generation: 0 }, sink);
-        writer.buffer(out, b"", 0).expect("a buffer");
+        let slot = Slot { index: 0, generation: 0 };
+        let mut writer = RequestWriter::begin(&mut body, slot, sink, b"", 0).expect("a request");
+        writer.buffer(out).expect("a buffer");
         writer.element([at(0, 1), at(1, 1)]).expect("an element");
         let mut bytes = body.to_vec();
         let end = bytes.len();

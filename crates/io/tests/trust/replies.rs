@@ -24,11 +24,16 @@ const WRONG: &[Wrong] = &[
     ("a request that was before", |server, slot| {
         server.succeed(Slot { generation: slot.generation.wrapping_sub(1), ..slot }, &[]);
     }),
-    ("more than there is room for", |server, slot| server.succeed(slot, &[(10_001, b"")])),
-    ("as much as can be said", |server, slot| server.succeed(slot, &[((1 << 48) - 1, b"")])),
-    ("a longer argument", |server, slot| server.succeed(slot, &[(10, &[1; 17])])),
-    ("more buffers", |server, slot| server.succeed(slot, &[(10, b""), (10, b"")])),
-    ("a hundred buffers", |server, slot| server.succeed(slot, &[(0, &b""[..]); 100])),
+    ("more than there is room for", |server, slot| server.succeed(slot, &[10_001])),
+    ("as much as can be said", |server, slot| server.succeed(slot, &[(1 << 48) - 1])),
+    ("a longer argument", |server, slot| {
+        server.reply(slot, Outcome::Ok { anticipated: false, argument: &[1; 17] }, &[10]);
+    }),
+    ("no room where there is some", |server, slot| {
+        server.reply(slot, Outcome::ArgumentTooLong { len: 16 }, &[]);
+    }),
+    ("more buffers", |server, slot| server.succeed(slot, &[10, 10])),
+    ("a hundred buffers", |server, slot| server.succeed(slot, &[0; 100])),
     ("done without anticipation", |server, slot| server.push_slot(Kind::Done, slot)),
     ("done with what never was", |server, _| {
         server.push_slot(Kind::Done, Slot { index: u32::MAX, generation: 7 });
@@ -36,7 +41,7 @@ const WRONG: &[Wrong] = &[
     ("an abort", |server, slot| server.push_slot(Kind::Abort, slot)),
     ("a request", |server, slot| {
         let mut body = Body::new();
-        RequestWriter::begin(&mut body, slot, 0);
+        RequestWriter::begin(&mut body, slot, 0, b"", 0).expect("a request");
         server.push(Kind::Request as u8, &body);
     }),
     ("half a reply", |server, _| server.push(Kind::Reply as u8, &[0; 7])),
@@ -77,7 +82,7 @@ fn a_wrong_reply_ends_the_channel_and_the_request() {
         let error = request.expect_err(what).error;
         let is_told = matches!(&error, Error::Gone { server, .. } if server == NAME);
         let is_unfit =
-            matches!(&error, Error::Argument { .. } | Error::NoSuchBuffer { .. } | Error::Passing(_));
+            matches!(&error, Error::ArgumentTooLong { .. } | Error::NoSuchBuffer { .. } | Error::Passing(_));
         assert!(is_told || is_unfit, "{what}: {error}");
         same(&buffer, &bytes, what);
         attacker.says_that("left");
@@ -102,7 +107,7 @@ fn replies_twice(ground: &mut Ground) {
     server.welcome(|_| {});
     assert!(server.request(), "a request");
     let slot = server.slot;
-    server.reply(slot, Outcome::Ok { anticipated: true }, &[]);
+    server.reply(slot, Outcome::Ok { anticipated: true, argument: &[] }, &[]);
     server.push_slot(Kind::Done, slot);
     server.push_slot(Kind::Done, slot);
     server.say_whether_left(ground);

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use genie_io::Server;
-use genie_io::channel::wire::control::{Limits, MAX_MESSAGE, Message, Offer, Party, Trust, Welcome};
+use genie_io::channel::wire::control::{Limits, MAX_MESSAGE, Message, Offer, Party, Trust, VERSION, Welcome};
 use genie_io::channel::wire::record::{Body, Kind, Outcome, Record, ReplyWriter, Slot, encode_slot};
 use genie_io::servers::memory::Memory;
 use genie_memory::Mapping;
@@ -166,17 +166,15 @@ impl Hostile {
     }
 
     /// Replies to a request, telling of buffers of which so much was passed.
-    pub(crate) fn reply(&mut self, slot: Slot, outcome: Outcome<'_>, buffers: &[(u64, &[u8])]) {
+    pub(crate) fn reply(&mut self, slot: Slot, outcome: Outcome<'_>, buffers: &[u64]) {
         let mut body = Body::new();
         let mut writer = ReplyWriter::begin(&mut body, slot, outcome);
-        for (actual, argument) in buffers {
-            writer.buffer(*actual, argument).expect("a buffer");
-        }
+        buffers.iter().for_each(|actual| writer.buffer(*actual).expect("a buffer"));
         self.push(Kind::Reply as u8, &body);
     }
 
-    pub(crate) fn succeed(&mut self, slot: Slot, buffers: &[(u64, &[u8])]) {
-        self.reply(slot, Outcome::Ok { anticipated: false }, buffers);
+    pub(crate) fn succeed(&mut self, slot: Slot, buffers: &[u64]) {
+        self.reply(slot, Outcome::Ok { anticipated: false, argument: &[] }, buffers);
     }
 
     pub(crate) fn push_slot(&mut self, kind: Kind, slot: Slot) {
@@ -229,7 +227,7 @@ pub(crate) fn honest_welcome() -> Welcome {
     let services = Memory::customized();
     let offer = |service: &genie_io::Service| Offer { service: service.clone(), preferred: None };
     Welcome {
-        version: 1,
+        version: VERSION,
         name: NAME.to_owned(),
         instance: 1,
         limits: Limits { pending_bytes: 1 << 30, pending_requests: 256 },

@@ -50,7 +50,7 @@ impl Driver {
     /// Waits until a protocol server in another process has done all earlier requests: it takes requests in order.
     pub(super) fn settle(&self) -> Result<()> {
         if let Some((genie, relay)) = &self.relay {
-            genie.request(relay, DISCARD).arguments().send().map_err(|failed| failed.error)?;
+            genie.request(relay, DISCARD).send().map_err(|failed| failed.error)?;
         }
         Ok(())
     }

@@ -34,7 +34,7 @@ use part::Part;
 /// The version of the layout of the handshake, which never changes.
 pub const HANDSHAKE_VERSION: u16 = 1;
 /// The newest version that this code speaks.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// The longest message, in bytes.
 pub const MAX_MESSAGE: usize = 64 << 10;
 /// The most descriptors of a message.
@@ -204,7 +204,11 @@ impl Kind {
         matches!(self, Self::Hello | Self::Welcome | Self::Refused | Self::Query | Self::Status)
     }
 
-    const fn version(self) -> u16 {
+    pub(super) fn of(code: u16) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| *kind as u16 == code)
+    }
+
+    pub(super) const fn version(self) -> u16 {
         if self.is_handshake() { HANDSHAKE_VERSION } else { VERSION }
     }
 }
@@ -264,8 +268,7 @@ fn decode_head(cursor: &mut Cursor<'_>, len: usize) -> Result<Kind, Error> {
     let start = *cursor;
     let head = cursor.fixed::<Head>("the head of a control message")?;
     let (code, found) = (head.kind.get(), head.version.get());
-    let kind =
-        Kind::ALL.iter().copied().find(|kind| *kind as u16 == code).ok_or(Error::Kind { kind: code })?;
+    let kind = Kind::of(code).ok_or(Error::Kind { kind: code })?;
     let expected = kind.version();
     if found != expected {
         return Err(Error::Version { found, expected });

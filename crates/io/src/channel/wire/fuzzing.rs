@@ -51,8 +51,9 @@ pub fn message(bytes: &[u8]) {
 
 /// A message of this kind with this body.
 pub(super) fn frame(kind: u8, body: &[u8]) -> Vec<u8> {
+    let version = control::Kind::of(kind.into()).map_or(control::VERSION, control::Kind::version);
     let mut bytes = b"GENIEctl".to_vec();
-    bytes.extend_from_slice(&1u16.to_le_bytes());
+    bytes.extend_from_slice(&version.to_le_bytes());
     bytes.extend_from_slice(&u16::from(kind).to_le_bytes());
     bytes.extend_from_slice(&(body.len() as u32).to_le_bytes());
     bytes.extend_from_slice(body);
@@ -81,9 +82,10 @@ pub(super) fn encode(record: &Record<'_>, body: &mut Body) -> Result<Kind, TooLa
 }
 
 fn encode_request(request: &Request<'_>, body: &mut Body) -> Result<(), TooLarge> {
-    let mut writer = RequestWriter::begin(body, request.slot, request.service);
+    let mut writer =
+        RequestWriter::begin(body, request.slot, request.service, request.argument, request.room)?;
     for buffer in request.buffers() {
-        writer.buffer(buffer.direction, buffer.argument, buffer.room)?;
+        writer.buffer(buffer.direction)?;
         for element in buffer.elements() {
             writer.element(element.segments.iter().copied())?;
         }
@@ -93,5 +95,5 @@ fn encode_request(request: &Request<'_>, body: &mut Body) -> Result<(), TooLarge
 
 fn encode_reply(reply: &Reply<'_>, body: &mut Body) -> Result<(), TooLarge> {
     let mut writer = ReplyWriter::begin(body, reply.slot, reply.outcome);
-    reply.buffers().try_for_each(|buffer| writer.buffer(buffer.actual, buffer.argument))
+    reply.buffers().try_for_each(|buffer| writer.buffer(buffer.actual))
 }

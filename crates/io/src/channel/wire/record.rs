@@ -1,11 +1,12 @@
 //! Records: what the entries of a ring say. Requests and aborts go to the server, replies come back.
 //!
-//! How: the ring carries a record's kind beside its body. A request lists its buffers, each with its elements, each with the
-//! segments of the client's arenas that hold its data. A reply says what came of the request and of each buffer. A writer
+//! How: the ring carries a record's kind beside its body. A request has an argument, and lists its buffers, each with its
+//! elements, each with the segments of the client's arenas that hold its data. A reply says what came of the request and of
+//! each buffer. A writer
 //! builds a body in place, without intermediate structures; a decoder checks the whole body and then gives views of it.
 //! Decoding functions are always inlined: to return a view through memory would take longer than the checks.
-//! Invariants: a request of one buffer with one segment and an argument of eight bytes fits into one line of a ring, and so
-//! does the reply to up to three buffers.
+//! Invariants: a request of one buffer with one segment and an argument of ten bytes fits into one line of a ring, and so
+//! does the reply to up to six buffers.
 //! Limits: [`MAX_BUFFERS`], [`MAX_SEGMENTS`], [`super::MAX_OFFSET`] bytes in a request, [`MAX_SENTENCE`].
 //! Source: thesis §7.1 to §7.3 (requests, buffer headers); §5.1 (data named by its place, not copied).
 

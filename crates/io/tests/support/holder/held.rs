@@ -274,8 +274,8 @@ impl Kept {
             return Err("its client has the reply already".to_owned());
         };
         let result = match command {
-            Command::Argument { buffer } => return Ok(Answer::Bytes(incoming.argument(buffer).to_vec())),
-            Command::SetArgument { buffer, argument } => incoming.set_argument(buffer, &argument),
+            Command::Argument => return Ok(Answer::Bytes(incoming.argument().to_vec())),
+            Command::SetArgument { argument } => incoming.set_argument(&argument),
             Command::SetActual { buffer, actual } => incoming.set_actual(buffer, actual),
             Command::Outboard { buffer, bytes } => incoming.outboard(buffer, 0, Box::new(Device(bytes))),
             Command::Write { buffer, offset, bytes } => {

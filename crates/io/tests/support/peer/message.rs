@@ -117,8 +117,8 @@ impl Message for Ask {
         match command {
             Command::Write { bytes, .. }
             | Command::WritePinned { bytes }
-            | Command::Outboard { bytes, .. } => Some(bytes),
-            Command::SetArgument { argument, .. } => Some(argument),
+            | Command::Outboard { bytes, .. }
+            | Command::SetArgument { argument: bytes } => Some(bytes),
             _ => None,
         }
     }

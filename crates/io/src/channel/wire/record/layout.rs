@@ -13,11 +13,11 @@ parts! {
     /// The whole of a record that tells of control messages.
     SaidPart { messages: U64 }
 
-    /// The first part of a request.
-    RequestHead { slot: SlotPart, service: U16, buffers: U16 }
+    /// The first part of a request; the argument and the buffers follow.
+    RequestHead { slot: SlotPart, service: U16, buffers: U16, argument: U32, room: U32 }
 
-    /// The first part of a request's buffer; the argument and the elements follow.
-    BufferHead { argument: U32, room: U32, elements: U16, direction: u8, zero: u8 }
+    /// The first part of a request's buffer; the elements follow.
+    BufferHead { elements: U16, direction: u8, zero: u8 }
 
     /// The first part of an element; its segments follow.
     ElementHead { segments: U16, len: U48 }
@@ -28,8 +28,8 @@ parts! {
     /// The detail of a reply that refuses.
     RefusalPart { asked: U64, pending: U64, allowed: U64 }
 
-    /// The first part of a reply's buffer; the argument follows.
-    ReplyBufferHead { actual: U48, argument: U32 }
+    /// What a reply says of a buffer.
+    ReplyBufferPart { actual: U48 }
 }
 
 /// A run of bytes in one of the client's arenas.

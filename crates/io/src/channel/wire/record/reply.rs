@@ -2,7 +2,7 @@
 
 use zerocopy::little_endian::U16;
 
-use super::layout::{RefusalPart, ReplyBufferHead, ReplyHead};
+use super::layout::{RefusalPart, ReplyBufferPart, ReplyHead};
 use super::parts::{Part, Parts};
 use super::{Body, MAX_BUFFERS, MAX_SENTENCE, Slot};
 use crate::channel::wire::cursor::Cursor;
@@ -13,6 +13,7 @@ const FAILED: u8 = 1;
 const DROPPED: u8 = 2;
 const REFUSED: u8 = 3;
 const PANICKED: u8 = 4;
+const ARGUMENT_TOO_LONG: u8 = 5;
 
 /// What came of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub enum Outcome<'a> {
     Ok {
         /// The server goes on with the outputs; a done record follows.
         anticipated: bool,
+        /// The argument that goes back; whether there is room for it is still to be checked.
+        argument: &'a [u8],
     },
     /// The server could not do what the request asked.
     Failed {
@@ -37,6 +40,11 @@ pub enum Outcome<'a> {
     Panicked {
         /// What the panic said; cut like the sentence of a failure.
         message: &'a str,
+    },
+    /// The argument that the server wanted to give back is longer than the room that the request has made.
+    ArgumentTooLong {
+        /// The argument's length, not 0; one of more than 4 GiB is told as 4 GiB less 1.
+        len: usize,
     },
 }
 
@@ -75,6 +83,9 @@ pub struct ReplyWriter<'b> {
 
 impl<'b> ReplyWriter<'b> {
     /// Begins a reply without buffers, in place of what `body` holds.
+    ///
+    /// # Panics
+    /// When the argument exceeds 4 GiB: no request makes room for that.
     #[inline]
     pub fn begin(body: &'b mut Body, slot: Slot, outcome: Outcome<'_>) -> Self {
         let head = |status, anticipated, code: i32, detail: usize| ReplyHead {
@@ -83,12 +94,14 @@ impl<'b> ReplyWriter<'b> {
             anticipated: u8::from(anticipated),
             buffers: 0.into(),
             code: code.into(),
-            // The sentence is cut to less, so this fits.
-            detail: (detail as u32).into(),
+            detail: u32::try_from(detail).expect("an argument, or a sentence that was cut").into(),
         };
         body.clear();
         match outcome {
-            Outcome::Ok { anticipated } => body.part(&head(OK, anticipated, 0, 0)),
+            Outcome::Ok { anticipated, argument } => {
+                body.part(&head(OK, anticipated, 0, argument.len()));
+                body.append(argument);
+            }
             Outcome::Failed { code, message } => {
                 let message = cut(message, MAX_SENTENCE);
                 body.part(&head(FAILED, false, code, message.len()));
@@ -98,6 +111,9 @@ impl<'b> ReplyWriter<'b> {
                 let message = cut(message, MAX_SENTENCE);
                 body.part(&head(PANICKED, false, 0, message.len()));
                 body.append(message.as_bytes());
+            }
+            Outcome::ArgumentTooLong { len } => {
+                body.part(&head(ARGUMENT_TOO_LONG, false, 0, len.min(u32::MAX as usize)));
             }
             Outcome::Dropped => body.part(&head(DROPPED, false, 0, 0)),
             Outcome::Refused(refusal) => {
@@ -109,20 +125,16 @@ impl<'b> ReplyWriter<'b> {
         Self { body, buffers: 0 }
     }
 
-    /// Adds what came of the next buffer: how many bytes were really passed, and the server's argument.
+    /// Adds what came of the next buffer: how many bytes were really passed.
     ///
     /// # Errors
-    /// There are [`MAX_BUFFERS`] already, `actual` exceeds [`MAX_OFFSET`], or the argument exceeds 4 GiB; the body
-    /// is as it was.
+    /// There are [`MAX_BUFFERS`] already, or `actual` exceeds [`MAX_OFFSET`]; the body is as it was.
     #[inline]
-    pub fn buffer(&mut self, actual: u64, argument: &[u8]) -> Result<(), TooLarge> {
+    pub fn buffer(&mut self, actual: u64) -> Result<(), TooLarge> {
         let what = "bytes of a buffer";
         let actual = U48::new(actual).ok_or(TooLarge { what, count: actual, max: MAX_OFFSET })?;
-        let argument_len: u32 = count("bytes of an argument", argument.len(), u32::MAX as usize)?;
         self.buffers = count("buffers", usize::from(self.buffers) + 1, MAX_BUFFERS)?;
-        let head = ReplyBufferHead { actual, argument: argument_len.into() };
-        self.body.part(&head);
-        self.body.append(argument);
+        self.body.part(&ReplyBufferPart { actual });
         self.body.put(std::mem::offset_of!(ReplyHead, buffers), &U16::from(self.buffers));
         Ok(())
     }
@@ -135,16 +147,14 @@ pub struct Reply<'a> {
     pub slot: Slot,
     /// What came of the request.
     pub outcome: Outcome<'a>,
-    buffers: Parts<'a, ReplyBuffer<'a>>,
+    buffers: Parts<'a, ReplyBuffer>,
 }
 
 /// What came of one buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ReplyBuffer<'a> {
+pub struct ReplyBuffer {
     /// Bytes really passed; whether the buffer is that long is still to be checked.
     pub actual: u64,
-    /// The server's argument; whether there is room for it is still to be checked.
-    pub argument: &'a [u8],
 }
 
 impl<'a> Reply<'a> {
@@ -168,7 +178,7 @@ impl<'a> Reply<'a> {
 
     /// What came of the buffers, in order. A reply may speak of fewer buffers than the request has.
     #[inline]
-    pub fn buffers(&self) -> Parts<'a, ReplyBuffer<'a>> {
+    pub fn buffers(&self) -> Parts<'a, ReplyBuffer> {
         self.buffers
     }
 }
@@ -178,7 +188,10 @@ impl<'a> Outcome<'a> {
     fn read(head: &ReplyHead, cursor: &mut Cursor<'a>) -> Result<Self, Malformed> {
         let (code, detail) = (head.code.get(), head.detail.get() as usize);
         match (head.status, head.anticipated, code, detail) {
-            (OK, anticipated @ 0..=1, 0, 0) => Ok(Self::Ok { anticipated: anticipated == 1 }),
+            (OK, anticipated @ 0..=1, 0, _) => {
+                let argument = cursor.bytes("an argument", detail)?;
+                Ok(Self::Ok { anticipated: anticipated == 1, argument })
+            }
             (FAILED, 0, _, _) => {
                 let message = cursor.text("a sentence about a failure", detail, MAX_SENTENCE)?;
                 Ok(Self::Failed { code, message })
@@ -187,6 +200,7 @@ impl<'a> Outcome<'a> {
                 let message = cursor.text("what a server said that panicked", detail, MAX_SENTENCE)?;
                 Ok(Self::Panicked { message })
             }
+            (ARGUMENT_TOO_LONG, 0, 0, 1..) => Ok(Self::ArgumentTooLong { len: detail }),
             (DROPPED, 0, 0, 0) => Ok(Self::Dropped),
             (REFUSED, 0, 1..=4, 24) => Refusal::read(code, cursor).map(Self::Refused),
             (status, anticipated, ..) => Err(Malformed::new(
@@ -219,11 +233,10 @@ impl From<Refusal> for RefusalPart {
     }
 }
 
-impl<'a> Part<'a> for ReplyBuffer<'a> {
+impl<'a> Part<'a> for ReplyBuffer {
     #[inline(always)]
     fn read(cursor: &mut Cursor<'a>) -> Result<Self, Malformed> {
-        let head = cursor.fixed::<ReplyBufferHead>("the head of a reply's buffer")?;
-        let argument = cursor.bytes("an argument", head.argument.get() as usize)?;
-        Ok(Self { actual: head.actual.get(), argument })
+        let part = cursor.fixed::<ReplyBufferPart>("a reply's buffer")?;
+        Ok(Self { actual: part.actual.get() })
     }
 }

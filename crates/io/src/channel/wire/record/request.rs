@@ -26,34 +26,43 @@ pub struct RequestWriter<'b> {
 }
 
 impl<'b> RequestWriter<'b> {
-    /// Begins a request without buffers, in place of what `body` holds.
-    #[inline]
-    pub fn begin(body: &'b mut Body, slot: Slot, service: u16) -> Self {
-        body.clear();
-        let head = RequestHead { slot: slot.into(), service: service.into(), buffers: 0.into() };
-        body.part(&head);
-        Self { body, buffers: 0, segments: 0, bytes: 0, last: None }
-    }
-
-    /// Begins a buffer with the client's argument, and room for an argument of the server's of at most `room` bytes.
+    /// Begins a request without buffers, with the client's argument, and room for an argument of at most `room` bytes in the
+    /// reply, in place of what `body` holds.
     ///
     /// # Errors
-    /// There are [`MAX_BUFFERS`] already, or an argument exceeds 4 GiB.
+    /// The argument, or the room, exceeds 4 GiB.
     #[inline]
-    pub fn buffer(&mut self, direction: Direction, argument: &[u8], room: usize) -> Result<(), TooLarge> {
-        self.buffers = count("buffers", usize::from(self.buffers) + 1, MAX_BUFFERS)?;
+    pub fn begin(
+        body: &'b mut Body,
+        slot: Slot,
+        service: u16,
+        argument: &[u8],
+        room: usize,
+    ) -> Result<Self, TooLarge> {
         let argument_len: u32 = count("bytes of an argument", argument.len(), u32::MAX as usize)?;
         let room: u32 = count("bytes of room for an argument", room, u32::MAX as usize)?;
-        let head = BufferHead {
+        body.clear();
+        body.part(&RequestHead {
+            slot: slot.into(),
+            service: service.into(),
+            buffers: 0.into(),
             argument: argument_len.into(),
             room: room.into(),
-            elements: 0.into(),
-            direction: if direction == Direction::Out { OUT } else { IN },
-            zero: 0,
-        };
+        });
+        body.append(argument);
+        Ok(Self { body, buffers: 0, segments: 0, bytes: 0, last: None })
+    }
+
+    /// Begins a buffer.
+    ///
+    /// # Errors
+    /// There are [`MAX_BUFFERS`] already.
+    #[inline]
+    pub fn buffer(&mut self, direction: Direction) -> Result<(), TooLarge> {
+        self.buffers = count("buffers", usize::from(self.buffers) + 1, MAX_BUFFERS)?;
+        let direction = if direction == Direction::Out { OUT } else { IN };
         self.last = Some((self.body.len(), 0));
-        self.body.part(&head);
-        self.body.append(argument);
+        self.body.part(&BufferHead { elements: 0.into(), direction, zero: 0 });
         self.body.put(std::mem::offset_of!(RequestHead, buffers), &U16::from(self.buffers));
         Ok(())
     }
@@ -107,6 +116,10 @@ pub struct Request<'a> {
     pub slot: Slot,
     /// The number of the service.
     pub service: u16,
+    /// The client's argument.
+    pub argument: &'a [u8],
+    /// How many bytes the reply's argument may have.
+    pub room: usize,
     /// The bytes of all elements together, at most [`MAX_OFFSET`].
     pub bytes: u64,
     buffers: Parts<'a, Buffer<'a>>,
@@ -117,10 +130,6 @@ pub struct Request<'a> {
 pub struct Buffer<'a> {
     /// Whether it is output or input.
     pub direction: Direction,
-    /// The client's argument.
-    pub argument: &'a [u8],
-    /// How many bytes the server's argument may have.
-    pub room: usize,
     elements: Parts<'a, Element<'a>>,
 }
 
@@ -150,13 +159,15 @@ impl<'a> Request<'a> {
             let what = format!("a request has {left} buffers, more than the {MAX_BUFFERS} allowed");
             return Err(Malformed::new(0, what));
         }
+        let argument = cursor.bytes("an argument", head.argument.get() as usize)?;
         let buffers = Parts::new(cursor, left);
         let mut tally = Tally::default();
         for _ in 0..left {
             Buffer::read_checking(&mut cursor, |at, element| tally.add(at, element))?;
         }
         cursor.end()?;
-        Ok(Self { slot: head.slot.get(), service: head.service.get(), bytes: tally.bytes, buffers })
+        let (slot, service, room) = (head.slot.get(), head.service.get(), head.room.get() as usize);
+        Ok(Self { slot, service, argument, room, bytes: tally.bytes, buffers })
     }
 
     /// The buffers, in order.
@@ -191,13 +202,12 @@ impl<'a> Buffer<'a> {
                 return Err(start.malformed(what));
             }
         };
-        let argument = cursor.bytes("an argument", head.argument.get() as usize)?;
         let elements = Parts::new(*cursor, head.elements.get());
         for _ in 0..head.elements.get() {
             let start = *cursor;
             check(&start, &Element::read(cursor)?)?;
         }
-        Ok(Self { direction, argument, room: head.room.get() as usize, elements })
+        Ok(Self { direction, elements })
     }
 }
 

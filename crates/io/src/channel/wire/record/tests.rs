@@ -3,7 +3,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::layout::{
-    BufferHead, ElementHead, RefusalPart, ReplyBufferHead, ReplyHead, RequestHead, SaidPart,
+    BufferHead, ElementHead, RefusalPart, ReplyBufferPart, ReplyHead, RequestHead, SaidPart,
 };
 use super::*;
 use crate::channel::wire::tests::assert_documented;
@@ -13,6 +13,7 @@ use crate::channel::wire::{MAX_OFFSET, fuzzing};
 const LINE: usize = 56;
 const SLOT: Slot = Slot { index: 7, generation: 9 };
 const ALL: u64 = MAX_OFFSET;
+const SUCCESS: Outcome<'_> = Outcome::Ok { anticipated: false, argument: &[] };
 
 fn segment(arena: u16, offset: u64, len: u64) -> Segment {
     Segment::new(arena, offset, len).unwrap()
@@ -32,11 +33,16 @@ fn decode_reply(body: &[u8]) -> Result<Reply<'_>, Malformed> {
     }
 }
 
+/// A request without an argument.
+fn begin(body: &mut Body) -> RequestWriter<'_> {
+    RequestWriter::begin(body, SLOT, 0, &[], 0).unwrap()
+}
+
 /// A request with one output of one segment.
 fn one_output() -> Vec<u8> {
     let mut body = Body::new();
-    let mut writer = RequestWriter::begin(&mut body, SLOT, 3);
-    writer.buffer(Direction::Out, b"12345678", 0).unwrap();
+    let mut writer = RequestWriter::begin(&mut body, SLOT, 3, b"1234567890", 0).unwrap();
+    writer.buffer(Direction::Out).unwrap();
     writer.element([segment(0, 4096, 100)]).unwrap();
     body.to_vec()
 }
@@ -46,27 +52,27 @@ fn the_documented_layouts_are_those_of_the_code() {
     assert_documented! {
         "Abort and done": SlotPart { index, generation }
         "Said": SaidPart { messages }
-        "Request: head": RequestHead { slot, service, buffers }
-        "Request: buffer": BufferHead { argument, room, elements, direction, zero }
+        "Request: head": RequestHead { slot, service, buffers, argument, room }
+        "Request: buffer": BufferHead { elements, direction, zero }
         "Request: element": ElementHead { segments, len }
         "Request: segment": Segment { arena, offset, len }
         "Reply: head": ReplyHead { slot, status, anticipated, buffers, code, detail }
         "Reply: refusal": RefusalPart { asked, pending, allowed }
-        "Reply: buffer": ReplyBufferHead { actual, argument }
+        "Reply: buffer": ReplyBufferPart { actual }
     }
 }
 
 #[test]
 fn the_common_request_and_the_common_reply_fit_one_line() {
     let request = one_output();
-    assert_eq!(request.len(), 54);
+    assert_eq!(request.len(), 56);
     assert!(request.len() <= LINE);
     let mut reply = Body::new();
-    let mut writer = ReplyWriter::begin(&mut reply, SLOT, Outcome::Ok { anticipated: false });
-    for _ in 0..3 {
-        writer.buffer(ALL, &[]).unwrap();
+    let mut writer = ReplyWriter::begin(&mut reply, SLOT, SUCCESS);
+    for _ in 0..6 {
+        writer.buffer(ALL).unwrap();
     }
-    assert_eq!(reply.len(), 50);
+    assert_eq!(reply.len(), 56);
     assert!(reply.len() <= LINE);
 }
 
@@ -86,15 +92,15 @@ fn every_request_that_is_cut_short_or_goes_on_is_malformed() {
 #[test]
 fn a_request_that_contradicts_itself_is_malformed() {
     let good = one_output();
-    let argument = 12 + 12;
-    let element = argument + 8;
+    let buffer = 20 + 10;
+    let element = buffer + 4;
     let segment = element + 8;
     let cases: [(usize, u8, &str); 8] = [
-        (10, 2, "needs 12 bytes"),
+        (10, 2, "needs 4 bytes"),
         (11, 5, "more than the 1024"),
         (12, 255, "needs 255 bytes"),
-        (22, 2, "direction is 2"),
-        (23, 1, "spare byte 1"),
+        (buffer + 2, 2, "direction is 2"),
+        (buffer + 3, 1, "spare byte 1"),
         (element, 2, "needs 28 bytes"),
         (element + 2, 101, "101 bytes has segments of 100"),
         (segment + 8, 0, "0 bytes at 4096"),
@@ -120,15 +126,15 @@ fn a_request_that_contradicts_itself_is_malformed() {
 #[test]
 fn the_lengths_of_a_request_cannot_overflow() {
     let mut body = Body::new();
-    let mut writer = RequestWriter::begin(&mut body, SLOT, 0);
-    writer.buffer(Direction::In, &[], 0).unwrap();
+    let mut writer = begin(&mut body);
+    writer.buffer(Direction::In).unwrap();
     writer.element([segment(0, 0, ALL)]).unwrap();
     writer.element([]).unwrap();
     assert_eq!(writer.element([segment(0, 0, 1)]).unwrap_err().count, ALL + 1);
     let request = |segment: Segment| {
         let mut body = Body::new();
-        let mut writer = RequestWriter::begin(&mut body, SLOT, 0);
-        writer.buffer(Direction::In, &[], 0).unwrap();
+        let mut writer = begin(&mut body);
+        writer.buffer(Direction::In).unwrap();
         writer.element([segment]).unwrap();
         body
     };
@@ -145,17 +151,17 @@ fn the_lengths_of_a_request_cannot_overflow() {
 #[test]
 fn buffers_and_segments_are_counted() {
     let mut body = Body::new();
-    let mut writer = RequestWriter::begin(&mut body, SLOT, 0);
+    let mut writer = begin(&mut body);
     for _ in 0..MAX_BUFFERS {
-        writer.buffer(Direction::Out, &[], 0).unwrap();
+        writer.buffer(Direction::Out).unwrap();
     }
-    assert_eq!(writer.buffer(Direction::Out, &[], 0).unwrap_err().max, 1024);
-    let mut writer = RequestWriter::begin(&mut body, SLOT, 0);
-    writer.buffer(Direction::Out, &[], 0).unwrap();
+    assert_eq!(writer.buffer(Direction::Out).unwrap_err().max, 1024);
+    let mut writer = begin(&mut body);
+    writer.buffer(Direction::Out).unwrap();
     writer.element((0..MAX_SEGMENTS as u64).map(|index| segment(0, index * 2, 1))).unwrap();
     assert_eq!(decode_request(&body).unwrap().bytes, MAX_SEGMENTS as u64);
-    let mut writer = RequestWriter::begin(&mut body, SLOT, 0);
-    writer.buffer(Direction::Out, &[], 0).unwrap();
+    let mut writer = begin(&mut body);
+    writer.buffer(Direction::Out).unwrap();
     writer.element([segment(0, 0, 1)]).unwrap();
     let error = writer.element((0..MAX_SEGMENTS as u64).map(|index| segment(0, index * 2, 1))).unwrap_err();
     assert_eq!(error.count, MAX_SEGMENTS as u64 + 1);
@@ -164,12 +170,12 @@ fn buffers_and_segments_are_counted() {
 #[test]
 fn a_request_with_too_many_segments_in_all_is_malformed() {
     let mut body = Body::new();
-    let mut writer = RequestWriter::begin(&mut body, SLOT, 0);
-    writer.buffer(Direction::Out, &[], 0).unwrap();
+    let mut writer = begin(&mut body);
+    writer.buffer(Direction::Out).unwrap();
     writer.element((0..MAX_SEGMENTS as u64).map(|index| segment(0, index * 2, 1))).unwrap();
     let mut one = Body::new();
-    let mut writer = RequestWriter::begin(&mut one, SLOT, 0);
-    writer.buffer(Direction::Out, &[], 0).unwrap();
+    let mut writer = begin(&mut one);
+    writer.buffer(Direction::Out).unwrap();
     writer.element([segment(0, 0, 1)]).unwrap();
     let mut body = [&body, &one[size_of::<RequestHead>()..]].concat();
     body[10] = 2;
@@ -179,25 +185,25 @@ fn a_request_with_too_many_segments_in_all_is_malformed() {
 #[test]
 fn a_body_of_any_length_is_built_and_patched_and_used_again() {
     let mut body = Body::new();
-    for len in [0, 100, 423, 424, 425, 447, 448, 449, 10_000, 3] {
+    for len in [0, 100, 427, 428, 429, 447, 448, 449, 10_000, 3] {
         let argument = vec![7; len];
-        let mut writer = RequestWriter::begin(&mut body, SLOT, 1);
-        writer.buffer(Direction::Out, &argument, 5).unwrap();
-        writer.buffer(Direction::In, &[], 6).unwrap();
+        let mut writer = RequestWriter::begin(&mut body, SLOT, 1, &argument, 5).unwrap();
+        writer.buffer(Direction::Out).unwrap();
+        writer.buffer(Direction::In).unwrap();
         writer.element([segment(0, 0, 9)]).unwrap();
-        assert_eq!(body.len(), 12 + 12 + len + 12 + 8 + 14);
+        assert_eq!(body.len(), 20 + len + 4 + 4 + 8 + 14);
         let request = decode_request(&body).unwrap();
-        let seen: Vec<_> =
-            request.buffers().map(|b| (b.argument.len(), b.room, b.elements().len())).collect();
-        assert_eq!(seen, [(len, 5, 0), (0, 6, 1)]);
+        assert_eq!((request.argument, request.room), (&argument[..], 5));
+        let seen: Vec<_> = request.buffers().map(|buffer| buffer.elements().len()).collect();
+        assert_eq!(seen, [0, 1]);
     }
 }
 
 #[test]
 fn empty_segments_do_not_travel() {
     let mut body = Body::new();
-    let mut writer = RequestWriter::begin(&mut body, SLOT, 0);
-    writer.buffer(Direction::Out, &[], 0).unwrap();
+    let mut writer = begin(&mut body);
+    writer.buffer(Direction::Out).unwrap();
     writer.element([segment(0, 8, 0), segment(0, 8, 5), segment(1, 0, 0)]).unwrap();
     let request = decode_request(&body).unwrap();
     let element = request.buffers().next().unwrap().elements().next().unwrap();
@@ -219,13 +225,19 @@ fn a_long_sentence_is_cut_and_a_longer_one_is_malformed() {
 #[test]
 fn a_reply_that_contradicts_itself_is_malformed() {
     let mut good = Body::new();
-    ReplyWriter::begin(&mut good, SLOT, Outcome::Ok { anticipated: true });
+    ReplyWriter::begin(&mut good, SLOT, Outcome::Ok { anticipated: true, argument: &[] });
     decode_reply(&good).unwrap();
-    for (at, byte) in [(8, 1), (8, 2), (8, 3), (8, 5), (9, 2), (10, 1), (12, 1), (16, 1)] {
+    for (at, byte) in [(8, 1), (8, 2), (8, 3), (8, 5), (8, 6), (9, 2), (10, 1), (12, 1), (16, 1)] {
         let mut body = good.to_vec();
         body[at] = byte;
         assert!(decode_reply(&body).is_err(), "byte {at} as {byte}");
     }
+    let mut short = Body::new();
+    ReplyWriter::begin(&mut short, SLOT, Outcome::ArgumentTooLong { len: 1 });
+    let mut short = short.to_vec();
+    decode_reply(&short).unwrap();
+    short[16] = 0;
+    decode_reply(&short).expect_err("there is always room for no bytes");
     let mut text = Body::new();
     ReplyWriter::begin(&mut text, SLOT, Outcome::Failed { code: 0, message: "ab" });
     let mut text = text.to_vec();
@@ -256,7 +268,7 @@ fn unknown_kinds_and_bodies_where_none_belong_are_malformed() {
 struct AnElement(u64, Vec<Segment>);
 
 #[derive(Debug, Clone, PartialEq)]
-struct ABuffer(Direction, Vec<u8>, usize, Vec<AnElement>);
+struct ABuffer(Direction, Vec<AnElement>);
 
 fn slots() -> impl Strategy<Value = Slot> {
     any::<(u32, u32)>().prop_map(|(index, generation)| Slot { index, generation })
@@ -271,33 +283,35 @@ fn elements() -> impl Strategy<Value = AnElement> {
 }
 
 fn buffers() -> impl Strategy<Value = ABuffer> {
-    prop_oneof![Just(Direction::Out), Just(Direction::In)].prop_flat_map(|direction| {
-        (vec(any::<u8>(), 0..20), any::<u32>(), vec(elements(), 0..4))
-            .prop_map(move |(argument, room, elements)| ABuffer(direction, argument, room as usize, elements))
-    })
+    let directions = prop_oneof![Just(Direction::Out), Just(Direction::In)];
+    (directions, vec(elements(), 0..4)).prop_map(|(direction, elements)| ABuffer(direction, elements))
+}
+
+fn arguments() -> impl Strategy<Value = Vec<u8>> {
+    vec(any::<u8>(), 0..20)
 }
 
 fn outcomes() -> impl Strategy<Value = (u8, bool, i32, String, [u64; 3])> {
-    (0u8..6, any::<bool>(), any::<i32>(), any::<String>(), any::<[u64; 3]>())
+    (0u8..7, any::<bool>(), any::<i32>(), any::<String>(), any::<[u64; 3]>())
 }
 
 fn outcome(seed: &(u8, bool, i32, String, [u64; 3])) -> Outcome<'_> {
     let (which, anticipated, code, message, [asked, pending, allowed]) = seed;
     let (asked, pending, allowed) = (*asked, *pending, *allowed);
     match which {
-        0 => Outcome::Ok { anticipated: *anticipated },
+        0 => Outcome::Ok { anticipated: *anticipated, argument: message.as_bytes() },
         1 => Outcome::Failed { code: *code, message },
         2 => Outcome::Dropped,
         3 => Outcome::Refused(Refusal { limit: Limit::Bytes, asked, pending, allowed }),
         4 => Outcome::Panicked { message },
+        5 => Outcome::ArgumentTooLong { len: asked.clamp(1, u32::MAX.into()) as usize },
         _ => Outcome::Refused(Refusal { limit: Limit::Requests, asked, pending, allowed }),
     }
 }
 
-fn encode_buffers(body: &mut Body, slot: Slot, service: u16, buffers: &[ABuffer]) {
-    let mut writer = RequestWriter::begin(body, slot, service);
-    for ABuffer(direction, argument, room, elements) in buffers {
-        writer.buffer(*direction, argument, *room).unwrap();
+fn encode_buffers(mut writer: RequestWriter<'_>, buffers: &[ABuffer]) {
+    for ABuffer(direction, elements) in buffers {
+        writer.buffer(*direction).unwrap();
         for AnElement(_, segments) in elements {
             writer.element(segments.iter().copied()).unwrap();
         }
@@ -307,35 +321,34 @@ fn encode_buffers(body: &mut Body, slot: Slot, service: u16, buffers: &[ABuffer]
 proptest! {
     #[test]
     fn a_request_arrives_as_it_was_sent(
-        slot in slots(), service in any::<u16>(), sent in vec(buffers(), 0..5)
+        slot in slots(), service in any::<u16>(), argument in arguments(), room in any::<u32>(),
+        sent in vec(buffers(), 0..5)
     ) {
-        let mut body = Body::new();
-        encode_buffers(&mut body, slot, service, &sent);
+        let (mut body, room) = (Body::new(), room as usize);
+        encode_buffers(RequestWriter::begin(&mut body, slot, service, &argument, room).unwrap(), &sent);
         let request = decode_request(&body).unwrap();
         prop_assert_eq!((request.slot, request.service), (slot, service));
+        prop_assert_eq!((request.argument, request.room), (&argument[..], room));
         prop_assert_eq!(request.buffers().len(), sent.len());
         let arrived: Vec<_> = request.buffers().map(|buffer| {
             let elements = buffer.elements().map(|element| AnElement(element.len, element.segments.to_vec()));
-            ABuffer(buffer.direction, buffer.argument.to_vec(), buffer.room, elements.collect())
+            ABuffer(buffer.direction, elements.collect())
         }).collect();
-        let bytes: u64 = sent.iter().flat_map(|buffer| &buffer.3).map(|element| element.0).sum();
+        let bytes: u64 = sent.iter().flat_map(|buffer| &buffer.1).map(|element| element.0).sum();
         prop_assert_eq!(request.bytes, bytes);
         prop_assert_eq!(arrived, sent);
     }
 
     #[test]
     fn a_reply_arrives_as_it_was_sent(
-        slot in slots(), seed in outcomes(), sent in vec((0..=ALL, vec(any::<u8>(), 0..20)), 0..5)
+        slot in slots(), seed in outcomes(), sent in vec(0..=ALL, 0..5)
     ) {
         let mut body = Body::new();
         let mut writer = ReplyWriter::begin(&mut body, slot, outcome(&seed));
-        for (actual, argument) in &sent {
-            writer.buffer(*actual, argument).unwrap();
-        }
+        sent.iter().for_each(|actual| writer.buffer(*actual).unwrap());
         let reply = decode_reply(&body).unwrap();
         prop_assert_eq!((reply.slot, reply.outcome), (slot, outcome(&seed)));
-        let arrived: Vec<_> =
-            reply.buffers().map(|buffer| (buffer.actual, buffer.argument.to_vec())).collect();
+        let arrived: Vec<_> = reply.buffers().map(|buffer| buffer.actual).collect();
         prop_assert_eq!(arrived, sent);
     }
 
@@ -350,10 +363,11 @@ proptest! {
 
     #[test]
     fn damaged_requests_are_decoded_without_panic_and_encode_to_themselves(
-        sent in vec(buffers(), 0..4), damage in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)
+        argument in arguments(), sent in vec(buffers(), 0..4),
+        damage in vec((any::<prop::sample::Index>(), any::<u8>()), 1..4)
     ) {
         let mut body = Body::new();
-        encode_buffers(&mut body, SLOT, 1, &sent);
+        encode_buffers(RequestWriter::begin(&mut body, SLOT, 1, &argument, 0).unwrap(), &sent);
         let mut bytes = vec![Kind::Request as u8];
         bytes.extend_from_slice(&body);
         for (at, byte) in damage {

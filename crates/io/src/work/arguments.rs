@@ -1,0 +1,46 @@
+//! A request's arguments: the client's, and the one that goes back with the reply.
+//!
+//! How: an argument that the client has made too little room for is remembered by its length, so that a server which replies
+//! with that error blames the client, not itself.
+
+use smallvec::SmallVec;
+
+use crate::{Error, ServerError};
+
+#[derive(Debug, Default)]
+pub(crate) struct Arguments {
+    pub(crate) request: SmallVec<[u8; 32]>,
+    /// How long the reply's argument may be.
+    pub(crate) room: usize,
+    pub(crate) reply: SmallVec<[u8; 16]>,
+    /// The length of the reply's argument that was last refused; 0 if none was.
+    refused: usize,
+}
+
+impl Arguments {
+    #[inline]
+    pub(crate) fn begin(&mut self, request: &[u8], room: usize) {
+        self.request.extend_from_slice(request);
+        self.room = room;
+    }
+
+    /// Sets the reply's argument, if there is room for it.
+    pub(crate) fn set_reply(&mut self, argument: &[u8]) -> Result<(), Error> {
+        if argument.len() > self.room {
+            self.refused = argument.len();
+            return Err(self.too_long());
+        }
+        self.reply = SmallVec::from_slice(argument);
+        Ok(())
+    }
+
+    /// The error of [`Arguments::set_reply`], if this is what the server replies with.
+    pub(crate) fn refusal(&self, error: &ServerError) -> Option<Error> {
+        let refusal = (self.refused > 0).then(|| self.too_long());
+        refusal.filter(|refusal| error.message == refusal.to_string())
+    }
+
+    fn too_long(&self) -> Error {
+        Error::ArgumentTooLong { len: self.refused, room: self.room }
+    }
+}
