@@ -42,5 +42,5 @@ fn capitalize(request: &mut Incoming) -> Result<(), ServerError> {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let serving = Listener::bind("capitals", Capitals, ServeOptions::default())?;
     println!("serving as {}", serving.name());
-    Ok(serving.run()?)
+    Ok(serving.run_until_signal()?)
 }

@@ -32,7 +32,7 @@
 //!   call [`Interface::connect`].
 //! - To reply later or from another thread, a server keeps the [`Incoming`]. To use parts of a request in several threads, it calls
 //!   [`Incoming::pin_output`] and [`Incoming::pin_input`].
-//! - A server that keeps something for each client finds it by [`Incoming::client`], and drops it at [`Server::departed`].
+//! - A server that keeps something for each client is a [`PerClient`] of servers.
 //! - A client with many pending requests takes them from [`Completions`].
 //! - A client's event loop waits for [`Interface::descriptor`], a server's event loop for [`channel::Driven::descriptor`].
 
@@ -46,8 +46,8 @@ pub use genie_file as file;
 pub use genie_io::servers::memory;
 pub use genie_io::{
     Anticipated, Client, ClientId, Completer, Completions, Element, Error, Failed, Fragment, In, Incoming,
-    InputPin, Interface, Limits, Out, OutputPin, Pending, Reply, ReplyBuffer, ReplyElement, Request,
-    RequestId, Returned, Server, ServerError, ServerHandle, Service, ServiceId, Shared,
+    InputPin, Interface, Limits, Out, OutputPin, Pending, PerClient, Reply, ReplyBuffer, ReplyElement,
+    Request, RequestId, Returned, Server, ServerError, ServerHandle, Service, ServiceId, Shared,
 };
 
 /// Servers in other processes: listening and connecting.

@@ -6,7 +6,8 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use genie::channel::{ConnectOptions, Directory, Listener, ServeOptions};
-use genie::{Interface, Out, file};
+use genie::{Error, Interface, Out, ServiceId, file};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// A program that is killed when the test is over.
 struct Running(Child);
@@ -156,4 +157,22 @@ fn a_client_without_a_server_says_so() {
     assert!(!output.status.success());
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(error.contains("capitals"), "{error}");
+}
+
+#[test]
+fn a_server_ends_in_good_order_at_a_signal() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let Some(program) = example("a_server_ends_in_good_order_at_a_signal", "server") else { return };
+        let scratch = tempfile::tempdir().expect("a directory");
+        let mut server = start(&program, scratch.path(), "capitals");
+        let genie = Interface::open().expect("an interface");
+        let directory = Directory::at(scratch.path()).expect("a run-time directory");
+        let handle = genie.connect_with(&directory, "capitals", &ConnectOptions::default()).expect("a server");
+        let pid = Pid::from_child(&server.0);
+        kill_process(pid, signal).expect("a child");
+        assert!(server.0.wait().expect("a child").success(), "{signal:?} ended it, and no error");
+        assert!(!scratch.path().join("capitals").exists(), "its socket is gone");
+        let error = genie.request(&handle, ServiceId(0)).send().expect_err("nobody serves").error;
+        assert!(matches!(&error, Error::Gone { why, .. } if why.contains("stopped")), "{error}");
+    }
 }

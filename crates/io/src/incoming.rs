@@ -53,6 +53,16 @@ impl Incoming {
         self.origin().id()
     }
 
+    /// Whether the request is being aborted: its time is over, or its client has given it up or is gone. A server that works
+    /// long on a request may ask now and then, and drop the request; [`Server::abort`](crate::Server::abort) is called only
+    /// when [`Server::request`](crate::Server::request) has returned.
+    ///
+    /// While the server's code is called with the request of a client in another process, this becomes true some milliseconds
+    /// after the abort; if no thread is free to relieve the one in which it is called, not before the call is over.
+    pub fn is_aborted(&self) -> bool {
+        self.origin().is_aborted()
+    }
+
     /// The client that asks. A request that another server forwards comes from that server's own interface.
     pub fn client(&self) -> &Client {
         let (work, origin) = self.held();

@@ -47,8 +47,10 @@ impl Service {
 /// Something that serves requests.
 ///
 /// A server in its client's process works in the client's thread, as a kernel-level server does. For clients in other
-/// processes, one of [`ServeOptions::threads`](crate::channel::ServeOptions::threads) does the work, and serves no other
-/// client meanwhile. A server whose work takes long keeps the request and replies from a thread of its own.
+/// processes, threads of Genie's do the work: one client's requests are served one after the other, in their order, unless
+/// [`ServeOptions::threads`](crate::channel::ServeOptions::threads) is raised, and a request that takes long keeps no other client
+/// waiting ([`ServeOptions::most_threads`](crate::channel::ServeOptions::most_threads)). A server may also keep a request and
+/// reply later, from any thread. [`PerClient`](crate::PerClient) gives each client a server of its own.
 ///
 /// ```
 /// # use genie_io as genie;
@@ -110,8 +112,8 @@ pub trait Server: Send + Sync + 'static {
     /// replied already. A reply of success still counts; in place of an error the client is told that the request was
     /// aborted, or has timed out.
     ///
-    /// It is called in the thread of the client that aborts, in a thread of Genie's, or in the thread that takes the
-    /// client's requests. That last thread calls it only when it is not in [`Server::request`] any more. It must return
+    /// It is called in the thread of the client that aborts, or in a thread of Genie's. Unless the client has left, it is called
+    /// only when [`Server::request`] has returned with the request; until then [`Incoming::is_aborted`] tells. It must return
     /// soon: where the client is in another process, other clients of the server wait meanwhile.
     fn abort(&self, request: RequestId);
 

@@ -13,5 +13,6 @@ mod interfaces;
 mod late;
 mod loops;
 mod polls;
+mod relief;
 mod rings;
 mod room;

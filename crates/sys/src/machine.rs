@@ -88,15 +88,20 @@ pub fn pin_thread(cpu: usize) -> Result<Pinned> {
 
 /// The CPU time that the calling thread has used, its system calls included.
 pub fn thread_cpu_time() -> Duration {
-    cpu_time(ClockId::ThreadCPUTime)
+    time_of(ClockId::ThreadCPUTime)
 }
 
 /// The CPU time that all threads of this process have used.
 pub fn process_cpu_time() -> Duration {
-    cpu_time(ClockId::ProcessCPUTime)
+    time_of(ClockId::ProcessCPUTime)
 }
 
-fn cpu_time(clock: ClockId) -> Duration {
+/// The time since the machine was started, as of the kernel's last tick: a cheap clock that stands still for milliseconds.
+pub fn coarse_time() -> Duration {
+    time_of(ClockId::MonotonicCoarse)
+}
+
+fn time_of(clock: ClockId) -> Duration {
     let time = rustix::time::clock_gettime(clock);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

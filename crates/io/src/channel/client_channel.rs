@@ -24,7 +24,7 @@ pub(super) struct ClientChannel {
     pub(super) socket: Socket,
     pub(super) session: Arc<Session>,
     pub(super) departure: Arc<Departure>,
-    pub(super) inbox: usize,
+    pub(super) post: usize,
     pub(super) trust: Trust,
     /// The most that the client may raise its limits to: (bytes, requests).
     pub(super) hard: (usize, u32),
@@ -101,7 +101,7 @@ impl ClientChannel {
             (Message::Withdraw(id), _) => arenas.withdraw(id, is_idle).map_err(malformed)?,
             (Message::WithdrawArena(number), _) => {
                 arenas.remove(number).map_err(malformed)?;
-                shared.inboxes[self.inbox].notify();
+                shared.posts[self.post].notify();
             }
             (Message::LimitsWanted(wanted), _) => return self.adjust(wanted),
             (Message::PoolWanted(bytes), _) => return self.lend(bytes),

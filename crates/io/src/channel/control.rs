@@ -5,11 +5,10 @@
 //! Trust: nothing that a peer does makes this thread wait for it.
 //! Limits: as many connections as [`ServeOptions::clients`](super::ServeOptions::clients) says.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use genie_memory::{Mirror, Quota};
 use genie_ring::{Bells, Ends, Record, Side};
@@ -25,14 +24,16 @@ use super::directory::Claim;
 use super::evictions::Departure;
 use super::handshakes::Handshakes;
 use super::in_progress::{Granted, MOST_REQUESTS};
-use super::listener::{Shared, WORKER_CLIENTS};
+use super::listener::Shared;
 use super::pool::Pool;
 use super::private::{self, Private};
+use super::relief::Relief;
 use super::session::{Session, Terms};
 use super::shares::Shares;
 use super::unwanted;
 use super::wire::control::{Ending, Hello, Limits, MAX_MESSAGE, Message, Party, Reason, Trust, VERSION};
 use super::worker::ClientRing;
+use crate::primitive::Ordering;
 use crate::{Client, Error, Service};
 
 /// How many connections are accepted before the messages of others are read.
@@ -41,8 +42,6 @@ const ACCEPTED: usize = 64;
 const PAUSE: Duration = Duration::from_millis(10);
 /// The longest the thread sleeps.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
-/// A worker that takes longer to come to a change is in the server's code for long, and new clients go to others.
-const COMES_WITHIN: Duration = Duration::from_millis(50);
 
 const TOO_MANY: &str = "too many connections are waiting; try again later";
 
@@ -60,8 +59,7 @@ pub(super) struct Control {
     next: u64,
     handshakes: Handshakes,
     channels: HashMap<u64, ClientChannel>,
-    /// For each worker that has not come to its last change: how many changes it has seen, and since when no more.
-    behind: Vec<Option<(u32, Instant)>>,
+    relief: Relief,
     ready: Vec<Ready>,
     bytes: Vec<u8>,
 }
@@ -96,7 +94,7 @@ impl Control {
             next: FIRST,
             handshakes: Handshakes::default(),
             channels: HashMap::new(),
-            behind: vec![None; shared.inboxes.len()],
+            relief: Relief::new(shared.options.attending(), shared.posts.len()),
             ready: Vec::new(),
             bytes: vec![0; MAX_MESSAGE],
         })
@@ -112,7 +110,7 @@ impl Control {
     /// Waits at most `timeout` for connections and messages, and answers them.
     pub(super) fn attend(&mut self, timeout: Duration) {
         let mut ready = std::mem::take(&mut self.ready);
-        let timeout = if self.is_reassigning() { timeout.min(COMES_WITHIN) } else { timeout };
+        let timeout = self.relief.sleeps(&self.shared, timeout);
         if self.poller.wait(Some(timeout), &mut ready).is_err() {
             std::thread::sleep(PAUSE);
         }
@@ -134,7 +132,7 @@ impl Control {
         }
         (self.ready, self.bytes) = (ready, bytes);
         self.dismiss();
-        self.reassign();
+        self.relief.look(&self.shared, &mut self.channels);
     }
 
     /// Whether this process is a child, made by fork, of the one that serves.
@@ -210,7 +208,7 @@ impl Control {
         };
         match greeted {
             Err(ending) => refuse(&socket, ending),
-            Ok((departure, inbox, trust, pool)) => {
+            Ok((departure, post, trust, pool)) => {
                 let session = Arc::clone(departure.session());
                 let hard =
                     (self.most(trust, self.shared.options.hard_bytes), self.shared.options.hard_requests);
@@ -220,7 +218,7 @@ impl Control {
                         socket,
                         session,
                         departure,
-                        inbox,
+                        post,
                         trust,
                         hard,
                         objects,
@@ -229,7 +227,7 @@ impl Control {
                     };
                     self.channels.insert(token, channel);
                 } else {
-                    self.leave(&departure, inbox);
+                    self.leave(&departure, post);
                 }
             }
         }
@@ -264,7 +262,7 @@ impl Control {
             let sentence = format!("this server speaks version {VERSION} only; update the older side");
             return Err(Ending::new(Reason::Version, sentence));
         }
-        let inbox = self.vacant_inbox().ok_or_else(|| {
+        let post = self.vacant_post().ok_or_else(|| {
             Ending::new(Reason::Busy, format!("the server has {} clients already", self.channels.len()))
         })?;
         let peer = socket.peer().map_err(Ending::exhausted)?;
@@ -322,9 +320,11 @@ impl Control {
             record: Record::new(),
             view: ArenaView::default(),
             awaited: 0,
+            waiting: VecDeque::new(),
+            asked: shared.looks.load(Ordering::Relaxed),
         };
-        shared.inboxes[inbox].leave(ring);
-        Ok((departure, inbox, trust, pool))
+        shared.posts[post].leave([ring]);
+        Ok((departure, post, trust, pool))
     }
 
     /// Makes the arenas through which the client's memory will be seen.
@@ -350,56 +350,11 @@ impl Control {
     }
 
     /// The worker that a new client gets.
-    fn vacant_inbox(&self) -> Option<usize> {
+    fn vacant_post(&self) -> Option<usize> {
         if self.channels.len() >= self.shared.options.clients {
             return None;
         }
-        self.least_inbox()
-    }
-
-    /// The worker with the fewest clients among those with room for one more. Workers that come go before those that don't.
-    fn least_inbox(&self) -> Option<usize> {
-        let clients = |index: usize| self.channels.values().filter(|channel| channel.inbox == index).count();
-        (0..self.shared.inboxes.len())
-            .filter(|index| clients(*index) < WORKER_CLIENTS)
-            .min_by_key(|index| (self.stays_away(*index), clients(*index)))
-    }
-
-    /// Whether a worker has not come to its last change in time.
-    fn stays_away(&self, index: usize) -> bool {
-        self.behind[index].is_some_and(|(_, since)| since.elapsed() >= COMES_WITHIN)
-    }
-
-    /// Whether a new client may have to be moved to another worker before long.
-    fn is_reassigning(&self) -> bool {
-        let inboxes = self.shared.inboxes.iter().zip(&self.behind);
-        inboxes.filter(|(_, behind)| behind.is_some()).any(|(inbox, _)| !inbox.is_empty())
-    }
-
-    /// Moves new clients to workers that come when their own worker does not: it may be in the server's code for long.
-    fn reassign(&mut self) {
-        let shared = Arc::clone(&self.shared);
-        for (inbox, behind) in shared.inboxes.iter().zip(&mut self.behind) {
-            let seen = inbox.seen.load(Ordering::Relaxed);
-            *behind = match *behind {
-                _ if !inbox.is_behind() => None,
-                Some(known) if known.0 == seen => Some(known),
-                _ => Some((seen, Instant::now())),
-            };
-        }
-        for (own, inbox) in shared.inboxes.iter().enumerate().filter(|(_, inbox)| !inbox.is_empty()) {
-            while self.stays_away(own)
-                && let Some(index) = self.least_inbox()
-                && !self.stays_away(index)
-                && let Some(ring) = inbox.take_one()
-            {
-                let is_its = |channel: &&mut ClientChannel| Arc::ptr_eq(&channel.session, &ring.session);
-                if let Some(channel) = self.channels.values_mut().find(is_its) {
-                    channel.inbox = index;
-                }
-                shared.inboxes[index].leave(ring);
-            }
-        }
+        self.relief.next(&self.shared, &self.channels)
     }
 
     /// Reads a client's message and acts upon it.
@@ -414,7 +369,7 @@ impl Control {
         let shares = Shares::of(&self.channels, Some(token), channel.session.client().uid);
         let Some(channel) = self.channels.get_mut(&token) else { return };
         match channel.act(&self.shared, bytes, received, &shares) {
-            Ok(()) if channel.session.has_heard_one() => self.shared.inboxes[channel.inbox].notify(),
+            Ok(()) if channel.session.has_heard_one() => self.shared.posts[channel.post].notify(),
             Ok(()) => {}
             Err(ending) => self.end(token, ending),
         }
@@ -447,13 +402,13 @@ impl Control {
         {
             let _ = unwanted::sift(received);
         }
-        self.leave(&channel.departure, channel.inbox);
+        self.leave(&channel.departure, channel.post);
     }
 
-    fn leave(&self, client: &Arc<Departure>, inbox: usize) {
+    fn leave(&self, client: &Arc<Departure>, post: usize) {
         let session = client.session();
         session.end(None);
-        self.shared.inboxes[inbox].notify();
+        self.shared.posts[post].notify();
         self.shared.sessions.lock().retain(|other| !Arc::ptr_eq(other, session));
         self.shared.evictions.evict(session.all(), client);
     }

@@ -112,6 +112,11 @@ impl InProgress {
         is_first.then(|| (entry.id, entry.contract.clone()))
     }
 
+    /// Whether the client has asked for a request to be aborted.
+    pub(super) fn is_aborted(&self, slot: Slot) -> bool {
+        self.requests.get(slot).is_none_or(|entry| entry.is_aborted)
+    }
+
     /// All requests that are pending, and what they have originated.
     pub(super) fn all(&self) -> Vec<Aborted> {
         self.requests.iter().map(|(_, entry)| (entry.id, entry.contract.clone())).collect()

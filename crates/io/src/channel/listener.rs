@@ -6,7 +6,6 @@
 //! Limits: [`ServeOptions`]; a worker attends to at most [`WORKER_CLIENTS`] clients.
 //! Source: thesis §7.2 (`io_server_register`, `io_server`).
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -16,16 +15,16 @@ use genie_sys::fork::Maker;
 
 use super::directory::{Claim, Directory};
 use super::evictions::Evictions;
-use super::options::ServeOptions;
+use super::options::{MOST_THREADS, ServeOptions};
+use super::post::{Away, Post};
 use super::private;
 use super::serving::Serving;
 use super::session::Session;
 use super::wire::control::{
     ClientStatus, Limits, MAX_ABORT_TIMEOUT, Message, Offer, Status, Trust, VERSION, Welcome,
 };
-use super::worker::ClientRing;
 use crate::code::Code;
-use crate::primitive::Mutex;
+use crate::primitive::{AtomicBool, AtomicU32, AtomicUsize, Mutex, Ordering, thread};
 use crate::{Error, Server, ServiceId};
 
 /// How many clients one thread attends to: the kernel lets a thread sleep on 128 words, and one of them is the worker's own.
@@ -117,7 +116,8 @@ impl Listener {
     /// # Errors
     /// The kernel refuses, or [`Error::Unservable`]; [`Error::Inherited`] in a child made by fork since the name was claimed.
     pub fn serve(self, server: impl Server) -> Result<Serving, Error> {
-        let threads = self.options.threads.clamp(1, 64);
+        let threads = self.options.attending();
+        let workers = self.options.most_threads.clamp(threads, MOST_THREADS);
         let server = Code::new(server);
         server.check()?;
         let maker = self.claim.maker();
@@ -132,7 +132,12 @@ impl Listener {
             instance: u64::from(std::process::id()) << 32 ^ started_at(),
             started: Instant::now(),
             sessions: Mutex::default(),
-            inboxes: (0..threads).map(|_| Inbox::default()).collect(),
+            posts: (0..workers).map(|_| Post::default()).collect(),
+            has_relief: AtomicBool::new(false),
+            is_watched: AtomicBool::new(false),
+            free: AtomicUsize::new(workers),
+            looks: AtomicU32::new(0),
+            threads: Mutex::default(),
             has_stopped: AtomicBool::new(false),
             attention: Event::new()?,
             options: self.options,
@@ -152,20 +157,19 @@ pub(super) struct Shared {
     pub(super) started: Instant,
     pub(super) options: ServeOptions,
     pub(super) sessions: Mutex<Vec<Arc<Session>>>,
-    pub(super) inboxes: Vec<Inbox>,
+    pub(super) posts: Vec<Post>,
+    /// Workers that are in the server's code for long are relieved.
+    has_relief: AtomicBool,
+    /// The control thread does not sleep for long.
+    pub(super) is_watched: AtomicBool,
+    /// How many workers have no clients and are not in the server's code, or could be started.
+    pub(super) free: AtomicUsize,
+    /// How often the control thread has looked for workers to be relieved.
+    pub(super) looks: AtomicU32,
+    pub(super) threads: Mutex<Vec<thread::JoinHandle<()>>>,
     pub(super) has_stopped: AtomicBool,
     /// Wakes the control thread.
     pub(super) attention: Event,
-}
-
-/// Where the control thread leaves new clients for one worker.
-#[derive(Debug, Default)]
-pub(super) struct Inbox {
-    rings: Mutex<Vec<ClientRing>>,
-    /// Counts changes; the worker sleeps on it, among others.
-    pub(super) changes: AtomicU32,
-    /// How many changes the worker has seen.
-    pub(super) seen: AtomicU32,
 }
 
 impl Shared {
@@ -176,6 +180,41 @@ impl Shared {
     /// Whether this process is a child, made by fork, of the one that serves.
     pub(super) fn is_inherited(&self) -> bool {
         !self.maker.is_this_process()
+    }
+
+    /// Has workers that are in the server's code for long be relieved, if there can be several of them.
+    pub(super) fn relieve(&self) {
+        self.has_relief.store(self.posts.len() > 1, Ordering::Relaxed);
+    }
+
+    pub(super) fn has_relief(&self) -> bool {
+        self.has_relief.load(Ordering::Relaxed)
+    }
+
+    /// Has the control thread look for workers to be relieved: one is awake.
+    pub(super) fn be_watched(&self) {
+        if self.has_relief() && !self.is_watched.swap(true, Ordering::SeqCst) {
+            self.attend();
+        }
+    }
+
+    /// A relieved worker has come back from the server's code.
+    pub(super) fn come_back(self: &Arc<Self>, away: &Away) {
+        let session = away.session();
+        self.evictions.evict(session.long_calls.end(away.slot), &away.departure);
+        if session.is_gone() {
+            // The control thread may have aborted the request before the server's code had it.
+            self.evictions.evict(session.abort(away.slot), &away.departure);
+        }
+        self.add_free(1);
+    }
+
+    /// So many more workers are free.
+    pub(super) fn add_free(&self, workers: usize) {
+        self.free.fetch_add(workers, Ordering::SeqCst);
+        for post in self.posts.iter().filter(|post| post.is_held_up.swap(false, Ordering::SeqCst)) {
+            post.notify();
+        }
     }
 
     /// Wakes the control thread.
@@ -250,39 +289,6 @@ impl Shared {
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-impl Inbox {
-    /// Whether the worker has not seen the last change yet.
-    pub(super) fn is_behind(&self) -> bool {
-        self.seen.load(Ordering::Relaxed) != self.changes.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn leave(&self, ring: ClientRing) {
-        self.rings.lock().push(ring);
-        self.notify();
-    }
-
-    pub(super) fn take(&self) -> Vec<ClientRing> {
-        std::mem::take(&mut *self.rings.lock())
-    }
-
-    /// Whether no client waits for the worker to take it.
-    pub(super) fn is_empty(&self) -> bool {
-        self.rings.lock().is_empty()
-    }
-
-    /// Takes back a client that the worker has not taken yet.
-    pub(super) fn take_one(&self) -> Option<ClientRing> {
-        self.rings.lock().pop()
-    }
-
-    /// Makes the worker look at the inbox and at its clients.
-    pub(super) fn notify(&self) {
-        self.changes.fetch_add(1, Ordering::Release);
-        // The word is mapped, so waking can't fail.
-        let _ = genie_sys::futex::wake(&self.changes, 1);
     }
 }
 

@@ -45,10 +45,16 @@ pub struct ServeOptions {
     /// How many clients there may be (127). One user's clients may be at most three quarters of the number that other users
     /// leave, unless the server acts as that user.
     pub clients: usize,
-    /// How many threads take requests (1). Each client belongs to one of them, and [`Server::request`](crate::Server::request) runs
-    /// in that thread: while it runs, other clients of the thread wait. A server that takes long over a request keeps the
-    /// [`Incoming`](crate::Incoming) and replies from a thread of its own.
+    /// How many of one client's requests [`Server::request`](crate::Server::request) is called with at the same time (1), and
+    /// how many threads wait for requests. With 1, each client's requests are served one after the other, in their order; with
+    /// more, they may overtake each other. Never more than 64.
     pub threads: usize,
+    /// How many threads may be in [`Server::request`](crate::Server::request) at the same time (16), for all clients together. When a call
+    /// takes longer than a few milliseconds, the thread's other clients are given to another thread, which is started if need
+    /// be: so one client's long requests do not keep other clients waiting. Before a client gets another thread, each other
+    /// client that has asked lately can have one. At least `threads`, and never more than 64; with 1, or where the program
+    /// [drives](super::Serving::drive) the server, clients are served in turn, and wait for each other.
+    pub most_threads: usize,
     /// When clients' memory is mapped.
     pub mapping: Mapping,
     /// Maps no memory of its clients: once the server's code sees a client's output, nobody can change it any more.
@@ -62,10 +68,18 @@ pub struct ServeOptions {
     pub rings: Layout,
 }
 
+/// The most threads that take requests.
+pub(super) const MOST_THREADS: usize = 64;
+
 /// The most bytes that the rings of a client may take.
 const RINGS_MAX: usize = 64 << 20;
 
 impl ServeOptions {
+    /// How many threads wait for requests.
+    pub(super) fn attending(&self) -> usize {
+        self.threads.clamp(1, MOST_THREADS)
+    }
+
     /// Makes sure that clients can be served with these options.
     pub(super) fn check(&self) -> Result<(), Error> {
         let refused = |option, why| Err(Error::Unservable(format!("ServeOptions::{option}: {why}")));
@@ -115,6 +129,7 @@ impl Default for ServeOptions {
             mapped: memory / 2,
             clients: WORKER_CLIENTS,
             threads: 1,
+            most_threads: 16,
             mapping: Mapping::Cached,
             untrusted: false,
             abort_timeout: Duration::from_millis(100),

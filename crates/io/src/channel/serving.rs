@@ -6,12 +6,18 @@
 use std::ops::BitAnd;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use genie_sys::Errno;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag::register_conditional_default;
+use signal_hook::iterator::Signals;
 
 use super::control;
 use super::directory::Claim;
-use super::listener::{Inbox, Shared};
+use super::listener::Shared;
+use super::post::Post;
 use super::wire::control::Status;
 use super::worker::Worker;
 use crate::Error;
@@ -28,7 +34,6 @@ pub struct Serving {
 #[derive(Debug)]
 pub struct Running {
     stopper: Stopper,
-    threads: Vec<thread::JoinHandle<()>>,
 }
 
 /// Stops a server, from any thread.
@@ -54,8 +59,8 @@ impl Serving {
     /// [`ServeOptions::threads`](super::ServeOptions::threads) asks for more threads, those are started, and the control
     /// thread always is.
     ///
-    /// To end cleanly, call [`Stopper::stop`] from another thread. A signal that ends the process leaves the socket behind;
-    /// the next server of that name replaces it.
+    /// To end cleanly, call [`Stopper::stop`] from another thread, or see [`Serving::run_until_signal`]. A signal that ends the
+    /// process leaves the socket behind; the next server of that name replaces it.
     ///
     /// # Errors
     /// No thread can be started, or the limit on descriptors. [`Error::Inherited`] in a child made by fork; if the server's
@@ -66,6 +71,36 @@ impl Serving {
         Worker::new(&shared, 0).run();
         running.finish();
         if shared.is_inherited() { Err(Error::Inherited) } else { Ok(()) }
+    }
+
+    /// The same until the process gets SIGINT or SIGTERM: then the server is stopped, its clients are told, and this returns. From
+    /// then on these signals end the process, as they do by default.
+    ///
+    /// # Errors
+    /// As [`Serving::run`]; or the signals cannot be waited for.
+    pub fn run_until_signal(self) -> Result<(), Error> {
+        let refused = |error: std::io::Error| {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
+            genie_sys::Error::new("sigaction", "SIGINT and SIGTERM", errno)
+        };
+        let is_over = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            register_conditional_default(signal, Arc::clone(&is_over)).map_err(refused)?;
+        }
+        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(refused)?;
+        let (handle, stopper, over) = (signals.handle(), self.stopper(), Arc::clone(&is_over));
+        let waiting = spawn("genie-signals", move || {
+            if signals.forever().next().is_some() {
+                over.store(true, Ordering::SeqCst);
+                stopper.stop();
+            }
+        })?;
+        let served = self.run();
+        is_over.store(true, Ordering::SeqCst);
+        handle.close();
+        // Its panic has been reported by the panic hook.
+        let _ = waiting.join();
+        served
     }
 
     /// Serves in threads of its own.
@@ -98,7 +133,7 @@ impl Serving {
             return Err(Error::Inherited);
         }
         let control = control::Control::new(&shared, &claim)?;
-        let workers = (0..shared.inboxes.len()).map(|index| Worker::new(&shared, index)).collect();
+        let workers = (0..shared.options.attending()).map(|index| Worker::new(&shared, index)).collect();
         Ok(Driven { control, workers, _claim: claim })
     }
 }
@@ -109,15 +144,17 @@ impl Driven {
         if self.control.is_inherited() {
             return false;
         }
-        self.workers.iter_mut().for_each(Worker::disarm);
+        self.workers.iter().for_each(|worker| worker.post().attended.lock().disarm());
         self.control.attend(Duration::ZERO);
         let poller = self.control.poller();
         let mut served = false;
-        for worker in &mut self.workers {
+        for worker in &self.workers {
             // If a ring can't be watched, each call of `serve` looks at it all the same.
-            served |= worker.serve(|consumer, is_new| {
+            let attended = worker.post().attended.lock();
+            let round = worker.serve(attended, |consumer, is_new| {
                 let _ = if is_new { poller.add(consumer, control::RING) } else { poller.remove(consumer) };
             });
+            served |= round.is_some_and(|(_, served)| served);
         }
         served
     }
@@ -127,7 +164,9 @@ impl Driven {
         if self.control.is_inherited() {
             return true;
         }
-        let armed = self.workers.iter_mut().map(|worker| worker.arm(genie_ring::Mode::Descriptor));
+        let arm =
+            |worker: &Worker| worker.arm(&mut worker.post().attended.lock(), genie_ring::Mode::Descriptor);
+        let armed = self.workers.iter().map(arm);
         armed.fold(true, BitAnd::bitand)
     }
 
@@ -142,26 +181,32 @@ fn start(shared: &Arc<Shared>, claim: Arc<Claim>, first: usize) -> Result<Runnin
     if shared.is_inherited() {
         return Err(Error::Inherited);
     }
-    let mut running = Running { stopper: Stopper(Arc::clone(shared)), threads: Vec::new() };
+    let running = Running { stopper: Stopper(Arc::clone(shared)) };
+    shared.relieve();
     let control = control::Control::new(shared, &claim)?;
-    running.spawn("genie-control", move || control.run())?;
-    for index in first..shared.inboxes.len() {
-        let shared = Arc::clone(shared);
-        running.spawn("genie-worker", move || Worker::new(&shared, index).run())?;
-    }
+    start_thread(shared, "genie-control", move || control.run())?;
+    (first..shared.options.attending()).try_for_each(|index| start_worker(shared, index))?;
     Ok(running)
 }
 
-impl Running {
-    fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
-        let stops = StopsOnPanic(self.stopper());
-        self.threads.push(spawn(name, move || {
-            let _stops = stops;
-            run();
-        })?);
-        Ok(())
-    }
+/// Starts one worker's thread.
+pub(super) fn start_worker(shared: &Arc<Shared>, index: usize) -> Result<(), Error> {
+    let worker = Worker::new(shared, index);
+    start_thread(shared, "genie-worker", move || worker.run())
+}
 
+/// Starts a thread that is waited for when the server ends.
+fn start_thread(shared: &Arc<Shared>, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
+    let stops = StopsOnPanic(Stopper(Arc::clone(shared)));
+    let thread = spawn(name, move || {
+        let _stops = stops;
+        run();
+    })?;
+    shared.threads.lock().push(thread);
+    Ok(())
+}
+
+impl Running {
     /// A handle that stops the server, from any thread.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
@@ -185,13 +230,15 @@ impl Running {
     fn join(&mut self) {
         if self.stopper.0.is_inherited() {
             // The threads are the parent's alone.
-            return std::mem::forget(std::mem::take(&mut self.threads));
+            return;
         }
-        // The server's code may drop this in one of these threads, which then ends by itself.
-        let others = self.threads.drain(..).filter(|thread| thread.thread().id() != thread::current().id());
-        for thread in others {
-            // A panic has been reported by the panic hook.
-            let _ = thread.join();
+        let next = || self.stopper.0.threads.lock().pop();
+        while let Some(thread) = next() {
+            // The server's code may drop this in one of these threads, which then ends by itself. A panic has been reported by
+            // the panic hook.
+            if thread.thread().id() != thread::current().id() {
+                let _ = thread.join();
+            }
         }
     }
 }
@@ -223,7 +270,7 @@ impl Stopper {
         }
         self.0.has_stopped.store(true, Ordering::Release);
         self.0.attend();
-        self.0.inboxes.iter().for_each(Inbox::notify);
+        self.0.posts.iter().for_each(Post::notify);
     }
 }
 
@@ -242,8 +289,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let directory = Directory::at(folder.path()).unwrap();
         let listener = Listener::claim_in(&directory, "one", ServeOptions::default()).unwrap();
-        let mut running = listener.serve(Memory::customized()).and_then(Serving::start).unwrap();
-        running.spawn("genie-test", || panic!("this panic is part of the test")).unwrap();
+        let running = listener.serve(Memory::customized()).and_then(Serving::start).unwrap();
+        start_thread(&running.stopper.0, "genie-test", || panic!("this panic is part of the test")).unwrap();
         running.wait();
         Listener::claim_in(&directory, "one", ServeOptions::default()).unwrap();
     }
@@ -270,7 +317,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let directory = Directory::at(folder.path()).unwrap();
         let listener = Listener::claim_in(&directory, "one", ServeOptions::default()).unwrap();
-        let mut running = listener.serve(Memory::customized()).and_then(Serving::start).unwrap();
+        let running = listener.serve(Memory::customized()).and_then(Serving::start).unwrap();
         let held = Arc::new(Mutex::new(None));
         let (theirs, (dropped, drops)) = (Arc::clone(&held), mpsc::channel());
         let drop_it = move || {
@@ -279,7 +326,7 @@ mod tests {
             }
             dropped.send(()).unwrap();
         };
-        running.spawn("genie-test", drop_it).unwrap();
+        start_thread(&running.stopper.0, "genie-test", drop_it).unwrap();
         *held.lock().unwrap() = Some(running);
         drops.recv_timeout(Duration::from_secs(60)).expect("the thread goes on");
         Listener::claim_in(&directory, "one", ServeOptions::default()).unwrap();

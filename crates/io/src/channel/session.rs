@@ -20,6 +20,7 @@ use genie_sys::Errno;
 use super::arenas::{ArenaView, Arenas};
 use super::evictions::Aborted;
 use super::in_progress::{Granted, InProgress};
+use super::long_calls::LongCalls;
 use super::private::Private;
 use super::wire::record::{
     Body, Element, Kind, Limit, Outcome, Refusal, ReplyWriter, Request, Slot, encode_slot,
@@ -42,6 +43,7 @@ pub(crate) struct Session {
     heard: AtomicU64,
     /// The worker waits until the server has acted upon the next one.
     is_held: AtomicBool,
+    pub(super) long_calls: LongCalls,
     /// What ended the channel, if the client broke the rules.
     wrong: Mutex<Option<String>>,
 }
@@ -67,6 +69,7 @@ impl Session {
             is_gone: AtomicBool::new(false),
             heard: AtomicU64::new(0),
             is_held: AtomicBool::new(false),
+            long_calls: LongCalls::default(),
             wrong: Mutex::default(),
         }
     }
@@ -256,6 +259,11 @@ impl Session {
     /// caller aborts it, which may reply to it, and that takes the lock again.
     pub(super) fn abort(&self, slot: Slot) -> Option<Aborted> {
         self.in_progress.lock().abort(slot)
+    }
+
+    /// Whether a request is being aborted, or its client is gone.
+    pub(crate) fn is_aborted(&self, slot: Slot) -> bool {
+        self.is_gone() || self.in_progress.lock().is_aborted(slot)
     }
 
     /// All pending requests: their names, and the requests that they have originated.

@@ -1,29 +1,39 @@
 //! Workers: the threads that take requests off the rings.
 //!
 //! How: a worker goes round its clients' rings; when none has had a record for a while, it sleeps on all of them at once. It
-//! calls the server's code with each request that it takes, in its own thread.
-//! A client's records that rest on control messages wait until the control thread has acted upon those messages; other
-//! clients' records do not wait.
+//! calls the server's code with each request that it takes, in its own thread; when that takes long, its clients are given
+//! to another worker (`relief.rs`).
+//! A client's records that rest on control messages wait until the control thread has acted upon those messages, and its
+//! requests wait while as many of them as may be are in the server's code; other clients' do not wait.
 //! Trust: one client is served a bounded number of requests before the next one is looked at.
 
-use std::ops::{BitAnd, BitOr};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use genie_ring::{Consumer, Mode, Record as Received, Spin};
-use genie_sys::futex;
+use genie_sys::{futex, machine};
 
 use super::arenas::ArenaView;
 use super::evictions::Departure;
 use super::listener::Shared;
+use super::post::{Attended, Post};
 use super::session::Session;
 use super::wire::record::{Record, Slot};
+use crate::Incoming;
+use crate::primitive::MutexGuard;
 
 /// The most records of one client that a round serves.
 const ROUND: usize = 16;
 /// The longest sleep.
 const LONGEST_SLEEP: Duration = Duration::from_millis(500);
+/// A call that takes less time is a short one.
+const SHORT: Duration = Duration::from_micros(100);
+/// A client that has asked within so many looks of the control thread's is active: a second or more.
+const ACTIVE: u32 = 500;
+
+const BROKEN: &str = "it took memory away that it had announced";
 
 /// A client's ring, as its worker holds it.
 #[derive(Debug)]
@@ -35,119 +45,298 @@ pub(super) struct ClientRing {
     pub(super) view: ArenaView,
     /// The number of the control message that the next record rests on; 0 if the control thread has acted upon all of them.
     pub(super) awaited: u64,
+    /// Requests that wait until others of the client have come back from the server's code.
+    pub(super) waiting: VecDeque<(Slot, Incoming)>,
+    /// The number of the look of the control thread's before the client's last request.
+    pub(super) asked: u32,
 }
 
-/// What one thread attends to.
+/// What became of a client's next record.
+enum Next {
+    /// There is none.
+    Nothing,
+    /// The worker has acted upon it.
+    Acted,
+    /// The server's code is to be called with this request.
+    Call(Slot, Incoming),
+}
+
+/// What one thread does.
 #[derive(Debug)]
 pub(super) struct Worker {
     shared: Arc<Shared>,
     index: usize,
-    rings: Vec<ClientRing>,
 }
 
 impl Worker {
     pub(super) fn new(shared: &Arc<Shared>, index: usize) -> Self {
-        Self { shared: Arc::clone(shared), index, rings: Vec::new() }
+        Self { shared: Arc::clone(shared), index }
+    }
+
+    pub(super) fn post(&self) -> &Post {
+        &self.shared.posts[self.index]
     }
 
     /// Serves until the server is stopped.
-    pub(super) fn run(mut self) {
+    pub(super) fn run(self) {
         let spin = Spin::new(self.shared.options.spin);
+        let mut attended = self.post().attended.lock();
         while !self.shared.has_stopped() {
-            let is_idle = !self.serve(|_, _| {});
-            if self.shared.is_inherited() {
+            let Some((again, served)) = self.serve(attended, |_, _| {}) else {
                 // The server's code has forked, and this is the child, which has returned from that code: rings and clients
                 // are the parent's.
-                return std::mem::forget(self);
-            }
-            if is_idle && !spin.until(|| self.rings.iter_mut().any(ClientRing::is_ready)) {
-                self.sleep();
+                return;
+            };
+            attended = again;
+            let is_idle = attended.rings.is_empty() || !spin.until(|| attended.is_ready(&self.shared));
+            if !served && is_idle {
+                self.sleep(&mut attended);
             }
         }
     }
 
     /// Serves every client's next requests; returns whether there were any. Calls `change` with the ring of each client that
-    /// has come (true) or gone (false).
-    pub(super) fn serve(&mut self, mut change: impl FnMut(&Consumer, bool)) -> bool {
-        let inbox = &self.shared.inboxes[self.index];
-        let changes = inbox.changes.load(Ordering::Acquire);
-        if changes != inbox.seen.load(Ordering::Relaxed) {
-            inbox.seen.store(changes, Ordering::Relaxed);
-            let new = inbox.take();
+    /// has come (true) or gone (false). Returns none in a child made by fork.
+    pub(super) fn serve<'p>(
+        &'p self,
+        mut attended: MutexGuard<'p, Attended>,
+        mut change: impl FnMut(&Consumer, bool),
+    ) -> Option<(MutexGuard<'p, Attended>, bool)> {
+        if self.shared.is_inherited() {
+            return None;
+        }
+        if let Some(new) = self.post().changed() {
             new.iter().for_each(|ring| change(&ring.consumer, true));
-            self.rings.extend(new);
-            for ring in self.rings.extract_if(.., |ring| ring.session.is_gone()) {
+            attended.rings.extend(new);
+            for ring in attended.rings.extract_if(.., |ring| ring.session.is_gone()) {
                 change(&ring.consumer, false);
             }
             // This lets go of withdrawn arenas.
-            self.rings.iter_mut().for_each(|ring| ring.session.arenas.look(&mut ring.view));
+            attended.rings.iter_mut().for_each(|ring| ring.session.arenas.look(&mut ring.view));
         }
+        let (mut served, mut index) = (false, 0);
+        while index < attended.rings.len() {
+            let served_one;
+            (attended, served_one) = self.serve_one(attended, index)?;
+            (served, index) = (served | served_one, index + 1);
+        }
+        Some((attended, served))
+    }
+
+    /// Serves a client's next requests, at most [`ROUND`] of them, and no more once a call has taken long; returns whether
+    /// there were any.
+    fn serve_one<'p>(
+        &'p self,
+        mut attended: MutexGuard<'p, Attended>,
+        index: usize,
+    ) -> Option<(MutexGuard<'p, Attended>, bool)> {
+        let begun = (attended.rings.len() > 1).then(machine::coarse_time);
+        for served in 0..ROUND {
+            let may_call = attended.may_call(index, &self.shared);
+            // The clients may have been given to another worker meanwhile.
+            let Some(ring) = attended.rings.get_mut(index) else { return Some((attended, true)) };
+            match ring.next(&self.shared, may_call) {
+                Ok(Next::Nothing) => return Some((attended, served > 0)),
+                Ok(Next::Acted) => {}
+                Ok(Next::Call(slot, request)) => {
+                    attended = self.call(attended, (index, slot), request)?;
+                    if begun.is_some_and(|begun| begun != machine::coarse_time()) {
+                        break;
+                    }
+                }
+                Err(wrong) => {
+                    ring.end(&self.shared, wrong);
+                    break;
+                }
+            }
+        }
+        Some((attended, true))
+    }
+
+    /// Calls the server's code with a request. Returns none in a child made by fork.
+    fn call<'p>(
+        &'p self,
+        mut attended: MutexGuard<'p, Attended>,
+        called: (usize, Slot),
+        request: Incoming,
+    ) -> Option<MutexGuard<'p, Attended>> {
         let shared = &self.shared;
-        // `bitor` does not stop at the first true: every ring is served.
-        self.rings.iter_mut().map(|ring| ring.serve(shared)).fold(false, BitOr::bitor)
+        if !shared.has_relief() {
+            shared.server.request(|| request);
+            if shared.is_inherited() {
+                return None;
+            }
+            attended.rings[called.0].returned(shared, called.1);
+            return Some(attended);
+        }
+        let is_likely_long = attended.rings[called.0].session.long_calls.are_likely();
+        let begun = is_likely_long.then(Instant::now);
+        attended.called = Some(called);
+        drop(attended);
+        self.post().enter(is_likely_long);
+        if is_likely_long {
+            shared.attend();
+        }
+        shared.server.request(|| request);
+        // In a child made by fork, another thread of the parent's may hold the lock.
+        if shared.is_inherited() {
+            return None;
+        }
+        self.post().come_back();
+        let mut attended = self.post().attended.lock();
+        attended.called = None;
+        let was_short = begun.is_some_and(|begun| begun.elapsed() < SHORT);
+        match attended.relieved.take() {
+            Some(away) => {
+                away.session().long_calls.are_unlikely_if(was_short);
+                shared.come_back(&away);
+            }
+            None => {
+                let ring = &mut attended.rings[called.0];
+                ring.session.long_calls.are_unlikely_if(was_short);
+                ring.returned(shared, called.1);
+            }
+        }
+        Some(attended)
     }
 
     /// Sleeps until a client or the control thread has something.
-    fn sleep(&mut self) {
-        if self.arm(Mode::Futex) {
-            let inbox = &self.shared.inboxes[self.index];
-            let mut words = vec![(&inbox.changes, inbox.seen.load(Ordering::Relaxed))];
+    fn sleep(&self, attended: &mut Attended) {
+        let post = self.post();
+        if self.arm(attended, Mode::Futex) {
+            let mut words = vec![(&post.changes, post.seen.load(Ordering::Relaxed))];
             // A held ring is left out: it is not armed, and its word would not let this thread sleep.
-            let free = self.rings.iter().filter(|ring| ring.awaited == 0);
+            let free = attended.rings.iter().filter(|ring| ring.awaited == 0);
             words.extend(free.map(|ring| ring.consumer.word()));
+            post.is_asleep.store(true, Ordering::SeqCst);
             // If this fails, the thread looks again.
             let _ = futex::wait_any(&words, Some(LONGEST_SLEEP));
+            post.is_asleep.store(false, Ordering::SeqCst);
+            self.shared.be_watched();
         }
-        self.disarm();
+        attended.disarm();
     }
 
     /// Makes this thread wake when a client sends its next request, or makes room for replies that wait. Returns false when
     /// there is a request already.
-    pub(super) fn arm(&mut self, mode: Mode) -> bool {
+    pub(super) fn arm(&self, attended: &mut Attended, mode: Mode) -> bool {
         // `bitand` does not stop at the first false: every ring is armed.
-        let is_armed = self.rings.iter_mut().map(|ring| ring.arm(mode)).fold(true, BitAnd::bitand);
-        self.flush();
-        is_armed
+        let armed = attended.rings.iter_mut().map(|ring| ring.arm(mode)).fold(true, std::ops::BitAnd::bitand);
+        // Replies that had to wait for room are sent.
+        attended.rings.iter().for_each(|ring| ring.session.flush());
+        if attended.rings.iter().all(|ring| ring.waiting.is_empty()) {
+            return armed;
+        }
+        // Either a worker that comes back sees this, or this thread sees that the worker has come back.
+        self.post().is_held_up.store(true, Ordering::SeqCst);
+        armed && !attended.may_call_waiting(&self.shared)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if self.shared.is_inherited() {
+            // The clients are the parent's: the child's copy of the server's code is not told that they have left.
+            return std::mem::forget(Arc::clone(&self.shared));
+        }
+        drop(self.post().take_all());
+    }
+}
+
+impl Attended {
+    /// Whether the server's code may be called with a request of this client: as many of its requests may be there as the
+    /// options say, and for more than one, there must be free workers for those clients that have none there. The last worker
+    /// is kept for clients that come, unless one client may have all.
+    fn may_call(&self, index: usize, shared: &Shared) -> bool {
+        let Some(ring) = self.rings.get(index) else { return false };
+        let there = ring.session.long_calls.count();
+        if there == 0 {
+            return true;
+        }
+        let looks = shared.looks.load(Ordering::Relaxed);
+        let others = self.rings.iter().filter(|other| {
+            let is_active =
+                looks.wrapping_sub(other.asked) < ACTIVE && !Arc::ptr_eq(&other.session, &ring.session);
+            is_active && other.session.long_calls.count() == 0
+        });
+        let most = shared.options.attending();
+        let kept = others.count().max(usize::from(shared.posts.len() > most));
+        (there as usize) < most && shared.free.load(Ordering::SeqCst) >= kept
+    }
+
+    fn may_call_waiting(&self, shared: &Shared) -> bool {
+        let waiting = (0..).zip(&self.rings).filter(|(_, ring)| !ring.waiting.is_empty());
+        waiting.map(|(index, _)| index).any(|index| self.may_call(index, shared))
+    }
+
+    /// Whether there is something to serve.
+    fn is_ready(&mut self, shared: &Shared) -> bool {
+        self.rings.iter_mut().any(ClientRing::is_ready) || self.may_call_waiting(shared)
     }
 
     pub(super) fn disarm(&mut self) {
         self.rings.iter_mut().for_each(|ring| ring.consumer.disarm());
     }
-
-    /// Sends replies that had to wait for room.
-    fn flush(&self) {
-        self.rings.iter().for_each(|ring| ring.session.flush());
-    }
 }
 
 impl ClientRing {
-    /// Serves the records that are there, at most [`ROUND`] of them; returns whether there were any.
-    fn serve(&mut self, shared: &Arc<Shared>) -> bool {
-        if shared.is_inherited() || self.session.is_gone() || self.is_held() {
-            return false;
+    /// Takes the next record, and acts upon it unless the server's code is to be called with it, which it may be if `may_call`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn next(&mut self, shared: &Arc<Shared>, may_call: bool) -> Result<Next, String> {
+        if self.session.is_gone() {
+            return Ok(Next::Nothing);
         }
-        for served in 0..ROUND {
-            match self.consumer.pop(&mut self.record) {
-                Ok(true) => {}
-                Ok(false) => return served > 0,
-                Err(broken) => {
-                    self.end(shared, broken.to_string());
-                    return true;
+        if may_call && let Some((slot, request)) = self.waiting.pop_front() {
+            return Ok(Next::Call(slot, request));
+        }
+        if self.is_held() || !self.consumer.pop(&mut self.record).map_err(|broken| broken.to_string())? {
+            return Ok(Next::Nothing);
+        }
+        let record = Record::decode(self.record.kind(), self.record.payload());
+        match record.map_err(|malformed| malformed.to_string())? {
+            Record::Request(request) => {
+                self.asked = shared.looks.load(Ordering::Relaxed);
+                let slot = request.slot;
+                let received = self.session.receive(&mut self.view, &request)?;
+                if self.view.is_broken() {
+                    return Err(BROKEN.to_owned());
+                }
+                match received {
+                    Some(request) if may_call => return Ok(Next::Call(slot, request)),
+                    Some(request) => self.waiting.push_back((slot, request)),
+                    None => {}
                 }
             }
-            if let Err(wrong) = self.accept(shared) {
-                self.end(shared, wrong);
-                return true;
-            }
-            if shared.is_inherited() || self.is_held() {
-                return true;
-            }
+            Record::Abort(slot) => match self.waiting.iter().position(|(waits, _)| *waits == slot) {
+                // It is dropped, and that is its reply.
+                Some(index) => drop(self.waiting.remove(index)),
+                None => {
+                    let aborted = self.session.abort(slot);
+                    let now = aborted.and_then(|aborted| self.session.long_calls.abort(slot, aborted));
+                    shared.evictions.evict(now, &self.departure);
+                }
+            },
+            // This replaces the last number: the control thread has acted upon that message already.
+            Record::Said(messages) => self.awaited = messages,
+            Record::Reply(_) | Record::Done(_) => return Err("a client sends no replies".to_owned()),
         }
-        true
+        Ok(Next::Acted)
+    }
+
+    /// The server's code has returned from a call with this request.
+    fn returned(&mut self, shared: &Arc<Shared>, slot: Slot) {
+        if self.session.is_gone() {
+            // The control thread may have aborted the request before the server's code had it.
+            shared.evictions.evict(self.session.abort(slot), &self.departure);
+        } else if self.view.is_broken() {
+            self.end(shared, BROKEN.to_owned());
+        }
     }
 
     /// Whether the next record rests on a control message upon which the control thread has not acted yet. When it acts, the
-    /// inbox changes.
+    /// post changes.
     fn is_held(&mut self) -> bool {
         if self.awaited > 0 && self.session.has_heard(self.awaited) {
             self.awaited = 0;
@@ -160,37 +349,14 @@ impl ClientRing {
         self.consumer.is_ready() && !self.is_held()
     }
 
+    /// Whether the client asks for something that its worker has not done.
+    pub(super) fn asks(&mut self) -> bool {
+        !self.waiting.is_empty() || self.is_ready()
+    }
+
     /// Makes the next record ring the bell; returns false when there is a record to be served.
     fn arm(&mut self, mode: Mode) -> bool {
         self.consumer.arm(mode) || self.is_held()
-    }
-
-    /// Acts upon a record; an error says what is wrong with it.
-    fn accept(&mut self, shared: &Arc<Shared>) -> Result<(), String> {
-        let record = Record::decode(self.record.kind(), self.record.payload());
-        match record.map_err(|malformed| malformed.to_string())? {
-            Record::Request(request) => {
-                if let Some(incoming) = self.session.receive(&mut self.view, &request)? {
-                    shared.server.request(|| incoming);
-                    if self.session.is_gone() {
-                        // The control thread may have aborted the request before the server's code had it.
-                        self.evict(shared, request.slot);
-                    }
-                }
-                if self.view.is_broken() {
-                    return Err("it took memory away that it had announced".to_owned());
-                }
-            }
-            Record::Abort(slot) => self.evict(shared, slot),
-            // This replaces the last number: the control thread has acted upon that message already.
-            Record::Said(messages) => self.awaited = messages,
-            Record::Reply(_) | Record::Done(_) => return Err("a client sends no replies".to_owned()),
-        }
-        Ok(())
-    }
-
-    fn evict(&self, shared: &Arc<Shared>, slot: Slot) {
-        shared.evictions.evict(self.session.abort(slot), &self.departure);
     }
 
     fn end(&self, shared: &Shared, wrong: String) {

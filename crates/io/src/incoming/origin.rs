@@ -28,6 +28,14 @@ impl Origin {
         }
     }
 
+    /// Whether the client no longer waits for the reply.
+    pub(super) fn is_aborted(&self) -> bool {
+        match self {
+            Self::Here(exchange) => exchange.is_aborting(),
+            Self::There(session, slot, _) => session.is_aborted(*slot),
+        }
+    }
+
     /// A client in another process.
     pub(super) fn client(&self) -> Option<&Client> {
         match self {

@@ -169,7 +169,9 @@ impl Footprint {
         let mut arenas: Vec<usize> = maps.lines().filter_map(len).filter(|len| *len >= 1 << 28).collect();
         arenas.sort_unstable();
         let inode = |line: &str| line.split_whitespace().nth(4).map(str::to_owned);
-        let mut threads = threads("genie");
+        // Workers that relieved others stay.
+        let mut threads: Vec<String> =
+            threads("genie").into_iter().filter(|name| name != "genie-worker\n").collect();
         threads.sort();
         Self {
             descriptors: proc::open_descriptors(),

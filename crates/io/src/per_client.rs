@@ -1,0 +1,121 @@
+//! State per client: a server of its own for each client.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use genie_passing::Preferred;
+
+use crate::{Client, ClientId, Incoming, RequestId, Server, Service, ServiceId};
+
+/// A server that makes another server for each client, which serves that client alone: what it holds is the client's state.
+///
+/// It is made with the client's first request, and dropped when the client has left and none of its requests is being served.
+///
+/// ```
+/// # use genie_io as genie;
+/// # use genie::{Incoming, PerClient, RequestId, Server, Service};
+/// use std::sync::atomic::{AtomicU64, Ordering};
+///
+/// /// Tells its client how often the client has asked.
+/// #[derive(Default)]
+/// struct Count(AtomicU64);
+///
+/// static SERVICES: [Service; 1] = [Service::new("count", false, false)];
+///
+/// impl Server for Count {
+///     fn name(&self) -> &str {
+///         "count"
+///     }
+///
+///     fn services(&self) -> &[Service] {
+///         &SERVICES
+///     }
+///
+///     fn request(&self, mut request: Incoming) {
+///         let count = self.0.fetch_add(1, Ordering::Relaxed) + 1;
+///         let told = request.set_argument(&count.to_le_bytes());
+///         request.reply(told.map_err(Into::into));
+///     }
+///
+///     fn abort(&self, _request: RequestId) {}
+/// }
+///
+/// let server = PerClient::new(|client| {
+///     println!("{} has come", client.name);
+///     Count::default()
+/// });
+/// # let _ = server;
+/// ```
+///
+/// # Cost
+/// For each request, a look into a table behind a lock that requests share.
+pub struct PerClient<S, F> {
+    make: F,
+    /// Serves nobody; it says what all of them are.
+    model: S,
+    servers: RwLock<HashMap<ClientId, Arc<S>>>,
+}
+
+impl<S: Server, F: Fn(&Client) -> S + Send + Sync + 'static> PerClient<S, F> {
+    /// Has `make` make a server for each client. `make` is called once at first for no client, with a description of this
+    /// program, since clients that connect are told of the services before any server is made for them: all servers must
+    /// offer the same.
+    pub fn new(make: F) -> Self {
+        let model = make(&Client::here());
+        Self { make, model, servers: RwLock::default() }
+    }
+
+    /// The client's server, if the client has asked and not left.
+    pub fn of(&self, client: ClientId) -> Option<Arc<S>> {
+        let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
+        servers.get(&client).cloned()
+    }
+
+    fn made(&self, client: &Client) -> Arc<S> {
+        let server = Arc::new((self.make)(client));
+        let mut servers = self.servers.write().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may have made one meanwhile.
+        Arc::clone(servers.entry(client.id).or_insert(server))
+    }
+}
+
+impl<S: Server, F: Fn(&Client) -> S + Send + Sync + 'static> Server for PerClient<S, F> {
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+
+    fn services(&self) -> &[Service] {
+        self.model.services()
+    }
+
+    fn preferred(&self, service: ServiceId) -> Option<Preferred> {
+        self.model.preferred(service)
+    }
+
+    fn request(&self, request: Incoming) {
+        let client = request.client();
+        let server = self.of(client.id).unwrap_or_else(|| self.made(client));
+        server.request(request);
+    }
+
+    fn abort(&self, request: RequestId) {
+        let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
+        let servers: Vec<_> = servers.values().cloned().collect();
+        // Names of requests are different for all clients; the other servers do not know this one.
+        servers.iter().for_each(|server| server.abort(request));
+    }
+
+    fn departed(&self, client: ClientId) {
+        let gone = self.servers.write().unwrap_or_else(PoisonError::into_inner).remove(&client);
+        if let Some(server) = gone {
+            server.departed(client);
+        }
+    }
+}
+
+impl<S, F> fmt::Debug for PerClient<S, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PerClient").finish_non_exhaustive()
+    }
+}
