@@ -325,6 +325,7 @@ impl From<crate::channel::wire::TooLarge> for Error {
 
 /// What a server says when it cannot do what it was asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[error("{message}")]
 pub struct ServerError {
     /// An errno, where one fits; else 0.
