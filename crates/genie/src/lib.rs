@@ -28,6 +28,8 @@
 //!
 //! # Where to go
 //!
+//! - With the feature `service`, the attribute `service` makes a typed client and a typed server of a trait; see the module
+//!   `service`, and `examples/typed.rs`.
 //! - A server is a [`Server`]; `examples/server.rs` is a small one. [`channel::Listener`] serves it to other processes, whose clients
 //!   call [`Interface::connect`].
 //! - To reply later or from another thread, a server keeps the [`Incoming`]. To use parts of a request in several threads, it calls
@@ -41,6 +43,9 @@ pub mod tokio;
 
 #[cfg(feature = "allocator")]
 pub use genie_memory::Allocator;
+
+#[cfg(feature = "service")]
+pub use genie_service::service;
 
 pub use genie_file as file;
 pub use genie_io::servers::memory;
@@ -57,6 +62,14 @@ pub mod channel {
         ConnectOptions, Driven, Layout, Listener, Running, ServeOptions, Serving, Status, Stopper, servers,
     };
     pub use genie_memory::Mapping;
+}
+
+/// Services as traits: all of the crate [`genie_service`], whose documentation tells what the attribute [`macro@service`] makes of
+/// a trait.
+#[cfg(feature = "service")]
+pub mod service {
+    #[doc(inline)]
+    pub use genie_service::*;
 }
 
 pub use genie_memory::{Buffer, Data, DataMut, Direction, Migrant};

@@ -90,6 +90,24 @@ impl Interface {
         pending.sync()
     }
 
+    /// Calls a method of a typed service, by a client of this interface, and waits for the result without blocking a thread.
+    ///
+    /// # Errors
+    /// See [`Error`](crate::service::Error), and [`Interface::send`].
+    #[cfg(feature = "service")]
+    pub async fn call<R, E, C>(
+        &self,
+        call: crate::service::Call<'_, '_, '_, R, E, C>,
+    ) -> Result<crate::service::Reply<R>, crate::service::Failed<E>>
+    where
+        C: for<'r> crate::service::Decode<'r, R>,
+        E: serde::de::DeserializeOwned,
+    {
+        let pending = call.submit_by(&self.genie)?;
+        self.replied(pending.request()).await?;
+        pending.sync()
+    }
+
     /// Waits until a submitted request of this interface is replied to; take the reply by [`Pending::sync`], which then does
     /// not wait. The future may be dropped, and this called again.
     ///
