@@ -167,7 +167,8 @@ fn a_server_ends_in_good_order_at_a_signal() {
         let mut server = start(&program, scratch.path(), "capitals");
         let genie = Interface::open().expect("an interface");
         let directory = Directory::at(scratch.path()).expect("a run-time directory");
-        let handle = genie.connect_with(&directory, "capitals", &ConnectOptions::default()).expect("a server");
+        let handle =
+            genie.connect_with(&directory, "capitals", &ConnectOptions::default()).expect("a server");
         let pid = Pid::from_child(&server.0);
         kill_process(pid, signal).expect("a child");
         assert!(server.0.wait().expect("a child").success(), "{signal:?} ended it, and no error");
@@ -175,4 +176,12 @@ fn a_server_ends_in_good_order_at_a_signal() {
         let error = genie.request(&handle, ServiceId(0)).send().expect_err("nobody serves").error;
         assert!(matches!(&error, Error::Gone { why, .. } if why.contains("stopped")), "{error}");
     }
+}
+
+#[test]
+fn typed_calls_are_measured_beside_untyped_requests() {
+    let Some(typed) = example("typed_calls_are_measured_beside_untyped_requests", "typed") else { return };
+    let scratch = tempfile::tempdir().expect("a directory");
+    let printed = printed(&command(&typed, scratch.path()).arg("1").output().expect("a process"));
+    assert_eq!(printed.matches("1 MiB out").count(), 2, "{printed}");
 }
