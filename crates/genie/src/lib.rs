@@ -35,7 +35,9 @@
 //! - To reply later or from another thread, a server keeps the [`Incoming`]. To use parts of a request in several threads, it calls
 //!   [`Incoming::pin_output`] and [`Incoming::pin_input`].
 //! - A server that keeps something for each client is a [`PerClient`] of servers.
-//! - A client with many pending requests takes them from [`Completions`].
+//! - A client that keeps several requests in flight uses a [`BufferRing`]; one with many takes them from [`Completions`].
+//! - A server that hands out data as it comes keeps [`Streams`], and its client reads a [`Stream`].
+//! - A client whose server may be restarted holds a [`Reconnecting`].
 //! - A client's event loop waits for [`Interface::descriptor`], a server's event loop for [`channel::Driven::descriptor`].
 
 #[cfg(feature = "tokio")]
@@ -50,9 +52,10 @@ pub use genie_service::service;
 pub use genie_file as file;
 pub use genie_io::servers::memory;
 pub use genie_io::{
-    Anticipated, Client, ClientId, Completer, Completions, Element, Error, Failed, Fragment, In, Incoming,
-    InputPin, Interface, Limits, Out, OutputPin, Pending, PerClient, Reply, ReplyBuffer, ReplyElement,
-    Request, RequestId, Returned, Server, ServerError, ServerHandle, Service, ServiceId, Shared,
+    Anticipated, BufferRing, Client, ClientId, Completer, Completions, Element, Error, Failed, Fragment, In,
+    Incoming, InputPin, Interface, Limits, Out, OutputPin, Part, Parts, Pending, PerClient, Reconnecting,
+    Reply, ReplyBuffer, ReplyElement, Request, RequestId, Returned, Server, ServerError, ServerHandle,
+    Service, ServiceId, Shared, Stream, Streams,
 };
 
 /// Servers in other processes: listening and connecting.

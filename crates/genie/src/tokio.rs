@@ -9,7 +9,7 @@
 //! A future may be forgotten while it borrows, so its outputs are protected or copied when it is first polled, as by
 //! [`Request::submit`]: a reply is rarely there already, and what was borrowed until then would have to be protected all the
 //! same.
-//! Limits: one of these for each [`crate::Interface`]. A request that exceeds limits is refused, as by [`Request::submit`].
+//! Limits: one of these for each [`crate::Interface`].
 //! Replies that come together wake all waiting tasks once.
 //!
 //! ```
@@ -39,21 +39,24 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::pin::pin;
-use std::task::Poll;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 
 use ::tokio::io::Interest;
 use ::tokio::io::unix::AsyncFd;
 use ::tokio::sync::Notify;
 use ::tokio::sync::futures::Notified;
-use ::tokio::task::yield_now;
+use ::tokio::task::{spawn_blocking, yield_now};
 
-use crate::{Error, Failed, Pending, Reply, Request};
+use crate::channel::{ConnectOptions, Directory};
+use crate::{Error, Failed, Pending, Reconnecting, Reply, Request, ServerHandle};
 
 /// An interface whose replies are awaited. Share it among tasks by reference or in an [`std::sync::Arc`].
 #[derive(Debug)]
 pub struct Interface {
     genie: crate::Interface,
     replies: AsyncFd<Descriptor>,
+    submitting: Mutex<()>,
     /// Tells all tasks that wait to look once more.
     again: Notify,
 }
@@ -68,7 +71,7 @@ impl Interface {
     /// Outside of a run time, or in one whose I/O is not enabled.
     pub fn new(genie: crate::Interface) -> io::Result<Self> {
         let replies = Descriptor::of(&genie)?.register()?;
-        Ok(Self { genie, replies, again: Notify::new() })
+        Ok(Self { genie, replies, submitting: Mutex::default(), again: Notify::new() })
     }
 
     /// The interface itself.
@@ -85,9 +88,59 @@ impl Interface {
     /// As [`Request::submit`] and [`Pending::sync`]; [`Error::OtherInterface`] for a request of another interface;
     /// [`Error::Aborted`] when the run time is shut down meanwhile.
     pub async fn send(&self, request: Request<'_, '_, '_>) -> Result<Reply, Failed> {
-        let pending = request.submit_by(&self.genie)?;
+        let pending = self.submit(request).await?;
         self.replied(&pending).await?;
         pending.sync()
+    }
+
+    /// Submits a request, which must be of this interface, as soon as there is room for it; waits for room without blocking a
+    /// thread.
+    ///
+    /// # Errors
+    /// As [`Request::submit`], and for want of room only if the program submits requests by other means, too;
+    /// [`Error::OtherInterface`] for a request of another interface; [`Error::Aborted`] when the run time is shut down.
+    pub async fn submit<'i>(&self, request: Request<'_, '_, 'i>) -> Result<Pending<'i>, Failed> {
+        loop {
+            self.taking_replies(|context| request.poll_room(context)).await?;
+            // Between the look and the submission no other task takes the room.
+            let _turn = self.submitting.lock().unwrap_or_else(PoisonError::into_inner);
+            if request.has_room() {
+                return request.submit_by(&self.genie);
+            }
+        }
+    }
+
+    /// Connects to a server in another process, in a thread of the run time for what blocks, which goes on if the future is
+    /// dropped.
+    ///
+    /// # Errors
+    /// As [`crate::Interface::connect_with`]; [`Error::Aborted`] when the run time is shut down.
+    pub async fn connect_with(
+        &self,
+        directory: &Directory,
+        server: &str,
+        options: &ConnectOptions,
+    ) -> Result<ServerHandle, Error> {
+        let (genie, directory, options) = (self.genie.clone(), directory.clone(), options.clone());
+        let server = server.to_owned();
+        blocking(move || genie.connect_with(&directory, &server, &options)).await
+    }
+
+    /// The same in the run-time directory.
+    ///
+    /// # Errors
+    /// As [`crate::Interface::connect`]; [`Error::Aborted`] when the run time is shut down.
+    pub async fn connect(&self, server: &str) -> Result<ServerHandle, Error> {
+        self.connect_with(&Directory::open()?, server, &ConnectOptions::default()).await
+    }
+
+    /// The handle of a server that may go and come again; connects as [`Interface::connect_with`] does, if need be.
+    ///
+    /// # Errors
+    /// As [`Reconnecting::handle`]; [`Error::Aborted`] when the run time is shut down.
+    pub async fn handle(&self, server: &Arc<Reconnecting>) -> Result<ServerHandle, Error> {
+        let server = Arc::clone(server);
+        blocking(move || server.handle()).await
     }
 
     /// Calls a method of a typed service, by a client of this interface, and waits for the result without blocking a thread.
@@ -114,14 +167,19 @@ impl Interface {
     /// # Errors
     /// [`Error::Aborted`] when the run time is shut down.
     pub async fn replied(&self, pending: &Pending<'_>) -> Result<(), Error> {
+        self.taking_replies(|context| pending.poll(context)).await
+    }
+
+    /// Waits for something that replies bring about, taking replies for all tasks meanwhile.
+    async fn taking_replies(&self, is_so: impl Fn(&mut Context<'_>) -> Poll<()>) -> Result<(), Error> {
         let mut attending = pin!(self.attend());
         poll_fn(|context| {
-            if pending.poll(context).is_ready() {
+            if is_so(context).is_ready() {
                 return Poll::Ready(Ok(()));
             }
             let Poll::Ready(Err(_)) = attending.as_mut().poll(context) else {
                 // The reply may be among those just taken.
-                return pending.poll(context).map(Ok);
+                return is_so(context).map(Ok);
             };
             Poll::Ready(Err(Error::Aborted))
         })
@@ -161,6 +219,13 @@ impl Interface {
             }
         }
     }
+}
+
+/// Does what blocks in a thread for that.
+async fn blocking<T: Send + 'static>(
+    act: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    spawn_blocking(act).await.unwrap_or(Err(Error::Aborted))
 }
 
 /// The one descriptor that becomes readable with a reply, open as long as this value lives.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use genie::channel::{ConnectOptions, Directory, Listener, Running, ServeOptions};
 use genie::mechanism::{Config, Costs, Faults, Granularity, GranuleKind, Passing, Space, Thresholds};
 use genie::{
-    Completer, Error, In, Incoming, Interface, Limits, Out, RequestId, Server, ServerHandle, Service,
-    ServiceId, memory,
+    Completer, Error, In, Incoming, Interface, Limits, Out, Reconnecting, RequestId, Server, ServerHandle,
+    Service, ServiceId, memory,
 };
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -422,4 +422,63 @@ async fn a_request_of_another_interface_is_refused() {
     let refused = timeout(FOR_EVER, stage.client.send(request)).await.expect("it is refused").unwrap_err();
     assert_eq!(refused.error, Error::OtherInterface { server: "memory".to_owned() });
     assert_eq!(other.genie().pending_bytes(), 0);
+}
+
+/// A request that exceeded limits failed, so that each program had to wait for room by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_wait_for_room() {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = Directory::at(scratch.path().join("run")).unwrap();
+    let narrow = Limits { pending_requests: 3, ..Limits::default() };
+    for (limits, pending_requests) in [(Limits::default(), 2), (narrow, 256)] {
+        let options = ServeOptions { pending_requests, ..ServeOptions::default() };
+        let server = memory::Memory::customized();
+        let _running = Listener::bind_in(&directory, "memory", server, options).unwrap().start().unwrap();
+        let client = Arc::new(genie::tokio::Interface::new(Interface::open_with(limits).unwrap()).unwrap());
+        let options = ConnectOptions { wait: Duration::from_secs(60), ..ConnectOptions::default() };
+        let server = client.connect_with(&directory, "memory", &options).await.unwrap();
+        let mut tasks = JoinSet::new();
+        for _ in 0..16 {
+            let (client, server) = (Arc::clone(&client), server.clone());
+            tasks.spawn(async move {
+                for _ in 0..50 {
+                    let store = client.genie().request(&server, memory::STORE);
+                    client.send(store.out(Out::copy(b"text")).argument(b"name")).await.unwrap();
+                }
+            });
+        }
+        while let Some(done) = tasks.join_next().await {
+            done.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_waits_for_a_server_that_comes_late_and_comes_again() {
+    let scratch = tempfile::tempdir().unwrap();
+    let directory = Directory::at(scratch.path().join("run")).unwrap();
+    let genie = Interface::open().unwrap();
+    let client = genie::tokio::Interface::new(genie.clone()).unwrap();
+    let options = ConnectOptions { wait: Duration::from_secs(60), ..ConnectOptions::default() };
+    let letters = Arc::new(Reconnecting::new_in(&genie, &directory, "letters", options));
+    for _ in 0..2 {
+        let serve = || {
+            let server = memory::Memory::customized();
+            Listener::bind_in(&directory, "letters", server, ServeOptions::default())
+                .unwrap()
+                .start()
+                .unwrap()
+        };
+        let (server, running) = tokio::join!(client.handle(&letters), async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            serve()
+        });
+        let server = server.unwrap();
+        let store = genie.request(&server, memory::STORE).out(Out::copy(b"text")).argument(b"name");
+        client.send(store).await.unwrap();
+        drop(running);
+        while !server.is_gone() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
 }

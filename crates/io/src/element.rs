@@ -157,7 +157,8 @@ impl<B: Borrowed, M: Moved> Element<B, M> {
         Self { scheme, lender: None, memory: Memory::Borrowed(bytes) }
     }
 
-    /// Passes a whole native buffer by any native scheme; the reply brings it back.
+    /// Passes a whole native buffer by any native scheme; the reply brings it back. So no borrow lasts as long as the request:
+    /// a [`BufferRing`](crate::BufferRing) has such buffers take turns.
     ///
     /// # Panics
     /// When `scheme` is a migrant one.

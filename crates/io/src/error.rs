@@ -170,13 +170,15 @@ pub enum Error {
         /// What it lacks.
         why: String,
     },
-    /// A server in another process is not there any more. Whether it has done what was asked is not known.
-    #[error("server {server} is gone: {why}")]
+    /// A server in another process is not there any more.
+    #[error("server {server} is gone: {why}; {}", if *.asked { "whether it has done what was asked is not known" } else { "it was not asked" })]
     Gone {
         /// The server's name.
         server: String,
         /// What happened.
         why: String,
+        /// Whether the server may have done what was asked. If not, the request was never sent.
+        asked: bool,
     },
     /// Too many servers of this process, one after the other, have forwarded parts of a request: no part is forwarded
     /// further.
@@ -232,7 +234,15 @@ pub enum Error {
 
 impl Error {
     pub(crate) fn gone(server: &str, why: impl Into<String>) -> Self {
-        Self::Gone { server: server.to_owned(), why: why.into() }
+        Self::Gone { server: server.to_owned(), why: why.into(), asked: true }
+    }
+
+    /// The same for a request that was never sent.
+    pub(crate) fn unasked(self) -> Self {
+        match self {
+            Self::Gone { server, why, .. } => Self::Gone { server, why, asked: false },
+            error => error,
+        }
     }
 
     /// Whether only too many requests, or clients, were in the way: the same may succeed when some are over.

@@ -457,7 +457,7 @@ impl Exchange {
 
 /// Wakes a client's task, in a thread that others rely on: the timer, a server's thread, or a thread that takes replies for
 /// all. A panic of the client's code ends here; the panic hook has reported it.
-fn wake_task(task: Waker) {
+pub(crate) fn wake_task(task: Waker) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| task.wake())) {
         // The payload may panic when it is dropped.
         std::mem::forget(payload);

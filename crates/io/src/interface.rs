@@ -6,6 +6,7 @@
 //! Source: thesis §7.1.
 
 use std::sync::{Arc, OnceLock, Weak};
+use std::task::Context;
 use std::time::{Duration, Instant};
 
 use genie_memory::{Buffer, Config, Migrant, Space};
@@ -147,6 +148,11 @@ impl Interface {
         self.0.outstanding.looked_at().iter().map(ServerHandle::collect).sum()
     }
 
+    /// Takes the replies of all servers; returns how many there were.
+    fn collect_all(&self) -> usize {
+        self.remotes().iter().map(|remote| remote.collect()).sum::<usize>() + self.collect_here()
+    }
+
     /// Stops watching a server.
     fn forget(&self, gone: &Arc<Remote>) {
         let mut remotes = self.0.remotes.lock();
@@ -259,8 +265,7 @@ impl Interface {
         let timeout = self.timeout(request.timeout);
         let deadline = timeout.and_then(deadline_after);
         let gave = request.gives();
-        let collect =
-            || self.remotes().iter().map(|remote| remote.collect()).sum::<usize>() + self.collect_here();
+        let collect = || self.collect_all();
         let collect: Option<&dyn Fn() -> usize> =
             if request.server.is_looked_at() { Some(&collect) } else { None };
         let bytes = request.bytes();
@@ -320,17 +325,46 @@ impl Interface {
         awaited.into_left()
     }
 
-    pub(crate) fn submit<'i>(&self, mut request: Request<'_, '_, 'i>) -> Result<Pending<'i>, Failed> {
+    pub(crate) fn submit<'i>(&self, request: Request<'_, '_, 'i>) -> Result<Pending<'i>, Failed> {
+        let admit = |pendings: &Pendings, bytes, _timeout, _server: &ServerHandle| pendings.try_admit(bytes);
+        self.submit_admitted(request, admit, |_| Patience::None)
+    }
+
+    pub(crate) fn submit_when_room<'i>(&self, request: Request<'_, '_, 'i>) -> Result<Pending<'i>, Failed> {
+        let collect = || self.collect_all();
+        let admit = |pendings: &Pendings, bytes, timeout, server: &ServerHandle| {
+            pendings.admit(bytes, timeout, server.is_looked_at().then_some(&collect))
+        };
+        self.submit_admitted(request, admit, Patience::Until)
+    }
+
+    /// Whether the limits leave room for so many bytes, or never will.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        self.space().is_inherited() || self.0.pendings.has_room(bytes)
+    }
+
+    /// The same; the task is woken when there may be room.
+    pub(crate) fn poll_room(&self, bytes: usize, context: &mut Context<'_>) -> bool {
+        self.space().is_inherited() || self.0.pendings.poll(bytes, context.waker())
+    }
+
+    #[inline]
+    fn submit_admitted<'i>(
+        &self,
+        mut request: Request<'_, '_, 'i>,
+        admit: impl FnOnce(&Pendings, usize, Option<Duration>, &ServerHandle) -> Result<u64, Error>,
+        patience: impl FnOnce(Option<Instant>) -> Patience,
+    ) -> Result<Pending<'i>, Failed> {
         self.ensure_request(&mut request)?;
         let timeout = self.timeout(request.timeout);
         let deadline = timeout.and_then(deadline_after);
         let (bytes, gave) = (request.bytes(), request.gives());
         let work = match timeout.map(|_| self.0.timer.start()) {
             Some(Err(error)) => Err(error),
-            _ => Work::admitted(&self.0.pendings, |pendings| pendings.try_admit(bytes)),
+            _ => Work::admitted(&self.0.pendings, |pendings| admit(pendings, bytes, timeout, request.server)),
         };
         let server = request.server;
-        let (exchange, destinations, _none) = self.start(&mut request, work, Patience::None, false)?;
+        let (exchange, destinations, _none) = self.start(&mut request, work, patience(deadline), false)?;
         let listed = self.list(&exchange, server);
         if !listed {
             fail_if_late(&exchange, deadline, timeout);

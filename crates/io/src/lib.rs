@@ -7,6 +7,7 @@
 //! Invariants: a request's memory belongs to the server until it replies or drops it, whatever the client gives up.
 //! Source: thesis §1.1.2, §3.1.2, §7.1 to §7.3.
 
+mod buffer_ring;
 pub mod channel;
 mod client;
 mod code;
@@ -29,15 +30,18 @@ mod pending;
 mod per_client;
 mod pin;
 mod primitive;
+mod reconnecting;
 mod reply;
 mod request;
 mod request_id;
 mod server;
 pub mod servers;
+mod stream;
 mod timer;
 mod views;
 mod work;
 
+pub use buffer_ring::BufferRing;
 pub use client::{Client, ClientId};
 pub use completer::Completer;
 pub use completions::Completions;
@@ -50,7 +54,9 @@ pub use limits::Limits;
 pub use pending::Pending;
 pub use per_client::PerClient;
 pub use pin::{InputPin, OutputPin};
+pub use reconnecting::Reconnecting;
 pub use reply::{Reply, ReplyBuffer, ReplyElement, Returned};
 pub use request::Request;
 pub use request_id::RequestId;
 pub use server::{Server, ServerHandle, Service, ServiceId};
+pub use stream::{Part, Parts, Stream, Streams};

@@ -7,9 +7,11 @@
 //! Source: thesis §3.1.2, point 1.
 
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use crate::deadline::deadline_after;
+use crate::exchange::wake_task;
 use crate::primitive::{AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
 use crate::{Client, Error};
 
@@ -68,7 +70,8 @@ pub(crate) struct Pendings {
     used: AtomicU64,
     limit: AtomicU64,
     waiters: AtomicUsize,
-    queue: Mutex<()>,
+    /// Tasks that wait for room; threads wait for `room`.
+    queue: Mutex<Vec<Waker>>,
     room: Condvar,
 }
 
@@ -92,7 +95,7 @@ impl Pendings {
             used: AtomicU64::new(0),
             limit: AtomicU64::new(pack(bytes, requests)),
             waiters: AtomicUsize::new(0),
-            queue: Mutex::new(()),
+            queue: Mutex::default(),
             room: Condvar::new(),
         }
     }
@@ -176,12 +179,35 @@ impl Pendings {
         }
     }
 
+    /// Whether a request of this many bytes has room, or never will.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        let (limit, most) = unpack(self.limit.load(Ordering::SeqCst));
+        let (used, requests) = unpack(self.used.load(Ordering::SeqCst));
+        bytes > limit || most == 0 || (used.saturating_add(bytes) <= limit && requests < most)
+    }
+
+    /// The same; if there is no room, the task is woken when there may be.
+    pub(crate) fn poll(&self, bytes: usize, task: &Waker) -> bool {
+        if self.has_room(bytes) {
+            return true;
+        }
+        let mut queue = self.queue.lock();
+        if queue.iter().all(|known| !known.will_wake(task)) {
+            queue.push(task.clone());
+            // Taken back when the tasks are woken.
+            self.waiters.fetch_add(1, Ordering::SeqCst);
+        }
+        self.has_room(bytes)
+    }
+
     fn notify(&self) {
         if self.waiters.load(Ordering::SeqCst) > 0 {
             // A waiter holds the lock from its look until it sleeps. So this notification comes before the look, or after
             // the sleep has begun, and never between the two.
-            drop(self.queue.lock());
+            let tasks = std::mem::take(&mut *self.queue.lock());
+            self.waiters.fetch_sub(tasks.len(), Ordering::SeqCst);
             self.room.notify_all();
+            tasks.into_iter().for_each(wake_task);
         }
     }
 }

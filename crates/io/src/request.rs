@@ -3,6 +3,7 @@
 //! How: functions that compose a request are always inlined; otherwise each step would copy the request through memory.
 //! Source: thesis §7.1 (`io_request`), §7.3 (buffer headers).
 
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use genie_memory::Space;
@@ -182,7 +183,7 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
         interface.send(self)
     }
 
-    /// Makes the request without waiting: an asynchronous request. The outputs' memory may be reused at once; the
+    /// Makes the request without waiting: an asynchronous request. A [`BufferRing`](crate::BufferRing) keeps several in flight. The outputs' memory may be reused at once; the
     /// inputs' is borrowed until the reply is taken.
     ///
     /// # Errors
@@ -196,6 +197,36 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     pub fn submit(self) -> Result<Pending<'i>, Failed> {
         let interface = self.interface;
         interface.submit(self)
+    }
+
+    /// As [`Request::submit`], but waits for room where the limits of the interface or the server leave none now, at most until
+    /// the request's time is over. Meanwhile this takes replies for others.
+    ///
+    /// The interface counts a request until its reply has been taken ([`Pending::sync`]), a server until it has replied. So
+    /// a thread that alone could take a reply may wait for ever for the room of the interface.
+    ///
+    /// # Errors
+    /// As [`Request::submit`], and never for want of room, unless the time is over.
+    #[inline(always)]
+    pub fn submit_when_room(self) -> Result<Pending<'i>, Failed> {
+        let interface = self.interface;
+        interface.submit_when_room(self)
+    }
+
+    /// Whether the limits of the interface and the server leave room for the request now, or never will. Another thread may take
+    /// the room before the request is submitted.
+    pub fn has_room(&self) -> bool {
+        let bytes = self.bytes();
+        self.server.has_room(bytes) && self.interface.has_room(bytes)
+    }
+
+    /// As [`Request::has_room`]; if there is no room, the task is
+    /// woken when there may be room. As with [`Pending::poll`], some thread must wait for a reply or call
+    /// [`Interface::collect`].
+    pub fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
+        let bytes = self.bytes();
+        let has_room = self.server.has_room(bytes) && self.interface.poll_room(bytes, context);
+        if has_room { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// As [`Request::submit`], for a program that takes the replies of `interface` alone: a request of another one is refused.

@@ -239,6 +239,16 @@ impl ServerHandle {
         }
     }
 
+    /// Whether the server, in another process, has gone as far as is known: requests fail with [`Error::Gone`].
+    pub fn is_gone(&self) -> bool {
+        self.remote().is_some_and(|remote| remote.is_gone())
+    }
+
+    /// Whether a request of this many bytes has room there now, or never will.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        self.remote().is_none_or(|remote| remote.has_room(bytes))
+    }
+
     /// Whether this process is a child, made by fork, of the one that has connected to the server.
     pub(crate) fn is_inherited(&self) -> bool {
         self.remote().is_some_and(|remote| remote.is_inherited())

@@ -8,7 +8,7 @@
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use genie_memory::Space;
 use genie_passing::Parties;
@@ -31,7 +31,8 @@ use super::wire::control::{
     Ending, Hello, Limits, MAX_MESSAGE, Message, Party, Reason, Status, Trust, VERSION, Welcome,
 };
 use super::wire::record::Body;
-use crate::primitive::{AtomicBool, Mutex, spawn};
+use crate::deadline::deadline_after;
+use crate::primitive::{AtomicBool, Mutex, spawn, thread};
 use crate::{Error, views};
 
 /// How a client wants to be connected.
@@ -54,6 +55,10 @@ pub struct ConnectOptions {
     pub lent: usize,
     /// How long a thread looks for a reply before it sleeps; by default, about as long as waking it would take.
     pub spin: Option<Duration>,
+    /// How long to wait for a server of this name that is not there yet, or is busy (0).
+    pub wait: Duration,
+    /// How long a server may take to answer (5 seconds), each time that this client asks it to connect.
+    pub timeout: Duration,
 }
 
 impl Default for ConnectOptions {
@@ -66,12 +71,38 @@ impl Default for ConnectOptions {
             shown_from: 0,
             lent: 1 << 30,
             spin: None,
+            wait: Duration::ZERO,
+            timeout: PATIENCE,
         }
     }
 }
 
-/// Connects to the server of this name; requests to it pass data of `space`.
+/// How long to wait before the next look for a server: twice as long as before the last one, between these.
+const LOOKS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(20)];
+
+/// Connects to the server of this name, waiting for it as long as the options say; requests to it pass data of `space`.
 pub(crate) fn connect(
+    space: &Space,
+    directory: &Directory,
+    server: &str,
+    spin: Duration,
+    options: &ConnectOptions,
+) -> Result<Arc<Remote>, Error> {
+    let deadline = deadline_after(options.wait);
+    let [mut pause, longest] = LOOKS;
+    loop {
+        let left = deadline.map_or(longest, |deadline| deadline.saturating_duration_since(Instant::now()));
+        match connect_now(space, directory, server, spin, options) {
+            Err(Error::NoServer { .. } | Error::Busy { .. } | Error::Gone { .. }) if !left.is_zero() => {
+                thread::sleep(pause.min(left));
+                pause = longest.min(2 * pause);
+            }
+            connected => return connected,
+        }
+    }
+}
+
+fn connect_now(
     space: &Space,
     directory: &Directory,
     server: &str,
@@ -96,10 +127,10 @@ pub(crate) fn connect(
             pending_requests: options.pending_requests,
         },
     };
-    let gone = |why: String| Error::gone(server, why);
+    let gone = |why: String| Error::gone(server, why).unasked();
     socket.send(&Message::Hello(hello).encode()?, &[std::os::fd::AsFd::as_fd(&held)])?;
     drop(held);
-    let (message, descriptors) = receive(&socket, server)?;
+    let (message, descriptors) = receive(&socket, server, options.timeout)?;
     let welcome = match message {
         Message::Welcome(welcome) => welcome,
         Message::Refused(ending) => return Err(ended(server, ending)),
@@ -165,7 +196,7 @@ fn dial(path: &Path, server: &str) -> Result<Socket, Error> {
 fn ended(server: &str, ending: Ending) -> Error {
     match ending.reason {
         Reason::Busy => Error::Busy { server: server.to_owned(), why: ending.sentence },
-        Reason::Closing => Error::gone(server, ending.sentence),
+        Reason::Closing => Error::gone(server, ending.sentence).unasked(),
         _ => refused(server, ending.sentence),
     }
 }
@@ -245,11 +276,11 @@ fn remote(
 }
 
 /// Receives one message within the time that a server may take.
-fn receive(socket: &Socket, server: &str) -> Result<(Message, Vec<OwnedFd>), Error> {
-    let gone = |why: String| Error::gone(server, why);
+fn receive(socket: &Socket, server: &str, timeout: Duration) -> Result<(Message, Vec<OwnedFd>), Error> {
+    let gone = |why: String| Error::gone(server, why).unasked();
     let mut bytes = vec![0; MAX_MESSAGE];
-    let received = socket.receive_timeout(&mut bytes, PATIENCE)?;
-    let received = received.ok_or_else(|| Error::Silent { server: server.to_owned(), timeout: PATIENCE })?;
+    let received = socket.receive_timeout(&mut bytes, timeout)?;
+    let received = received.ok_or_else(|| Error::Silent { server: server.to_owned(), timeout })?;
     if received.len == 0 {
         return Err(gone("it hung up during the handshake".to_owned()));
     }
@@ -268,9 +299,9 @@ fn receive(socket: &Socket, server: &str) -> Result<(Message, Vec<OwnedFd>), Err
 pub(super) fn query(directory: &Directory, server: &str) -> Result<Status, Error> {
     let socket = dial(&directory.socket_path(server)?, server)?;
     socket.send(&Message::Query(()).encode()?, &[])?;
-    match receive(&socket, server)?.0 {
+    match receive(&socket, server, PATIENCE)?.0 {
         Message::Status(status) => Ok(status),
         Message::Refused(ending) => Err(ended(server, ending)),
-        other => Err(Error::gone(server, format!("it answered a query by a {:?}", other.kind()))),
+        other => Err(Error::gone(server, format!("it answered a query by a {:?}", other.kind())).unasked()),
     }
 }

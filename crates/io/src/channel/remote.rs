@@ -92,6 +92,21 @@ impl Remote {
         Ok(self.sending.lock().table.limits())
     }
 
+    /// Whether the server has gone, as far as is known.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.link.is_gone()
+    }
+
+    /// Whether there is room for a request of this many bytes, or none ever, or the server has gone; takes replies to make
+    /// room.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        let is_room = || {
+            let may_come = |refused| matches!(refused, Error::TooMany { .. } | Error::Exhausted { .. });
+            !self.link.is_crowded() && !self.sending.lock().table.vacant(bytes).is_err_and(may_come)
+        };
+        self.is_gone() || is_room() || (self.collect() > 0 && is_room())
+    }
+
     /// Whether this process is a child, made by fork, of the one that has connected.
     pub(crate) fn is_inherited(&self) -> bool {
         self.link.is_inherited()
@@ -132,7 +147,7 @@ impl Remote {
     /// Puts a request on the ring; returns its place in the table, into which the caller puts it, and how many bytes it has.
     fn push(&self, sending: &mut Sending, request: &Outgoing) -> Result<(Slot, usize), Refused> {
         if self.link.is_gone() {
-            return Err(Refused::Error(self.link.error()));
+            return Err(Refused::Error(self.link.error().unasked()));
         }
         // An abort that came while the request waited for room found no request in the table.
         if request.is_aborting() {

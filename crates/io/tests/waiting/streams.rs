@@ -1,0 +1,156 @@
+//! Streams: parts that come in their order, streams that end early on either side.
+
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Instant;
+
+use genie_io::channel::ServeOptions;
+use genie_io::{
+    ClientId, Error, Incoming, Out, Parts, RequestId, Server, Service, ServiceId, Stream, Streams,
+};
+
+use super::fixture::{FOR_EVER, Fixture, assert_idle, interface, options};
+
+static SERVICES: [Service; 1] = [Service::new("stream", false, true)];
+const STREAM: ServiceId = ServiceId(0);
+
+/// Gives each stream's argument and parts to the test.
+struct Streaming {
+    streams: Streams,
+    opened: Mutex<Sender<(Vec<u8>, Parts)>>,
+}
+
+fn streaming() -> (Streaming, Receiver<(Vec<u8>, Parts)>) {
+    let (opened, opening) = channel();
+    (Streaming { streams: Streams::default(), opened: Mutex::new(opened) }, opening)
+}
+
+impl Server for Streaming {
+    fn name(&self) -> &str {
+        "streaming"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        if let Some(opened) = self.streams.take(request) {
+            // A test that is over wants none.
+            let _ = self.opened.lock().unwrap().send(opened);
+        }
+    }
+
+    fn abort(&self, request: RequestId) {
+        self.streams.abort(request);
+    }
+
+    fn departed(&self, client: ClientId) {
+        self.streams.departed(client);
+    }
+}
+
+#[test]
+fn parts_come_in_their_order_without_being_copied() {
+    for threads in [1, 4] {
+        let (fixture, (server, opening)) = (Fixture::new(), streaming());
+        let _running = fixture
+            .bind("streaming", server, ServeOptions { threads, ..options() })
+            .start()
+            .expect("threads");
+        let interface = interface();
+        let server = fixture.connect(&interface, "streaming");
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let (argument, mut parts) = opening.recv_timeout(FOR_EVER).expect("a stream");
+                assert_eq!(argument, b"numbers");
+                for number in 0..200_u8 {
+                    let mut part = parts.room().expect("room");
+                    assert_eq!(part.len(), 20_000);
+                    part.buffer().expect("memory").fill(number);
+                    part.send(usize::from(number) * 100).expect("a part");
+                }
+                parts.end(Ok(()));
+            });
+            let mut stream =
+                Stream::open(&interface, &server, STREAM, b"numbers", 3, 20_000).expect("a stream");
+            for number in 0..200_u8 {
+                let part = stream.next_part().expect("a part").expect("a part");
+                assert_eq!(part.len(), usize::from(number) * 100);
+                assert!(part.iter().all(|byte| *byte == number), "part {number}");
+            }
+            assert_eq!(stream.next_part().expect("the end"), None);
+            assert_eq!(stream.next_part().expect("the end, still"), None);
+        });
+        // A thread takes the replies to requests for parts that never came.
+        let begun = Instant::now();
+        while interface.pending_bytes() > 0 {
+            assert!(begun.elapsed() < FOR_EVER, "requests are left");
+            std::thread::yield_now();
+        }
+        assert_idle(&interface);
+    }
+}
+
+#[test]
+fn either_side_can_end_a_stream_early() {
+    let (fixture, (server, opening)) = (Fixture::new(), streaming());
+    let _running = fixture.serve("streaming", server);
+    let interface = interface();
+    let server = fixture.connect(&interface, "streaming");
+    let open = || Stream::open(&interface, &server, STREAM, &[], 2, 5_000).expect("a stream");
+    let parts = || opening.recv_timeout(FOR_EVER).expect("a stream").1;
+    // The client drops the stream.
+    let (mut stream, mut theirs) = (open(), parts());
+    theirs.send(b"first").expect("a part");
+    assert_eq!(stream.next_part().expect("a part"), Some(&b"first"[..]));
+    drop(stream);
+    while theirs.send(b"unwanted").is_ok() {}
+    assert_eq!(theirs.room().expect_err("nobody listens"), Error::Aborted);
+    // The server ends it with an error.
+    let (mut stream, theirs) = (open(), parts());
+    theirs.end(Err("the tape is torn".into()));
+    let error = stream.next_part().expect_err("torn").error;
+    assert!(matches!(&error, Error::Server(error) if error.message == "the tape is torn"), "{error}");
+    assert_eq!(stream.next_part().expect("the end"), None);
+    // The server drops it.
+    let (mut stream, theirs) = (open(), parts());
+    drop(theirs);
+    assert_eq!(stream.next_part().err().map(|failed| failed.error), Some(Error::Dropped));
+    // A part is longer than the client's buffers.
+    let (mut stream, mut theirs) = (open(), parts());
+    assert!(theirs.send(&[0; 5_001]).is_err());
+    assert!(matches!(stream.next_part().expect_err("too long").error, Error::Server(_)));
+    drop(theirs);
+    // The client leaves without a word.
+    let mut theirs = {
+        let interface = super::fixture::interface();
+        let server = fixture.connect(&interface, "streaming");
+        let opened = interface.request(&server, STREAM).argument(&[0; 17]).send();
+        opened.expect("a stream");
+        parts()
+    };
+    assert_eq!(theirs.room().expect_err("nobody listens"), Error::Aborted);
+}
+
+/// What no client of ours sends is refused, and harms no stream.
+#[test]
+fn a_service_that_streams_refuses_other_requests() {
+    let (fixture, (server, opening)) = (Fixture::new(), streaming());
+    let _running = fixture.serve("streaming", server);
+    let interface = interface();
+    let server = fixture.connect(&interface, "streaming");
+    let mut stream = Stream::open(&interface, &server, STREAM, &[], 2, 5_000).expect("a stream");
+    let mut theirs = opening.recv_timeout(FOR_EVER).expect("a stream").1;
+    for argument in [&b""[..], b"\0", &[9; 17], &[0; 16]] {
+        let request = interface.request(&server, STREAM).out(Out::copy(b"text")).argument(argument);
+        assert!(matches!(request.send().expect_err("refused").error, Error::Server(_)), "{argument:?}");
+    }
+    // A part is asked for of a stream that never was.
+    let unknown = interface.request(&server, STREAM).argument(&[1; 17]).room(1).send();
+    assert!(matches!(unknown.expect_err("refused").error, Error::Server(_)));
+    theirs.send(b"still here").expect("a part");
+    assert_eq!(stream.next_part().expect("a part"), Some(&b"still here"[..]));
+    theirs.end(Ok(()));
+    assert_eq!(stream.next_part().expect("the end"), None);
+}
