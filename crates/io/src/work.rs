@@ -84,7 +84,7 @@ impl Work {
     pub(crate) fn end(mut self: Box<Self>) {
         self.buffers.iter_mut().flat_map(|buffer| &mut buffer.elements).for_each(WorkElement::end);
         self.buffers.clear();
-        self.arguments = Arguments::default();
+        self.arguments.end();
         self.error = None;
         if let Some(admission) = &mut self.admission {
             admission.end();

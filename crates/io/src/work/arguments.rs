@@ -1,5 +1,6 @@
 //! A request's arguments: the client's, and the one that goes back with the reply.
 //!
+//! Why: most requests have no arguments, and these are to cost such a request nothing: what is empty is not touched.
 //! How: an argument that the client has made too little room for is remembered by its length, so that a server which replies
 //! with that error blames the client, not itself.
 
@@ -20,8 +21,22 @@ pub(crate) struct Arguments {
 impl Arguments {
     #[inline]
     pub(crate) fn begin(&mut self, request: &[u8], room: usize) {
-        self.request.extend_from_slice(request);
+        if !request.is_empty() {
+            self.request.extend_from_slice(request);
+        }
         self.room = room;
+    }
+
+    /// Lets both go, with their memory if they were long.
+    #[inline]
+    pub(crate) fn end(&mut self) {
+        if !self.request.is_empty() {
+            self.request = SmallVec::new();
+        }
+        if !self.reply.is_empty() {
+            self.reply = SmallVec::new();
+        }
+        (self.room, self.refused) = (0, 0);
     }
 
     /// Sets the reply's argument, if there is room for it.
@@ -30,7 +45,9 @@ impl Arguments {
             self.refused = argument.len();
             return Err(self.too_long());
         }
-        self.reply = SmallVec::from_slice(argument);
+        if !(argument.is_empty() && self.reply.is_empty()) {
+            self.reply = SmallVec::from_slice(argument);
+        }
         Ok(())
     }
 

@@ -42,6 +42,9 @@ impl Body {
     /// Appends bytes.
     #[inline]
     pub(in crate::channel::wire) fn append(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
         let end = self.len + bytes.len();
         match self.short.get_mut(self.len..end) {
             Some(room) if self.long.is_empty() => {
