@@ -19,6 +19,7 @@ mod signals;
 mod store;
 mod tables;
 mod thresholds;
+mod top;
 mod transfer;
 
 use std::process::ExitCode;
@@ -48,6 +49,7 @@ enum Command {
     Lab(lab::Args),
     Serve(serve::Args),
     Servers(servers::Args),
+    Top(top::Args),
     Fetch(fetch::Args),
     Store(store::Args),
 }
@@ -73,6 +75,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Lab(args) => lab::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Servers(args) => servers::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Fetch(args) => fetch::run(&args),
         Command::Store(args) => store::run(&args),
     }

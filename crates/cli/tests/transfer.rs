@@ -11,6 +11,8 @@ mod served;
 mod servers_killed;
 #[path = "transfer/special.rs"]
 mod special;
+#[path = "transfer/top.rs"]
+mod top;
 #[path = "transfer/trees.rs"]
 mod trees;
 

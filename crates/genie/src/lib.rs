@@ -62,7 +62,8 @@ pub use genie_io::{
 pub mod channel {
     pub use genie_io::channel::directory::Directory;
     pub use genie_io::channel::{
-        ConnectOptions, Driven, Layout, Listener, Running, ServeOptions, Serving, Status, Stopper, servers,
+        ClientCounts, ConnectOptions, Counts, Driven, Layout, Listener, Running, ServeOptions, Serving,
+        Status, Stopper, Traffic, servers, traffic,
     };
     pub use genie_memory::Mapping;
 }

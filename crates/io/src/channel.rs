@@ -21,6 +21,7 @@ mod arenas;
 mod client_channel;
 mod connect;
 mod control;
+mod counts;
 pub mod directory;
 mod evictions;
 mod followers;
@@ -59,23 +60,54 @@ pub(crate) use remote::{Patience, Remote};
 pub use serving::{Driven, Running, Serving, Stopper};
 pub(crate) use session::Session;
 pub(crate) use wire::control::MAX_NAME;
-pub use wire::control::Status;
+pub use wire::control::{ClientCounts, ClientStatus, Counts, Limits, Status, Traffic};
 pub(crate) use wire::record::Slot;
+
+use std::time::{Duration, Instant};
+
+use genie_sys::socket::Socket;
 
 use crate::Error;
 
-/// A server's name, and its status or the reason why it gives none.
-pub type Answer = (String, Result<Status, Error>);
+/// A server's name, and its answer, or the reason why it gives none.
+pub type Answer<T = Status> = (String, Result<T, Error>);
 
 /// Asks every server in the run-time directory for its status.
 ///
 /// # Errors
 /// The run-time directory can't be read.
 pub fn servers() -> Result<Vec<Answer>, Error> {
+    ask_all(|socket, name| connect::hear_status(socket, name, link::PATIENCE))
+}
+
+/// Asks every server in the run-time directory for its status, and for what it has passed for its clients. A server that has
+/// not answered within `patience` is told by [`Error::Silent`].
+///
+/// # Errors
+/// The run-time directory can't be read.
+pub fn traffic(patience: Duration) -> Result<Vec<Answer<(Status, Traffic)>>, Error> {
+    let end = Instant::now() + patience;
+    ask_all(|socket, name| {
+        connect::hear_traffic(socket, name, end.saturating_duration_since(Instant::now())).map_err(|error| {
+            match error {
+                Error::Silent { server, .. } => Error::Silent { server, timeout: patience },
+                error => error,
+            }
+        })
+    })
+}
+
+/// Asks all servers before it hears the first: one that is stopped does not keep the others from answering.
+fn ask_all<T>(hear: impl Fn(&Socket, &str) -> Result<T, Error>) -> Result<Vec<Answer<T>>, Error> {
     let directory = directory::Directory::open()?;
     let ask = |name: String| {
-        let status = connect::query(&directory, &name);
-        (name, status)
+        let asked = connect::query(&directory, &name);
+        (name, asked)
     };
-    Ok(directory.names()?.into_iter().map(ask).collect())
+    let asked: Vec<_> = directory.names()?.into_iter().map(ask).collect();
+    let answer = |(name, asked): Answer<Socket>| {
+        let answer = asked.and_then(|socket| hear(&socket, &name));
+        (name, answer)
+    };
+    Ok(asked.into_iter().map(answer).collect())
 }

@@ -13,6 +13,7 @@ mod growth;
 mod limits;
 mod mapping;
 mod pause;
+mod traffic;
 
 use std::time::{Duration, Instant};
 

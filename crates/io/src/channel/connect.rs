@@ -28,7 +28,7 @@ use super::remote::{Remote, Sending};
 use super::table::Table;
 use super::unwanted::{self, Unusable};
 use super::wire::control::{
-    Ending, Hello, Limits, MAX_MESSAGE, Message, Party, Reason, Status, Trust, VERSION, Welcome,
+    Ending, Hello, Limits, MAX_MESSAGE, Message, Party, Reason, Status, Traffic, Trust, VERSION, Welcome,
 };
 use super::wire::record::Body;
 use crate::deadline::deadline_after;
@@ -295,13 +295,35 @@ fn receive(socket: &Socket, server: &str, timeout: Duration) -> Result<(Message,
     Ok((message.map_err(|error| gone(error.to_string()))?, received.descriptors))
 }
 
-/// Asks the server of this name how it is.
-pub(super) fn query(directory: &Directory, server: &str) -> Result<Status, Error> {
+/// Asks the server of this name how it is; the answer follows on the connection.
+pub(super) fn query(directory: &Directory, server: &str) -> Result<Socket, Error> {
     let socket = dial(&directory.socket_path(server)?, server)?;
     socket.send(&Message::Query(()).encode()?, &[])?;
-    match receive(&socket, server, PATIENCE)?.0 {
+    Ok(socket)
+}
+
+/// The first message of the answer.
+pub(super) fn hear_status(socket: &Socket, server: &str, patience: Duration) -> Result<Status, Error> {
+    match receive(socket, server, patience)?.0 {
         Message::Status(status) => Ok(status),
         Message::Refused(ending) => Err(ended(server, ending)),
-        other => Err(Error::gone(server, format!("it answered a query by a {:?}", other.kind())).unasked()),
+        other => Err(strange(server, &other)),
     }
+}
+
+/// Both messages of the answer.
+pub(super) fn hear_traffic(
+    socket: &Socket,
+    server: &str,
+    patience: Duration,
+) -> Result<(Status, Traffic), Error> {
+    let status = hear_status(socket, server, patience)?;
+    match receive(socket, server, patience)?.0 {
+        Message::Traffic(traffic) if traffic.clients.len() == status.clients.len() => Ok((status, traffic)),
+        other => Err(strange(server, &other)),
+    }
+}
+
+fn strange(server: &str, answer: &Message) -> Error {
+    Error::gone(server, format!("it answered a query by a {:?}", answer.kind())).unasked()
 }

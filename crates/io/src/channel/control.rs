@@ -197,7 +197,9 @@ impl Control {
         let message = Message::decode(&bytes[..received.len], received.descriptors.len(), Party::Client);
         let greeted = match message {
             Ok(Message::Query(())) => {
-                answer(&socket, &Message::Status(self.shared.status()), &[]);
+                let (status, traffic) = self.shared.status();
+                answer(&socket, &Message::Status(status), &[]);
+                answer(&socket, &Message::Traffic(traffic), &[]);
                 return;
             }
             Ok(Message::Hello(hello)) => self.welcome(&hello, &socket, received),
@@ -409,7 +411,7 @@ impl Control {
         let session = client.session();
         session.end(None);
         self.shared.posts[post].notify();
-        self.shared.sessions.lock().retain(|other| !Arc::ptr_eq(other, session));
+        self.shared.remove(session);
         self.shared.evictions.evict(session.all(), client);
     }
 }

@@ -14,6 +14,7 @@ use genie_ring::{Producer, PushError};
 
 use super::evictions::Aborted;
 use super::places::Places;
+use super::wire::control::Counts;
 use super::wire::record::{Body, Kind, Limit, Refusal, Slot};
 use crate::RequestId;
 use crate::contract::Contract;
@@ -39,6 +40,7 @@ pub(super) struct InProgress {
     producer: Producer,
     /// The record to be sent next.
     pub(super) body: Body,
+    pub(super) counts: Counts,
     /// Replies for which the ring has no room yet.
     backlog: VecDeque<(Kind, Body)>,
 }
@@ -64,6 +66,7 @@ impl InProgress {
             ids: RequestIds::new(),
             producer,
             body: Body::new(),
+            counts: Counts::default(),
             backlog: VecDeque::new(),
         }
     }

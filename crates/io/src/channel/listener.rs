@@ -21,7 +21,8 @@ use super::private;
 use super::serving::Serving;
 use super::session::Session;
 use super::wire::control::{
-    ClientStatus, Limits, MAX_ABORT_TIMEOUT, Message, Offer, Status, Trust, VERSION, Welcome,
+    ClientCounts, ClientStatus, Counts, Limits, MAX_ABORT_TIMEOUT, MAX_CLIENTS, Message, Offer, Status,
+    Traffic, Trust, VERSION, Welcome,
 };
 use crate::code::Code;
 use crate::primitive::{AtomicBool, AtomicU32, AtomicUsize, Mutex, Ordering, thread};
@@ -138,6 +139,7 @@ impl Listener {
             free: AtomicUsize::new(workers),
             looks: AtomicU32::new(0),
             threads: Mutex::default(),
+            departed: Mutex::default(),
             has_stopped: AtomicBool::new(false),
             attention: Event::new()?,
             options: self.options,
@@ -167,6 +169,8 @@ pub(super) struct Shared {
     /// How often the control thread has looked for workers to be relieved.
     pub(super) looks: AtomicU32,
     pub(super) threads: Mutex<Vec<thread::JoinHandle<()>>>,
+    /// What was passed for clients that have left.
+    pub(super) departed: Mutex<Counts>,
     pub(super) has_stopped: AtomicBool,
     /// Wakes the control thread.
     pub(super) attention: Event,
@@ -266,23 +270,37 @@ impl Shared {
         if self.options.untrusted || is_wanted_untrusted { Trust::Copied } else { Trust::Mapped }
     }
 
-    pub(super) fn status(&self) -> Status {
+    /// The status, and what was passed for the clients that it lists.
+    pub(super) fn status(&self) -> (Status, Traffic) {
         let sessions = self.sessions.lock();
         let client = |session: &Arc<Session>| {
-            let (bytes, requests) = session.in_progress.lock().load();
+            let in_progress = session.in_progress.lock();
+            let ((bytes, requests), counts) = (in_progress.load(), in_progress.counts);
+            drop(in_progress);
             let pending = Limits { pending_bytes: bytes as u64, pending_requests: requests };
             let client = session.client();
-            ClientStatus { name: client.name.clone(), pid: client.pid, pending }
+            let status = ClientStatus { name: client.name.clone(), pid: client.pid, pending };
+            (status, ClientCounts { client: client.id.number(), counts })
         };
-        Status {
+        let (clients, counts) = sessions.iter().take(MAX_CLIENTS).map(client).unzip();
+        let status = Status {
             name: self.name.clone(),
             instance: self.instance,
             pid: std::process::id(),
             uptime: self.started.elapsed(),
             services: self.offers(),
             clients_total: sessions.len() as u32,
-            clients: sessions.iter().take(super::wire::control::MAX_CLIENTS).map(client).collect(),
-        }
+            clients,
+        };
+        (status, Traffic { departed: *self.departed.lock(), clients: counts })
+    }
+
+    /// Takes a client out, and keeps its counts.
+    pub(super) fn remove(&self, session: &Arc<Session>) {
+        let mut sessions = self.sessions.lock();
+        sessions.retain(|other| !Arc::ptr_eq(other, session));
+        let mut departed = self.departed.lock();
+        *departed = departed.plus(session.in_progress.lock().counts);
     }
 }
 

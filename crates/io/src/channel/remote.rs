@@ -187,7 +187,7 @@ impl Remote {
         let mut segments = Segments::new();
         for buffer in &request.work().buffers {
             let writes = buffer.direction == Direction::In;
-            writer.buffer(buffer.direction)?;
+            writer.buffer(buffer.direction, buffer.is_copied())?;
             for element in &buffer.elements {
                 segments.clear();
                 match &element.transfer {

@@ -18,7 +18,7 @@ use super::control;
 use super::directory::Claim;
 use super::listener::Shared;
 use super::post::Post;
-use super::wire::control::Status;
+use super::wire::control::{Status, Traffic};
 use super::worker::Worker;
 use crate::Error;
 use crate::primitive::{spawn, thread};
@@ -214,7 +214,12 @@ impl Running {
 
     /// The server's status.
     pub fn status(&self) -> Status {
-        self.stopper.0.status()
+        self.stopper.0.status().0
+    }
+
+    /// What was passed for the clients that are there now, in the order of [`Running::status`], and for those that have left.
+    pub fn traffic(&self) -> Traffic {
+        self.stopper.0.status().1
     }
 
     /// Waits until the server has stopped.

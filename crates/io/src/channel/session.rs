@@ -22,6 +22,7 @@ use super::evictions::Aborted;
 use super::in_progress::{Granted, InProgress};
 use super::long_calls::LongCalls;
 use super::private::Private;
+use super::wire::control::Counts;
 use super::wire::record::{
     Body, Element, Kind, Limit, Outcome, Refusal, ReplyWriter, Request, Slot, encode_slot,
 };
@@ -131,6 +132,7 @@ impl Session {
         let mut work = Work::received(request.argument, request.room);
         for (index, buffer) in request.buffers().enumerate() {
             work.add_buffer(buffer.direction);
+            work.buffers[index].is_copied = buffer.is_copied || self.terms.private.is_some();
             for element in buffer.elements() {
                 let lent = self.element(view, &element, buffer.direction, access)?;
                 work.buffers[index].elements.push(WorkElement::located(lent));
@@ -197,6 +199,7 @@ impl Session {
 
     fn refuse(&self, slot: Slot, refusal: Refusal) {
         let mut in_progress = self.in_progress.lock();
+        in_progress.counts = in_progress.counts.plus(Counts::FAILURE);
         ReplyWriter::begin(&mut in_progress.body, slot, Outcome::Refused(refusal));
         self.push(&mut in_progress, Kind::Reply);
     }
@@ -215,8 +218,10 @@ impl Session {
         }
         // Mappings made for this request end before the client may use its memory again.
         work.buffers.iter_mut().for_each(WorkBuffer::let_go);
+        let counts = if error.is_some() { Counts::FAILURE } else { Counts::of(&work) };
         let mut in_progress = self.in_progress.lock();
         let is_anticipated = in_progress.leave(slot);
+        in_progress.counts = in_progress.counts.plus(counts);
         let body = &mut in_progress.body;
         let kind = match (is_anticipated, &error) {
             // The request has been replied to in anticipation; the client is still to hear that it is over.

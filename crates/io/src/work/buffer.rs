@@ -18,6 +18,8 @@ use crate::reply::{ReplyBuffer, ReplyElement, Returned};
 #[derive(Debug)]
 pub(crate) struct WorkBuffer {
     pub(crate) direction: Direction,
+    /// The client, in another process, says that it copies most of the data; or the kernel copies all of it.
+    pub(crate) is_copied: bool,
     pub(crate) actual: usize,
     pub(crate) elements: SmallVec<[WorkElement; 1]>,
 }
@@ -75,6 +77,16 @@ impl WorkElement {
             Transfer::Forwarded(input) => input.len(),
             Transfer::Located(located) => located.len(),
             Transfer::None(_) => 0,
+        }
+    }
+
+    /// How many bytes are copied, as far as is known.
+    fn copied(&self) -> usize {
+        match &self.transfer {
+            Transfer::Out(output) => output.receipt().copied,
+            Transfer::In(input) if input.receipt().effective == Scheme::Copy => input.len(),
+            Transfer::Located(located) => located.receipt().copied,
+            Transfer::In(_) | Transfer::Forwarded(_) | Transfer::None(_) => 0,
         }
     }
 
@@ -224,7 +236,7 @@ impl WorkBuffer {
     /// A buffer without elements yet.
     #[inline]
     pub(crate) fn new(direction: Direction) -> Self {
-        Self { direction, actual: 0, elements: SmallVec::new() }
+        Self { direction, is_copied: false, actual: 0, elements: SmallVec::new() }
     }
 
     /// What the client gets.
@@ -245,6 +257,11 @@ impl WorkBuffer {
         }
         self.actual = actual;
         Ok(())
+    }
+
+    /// Whether most of the data is copied, as far as is known: an input is still to be delivered.
+    pub(crate) fn is_copied(&self) -> bool {
+        self.is_copied || 2 * self.elements.iter().map(WorkElement::copied).sum::<usize>() > self.len()
     }
 
     /// Bytes in all elements together.

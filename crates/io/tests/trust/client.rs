@@ -182,7 +182,7 @@ impl Raw {
         let begun = RequestWriter::begin(&mut body, slot, service, b"argument", 16);
         let mut writer = begun.expect("a request");
         if !segments.is_empty() {
-            writer.buffer(direction).expect("a buffer");
+            writer.buffer(direction, false).expect("a buffer");
             writer.element(segments.iter().copied()).expect("an element");
         }
         // A ring that stays full is the server's defence, too.

@@ -169,7 +169,7 @@ fn names_what_it_has_not(ground: &mut Ground) {
         let mut body = Body::new();
         let slot = Slot { index: 0, generation: 0 };
         let mut writer = RequestWriter::begin(&mut body, slot, sink, b"", 0).expect("a request");
-        writer.buffer(out).expect("a buffer");
+        writer.buffer(out, false).expect("a buffer");
         writer.element([at(0, 1), at(1, 1)]).expect("an element");
         let mut bytes = body.to_vec();
         let end = bytes.len();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use genie_io::channel::ConnectOptions;
 use genie_io::channel::Layout;
-use genie_io::channel::wire::control::{Ending, Limits, Message, Reason, Status, Welcome};
+use genie_io::channel::wire::control::{Counts, Ending, Limits, Message, Reason, Status, Traffic, Welcome};
 use genie_io::servers::memory::STORE;
 use genie_io::{Error, Out};
 use genie_sys::{GranuleKind, Object};
@@ -176,6 +176,9 @@ const TALK: &[Talk] = &[
             clients_total: 0,
             clients,
         }));
+    }),
+    ("its traffic", |server| {
+        server.say(&Message::Traffic(Traffic { departed: Counts::default(), clients: Vec::new() }));
     }),
     ("many descriptors", |server| {
         let bytes = Message::Limits(LIMITS).encode().expect("a message");

@@ -3,7 +3,7 @@
 //! Why: whatever needs a descriptor, or is too rare for its cost to matter, goes over the socket; the rings carry the rest.
 //! How: each message is one datagram of a SOCK_SEQPACKET socket: a head (magic, version, kind, length), then a fixed part of
 //! its kind, then the parts of variable length. The client begins with a hello or a query; the server answers with a
-//! welcome, a refusal or its status.
+//! welcome or a refusal, or with its status and its traffic.
 //! Invariants: a message is accepted only from the side that may send it, and only with the descriptors that belong to it.
 //! The messages of the handshake ([`Kind::is_handshake`]) keep their layout in all versions; the others are of the version
 //! that the welcome names.
@@ -16,6 +16,7 @@ mod layout;
 mod memory;
 mod part;
 mod status;
+mod traffic;
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -23,6 +24,7 @@ use std::time::Duration;
 pub use connection::{Ending, Hello, Limits, Offer, Reason, Trust, Welcome};
 pub use memory::{ArenaPlace, ObjectPlace};
 pub use status::{ClientStatus, Status};
+pub use traffic::{ClientCounts, Counts, Traffic};
 
 use zerocopy::IntoBytes;
 
@@ -143,6 +145,8 @@ messages! {
     Status(Status) = 13, Some(Party::Server), 0..=0;
     /// The sender ends the channel.
     Goodbye(Ending) = 14, None, 0..=0;
+    /// What the server has passed for the clients that its status has listed. It follows the status.
+    Traffic(Traffic) = 15, Some(Party::Server), 0..=0;
 }
 
 /// Why a message was not accepted. In each case the peer is broken, hostile, or no peer at all: end the channel.
@@ -201,7 +205,10 @@ pub enum Error {
 impl Kind {
     /// Whether the message belongs to the handshake, and so keeps its layout in all versions.
     pub const fn is_handshake(self) -> bool {
-        matches!(self, Self::Hello | Self::Welcome | Self::Refused | Self::Query | Self::Status)
+        matches!(
+            self,
+            Self::Hello | Self::Welcome | Self::Refused | Self::Query | Self::Status | Self::Traffic
+        )
     }
 
     pub(super) fn of(code: u16) -> Option<Self> {

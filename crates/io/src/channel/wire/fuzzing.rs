@@ -85,7 +85,7 @@ fn encode_request(request: &Request<'_>, body: &mut Body) -> Result<(), TooLarge
     let mut writer =
         RequestWriter::begin(body, request.slot, request.service, request.argument, request.room)?;
     for buffer in request.buffers() {
-        writer.buffer(buffer.direction)?;
+        writer.buffer(buffer.direction, buffer.is_copied)?;
         for element in buffer.elements() {
             writer.element(element.segments.iter().copied())?;
         }

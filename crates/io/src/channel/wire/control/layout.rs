@@ -69,4 +69,20 @@ parts! {
 
     /// The fixed part of a client in a status; the name follows.
     ClientHead { pid: U32, limits: LimitsPart, name: u8 }
+
+    /// The fixed part of a server's traffic; the clients' counts follow.
+    TrafficHead { departed: CountsPart, clients: U16 }
+
+    /// What was passed for one client.
+    ClientCountsPart { client: U64, counts: CountsPart }
+
+    /// What was passed for one client, or several.
+    CountsPart {
+        requests: U64,
+        failures: U64,
+        out_copied: U64,
+        out_passed: U64,
+        in_copied: U64,
+        in_passed: U64,
+    }
 }

@@ -33,6 +33,8 @@ fn the_documented_layouts_are_those_of_the_code() {
         "Limits (10) and limits wanted (11)": LimitsPart { pending_bytes, pending_requests }
         "Status (13)": StatusHead { instance, uptime_ms, pid, clients_total, clients, services, name }
         "Client": ClientHead { pid, limits, name }
+        "Traffic (15)": TrafficHead { departed, clients }
+        "Counts of a client": ClientCountsPart { client, counts }
     }
     let numbers = [
         ("Withdraw (6)", Message::Withdraw(1), "id"),
@@ -159,6 +161,16 @@ fn statuses() -> impl Strategy<Value = Status> {
     )
 }
 
+fn traffics() -> impl Strategy<Value = Traffic> {
+    let counts = || {
+        any::<[u64; 6]>().prop_map(|[requests, failures, out_copied, out_passed, in_copied, in_passed]| {
+            Counts { requests, failures, out_copied, out_passed, in_copied, in_passed }
+        })
+    };
+    let client = (any::<u64>(), counts()).prop_map(|(client, counts)| ClientCounts { client, counts });
+    (counts(), vec(client, 0..5)).prop_map(|(departed, clients)| Traffic { departed, clients })
+}
+
 fn messages() -> impl Strategy<Value = Message> {
     let object = (any::<(u16, u64, bool)>(), 0u64..1 << 47, 1u64..1 << 47)
         .prop_map(|((arena, id, writable), start, len)| ObjectPlace { arena, id, start, len, writable });
@@ -182,6 +194,7 @@ fn messages() -> impl Strategy<Value = Message> {
         limits().prop_map(Message::LimitsWanted),
         Just(Message::Query(())),
         statuses().prop_map(Message::Status),
+        traffics().prop_map(Message::Traffic),
         endings().prop_map(Message::Goodbye),
     ]
 }
@@ -222,7 +235,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_decoded_without_panic_and_encode_to_themselves(
-        how in any::<u8>(), kind in 0u8..17, body in vec(prop_oneof![3 => 0u8..3, 1 => any::<u8>()], 0..200)
+        how in any::<u8>(), kind in 0u8..18, body in vec(prop_oneof![3 => 0u8..3, 1 => any::<u8>()], 0..200)
     ) {
         fuzzing::message(&[&[how, kind][..], &body].concat());
         fuzzing::message(&body);
@@ -304,6 +317,11 @@ fn the_largest_messages_fit_the_limit() {
     let mut more = status;
     more.clients.push(client(0));
     assert_eq!(Message::Status(more).encode().unwrap_err().max, 512);
+    let client = ClientCounts { client: 1, counts: Counts::default() };
+    let mut traffic = Traffic { departed: Counts::default(), clients: vec![client; MAX_CLIENTS] };
+    assert!(Message::Traffic(traffic.clone()).encode().unwrap().len() <= MAX_MESSAGE);
+    traffic.clients.push(client);
+    assert_eq!(Message::Traffic(traffic).encode().unwrap_err().max, 512);
 }
 
 #[test]

@@ -17,7 +17,7 @@ parts! {
     RequestHead { slot: SlotPart, service: U16, buffers: U16, argument: U32, room: U32 }
 
     /// The first part of a request's buffer; the elements follow.
-    BufferHead { elements: U16, direction: u8, zero: u8 }
+    BufferHead { elements: U16, direction: u8, copied: u8 }
 
     /// The first part of an element; its segments follow.
     ElementHead { segments: U16, len: U48 }

@@ -53,16 +53,16 @@ impl<'b> RequestWriter<'b> {
         Ok(Self { body, buffers: 0, segments: 0, bytes: 0, last: None })
     }
 
-    /// Begins a buffer.
+    /// Begins a buffer, and says whether the client copies most of its data.
     ///
     /// # Errors
     /// There are [`MAX_BUFFERS`] already.
     #[inline]
-    pub fn buffer(&mut self, direction: Direction) -> Result<(), TooLarge> {
+    pub fn buffer(&mut self, direction: Direction, is_copied: bool) -> Result<(), TooLarge> {
         self.buffers = count("buffers", usize::from(self.buffers) + 1, MAX_BUFFERS)?;
         let direction = if direction == Direction::Out { OUT } else { IN };
         self.last = Some((self.body.len(), 0));
-        self.body.part(&BufferHead { elements: 0.into(), direction, zero: 0 });
+        self.body.part(&BufferHead { elements: 0.into(), direction, copied: is_copied.into() });
         self.body.put(std::mem::offset_of!(RequestHead, buffers), &U16::from(self.buffers));
         Ok(())
     }
@@ -130,6 +130,8 @@ pub struct Request<'a> {
 pub struct Buffer<'a> {
     /// Whether it is output or input.
     pub direction: Direction,
+    /// The client says that it copies most of the data.
+    pub is_copied: bool,
     elements: Parts<'a, Element<'a>>,
 }
 
@@ -192,13 +194,11 @@ impl<'a> Buffer<'a> {
     ) -> Result<Self, Malformed> {
         let start = *cursor;
         let head = cursor.fixed::<BufferHead>("the head of a buffer")?;
-        let direction = match (head.direction, head.zero) {
-            (OUT, 0) => Direction::Out,
-            (IN, 0) => Direction::In,
-            (direction, zero) => {
-                let what = format!(
-                    "a buffer's direction is {direction} and its spare byte {zero}, not 0 or 1, and 0"
-                );
+        let direction = match (head.direction, head.copied) {
+            (OUT, 0 | 1) => Direction::Out,
+            (IN, 0 | 1) => Direction::In,
+            (direction, copied) => {
+                let what = format!("a buffer's direction is {direction} and its flag {copied}, not 0 or 1");
                 return Err(start.malformed(what));
             }
         };
@@ -207,7 +207,7 @@ impl<'a> Buffer<'a> {
             let start = *cursor;
             check(&start, &Element::read(cursor)?)?;
         }
-        Ok(Self { direction, elements })
+        Ok(Self { direction, is_copied: head.copied == 1, elements })
     }
 }
 

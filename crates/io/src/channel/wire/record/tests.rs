@@ -42,7 +42,7 @@ fn begin(body: &mut Body) -> RequestWriter<'_> {
 fn one_output() -> Vec<u8> {
     let mut body = Body::new();
     let mut writer = RequestWriter::begin(&mut body, SLOT, 3, b"1234567890", 0).unwrap();
-    writer.buffer(Direction::Out).unwrap();
+    writer.buffer(Direction::Out, false).unwrap();
     writer.element([segment(0, 4096, 100)]).unwrap();
     body.to_vec()
 }
@@ -53,7 +53,7 @@ fn the_documented_layouts_are_those_of_the_code() {
         "Abort and done": SlotPart { index, generation }
         "Said": SaidPart { messages }
         "Request: head": RequestHead { slot, service, buffers, argument, room }
-        "Request: buffer": BufferHead { elements, direction, zero }
+        "Request: buffer": BufferHead { elements, direction, copied }
         "Request: element": ElementHead { segments, len }
         "Request: segment": Segment { arena, offset, len }
         "Reply: head": ReplyHead { slot, status, anticipated, buffers, code, detail }
@@ -100,7 +100,7 @@ fn a_request_that_contradicts_itself_is_malformed() {
         (11, 5, "more than the 1024"),
         (12, 255, "needs 255 bytes"),
         (buffer + 2, 2, "direction is 2"),
-        (buffer + 3, 1, "spare byte 1"),
+        (buffer + 3, 2, "flag 2"),
         (element, 2, "needs 28 bytes"),
         (element + 2, 101, "101 bytes has segments of 100"),
         (segment + 8, 0, "0 bytes at 4096"),
@@ -127,14 +127,14 @@ fn a_request_that_contradicts_itself_is_malformed() {
 fn the_lengths_of_a_request_cannot_overflow() {
     let mut body = Body::new();
     let mut writer = begin(&mut body);
-    writer.buffer(Direction::In).unwrap();
+    writer.buffer(Direction::In, false).unwrap();
     writer.element([segment(0, 0, ALL)]).unwrap();
     writer.element([]).unwrap();
     assert_eq!(writer.element([segment(0, 0, 1)]).unwrap_err().count, ALL + 1);
     let request = |segment: Segment| {
         let mut body = Body::new();
         let mut writer = begin(&mut body);
-        writer.buffer(Direction::In).unwrap();
+        writer.buffer(Direction::In, false).unwrap();
         writer.element([segment]).unwrap();
         body
     };
@@ -153,15 +153,15 @@ fn buffers_and_segments_are_counted() {
     let mut body = Body::new();
     let mut writer = begin(&mut body);
     for _ in 0..MAX_BUFFERS {
-        writer.buffer(Direction::Out).unwrap();
+        writer.buffer(Direction::Out, false).unwrap();
     }
-    assert_eq!(writer.buffer(Direction::Out).unwrap_err().max, 1024);
+    assert_eq!(writer.buffer(Direction::Out, false).unwrap_err().max, 1024);
     let mut writer = begin(&mut body);
-    writer.buffer(Direction::Out).unwrap();
+    writer.buffer(Direction::Out, false).unwrap();
     writer.element((0..MAX_SEGMENTS as u64).map(|index| segment(0, index * 2, 1))).unwrap();
     assert_eq!(decode_request(&body).unwrap().bytes, MAX_SEGMENTS as u64);
     let mut writer = begin(&mut body);
-    writer.buffer(Direction::Out).unwrap();
+    writer.buffer(Direction::Out, false).unwrap();
     writer.element([segment(0, 0, 1)]).unwrap();
     let error = writer.element((0..MAX_SEGMENTS as u64).map(|index| segment(0, index * 2, 1))).unwrap_err();
     assert_eq!(error.count, MAX_SEGMENTS as u64 + 1);
@@ -171,11 +171,11 @@ fn buffers_and_segments_are_counted() {
 fn a_request_with_too_many_segments_in_all_is_malformed() {
     let mut body = Body::new();
     let mut writer = begin(&mut body);
-    writer.buffer(Direction::Out).unwrap();
+    writer.buffer(Direction::Out, false).unwrap();
     writer.element((0..MAX_SEGMENTS as u64).map(|index| segment(0, index * 2, 1))).unwrap();
     let mut one = Body::new();
     let mut writer = begin(&mut one);
-    writer.buffer(Direction::Out).unwrap();
+    writer.buffer(Direction::Out, false).unwrap();
     writer.element([segment(0, 0, 1)]).unwrap();
     let mut body = [&body, &one[size_of::<RequestHead>()..]].concat();
     body[10] = 2;
@@ -188,8 +188,8 @@ fn a_body_of_any_length_is_built_and_patched_and_used_again() {
     for len in [0, 100, 427, 428, 429, 447, 448, 449, 10_000, 3] {
         let argument = vec![7; len];
         let mut writer = RequestWriter::begin(&mut body, SLOT, 1, &argument, 5).unwrap();
-        writer.buffer(Direction::Out).unwrap();
-        writer.buffer(Direction::In).unwrap();
+        writer.buffer(Direction::Out, false).unwrap();
+        writer.buffer(Direction::In, false).unwrap();
         writer.element([segment(0, 0, 9)]).unwrap();
         assert_eq!(body.len(), 20 + len + 4 + 4 + 8 + 14);
         let request = decode_request(&body).unwrap();
@@ -203,7 +203,7 @@ fn a_body_of_any_length_is_built_and_patched_and_used_again() {
 fn empty_segments_do_not_travel() {
     let mut body = Body::new();
     let mut writer = begin(&mut body);
-    writer.buffer(Direction::Out).unwrap();
+    writer.buffer(Direction::Out, false).unwrap();
     writer.element([segment(0, 8, 0), segment(0, 8, 5), segment(1, 0, 0)]).unwrap();
     let request = decode_request(&body).unwrap();
     let element = request.buffers().next().unwrap().elements().next().unwrap();
@@ -268,7 +268,7 @@ fn unknown_kinds_and_bodies_where_none_belong_are_malformed() {
 struct AnElement(u64, Vec<Segment>);
 
 #[derive(Debug, Clone, PartialEq)]
-struct ABuffer(Direction, Vec<AnElement>);
+struct ABuffer(Direction, bool, Vec<AnElement>);
 
 fn slots() -> impl Strategy<Value = Slot> {
     any::<(u32, u32)>().prop_map(|(index, generation)| Slot { index, generation })
@@ -284,7 +284,8 @@ fn elements() -> impl Strategy<Value = AnElement> {
 
 fn buffers() -> impl Strategy<Value = ABuffer> {
     let directions = prop_oneof![Just(Direction::Out), Just(Direction::In)];
-    (directions, vec(elements(), 0..4)).prop_map(|(direction, elements)| ABuffer(direction, elements))
+    (directions, any::<bool>(), vec(elements(), 0..4))
+        .prop_map(|(direction, is_copied, elements)| ABuffer(direction, is_copied, elements))
 }
 
 fn arguments() -> impl Strategy<Value = Vec<u8>> {
@@ -310,8 +311,8 @@ fn outcome(seed: &(u8, bool, i32, String, [u64; 3])) -> Outcome<'_> {
 }
 
 fn encode_buffers(mut writer: RequestWriter<'_>, buffers: &[ABuffer]) {
-    for ABuffer(direction, elements) in buffers {
-        writer.buffer(*direction).unwrap();
+    for ABuffer(direction, is_copied, elements) in buffers {
+        writer.buffer(*direction, *is_copied).unwrap();
         for AnElement(_, segments) in elements {
             writer.element(segments.iter().copied()).unwrap();
         }
@@ -332,9 +333,9 @@ proptest! {
         prop_assert_eq!(request.buffers().len(), sent.len());
         let arrived: Vec<_> = request.buffers().map(|buffer| {
             let elements = buffer.elements().map(|element| AnElement(element.len, element.segments.to_vec()));
-            ABuffer(buffer.direction, elements.collect())
+            ABuffer(buffer.direction, buffer.is_copied, elements.collect())
         }).collect();
-        let bytes: u64 = sent.iter().flat_map(|buffer| &buffer.1).map(|element| element.0).sum();
+        let bytes: u64 = sent.iter().flat_map(|buffer| &buffer.2).map(|element| element.0).sum();
         prop_assert_eq!(request.bytes, bytes);
         prop_assert_eq!(arrived, sent);
     }

@@ -1,0 +1,167 @@
+//! `genie top`: what servers pass, for each of their clients, as it happens.
+//!
+//! How: servers count, and say how much in answer to a query; the difference of two answers is what was passed in between.
+
+mod rates;
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use comfy_table::ContentArrangement;
+use genie_io::channel;
+use genie_lab::length;
+
+use crate::failure::Failure;
+use crate::{output, tables};
+use rates::{Numbers, Row, Sample, Server, servers};
+
+/// How long servers may take to answer.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The longest name that is shown whole.
+const NAME: usize = 20;
+/// The upper left corner of the terminal, and nothing on it.
+const CLEAR: &str = "\x1b[H\x1b[2J";
+
+/// Show what the servers that run pass, and for which clients: requests, bytes out and in, bytes that were copied and bytes that
+/// were passed without copying, each for a second, and the requests that are pending. The table is renewed until you interrupt it.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Print one table. That is also done where standard output is no terminal.
+    #[arg(long)]
+    once: bool,
+    /// How many seconds the numbers are of: from 0.01 to 3600.
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = interval)]
+    interval: Duration,
+    /// Print one JSON document instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.01..=3600.0).contains(seconds));
+    let seconds = seconds.ok_or_else(|| format!("{text:?} is no number of seconds from 0.01 to 3600"))?;
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+/// Shows tables until it is interrupted, or one.
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let is_live = !args.once && !args.json && std::io::stdout().is_terminal();
+    let mut before = sample()?;
+    loop {
+        std::thread::sleep(args.interval);
+        let now = sample()?;
+        let servers = servers(&before, &now);
+        match is_live {
+            true => output::print(&(CLEAR.to_owned() + &text(&servers)))?,
+            false if args.json => return output::print_json(&servers),
+            false => return output::print(&text(&servers)),
+        }
+        before = now;
+    }
+}
+
+fn sample() -> Result<Sample, Failure> {
+    let answers = channel::traffic(PATIENCE).map_err(Failure::could_not)?;
+    Ok(Sample { at: Instant::now(), answers })
+}
+
+fn text(servers: &[Server]) -> String {
+    let answering: Vec<_> = servers.iter().filter(|server| server.error.is_none()).collect();
+    let mut text = match (servers, answering.as_slice()) {
+        ([], _) => "no server runs\n".to_owned(),
+        (_, []) => String::new(),
+        (_, answering) => table(answering),
+    };
+    for error in servers.iter().filter_map(|server| server.error.as_deref()) {
+        text += &format!("{error}\n");
+    }
+    text
+}
+
+fn table(servers: &[&Server]) -> String {
+    let headings =
+        ["server", "process", "requests/s", "failed/s", "out/s", "in/s", "copied/s", "passed/s", "pending"];
+    let mut table = tables::new(headings, 1..headings.len());
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    // A hundred columns are enough for the longest numbers.
+    table.column_iter_mut().for_each(|column| {
+        column.set_padding((0, 1));
+    });
+    for server in servers {
+        table.add_row(cells("", &server.row));
+        table.add_rows(server.clients.iter().map(|client| cells("  ", client)));
+    }
+    tables::text(&table)
+}
+
+fn cells(indent: &str, row: &Row) -> Vec<String> {
+    let name = indent.chars().chain(row.name.chars());
+    let is_long = name.clone().count() > NAME;
+    let mut name: String = name.take(if is_long { NAME - 1 } else { NAME }).collect();
+    if is_long {
+        name.push('\u{2026}');
+    }
+    let Numbers { requests, failures, out_copied, out_passed, in_copied, in_passed } = row.per_second;
+    let bytes = |bytes: f64| length::approximate(bytes as u64);
+    vec![
+        name,
+        row.pid.to_string(),
+        number(requests),
+        number(failures),
+        bytes(out_copied + out_passed),
+        bytes(in_copied + in_passed),
+        bytes(out_copied + in_copied),
+        bytes(out_passed + in_passed),
+        row.pending_requests.to_string(),
+    ]
+}
+
+fn number(number: f64) -> String {
+    if number == 0.0 || number >= 10.0 { format!("{number:.0}") } else { format!("{number:.1}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_widest_table_has_a_hundred_columns() {
+        let most = (1u64 << 40) as f64 - 1.0;
+        let per_second = Numbers {
+            requests: 9_999_999_999.0,
+            failures: 99_999_999.0,
+            out_copied: most / 2.0,
+            out_passed: most / 2.0,
+            in_copied: most / 2.0,
+            in_passed: most / 2.0,
+        };
+        let row = |name: &str| Row {
+            name: name.repeat(64),
+            pid: 4_194_304,
+            per_second,
+            total: Numbers::default(),
+            pending_requests: 9_999_999,
+            pending_bytes: 0,
+        };
+        let server = Server {
+            row: row("s"),
+            uptime_s: 1,
+            interval_s: 1.0,
+            clients_total: 1,
+            clients: vec![row("\u{e9}")],
+            error: None,
+        };
+        let table = text(&[server]);
+        let widest = table.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(100), "{widest:?}: {table}");
+        assert_eq!(table.matches('\u{2026}').count(), 2, "{table}");
+    }
+
+    #[test]
+    fn intervals_are_positive_and_not_for_ever() {
+        assert_eq!(interval("0.5"), Ok(Duration::from_millis(500)));
+        for wrong in ["0", "-1", "1e9", "inf", "nan", "soon", ""] {
+            assert!(interval(wrong).unwrap_err().contains("from 0.01 to 3600"), "{wrong}");
+        }
+    }
+}
