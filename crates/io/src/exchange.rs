@@ -17,7 +17,7 @@ use crate::outstanding::Outstanding;
 use crate::primitive::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering, spawn, thread};
 use crate::timer::Alarm;
 use crate::work::Work;
-use crate::{Error, Reply, RequestId, ServerHandle};
+use crate::{Error, Reply, RequestId, ServerHandle, telemetry};
 
 mod pair;
 
@@ -373,7 +373,7 @@ impl Exchange {
 
     /// Gives the request up, and asks the server to let it go, without waiting for that.
     pub(crate) fn end(self: &Arc<Self>, server: &ServerHandle, reason: &Error, grace: Duration) {
-        match self.begin_to_abort(reason) {
+        match self.begin_to_abort(server, reason) {
             Some(contract @ Some(_)) => {
                 // Aborting what the request originated takes time.
                 let (exchange, server, of) = (Arc::clone(self), server.clone(), reason.clone());
@@ -401,14 +401,14 @@ impl Exchange {
     /// Asks the server to let the request go, after whatever the request originated has been aborted; returns whether there
     /// was no reply yet.
     pub(crate) fn ask_to_abort(&self, server: &ServerHandle, reason: &Error, grace: Duration) -> bool {
-        match self.begin_to_abort(reason) {
+        match self.begin_to_abort(server, reason) {
             Some(contract) => self.go_on_to_abort(contract, server, reason, grace),
             None => false,
         }
     }
 
     /// Notes that the request is being aborted, unless there is a reply. Returns its contract, if its server has made one.
-    fn begin_to_abort(&self, reason: &Error) -> Option<Option<Arc<Contract>>> {
+    fn begin_to_abort(&self, server: &ServerHandle, reason: &Error) -> Option<Option<Arc<Contract>>> {
         let mut state = self.state.lock();
         if state.is_done || !matches!(state.phase, Phase::Waiting | Phase::Forgotten) {
             return None;
@@ -417,7 +417,10 @@ impl Exchange {
         // The server takes one lock for the abort and for the request; the lock orders this store for the thread that hands
         // the request over.
         self.is_aborting.store(true, Ordering::Relaxed);
-        Some(state.contract.upgrade())
+        let contract = state.contract.upgrade();
+        drop(state);
+        telemetry::aborted(server.name(), self.id(), reason);
+        Some(contract)
     }
 
     fn go_on_to_abort(

@@ -37,6 +37,7 @@ mod request_id;
 mod server;
 pub mod servers;
 mod stream;
+mod telemetry;
 mod timer;
 mod views;
 mod work;

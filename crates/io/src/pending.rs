@@ -12,7 +12,7 @@ use crate::client::Presence;
 use crate::deadline::deadline_after;
 use crate::exchange::{Exchange, Found};
 use crate::work::Destinations;
-use crate::{Error, Failed, Interface, Reply, RequestId, ServerHandle};
+use crate::{Error, Failed, Interface, Reply, RequestId, ServerHandle, telemetry};
 
 /// A request that was submitted: the interim reply. It holds the client's input buffers borrowed; data is delivered to
 /// them when the reply is taken, never before. Dropping it lets the request run on unobserved; inputs are discarded.
@@ -186,12 +186,19 @@ pub(crate) fn deliver(found: Found, destinations: Destinations<'_>, gave: bool) 
     let mut work = match found {
         Found::Work(work) => work,
         Found::Anticipated(reply) => return Ok(*reply),
-        Found::Error(error) => return Err(Failed { kept: gave, ..(*error).into() }),
+        Found::Error(error) => {
+            telemetry::failed(&error);
+            return Err(Failed { kept: gave, ..(*error).into() });
+        }
     };
     let error = match work.error.take() {
         Some(error) => Some(error),
         None => work.finish_inputs(destinations).err(),
     };
+    match &error {
+        None => telemetry::replied(&work),
+        Some(error) => telemetry::failed(error),
+    }
     let reply = work.reply();
     work.end();
     match error {

@@ -16,7 +16,7 @@ use crate::exchange::Exchange;
 use crate::incoming::Access;
 use crate::limits::{Admission, Pendings};
 use crate::reply::{ReplyBuffer, ReplyElement, Returned};
-use crate::{Client, Error, Reply, ServerHandle};
+use crate::{Client, Error, Reply, ServerHandle, telemetry};
 
 use arguments::Arguments;
 pub(crate) use buffer::{Transfer, WorkBuffer, WorkElement};
@@ -257,6 +257,7 @@ impl Work {
     pub(crate) fn interim(&self) -> Box<Reply> {
         let element =
             |element: &WorkElement| ReplyElement { receipt: element.receipt(), returned: Returned::Nothing };
+        telemetry::replied(self);
         let buffer = |buffer: &WorkBuffer| ReplyBuffer {
             actual: buffer.actual,
             elements: buffer.elements.iter().map(element).collect(),

@@ -33,7 +33,7 @@ use super::wire::control::{
 use super::wire::record::Body;
 use crate::deadline::deadline_after;
 use crate::primitive::{AtomicBool, Mutex, spawn, thread};
-use crate::{Error, views};
+use crate::{Error, telemetry, views};
 
 /// How a client wants to be connected.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,7 +97,10 @@ pub(crate) fn connect(
                 thread::sleep(pause.min(left));
                 pause = longest.min(2 * pause);
             }
-            connected => return connected,
+            connected => {
+                telemetry::connected(server, connected.as_ref().err());
+                return connected;
+            }
         }
     }
 }

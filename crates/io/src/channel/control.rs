@@ -34,7 +34,7 @@ use super::unwanted;
 use super::wire::control::{Ending, Hello, Limits, MAX_MESSAGE, Message, Party, Reason, Trust, VERSION};
 use super::worker::ClientRing;
 use crate::primitive::Ordering;
-use crate::{Client, Error, Service};
+use crate::{Client, Error, Service, telemetry};
 
 /// How many connections are accepted before the messages of others are read.
 const ACCEPTED: usize = 64;
@@ -314,6 +314,7 @@ impl Control {
             return Err(Ending::new(Reason::Silent, "the client does not take its welcome"));
         }
         shared.sessions.lock().push(Arc::clone(&session));
+        telemetry::arrived(&shared.name, session.client());
         let departure = Departure::new(&shared.server, &session);
         let ring = ClientRing {
             departure: Arc::clone(&departure),
@@ -412,6 +413,7 @@ impl Control {
         session.end(None);
         self.shared.posts[post].notify();
         self.shared.remove(session);
+        telemetry::departed(&self.shared.name, session.client(), session.wrong().as_deref());
         self.shared.evictions.evict(session.all(), client);
     }
 }

@@ -15,7 +15,7 @@ use super::session::Session;
 use crate::code::Code;
 use crate::contract::Contract;
 use crate::primitive::{Mutex, spawn};
-use crate::{Error, RequestId};
+use crate::{Error, RequestId, telemetry};
 
 /// How many threads abort originated requests.
 const THREADS: usize = 8;
@@ -76,6 +76,7 @@ impl Evictions {
         client: &Arc<Departure>,
     ) {
         for (request, contract) in requests {
+            telemetry::evicted(client.session.client(), request);
             if contract.strong_count() == 0 {
                 self.server.abort(request);
             } else {

@@ -21,12 +21,12 @@ use super::outbox::{Outbox, Put};
 use super::remote::Remote;
 use super::unwanted;
 use super::wire::control::{Ending, Limits, MAX_MESSAGE, Message, Party, Reason};
-use crate::Error;
 use crate::deadline::deadline_after;
 use crate::exchange::Awaited;
 use crate::loop_waker::LoopWaker;
 use crate::outgoing::Outgoing;
 use crate::primitive::{AtomicBool, Condvar, Mutex, MutexGuard, Ordering, spawn, thread};
+use crate::{Error, telemetry};
 
 /// How long a server may take to welcome a client, or to answer a client that asks for other limits.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -264,6 +264,7 @@ impl Link {
             }
         };
         self.end(self.gone(&why));
+        telemetry::ended(&self.server, &self.error());
         // A thread that waits for an answer holds the lock from its look at `is_gone` until it waits. Taking the lock puts
         // this notification before that look or after the wait has begun.
         drop(self.questions.lock());

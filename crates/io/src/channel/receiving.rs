@@ -15,6 +15,7 @@ use super::remote::Remote;
 use super::wire::record::{Limit, Outcome, Record, Refusal, Reply};
 use crate::exchange::Awaited;
 use crate::primitive::Ordering;
+use crate::telemetry::{self, Wait};
 use crate::{Error, ServerError};
 
 /// The longest time that the leader sleeps before it looks again whether the server is still there.
@@ -40,6 +41,7 @@ impl Remote {
             let Some(mut receiving) = self.receiving.try_lock() else {
                 let is_free = || self.receiving.try_lock().is_some();
                 self.followers.sleep(|| awaited.is_replied() || is_free(), deadline);
+                telemetry::waited(Wait::Slept);
                 continue;
             };
             let has_taken = self.receive_until(&mut receiving, awaited, deadline);
@@ -66,6 +68,7 @@ impl Remote {
                 continue;
             }
             if self.spin.until(|| receiving.consumer.is_ready()) {
+                telemetry::waited(Wait::Spun);
                 continue;
             }
             let now = Instant::now();
@@ -81,6 +84,7 @@ impl Remote {
                 self.link.break_off(&error.to_string());
             }
             receiving.consumer.disarm();
+            telemetry::waited(Wait::Slept);
         }
     }
 

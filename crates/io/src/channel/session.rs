@@ -31,7 +31,7 @@ use crate::incoming::{Access, Origin};
 use crate::location::{LocatedTransfer, Locations};
 use crate::primitive::{AtomicBool, AtomicU64, Mutex, Ordering};
 use crate::work::{Work, WorkBuffer, WorkElement};
-use crate::{Client, Error, Incoming, ServiceId};
+use crate::{Client, Error, Incoming, ServiceId, telemetry};
 
 /// One client's channel.
 #[derive(Debug)]
@@ -202,6 +202,8 @@ impl Session {
         in_progress.counts = in_progress.counts.plus(Counts::FAILURE);
         ReplyWriter::begin(&mut in_progress.body, slot, Outcome::Refused(refusal));
         self.push(&mut in_progress, Kind::Reply);
+        drop(in_progress);
+        telemetry::served(&Counts::FAILURE);
     }
 
     /// The server's reply to a request.
@@ -241,6 +243,7 @@ impl Session {
         };
         self.push(&mut in_progress, kind);
         drop(in_progress);
+        telemetry::served(&counts);
         work.end();
     }
 

@@ -11,7 +11,7 @@ use super::{Borrowings, Destinations, Transfer, Work, WorkElement};
 use crate::element::{Borrowed, Element, Memory, Moved};
 use crate::location::LocatedTransfer;
 use crate::request::Elements;
-use crate::{Error, Failed, Request, ServerHandle, views};
+use crate::{Error, Failed, Request, ServerHandle, telemetry, views};
 
 /// By which means a request's elements are passed.
 struct Way<'a> {
@@ -142,6 +142,7 @@ impl Work {
     }
 
     fn undo(mut self: Box<Self>, error: Error) -> Failed {
+        telemetry::failed(&error);
         self.finish_outputs(false);
         let buffers = self.give_back().into_vec();
         self.end();

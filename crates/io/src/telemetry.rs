@@ -1,0 +1,106 @@
+//! What the program's own instruments are told: counters for `metrics`, events for `tracing`.
+//!
+//! Why: whoever runs a program sees what it passes, and its connections come and go, without a change of the program.
+//! How: each function here is empty unless its feature is on, so that its callers need no condition and pay nothing.
+//! Invariants: nothing on the data path makes an event, unless a request fails.
+
+#![cfg_attr(
+    not(all(feature = "metrics", feature = "tracing")),
+    allow(unused_variables, reason = "without their feature, these functions are empty")
+)]
+
+#[cfg(feature = "metrics")]
+mod counters;
+
+use crate::channel::Counts;
+use crate::work::Work;
+use crate::{Client, Error, RequestId};
+
+/// How a thread has waited for replies at a channel.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Wait {
+    /// It looked until there was one.
+    Spun,
+    /// It slept.
+    Slept,
+}
+
+/// A request of this process has its reply.
+#[inline]
+pub(crate) fn replied(work: &Work) {
+    #[cfg(feature = "metrics")]
+    counters::replied(work);
+}
+
+/// A request of this process has failed, or was refused.
+#[inline]
+pub(crate) fn failed(error: &Error) {
+    #[cfg(feature = "metrics")]
+    {
+        metrics::counter!("genie_requests_total").increment(1);
+        metrics::counter!("genie_failures_total").increment(1);
+    }
+    #[cfg(feature = "tracing")]
+    tracing::debug!(%error, "request failed");
+}
+
+/// A thread of this process has waited at a channel.
+#[inline]
+pub(crate) fn waited(how: Wait) {
+    #[cfg(feature = "metrics")]
+    match how {
+        Wait::Spun => metrics::counter!("genie_waits_total", "how" => "spun").increment(1),
+        Wait::Slept => metrics::counter!("genie_waits_total", "how" => "slept").increment(1),
+    }
+}
+
+/// A server of this process is done with a request from another one.
+#[inline]
+pub(crate) fn served(counts: &Counts) {
+    #[cfg(feature = "metrics")]
+    counters::served(counts);
+}
+
+/// A client of this process has connected to a server in another one, or could not.
+pub(crate) fn connected(server: &str, failure: Option<&Error>) {
+    #[cfg(feature = "tracing")]
+    match failure {
+        None => tracing::info!(server, "connected"),
+        Some(error) => tracing::info!(server, %error, "not connected"),
+    }
+}
+
+/// A channel to a server is over.
+pub(crate) fn ended(server: &str, reason: &Error) {
+    #[cfg(feature = "tracing")]
+    tracing::info!(server, %reason, "channel ended");
+}
+
+/// A client in another process has connected to a server of this one.
+pub(crate) fn arrived(server: &str, client: &Client) {
+    #[cfg(feature = "tracing")]
+    tracing::info!(server, client = client.name, pid = client.pid, "client connected");
+}
+
+/// A client has left a server of this process; `wrong` is what it did that no honest client does.
+pub(crate) fn departed(server: &str, client: &Client, wrong: Option<&str>) {
+    #[cfg(feature = "tracing")]
+    match wrong {
+        None => tracing::info!(server, client = client.name, pid = client.pid, "client left"),
+        Some(wrong) => {
+            tracing::warn!(server, client = client.name, pid = client.pid, wrong, "client cut off")
+        }
+    }
+}
+
+/// A client of this process asks a server to let a request go.
+pub(crate) fn aborted(server: &str, request: RequestId, reason: &Error) {
+    #[cfg(feature = "tracing")]
+    tracing::debug!(server, request = request.0, %reason, "abort");
+}
+
+/// A server of this process is asked to let a request of another process go.
+pub(crate) fn evicted(client: &Client, request: RequestId) {
+    #[cfg(feature = "tracing")]
+    tracing::debug!(client = client.name, pid = client.pid, request = request.0, "eviction");
+}

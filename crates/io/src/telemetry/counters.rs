@@ -1,0 +1,79 @@
+//! Counters of requests and bytes.
+//!
+//! How: the recorder is asked for a counter each time, since a program may install its recorder late. What names a counter is
+//! made once for each thread, since making it allocates.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use genie_memory::Direction;
+use genie_passing::Reason;
+use metrics::{Key, Label, Level, Metadata, counter};
+
+use crate::channel::Counts;
+use crate::work::Work;
+
+/// A counter's name, and its labels.
+type Name = (&'static str, [(&'static str, &'static str); 2]);
+
+static METADATA: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, Some(module_path!()));
+
+thread_local! {
+    static KEYS: RefCell<HashMap<Name, Arc<Key>>> = RefCell::default();
+}
+
+/// Counts a request, and how its elements were passed.
+pub(super) fn replied(work: &Work) {
+    counter!("genie_requests_total").increment(1);
+    for buffer in &work.buffers {
+        let (direction, mut left) = match buffer.direction {
+            Direction::Out => ("out", usize::MAX),
+            Direction::In => ("in", buffer.actual),
+        };
+        for element in &buffer.elements {
+            let (receipt, len) = (element.receipt(), element.len().min(left));
+            left -= len;
+            let labels = [("scheme", receipt.effective.name()), ("direction", direction)];
+            add("genie_bytes_total", labels, len);
+            if receipt.copied > 0 {
+                let reason = receipt.reason.map_or("none", Reason::phrase);
+                let labels = [("scheme", receipt.asked.name()), ("reason", reason)];
+                add("genie_copied_bytes_total", labels, receipt.copied);
+            }
+            if receipt.faults > 0 {
+                counter!("genie_faults_total").increment(receipt.faults.into());
+            }
+        }
+    }
+}
+
+/// Counts what a server has done.
+pub(super) fn served(counts: &Counts) {
+    counter!("genie_served_requests_total").increment(counts.requests);
+    counter!("genie_served_failures_total").increment(counts.failures);
+    for (direction, how, bytes) in [
+        ("out", "copied", counts.out_copied),
+        ("out", "passed", counts.out_passed),
+        ("in", "copied", counts.in_copied),
+        ("in", "passed", counts.in_passed),
+    ] {
+        add("genie_served_bytes_total", [("direction", direction), ("how", how)], bytes as usize);
+    }
+}
+
+fn add(name: &'static str, labels: [(&'static str, &'static str); 2], count: usize) {
+    if count == 0 {
+        return;
+    }
+    let make = || {
+        let labels = labels.map(|(name, value)| Label::from_static_parts(name, value));
+        Arc::new(Key::from_parts(name, labels.to_vec()))
+    };
+    let known = |keys: &RefCell<HashMap<Name, Arc<Key>>>| {
+        Arc::clone(keys.borrow_mut().entry((name, labels)).or_insert_with(make))
+    };
+    // A thread that ends has let go of its keys. The recorder is called without the borrow: it may make requests.
+    let key = KEYS.try_with(known).unwrap_or_else(|_| make());
+    metrics::with_recorder(|recorder| recorder.register_counter(&key, &METADATA)).increment(count as u64);
+}
