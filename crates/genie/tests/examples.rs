@@ -185,3 +185,16 @@ fn typed_calls_are_measured_beside_untyped_requests() {
     let printed = printed(&command(&typed, scratch.path()).arg("1").output().expect("a process"));
     assert_eq!(printed.matches("1 MiB out").count(), 2, "{printed}");
 }
+
+#[test]
+fn frames_come_back_from_a_studio_that_is_killed_on_the_way() {
+    let Some(frames) = example("frames_come_back_from_a_studio_that_is_killed", "frames") else { return };
+    let scratch = tempfile::tempdir().expect("a directory");
+    let printed =
+        printed(&command(&frames, scratch.path()).args(["8", "100000"]).output().expect("a process"));
+    for line in
+        ["8 frames of 100000 bytes there and back", "by a Unix socket", "of four tasks", "were sent again"]
+    {
+        assert!(printed.contains(line), "{line}: {printed}");
+    }
+}
