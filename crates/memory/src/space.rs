@@ -58,20 +58,21 @@ pub enum Faults {
     Never,
 }
 
-/// What a space is to be like.
+/// What a space is to be like. Defaults are in parentheses.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// What its granules are made of.
+    /// What its granules are made of ([`Granularity::Best`]).
     pub granularity: Granularity,
-    /// How many bytes of memory it may take; half of the machine's by default.
+    /// How many bytes of memory it may take (half of the machine's).
     pub limit: usize,
-    /// How stores into protected granules are caught.
+    /// How stores into protected granules are caught ([`Faults::Best`]).
     pub faults: Faults,
-    /// The program's promise that no system call ever stores into memory of this space while an output from it is
+    /// The program's promise (false) that no system call ever stores into memory of this space while an output from it is
     /// pending (no `read` into the buffer and the like). Only with it may a userfaultfd that cannot catch the kernel's
     /// own stores be used; the kernel's store would fail with `EFAULT` instead.
     pub kernel_never_stores: bool,
-    /// How many bytes of system buffers are kept for reuse, in granules of each size.
+    /// How many bytes of system buffers are kept for reuse, in granules of each size (an eighth of the machine's
+    /// memory).
     pub pool: usize,
 }
 

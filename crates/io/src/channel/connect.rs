@@ -35,25 +35,26 @@ use crate::deadline::deadline_after;
 use crate::primitive::{AtomicBool, Mutex, spawn, thread};
 use crate::{Error, telemetry, views};
 
-/// How a client wants to be connected.
+/// How a client wants to be connected. Defaults are in parentheses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectOptions {
-    /// What the server calls this client in its status; the program's name by default.
+    /// What the server calls this client in its status (the program's name).
     pub name: String,
-    /// Bytes that the client would like to have pending; the server may grant fewer.
+    /// Bytes that the client would like to have pending (1 GiB); the server may grant fewer.
     pub pending_bytes: usize,
-    /// Requests that the client would like to have pending; the server may grant fewer.
+    /// Requests that the client would like to have pending (256); the server may grant fewer.
     pub pending_requests: u32,
-    /// Announces no memory to the server: the kernel copies data, and the server sees nothing else. Client and server must
-    /// be different processes; within one, requests with data fail.
+    /// Announces no memory to the server (false): the kernel copies data, and the server sees nothing else. Client and server
+    /// must be different processes; within one, requests with data fail.
     pub untrusted: bool,
     /// t_m: from which length on output by emulated copy may show the server the client's own memory, with whatever else lies
-    /// in the same memory object; shorter output is copied to the server's pool. 0 by default: wherever that is faster. Share and
-    /// move show the client's memory at any length.
+    /// in the same memory object (0: wherever that is faster); shorter output is copied to the server's pool. Share and move
+    /// show the client's memory at any length.
     pub shown_from: usize,
-    /// The most bytes that the server may lend: the rings and the pool, which are mapped at once. 1 GiB by default.
+    /// The most bytes that the server may lend: the rings and the pool, which are mapped at once (1 GiB).
     pub lent: usize,
-    /// How long a thread looks for a reply before it sleeps; by default, about as long as waking it would take.
+    /// How long a thread looks for a reply before it sleeps. With `None`, the default, it looks about as long as waking it would
+    /// take, which the interface measures when it is made.
     pub spin: Option<Duration>,
     /// How long to wait for a server of this name that is not there yet, or is busy (0).
     pub wait: Duration,

@@ -35,11 +35,11 @@ pub struct ServeOptions {
     pub hard_bytes: usize,
     /// The most that a client's limit on requests is raised to if the client asks (4,096); never more than 65,536.
     pub hard_requests: u32,
-    /// Bytes of addresses that each client's memory may take here, with the memory of other clients that it forwards; by
-    /// default 1 TiB, or eight times the machine's memory if that is more.
+    /// Bytes of addresses that each client's memory may take here, with the memory of other clients that it forwards (1 TiB, or
+    /// eight times the machine's memory if that is more).
     pub addresses: usize,
-    /// Bytes of each client's memory that may be mapped here at once; by default half of the machine's memory, as much as an
-    /// interface takes by default. A request for which too little is left is refused; if nothing else is pending, memory
+    /// Bytes of each client's memory that may be mapped here at once (half of the machine's memory, as much as an interface
+    /// takes by default). A request for which too little is left is refused; if nothing else is pending, memory
     /// that is kept mapped is unmapped first to make room.
     pub mapped: usize,
     /// How many clients there may be (127). One user's clients may be at most three quarters of the number that other users
@@ -55,16 +55,16 @@ pub struct ServeOptions {
     /// client that has asked lately can have one. At least `threads`, and never more than 64; with 1, or where the program
     /// [drives](super::Serving::drive) the server, clients are served in turn, and wait for each other.
     pub most_threads: usize,
-    /// When clients' memory is mapped.
+    /// When clients' memory is mapped ([`Mapping::Cached`]).
     pub mapping: Mapping,
-    /// Maps no memory of its clients: once the server's code sees a client's output, nobody can change it any more.
+    /// Maps no memory of its clients (false): once the server's code sees a client's output, nobody can change it any more.
     pub untrusted: bool,
     /// How long the server may take to let an aborted request go (100 ms). [`Duration::MAX`] is for ever.
     pub abort_timeout: Duration,
     /// How long a thread looks for requests before it sleeps (50 µs).
     pub spin: Duration,
-    /// How large the rings are: as [`Layout`] allows, and at most 64 MiB for each client, since other clients wait while
-    /// they are made.
+    /// How large the rings are (1,024 lines and areas of 256 KiB): as [`Layout`] allows, and at most 64 MiB for each client,
+    /// since other clients wait while they are made.
     pub rings: Layout,
 }
 
