@@ -41,8 +41,10 @@ pub struct InputPlan {
 /// What a delivery did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Passed {
-    /// Bytes copied, out or in reverse.
+    /// Bytes of the data that were copied out.
     pub copied: usize,
+    /// Bytes of the client's beside the data, on granules to be swapped, that were copied to keep them (reverse copyout).
+    pub kept: usize,
     /// Granules swapped.
     pub swapped: u32,
 }
@@ -188,8 +190,8 @@ fn swap_pages(core: &Core, system: &mut SystemBuffer, delivery: &Delivery) -> Re
     if state.slots.run(delivery.swap).any(|slot| slot.region != Some(region)) {
         return Err(foreign());
     }
-    let (guarded, copied) = state.reverse_copyout(core, granules, delivery);
-    let swapped = match copied {
+    let (guarded, kept) = state.reverse_copyout(core, granules, delivery);
+    let swapped = match kept {
         None => 0,
         Some(_) if state.swap_tables(core, delivery.swap, window, granules) => delivery.swap.len,
         Some(_) => {
@@ -200,7 +202,7 @@ fn swap_pages(core: &Core, system: &mut SystemBuffer, delivery: &Delivery) -> Re
     state.end_guard(core, &guarded);
     state.statistics.swapped += u64::from(swapped);
     let pending = granules[..swapped as usize].iter().any(|id| state.granules.get(*id).is_referenced());
-    Ok((Passed { copied: copied.unwrap_or(0), swapped }, pending))
+    Ok((Passed { copied: 0, kept: kept.unwrap_or(0), swapped }, pending))
 }
 
 impl State {

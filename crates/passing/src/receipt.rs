@@ -14,8 +14,12 @@ use crate::Scheme;
 pub enum Reason {
     /// Shorter than the threshold below which copying is cheaper.
     Short,
-    /// Only the parts on the first and last granule were copied: they are shorter than the threshold.
+    /// Only the parts of the data that fill no whole granule, at its beginning and end, were copied: they are shorter than the
+    /// threshold.
     Edges,
+    /// No data was copied, but what the program has beside it on the same granules was: that had to stay when the granules were
+    /// swapped.
+    Beside,
     /// Not memory of the interface's regions (stack, heap, mapped file).
     Foreign,
     /// Borrowed memory cannot be shared; share takes its buffer by value.
@@ -53,7 +57,8 @@ impl Reason {
     pub const fn phrase(self) -> &'static str {
         match self {
             Self::Short => "shorter than the threshold",
-            Self::Edges => "edges shorter than the threshold",
+            Self::Edges => "what fills no whole granule is shorter than the threshold",
+            Self::Beside => "to keep other data on the same granules",
             Self::Foreign => "foreign memory",
             Self::Borrowed => "borrowed memory",
             Self::Unaligned => "unaligned",

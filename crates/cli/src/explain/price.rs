@@ -55,7 +55,7 @@ impl Prices<'_> {
         (self.receipt.protected > 0).then(|| self.costs.reinstate.at(self.referenced()))
     }
 
-    /// Copying the parts of an output that are not worth protecting.
+    /// Copying the parts of an output that fill no whole granule, and are not worth protecting.
     pub(super) fn edges(&self) -> Option<f64> {
         let (costs, copied) = (self.costs, self.receipt.copied);
         let mixed =
@@ -76,15 +76,15 @@ impl Prices<'_> {
         self.receipt.referenced as usize * self.granule
     }
 
-    /// The cost of a swap, of completing its partly filled granules, and of copying the data that is not swapped.
+    /// The cost of a swap, and of copying the data that is not swapped.
     fn swap(&self) -> f64 {
         let costs = self.costs;
         if self.receipt.swapped == 0 {
             return costs.copyout.at(self.receipt.copied);
         }
         let swapped = self.receipt.swapped as usize * self.granule;
+        // The explained buffer has its granules for itself, so that none of them has to be completed.
         let copied = if self.receipt.copied > 0 { costs.copyout.at(self.receipt.copied) } else { 0.0 };
-        let guard = if swapped > self.len { costs.guard.at(self.granule) } else { 0.0 };
-        costs.swap.at(swapped) + copied + guard
+        costs.swap.at(swapped) + copied
     }
 }

@@ -61,7 +61,7 @@ fn a_partly_filled_granule_is_completed_and_swapped(fixture: &Fixture) {
     let before = fixture.frames(&buffer);
     let (_, receipt) = receive(fixture, &mut buffer[5..LEN - 7]);
     assert_eq!(changed(&before, &fixture.frames(&buffer)).len(), fixture.granules(), "all are swapped");
-    assert_eq!((receipt.copied, receipt.reason), (5 + 7, Some(Reason::Edges)));
+    assert_eq!((receipt.copied, receipt.reason), (5 + 7, Some(Reason::Beside)), "the program's own bytes");
     assert_eq!(receipt.swapped as usize, fixture.granules());
     let expected = pattern(3, LEN);
     same(&buffer[..5], &expected[..5], "bytes before the data");

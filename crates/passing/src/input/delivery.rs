@@ -127,7 +127,7 @@ impl Input {
             (None, Some(bytes)) => space.deliver(system, bytes, &plan)?,
             (None, None) => return Ok(()),
         };
-        self.receipt.copied += passed.copied;
+        self.receipt.copied += passed.copied + passed.kept;
         self.receipt.swapped += passed.swapped;
         if passed.copied > 0 {
             let planned = plan.swap.len() as u32;
@@ -138,6 +138,8 @@ impl Input {
                 swapped if swapped < planned => Reason::Kernel,
                 _ => Reason::Edges,
             });
+        } else if passed.kept > 0 {
+            self.receipt.copied_because(Reason::Beside);
         }
         if passed.swapped == 0 {
             self.receipt.effective = Scheme::Copy;
