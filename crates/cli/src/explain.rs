@@ -8,7 +8,7 @@
 mod price;
 mod report;
 
-use genie::model::Allocation;
+use genie::mechanism::model::Allocation;
 use genie::{Direction, Interface, Receipt, Scheme, ServerHandle, memory};
 use genie_lab::call::Call;
 use genie_lab::client_buffer::ClientBuffer;

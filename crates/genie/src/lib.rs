@@ -38,6 +38,8 @@
 //! - A client that keeps several requests in flight uses a [`BufferRing`]; one with many takes them from [`Completions`].
 //! - A server that hands out data as it comes keeps [`Streams`], and its client reads a [`Stream`].
 //! - A client whose server may be restarted holds a [`Reconnecting`].
+//! - [`memory`] is a test server: it keeps what it is sent in memory, so that a client can be tried before there is a server.
+//! - Programs need nothing of [`mechanism`], unless they choose their memory themselves, or measure.
 //! - A client's event loop waits for [`Interface::descriptor`], a server's event loop for [`channel::Driven::descriptor`].
 
 #[cfg(feature = "tokio")]
@@ -77,13 +79,15 @@ pub mod service {
 }
 
 pub use genie_memory::{Buffer, Data, DataMut, Direction, Migrant};
-pub use genie_passing::{Reason, Receipt, Scheme, model};
+pub use genie_passing::{Reason, Receipt, Scheme};
 
 /// The parts that an [`Interface`] is made of. Programs that pass data need none of them: [`Interface::open`] makes the best
 /// interface there is.
 ///
 /// It is for programs that choose their memory's granules (as below), how stores are noticed, or from which length on data
-/// is not copied; and for programs that measure or inspect ([`Interface::space`], [`Interface::passing`]).
+/// is not copied; for programs that measure or inspect ([`Interface::space`], [`Interface::passing`]); and for servers that fill
+/// buffers of their own before they are asked, or have a device do it ([`Incoming::overlay`], [`Incoming::outboard`],
+/// [`Server::preferred`]). [`model`](mechanism::model) says what the schemes promise in general.
 ///
 /// ```
 /// use genie::mechanism::{Config, Granularity, GranuleKind, Passing};
@@ -98,7 +102,9 @@ pub use genie_passing::{Reason, Receipt, Scheme, model};
 /// ```
 pub mod mechanism {
     pub use genie_memory::{Config, Faults, Granularity, GranuleKind, Mark, Protection, Space, Statistics};
-    pub use genie_passing::{Cost, Costs, Line, Passing, Preferred, Thresholds};
+    pub use genie_passing::{
+        Cost, Costs, Line, Outboard, Overlay, Overlays, Passing, Preferred, Thresholds, model,
+    };
 }
 
 /// Examples of code that programs which use `genie` alone cannot write.

@@ -213,12 +213,12 @@ impl Interface {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The interface's memory.
+    /// The interface's memory, for programs that measure or inspect: a part of `genie::mechanism`.
     pub fn space(&self) -> &Space {
         self.0.passing.space()
     }
 
-    /// The interface's data passing engine.
+    /// The interface's data passing engine, for programs that measure or inspect: a part of `genie::mechanism`.
     pub fn passing(&self) -> &Passing {
         &self.0.passing
     }

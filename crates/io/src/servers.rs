@@ -1,3 +1,3 @@
-//! Servers that come with the framework.
+//! Servers that come with the framework: one, for tests.
 
 pub mod memory;

@@ -3,7 +3,7 @@
 //! How: under native schemes all data goes out of, or into, one buffer, so that schemes differ only in what they do with
 //! that buffer. Under migrant schemes each output needs a buffer that was allocated for it, and each input brings a buffer.
 
-use genie::model::{Allocation, Integrity};
+use genie::mechanism::model::{Allocation, Integrity};
 use genie::{Buffer, Error, Failed, In, Interface, Migrant, Out, Reply, Scheme};
 
 /// A client's native buffer, if it has one: the buffer is absent while a request has it.

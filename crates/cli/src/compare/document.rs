@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use genie::model::Integrity;
+use genie::mechanism::model::Integrity;
 use genie::{Direction, Reason, Receipt};
 use genie_baselines::{MESSAGE, Means};
 use genie_lab::length;

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use genie::model::{Allocation, Integrity};
+use genie::mechanism::model::{Allocation, Integrity};
 use genie::{Direction, Error, Out, Receipt, Reply, Scheme};
 use genie_baselines::Exchanged;
 use genie_lab::call::Call;

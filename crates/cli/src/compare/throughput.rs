@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use genie::model::Allocation;
+use genie::mechanism::model::Allocation;
 use genie::{Error, Pending, Scheme};
 use genie_baselines::Baselines;
 use genie_lab::client_buffer::ClientBuffer;

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use genie::file::{self, Checksum};
-use genie::model::{Allocation, Integrity};
+use genie::mechanism::model::{Allocation, Integrity};
 use genie::{Buffer, In, Migrant, Out, Pending, Request, Scheme, ServiceId};
 
 use super::client::{Client, read_checksum};

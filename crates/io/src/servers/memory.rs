@@ -1,6 +1,7 @@
-//! The memory server: takes, makes, returns and keeps bytes.
+//! A test server that keeps what it is sent in memory: a peer for programs that try or measure how data is passed.
 //!
-//! Why: the plainest server that really moves data; experiments and tests need one whose own cost is known.
+//! Why: the plainest server that really moves data; experiments and tests need one whose own cost is known. A program of use has
+//! a server of its own.
 //! How: it works in the client's thread. Opened *customized*, it fills buffers that the interface makes for each request
 //! (table 7.2); opened *pooled*, it fills buffers of its own and overlays them (table 7.3), as a device does that
 //! receives before it is asked.
@@ -40,7 +41,7 @@ static SERVICES: [Service; 7] = [
     Service::new("check", true, false),
 ];
 
-/// A server that lives in memory.
+/// A test server: it takes, makes and returns bytes, and keeps what is stored until it is dropped.
 #[derive(Debug, Default)]
 pub struct Memory {
     overlays: Option<Overlays>,
