@@ -170,7 +170,9 @@ impl Incoming {
 
     /// Makes input buffer `index` ready and returns its memory, to be filled. To be called when the data is about to
     /// come: until then a request for input holds no system buffer. [`Incoming::set_actual`] then says how many bytes came;
-    /// without it, none did.
+    /// without it, none did. An input that is never made ready is no error: its client gets a success with 0 bytes. A server that
+    /// has more data than the input has room for gives what fits; if that is no use, it replies with an error, or says in the
+    /// reply's argument how long the data is, since the client sees only how many bytes came.
     ///
     /// The returned memory borrows the whole request. To read an output while filling an input, make the input ready first:
     ///
@@ -330,7 +332,8 @@ impl Incoming {
     }
 
     /// Says how many bytes of buffer `index` were really passed. Until then the number is 0: without this call an input
-    /// delivers nothing, even if it was filled and the reply is a success.
+    /// delivers nothing, even if it was filled and the reply is a success. The client finds the number in
+    /// [`ReplyBuffer::actual`](crate::ReplyBuffer::actual), and has no other means to see that less came than it asked for.
     ///
     /// # Errors
     /// There is no such buffer, or it is shorter.

@@ -38,7 +38,10 @@ pub struct ReplyElement {
 /// The outcome of one buffer.
 #[derive(Debug, Default)]
 pub struct ReplyBuffer {
-    /// Bytes really passed, as the server says: 0 for an output, too, unless the server says otherwise.
+    /// Bytes really passed, as the server says: 0 for an output, too, unless the server says otherwise. A success may come with
+    /// fewer bytes than an input has room for, or with none: a server that never fills the input, or that does not say how much
+    /// came, replies with 0. What lies behind these bytes in the client's buffer is what was there before, by share perhaps what
+    /// the server has left there.
     pub actual: usize,
     /// The elements, in the request's order.
     pub elements: SmallVec<[ReplyElement; 1]>,
@@ -68,7 +71,11 @@ impl Reply {
         self.buffers.iter().flat_map(|buffer| &buffer.elements).map(|element| &element.receipt)
     }
 
-    /// Bytes really passed in the first buffer: see [`ReplyBuffer::actual`].
+    /// Bytes really passed in the first buffer alone: see [`ReplyBuffer::actual`]. Where buffer 0 is an output, the bytes of an
+    /// input that follows it are `reply.buffers[1].actual`.
+    ///
+    /// A client that needs all of an input, or that cannot tell its data from old data, compares this with the input's length:
+    /// shorter data is no error.
     ///
     /// # Panics
     /// When the request had no buffer.
