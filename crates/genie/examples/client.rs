@@ -2,9 +2,21 @@
 //!
 //!     cargo run --release -p genie --example client
 
+use std::process::ExitCode;
+
 use genie::{In, Interface, Out};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> ExitCode {
+    match pass() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("client: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn pass() -> Result<(), Box<dyn std::error::Error>> {
     let genie = Interface::open()?;
     let server = genie.connect("capitals")?;
     let capitals = server.service("capitals").ok_or("the server has no service of that name")?;

@@ -3,12 +3,24 @@
 //!
 //!     cargo run --release -p genie --example event_loop
 
+use std::process::ExitCode;
+
 use genie::{In, Interface, Out, Scheme};
 use rustix::event::{PollFd, PollFlags, poll};
 
 const LEN: usize = 2 << 20;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> ExitCode {
+    match pass() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("event_loop: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn pass() -> Result<(), Box<dyn std::error::Error>> {
     let genie = Interface::open()?;
     let server = genie.connect("capitals")?;
     let capitals = server.service("capitals").ok_or("the server has no service of that name")?;

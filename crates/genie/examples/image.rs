@@ -2,13 +2,25 @@
 //!
 //!     cargo run --release -p genie --features allocator --example image
 
+use std::process::ExitCode;
+
 use genie::{In, Interface, Out, ServerHandle, memory};
 use image::{ImageBuffer, Rgba};
 
 #[global_allocator]
 static ALLOCATOR: genie::Allocator = genie::Allocator::new();
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> ExitCode {
+    match pass() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("image: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn pass() -> Result<(), genie::Error> {
     let genie = Interface::open()?;
     let server = ServerHandle::new(memory::Memory::customized());
 

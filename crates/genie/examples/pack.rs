@@ -3,6 +3,8 @@
 //!
 //!     cargo run --release -p genie --example pack -- FILE-SERVER
 
+use std::process::ExitCode;
+
 use genie::channel::{Listener, ServeOptions};
 use genie::{Incoming, Interface, Out, RequestId, Server, ServerError, ServerHandle, Service, file};
 
@@ -52,7 +54,17 @@ impl Pack {
     }
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> ExitCode {
+    match serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("pack: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve() -> Result<(), Box<dyn std::error::Error>> {
     let name = std::env::args().nth(1).ok_or("name the file server to pass files on to")?;
     let genie = Interface::open()?;
     let files = genie.connect(&name)?;

@@ -2,6 +2,8 @@
 //!
 //!     cargo run --release -p genie --example server
 
+use std::process::ExitCode;
+
 use genie::channel::{Listener, ServeOptions};
 use genie::{Incoming, RequestId, Server, ServerError, Service};
 
@@ -39,8 +41,18 @@ fn capitalize(request: &mut Incoming) -> Result<(), ServerError> {
     Ok(())
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> ExitCode {
+    match serve() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("server: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve() -> Result<(), genie::Error> {
     let serving = Listener::bind("capitals", Capitals, ServeOptions::default())?;
     println!("serving as {}", serving.name());
-    Ok(serving.run_until_signal()?)
+    serving.run_until_signal()
 }
