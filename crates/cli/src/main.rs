@@ -11,6 +11,7 @@ mod explain;
 mod failure;
 mod fetch;
 mod lab;
+mod number;
 mod output;
 mod peer;
 mod serve;
@@ -89,7 +90,16 @@ fn explain_usage(error: &clap::Error) -> Result<(), Failure> {
             let command = command_of(&error.render().to_string());
             Err(Failure::usage(format!("a subcommand is needed; `{command} --help` lists them")))
         }
-        _ => Err(Failure::usage(first_paragraph(&error.render().to_string()))),
+        kind => {
+            let text = error.render().to_string();
+            let message = first_paragraph(&text);
+            let accepted = match kind {
+                ErrorKind::UnknownArgument => accepted(&command_of(&text), false),
+                ErrorKind::InvalidSubcommand => accepted(&command_of(&text), true),
+                _ => None,
+            };
+            Err(Failure::usage(accepted.map_or(message.clone(), |accepted| format!("{message}; {accepted}"))))
+        }
     }
 }
 
@@ -98,6 +108,22 @@ fn command_of(help: &str) -> String {
     let usage = help.lines().find_map(|line| line.strip_prefix("Usage: ")).unwrap_or("genie");
     let words = usage.split_whitespace().take_while(|word| !word.starts_with(['<', '[']));
     words.collect::<Vec<_>>().join(" ")
+}
+
+/// What a command, named by its words, accepts: its subcommands, or its options.
+fn accepted(command: &str, subcommands: bool) -> Option<String> {
+    let mut known = <Cli as clap::CommandFactory>::command();
+    known.build();
+    let mut words = command.split_whitespace().skip(1);
+    let known = words.try_fold(&known, |known, word| known.find_subcommand(word))?;
+    let (what, names): (_, Vec<_>) = if subcommands {
+        let shown = known.get_subcommands().filter(|one| !one.is_hide_set());
+        ("subcommands", shown.map(|one| one.get_name().to_owned()).collect())
+    } else {
+        let shown = known.get_arguments().filter(|one| !one.is_hide_set());
+        ("options", shown.filter_map(|one| Some(format!("--{}", one.get_long()?))).collect())
+    };
+    Some(format!("the {what} of `{command}` are {}", names.join(", ")))
 }
 
 /// The parser's message without its advice, in one line.
@@ -114,6 +140,48 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         <Cli as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn a_word_that_is_not_known_is_answered_by_those_that_are() {
+        let message = |line: &str| {
+            let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
+            explain_usage(&error).unwrap_err().message
+        };
+        let lab = message("genie lab frobnicate");
+        assert!(lab.contains("the subcommands of `genie lab` are list, run, report, compare"), "{lab}");
+        let option = message("genie compare --frobnicate");
+        assert!(option.contains("the options of `genie compare` are --lengths, --touch"), "{option}");
+        assert!(!option.contains("--in-process"), "{option}");
+        for (line, accepted) in [
+            ("genie compare --touch everybody", "none, client, server, both, full"),
+            ("genie compare --outstanding some", "1 to 1024"),
+            ("genie compare --rounds 0", "1 to 1000000"),
+            ("genie compare --schemes emulated", "emulated weak move"),
+            ("genie compare --lengths long", "64, 4K, 16M or 1G"),
+            ("genie fetch files --jobs 0", "1 to"),
+            ("genie serve . --threads many", "1 to"),
+            ("genie lab run all --seed none", "0 to"),
+            ("genie lab run all --sittings 100", "1 to 99"),
+            ("genie explain sideways 4K 0 copy", "out, in"),
+            ("genie fetch files --scheme quick", "emulated copy"),
+        ] {
+            assert!(message(line).contains(accepted), "{line}: {}", message(line));
+        }
+    }
+
+    #[test]
+    fn schemes_are_accepted_however_their_words_are_joined() {
+        for spelled in ["emulated-copy", "emulated copy", "Emulated-Copy", "emulated_copy", "EMULATED COPY"] {
+            for line in [
+                &["genie", "compare", "--schemes", spelled][..],
+                &["genie", "explain", "out", "4K", "0", spelled],
+                &["genie", "fetch", "files", "--scheme", spelled],
+                &["genie", "store", "file", "--scheme", spelled],
+            ] {
+                assert!(Cli::try_parse_from(line).is_ok(), "{line:?}");
+            }
+        }
     }
 
     #[test]

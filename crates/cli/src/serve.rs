@@ -12,6 +12,7 @@ use genie_io::channel::{Listener, ServeOptions};
 use genie_lab::length;
 
 use crate::failure::Failure;
+use crate::number;
 use crate::signals;
 use crate::transfer::{CACHE_BYTES, DEFAULT_NAME};
 
@@ -38,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long)]
     read_only: bool,
     /// How many threads serve; one for each CPU, up to 4, by default.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::within::<NonZeroUsize>(1..=64))]
     threads: Option<NonZeroUsize>,
     /// How much of the files is cached, in bytes or with a suffix K, M or G.
     #[arg(long, value_name = "BYTES", value_parser = length::parse, default_value_t = CACHE_BYTES)]

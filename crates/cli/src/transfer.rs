@@ -27,6 +27,7 @@ use genie::Scheme;
 use genie_lab::interface::Granule;
 
 use crate::failure::Failure;
+use crate::number;
 use crate::output;
 use client::Client;
 use summary::Summary;
@@ -50,7 +51,7 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) resume: bool,
     /// How many files of a directory are under way at a time.
-    #[arg(long, value_name = "N", default_value_t = JOBS)]
+    #[arg(long, value_name = "N", default_value_t = JOBS, value_parser = number::within::<NonZeroUsize>(1..=1024))]
     pub(crate) jobs: NonZeroUsize,
     /// How data is passed to and from the server, such as copy or "emulated copy".
     #[arg(long, default_value_t = Scheme::EmulatedCopy)]

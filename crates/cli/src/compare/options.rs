@@ -13,6 +13,7 @@ use genie_lab::touch::Touch;
 
 use super::bench::Place;
 use crate::failure::Failure;
+use crate::number;
 
 /// The default lengths: below a page, a page, and up to eight huge pages.
 const LENGTHS: &str = "64,4K,64K,256K,1M,2M,16M";
@@ -56,8 +57,9 @@ pub(crate) struct Args {
     /// commas. Names that end in -polled spin where the others sleep.
     #[arg(long, value_delimiter = ',', default_value = "all")]
     pub(super) baselines: Vec<String>,
-    /// Also measure the one-way throughput of copy, emulated copy and weak move with this many requests in flight.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    /// Also measure the one-way throughput of copy, emulated copy and weak move with this many requests in flight; by default
+    /// it is not measured.
+    #[arg(long, value_name = "N", value_parser = number::within::<u32>(1..=1024))]
     pub(super) outstanding: Option<u32>,
     /// The kind of pages of the interface's memory.
     #[arg(long, value_enum, default_value_t = Granule::Best)]
@@ -67,7 +69,7 @@ pub(crate) struct Args {
     pub(super) buffers: Buffers,
     /// How many times to measure each scheme at each length; by default, fewer for longer data, and no more than a few
     /// seconds allow.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_parser = number::within::<u32>(1..=1_000_000))]
     pub(super) rounds: Option<u32>,
     /// Print one JSON document instead of tables.
     #[arg(long)]

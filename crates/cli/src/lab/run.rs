@@ -17,6 +17,7 @@ use signal_hook::consts::SIGCONT;
 use super::progress::Progress;
 use super::{Place, report, tables};
 use crate::failure::Failure;
+use crate::number;
 use crate::{output, signals};
 
 /// How often each experiment is made by default: often enough to show how far the sittings disagree.
@@ -41,14 +42,14 @@ pub(super) struct Args {
     granule: Granule,
     /// How often to make each experiment, 3 by default and 1 for --smoke. Between sittings everything is opened anew, so
     /// that their disagreement shows how far another run would differ.
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=99), conflicts_with = "resume")]
+    #[arg(long, value_name = "COUNT", value_parser = number::within::<u16>(1..=99), conflicts_with = "resume")]
     sittings: Option<u16>,
     /// Go on with a run that was interrupted, or in which steps failed, with its own options: the run of this name, or the
     /// latest. Experiments named before this option are added to it.
     #[arg(long, value_name = "RUN", num_args = 0..=1)]
     resume: Option<Option<String>>,
     /// Decides the order of turns and the data; equal seeds give equal ones.
-    #[arg(long, value_name = "NUMBER", default_value_t = SEED, conflicts_with = "resume")]
+    #[arg(long, value_name = "NUMBER", default_value_t = SEED, value_parser = number::within::<u64>(0..=u64::MAX), conflicts_with = "resume")]
     seed: u64,
     /// Print what was found as one JSON document instead of tables.
     #[arg(long)]
