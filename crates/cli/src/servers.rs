@@ -1,6 +1,5 @@
 //! `genie servers`: which servers run, what they offer, and to whom.
 
-use comfy_table::ContentArrangement;
 use genie_io::Error;
 use genie_io::channel::{self, Status};
 use genie_lab::length;
@@ -77,17 +76,16 @@ fn text(rows: &[Row]) -> String {
     let mut text = if rows.is_empty() { "no server runs\n".to_owned() } else { table(&rows) };
     if !gone.is_empty() {
         let names: Vec<_> = gone.iter().map(|row| row.name.as_str()).collect();
-        text += &format!(
-            "killed, with their sockets still there, which new servers of their names replace: {}\n",
+        text += &tables::fold(&format!(
+            "killed, with their sockets still there, which new servers of their names replace: {}",
             names.join(", ")
-        );
+        ));
     }
     text
 }
 
 fn table(rows: &[&Row]) -> String {
     let mut table = tables::new(["server", "process", "up", "clients", "pending", "services"], []);
-    table.set_content_arrangement(ContentArrangement::Disabled);
     for row in rows {
         let cells = match (&row.facts, &row.error) {
             (Some(facts), _) => [

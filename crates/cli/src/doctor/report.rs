@@ -4,18 +4,12 @@
 
 use std::fmt::Write;
 
-use comfy_table::{ContentArrangement, Table};
+use comfy_table::Table;
 use owo_colors::OwoColorize;
 
 use super::finding::{Finding, State};
 use crate::failure::Failure;
 use crate::tables;
-
-/// The width where standard output is no terminal, or does not know its width: enough for the longest finding in a few
-/// lines.
-const WIDTH_WITHOUT_TERMINAL: u16 = 120;
-/// On narrower terminals, the terminal breaks the lines; otherwise words would break within columns.
-const WIDTH_MIN: u16 = 60;
 
 /// The beginnings of the lines that start a row; continued lines begin otherwise.
 const FIRST_COLUMN: [&str; 2] = ["", " "];
@@ -43,6 +37,8 @@ struct Entry {
 #[derive(Debug, Clone, serde::Serialize)]
 pub(super) struct Report {
     kernel: String,
+    /// Whether root asked.
+    root: bool,
     findings: Vec<Entry>,
     /// What `--fix` did; absent without it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,7 +54,7 @@ impl Report {
         applied: Option<Vec<Applied>>,
     ) -> Self {
         let findings = findings.into_iter().map(|finding| Entry::new(finding, root)).collect();
-        Self { kernel: kernel.to_owned(), findings, applied }
+        Self { kernel: kernel.to_owned(), root, findings, applied }
     }
 
     /// The failure that names the remedies that could not be applied.
@@ -72,7 +68,8 @@ impl Report {
 
     /// The report for people.
     pub(super) fn text(&self, coloured: bool) -> String {
-        let mut text = format!("Linux {}\n\n", self.kernel);
+        let who = if self.root { "root" } else { "an ordinary user" };
+        let mut text = format!("Linux {}, for you as {who}\n\n", self.kernel);
         for line in tables::text(&self.table()).lines() {
             text.push_str(&paint(line, coloured));
             text.push('\n');
@@ -86,11 +83,6 @@ impl Report {
 
     fn table(&self) -> Table {
         let mut table = tables::new(["state", "facility", "found", "what it means"], []);
-        table.set_content_arrangement(ContentArrangement::Dynamic);
-        table.set_width(match table.width() {
-            None | Some(0) => WIDTH_WITHOUT_TERMINAL,
-            Some(columns) => columns.max(WIDTH_MIN),
-        });
         for Entry { finding, .. } in &self.findings {
             table.add_row([finding.state.name(), finding.subject, &finding.found, &finding.meaning]);
         }

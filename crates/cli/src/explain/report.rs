@@ -12,6 +12,7 @@ use genie_passing::tables;
 use serde::Serialize;
 
 use super::price::Prices;
+use crate::tables::fold;
 use crate::thresholds::Both;
 
 /// The operations that would pass some data.
@@ -73,7 +74,7 @@ impl Report {
             .flat_map(|(when, column)| column.iter().map(|operation| Step::new(when, *operation, &prices)))
             .collect();
         if let Some(edges) = prices.edges() {
-            steps.insert(0, Step::priced("request", "copy the edges in", edges));
+            steps.insert(0, Step::priced("request", "copy in what fills no whole granule", edges));
         }
         if let Some(later) = prices.reinstatement() {
             steps.push(Step::priced("later", "give write permission back, with the next stores", later));
@@ -112,7 +113,8 @@ impl Report {
         }
         let _ = writeln!(text, "  {:8} {:66} {:>10.3}", "in all", "", self.predicted_us);
         let _ = writeln!(text, "  {:8} {:66} {:>10.3}", "copy", "would cost", self.copy_us);
-        let _ = writeln!(text, "\none such operation, just done: {}", self.receipt);
+        text.push('\n');
+        text += &fold(&format!("one such operation, just done: {}", self.receipt));
         let _ = write!(text, "\n{}", self.thresholds.text());
         text
     }
@@ -131,11 +133,12 @@ impl Report {
         };
         let mut text = format!("{} {direction} of {}, {place}\n", self.scheme, length::format(self.length));
         let because = self.reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
-        let _ = match (self.effective == self.scheme, self.reason) {
-            (true, None) => writeln!(text, "takes effect as asked: thesis, {}", self.table),
-            (true, Some(_)) => writeln!(text, "takes effect in part{because}: thesis, {}", self.table),
-            (false, _) => writeln!(text, "is done as {}{because}: thesis, {}", self.effective, self.table),
+        let effect = match (self.effective == self.scheme, self.reason) {
+            (true, None) => "takes effect as asked".to_owned(),
+            (true, Some(_)) => format!("takes effect in part{because}"),
+            (false, _) => format!("is done as {}{because}", self.effective),
         };
+        text += &fold(&format!("{effect}: thesis, {}", self.table));
         let _ = writeln!(text, "\n  {:8} {:66} {:>10}", "when", "operation", "cost us");
         text
     }

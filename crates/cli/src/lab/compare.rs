@@ -13,6 +13,7 @@ use serde::Serialize;
 use super::{Place, tables};
 use crate::failure::Failure;
 use crate::output;
+use crate::tables::fold;
 
 /// Compare two runs: their medians side by side, and where they differ by more than noise explains.
 ///
@@ -76,8 +77,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     text += &side_by_side(&rows, args.differing);
     text += &summary(&rows);
     if let Some(Scaling { table, notes }) = scaling {
-        let _ = write!(text, "\n{}\n{}", table.title, tables::numbers(&table));
-        notes.iter().for_each(|note| text += &format!("note: {note}\n"));
+        let _ = write!(text, "\n{}{}", fold(&table.title), tables::numbers(&table));
+        notes.iter().for_each(|note| text += &fold(&format!("note: {note}")));
     }
     output::print(&text)
 }
@@ -89,7 +90,7 @@ fn scaled([one, other]: &[Measurements; 2]) -> Option<Scaling> {
 }
 
 fn heading(runs: &[Run; 2]) -> String {
-    let line = |run: &Run| format!("{}: {}\n", run.name(), run.record.machine.line());
+    let line = |run: &Run| fold(&format!("{}: {}", run.name(), run.record.machine.line()));
     line(&runs[0]) + &line(&runs[1])
 }
 
@@ -110,7 +111,7 @@ fn side_by_side(rows: &[Row], differing: bool) -> String {
         let columns =
             ["series", "length", "one", "other", "ratio", "sittings", ""].map(str::to_owned).to_vec();
         let table = Table { title: parts.join(", "), columns, rows: shown };
-        let _ = write!(text, "\n{}\n{}", table.title, tables::numbers(&table));
+        let _ = write!(text, "\n{}{}", fold(&table.title), tables::numbers(&table));
     }
     text
 }

@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-use comfy_table::ContentArrangement;
 use genie_lab::conclude::Found;
 use genie_lab::findings::{self, Verdict};
 use owo_colors::OwoColorize;
@@ -13,20 +12,22 @@ use crate::tables;
 pub(super) fn found(found: &Found, coloured: bool) -> String {
     let declaration = found.declaration;
     let heading = format!("{}: {}", declaration.id, declaration.title);
-    let mut text = if coloured { format!("\n{}\n", heading.bold()) } else { format!("\n{heading}\n") };
+    let heading = tables::fold(&heading);
+    let mut text = if coloured { format!("\n{}", heading.bold()) } else { format!("\n{heading}") };
     for table in &found.conclusion.tables {
-        let _ = write!(text, "\n{}\n{}", table.title, numbers(table));
+        let _ = write!(text, "\n{}{}", tables::fold(&table.title), numbers(table));
     }
     text.push('\n');
     for (claim, finding) in declaration.claims.iter().zip(&found.conclusion.verdicts) {
         let words = verdict(finding.verdict, coloured);
-        let _ = writeln!(text, "{words}: {} ({})\n    here: {}", claim.text, claim.source, finding.found);
+        let claim = format!("{words}: {} ({})\n    here: {}", claim.text, claim.source, finding.found);
+        text += &tables::fold(&claim);
     }
     let warnings = found.noise.warnings.iter().map(|warning| format!("noisy: {warning}"));
     let failed = found.failures.iter().map(|failed| format!("failed: {failed}"));
     let notes = found.conclusion.notes.iter().map(|note| format!("note: {note}"));
     for line in failed.chain(warnings).chain(notes) {
-        let _ = writeln!(text, "{line}");
+        text += &tables::fold(&line);
     }
     text
 }
@@ -48,15 +49,5 @@ pub(super) fn numbers(table: &findings::Table) -> String {
     for row in &table.rows {
         drawn.add_row(row);
     }
-    tables::text(&drawn)
-}
-
-/// A table of words, which wraps at the terminal's width.
-pub(super) fn wrapped(columns: &[String], rows: impl Iterator<Item = Vec<String>>) -> String {
-    let mut drawn = tables::new(columns, []);
-    drawn.set_content_arrangement(ContentArrangement::Dynamic);
-    rows.for_each(|row| {
-        drawn.add_row(row);
-    });
     tables::text(&drawn)
 }
