@@ -6,6 +6,7 @@
 //! Invariants: every byte is verified; a byte that is wrong is a failure. Nothing is left behind but the plot.
 
 mod bench;
+mod conclusion;
 mod document;
 mod measured;
 mod options;

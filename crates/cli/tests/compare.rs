@@ -103,7 +103,7 @@ fn assert_documented_row(row: &Value) {
     assert_eq!(keys(row), documented);
     assert!(SCHEMES.contains(&row["scheme"].as_str().unwrap()), "{row}");
     assert!(["out", "in"].contains(&row["direction"].as_str().unwrap()), "{row}");
-    assert_eq!((row["server"].as_str(), row["touch"].as_str()), (Some("in-process"), Some("client")));
+    assert_eq!((row["server"].as_str(), row["touch"].as_str()), (Some("in-process"), Some("full")));
     for times in [&row["latency_us"], &row["cycle_us"]] {
         assert_eq!(keys(times), set(["median", "p5", "p95"]));
         let [p5, median, p95] = ["p5", "median", "p95"].map(|name| times[name].as_f64().unwrap());

@@ -26,7 +26,7 @@ const ALLOWANCE: Duration = Duration::from_secs(5);
 /// Measure what each data passing scheme costs on this machine, with your own data.
 ///
 /// Passes a file's bytes out to a server, and in from it, under each scheme and at each length, verifies every byte, and
-/// prints a table. Latency is the time from request to reply. A cycle is the latency and what the client does with its
+/// prints a table; the end says what emulated copy gains and where it loses. Latency is the time from request to reply. A cycle is the latency and what the client does with its
 /// buffer: it pays for faults and for fresh mappings. In turns with the schemes, the same data is passed to and from another
 /// process by other common means, the baselines.
 #[derive(Debug, clap::Args)]
@@ -38,7 +38,7 @@ pub(crate) struct Args {
     pub(super) lengths: Vec<usize>,
     /// The sides that touch the data: none, client, server, both or full. The client stores one word into every 4 KiB before
     /// each output and loads one after each input (full: every byte); the server reads or writes every byte.
-    #[arg(long, value_enum, default_value_t = Touch::Client)]
+    #[arg(long, value_enum, default_value_t = Touch::Full)]
     pub(super) touch: Touch,
     /// The schemes to compare: names such as copy or emulated-copy, separated by commas; all eight by default.
     #[arg(long, value_delimiter = ',')]

@@ -3,35 +3,25 @@
 use std::fmt::Write;
 
 use comfy_table::Table;
+use genie::Reason;
 use genie_lab::length;
 use genie_lab::samples::Spread;
 use owo_colors::OwoColorize;
 
+use super::conclusion;
 use super::document::{Document, EMPTY, Row};
 use super::overhead;
 use super::throughput::Throughput;
 use crate::tables;
 
-/// The columns, in order; all but the first and the last are numbers.
-const COLUMNS: [&str; 11] = [
-    "scheme",
-    "latency us",
-    "(p5-p95)",
-    "cycle us",
-    "(p5-p95)",
-    "MB/s",
-    "CPU us",
-    "copied",
-    "prot",
-    "swap",
-    "flt",
-];
-const NOTE: &str = "note";
+/// The columns, in order; all but the first are numbers.
+const COLUMNS: [&str; 10] =
+    ["scheme", "latency us", "(p5-p95)", "cycle us", "MB/s", "CPU us", "copied", "prot", "swap", "flt"];
 
 /// The tables, with a heading and an explanation.
 pub(super) fn text(document: &Document, coloured: bool) -> String {
-    let mut text = format!("{}\n", document.machine.line());
-    let _ = writeln!(text, "data: {}; {}", document.file, limits(document));
+    let heading = format!("{}\ndata: {}; {}", document.machine.line(), document.file, limits(document));
+    let mut text = tables::fold(&heading);
     for rows in document.results.chunk_by(|a, b| a.at() == b.at()) {
         block(&mut text, rows, document, coloured);
     }
@@ -39,10 +29,10 @@ pub(super) fn text(document: &Document, coloured: bool) -> String {
     in_flight(&mut text, &document.throughput);
     difference(&mut text, document);
     text.push_str(EXPLANATION);
-    if !document.baselines.is_empty() {
+    if document.baselines.iter().any(|row| row.direction != EMPTY) {
         text.push_str(BASELINES);
     }
-    text
+    text + &conclusion::text(document)
 }
 
 /// Round trips without data, and the limits that they cannot beat.
@@ -97,7 +87,7 @@ fn difference(text: &mut String, document: &Document) {
     }
     let _ = writeln!(
         text,
-        "\na server in a process of its own takes so much longer to reply (the middle, and the range, of all schemes):"
+        "\na server in a process of its own takes so much longer to reply (middle and range of all schemes):"
     );
     for line in overhead::lines(&document.overhead) {
         let _ = writeln!(text, "{line}");
@@ -105,14 +95,19 @@ fn difference(text: &mut String, document: &Document) {
 }
 
 const EXPLANATION: &str = "
-* the fastest cycle among the schemes of strong integrity (copy, emulated copy, move, emulated move).
-latency: from request to reply; cycle: with what the client does to its buffer, faults and fresh mappings included.
-submit: the client goes on while the server reads, so what it outputs is protected; otherwise it waits, and nothing has to be.
-copied: bytes; prot, swap: granules write-protected, swapped; flt: write faults in a cycle. Every byte was verified.
+* the fastest cycle among schemes of strong integrity: copy, emulated copy, move, emulated move.
+latency: from request to reply; cycle: with what the client does to its buffer, faults and fresh
+  mappings included. CPU: the client's time in a cycle.
+submit: the client goes on while the server reads, so what it outputs is protected; otherwise it
+  waits, and nothing has to be.
+copied: bytes; prot, swap: granules write-protected, swapped; flt: write faults in a cycle.
+  Every byte was verified.
 ";
 
-const BASELINES: &str = "baselines: the same data to and from a process on another CPU by other means, verified alike. shared-memory is used in place: the
-limit. Those named -polled spin, as genie does here, the others sleep, as genie-blocking does.
+const BASELINES: &str =
+    "baselines: the same data to and from a process on another CPU by other means, verified alike. The
+  limit is shared-memory, which is used in place. Those named -polled spin, as genie does here,
+  the others sleep, as genie-blocking does.
 ";
 
 fn limits(document: &Document) -> String {
@@ -155,6 +150,22 @@ fn block(text: &mut String, rows: &[Row], document: &Document, coloured: bool) {
             let _ = writeln!(text, "{line}");
         }
     }
+    notes(text, rows);
+}
+
+/// Why copying happened or wiring did not, below the table: each reason with its schemes.
+fn notes(text: &mut String, rows: &[Row]) {
+    let mut notes: Vec<(Reason, Vec<String>)> = Vec::new();
+    for row in rows {
+        let Some(reason) = row.receipt.as_ref().and_then(|receipt| receipt.reason) else { continue };
+        match notes.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, schemes)) => schemes.push(row.label()),
+            None => notes.push((reason, vec![row.label()])),
+        }
+    }
+    for (reason, schemes) in notes {
+        text.push_str(&tables::fold(&format!("  {}: {reason}", schemes.join("; "))));
+    }
 }
 
 /// The row of a strong scheme with the shortest cycle.
@@ -165,18 +176,18 @@ fn fastest(rows: &[Row]) -> Option<usize> {
 
 fn table<'d>(rows: &[Row], best: Option<usize>, baselines: impl Iterator<Item = &'d Row>) -> Table {
     let several = rows.iter().any(|row| row.server != rows[0].server);
-    let noted = rows.iter().any(|row| !note(row).is_empty());
-    let mut table = tables::new(COLUMNS.into_iter().chain(noted.then_some(NOTE)), 1..COLUMNS.len());
+    let mut table = tables::new(COLUMNS, 1..COLUMNS.len());
+    // One blank between columns leaves room for the longest baseline's name.
+    for column in table.column_iter_mut() {
+        column.set_padding((1, 0));
+    }
     for (index, row) in rows.iter().enumerate() {
         let mark = if best == Some(index) { "* " } else { "  " };
         let server = if several { format!(", {}", row.server) } else { String::new() };
-        let mut cells = cells(format!("{mark}{}{server}", row.label()), row);
-        cells.extend(noted.then(|| note(row)));
-        table.add_row(cells);
+        table.add_row(cells(format!("{mark}{}{server}{}", row.label(), wrong(row)), row));
     }
     for row in baselines {
-        let wrong = if row.wrong.is_some() { " WRONG BYTES" } else { "" };
-        table.add_row(cells(format!("  - {}{wrong}", row.name()), row));
+        table.add_row(cells(format!("  - {}{}", row.name(), wrong(row)), row));
     }
     table
 }
@@ -187,7 +198,6 @@ fn cells(name: String, row: &Row) -> Vec<String> {
         short(row.latency_us.median),
         spread(row.latency_us),
         short(row.cycle_us.median),
-        spread(row.cycle_us),
         format!("{:.0}", row.throughput_mb_s),
         short(row.cpu_us),
     ];
@@ -202,16 +212,13 @@ fn spread(spread: Spread) -> String {
     format!("({}-{})", short(spread.p5), short(spread.p95))
 }
 
-/// Why copying happened or wiring did not, or that bytes were wrong.
-fn note(row: &Row) -> String {
-    match (&row.wrong, row.receipt.as_ref().and_then(|receipt| receipt.reason)) {
-        (Some(_), _) => "WRONG BYTES".to_owned(),
-        (None, reason) => reason.map(|reason| reason.to_string()).unwrap_or_default(),
-    }
+/// What is said of a row whose bytes were wrong.
+fn wrong(row: &Row) -> &'static str {
+    if row.wrong.is_some() { " WRONG BYTES" } else { "" }
 }
 
 /// Microseconds, to about three digits.
-fn short(us: f64) -> String {
+pub(super) fn short(us: f64) -> String {
     match us {
         us if us < 10.0 => format!("{us:.2}"),
         us if us < 100.0 => format!("{us:.1}"),
