@@ -67,8 +67,7 @@ fn huge_pages(facts: &Facts) -> Finding {
                             interface that is opened then has 4 KiB granules, with which avoiding a copy saves little";
         Finding::degraded(SUBJECT, found, SOME).with(reserve(in_use(pages) + wanted))
     } else {
-        const ALL: &str =
-            "buffers have 2 MiB granules: protecting or swapping one costs a small part of copying it";
+        const ALL: &str = "every user's buffers have 2 MiB granules: protecting or swapping one costs a small part of copying it";
         Finding::ok(SUBJECT, found, ALL)
     }
 }
@@ -87,7 +86,7 @@ fn collapsed_pages(facts: &Facts) -> Finding {
         Ok(()) => Finding::ok(
             SUBJECT,
             "available",
-            "where no huge pages are reserved, buffers still have granules of 2 MiB",
+            "where no huge pages are reserved, every user's buffers still have granules of 2 MiB",
         ),
         Err(Uncollapsed { reason, in_pieces }) => {
             const LOST: &str = "an interface that is opened when few huge pages are free has 4 KiB granules: write \
@@ -106,8 +105,8 @@ fn userfaultfd(facts: &Facts) -> Finding {
     const FULL: &str =
         "output by emulated copy protects memory against stores and against writes by the kernel";
     const STORES: &str = "output by emulated copy copies if it is by `submit`, since writes by the kernel into a buffer under output (read, \
-                          recv) could not be caught; a program that promises that there are none (\
-                          `Config::kernel_never_stores`) protects all the same. The remedy lets any program delay the \
+                          recv) could not be caught; a program that promises by Config::kernel_never_stores that there \
+                          are none protects all the same. The remedy lets any program delay the \
                           kernel in a page fault: on a shared machine, give the device to a group (chgrp, mode 0660)";
     const OTHERS: &str = "root loses nothing; for other users output by emulated copy copies if it is by `submit`, unless their program \
                           promises that the kernel writes into no buffer under output. The remedy lets any program \
@@ -119,14 +118,18 @@ fn userfaultfd(facts: &Facts) -> Finding {
             Finding::missing(SUBJECT, reason, NONE).with(open_userfaultfd(facts))
         }
         Ok(Way::UserModeOnly) => {
-            Finding::degraded(SUBJECT, "user mode only", STORES).with(open_userfaultfd(facts))
+            let found = if facts.root { "user mode only" } else { "user mode only for you, full for root" };
+            Finding::degraded(SUBJECT, found, STORES).with(open_userfaultfd(facts))
         }
         Ok(_) if facts.root && !facts.faults.open_to_all => {
             Finding::degraded(SUBJECT, "full for root, user mode only for others", OTHERS)
                 .with(open_userfaultfd(facts))
         }
-        Ok(Way::SystemCall) => Finding::ok(SUBJECT, "full, by system call", FULL),
-        Ok(Way::Device) => Finding::ok(SUBJECT, format!("full, by {USERFAULTFD_DEVICE}"), FULL),
+        Ok(way) => {
+            let whom = if facts.faults.open_to_all { "every user" } else { "you, by your rights" };
+            let by = if *way == Way::Device { USERFAULTFD_DEVICE } else { "system call" };
+            Finding::ok(SUBJECT, format!("full for {whom}, by {by}"), FULL)
+        }
     }
 }
 
@@ -143,7 +146,11 @@ fn io_uring(facts: &Facts) -> Finding {
     match &facts.io_uring {
         Ok(()) => Finding::ok(
             SUBJECT,
-            "available",
+            if facts.io_uring_disabled == Some(1) {
+                "for you alone, by your rights"
+            } else {
+                "for every user"
+            },
             "ready for the kernel's sockets, which this version does not serve",
         ),
         Err(reason) => {
@@ -164,11 +171,14 @@ fn af_xdp(facts: &Facts) -> Finding {
     const SUBJECT: &str = "AF_XDP";
     match &facts.af_xdp {
         Ok(()) => {
-            Finding::ok(SUBJECT, "available", "ready for network adapters, which this version does not drive")
+            let whom = if facts.root { "for root" } else { "for you" };
+            let found = format!("{whom}; other users need CAP_NET_RAW");
+            Finding::ok(SUBJECT, found, "ready for network adapters, which this version does not drive")
         }
         Err(refusal) => {
             const LOST: &str = "nothing is lost: this version drives no network adapter";
-            let finding = Finding::missing(SUBJECT, &refusal.reason, LOST);
+            let whom = if refusal.forbidden { "not for you: " } else { "" };
+            let finding = Finding::missing(SUBJECT, format!("{whom}{}", refusal.reason), LOST);
             if !refusal.forbidden || facts.root {
                 return finding;
             }
@@ -179,7 +189,8 @@ fn af_xdp(facts: &Facts) -> Finding {
 
 fn memory_lock(facts: &Facts) -> Finding {
     const SUBJECT: &str = "memory lock";
-    const FREE: &str = "share, move and weak move can wire any buffer";
+    const FREE: &str =
+        "share, move and weak move can wire any buffer of yours; each user has a limit of their own";
     const BOUND: &str = "share, move and weak move wire their buffers where this suffices, and do without elsewhere; the \
                          other five schemes lock nothing";
     let lock = match &facts.memory_lock {
@@ -187,11 +198,16 @@ fn memory_lock(facts: &Facts) -> Finding {
         Err(reason) => return Finding::missing(SUBJECT, reason, BOUND),
     };
     match lock.soft {
-        _ if lock.exempt => Finding::ok(SUBJECT, "no limit (CAP_IPC_LOCK)", FREE),
-        None => Finding::ok(SUBJECT, "no limit", FREE),
-        Some(bytes) if bytes >= LOCKED_WANTED => Finding::ok(SUBJECT, format!("{} KiB", bytes >> 10), FREE),
+        _ if lock.exempt => {
+            let whom = if facts.root { "root" } else { "you" };
+            Finding::ok(SUBJECT, format!("no limit for {whom} (CAP_IPC_LOCK)"), FREE)
+        }
+        None => Finding::ok(SUBJECT, "no limit for you", FREE),
+        Some(bytes) if bytes >= LOCKED_WANTED => {
+            Finding::ok(SUBJECT, format!("{} KiB for you", bytes >> 10), FREE)
+        }
         Some(bytes) => {
-            let found = format!("{} KiB; {} KiB recommended", bytes >> 10, LOCKED_WANTED >> 10);
+            let found = format!("{} KiB for you; {} KiB recommended", bytes >> 10, LOCKED_WANTED >> 10);
             Finding::degraded(SUBJECT, found, BOUND).with(raise_memory_lock(lock))
         }
     }
@@ -265,7 +281,7 @@ fn mappings(facts: &Facts) -> Finding {
     const SUBJECT: &str = "mappings for each process";
     match facts.max_map_count {
         Ok(count) if count >= MAPPINGS_WANTED => {
-            Finding::ok(SUBJECT, format!("{count}"), "room for as many replaced granules")
+            Finding::ok(SUBJECT, format!("{count} for every user"), "room for as many replaced granules")
         }
         ref count => {
             let found = match count {

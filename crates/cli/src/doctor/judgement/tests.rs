@@ -111,6 +111,7 @@ fn user_mode_faults_lose_kernel_writes_and_the_device_gives_them_back() {
     let finding = about("userfaultfd", &facts);
     assert_eq!(finding.state, State::Degraded);
     assert!(finding.meaning.contains("emulated copy copies"), "{finding:?}");
+    assert!(finding.found.contains("for you"), "{finding:?}");
     assert_eq!(command("userfaultfd", &facts), "sudo chmod 0666 /dev/userfaultfd");
 }
 
@@ -191,4 +192,22 @@ fn few_mappings_are_raised_to_the_kernels_default() {
     facts.max_map_count = Ok(4096);
     assert_eq!(about("mappings", &facts).state, State::Degraded);
     assert_eq!(command("mappings", &facts), "sudo sysctl vm.max_map_count=65530");
+}
+
+#[test]
+fn what_depends_on_rights_says_for_whom_it_holds() {
+    let mut facts = sound();
+    facts.faults.open_to_all = false;
+    facts.io_uring_disabled = Some(1);
+    facts.memory_lock = Ok(MemoryLock { soft: None, hard: None, exempt: true });
+    let found = |subject: &str, facts: &Facts| about(subject, facts).found;
+    for subject in ["userfaultfd", "io_uring", "AF_XDP", "memory lock"] {
+        assert!(found(subject, &facts).contains("you"), "{}", found(subject, &facts));
+    }
+    facts.root = true;
+    for subject in ["userfaultfd", "AF_XDP", "memory lock"] {
+        assert!(found(subject, &facts).contains("for root"), "{}", found(subject, &facts));
+    }
+    facts.faults.open_to_all = true;
+    assert!(found("userfaultfd", &facts).contains("for every user"));
 }
