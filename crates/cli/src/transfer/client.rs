@@ -125,6 +125,9 @@ impl From<Failed> for Failure {
     fn from(failed: Failed) -> Self {
         match failed.error {
             Error::Server(error) => Self::could_not(error.message),
+            error @ Error::Gone { .. } => Self::could_not(format!(
+                "{error}; when it serves again, go on by the same command with --resume"
+            )),
             error => Self::could_not(error),
         }
     }

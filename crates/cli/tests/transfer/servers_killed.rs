@@ -47,7 +47,7 @@ impl Place {
             return false;
         }
         let error = assert_fails_in_one_line(&output, 1);
-        assert!(error.contains("files is gone"), "{error}");
+        assert!(error.contains("files is gone") && error.contains("--resume"), "{error}");
         true
     }
 
