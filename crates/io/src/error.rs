@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use genie_sys::Errno;
+
 use crate::ReplyBuffer;
 
 /// Why a request, or another operation, failed.
@@ -245,6 +247,26 @@ impl Error {
         }
     }
 
+    /// Whether the call was wrong: the same would fail again. A server says so by the code `EINVAL`, as one does that asks for a
+    /// buffer that the request does not have.
+    pub fn is_misuse(&self) -> bool {
+        let is_refused = matches!(self, Self::Server(error) if error.code == Errno::INVAL.raw_os_error());
+        is_refused
+            || matches!(
+                self,
+                Self::NoSuchService { .. }
+                    | Self::OtherInterface { .. }
+                    | Self::TooLarge { .. }
+                    | Self::HardLimit { .. }
+                    | Self::ArgumentTooLong { .. }
+                    | Self::NoSuchBuffer { .. }
+                    | Self::Unmapped { .. }
+                    | Self::Elsewhere { .. }
+                    | Self::TooManyParts { .. }
+                    | Self::Inherited
+            )
+    }
+
     /// Whether only too many requests, or clients, were in the way: the same may succeed when some are over.
     pub fn is_congestion(&self) -> bool {
         use genie_passing::Error::Memory;
@@ -287,13 +309,7 @@ impl From<Error> for std::io::Error {
             Error::Aborted => Kind::ConnectionAborted,
             Error::TimedOut { .. } | Error::Silent { .. } => Kind::TimedOut,
             Error::Server(error) if error.code != 0 => Self::from_raw_os_error(error.code).kind(),
-            Error::NoSuchService { .. }
-            | Error::OtherInterface { .. }
-            | Error::TooLarge { .. }
-            | Error::ArgumentTooLong { .. }
-            | Error::NoSuchBuffer { .. }
-            | Error::Elsewhere { .. }
-            | Error::TooManyParts { .. } => Kind::InvalidInput,
+            error if error.is_misuse() => Kind::InvalidInput,
             error if error.is_congestion() => Kind::WouldBlock,
             _ => Kind::Other,
         };
@@ -364,8 +380,10 @@ impl From<String> for ServerError {
 }
 
 impl From<Error> for ServerError {
+    /// If the call was wrong, the code is that of `EINVAL`.
     fn from(error: Error) -> Self {
-        Self::new(error.to_string())
+        let code = if error.is_misuse() { Errno::INVAL.raw_os_error() } else { 0 };
+        Self { code, message: error.to_string() }
     }
 }
 
@@ -435,6 +453,10 @@ mod tests {
             (Error::TooMany { pending: 1, limit: 1 }, ErrorKind::WouldBlock),
             (Error::Busy { server: server(), why: String::new() }, ErrorKind::WouldBlock),
             (Error::ArgumentTooLong { len: 2, room: 1 }, ErrorKind::InvalidInput),
+            (
+                Error::Server(Error::HardLimit { what: "bytes", asked: 2, hard: 1 }.into()),
+                ErrorKind::InvalidInput,
+            ),
             (Error::Server(no_entry), ErrorKind::NotFound),
             (Error::Server("it is closed".into()), ErrorKind::Other),
         ] {

@@ -30,7 +30,7 @@ const ROUND: usize = 16;
 const LONGEST_SLEEP: Duration = Duration::from_millis(500);
 /// A call that takes less time is a short one.
 const SHORT: Duration = Duration::from_micros(100);
-/// A client that has asked within so many looks of the control thread's is active: a second or more.
+/// A client that has asked within so many looks of the control thread's is active: within a second or so.
 const ACTIVE: u32 = 500;
 
 const BROKEN: &str = "it took memory away that it had announced";
@@ -88,8 +88,8 @@ impl Worker {
                 return;
             };
             attended = again;
-            let is_idle = attended.rings.is_empty() || !spin.until(|| attended.is_ready(&self.shared));
-            if !served && is_idle {
+            let has_none = attended.rings.is_empty();
+            if !served && (has_none || !spin.until(|| attended.is_ready(&self.shared))) {
                 self.sleep(&mut attended);
             }
         }
