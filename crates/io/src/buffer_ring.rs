@@ -13,7 +13,7 @@ use crate::{Failed, Interface, Pending, Reply};
 /// replies bring them back, so that nothing is borrowed from one turn to the next.
 ///
 /// ```
-/// # use genie_io as genie;
+/// # mod genie { pub use genie_io::*; pub use genie_passing::Scheme; }
 /// # use genie::servers::memory;
 /// use genie::{BufferRing, In, Interface, Scheme, ServerHandle};
 ///
@@ -36,7 +36,6 @@ use crate::{Failed, Interface, Pending, Reply};
 /// assert_eq!(frames, 20);
 /// # Ok(())
 /// # }
-/// # mod genie { pub use genie_io::*; pub use genie_passing::Scheme; }
 /// ```
 pub struct BufferRing {
     genie: Interface,
