@@ -156,7 +156,13 @@ impl Interface {
         C: for<'r> crate::service::Decode<'r, R>,
         E: serde::de::DeserializeOwned,
     {
-        let pending = call.submit_by(&self.genie)?;
+        let pending = loop {
+            self.taking_replies(|context| call.poll_room(context)).await?;
+            let _turn = self.submitting.lock().unwrap_or_else(PoisonError::into_inner);
+            if call.has_room() {
+                break call.submit_by(&self.genie)?;
+            }
+        };
         self.replied(pending.request()).await?;
         pending.sync()
     }

@@ -69,7 +69,9 @@ impl BufferRing {
         Ok((self.genie.allocate(self.len)?, None))
     }
 
-    /// Adds a request that owns a buffer of this ring; its reply brings the buffer back.
+    /// Adds a request that owns a buffer of this ring; its reply brings the buffer back. If the request owns several buffers,
+    /// the ring takes the first that comes back, and the reply has the others ([`Reply::take_buffer`]): give the ring's buffer
+    /// first.
     pub fn push(&mut self, pending: Pending<'static>) {
         self.in_flight.push_back((pending, None));
     }
@@ -105,6 +107,11 @@ impl BufferRing {
     /// The request whose reply [`BufferRing::take`] would wait for: for programs that await it first.
     pub fn awaited(&self) -> Option<&Pending<'static>> {
         self.front().filter(|_| self.free.is_empty() && self.is_full())
+    }
+
+    /// Takes out the oldest request, and forgets its buffer.
+    pub(crate) fn forget_oldest(&mut self) -> Option<Pending<'static>> {
+        self.in_flight.pop_front().map(|(pending, _)| pending)
     }
 
     /// The oldest request.

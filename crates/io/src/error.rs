@@ -247,6 +247,14 @@ impl Error {
         }
     }
 
+    /// The same for something of which a part was sent.
+    pub(crate) fn asked(self) -> Self {
+        match self {
+            Self::Gone { server, why, .. } => Self::Gone { server, why, asked: true },
+            error => error,
+        }
+    }
+
     /// Whether the call was wrong: the same would fail again. A server says so by the code `EINVAL`, as one does that asks for a
     /// buffer that the request does not have.
     pub fn is_misuse(&self) -> bool {
@@ -401,7 +409,6 @@ impl From<genie_sys::Error> for ServerError {
 
 /// A request that did not succeed. The client's native buffers are as they were; buffers that were given by value are
 /// in `buffers`, unless the server still has them (`kept`).
-#[derive(Debug)]
 pub struct Failed {
     /// Why.
     pub error: Error,
@@ -419,6 +426,13 @@ impl fmt::Display for Failed {
             true => f.write_str("; the server still has the buffers that were given by value"),
             false => Ok(()),
         }
+    }
+}
+
+/// The same sentence: it is what a program prints whose `main` returns this.
+impl fmt::Debug for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 

@@ -171,7 +171,7 @@ impl Interface {
     }
 
     /// Fails in a child made by fork that has this handle from its parent.
-    fn ensure_own(&self) -> Result<(), Error> {
+    pub(crate) fn ensure_own(&self) -> Result<(), Error> {
         if self.space().is_inherited() { Err(Error::Inherited) } else { Ok(()) }
     }
 
@@ -370,15 +370,18 @@ impl Interface {
             fail_if_late(&exchange, deadline, timeout);
         }
         let timeout = timeout.filter(|_| listed);
+        let mut ends = None;
         if let Some(timeout) = timeout {
             let grace = self.0.limits.abort_timeout;
             self.0.timer.watch(&exchange, server, (timeout, deadline), (grace, gave));
+            let most = if gave { timeout.saturating_add(grace) } else { timeout };
+            ends = deadline_after(most);
         }
         let timed = timeout.map(|_| self.clone());
         let is_held_here = listed && timed.is_none() && !server.is_remote();
         let presence = is_held_here.then(|| Arc::clone(&self.0.presence));
         let abort_timeout = self.0.limits.abort_timeout;
-        Ok(Pending::new(exchange, server.clone(), destinations, (abort_timeout, gave), timed, presence))
+        Ok(Pending::new(exchange, server.clone(), destinations, (abort_timeout, gave, ends), timed, presence))
     }
 
     /// Lists a request that outlives the call that made it, unless the request is over already; returns whether it is still

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use genie_sys::fork::Maker;
 
@@ -13,6 +13,9 @@ use crate::deadline::deadline_after;
 use crate::exchange::{Exchange, Found};
 use crate::work::Destinations;
 use crate::{Error, Failed, Interface, Reply, RequestId, ServerHandle, telemetry};
+
+/// How often a thread looks whether the timer has given up a request whose time is over.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// A request that was submitted: the interim reply. It holds the client's input buffers borrowed; data is delivered to
 /// them when the reply is taken, never before. Dropping it lets the request run on unobserved; inputs are discarded.
@@ -26,6 +29,8 @@ pub struct Pending<'i> {
     abort_timeout: Duration,
     /// Buffers were given by value.
     gave: bool,
+    /// When the timer gives the request up.
+    ends: Option<Instant>,
     maker: Maker,
     /// For a request with a timeout: the interface, whose timer watches it.
     _timed: Option<Interface>,
@@ -38,7 +43,7 @@ impl<'i> Pending<'i> {
         exchange: Arc<Exchange>,
         server: ServerHandle,
         destinations: Destinations<'i>,
-        (abort_timeout, gave): (Duration, bool),
+        (abort_timeout, gave, ends): (Duration, bool, Option<Instant>),
         timed: Option<Interface>,
         presence: Option<Arc<Presence>>,
     ) -> Self {
@@ -49,6 +54,7 @@ impl<'i> Pending<'i> {
             destinations,
             abort_timeout,
             gave,
+            ends,
             maker,
             _timed: timed,
             _presence: presence,
@@ -91,9 +97,7 @@ impl<'i> Pending<'i> {
 
     /// Waits for the reply, at most for `timeout`; returns whether it is there. If it is not, the request goes on.
     pub fn wait(&self, timeout: Duration) -> bool {
-        self.is_inherited()
-            || self.exchange.wait(&self.server, deadline_after(timeout))
-            || self.is_inherited()
+        self.is_inherited() || self.wait_until(deadline_after(timeout)) || self.is_inherited()
     }
 
     /// Waits for the reply and takes it, delivering the inputs' data to the buffers of the request: `io_sync` with
@@ -116,7 +120,7 @@ impl<'i> Pending<'i> {
         if self.is_inherited() {
             return Err(Error::Inherited);
         }
-        self.exchange.wait(&self.server, None);
+        self.wait_until(None);
         if self.is_inherited() {
             return Err(Error::Inherited);
         }
@@ -155,11 +159,26 @@ impl<'i> Pending<'i> {
         self.sync()
     }
 
+    /// Waits for the reply, or for the end of the request's time: a thread that sleeps on a channel is not woken by that.
+    fn wait_until(&self, deadline: Option<Instant>) -> bool {
+        loop {
+            let now = Instant::now();
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                return self.exchange.is_replied();
+            }
+            let look = self.ends.map(|ends| ends.max(now + LOOK));
+            let is_replied = self.exchange.wait(&self.server, deadline.into_iter().chain(look).min());
+            if is_replied || look.is_none() || self.is_inherited() {
+                return is_replied;
+            }
+        }
+    }
+
     fn finish(&self, destinations: Destinations<'_>) -> Result<Reply, Failed> {
         if self.is_inherited() {
             return Err(Error::Inherited.into());
         }
-        self.exchange.wait(&self.server, None);
+        self.wait_until(None);
         // The server's code may have forked meanwhile.
         if self.is_inherited() {
             return Err(Error::Inherited.into());

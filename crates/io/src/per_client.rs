@@ -48,12 +48,16 @@ use crate::{Client, ClientId, Incoming, RequestId, Server, Service, ServiceId};
 /// # let _ = server;
 /// ```
 ///
+/// A server with a [`completer`](Server::completer), which completes requests only when clients look, cannot be made for each
+/// client: its requests are refused.
+///
 /// # Cost
 /// For each request, a look into a table behind a lock that requests share.
 pub struct PerClient<S, F> {
     make: F,
     /// Serves nobody; it says what all of them are.
     model: S,
+    has_completer: bool,
     servers: RwLock<HashMap<ClientId, Arc<S>>>,
 }
 
@@ -63,7 +67,8 @@ impl<S: Server, F: Fn(&Client) -> S + Send + Sync + 'static> PerClient<S, F> {
     /// offer the same.
     pub fn new(make: F) -> Self {
         let model = make(&Client::here());
-        Self { make, model, servers: RwLock::default() }
+        let has_completer = model.completer().is_some();
+        Self { make, model, has_completer, servers: RwLock::default() }
     }
 
     /// The client's server, if the client has asked and not left.
@@ -94,6 +99,9 @@ impl<S: Server, F: Fn(&Client) -> S + Send + Sync + 'static> Server for PerClien
     }
 
     fn request(&self, request: Incoming) {
+        if self.has_completer {
+            return request.reply(Err("a server with a completer cannot be made for each client".into()));
+        }
         let client = request.client();
         let server = self.of(client.id).unwrap_or_else(|| self.made(client));
         server.request(request);

@@ -67,6 +67,8 @@ impl Reconnecting {
     /// # Errors
     /// As [`Interface::connect_with`].
     pub fn handle(&self) -> Result<ServerHandle, Error> {
+        // In a child made by fork, a thread of the parent's may hold the lock.
+        self.genie.ensure_own()?;
         let mut current = self.current.lock();
         if let Some(server) = current.as_ref().filter(|server| !server.is_gone()) {
             return Ok(server.clone());

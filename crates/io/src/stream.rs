@@ -2,7 +2,8 @@
 //!
 //! How: a stream is a ring of requests for input. The client opens it by a request with the argument of the stream, and then keeps
 //! some requests pending, each with a buffer for one part. The server replies to them in their order, as parts come.
-//! Trust: a server keeps no more requests of a stream than its client has pending.
+//! Trust: a server keeps no more requests of a stream than its client has pending, and no more streams of a client than
+//! [`MOST`].
 //! Source: thesis §1.1.2 (interim replies). Differs: each part is the reply to a request of its own.
 
 use std::collections::{BTreeMap, HashMap};
@@ -18,6 +19,9 @@ use crate::{
     BufferRing, ClientId, Error, Failed, In, Incoming, Interface, Pending, RequestId, ServerError,
     ServerHandle, ServiceId,
 };
+
+/// The most streams that one client may have open at one server.
+const MOST: usize = 256;
 
 /// Opens a stream.
 const OPEN: u8 = 0;
@@ -100,6 +104,9 @@ impl Stream {
     /// Opens a stream of a service with this argument. At most `count` parts are under way at once, at least one, of `len` bytes
     /// at most.
     ///
+    /// Each of the `count` parts is a pending request from when it is asked for: a timeout for all requests of the interface
+    /// ([`Limits::timeout`](crate::Limits::timeout)) must be longer than the server takes for `count` parts.
+    ///
     /// # Errors
     /// As [`Request::send`](crate::Request::send); or the server does not open the stream.
     pub fn open(
@@ -126,13 +133,20 @@ impl Stream {
     /// The next part; waits for it. None after the last one. The part is passed by emulated copy, in a buffer of the stream's.
     ///
     /// # Errors
-    /// The server ended the stream with an error, dropped it, or is gone: there are no more parts.
+    /// The server ended the stream with an error, dropped it, or is gone: there are no more parts. Or there is no room to ask for
+    /// one now ([`Error::is_congestion`]): then the stream goes on.
     pub fn next_part(&mut self) -> Result<Option<&[u8]>, Failed> {
         self.ring_back();
         if self.is_over {
             return Ok(None);
         }
-        let next = self.ask().and_then(|()| self.ring.oldest());
+        // Parts that are there, or on their way, come before an error that keeps further ones from being asked for.
+        let asked = self.ask();
+        if self.ring.in_flight() == 0 {
+            self.is_over = asked.as_ref().is_err_and(|failed| !failed.error.is_congestion());
+            asked.map_err(|failed| Failed { error: failed.error.asked(), ..failed })?;
+        }
+        let next = self.ring.oldest();
         self.is_over = !matches!(&next, Ok(Some((_, reply))) if reply.argument() == [PART]);
         let Some((buffer, reply)) = next?.filter(|_| !self.is_over) else { return Ok(None) };
         let len = reply.actual();
@@ -166,9 +180,16 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // If this fails, the server learns that the client wants no more when the client leaves.
         let argument = header(CLOSE, self.number, self.asked);
-        drop(self.genie.request(&self.server, self.service).argument(&argument).submit());
+        let close = || self.genie.request(&self.server, self.service).argument(&argument).submit();
+        // If this fails, the server learns that the client wants no more when the client leaves.
+        if close().is_err_and(|failed| failed.error.is_congestion())
+            && let Some(oldest) = self.ring.forget_oldest()
+        {
+            // The room that the stream itself takes is enough.
+            drop(oldest.abort());
+            drop(close());
+        }
     }
 }
 
@@ -249,6 +270,12 @@ impl Streams {
         };
         let mut streams = self.0.lock();
         match (kind, streams.get(&stream)) {
+            (OPEN, None) if streams.keys().filter(|(client, _)| *client == stream.0).count() >= MOST => {
+                drop(streams);
+                request
+                    .reply(Err(format!("the client has {MOST} streams open, and may have no more").into()));
+                None
+            }
             (OPEN, None) => {
                 let open = Arc::<Open>::default();
                 streams.insert(stream, Arc::clone(&open));

@@ -6,6 +6,7 @@
 
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use genie_io::{In, Interface, Out, Request};
@@ -123,6 +124,16 @@ where
     /// As [`Call::submit`]; the client is of another interface.
     pub fn submit_by(self, interface: &Interface) -> Result<Pending<'i, R, E, C>, Failed<E>> {
         self.submitted(|request| request.submit_by(interface))
+    }
+
+    /// As [`Request::has_room`].
+    pub fn has_room(&self) -> bool {
+        self.request.has_room()
+    }
+
+    /// As [`Request::poll_room`].
+    pub fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
+        self.request.poll_room(context)
     }
 
     #[inline(always)]

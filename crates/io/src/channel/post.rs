@@ -123,6 +123,8 @@ impl Post {
         let departure = Arc::clone(&ring.departure);
         (attended.called, attended.relieved) = (None, Some(Away { departure, slot }));
         let mut rings = std::mem::take(&mut attended.rings);
+        // Their next worker begins with the client behind this one: otherwise the last ones might never have their turn.
+        rings.rotate_left(index + 1);
         rings.append(&mut arrivals);
         Some((to, rings))
     }

@@ -4,7 +4,7 @@
 //! would make short requests slow.
 //! How: a worker serves its clients' requests itself. While any worker is awake, the control thread looks every
 //! [`LOOK`]; where it finds a worker in the same call as before, it gives the worker's clients to a free worker, which it
-//! starts if there is none. A worker that has come back is free. If a client's last call was long, its worker asks for relief
+//! starts if there is none, or in the end to one that has clients of its own. A worker that has come back is free. If a client's last call was long, its worker asks for relief
 //! at once.
 //! Limits: [`ServeOptions::most_threads`](super::ServeOptions::most_threads); without a free worker clients wait.
 
@@ -84,7 +84,8 @@ impl Relief {
 
     /// Relieves workers that are in a call for long.
     pub(super) fn look(&mut self, shared: &Arc<Shared>, channels: &mut Channels) {
-        if !shared.has_relief() {
+        // Workers of a server that was stopped take no clients any more.
+        if !shared.has_relief() || shared.has_stopped() {
             return;
         }
         shared.looks.fetch_add(1, Ordering::Relaxed);
@@ -94,10 +95,15 @@ impl Relief {
             let call = post.call();
             let is_long = call.is_some() && (known.call == call || post.takes_leave());
             known.call = call;
-            if is_long && let Some((to, rings)) = post.relieve(|| self.free(shared, channels)) {
+            if is_long && let Some((to, rings)) = post.relieve(|| self.other(from, shared, channels)) {
                 let roles = [self.workers[from].role, self.workers[to].role];
-                [self.workers[to].role, self.workers[from].role] = roles;
-                shared.free.fetch_sub(1, Ordering::SeqCst);
+                if channels.values().any(|channel| channel.post == to) {
+                    // It has clients of its own: no free worker is taken, and one less has clients.
+                    self.occupied -= 1;
+                } else {
+                    [self.workers[to].role, self.workers[from].role] = roles;
+                    shared.free.fetch_sub(1, Ordering::SeqCst);
+                }
                 let theirs = channels.values_mut().filter(|channel| channel.post == from);
                 theirs.for_each(|channel| channel.post = to);
                 shared.posts[to].leave(rings);
@@ -116,18 +122,26 @@ impl Relief {
         }
     }
 
-    /// A worker that has no clients and is not in the server's code.
-    fn free(&mut self, shared: &Arc<Shared>, channels: &Channels) -> Option<usize> {
-        let is_free = |index: &usize| {
-            let has_thread = self.workers[*index].role != Role::Absent;
-            let has_clients = || channels.values().any(|channel| channel.post == *index);
-            has_thread && shared.posts[*index].call().is_none() && !has_clients()
-        };
-        (0..self.workers.len()).find(is_free).or_else(|| {
-            let absent = self.workers.iter().position(|known| known.role == Role::Absent)?;
-            start_worker(shared, absent).ok()?;
-            self.workers[absent].role = Role::Relieves;
-            Some(absent)
-        })
+    /// A worker for the clients of the worker `from`, not in the server's code: one that has no clients, else one that can be
+    /// started, else the one with the fewest clients of its own.
+    fn other(&mut self, from: usize, shared: &Arc<Shared>, channels: &Channels) -> Option<usize> {
+        let clients = |index: usize| channels.values().filter(|channel| channel.post == index).count();
+        let fewest = (0..self.workers.len())
+            .filter(|index| {
+                self.workers[*index].role != Role::Absent && shared.posts[*index].call().is_none()
+            })
+            .min_by_key(|index| clients(*index));
+        let shared_by = |index: usize| clients(index) + clients(from);
+        match fewest {
+            Some(index) if clients(index) == 0 => Some(index),
+            fewest => self.start(shared).or(fewest.filter(|index| shared_by(*index) <= WORKER_CLIENTS)),
+        }
+    }
+
+    fn start(&mut self, shared: &Arc<Shared>) -> Option<usize> {
+        let absent = self.workers.iter().position(|known| known.role == Role::Absent)?;
+        start_worker(shared, absent).ok()?;
+        self.workers[absent].role = Role::Relieves;
+        Some(absent)
     }
 }

@@ -5,8 +5,8 @@
 
 use std::ops::BitAnd;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use genie_sys::Errno;
@@ -74,7 +74,7 @@ impl Serving {
     }
 
     /// The same until the process gets SIGINT or SIGTERM: then the server is stopped, its clients are told, and this returns. From
-    /// then on these signals end the process, as they do by default.
+    /// then on these signals end the process, as they do by default, unless another server still waits for them here.
     ///
     /// # Errors
     /// As [`Serving::run`]; or the signals cannot be waited for.
@@ -83,10 +83,24 @@ impl Serving {
             let errno = Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
             genie_sys::Error::new("sigaction", "SIGINT and SIGTERM", errno)
         };
-        let is_over = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
-            register_conditional_default(signal, Arc::clone(&is_over)).map_err(refused)?;
-        }
+        // How many servers of this process wait for signals, and whether another signal ends it.
+        static WAITING: Mutex<usize> = Mutex::new(0);
+        static IS_OVER: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+        let is_over = match IS_OVER.get() {
+            Some(known) => Arc::clone(known),
+            None => {
+                let is_over = Arc::new(AtomicBool::new(true));
+                for signal in [SIGINT, SIGTERM] {
+                    register_conditional_default(signal, Arc::clone(&is_over)).map_err(refused)?;
+                }
+                Arc::clone(IS_OVER.get_or_init(|| is_over))
+            }
+        };
+        let waits = |change: fn(&mut usize)| {
+            let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
+            change(&mut waiting);
+            is_over.store(*waiting == 0, Ordering::SeqCst);
+        };
         let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(refused)?;
         let (handle, stopper, over) = (signals.handle(), self.stopper(), Arc::clone(&is_over));
         let waiting = spawn("genie-signals", move || {
@@ -95,8 +109,9 @@ impl Serving {
                 stopper.stop();
             }
         })?;
+        waits(|waiting| *waiting += 1);
         let served = self.run();
-        is_over.store(true, Ordering::SeqCst);
+        waits(|waiting| *waiting -= 1);
         handle.close();
         // Its panic has been reported by the panic hook.
         let _ = waiting.join();
@@ -238,12 +253,19 @@ impl Running {
             return;
         }
         let next = || self.stopper.0.threads.lock().pop();
+        let mut is_inside = false;
         while let Some(thread) = next() {
             // The server's code may drop this in one of these threads, which then ends by itself. A panic has been reported by
             // the panic hook.
-            if thread.thread().id() != thread::current().id() {
+            if thread.thread().id() == thread::current().id() {
+                is_inside = true;
+            } else {
                 let _ = thread.join();
             }
+        }
+        // Clients that were given to workers that had left already.
+        if !is_inside {
+            self.stopper.0.posts.iter().for_each(|post| drop(post.take_all()));
         }
     }
 }

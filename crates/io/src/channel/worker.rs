@@ -130,7 +130,8 @@ impl Worker {
         mut attended: MutexGuard<'p, Attended>,
         index: usize,
     ) -> Option<(MutexGuard<'p, Attended>, bool)> {
-        let begun = (attended.rings.len() > 1).then(machine::coarse_time);
+        let has_others = attended.rings.len() > 1 || !self.shared.has_relief();
+        let begun = has_others.then(machine::coarse_time);
         for served in 0..ROUND {
             let may_call = attended.may_call(index, &self.shared);
             // The clients may have been given to another worker meanwhile.

@@ -313,3 +313,55 @@ fn each_client_has_a_server_of_its_own_until_it_leaves() {
     }
     assert_eq!(ask(&second.0, &second.1), [2, 2]);
 }
+
+/// With one thread for each client's requests and as many threads as clients waited for, the others slept.
+#[test]
+fn a_long_request_keeps_nobody_waiting_while_a_thread_sleeps() {
+    let scene = Scene::new(ServeOptions { threads: 2, most_threads: 2, ..options() });
+    let (_finally, slow) = (scene.finally(), scene.client());
+    // Some of these share the thread of the slow one.
+    let others: Vec<_> = (0..3).map(|_| scene.client()).collect();
+    others.iter().for_each(|other| drop(other.ask().expect("a reply")));
+    for number in [1, 2] {
+        let pending = slow.submit(number);
+        scene.server.await_all(&[Event::Called(number)]);
+        for _ in 0..20 {
+            others.iter().for_each(|other| drop(other.ask().expect("a reply")));
+        }
+        scene.server.let_go(number);
+        pending.sync().expect("a reply");
+    }
+}
+
+/// Where more clients made long requests than there were threads, the last ones never had their turn.
+#[test]
+fn clients_with_long_requests_take_turns_at_the_threads() {
+    const CLIENTS: usize = 5;
+    let scene = Scene::new(ServeOptions { most_threads: 2, ..options() });
+    let (_finally, clients) = (scene.finally(), (0..CLIENTS).map(|_| scene.client()).collect::<Vec<_>>());
+    let mut pending: Vec<_> =
+        (1..).zip(&clients).map(|(number, client)| (number, client.submit(number))).collect();
+    for next in (CLIENTS as u8 + 1..).take(4 * CLIENTS) {
+        let begun = Instant::now();
+        let called = loop {
+            let events = scene.server.events();
+            let is_called = |(number, _): &(u8, _)| events.contains(&Event::Called(*number));
+            match pending.iter().position(is_called) {
+                Some(called) => break called,
+                None => assert!(begun.elapsed() < FOR_EVER, "no request is served: {events:?}"),
+            }
+            std::thread::yield_now();
+        };
+        // Longer than a tick of any kernel's: a call that is shorter does not end its client's turn.
+        std::thread::sleep(Duration::from_millis(25));
+        // The client asks again before others can have their turn.
+        let again = (next, clients[called].submit(next));
+        let (number, over) = std::mem::replace(&mut pending[called], again);
+        scene.server.let_go(number);
+        over.sync().expect("a reply");
+    }
+    let served: std::collections::HashSet<_> = scene.server.state().clients.iter().copied().collect();
+    assert_eq!(served.len(), CLIENTS, "not all were served");
+    scene.server.change(|state| state.all_free = true);
+    pending.into_iter().for_each(|(_, pending)| drop(pending.sync().expect("a reply")));
+}

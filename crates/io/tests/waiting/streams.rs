@@ -154,3 +154,21 @@ fn a_service_that_streams_refuses_other_requests() {
     theirs.end(Ok(()));
     assert_eq!(stream.next_part().expect("the end"), None);
 }
+
+/// A client that opened streams and never read them took as much of the server's memory as it liked.
+#[test]
+fn a_client_has_only_so_many_streams() {
+    let (fixture, (server, opening)) = (Fixture::new(), streaming());
+    let _running = fixture.serve("streaming", server);
+    let interface = interface();
+    let server = fixture.connect(&interface, "streaming");
+    // Each stream has a request pending.
+    server.adjust(1 << 30, 1000).expect("more requests");
+    let open = || Stream::open(&interface, &server, STREAM, &[], 1, 100);
+    let streams: Vec<_> = std::iter::from_fn(|| open().ok()).take(300).collect();
+    assert_eq!(streams.len(), 256);
+    assert!(matches!(open().expect_err("too many").error, Error::Server(_)));
+    drop(streams);
+    open().expect("room for another");
+    assert_eq!(opening.try_iter().count(), 257);
+}
