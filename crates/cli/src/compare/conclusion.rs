@@ -74,25 +74,25 @@ fn table(shown: &[&Vec<&Row>]) -> String {
     tables::text(&table)
 }
 
-/// "36 % of copy's time at 64 KiB, 18 % at 2 MiB; about as long as copy at 4 KiB; more than copy at 64 B (115 %)"
+/// "36 % of copy's time at 64 KiB, 18 % at 2 MiB; about as long as copy at 4 KiB; 115 % of copy's time at 64 B"
 fn sentence(rows: &[&Row], copy: &[&Row], time: fn(&Row) -> f64) -> String {
     let (mut less, mut alike, mut more) = (Vec::new(), Vec::new(), Vec::new());
     for (row, copy) in rows.iter().zip(copy) {
         let (length, ratio) = (length::format(row.length), time(row) / time(copy).max(f64::MIN_POSITIVE));
-        let percent = format!("{:.0} %", ratio * 100.0);
-        match ratio {
-            ratio if ratio < 1.0 - ABOUT => less.push(format!("{percent} at {length}")),
-            ratio if ratio > 1.0 + ABOUT => more.push(format!("{percent} at {length}")),
-            _ => alike.push(length),
-        }
+        let list = match ratio {
+            ratio if ratio < 1.0 - ABOUT => &mut less,
+            ratio if ratio > 1.0 + ABOUT => &mut more,
+            _ => {
+                alike.push(length);
+                continue;
+            }
+        };
+        let of = if list.is_empty() { " of copy's time" } else { "" };
+        list.push(format!("{:.0} %{of} at {length}", ratio * 100.0));
     }
     let part =
         |words: &str, list: Vec<String>| (!list.is_empty()).then(|| format!("{words}{}", list.join(", ")));
-    let parts = [
-        part("less time than copy: ", less),
-        part("about as long as copy at ", alike),
-        part("more time than copy: ", more),
-    ];
+    let parts = [part("", less), part("about as long as copy at ", alike), part("", more)];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
