@@ -65,6 +65,11 @@ impl Producer {
         }
     }
 
+    /// The longest record that can be sent, in bytes.
+    pub fn record_max(&self) -> usize {
+        self.direction.layout().record_max()
+    }
+
     /// Sends a record, and wakes the peer if it sleeps.
     ///
     /// # Errors
@@ -109,12 +114,11 @@ impl Producer {
 
     #[cold]
     fn publish_spilled(&mut self, kind: u8, payload: &[u8]) -> Result<(), PushError> {
-        let layout = self.direction.layout();
-        let (len, max) = (payload.len(), layout.record_max());
+        let (len, max) = (payload.len(), self.record_max());
         if len > max {
             return Err(PushError::TooLong { len, max });
         }
-        let place = place(self.area.tail, len, layout.area);
+        let place = place(self.area.tail, len, self.direction.layout().area);
         self.make_room(self.lines.tail + 1, place.end)?;
         let lines = &self.direction.area()[place.line..];
         for (line, part) in lines.iter().zip(payload.chunks(LINE)) {

@@ -15,7 +15,7 @@ use genie_ring::{Producer, PushError};
 use super::evictions::Aborted;
 use super::places::Places;
 use super::wire::control::Counts;
-use super::wire::record::{Body, Kind, Limit, Refusal, Slot};
+use super::wire::record::{Body, Kind, Limit, Refusal, ReplyWriter, Slot};
 use crate::RequestId;
 use crate::contract::Contract;
 use crate::request_id::RequestIds;
@@ -135,6 +135,11 @@ impl InProgress {
     /// (bytes, requests) pending.
     pub(super) fn load(&self) -> (usize, u32) {
         self.requests.load()
+    }
+
+    /// Puts a failure in place of a reply in `body` that the ring can never carry; returns whether that was needed.
+    pub(super) fn fit(&mut self, slot: Slot) -> bool {
+        ReplyWriter::fit(&mut self.body, slot, self.producer.record_max())
     }
 
     /// Sends the record in `body`, now or when there is room; an error says how the client has spoilt its ring.

@@ -241,6 +241,7 @@ impl Session {
                 Kind::Reply
             }
         };
+        in_progress.fit(slot);
         self.push(&mut in_progress, kind);
         drop(in_progress);
         telemetry::served(&counts);
@@ -250,10 +251,13 @@ impl Session {
     /// The server's anticipated reply.
     pub(crate) fn anticipate(&self, slot: Slot, work: &Work) {
         let mut in_progress = self.in_progress.lock();
-        in_progress.anticipate(slot);
         let outcome = Outcome::Ok { anticipated: true, argument: &work.arguments.reply };
         encode(&mut in_progress.body, slot, work, outcome);
-        self.push(&mut in_progress, Kind::Reply);
+        // A reply that is too long becomes a failure when the server is done.
+        if !in_progress.fit(slot) {
+            in_progress.anticipate(slot);
+            self.push(&mut in_progress, Kind::Reply);
+        }
     }
 
     /// Notes that a request may originate others; returns whether it is being aborted already.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use genie_io::channel::{Layout, ServeOptions};
 use genie_io::servers::memory::{ECHO, NULL, SINK};
 use genie_io::{Error, In, Incoming, Interface, Limits, Out, RequestId, Server, ServerHandle, Service};
+use genie_sys::Errno;
 
 use super::fixture::{
     ASK, FOR_EVER, Fixture, Keeper, assert_idle, interface, interface_with, memory, options, store_and_fetch,
@@ -195,6 +196,35 @@ fn replies_that_found_no_room_come_when_the_client_has_made_some() {
             for request in &pending {
                 assert!(request.wait(FOR_EVER), "a reply is missing on {rings:?}");
             }
+            pending.into_iter().for_each(|request| drop(request.sync().unwrap()));
+        }
+        assert_idle(&interface);
+    }
+}
+
+#[test]
+fn a_reply_that_the_ring_never_holds_fails_its_request_alone() {
+    for rings in [TINY, SMALL] {
+        let fixture = Fixture::new();
+        let keeper = Keeper::default();
+        let _running = fixture.bind("keeper", keeper.clone(), of_rings(rings)).start().unwrap();
+        let interface = interface();
+        let server = fixture.connect(&interface, "keeper");
+        for is_anticipated in [false, true] {
+            let pending = interface.request(&server, ASK).room(1000).submit().unwrap();
+            for mut request in keeper.take(1) {
+                request.set_argument(&[7; 1000]).unwrap();
+                match is_anticipated {
+                    true => drop(request.anticipate().unwrap()),
+                    false => request.reply(Ok(())),
+                }
+            }
+            let error = pending.sync().unwrap_err().error;
+            let Error::Server(told) = &error else { panic!("{error}") };
+            assert_eq!(told.code, Errno::MSGSIZE.raw_os_error());
+            assert!(told.message.starts_with("the reply takes 1020 bytes"), "{error}");
+            let pending = submit(&interface, &server, 1);
+            keeper.take(1).into_iter().for_each(|request| request.reply(Ok(())));
             pending.into_iter().for_each(|request| drop(request.sync().unwrap()));
         }
         assert_idle(&interface);

@@ -1,5 +1,6 @@
 //! Replies on a ring.
 
+use genie_sys::Errno;
 use zerocopy::little_endian::U16;
 
 use super::layout::{RefusalPart, ReplyBufferPart, ReplyHead};
@@ -123,6 +124,20 @@ impl<'b> ReplyWriter<'b> {
             }
         }
         Self { body, buffers: 0 }
+    }
+
+    /// Puts a failure in place of a reply that is longer than the longest record, of `max` bytes; returns whether it was.
+    pub fn fit(body: &'b mut Body, slot: Slot, max: usize) -> bool {
+        let len = body.len();
+        if len <= max {
+            return false;
+        }
+        let message = format!(
+            "the reply takes {len} bytes on a channel that carries {max}; let the server pass long data in buffers"
+        );
+        let message = cut(&message, max - size_of::<ReplyHead>());
+        Self::begin(body, slot, Outcome::Failed { code: Errno::MSGSIZE.raw_os_error(), message });
+        true
     }
 
     /// Adds what came of the next buffer: how many bytes were really passed.
