@@ -16,6 +16,7 @@ use genie_sys::fork::Maker;
 
 use crate::deadline::deadline_after;
 use crate::exchange::Awaited;
+use crate::pending::next_look;
 use crate::primitive::{Condvar, Mutex};
 use crate::{Pending, RequestId, ServerHandle};
 
@@ -43,8 +44,15 @@ use crate::{Pending, RequestId, ServerHandle};
 /// ```
 pub struct Completions<T> {
     maker: Maker,
-    pending: Mutex<BTreeMap<RequestId, (Pending<'static>, T)>>,
+    pending: Mutex<All<T>>,
     queue: Arc<Queue>,
+}
+
+/// The requests, whether they have been replied to or not.
+struct All<T> {
+    requests: BTreeMap<RequestId, (Pending<'static>, T)>,
+    /// The time of no request is over before this.
+    ends: Option<Instant>,
 }
 
 /// The requests that have been replied to, in that order.
@@ -86,7 +94,8 @@ impl<T> Completions<T> {
         let waker = Waker::from(Arc::new(Notice { queue: Arc::clone(&self.queue), request }));
         // Under the lock, so that a thread that finds the name in the queue finds the request.
         let mut all = self.pending.lock();
-        let (pending, _) = all.entry(request).or_insert((pending, belonging));
+        all.ends = all.ends.into_iter().chain(pending.ends()).min();
+        let (pending, _) = all.requests.entry(request).or_insert((pending, belonging));
         if pending.poll(&mut Context::from_waker(&waker)).is_ready() {
             self.queue.push(request);
         }
@@ -100,7 +109,7 @@ impl<T> Completions<T> {
         loop {
             let request = self.queue.replied.lock().pop_front()?;
             // A request that was removed has left its name in the queue.
-            if let Some(found) = self.pending.lock().remove(&request) {
+            if let Some(found) = self.pending.lock().requests.remove(&request) {
                 return Some(found);
             }
         }
@@ -119,9 +128,16 @@ impl<T> Completions<T> {
             return has_next();
         }
         let deadline = deadline_after(timeout);
-        match server.is_looked_at() {
-            true => Awaited::until(&has_next).wait(server, deadline),
-            false => self.sleep(deadline),
+        loop {
+            let look = next_look(self.pending.lock().ends());
+            let until = deadline.into_iter().chain(look).min();
+            let has_next = match server.is_looked_at() {
+                true => Awaited::until(&has_next).wait(server, until),
+                false => self.sleep(until),
+            };
+            if has_next || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                return has_next;
+            }
         }
     }
 
@@ -143,13 +159,13 @@ impl<T> Completions<T> {
             return Vec::new();
         }
         let mut pending = self.pending.lock();
-        let removed = pending.extract_if(.., |_, (_, belonging)| is_it(belonging));
+        let removed = pending.requests.extract_if(.., |_, (_, belonging)| is_it(belonging));
         removed.map(|(_, found)| found).collect()
     }
 
     /// Whether there is no request in it, neither pending nor replied to.
     pub fn is_empty(&self) -> bool {
-        self.is_inherited() || self.pending.lock().is_empty()
+        self.is_inherited() || self.pending.lock().requests.is_empty()
     }
 
     /// Whether this process is a child, made by fork, of the process that made this queue. A thread of the parent may hold
@@ -159,17 +175,27 @@ impl<T> Completions<T> {
     }
 }
 
+impl<T> All<T> {
+    /// When the time of one of the requests may be over.
+    fn ends(&mut self) -> Option<Instant> {
+        if self.ends.is_some_and(|ends| ends <= Instant::now()) {
+            self.ends = self.requests.values().filter_map(|(pending, _)| pending.ends()).min();
+        }
+        self.ends
+    }
+}
+
 impl<T> Default for Completions<T> {
     fn default() -> Self {
-        Self { maker: Maker::this_process(), pending: Mutex::default(), queue: Arc::default() }
+        let pending = Mutex::new(All { requests: BTreeMap::new(), ends: None });
+        Self { maker: Maker::this_process(), pending, queue: Arc::default() }
     }
 }
 
 impl<T> Drop for Completions<T> {
     fn drop(&mut self) {
         if self.is_inherited() {
-            let pending = self.pending.get_mut();
-            std::mem::forget(std::mem::take(pending));
+            std::mem::forget(std::mem::take(&mut self.pending.get_mut().requests));
             std::mem::forget(Arc::clone(&self.queue));
         }
     }
@@ -179,7 +205,7 @@ impl<T> fmt::Debug for Completions<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.is_inherited() {
             true => f.write_str("Completions(inherited)"),
-            false => write!(f, "Completions({} requests)", self.pending.lock().len()),
+            false => write!(f, "Completions({} requests)", self.pending.lock().requests.len()),
         }
     }
 }

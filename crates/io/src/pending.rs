@@ -17,6 +17,12 @@ use crate::{Error, Failed, Interface, Reply, RequestId, ServerHandle, telemetry}
 /// How often a thread looks whether the timer has given up a request whose time is over.
 const LOOK: Duration = Duration::from_millis(1);
 
+/// When a thread that sleeps on a channel looks again whether the timer has given up a request that `ends` then: nothing wakes
+/// the thread.
+pub(crate) fn next_look(ends: Option<Instant>) -> Option<Instant> {
+    ends.map(|ends| ends.max(Instant::now() + LOOK))
+}
+
 /// A request that was submitted: the interim reply. It holds the client's input buffers borrowed; data is delivered to
 /// them when the reply is taken, never before. Dropping it lets the request run on unobserved; inputs are discarded.
 #[derive(Debug)]
@@ -159,14 +165,18 @@ impl<'i> Pending<'i> {
         self.sync()
     }
 
-    /// Waits for the reply, or for the end of the request's time: a thread that sleeps on a channel is not woken by that.
+    /// When the timer gives the request up.
+    pub(crate) fn ends(&self) -> Option<Instant> {
+        self.ends
+    }
+
+    /// Waits for the reply, or for the end of the request's time.
     fn wait_until(&self, deadline: Option<Instant>) -> bool {
         loop {
-            let now = Instant::now();
-            if deadline.is_some_and(|deadline| deadline <= now) {
+            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
                 return self.exchange.is_replied();
             }
-            let look = self.ends.map(|ends| ends.max(now + LOOK));
+            let look = next_look(self.ends);
             let is_replied = self.exchange.wait(&self.server, deadline.into_iter().chain(look).min());
             if is_replied || look.is_none() || self.is_inherited() {
                 return is_replied;
