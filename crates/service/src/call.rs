@@ -118,6 +118,14 @@ where
         self.submitted(|request| request.submit())
     }
 
+    /// As [`Call::submit`], but waits where the limits leave no room now; see [`Request::submit_when_room`].
+    ///
+    /// # Errors
+    /// As [`Call::submit`].
+    pub fn submit_when_room(self) -> Result<Pending<'i, R, E, C>, Failed<E>> {
+        self.submitted(|request| request.submit_when_room())
+    }
+
     /// As [`Call::submit`], for a program that takes the replies of `interface` alone; see [`Request::submit_by`].
     ///
     /// # Errors

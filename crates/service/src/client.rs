@@ -69,6 +69,9 @@ fn find(interface: &Interface, server: &ServerHandle, method: &Method) -> Result
     }
     let names = || server.services().iter().map(|service| service.name.split('#').next().unwrap_or_default());
     let name = || server.name().to_owned();
+    if server.service(method.name).is_some() {
+        return Err(Mismatch::Untyped { server: name(), method: method.name });
+    }
     match names().position(|name| name == method.name) {
         Some(number) => Err(Mismatch::Signature {
             server: name(),

@@ -41,6 +41,16 @@ pub enum Error<E = Never> {
 #[non_exhaustive]
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch {
+    /// The server has a service of this name, which no trait has made: it says nothing of its types.
+    #[error(
+        "service {method} of server {server} is not typed: ask for it by `Interface::request`, or make the server of a trait"
+    )]
+    Untyped {
+        /// The server's name.
+        server: String,
+        /// The method that the client knows.
+        method: &'static str,
+    },
     /// The server has no method of this name.
     #[error("server {server} has no method {method}; its services are: {services}")]
     Absent {

@@ -122,6 +122,15 @@
 //! leave, is a `genie::Server` of its own, and passes the requests of typed methods on to a `PicturesServer`, whose services
 //! come first among its own; `examples/typed.rs` has one.
 //!
+//! # Several calls in flight
+//!
+//! [`Call::submit`] returns a [`Pending`] at once, and [`Call::submit_when_room`] as soon as there is room; take the results by
+//! [`Pending::sync`], the oldest first. Each call in flight needs buffers of its own: `&mut [T]` is borrowed until the result is
+//! taken, and a `Buffer` comes back with it ([`Reply`] dereferences to `genie::Reply`, which has `take_buffer`).
+//!
+//! A method returns one result: there are no streams in traits. A server that has both is a `genie::Server` as above, with
+//! `genie::Streams` among its own services.
+//!
 //! # Versions
 //!
 //! Methods are found by their names, in whatever order either side has them. For each method client and server compare the

@@ -127,6 +127,17 @@ fn a_server_with_no_method_of_the_clients_is_refused_at_once() {
 }
 
 #[test]
+fn a_service_of_this_name_that_is_not_typed_is_told_from_a_missing_one() {
+    #[genie::service]
+    trait Sinks {
+        fn sink(&self, data: &[u8]);
+    }
+    let server = ServerHandle::new(memory::Memory::customized());
+    let refused = SinksClient::new(&interface(), server).unwrap_err();
+    assert!(matches!(refused, Error::Mismatch(Mismatch::Untyped { method: "sink", .. })), "{refused}");
+}
+
+#[test]
 fn a_server_that_does_not_tell_its_types_is_told_by_its_digests() {
     let genie = interface();
     let mut services = ServerHandle::new(old::GalleryServer::new(Old)).services().to_vec();
