@@ -47,21 +47,20 @@ fn many(mut once: impl FnMut()) {
     (0..SHORT).for_each(|_| once());
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() {
     println!("allocate, touch and free; ns             Genie       system");
     for len in [16, 256, 4096, 64 << 10] {
-        let layout = Layout::from_size_align(len, 16)?;
+        let layout = Layout::from_size_align(len, 16).expect("a layout");
         let (genie, system) = (|| cycle(&GENIE, layout, len), || cycle(&System, layout, len));
         let each = medians(401, || many(genie), || many(system)).map(|all| all as f64 / f64::from(SHORT));
         println!("{len:>10} bytes, a byte          {:>10.2} {:>12.2}", each[0], each[1]);
     }
     for len in [256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 128 << 20, 300 << 20] {
-        let layout = Layout::from_size_align(len, 16)?;
+        let layout = Layout::from_size_align(len, 16).expect("a layout");
         for (step, what) in [(4096, "each page"), (64, "each line")] {
             let [genie, system] =
                 medians(15, || cycle(&GENIE, layout, step), || cycle(&System, layout, step));
             println!("{:>10} KiB, {what:<20} {genie:>10} {system:>12}", len >> 10);
         }
     }
-    Ok(())
 }

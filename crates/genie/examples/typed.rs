@@ -6,7 +6,7 @@
 
 use std::hint::black_box;
 use std::io::Read;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use genie::channel::{ConnectOptions, Directory, Listener, ServeOptions};
@@ -209,7 +209,17 @@ fn serve(folder: &str, cpu: usize) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> ExitCode {
+    match serve_or_measure() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("typed: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn serve_or_measure() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let [serving, folder, cpu] = &arguments[..]
         && serving == "serve"
@@ -229,16 +239,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut command = Command::new(std::env::current_exe()?);
     let cpu = cpus.last().map_or_else(String::new, usize::to_string);
     let _served = Served(command.arg("serve").arg(&folder).arg(cpu).stdin(Stdio::piped()).spawn()?);
-    let options = ConnectOptions { spin: Some(SPIN), ..ConnectOptions::default() };
-    let since = Instant::now();
-    let server = loop {
-        match genie.connect_with(&directory, "sums", &options) {
-            Err(genie::Error::NoServer { .. }) if since.elapsed() < Duration::from_secs(10) => {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            connected => break connected?,
-        }
-    };
+    let (spin, wait) = (Some(SPIN), Duration::from_secs(10));
+    let options = ConnectOptions { spin, wait, ..ConnectOptions::default() };
     println!("in another process, on another CPU where there is one");
-    measure(&genie, server, count)
+    measure(&genie, genie.connect_with(&directory, "sums", &options)?, count)
 }

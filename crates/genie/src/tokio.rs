@@ -47,6 +47,7 @@ use ::tokio::io::unix::AsyncFd;
 use ::tokio::sync::Notify;
 use ::tokio::sync::futures::Notified;
 use ::tokio::task::{spawn_blocking, yield_now};
+use genie_sys::Errno;
 
 use crate::channel::{ConnectOptions, Directory};
 use crate::{Error, Failed, Pending, Reconnecting, Reply, Request, ServerHandle};
@@ -69,8 +70,11 @@ impl Interface {
     ///
     /// # Panics
     /// Outside of a run time, or in one whose I/O is not enabled.
-    pub fn new(genie: crate::Interface) -> io::Result<Self> {
-        let replies = Descriptor::of(&genie)?.register()?;
+    pub fn new(genie: crate::Interface) -> Result<Self, Error> {
+        let replies = Descriptor::of(&genie)?.register().map_err(|error| {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            genie_sys::Error::new("epoll_ctl", "the interface's descriptor", errno)
+        })?;
         Ok(Self { genie, replies, submitting: Mutex::default(), again: Notify::new() })
     }
 
@@ -242,8 +246,8 @@ struct Descriptor {
 }
 
 impl Descriptor {
-    fn of(genie: &crate::Interface) -> io::Result<Self> {
-        let raw = genie.descriptor().map_err(io::Error::other)?.as_fd().as_raw_fd();
+    fn of(genie: &crate::Interface) -> Result<Self, Error> {
+        let raw = genie.descriptor()?.as_fd().as_raw_fd();
         Ok(Self { _genie: genie.clone(), raw })
     }
 

@@ -10,7 +10,8 @@ use crate::{Failed, Interface, Pending, Reply};
 /// Buffers that take turns in requests in flight, the oldest first: as many requests are pending as there are buffers.
 ///
 /// A buffer is in the ring, in a request, or in the hands of the program, which fills or uses it. Requests own their buffers:
-/// replies bring them back, so that nothing is borrowed from one turn to the next.
+/// replies bring them back, so that nothing is borrowed from one turn to the next. Replies and errors come in the order in which
+/// requests were pushed.
 ///
 /// ```
 /// # mod genie { pub use genie_io::*; pub use genie_passing::Scheme; }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use genie_memory::Direction;
 use genie_sys::Errno;
 
 use crate::ReplyBuffer;
@@ -140,13 +141,15 @@ pub enum Error {
     },
     /// A buffer was named that the request does not have, or one of the other direction.
     #[error(
-        "the request has no {direction} buffer number {index}; its buffers are numbered from 0, outputs and inputs together"
+        "the request has no {direction} buffer number {index}, which its service uses: the client adds it by `{}`; buffers are \
+         numbered from 0, outputs and inputs together",
+        match direction { Direction::In => ".input(..)", Direction::Out => ".out(..)" }
     )]
     NoSuchBuffer {
         /// The index.
         index: usize,
         /// The direction.
-        direction: genie_memory::Direction,
+        direction: Direction,
     },
     /// No process serves under this name: it was never started, or has gone. Nothing was asked of it.
     #[error("no server {server}: {why}")]

@@ -110,12 +110,12 @@ impl Incoming {
         self.work_mut().arguments.set_reply(argument)
     }
 
-    /// The number of data bytes that buffer `index` holds or has room for.
+    /// The number of data bytes that buffer `index` holds or has room for; 0 if the request has no such buffer.
     pub fn len(&self, index: usize) -> usize {
         self.work().buffers.get(index).map_or(0, WorkBuffer::len)
     }
 
-    /// How many elements buffer `index` has.
+    /// How many elements buffer `index` has; 0 if the request has no such buffer.
     pub fn elements(&self, index: usize) -> usize {
         self.work().buffers.get(index).map_or(0, |buffer| buffer.elements.len())
     }

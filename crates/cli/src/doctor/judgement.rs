@@ -108,8 +108,8 @@ fn userfaultfd(facts: &Facts) -> Finding {
                           recv) could not be caught; a program that promises by Config::kernel_never_stores that there \
                           are none protects all the same. The remedy lets any program delay the \
                           kernel in a page fault: on a shared machine, give the device to a group (chgrp, mode 0660)";
-    const OTHERS: &str = "root loses nothing; for other users output by emulated copy copies if it is by `submit`, unless their program \
-                          promises that the kernel writes into no buffer under output. The remedy lets any program \
+    const OTHERS: &str = "you, as root, lose nothing; for other users output by emulated copy copies if it is by `submit`, unless \
+                          their program promises that the kernel writes into no buffer under output. The remedy lets any program \
                           delay the kernel in a page fault: on a shared machine, give the device to a group (chgrp, \
                           mode 0660)";
     match &facts.faults.way {
@@ -280,9 +280,11 @@ fn distance(subject: &'static str, found: String, placement: Placement, allowed:
 fn mappings(facts: &Facts) -> Finding {
     const SUBJECT: &str = "mappings for each process";
     match facts.max_map_count {
-        Ok(count) if count >= MAPPINGS_WANTED => {
-            Finding::ok(SUBJECT, format!("{count} for every user"), "room for as many replaced granules")
-        }
+        Ok(count) if count >= MAPPINGS_WANTED => Finding::ok(
+            SUBJECT,
+            format!("{count} for every user"),
+            "enough: a process that stores into data under output needs one for each granule",
+        ),
         ref count => {
             let found = match count {
                 Ok(count) => format!("{count}; {MAPPINGS_WANTED} recommended"),

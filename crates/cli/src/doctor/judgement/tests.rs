@@ -129,7 +129,7 @@ fn root_is_told_what_other_users_lack() {
     facts.faults = Faults { way: Ok(Way::SystemCall), open_to_all: false, device_mode: Some(0o600) };
     let finding = about("userfaultfd", &facts);
     assert_eq!(finding.state, State::Degraded);
-    assert!(finding.meaning.starts_with("root loses nothing; for other users"), "{finding:?}");
+    assert!(finding.meaning.starts_with("you, as root, lose nothing; for other users"), "{finding:?}");
     assert_eq!(command("userfaultfd", &facts), "chmod 0666 /dev/userfaultfd");
     facts.faults.open_to_all = true;
     assert_eq!(about("userfaultfd", &facts).state, State::Ok);
