@@ -77,11 +77,17 @@ fn text(rows: &[Row]) -> String {
     if !gone.is_empty() {
         let names: Vec<_> = gone.iter().map(|row| row.name.as_str()).collect();
         text += &tables::fold(&format!(
-            "killed, with their sockets still there, which new servers of their names replace: {}",
+            "killed; their sockets remain until servers of the same names start: {}",
             names.join(", ")
         ));
     }
     text
+}
+
+/// The services' names, without what typed services add for their clients.
+fn names(services: &[String]) -> String {
+    let names = services.iter().filter_map(|service| service.split('#').next());
+    names.filter(|name| !name.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 fn table(rows: &[&Row]) -> String {
@@ -94,7 +100,7 @@ fn table(rows: &[&Row]) -> String {
                 format!("{} s", facts.uptime_s),
                 facts.clients.to_string(),
                 length::approximate(facts.pending_bytes),
-                facts.services.join(" "),
+                names(&facts.services),
             ],
             (None, error) => {
                 let none = || "-".to_owned();

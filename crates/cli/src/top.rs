@@ -52,9 +52,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let now = sample()?;
         let servers = servers(&before, &now);
         match is_live {
-            true => output::print(&(CLEAR.to_owned() + &text(&servers)))?,
+            true => output::print(&(CLEAR.to_owned() + &text(&servers, args.interval)))?,
             false if args.json => return output::print_json(&servers),
-            false => return output::print(&text(&servers)),
+            false => return output::print(&text(&servers, args.interval)),
         }
         before = now;
     }
@@ -65,12 +65,18 @@ fn sample() -> Result<Sample, Failure> {
     Ok(Sample { at: Instant::now(), answers })
 }
 
-fn text(servers: &[Server]) -> String {
+fn text(servers: &[Server], interval: Duration) -> String {
     let answering: Vec<_> = servers.iter().filter(|server| server.error.is_none()).collect();
     let mut text = match (servers, answering.as_slice()) {
         ([], _) => "no server runs\n".to_owned(),
         (_, []) => String::new(),
-        (_, answering) => table(answering),
+        (_, answering) => {
+            let seconds = interval.as_secs_f64();
+            table(answering)
+                + &format!(
+                    "of the last {seconds} s; what clients passed that have left is in their server's row\n"
+                )
+        }
     };
     for error in servers.iter().filter_map(|server| server.error.as_deref()) {
         text += &format!("{error}\n");
@@ -151,7 +157,7 @@ mod tests {
             clients: vec![row("\u{e9}")],
             error: None,
         };
-        let table = text(&[server]);
+        let table = text(&[server], Duration::from_secs(1));
         let widest = table.lines().map(|line| line.chars().count()).max();
         assert!(widest <= Some(100), "{widest:?}: {table}");
         assert_eq!(table.matches('\u{2026}').count(), 2, "{table}");

@@ -40,8 +40,8 @@ fn comparisons_fit_and_conclude() {
     let lengths = ["--lengths", "64,4K,64K,256K,1M"];
     let more = ["--rounds", "1", "--server", "both", "--outstanding", "2"];
     let printed = fits(folder.path(), &[&["compare"], &lengths[..], &more].concat());
-    let conclusion = printed.split("in all, output").nth(1).expect("a conclusion");
-    for word in ["unix-stream", "shared-memory-polled", "in all, input"] {
+    let conclusion = printed.split("conclusion, output").nth(1).expect("a conclusion");
+    for word in ["unix-stream", "shared-memory-polled", "conclusion, input"] {
         assert!(conclusion.contains(word), "{word}: {conclusion}");
     }
     let prose = conclusion.replace("\n ", "");

@@ -41,7 +41,7 @@ fn of(document: &Document, direction: &str) -> Option<String> {
         .filter(|rows| !rows.is_empty())
         .collect();
     let way = if direction == "out" { "output" } else { "input" };
-    let mut text = format!("\nin all, {way}: microseconds from request to reply\n{}", table(&shown));
+    let mut text = format!("\nconclusion, {way}: microseconds from request to reply\n{}", table(&shown));
     for emulated in emulated.iter().filter(|rows| !rows.is_empty() && !copy.is_empty()) {
         let label = emulated[0].label();
         let latency = sentence(emulated, &copy, |row| row.latency_us.median);

@@ -41,7 +41,7 @@ fn a_killed_server_is_not_listed_as_if_it_ran() {
     let mut server = place.server.take().unwrap();
     server.kill().and_then(|()| server.wait()).unwrap();
     let listed = place.plain(&["servers"]).output().unwrap();
-    let names = "killed, with their sockets still there, which new servers of their names replace: files";
+    let names = "killed; their sockets remain until servers of the same names start: files";
     assert_eq!(text(&listed.stdout), format!("no server runs\n{names}\n"));
     let output = place.plain(&["fetch", "files:file"]).output().unwrap();
     let error = crate::running::assert_fails_in_one_line(&output, 1);
