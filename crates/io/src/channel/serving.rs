@@ -74,7 +74,8 @@ impl Serving {
     }
 
     /// The same until the process gets SIGINT or SIGTERM: then the server is stopped, its clients are told, and this returns. From
-    /// then on these signals end the process, as they do by default, unless another server still waits for them here.
+    /// then on these signals end the process, as they do by default, unless another server still waits for them here. A child that the
+    /// server's code forks meanwhile does not end at them, unless it gives them back their default.
     ///
     /// # Errors
     /// As [`Serving::run`]; or the signals cannot be waited for.
