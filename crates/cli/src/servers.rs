@@ -99,7 +99,7 @@ fn table(rows: &[&Row]) -> String {
                 facts.pid.to_string(),
                 format!("{} s", facts.uptime_s),
                 facts.clients.to_string(),
-                length::approximate(facts.pending_bytes),
+                format!("{} ({})", facts.pending_requests, length::approximate(facts.pending_bytes)),
                 names(&facts.services),
             ],
             (None, error) => {

@@ -74,7 +74,7 @@ fn text(servers: &[Server], interval: Duration) -> String {
             let seconds = interval.as_secs_f64();
             table(answering)
                 + &format!(
-                    "of the last {seconds} s; what clients passed that have left is in their server's row\n"
+                    "rates over the last {seconds} s; a server's row includes clients that have left\n"
                 )
         }
     };

@@ -9,6 +9,8 @@
 //! A future may be forgotten while it borrows, so its outputs are protected or copied when it is first polled, as by
 //! [`Request::submit`]: a reply is rarely there already, and what was borrowed until then would have to be protected all the
 //! same.
+//! For an ordinary user, who cannot protect memory, that means copying; so give long outputs by value
+//! ([`Out::owned`](crate::Element::owned)), which costs neither for anybody: the reply brings the buffer back.
 //! Limits: one of these for each [`crate::Interface`].
 //! Replies that come together wake all waiting tasks once.
 //!

@@ -37,7 +37,6 @@ use crate::{Pending, RequestId, ServerHandle};
 ///     while let Some((pending, number)) = completions.next() {
 ///         pending.sync().unwrap_or_else(|failed| panic!("request {number}: {failed}"));
 ///     }
-///     # if completions.is_empty() { break }
 /// }
 /// # Ok(())
 /// # }
@@ -116,7 +115,7 @@ impl<T> Completions<T> {
     }
 
     /// Takes the replies of `server` that have come. If no request is in the queue then, waits for more replies, at most for
-    /// `timeout`. Returns whether a request is in the queue. Requests to other servers may be added, too, and appear when a
+    /// `timeout`; where nothing is pending, it does not wait. Returns whether a request is in the queue. Requests to other servers may be added, too, and appear when a
     /// thread takes their replies.
     pub fn wait(&self, server: &ServerHandle, timeout: Duration) -> bool {
         if self.is_inherited() {
@@ -124,7 +123,7 @@ impl<T> Completions<T> {
         }
         let has_next = || self.has_next();
         server.collect();
-        if timeout.is_zero() || has_next() {
+        if timeout.is_zero() || has_next() || self.is_empty() {
             return has_next();
         }
         let deadline = deadline_after(timeout);

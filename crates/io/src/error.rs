@@ -122,7 +122,9 @@ pub enum Error {
     #[error("the server replied with an error: {0}")]
     Server(#[from] ServerError),
     /// A service was asked to access a buffer in a way that it is not registered for.
-    #[error("service number {service} may not {access} buffers; its mapping flags forbid it")]
+    #[error(
+        "service number {service} may not {access} buffers: the server has not declared it so by `Service::new(name, reads, writes)`"
+    )]
     Unmapped {
         /// The service's number.
         service: u32,
@@ -141,8 +143,8 @@ pub enum Error {
     },
     /// A buffer was named that the request does not have, or one of the other direction.
     #[error(
-        "the request has no {direction} buffer number {index}, which its service uses: the client adds it by `{}`; buffers are \
-         numbered from 0, outputs and inputs together",
+        "{} its service uses as an {direction}: the client adds it by `{}`; buffers are numbered from 0, outputs and inputs together",
+        if *.is_other { format!("buffer {index} of the request is of the other direction than") } else { format!("the request has no buffer {index}, which") },
         match direction { Direction::In => ".input(..)", Direction::Out => ".out(..)" }
     )]
     NoSuchBuffer {
@@ -150,6 +152,8 @@ pub enum Error {
         index: usize,
         /// The direction.
         direction: Direction,
+        /// Whether the request has a buffer of this number, of the other direction.
+        is_other: bool,
     },
     /// No process serves under this name: it was never started, or has gone. Nothing was asked of it.
     #[error("no server {server}: {why}")]
@@ -214,7 +218,8 @@ pub enum Error {
     },
     /// A request with all its parts is longer than the channel carries.
     #[error(
-        "the request's parts take {len} bytes on a channel that carries {max}; cut it, or have the server make larger rings"
+        "the request's argument and parts take {len} bytes on a channel that carries {max}; pass long data in a buffer, or have the \
+         server make larger rings"
     )]
     TooManyParts {
         /// Bytes of the record.
@@ -376,6 +381,11 @@ impl ServerError {
     pub fn new(message: impl Into<String>) -> Self {
         Self { code: 0, message: message.into() }
     }
+
+    /// Says that the client's call was wrong, by the code of `EINVAL`: the client finds [`Error::is_misuse`] true.
+    pub fn misuse(message: impl Into<String>) -> Self {
+        Self { code: Errno::INVAL.raw_os_error(), message: message.into() }
+    }
 }
 
 impl From<&str> for ServerError {
@@ -391,10 +401,14 @@ impl From<String> for ServerError {
 }
 
 impl From<Error> for ServerError {
-    /// If the call was wrong, the code is that of `EINVAL`.
+    /// If the client's call was wrong, the code is that of `EINVAL`.
     fn from(error: Error) -> Self {
-        let code = if error.is_misuse() { Errno::INVAL.raw_os_error() } else { 0 };
-        Self { code, message: error.to_string() }
+        match error {
+            // The server's own mistake.
+            Error::Unmapped { .. } => Self::new(error.to_string()),
+            error if error.is_misuse() => Self::misuse(error.to_string()),
+            error => Self::new(error.to_string()),
+        }
     }
 }
 
@@ -415,7 +429,8 @@ impl From<genie_sys::Error> for ServerError {
 pub struct Failed {
     /// Why.
     pub error: Error,
-    /// The buffers that come back.
+    /// An entry for each buffer of the request, if the request was made; what comes back is in the elements' `returned`, and
+    /// [`Failed::take_buffer`] finds it.
     pub buffers: Vec<ReplyBuffer>,
     /// Whether the server still has buffers that were given by value: they do not come back, and are freed when the server
     /// lets go of them.

@@ -88,7 +88,7 @@ impl Incoming {
     /// There is no such buffer.
     pub fn direction(&self, index: usize) -> Result<Direction, Error> {
         let buffer = self.work().buffers.get(index);
-        buffer.map(|buffer| buffer.direction).ok_or_else(|| missing(index, Direction::Out))
+        buffer.map(|buffer| buffer.direction).ok_or_else(|| missing(index, Direction::Out, false))
     }
 
     /// The client's argument; empty where the client gave none.
@@ -322,7 +322,7 @@ impl Incoming {
     fn supply(&mut self, index: usize, element: usize, supply: Supply) -> Result<(), Error> {
         self.buffer(index, Direction::In)?;
         let element = self.work_mut().buffers[index].elements.get_mut(element);
-        match &mut element.ok_or_else(|| missing(index, Direction::In))?.transfer {
+        match &mut element.ok_or_else(|| missing(index, Direction::In, false))?.transfer {
             Transfer::Located(located) => located.supply(supply),
             Transfer::In(input) => supply.put_in(input)?,
             Transfer::Forwarded(input) => input.supply_own(supply)?,
@@ -339,7 +339,7 @@ impl Incoming {
     /// There is no such buffer, or it is shorter.
     pub fn set_actual(&mut self, index: usize, actual: usize) -> Result<(), Error> {
         let buffer = self.work_mut().buffers.get_mut(index);
-        buffer.ok_or_else(|| missing(index, Direction::In))?.set_actual(actual)
+        buffer.ok_or_else(|| missing(index, Direction::In, false))?.set_actual(actual)
     }
 
     /// Replies. After a success the outputs' buffers are the client's again, or the server's for good, and the inputs' data is
@@ -385,7 +385,7 @@ impl Incoming {
             .buffers
             .get(index)
             .filter(|buffer| buffer.direction == direction)
-            .ok_or_else(|| missing(index, direction))
+            .ok_or_else(|| missing(index, direction, index < self.buffers()))
     }
 
     fn held(&self) -> &(Box<Work>, Origin) {
@@ -427,8 +427,8 @@ fn check_range(range: &Range<usize>, len: usize) -> Result<(), Error> {
 
 /// Called only where a buffer is missing: making and dropping an error costs more than looking up the buffer.
 #[cold]
-fn missing(index: usize, direction: Direction) -> Error {
-    Error::NoSuchBuffer { index, direction }
+fn missing(index: usize, direction: Direction, is_other: bool) -> Error {
+    Error::NoSuchBuffer { index, direction, is_other }
 }
 
 impl Drop for Incoming {

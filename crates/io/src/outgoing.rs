@@ -63,7 +63,11 @@ impl Outgoing {
         let work = self.work_mut();
         for (index, buffer) in reply.buffers().enumerate() {
             let direction = Direction::In;
-            let noted = work.buffers.get_mut(index).ok_or(Error::NoSuchBuffer { index, direction })?;
+            let noted = work.buffers.get_mut(index).ok_or(Error::NoSuchBuffer {
+                index,
+                direction,
+                is_other: false,
+            })?;
             noted.set_actual(usize::try_from(buffer.actual).map_err(|_| Error::Aborted)?)?;
         }
         let room = work.arguments.room;

@@ -78,7 +78,8 @@ impl Reconnecting {
     }
 
     /// Does something with the server, connecting first if need be. If the server has gone before a request was sent, this
-    /// connects again and calls `act` once more.
+    /// connects again and calls `act` once more. Buffers that `act` has given by value to the request that was not sent are freed: a
+    /// program that needs them back sends by [`Reconnecting::handle`], and looks at [`Failed`] itself.
     ///
     /// # Errors
     /// As [`Reconnecting::handle`] and `act`.

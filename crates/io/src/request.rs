@@ -152,7 +152,10 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
         self
     }
 
-    /// Sets the argument: a few bytes that tell the server what to do. They are copied. Without this the argument is empty.
+    /// Sets the argument: some bytes that tell the server what to do. They are copied. Without this the argument is empty.
+    ///
+    /// A server in another process takes requests of up to 128 KiB, unless it has made larger rings: the argument, and some bytes for
+    /// each buffer and element ([`Error::TooManyParts`]). Pass more than that in a buffer.
     #[inline(always)]
     pub fn argument(mut self, argument: &'o [u8]) -> Self {
         self.argument = argument;
@@ -161,7 +164,7 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
 
     /// Makes room for an argument of at most `len` bytes that comes back with the reply: see
     /// [`Reply::argument`](crate::Reply::argument). Without this there is room for none, and a server that gives one back
-    /// fails the request with [`Error::ArgumentTooLong`].
+    /// fails the request with [`Error::ArgumentTooLong`]. Replies are as short as requests: see [`Request::argument`].
     #[inline(always)]
     pub fn room(mut self, len: usize) -> Self {
         self.room = len;

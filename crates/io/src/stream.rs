@@ -121,7 +121,10 @@ impl Stream {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let mut opening = header(OPEN, number, 0).to_vec();
         opening.extend_from_slice(argument);
-        genie.request(server, service).argument(&opening).send()?;
+        let reply = genie.request(server, service).argument(&opening).room(1).send()?;
+        if reply.argument() != [OPEN] {
+            return Err(Error::from(ServerError::misuse("the service does not stream")).into());
+        }
         let ring = BufferRing::new(genie, count, len);
         let (genie, server, count) = (genie.clone(), server.clone(), count.max(1));
         let mut stream =
@@ -260,7 +263,7 @@ pub struct Part(Incoming);
 impl Streams {
     /// Takes a request for a service that streams. Where the request opens a stream, returns the stream's argument and where its
     /// parts go; otherwise it asks for a part of an open stream, and is kept until there is one.
-    pub fn take(&self, request: Incoming) -> Option<(Vec<u8>, Parts)> {
+    pub fn take(&self, mut request: Incoming) -> Option<(Vec<u8>, Parts)> {
         let (kind, stream, number, rest) = match request.argument() {
             [kind, rest @ ..] if rest.len() >= 16 => {
                 let number = |at| u64::from_le_bytes(std::array::from_fn(|byte| rest[at + byte]));
@@ -280,7 +283,8 @@ impl Streams {
                 let open = Arc::<Open>::default();
                 streams.insert(stream, Arc::clone(&open));
                 drop(streams);
-                request.reply(Ok(()));
+                let opened = request.set_argument(&[OPEN]).map_err(ServerError::from);
+                request.reply(opened);
                 Some((rest, Parts { open, name: stream, table: Arc::clone(&self.0) }))
             }
             (MORE, Some(open)) => {

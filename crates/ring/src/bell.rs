@@ -43,6 +43,18 @@ impl Bells {
     }
 }
 
+/// Wakes the consumer of this side from another thread, if it sleeps: for news that is not on the ring. The consumer looks for such
+/// news between [`crate::Consumer::arm`] and its sleep.
+#[derive(Debug, Clone)]
+pub struct Waker(pub(crate) Bell);
+
+impl Waker {
+    /// Wakes the consumer; to be called after what it should see is published.
+    pub fn wake(&self) {
+        self.0.ring();
+    }
+}
+
 /// Wakes the consumer of one direction.
 #[derive(Debug, Clone)]
 pub(crate) struct Bell {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::bell::{Bell, Mode};
+use crate::bell::{Bell, Mode, Waker};
 use crate::direction::Direction;
 use crate::error::Broken;
 use crate::layout::place;
@@ -154,6 +154,11 @@ impl Consumer {
         if wants_room.load(Ordering::Relaxed) != 0 && wants_room.swap(0, Ordering::Acquire) != 0 {
             self.bell.ring();
         }
+    }
+
+    /// What wakes this consumer from another thread.
+    pub fn waker(&self) -> Waker {
+        Waker(Bell::new(self.direction.clone(), Arc::clone(&self.own_event)))
     }
 
     /// Makes the producer's next record ring the bell. Returns whether the caller may sleep; if not, a record is there

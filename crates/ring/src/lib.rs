@@ -76,7 +76,7 @@ mod producer;
 mod record;
 mod wait;
 
-pub use bell::{Bells, Mode};
+pub use bell::{Bells, Mode, Waker};
 #[doc(hidden)]
 pub use channel::consumer_of_image;
 #[cfg(not(loom))]

@@ -104,6 +104,7 @@
 //! | `#[input] Migrant` | clients pass its greatest length, a `usize`; it arrives with the reply | `Input<'_>` |
 //! | `T`, `&T`, `&str` | encoded by serde and postcard | the same |
 //! | `#[plain] T`, `#[plain] &T` | as its bytes, `T` being plain data | the same |
+//! | arrays of more than 32 values, `[u64; 256]` say | as `#[plain]`; a result by `#[plain]` before the method | the same |
 //! | `&Incoming` | not at all: clients leave it out | the request: which client asks, say |
 //!
 //! `#[scheme(copy)]` before an argument names its scheme: `copy`, `emulated_copy` (the default), `share`, `emulated_share`; for a
@@ -127,6 +128,39 @@
 //! [`Call::submit`] returns a [`Pending`] at once, and [`Call::submit_when_room`] as soon as there is room; take the results by
 //! [`Pending::sync`], the oldest first. Each call in flight needs buffers of its own: `&mut [T]` is borrowed until the result is
 //! taken, and a `Buffer` comes back with it ([`Reply`] dereferences to `genie::Reply`, which has `take_buffer`).
+//! `genie::BufferRing` and `genie::Completions` take requests without types; for calls, a queue does:
+//!
+//! ```
+//! # use genie::{Buffer, Interface, ServerHandle, service::{Input, Output}};
+//! use std::collections::VecDeque;
+//!
+//! #[genie::service]
+//! trait Frames {
+//!     fn invert(&self, frame: Buffer, #[input] inverted: Buffer);
+//! }
+//! # struct Inverter;
+//! # impl Frames for Inverter {
+//! #     fn invert(&self, frame: Output<'_>, mut inverted: Input<'_>) {
+//! #         inverted.append_output(&frame);
+//! #     }
+//! # }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let genie = Interface::open()?;
+//! # let frames = FramesClient::new(&genie, ServerHandle::new(FramesServer::new(Inverter)))?;
+//! let (mut in_flight, mut free) = (VecDeque::new(), Vec::new());
+//! for _ in 0..10 {
+//!     if in_flight.len() == 3 {
+//!         let pending: genie::service::Pending<'_, _, _, _> = in_flight.pop_front().expect("three");
+//!         let mut reply = pending.sync()?;
+//!         free.extend([reply.take_buffer(), reply.take_buffer()].into_iter().flatten()); // the frame, and what came
+//!     }
+//!     let mut buffer = || free.pop().map_or_else(|| genie.allocate(100_000), Ok);
+//!     in_flight.push_back(frames.invert(buffer()?, buffer()?).submit_when_room()?);
+//! }
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! A method returns one result: there are no streams in traits. A server that has both is a `genie::Server` as above, with
 //! `genie::Streams` among its own services.

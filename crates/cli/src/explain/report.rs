@@ -114,7 +114,7 @@ impl Report {
         let _ = writeln!(text, "  {:8} {:66} {:>10.3}", "in all", "", self.predicted_us);
         let _ = writeln!(text, "  {:8} {:66} {:>10.3}", "copy", "would cost", self.copy_us);
         text.push('\n');
-        text += &fold(&format!("one such operation, just done: {}", self.receipt));
+        text += &fold(&format!("one such operation, just done in this process: {}", self.receipt));
         let _ = write!(text, "\n{}", self.thresholds.text());
         text
     }

@@ -84,7 +84,7 @@ fn the_traffic_of_each_client_is_counted_to_the_byte() {
     let table = top(&place, &[]);
     assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
     let names: Vec<_> = table.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
-    assert_eq!(names, ["server", "files", "first", "second", "of"], "{table}");
+    assert_eq!(names, ["server", "files", "first", "second", "rates"], "{table}");
 
     drop((first, second));
     place.done(&["fetch", "files:file"]);

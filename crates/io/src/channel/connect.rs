@@ -271,6 +271,7 @@ fn remote(
             body: Body::new(),
             aborts: Vec::new(),
         }),
+        waker: ends.consumer.waker(),
         receiving: Mutex::new(Receiving { consumer: ends.consumer, record: Record::new() }),
         followers: Followers::default(),
         is_tended: AtomicBool::new(false),

@@ -264,6 +264,9 @@ impl Link {
             }
         };
         self.end(self.gone(&why));
+        if let Some(remote) = remote.upgrade() {
+            remote.waker.wake();
+        }
         telemetry::ended(&self.server, &self.error());
         // A thread that waits for an answer holds the lock from its look at `is_gone` until it waits. Taking the lock puts
         // this notification before that look or after the wait has begun.

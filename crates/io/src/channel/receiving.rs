@@ -78,7 +78,9 @@ impl Remote {
                 self.link.settle(awaited);
                 return false;
             }
+            // The link's thread wakes this one when the server has gone.
             if receiving.consumer.arm(Mode::Futex)
+                && !self.link.is_gone()
                 && let Err(error) = receiving.consumer.sleep(Some(left.min(LONGEST_SLEEP)))
             {
                 self.link.break_off(&error.to_string());

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use genie_memory::{Direction, Space};
 use genie_passing::Parties;
 use genie_passing::Preferred;
-use genie_ring::{Producer, PushError, Spin};
+use genie_ring::{Producer, PushError, Spin, Waker};
 use genie_sys::event::Event;
 
 use super::announce::{Announcements, Segments};
@@ -43,6 +43,8 @@ pub(crate) struct Remote {
     pub(super) bell: Event,
     pub(super) sending: Mutex<Sending>,
     pub(super) receiving: Mutex<Receiving>,
+    /// Wakes the leader.
+    pub(super) waker: Waker,
     pub(super) followers: Followers,
     /// A thread takes the replies for which no other thread waits.
     pub(super) is_tended: AtomicBool,

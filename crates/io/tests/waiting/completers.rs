@@ -133,6 +133,7 @@ fn a_queue_gives_back_the_requests_that_are_over_and_no_others() {
                 left.push(number);
             }
         }
+        assert!(!completions.wait(&server, Duration::MAX), "nothing is pending, so that it does not wait");
         assert_eq!(left, [2, 4]);
         assert!(completions.is_empty());
         drop(removed);

@@ -5,11 +5,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
 use genie_io::channel::ServeOptions;
+use genie_io::servers::memory::NULL;
 use genie_io::{
     ClientId, Error, Incoming, Out, Parts, RequestId, Server, Service, ServiceId, Stream, Streams,
 };
 
-use super::fixture::{FOR_EVER, Fixture, assert_idle, interface, options};
+use super::fixture::{FOR_EVER, Fixture, assert_idle, interface, memory, options};
 
 static SERVICES: [Service; 1] = [Service::new("stream", false, true)];
 const STREAM: ServiceId = ServiceId(0);
@@ -96,6 +97,7 @@ fn parts_come_in_their_order_without_being_copied() {
 fn either_side_can_end_a_stream_early() {
     let (fixture, (server, opening)) = (Fixture::new(), streaming());
     let _running = fixture.serve("streaming", server);
+    let _plain = fixture.serve("memory", memory());
     let interface = interface();
     let server = fixture.connect(&interface, "streaming");
     let open = || Stream::open(&interface, &server, STREAM, &[], 2, 5_000).expect("a stream");
@@ -122,11 +124,15 @@ fn either_side_can_end_a_stream_early() {
     assert!(theirs.send(&[0; 5_001]).is_err());
     assert!(matches!(stream.next_part().expect_err("too long").error, Error::Server(_)));
     drop(theirs);
+    // The service does not stream: its success is no stream.
+    let plain = fixture.connect(&interface, "memory");
+    let refused = Stream::open(&interface, &plain, NULL, &[], 2, 5_000).expect_err("no stream").error;
+    assert!(refused.is_misuse() && refused.to_string().contains("does not stream"), "{refused}");
     // The client leaves without a word.
     let mut theirs = {
         let interface = super::fixture::interface();
         let server = fixture.connect(&interface, "streaming");
-        let opened = interface.request(&server, STREAM).argument(&[0; 17]).send();
+        let opened = interface.request(&server, STREAM).argument(&[0; 17]).room(1).send();
         opened.expect("a stream");
         parts()
     };

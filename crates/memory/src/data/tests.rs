@@ -97,3 +97,19 @@ fn data_behind_other_data_is_read_after_it() {
     both.append(second.into_data());
     assert_eq!(both.to_vec(), [&[1; 5][..], &[2; 7]].concat());
 }
+
+#[test]
+fn chunks_are_all_bytes_in_their_order() {
+    for lens in [&[][..], &[0, 5, 0], &[16 << 10], &[1, 16 << 10, 20_000, 7]] {
+        let mut scattered = Scattered::new(lens);
+        let data = scattered.data();
+        let expected: Vec<u8> = (0..data.len()).map(|at| (at / 3) as u8).collect();
+        data.copy_from(&expected);
+        let mut seen = Vec::new();
+        data.for_each_chunk(|bytes| {
+            assert!((1..=16 << 10).contains(&bytes.len()));
+            seen.extend_from_slice(bytes);
+        });
+        assert!(seen == expected, "{lens:?}");
+    }
+}
