@@ -77,7 +77,7 @@ pub type Answer<T = Status> = (String, Result<T, Error>);
 /// # Errors
 /// The run-time directory can't be read.
 pub fn servers() -> Result<Vec<Answer>, Error> {
-    ask_all(|socket, name| connect::hear_status(socket, name, link::PATIENCE))
+    ask_all(link::PATIENCE, connect::hear_status)
 }
 
 /// Asks every server in the run-time directory for its status, and for what it has passed for its clients. A server that has
@@ -86,19 +86,15 @@ pub fn servers() -> Result<Vec<Answer>, Error> {
 /// # Errors
 /// The run-time directory can't be read.
 pub fn traffic(patience: Duration) -> Result<Vec<Answer<(Status, Traffic)>>, Error> {
-    let end = Instant::now() + patience;
-    ask_all(|socket, name| {
-        connect::hear_traffic(socket, name, end.saturating_duration_since(Instant::now())).map_err(|error| {
-            match error {
-                Error::Silent { server, .. } => Error::Silent { server, timeout: patience },
-                error => error,
-            }
-        })
-    })
+    ask_all(patience, connect::hear_traffic)
 }
 
-/// Asks all servers before it hears the first: one that is stopped does not keep the others from answering.
-fn ask_all<T>(hear: impl Fn(&Socket, &str) -> Result<T, Error>) -> Result<Vec<Answer<T>>, Error> {
+/// Asks all servers before it hears the first, and waits for all together: those that are stopped keep no others from answering.
+fn ask_all<T>(
+    patience: Duration,
+    hear: impl Fn(&Socket, &str, Duration) -> Result<T, Error>,
+) -> Result<Vec<Answer<T>>, Error> {
+    let end = Instant::now() + patience;
     let directory = directory::Directory::open()?;
     let ask = |name: String| {
         let asked = connect::query(&directory, &name);
@@ -106,7 +102,11 @@ fn ask_all<T>(hear: impl Fn(&Socket, &str) -> Result<T, Error>) -> Result<Vec<An
     };
     let asked: Vec<_> = directory.names()?.into_iter().map(ask).collect();
     let answer = |(name, asked): Answer<Socket>| {
-        let answer = asked.and_then(|socket| hear(&socket, &name));
+        let left = end.saturating_duration_since(Instant::now());
+        let answer = asked.and_then(|socket| hear(&socket, &name, left)).map_err(|error| match error {
+            Error::Silent { server, .. } => Error::Silent { server, timeout: patience },
+            error => error,
+        });
         (name, answer)
     };
     Ok(asked.into_iter().map(answer).collect())

@@ -130,25 +130,34 @@ impl<T> Completions<T> {
         loop {
             let look = next_look(self.pending.lock().ends());
             let until = deadline.into_iter().chain(look).min();
-            let has_next = match server.is_looked_at() {
-                true => Awaited::until(&has_next).wait(server, until),
+            match server.is_looked_at() {
+                true => drop(Awaited::until(&has_next).wait(server, until)),
                 false => self.sleep(until),
-            };
-            if has_next || deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                return has_next;
+            }
+            let is_late = || deadline.is_some_and(|deadline| deadline <= Instant::now());
+            if has_next() || self.is_empty() || is_late() {
+                return has_next();
             }
         }
     }
 
     /// Whether a request is in the queue. It does not look for replies.
     pub fn has_next(&self) -> bool {
-        !self.is_inherited() && !self.queue.replied.lock().is_empty()
+        if self.is_inherited() || self.queue.replied.lock().is_empty() {
+            return false;
+        }
+        // Requests that were removed may have left their names.
+        let (all, mut replied) = (self.pending.lock(), self.queue.replied.lock());
+        while replied.front().is_some_and(|request| !all.requests.contains_key(request)) {
+            replied.pop_front();
+        }
+        !replied.is_empty()
     }
 
     /// Sleeps until a reply that another thread takes puts a request into the queue.
-    fn sleep(&self, deadline: Option<Instant>) -> bool {
+    fn sleep(&self, deadline: Option<Instant>) {
         let has_next = |replied: &VecDeque<_>| !replied.is_empty();
-        self.queue.changed.wait_until(self.queue.replied.lock(), deadline, has_next).1
+        drop(self.queue.changed.wait_until(self.queue.replied.lock(), deadline, has_next));
     }
 
     /// Takes out the requests for which `is_it` is true, whether they have been replied to or not. The queue is locked

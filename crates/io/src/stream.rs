@@ -121,14 +121,15 @@ impl Stream {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let mut opening = header(OPEN, number, 0).to_vec();
         opening.extend_from_slice(argument);
-        let reply = genie.request(server, service).argument(&opening).room(1).send()?;
-        if reply.argument() != [OPEN] {
-            return Err(Error::from(ServerError::misuse("the service does not stream")).into());
-        }
         let ring = BufferRing::new(genie, count, len);
         let (genie, server, count) = (genie.clone(), server.clone(), count.max(1));
+        // If opening fails, dropping this closes what the server may open all the same.
         let mut stream =
             Self { genie, server, service, number, asked: 0, ring, count, part: None, is_over: false };
+        let opened = stream.genie.request(&stream.server, service).argument(&opening).room(1).send()?;
+        if opened.argument() != [OPEN] {
+            return Err(Error::from(ServerError::misuse("the service does not stream")).into());
+        }
         stream.ask()?;
         Ok(stream)
     }
@@ -271,6 +272,10 @@ impl Streams {
             }
             _ => return refuse(request),
         };
+        if kind == OPEN && request.is_aborted() {
+            // The client may have closed the stream already.
+            return None;
+        }
         let mut streams = self.0.lock();
         match (kind, streams.get(&stream)) {
             (OPEN, None) if streams.keys().filter(|(client, _)| *client == stream.0).count() >= MOST => {

@@ -44,13 +44,34 @@ pub(crate) fn failed(error: &Error) {
     tracing::debug!(%error, "request failed");
 }
 
-/// A thread of this process has waited at a channel.
-#[inline]
-pub(crate) fn waited(how: Wait) {
+/// How often a thread has waited at a channel. It is told when the thread does not lead any more, since the program's recorder
+/// may make requests.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
     #[cfg(feature = "metrics")]
-    match how {
-        Wait::Spun => metrics::counter!("genie_waits_total", "how" => "spun").increment(1),
-        Wait::Slept => metrics::counter!("genie_waits_total", "how" => "slept").increment(1),
+    spun: u64,
+    #[cfg(feature = "metrics")]
+    slept: u64,
+}
+
+impl Waits {
+    #[inline]
+    pub(crate) fn note(&mut self, how: Wait) {
+        #[cfg(feature = "metrics")]
+        match how {
+            Wait::Spun => self.spun += 1,
+            Wait::Slept => self.slept += 1,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn tell(self) {
+        #[cfg(feature = "metrics")]
+        for (how, count) in
+            [("spun", self.spun), ("slept", self.slept)].into_iter().filter(|(_, count)| *count > 0)
+        {
+            metrics::counter!("genie_waits_total", "how" => how).increment(count);
+        }
     }
 }
 

@@ -86,7 +86,7 @@ pub(super) fn servers(before: &Sample, now: &Sample) -> Vec<Server> {
         answers.find(|(other, _)| other.instance == status.instance).map(|(_, traffic)| traffic)
     };
     let server = |(name, answer): &Answer<(Status, Traffic)>| match answer {
-        Ok((status, traffic)) => Some(server(status, traffic, earlier(status), interval)),
+        Ok((status, traffic)) => Some(server(name, status, traffic, earlier(status), interval)),
         Err(Error::NoServer { .. }) => None,
         Err(error) => Some(Server {
             row: Row { name: name.clone(), ..Row::default() },
@@ -100,7 +100,14 @@ pub(super) fn servers(before: &Sample, now: &Sample) -> Vec<Server> {
     now.answers.iter().filter_map(server).collect()
 }
 
-fn server(status: &Status, traffic: &Traffic, earlier: Option<&Traffic>, interval: Duration) -> Server {
+/// The server that has answered at the socket of this name, whatever it calls itself.
+fn server(
+    name: &str,
+    status: &Status,
+    traffic: &Traffic,
+    earlier: Option<&Traffic>,
+    interval: Duration,
+) -> Server {
     // A server that ran before, but gave no answer then, shows no rates yet.
     let earlier = earlier.or((status.uptime > interval).then_some(traffic));
     let before = |client: u64| {
@@ -122,7 +129,7 @@ fn server(status: &Status, traffic: &Traffic, earlier: Option<&Traffic>, interva
         row: Row {
             pending_requests: clients.iter().map(|client| client.pending_requests).sum(),
             pending_bytes: clients.iter().map(|client| client.pending_bytes).sum(),
-            ..Row::new(&status.name, status.pid, traffic.total(), total, interval)
+            ..Row::new(name, status.pid, traffic.total(), total, interval)
         },
         uptime_s: status.uptime.as_secs(),
         interval_s: interval.as_secs_f64(),
@@ -155,7 +162,7 @@ mod tests {
             pending: Limits { pending_bytes: 10, pending_requests: 2 },
         };
         let status = Status {
-            name: "server".to_owned(),
+            name: "what it calls itself".to_owned(),
             instance,
             pid: 1,
             uptime,
@@ -172,6 +179,7 @@ mod tests {
         let at = Instant::now();
         let now = Sample { at: at + SECOND / 2, answers: vec![now] };
         let servers = servers(&Sample { at, answers: before }, &now);
+        assert_eq!(servers[0].row.name, "server");
         let clients = servers[0].clients.iter().map(|client| client.per_second.requests).collect();
         (servers[0].row.per_second.requests, clients)
     }

@@ -132,7 +132,8 @@ fn connect_now(
         },
     };
     let gone = |why: String| Error::gone(server, why).unasked();
-    socket.send(&Message::Hello(hello).encode()?, &[std::os::fd::AsFd::as_fd(&held)])?;
+    let sent = socket.send(&Message::Hello(hello).encode()?, &[std::os::fd::AsFd::as_fd(&held)]);
+    sent.map_err(|error| left(server, error))?;
     drop(held);
     let (message, descriptors) = receive(&socket, server, options.timeout)?;
     let welcome = match message {
@@ -194,6 +195,14 @@ fn dial(path: &Path, server: &str) -> Result<Socket, Error> {
         Errno::ACCESS | Errno::PERM | Errno::PROTOTYPE => refused(server, error.to_string()),
         _ => error.into(),
     })
+}
+
+/// The error for a server with which nothing can be exchanged: most likely it has gone in the middle of it.
+fn left(server: &str, error: genie_sys::Error) -> Error {
+    match error.errno {
+        Errno::PIPE | Errno::CONNRESET => Error::gone(server, error.to_string()).unasked(),
+        _ => error.into(),
+    }
 }
 
 /// The error for a server that has ended the handshake.
@@ -284,7 +293,7 @@ fn remote(
 fn receive(socket: &Socket, server: &str, timeout: Duration) -> Result<(Message, Vec<OwnedFd>), Error> {
     let gone = |why: String| Error::gone(server, why).unasked();
     let mut bytes = vec![0; MAX_MESSAGE];
-    let received = socket.receive_timeout(&mut bytes, timeout)?;
+    let received = socket.receive_timeout(&mut bytes, timeout).map_err(|error| left(server, error))?;
     let received = received.ok_or_else(|| Error::Silent { server: server.to_owned(), timeout })?;
     if received.len == 0 {
         return Err(gone("it hung up during the handshake".to_owned()));
@@ -303,7 +312,7 @@ fn receive(socket: &Socket, server: &str, timeout: Duration) -> Result<(Message,
 /// Asks the server of this name how it is; the answer follows on the connection.
 pub(super) fn query(directory: &Directory, server: &str) -> Result<Socket, Error> {
     let socket = dial(&directory.socket_path(server)?, server)?;
-    socket.send(&Message::Query(()).encode()?, &[])?;
+    socket.send(&Message::Query(()).encode()?, &[]).map_err(|error| left(server, error))?;
     Ok(socket)
 }
 

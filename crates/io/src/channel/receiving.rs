@@ -15,7 +15,7 @@ use super::remote::Remote;
 use super::wire::record::{Limit, Outcome, Record, Refusal, Reply};
 use crate::exchange::Awaited;
 use crate::primitive::Ordering;
-use crate::telemetry::{self, Wait};
+use crate::telemetry::{Wait, Waits};
 use crate::{Error, ServerError};
 
 /// The longest time that the leader sleeps before it looks again whether the server is still there.
@@ -31,6 +31,13 @@ pub(super) struct Receiving {
 impl Remote {
     /// Waits until the awaited request has its reply, or has been given up; returns false if the deadline came first.
     pub(crate) fn wait(&self, awaited: &mut Awaited<'_>, deadline: Option<Instant>) -> bool {
+        let mut waits = Waits::default();
+        let is_replied = self.wait_until(awaited, deadline, &mut waits);
+        waits.tell();
+        is_replied
+    }
+
+    fn wait_until(&self, awaited: &mut Awaited<'_>, deadline: Option<Instant>, waits: &mut Waits) -> bool {
         loop {
             if awaited.is_replied() {
                 return true;
@@ -41,10 +48,10 @@ impl Remote {
             let Some(mut receiving) = self.receiving.try_lock() else {
                 let is_free = || self.receiving.try_lock().is_some();
                 self.followers.sleep(|| awaited.is_replied() || is_free(), deadline);
-                telemetry::waited(Wait::Slept);
+                waits.note(Wait::Slept);
                 continue;
             };
-            let has_taken = self.receive_until(&mut receiving, awaited, deadline);
+            let has_taken = self.receive_until(&mut receiving, awaited, deadline, waits);
             drop(receiving);
             self.wake(has_taken);
         }
@@ -57,6 +64,7 @@ impl Remote {
         receiving: &mut Receiving,
         awaited: &mut Awaited<'_>,
         deadline: Option<Instant>,
+        waits: &mut Waits,
     ) -> bool {
         loop {
             let taken = self.receive(receiving, awaited);
@@ -68,7 +76,7 @@ impl Remote {
                 continue;
             }
             if self.spin.until(|| receiving.consumer.is_ready()) {
-                telemetry::waited(Wait::Spun);
+                waits.note(Wait::Spun);
                 continue;
             }
             let now = Instant::now();
@@ -86,7 +94,7 @@ impl Remote {
                 self.link.break_off(&error.to_string());
             }
             receiving.consumer.disarm();
-            telemetry::waited(Wait::Slept);
+            waits.note(Wait::Slept);
         }
     }
 

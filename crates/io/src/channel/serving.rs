@@ -97,22 +97,31 @@ impl Serving {
                 Arc::clone(IS_OVER.get_or_init(|| is_over))
             }
         };
-        let waits = |change: fn(&mut usize)| {
+        let waits = move |change: fn(&mut usize)| {
             let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
             change(&mut waiting);
             is_over.store(*waiting == 0, Ordering::SeqCst);
         };
         let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(refused)?;
-        let (handle, stopper, over) = (signals.handle(), self.stopper(), Arc::clone(&is_over));
+        let (handle, stopper) = (signals.handle(), self.stopper());
+        waits(|waiting| *waiting += 1);
+        // A server whose signal has come waits no more, even if its code never returns.
+        let is_counted = AtomicBool::new(true);
+        let wait_no_more = Arc::new(move || {
+            if is_counted.swap(false, Ordering::SeqCst) {
+                waits(|waiting| *waiting -= 1);
+            }
+        });
+        let on_signal = Arc::clone(&wait_no_more);
         let waiting = spawn("genie-signals", move || {
             if signals.forever().next().is_some() {
-                over.store(true, Ordering::SeqCst);
+                on_signal();
                 stopper.stop();
             }
-        })?;
-        waits(|waiting| *waiting += 1);
+        });
+        let waiting = waiting.inspect_err(|_| wait_no_more())?;
         let served = self.run();
-        waits(|waiting| *waiting -= 1);
+        wait_no_more();
         handle.close();
         // Its panic has been reported by the panic hook.
         let _ = waiting.join();

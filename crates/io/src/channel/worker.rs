@@ -280,6 +280,15 @@ impl Attended {
     }
 }
 
+impl Drop for ClientRing {
+    fn drop(&mut self) {
+        if !self.waiting.is_empty() {
+            // The server is being stopped. Its client learns that it has gone, not that its code dropped these requests.
+            self.session.end(None);
+        }
+    }
+}
+
 impl ClientRing {
     /// Takes the next record, and acts upon it unless the server's code is to be called with it, which it may be if `may_call`.
     ///

@@ -124,6 +124,9 @@ fn a_queue_gives_back_the_requests_that_are_over_and_no_others() {
         }
         let removed = completions.remove(|number| *number == 0);
         assert_eq!(removed.len(), 1);
+        kept.remove(0).reply(Ok(()));
+        assert!(removed[0].0.wait(FOR_EVER), "its reply comes all the same");
+        assert!(!completions.has_next(), "a request that was removed is not in the queue");
         drop(kept);
         let mut left = vec![];
         while left.len() < 2 {

@@ -365,3 +365,79 @@ fn clients_with_long_requests_take_turns_at_the_threads() {
     scene.server.change(|state| state.all_free = true);
     pending.into_iter().for_each(|(_, pending)| drop(pending.sync().expect("a reply")));
 }
+
+/// The code of one client's server that took long to let a request go kept all other clients from being served.
+#[test]
+fn a_clients_server_that_aborts_slowly_keeps_no_other_client_waiting() {
+    struct Slow(Mutex<std::sync::mpsc::Receiver<()>>, Mutex<Vec<Incoming>>);
+    impl Server for Slow {
+        fn name(&self) -> &str {
+            "slow"
+        }
+        fn services(&self) -> &[Service] {
+            &SERVICES
+        }
+        fn request(&self, request: Incoming) {
+            match request.argument() {
+                [] => request.reply(Ok(())),
+                _ => self.1.lock().unwrap().push(request),
+            }
+        }
+        fn abort(&self, _: RequestId) {
+            self.0.lock().unwrap().recv().expect("the test lets it go");
+            self.1.lock().unwrap().clear();
+        }
+    }
+    let (let_go, gates) = std::sync::mpsc::channel();
+    let senders = Arc::new(Mutex::new(Vec::new()));
+    let made = Arc::clone(&senders);
+    let server = ServerHandle::new(PerClient::new(move |_: &genie_io::Client| {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        made.lock().unwrap().push(sender);
+        Slow(Mutex::new(receiver), Mutex::default())
+    }));
+    let first = interface();
+    let pending = first.request(&server, ASK).argument(b"keep").submit().expect("a request");
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let aborted = pending.abort().expect_err("aborted").error;
+            let_go.send(aborted).expect("the test hears");
+        });
+        let waiting = Instant::now();
+        while gates.try_recv().is_err() && waiting.elapsed() < Duration::from_millis(30) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // A new client, and one that is known.
+        for _ in 0..2 {
+            let second = interface();
+            second.request(&server, ASK).send().expect("a reply");
+            second.request(&server, ASK).send().expect("a reply");
+        }
+        for sender in senders.lock().unwrap().iter() {
+            // Only one client's server waits for it.
+            let _ = sender.send(());
+        }
+    });
+}
+
+#[test]
+fn a_client_learns_of_a_server_that_is_stopped_that_it_has_gone() {
+    let scene = Scene::new(ServeOptions { threads: 1, most_threads: 4, ..options() });
+    let (_finally, client, other) = (scene.finally(), scene.client(), scene.client());
+    let first = client.submit(1);
+    scene.server.await_all(&[Event::Called(1)]);
+    let waiting: Vec<_> = (2..6).map(|number| client.submit(number)).collect();
+    // Another thread has relieved the one that is in the server's code, and has taken what waits off the ring.
+    other.ask().expect("a reply");
+    std::thread::sleep(Duration::from_millis(20));
+    scene.running.stopper().stop();
+    scene.server.change(|state| state.all_free = true);
+    let Scene { running, fixture: _fixture, .. } = scene;
+    drop(running);
+    drop(first.sync()); // it may have been done
+    for pending in waiting {
+        if let Err(failed) = pending.sync() {
+            assert!(matches!(failed.error, Error::Gone { .. }), "{failed}");
+        }
+    }
+}

@@ -227,6 +227,14 @@ fn a_reply_that_the_ring_never_holds_fails_its_request_alone() {
             keeper.take(1).into_iter().for_each(|request| request.reply(Ok(())));
             pending.into_iter().for_each(|request| drop(request.sync().unwrap()));
         }
+        // A long sentence is cut.
+        let pending = submit(&interface, &server, 1);
+        keeper.take(1).into_iter().for_each(|request| request.reply(Err("because ".repeat(200).into())));
+        let error = pending.into_iter().next().unwrap().sync().unwrap_err().error;
+        assert!(
+            matches!(&error, Error::Server(told) if told.message.starts_with("because because")),
+            "{error}"
+        );
         assert_idle(&interface);
     }
 }

@@ -2,15 +2,15 @@
 
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use genie_io::channel::ServeOptions;
 use genie_io::servers::memory::NULL;
 use genie_io::{
-    ClientId, Error, Incoming, Out, Parts, RequestId, Server, Service, ServiceId, Stream, Streams,
+    ClientId, Error, Incoming, Limits, Out, Parts, RequestId, Server, Service, ServiceId, Stream, Streams,
 };
 
-use super::fixture::{FOR_EVER, Fixture, assert_idle, interface, memory, options};
+use super::fixture::{FOR_EVER, Fixture, assert_idle, interface, interface_with, memory, options};
 
 static SERVICES: [Service; 1] = [Service::new("stream", false, true)];
 const STREAM: ServiceId = ServiceId(0);
@@ -18,12 +18,14 @@ const STREAM: ServiceId = ServiceId(0);
 /// Gives each stream's argument and parts to the test.
 struct Streaming {
     streams: Streams,
+    /// Requests that open a stream first wait for this.
+    gate: Option<Mutex<Receiver<()>>>,
     opened: Mutex<Sender<(Vec<u8>, Parts)>>,
 }
 
 fn streaming() -> (Streaming, Receiver<(Vec<u8>, Parts)>) {
     let (opened, opening) = channel();
-    (Streaming { streams: Streams::default(), opened: Mutex::new(opened) }, opening)
+    (Streaming { streams: Streams::default(), gate: None, opened: Mutex::new(opened) }, opening)
 }
 
 impl Server for Streaming {
@@ -36,6 +38,9 @@ impl Server for Streaming {
     }
 
     fn request(&self, request: Incoming) {
+        if let (Some(gate), true) = (&self.gate, request.argument().ends_with(b"slow")) {
+            gate.lock().unwrap().recv().expect("the test opens the gate");
+        }
         if let Some(opened) = self.streams.take(request) {
             // A test that is over wants none.
             let _ = self.opened.lock().unwrap().send(opened);
@@ -177,4 +182,28 @@ fn a_client_has_only_so_many_streams() {
     drop(streams);
     open().expect("room for another");
     assert_eq!(opening.try_iter().count(), 257);
+}
+
+#[test]
+fn a_stream_that_opens_too_late_is_closed() {
+    let (fixture, (mut server, opening)) = (Fixture::new(), streaming());
+    let (open_gate, gate) = channel();
+    server.gate = Some(Mutex::new(gate));
+    let _running =
+        fixture.bind("streaming", server, ServeOptions { threads: 2, ..options() }).start().unwrap();
+    let hasty = interface_with(Limits { timeout: Some(Duration::from_millis(5)), ..Limits::default() });
+    let server = fixture.connect(&hasty, "streaming");
+    let late = Stream::open(&hasty, &server, STREAM, b"slow", 2, 5_000).expect_err("too late").error;
+    assert!(matches!(late, Error::TimedOut { .. }), "{late}");
+    open_gate.send(()).expect("the server waits");
+    let patient = interface();
+    let server = fixture.connect(&patient, "streaming");
+    let _stream = Stream::open(&patient, &server, STREAM, b"quick", 2, 5_000).expect("a stream");
+    loop {
+        let (argument, mut parts) = opening.recv_timeout(FOR_EVER).expect("a stream");
+        if argument == b"quick" {
+            break;
+        }
+        assert_eq!(parts.room().expect_err("nobody listens"), Error::Aborted);
+    }
 }

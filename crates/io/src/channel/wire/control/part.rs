@@ -52,9 +52,15 @@ pub(super) fn fixed<T: IntoBytes + Immutable + Unaligned>(bytes: &mut Vec<u8>, p
     bytes.extend_from_slice(part.as_bytes());
 }
 
+/// Whether a character changes how a terminal shows others: a control character, or one that turns the direction of text.
+fn is_control(char: char) -> bool {
+    let turns = matches!(char, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    turns || char.is_control()
+}
+
 /// A name's length, as a message has it, and the name's bytes.
 pub(super) fn name<N: TryFrom<usize>>(name: &str) -> Result<(N, &[u8]), TooLarge> {
-    let controls = name.chars().filter(|char| char.is_control()).count();
+    let controls = name.chars().filter(|char| is_control(*char)).count();
     count::<u16>("control characters in a name", controls, 0)?;
     Ok((count("bytes of a name", name.len(), MAX_NAME)?, name.as_bytes()))
 }
@@ -67,7 +73,7 @@ pub(super) fn read_name(
 ) -> Result<String, Malformed> {
     let start = *cursor;
     let name = cursor.text(whose, len.into(), MAX_NAME)?;
-    if name.chars().any(char::is_control) {
+    if name.chars().any(is_control) {
         return Err(start.malformed(format!("{whose} has control characters: {name:?}")));
     }
     Ok(name.to_owned())

@@ -132,11 +132,17 @@ impl<'b> ReplyWriter<'b> {
         if len <= max {
             return false;
         }
-        let message = format!(
-            "the reply takes {len} bytes on a channel that carries {max}; let the server pass long data in buffers"
-        );
+        let (code, message) = match Reply::decode(body).map(|reply| reply.outcome) {
+            Ok(Outcome::Failed { code, message }) => (code, message.to_owned()),
+            Ok(Outcome::Panicked { message }) => (0, format!("the server panicked: {message}")),
+            _ => {
+                let why = "let the server pass long data in buffers";
+                let told = format!("the reply takes {len} bytes on a channel that carries {max}; {why}");
+                (Errno::MSGSIZE.raw_os_error(), told)
+            }
+        };
         let message = cut(&message, max - size_of::<ReplyHead>());
-        Self::begin(body, slot, Outcome::Failed { code: Errno::MSGSIZE.raw_os_error(), message });
+        Self::begin(body, slot, Outcome::Failed { code, message });
         true
     }
 
