@@ -143,8 +143,8 @@ pub enum Error {
     },
     /// A buffer was named that the request does not have, or one of the other direction.
     #[error(
-        "{} its service uses as an {direction}: the client adds it by `{}`; buffers are numbered from 0, outputs and inputs together",
-        if *.is_other { format!("buffer {index} of the request is of the other direction than") } else { format!("the request has no buffer {index}, which") },
+        "{}: its service uses it as an {direction}; the client adds it by `{}`, and buffers are numbered from 0, outputs and inputs together",
+        if *.is_other { format!("buffer {index} of the request is of the other direction") } else { format!("the request has no buffer {index}") },
         match direction { Direction::In => ".input(..)", Direction::Out => ".out(..)" }
     )]
     NoSuchBuffer {

@@ -105,7 +105,7 @@ fn requests_without_argument_room_or_buffer_are_refused() {
     assert!(failed.to_string().contains("0 bytes in all"), "{failed}");
     let request = files.interface.request(&files.handle, file::FETCH);
     let failed = request.out(Out::copy(b"x")).argument(&place).send().unwrap_err();
-    assert!(failed.to_string().contains("no input buffer number 0"), "{failed}");
+    assert!(failed.to_string().contains("buffer 0 of the request is of the other direction"), "{failed}");
     let failed = files.interface.request(&files.handle, ServiceId(10)).send().unwrap_err();
     assert!(matches!(failed.error, Error::NoSuchService { count: 10, .. }), "{failed}");
 }
