@@ -103,8 +103,8 @@ fn shape(kind: &Kind) -> Option<TokenStream> {
         Kind::Bulk(bulk) => {
             let (item, text) = (&bulk.item, text(&bulk.item));
             Some(match bulk.is_input {
-                true => quote!(shape::input::<#item>(#text)),
-                false => quote!(shape::output::<#item>(#text)),
+                true => quote!((#text, shape::input::<#item>)),
+                false => quote!((#text, shape::output::<#item>)),
             })
         }
     }
@@ -113,11 +113,11 @@ fn shape(kind: &Kind) -> Option<TokenStream> {
 fn typed_shape(ty: &Type, is_plain: bool) -> TokenStream {
     let text = text(ty);
     if text == "str" {
-        return quote!(shape::serde::<::std::string::String>(#text));
+        return quote!((#text, shape::serde::<::std::string::String>));
     }
     match is_plain {
-        true => quote!(shape::plain::<#ty>(#text)),
-        false => quote!(shape::serde::<#ty>(#text)),
+        true => quote!((#text, shape::plain::<#ty>)),
+        false => quote!((#text, shape::serde::<#ty>)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! A client's connection: which of its methods the server has, and under which numbers.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use genie_io::{Interface, ServerHandle, ServiceId};
 use serde::de::DeserializeOwned;
@@ -30,7 +30,9 @@ impl Connected {
         server: ServerHandle,
         methods: &'static [Method],
     ) -> Result<Self, Error> {
-        let services: Arc<[_]> = methods.iter().map(|method| find(interface, &server, method)).collect();
+        let asked_until = Instant::now() + TELLING;
+        let find = |method| find(interface, &server, method, asked_until);
+        let services: Arc<[_]> = methods.iter().map(find).collect();
         match services.first() {
             Some(Err(first)) if services.iter().all(Result::is_err) => Err(Error::Mismatch(first.clone())),
             _ => Ok(Self { interface: interface.clone(), server, methods, services }),
@@ -63,7 +65,12 @@ impl Connected {
 }
 
 /// The number of a method's service, if the server has the method with the same types.
-fn find(interface: &Interface, server: &ServerHandle, method: &Method) -> Result<ServiceId, Mismatch> {
+fn find(
+    interface: &Interface,
+    server: &ServerHandle,
+    method: &Method,
+    asked_until: Instant,
+) -> Result<ServiceId, Mismatch> {
     if let Some(service) = server.service(&method.service) {
         return Ok(service);
     }
@@ -76,7 +83,7 @@ fn find(interface: &Interface, server: &ServerHandle, method: &Method) -> Result
         Some(number) => Err(Mismatch::Signature {
             server: name(),
             method: method.name,
-            servers: described(interface, server, number),
+            servers: described(interface, server, number, asked_until),
             clients: method.signature.clone(),
         }),
         None => {
@@ -86,15 +93,16 @@ fn find(interface: &Interface, server: &ServerHandle, method: &Method) -> Result
     }
 }
 
-/// How long a server may take to tell a signature.
+/// How long a server may take to tell all signatures that differ.
 const TELLING: Duration = Duration::from_secs(5);
 
-/// What the server says of its service `number`, as far as it is readable: it may say anything, or nothing.
-fn described(interface: &Interface, server: &ServerHandle, number: usize) -> String {
+/// What the server says of its service `number` until `asked_until`, as far as it is readable: it may say anything, or nothing.
+fn described(interface: &Interface, server: &ServerHandle, number: usize, asked_until: Instant) -> String {
     let named = server.services()[number].name.clone().into_owned();
-    let Some(describe) = server.service(DESCRIBE) else { return named };
+    let left = asked_until.saturating_duration_since(Instant::now());
+    let Some(describe) = server.service(DESCRIBE).filter(|_| !left.is_zero()) else { return named };
     let arguments = Arguments::default().and::<Serde, u32>(&(number as u32));
-    let request = interface.request(server, describe).timeout(TELLING);
+    let request = interface.request(server, describe).timeout(left);
     let shown = |c: char| if c.is_control() { '?' } else { c };
     match Call::<String, Never>::new(request, arguments, DESCRIBE, None).send() {
         Ok(reply) => reply.value.chars().take(LONGEST).map(shown).collect(),

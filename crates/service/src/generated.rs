@@ -30,5 +30,5 @@ pub fn bytes_mut<T: FromBytes + IntoBytes>(values: &mut [T]) -> &mut [u8] {
 
 /// The shapes of types.
 pub mod shape {
-    pub use crate::shape::{input, output, plain, serde};
+    pub use crate::shape::{Shape, Types, input, output, plain, serde};
 }

@@ -5,11 +5,9 @@
 //! How: a method's service is named by the method's name and a digest of its signature, which fits into a service's name
 //! however long the signature is. The signature itself is told by a service of its own, when digests differ.
 
-use std::collections::BTreeSet;
-
 use genie_io::Service;
 
-use crate::shape::Shape;
+use crate::shape::{Shape, Types};
 
 /// The service that tells a server's signatures: the last one of each typed server.
 pub(crate) const DESCRIBE: &str = "#signature";
@@ -46,20 +44,18 @@ impl Method {
         (value, error): (Shape, Option<Shape>),
         (reads, writes): (bool, bool),
     ) -> Self {
-        let mut definitions = BTreeSet::new();
-        let mut text = |shape: Shape| {
-            definitions.extend(shape.definitions);
-            shape.text
-        };
+        let mut types = Types::default();
+        let mut text = |(written, shape): Shape| shape(&mut types, written);
         let parameters = parameters.map(|parameter| format!("{}: {}", parameter.name, text(parameter.shape)));
         let returned = match (text(value), error.map(text)) {
             (value, Some(error)) => format!("Result<{value}, {error}>"),
             (value, None) => value,
         };
         let mut signature = format!("{name}({}) -> {returned}", parameters.join(", "));
+        let definitions = types.definitions();
         if !definitions.is_empty() {
             signature += " where ";
-            signature += &Vec::from_iter(definitions).join(", ");
+            signature += &definitions.join(", ");
         }
         let service = format!("{name}#{:016x}", digest(&signature));
         Self { name, signature, service, reads, writes }

@@ -1,5 +1,7 @@
 //! Peers that know nothing of types, or pretend to.
 
+use std::sync::{Arc, Mutex};
+
 use allocation_counter::measure;
 use genie::service::{Error, Mismatch};
 use genie::{
@@ -207,4 +209,36 @@ fn a_garbage_signature_is_shown_without_control_characters() {
     let liar = Liar { services, result: vec![0, 200] };
     let client = crate::stage::BulkClient::new(&genie, ServerHandle::new(liar)).unwrap();
     assert!(client.sum(&[]).send().unwrap_err().to_string().contains("server liar has `sum#0`"));
+}
+
+/// Each of the methods that differed took the time that a server has for telling its types.
+#[test]
+fn a_server_that_tells_no_types_is_asked_once() {
+    /// Keeps what it is asked.
+    struct Silent(Vec<Service>, Arc<Mutex<Vec<Incoming>>>);
+    impl Server for Silent {
+        fn name(&self) -> &str {
+            "silent"
+        }
+        fn services(&self) -> &[Service] {
+            &self.0
+        }
+        fn request(&self, request: Incoming) {
+            self.1.lock().unwrap().push(request);
+        }
+        fn abort(&self, _request: RequestId) {}
+    }
+    let genie = interface();
+    let mut services = bulk(&genie).server().services().to_vec();
+    // All methods but the first and the service that tells their types.
+    let differing = 1..services.len() - 1;
+    services[differing.clone()]
+        .iter_mut()
+        .for_each(|service| service.name = format!("{}0", service.name).into());
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let silent = ServerHandle::new(Silent(services, asked.clone()));
+    let client = crate::stage::BulkClient::new(&genie, silent).unwrap();
+    let failed = client.copied(&[]).send().unwrap_err();
+    assert!(failed.to_string().contains("server silent has `copied#"), "{failed}");
+    assert_eq!((differing.len(), asked.lock().unwrap().len()), (7, 1));
 }
