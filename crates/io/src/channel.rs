@@ -43,6 +43,7 @@ mod remote;
 mod serving;
 mod session;
 mod shares;
+mod signals;
 mod table;
 mod unwanted;
 #[doc(hidden)]

@@ -5,21 +5,16 @@
 
 use std::ops::BitAnd;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use genie_sys::Errno;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag::register_conditional_default;
-use signal_hook::iterator::Signals;
-
-use super::control;
 use super::directory::Claim;
 use super::listener::Shared;
 use super::post::Post;
 use super::wire::control::{Status, Traffic};
 use super::worker::Worker;
+use super::{control, signals};
 use crate::Error;
 use crate::primitive::{spawn, thread};
 
@@ -80,48 +75,17 @@ impl Serving {
     /// # Errors
     /// As [`Serving::run`]; or the signals cannot be waited for.
     pub fn run_until_signal(self) -> Result<(), Error> {
-        let refused = |error: std::io::Error| {
-            let errno = Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
-            genie_sys::Error::new("sigaction", "SIGINT and SIGTERM", errno)
-        };
-        // How many servers of this process wait for signals, and whether another signal ends it.
-        static WAITING: Mutex<usize> = Mutex::new(0);
-        static IS_OVER: OnceLock<Arc<AtomicBool>> = OnceLock::new();
-        let is_over = match IS_OVER.get() {
-            Some(known) => Arc::clone(known),
-            None => {
-                let is_over = Arc::new(AtomicBool::new(true));
-                for signal in [SIGINT, SIGTERM] {
-                    register_conditional_default(signal, Arc::clone(&is_over)).map_err(refused)?;
-                }
-                Arc::clone(IS_OVER.get_or_init(|| is_over))
-            }
-        };
-        let waits = move |change: fn(&mut usize)| {
-            let mut waiting = WAITING.lock().unwrap_or_else(PoisonError::into_inner);
-            change(&mut waiting);
-            is_over.store(*waiting == 0, Ordering::SeqCst);
-        };
-        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(refused)?;
-        let (handle, stopper) = (signals.handle(), self.stopper());
-        waits(|waiting| *waiting += 1);
-        // A server whose signal has come waits no more, even if its code never returns.
-        let is_counted = AtomicBool::new(true);
-        let wait_no_more = Arc::new(move || {
-            if is_counted.swap(false, Ordering::SeqCst) {
-                waits(|waiting| *waiting -= 1);
-            }
-        });
-        let on_signal = Arc::clone(&wait_no_more);
+        let (wait, mut signals) = signals::wait()?;
+        let (handle, stopper, on_signal) = (signals.handle(), self.stopper(), Arc::clone(&wait));
         let waiting = spawn("genie-signals", move || {
             if signals.forever().next().is_some() {
-                on_signal();
+                on_signal.end();
                 stopper.stop();
             }
         });
-        let waiting = waiting.inspect_err(|_| wait_no_more())?;
+        let waiting = waiting.inspect_err(|_| wait.end())?;
         let served = self.run();
-        wait_no_more();
+        wait.end();
         handle.close();
         // Its panic has been reported by the panic hook.
         let _ = waiting.join();
