@@ -90,7 +90,8 @@ impl BufferRing {
     /// Waits for the reply of the oldest request, and returns it with its buffer; none if no request is in flight.
     ///
     /// # Errors
-    /// The request failed. Its buffer is free then, if it came back.
+    /// The request failed. Its buffer is free then, if it came back. Or the request succeeded without bringing a buffer back, and
+    /// there is no memory for another one: its reply is lost.
     pub fn oldest(&mut self) -> Result<Option<(Buffer, Reply)>, Failed> {
         let Some((pending, kept)) = self.in_flight.pop_front() else { return Ok(None) };
         match pending.sync() {

@@ -12,6 +12,7 @@ use genie_sys::fork::Maker;
 use genie_sys::machine;
 
 use crate::channel::MAX_NAME;
+use crate::channel::wire::control::is_control;
 use crate::code::{Code, WeakCode};
 use crate::primitive::Mutex;
 
@@ -72,7 +73,7 @@ pub(crate) fn program() -> String {
 
 /// The part of a name that a channel can carry.
 fn as_name(text: &str) -> String {
-    let mut name: String = text.chars().filter(|c| !c.is_control()).collect();
+    let mut name: String = text.chars().filter(|char| !is_control(*char)).collect();
     name.truncate(name.floor_char_boundary(MAX_NAME));
     name
 }

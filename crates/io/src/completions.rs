@@ -115,8 +115,8 @@ impl<T> Completions<T> {
     }
 
     /// Takes the replies of `server` that have come. If no request is in the queue then, waits for more replies, at most for
-    /// `timeout`; where nothing is pending, it does not wait. Returns whether a request is in the queue. Requests to other servers may be added, too, and appear when a
-    /// thread takes their replies.
+    /// `timeout`; where nothing is pending, it does not wait. Returns whether a request is in the queue. Requests to other servers
+    /// may be added, too, and appear when a thread takes their replies.
     pub fn wait(&self, server: &ServerHandle, timeout: Duration) -> bool {
         if self.is_inherited() {
             return false;

@@ -2,8 +2,8 @@
 //!
 //! How: the types say which side may touch the memory, and when. An element that passes data by copy or emulated copy borrows the
 //! client's memory: for an output during the call, for an input until the reply is taken. Share borrows memory while the
-//! client waits, or takes a [`Buffer`] by value, and the reply brings it back; move and weak move take a [`Migrant`] for good. So safe code can neither corrupt
-//! output that a server still reads, nor see input half done.
+//! client waits, or takes a [`Buffer`] by value, and the reply brings it back; move and weak move take a [`Migrant`] for good. So
+//! safe code can neither corrupt output that a server still reads, nor see input half done.
 //! Source: thesis §7.3 (`io_scatter_gather`).
 
 use std::fmt::Debug;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use genie_memory::Direction;
 use genie_sys::Errno;
 
-use crate::ReplyBuffer;
+use crate::{ReplyBuffer, ServerError};
 
 /// Why a request, or another operation, failed.
 #[non_exhaustive]
@@ -227,9 +227,12 @@ pub enum Error {
         /// Bytes allowed.
         max: usize,
     },
-    /// The run-time directory, or a name in it, can't be used.
+    /// The run-time directory can't be used.
     #[error("{0}")]
     Directory(String),
+    /// No server can have this name.
+    #[error("{0}")]
+    BadName(String),
     /// A server was to be made reachable to other processes, but its services or its options exceed what a channel can have,
     /// so that no client could be told of them.
     #[error("no client could connect to this server: {0}")]
@@ -279,6 +282,7 @@ impl Error {
                     | Self::Unmapped { .. }
                     | Self::Elsewhere { .. }
                     | Self::TooManyParts { .. }
+                    | Self::BadName(_)
                     | Self::Inherited
             )
     }
@@ -349,7 +353,9 @@ impl From<Failed> for Error {
 
 impl From<crate::channel::directory::Error> for Error {
     fn from(error: crate::channel::directory::Error) -> Self {
-        Self::Directory(error.to_string())
+        use crate::channel::directory::Error::Name;
+        let sentence = error.to_string();
+        if matches!(error, Name { .. }) { Self::BadName(sentence) } else { Self::Directory(sentence) }
     }
 }
 
@@ -362,65 +368,6 @@ impl From<genie_ring::Error> for Error {
 impl From<crate::channel::wire::TooLarge> for Error {
     fn from(error: crate::channel::wire::TooLarge) -> Self {
         Self::Rings(error.to_string())
-    }
-}
-
-/// What a server says when it cannot do what it was asked.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[error("{message}")]
-pub struct ServerError {
-    /// An errno, where one fits; else 0.
-    pub code: i32,
-    /// A sentence for an operator.
-    pub message: String,
-}
-
-impl ServerError {
-    /// Makes an error without a code.
-    pub fn new(message: impl Into<String>) -> Self {
-        Self { code: 0, message: message.into() }
-    }
-
-    /// Says that the client's call was wrong, by the code of `EINVAL`: the client finds [`Error::is_misuse`] true.
-    pub fn misuse(message: impl Into<String>) -> Self {
-        Self { code: Errno::INVAL.raw_os_error(), message: message.into() }
-    }
-}
-
-impl From<&str> for ServerError {
-    fn from(message: &str) -> Self {
-        Self::new(message)
-    }
-}
-
-impl From<String> for ServerError {
-    fn from(message: String) -> Self {
-        Self::new(message)
-    }
-}
-
-impl From<Error> for ServerError {
-    /// If the client's call was wrong, the code is that of `EINVAL`.
-    fn from(error: Error) -> Self {
-        match error {
-            // The server's own mistake.
-            Error::Unmapped { .. } => Self::new(error.to_string()),
-            error if error.is_misuse() => Self::misuse(error.to_string()),
-            error => Self::new(error.to_string()),
-        }
-    }
-}
-
-impl From<std::io::Error> for ServerError {
-    fn from(error: std::io::Error) -> Self {
-        Self { code: error.raw_os_error().unwrap_or_default(), message: error.to_string() }
-    }
-}
-
-impl From<genie_sys::Error> for ServerError {
-    fn from(error: genie_sys::Error) -> Self {
-        Self { code: error.errno.raw_os_error(), message: error.to_string() }
     }
 }
 

@@ -374,8 +374,8 @@ impl Interface {
         if let Some(timeout) = timeout {
             let grace = self.0.limits.abort_timeout;
             self.0.timer.watch(&exchange, server, (timeout, deadline), (grace, gave));
-            let most = if gave { timeout.saturating_add(grace) } else { timeout };
-            ends = deadline_after(most);
+            let more = if gave { grace } else { Duration::ZERO };
+            ends = deadline.and_then(|deadline| deadline.checked_add(more));
         }
         let timed = timeout.map(|_| self.clone());
         let is_held_here = listed && timed.is_none() && !server.is_remote();

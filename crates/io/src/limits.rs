@@ -138,7 +138,7 @@ impl Pendings {
         }
     }
 
-    /// Admits a request as soon as it fits; returns its share. `collect` takes replies, where no other thread does.
+    /// Admits a request as soon as it fits, and returns its share; when the time is over, says what it did not fit. `collect` takes replies, where no other thread does.
     pub(crate) fn admit(
         &self,
         bytes: usize,
@@ -153,7 +153,7 @@ impl Pendings {
         let deadline = timeout.and_then(deadline_after);
         let admitted = self.wait(bytes, deadline, collect);
         self.waiters.fetch_sub(1, Ordering::SeqCst);
-        admitted.unwrap_or_else(|| Err(timeout.map_or(refused, |timeout| Error::TimedOut { timeout })))
+        admitted.unwrap_or(Err(refused))
     }
 
     /// Waits for room; `None` when the time is over.
@@ -316,7 +316,8 @@ mod tests {
         let pendings = Arc::new(Pendings::new(10, 2));
         let _first = admitted(&pendings, 8).unwrap();
         let timeout = Duration::from_millis(5);
-        assert_eq!(pendings.admit(4, Some(timeout), None).unwrap_err(), Error::TimedOut { timeout });
+        let refused = Error::Exhausted { asked: 4, pending: 8, limit: 10 };
+        assert_eq!(pendings.admit(4, Some(timeout), None).unwrap_err(), refused);
     }
 
     #[test]

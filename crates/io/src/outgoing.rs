@@ -63,11 +63,8 @@ impl Outgoing {
         let work = self.work_mut();
         for (index, buffer) in reply.buffers().enumerate() {
             let direction = Direction::In;
-            let noted = work.buffers.get_mut(index).ok_or(Error::NoSuchBuffer {
-                index,
-                direction,
-                is_other: false,
-            })?;
+            let missing = || Error::NoSuchBuffer { index, direction, is_other: false };
+            let noted = work.buffers.get_mut(index).ok_or_else(missing)?;
             noted.set_actual(usize::try_from(buffer.actual).map_err(|_| Error::Aborted)?)?;
         }
         let room = work.arguments.room;

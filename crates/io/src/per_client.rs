@@ -109,8 +109,8 @@ impl<S: Server, F: Fn(&Client) -> S + Send + Sync + 'static> Server for PerClien
 
     fn abort(&self, request: RequestId) {
         // Without the lock: the server's code may take long.
-        let all = || self.servers.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
-        let servers: Vec<_> = all();
+        let servers =
+            self.servers.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect::<Vec<_>>();
         // Names of requests are different for all clients; the other servers do not know this one.
         servers.iter().for_each(|server| server.abort(request));
     }

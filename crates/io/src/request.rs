@@ -104,7 +104,8 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     }
 
     /// Sets a deadline: if there is no reply when this time is over, the request is aborted and fails with
-    /// [`Error::TimedOut`], and a later reply does not count.
+    /// [`Error::TimedOut`], and a later reply does not count. If the limits left no room for the request until then, it was never
+    /// sent, and the error says which limit ([`Error::is_congestion`]).
     ///
     /// The error comes at the deadline. But if buffers were given by value, the server has
     /// [`Limits::abort_timeout`](crate::Limits::abort_timeout) (100 ms) more to let them go, so that they come back with the
@@ -164,7 +165,9 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
 
     /// Makes room for an argument of at most `len` bytes that comes back with the reply: see
     /// [`Reply::argument`](crate::Reply::argument). Without this there is room for none, and a server that gives one back
-    /// fails the request with [`Error::ArgumentTooLong`]. Replies are as short as requests: see [`Request::argument`].
+    /// fails the request with [`Error::ArgumentTooLong`].
+    ///
+    /// A reply takes 128 KiB at most, too: see [`Request::argument`]. A longer one fails the request, with the code of `EMSGSIZE`.
     #[inline(always)]
     pub fn room(mut self, len: usize) -> Self {
         self.room = len;
@@ -186,8 +189,8 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
         interface.send(self)
     }
 
-    /// Makes the request without waiting: an asynchronous request. A [`BufferRing`](crate::BufferRing) keeps several in flight. The outputs' memory may be reused at once; the
-    /// inputs' is borrowed until the reply is taken.
+    /// Makes the request without waiting: an asynchronous request. The outputs' memory may be reused at once; the inputs' is
+    /// borrowed until the reply is taken. A [`BufferRing`](crate::BufferRing) keeps several requests in flight.
     ///
     /// # Errors
     /// As [`Request::send`], as far as they are known at once; [`crate::Error::Exhausted`] where `send` would wait.

@@ -103,7 +103,7 @@ fn described(interface: &Interface, server: &ServerHandle, number: usize, asked_
     let Some(describe) = server.service(DESCRIBE).filter(|_| !left.is_zero()) else { return named };
     let arguments = Arguments::default().and::<Serde, u32>(&(number as u32));
     let request = interface.request(server, describe).timeout(left);
-    let shown = |c: char| if c.is_control() { '?' } else { c };
+    let shown = |c: char| if c.is_alphanumeric() || c.is_ascii_graphic() || c == ' ' { c } else { '?' };
     match Call::<String, Never>::new(request, arguments, DESCRIBE, None).send() {
         Ok(reply) => reply.value.chars().take(LONGEST).map(shown).collect(),
         Err(_) => named,

@@ -26,9 +26,9 @@ const ALLOWANCE: Duration = Duration::from_secs(5);
 /// Measure what each data passing scheme costs on this machine, with your own data.
 ///
 /// Passes a file's bytes out to a server, and in from it, under each scheme and at each length, verifies every byte, and
-/// prints a table; the end says what emulated copy gains and where it loses. Latency is the time from request to reply. A cycle is the latency and what the client does with its
-/// buffer: it pays for faults and for fresh mappings. In turns with the schemes, the same data is passed to and from another
-/// process by other common means, the baselines.
+/// prints a table; the end says what emulated copy gains and where it loses. Latency is the time from request to reply. A cycle
+/// is the latency and what the client does with its buffer: it pays for faults and for fresh mappings. In turns with the
+/// schemes, the same data is passed to and from another process by other common means, the baselines.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The data to pass; a file shorter than a length is repeated. Without it, pseudo-random bytes are generated.

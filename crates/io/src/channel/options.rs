@@ -49,10 +49,10 @@ pub struct ServeOptions {
     /// how many threads wait for requests. With 1, each client's requests are served one after the other, in their order; with
     /// more, they may overtake each other. Never more than 64.
     pub threads: usize,
-    /// How many threads may be in [`Server::request`](crate::Server::request) at the same time (16), for all clients together. When a call
-    /// takes longer than a few milliseconds, the thread's other clients are given to another thread, which is started if need
-    /// be: so one client's long requests do not keep other clients waiting. Before a client gets another thread, each other
-    /// client that has asked lately can have one. At least `threads`, and never more than 64; with 1, or where the program
+    /// How many threads may be in [`Server::request`](crate::Server::request) at the same time (16), for all clients together.
+    /// When a call takes longer than a few milliseconds, the thread's other clients are given to another thread, which is started
+    /// if need be: so one client's long requests do not keep other clients waiting. Before a client gets another thread, each
+    /// other client that has asked lately can have one. At least `threads`, and never more than 64; with 1, or where the program
     /// [drives](super::Serving::drive) the server, clients are served in turn, and wait for each other.
     pub most_threads: usize,
     /// When clients' memory is mapped ([`Mapping::Cached`]).

@@ -4,8 +4,8 @@
 //! would make short requests slow.
 //! How: a worker serves its clients' requests itself. While any worker is awake, the control thread looks every
 //! [`LOOK`]; where it finds a worker in the same call as before, it gives the worker's clients to a free worker, which it
-//! starts if there is none, or in the end to one that has clients of its own. A worker that has come back is free. If a client's last call was long, its worker asks for relief
-//! at once.
+//! starts if there is none, or in the end to one that has clients of its own. A worker that has come back is free. If a client's
+//! last call was long, its worker asks for relief at once.
 //! Limits: [`ServeOptions::most_threads`](super::ServeOptions::most_threads); without a free worker clients wait.
 
 use std::collections::{HashMap, HashSet};

@@ -87,7 +87,7 @@ fn an_asynchronous_request_can_wait_for_room() {
         assert!(request().poll_room(&mut Context::from_waker(&task)).is_pending());
         let short = Duration::from_millis(20);
         let late = request().timeout(short).submit_when_room().expect_err("no room").error;
-        assert!(late.is_congestion() || late == Error::TimedOut { timeout: short }, "{late}");
+        assert!(late.is_congestion(), "{late}");
         std::thread::scope(|threads| {
             let third = threads.spawn(|| request().submit_when_room());
             keeper.take(1).into_iter().for_each(|request| request.reply(Ok(())));

@@ -53,7 +53,7 @@ pub(super) fn fixed<T: IntoBytes + Immutable + Unaligned>(bytes: &mut Vec<u8>, p
 }
 
 /// Whether a character changes how a terminal shows others: a control character, or one that turns the direction of text.
-fn is_control(char: char) -> bool {
+pub(crate) fn is_control(char: char) -> bool {
     let turns = matches!(char, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     turns || char.is_control()
 }
