@@ -233,6 +233,9 @@ pub enum Error {
     /// No server can have this name.
     #[error("{0}")]
     BadName(String),
+    /// Another process serves under this name.
+    #[error("{0}")]
+    Running(String),
     /// A server was to be made reachable to other processes, but its services or its options exceed what a channel can have,
     /// so that no client could be told of them.
     #[error("no client could connect to this server: {0}")]
@@ -327,6 +330,7 @@ impl From<Error> for std::io::Error {
             Error::Refused { .. } => Kind::PermissionDenied,
             Error::Gone { .. } | Error::Dropped => Kind::ConnectionReset,
             Error::Aborted => Kind::ConnectionAborted,
+            Error::Running(_) => Kind::AddrInUse,
             Error::TimedOut { .. } | Error::Silent { .. } => Kind::TimedOut,
             Error::Server(error) if error.code != 0 => Self::from_raw_os_error(error.code).kind(),
             error if error.is_misuse() => Kind::InvalidInput,
@@ -353,9 +357,13 @@ impl From<Failed> for Error {
 
 impl From<crate::channel::directory::Error> for Error {
     fn from(error: crate::channel::directory::Error) -> Self {
-        use crate::channel::directory::Error::Name;
+        use crate::channel::directory::Error as Cause;
         let sentence = error.to_string();
-        if matches!(error, Name { .. }) { Self::BadName(sentence) } else { Self::Directory(sentence) }
+        match error {
+            Cause::Name { .. } => Self::BadName(sentence),
+            Cause::Running { .. } => Self::Running(sentence),
+            _ => Self::Directory(sentence),
+        }
     }
 }
 

@@ -101,7 +101,8 @@ impl<'i> Pending<'i> {
         }
     }
 
-    /// Waits for the reply, at most for `timeout`; returns whether it is there. If it is not, the request goes on.
+    /// Waits for the reply, at most for `timeout`; returns whether it is there. If it is not, the request goes on. With a timeout of
+    /// zero, this looks only.
     pub fn wait(&self, timeout: Duration) -> bool {
         self.is_inherited() || self.wait_until(deadline_after(timeout)) || self.is_inherited()
     }
@@ -174,6 +175,9 @@ impl<'i> Pending<'i> {
     fn wait_until(&self, deadline: Option<Instant>) -> bool {
         loop {
             if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+                if !self.exchange.is_replied() {
+                    self.server.collect();
+                }
                 return self.exchange.is_replied();
             }
             let look = next_look(self.ends);

@@ -69,6 +69,24 @@ fn a_ring_goes_on_after_a_request_that_failed() {
     assert_eq!(ring.oldest().expect("a reply").expect("a request").0.len(), 5_000);
 }
 
+/// Nothing took the reply off its channel, so that such a loop never ended.
+#[test]
+fn looking_at_a_request_again_and_again_finds_its_reply() {
+    let (fixture, keeper) = (Fixture::new(), Keeper::default());
+    let running = fixture.serve("keeper", keeper.clone());
+    let interface = interface_with(Limits::default());
+    let server = fixture.connect(&interface, "keeper");
+    let pending = interface.request(&server, ASK).submit().expect("a request");
+    assert!(!pending.wait(Duration::ZERO));
+    keeper.take(1).remove(0).reply(Ok(()));
+    let start = Instant::now();
+    while !pending.wait(Duration::ZERO) {
+        assert!(start.elapsed() < FOR_EVER, "the reply is never found");
+    }
+    pending.sync().expect("a reply");
+    drop((server, running));
+}
+
 /// Where the limits left no room, an asynchronous request could only be tried again.
 #[test]
 fn an_asynchronous_request_can_wait_for_room() {
