@@ -31,12 +31,12 @@ pub enum Error {
         /// What the device says.
         message: String,
     },
-    /// The server replied with more data than the buffer holds.
-    #[error("the server replied with {actual} bytes for a buffer of {len}")]
+    /// The server named more bytes of a buffer than there are.
+    #[error("the server named {actual} bytes of a buffer that has {len}")]
     TooLong {
-        /// Bytes that the server reported.
+        /// Bytes that the server named.
         actual: usize,
-        /// Bytes that the client asked for.
+        /// Bytes of the buffer.
         len: usize,
     },
 }
