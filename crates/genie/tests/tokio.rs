@@ -482,3 +482,23 @@ async fn a_task_waits_for_a_server_that_comes_late_and_comes_again() {
         }
     }
 }
+
+/// Long arguments that the ring had no room for were refused, though other tasks' requests were all that was in the way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tasks_with_long_arguments_wait_for_the_rings_room() {
+    let stage = Stage::new();
+    let _running = stage.serve("memory", memory::Memory::customized());
+    let server = stage.connect("memory");
+    let mut tasks = JoinSet::new();
+    for len in [60_000, 130_000, 100].into_iter().cycle().take(48) {
+        let (client, server) = (Arc::clone(&stage.client), server.clone());
+        tasks.spawn(async move {
+            let argument = vec![7; len];
+            let request = client.genie().request(&server, memory::NULL).argument(&argument);
+            timeout(FOR_EVER, client.send(request)).await.expect("it ends").map(drop)
+        });
+    }
+    while let Some(sent) = tasks.join_next().await {
+        sent.unwrap().unwrap();
+    }
+}

@@ -40,6 +40,7 @@ mod private;
 mod receiving;
 mod relief;
 mod remote;
+mod room;
 mod serving;
 mod session;
 mod shares;

@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
@@ -59,6 +60,8 @@ struct All<T> {
 struct Queue {
     replied: Mutex<VecDeque<RequestId>>,
     changed: Condvar,
+    /// How many requests there are, pending or replied to.
+    count: AtomicUsize,
 }
 
 /// Puts a request's name into the queue.
@@ -74,6 +77,16 @@ impl Wake for Notice {
 }
 
 impl Queue {
+    /// Notes how many requests there are. Threads that wait wait no more if there are none.
+    fn count(&self, count: usize) {
+        self.count.store(count, Ordering::SeqCst);
+        if count == 0 {
+            // A waiter holds the lock from its look until it sleeps.
+            drop(self.replied.lock());
+            self.changed.notify_all();
+        }
+    }
+
     fn push(&self, request: RequestId) {
         self.replied.lock().push_back(request);
         self.changed.notify_all();
@@ -94,7 +107,9 @@ impl<T> Completions<T> {
         // Under the lock, so that a thread that finds the name in the queue finds the request.
         let mut all = self.pending.lock();
         all.ends = all.ends.into_iter().chain(pending.ends()).min();
+        let count = all.requests.len() + 1;
         let (pending, _) = all.requests.entry(request).or_insert((pending, belonging));
+        self.queue.count.store(count, Ordering::SeqCst);
         if pending.poll(&mut Context::from_waker(&waker)).is_ready() {
             self.queue.push(request);
         }
@@ -108,7 +123,9 @@ impl<T> Completions<T> {
         loop {
             let request = self.queue.replied.lock().pop_front()?;
             // A request that was removed has left its name in the queue.
-            if let Some(found) = self.pending.lock().requests.remove(&request) {
+            let mut all = self.pending.lock();
+            if let Some(found) = all.requests.remove(&request) {
+                self.queue.count(all.requests.len());
                 return Some(found);
             }
         }
@@ -131,7 +148,7 @@ impl<T> Completions<T> {
             let look = next_look(self.pending.lock().ends());
             let until = deadline.into_iter().chain(look).min();
             match server.is_looked_at() {
-                true => drop(Awaited::until(&has_next).wait(server, until)),
+                true => drop(Awaited::until(&|| has_next() || self.is_empty()).wait(server, until)),
                 false => self.sleep(until),
             }
             let is_late = || deadline.is_some_and(|deadline| deadline <= Instant::now());
@@ -154,10 +171,11 @@ impl<T> Completions<T> {
         !replied.is_empty()
     }
 
-    /// Sleeps until a reply that another thread takes puts a request into the queue.
+    /// Sleeps until a reply that another thread takes puts a request into the queue, or there is none any more.
     fn sleep(&self, deadline: Option<Instant>) {
-        let has_next = |replied: &VecDeque<_>| !replied.is_empty();
-        drop(self.queue.changed.wait_until(self.queue.replied.lock(), deadline, has_next));
+        let is_over =
+            |replied: &VecDeque<_>| !replied.is_empty() || self.queue.count.load(Ordering::SeqCst) == 0;
+        drop(self.queue.changed.wait_until(self.queue.replied.lock(), deadline, is_over));
     }
 
     /// Takes out the requests for which `is_it` is true, whether they have been replied to or not. The queue is locked
@@ -168,7 +186,9 @@ impl<T> Completions<T> {
         }
         let mut pending = self.pending.lock();
         let removed = pending.requests.extract_if(.., |_, (_, belonging)| is_it(belonging));
-        removed.map(|(_, found)| found).collect()
+        let removed = removed.map(|(_, found)| found).collect();
+        self.queue.count(pending.requests.len());
+        removed
     }
 
     /// Whether there is no request in it, neither pending nor replied to.

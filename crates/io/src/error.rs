@@ -25,6 +25,16 @@ pub enum Error {
         /// How many services there are.
         count: usize,
     },
+    /// The server has no service of this name.
+    #[error("server {server} has no service {service:?}; it has {services}")]
+    UnknownService {
+        /// The server's name.
+        server: String,
+        /// The name asked for.
+        service: String,
+        /// The names that there are.
+        services: String,
+    },
     /// The server is in another process, and another interface was connected to it: the server does not see this interface's
     /// memory. Or the request was made by another interface than the one that is to wait for the reply.
     #[error(
@@ -69,7 +79,7 @@ pub enum Error {
     /// The channel can carry no more to the server now, though the limits allow more pending requests: the ring is full, or
     /// the server has not yet taken the announcements of memory.
     #[error(
-        "the channel to the server is full with {pending} requests pending; wait for replies, or have it make larger rings"
+        "the channel to the server is full with {pending} requests pending; wait for replies, or have it make larger rings (`ServeOptions::rings`)"
     )]
     ChannelFull {
         /// Requests pending there.
@@ -101,7 +111,9 @@ pub enum Error {
     },
     /// The request was not replied to in time, and was aborted. A later reply, even of success, is not reported: whether the
     /// server has done what was asked is not known.
-    #[error("no reply within {timeout:?}; the request was aborted")]
+    #[error(
+        "no reply within {timeout:?}; the request was aborted, and whether it has been done is not known"
+    )]
     TimedOut {
         /// The time allowed.
         timeout: Duration,
@@ -219,7 +231,7 @@ pub enum Error {
     /// A request with all its parts is longer than the channel carries.
     #[error(
         "the request's argument and parts take {len} bytes on a channel that carries {max}; pass long data in a buffer, or have the \
-         server make larger rings"
+         server make larger rings (`ServeOptions::rings`)"
     )]
     TooManyParts {
         /// Bytes of the record.
@@ -277,6 +289,7 @@ impl Error {
             || matches!(
                 self,
                 Self::NoSuchService { .. }
+                    | Self::UnknownService { .. }
                     | Self::OtherInterface { .. }
                     | Self::TooLarge { .. }
                     | Self::HardLimit { .. }

@@ -26,7 +26,7 @@ use crate::{Error, Failed, Interface, ServerHandle};
 /// let bits = Reconnecting::new(&genie, "bits", options)?;
 /// let reply = bits.with(|server| {
 ///     // A server that was started again may number its services otherwise.
-///     let service = server.service("zeros").ok_or(Error::Refused { server: "bits".into(), why: "no zeros".into() })?;
+///     let service = server.service("zeros")?;
 ///     genie.request(server, service).out(Out::copy(b"text")).room(8).send()
 /// });
 /// match reply {

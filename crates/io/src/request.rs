@@ -223,16 +223,16 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     /// the room before the request is submitted.
     pub fn has_room(&self) -> bool {
         let bytes = self.bytes();
-        self.server.has_room(bytes) && self.interface.has_room(bytes)
+        self.server.has_room(bytes, self.longest_record()) && self.interface.has_room(bytes)
     }
 
-    /// As [`Request::has_room`]; if there is no room, the task is
-    /// woken when there may be room. As with [`Pending::poll`], some thread must wait for a reply or call
+    /// As [`Request::has_room`]; if there is no room, the task is woken when there may be. As with [`Pending::poll`], some thread must wait for a reply or call
     /// [`Interface::collect`].
     pub fn poll_room(&self, context: &mut Context<'_>) -> Poll<()> {
         let bytes = self.bytes();
-        let has_room = self.server.has_room(bytes) && self.interface.poll_room(bytes, context);
-        if has_room { Poll::Ready(()) } else { Poll::Pending }
+        let there = self.server.poll_room(bytes, self.longest_record(), context.waker());
+        let here = self.interface.poll_room(bytes, context);
+        if there && here { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// As [`Request::submit`], for a program that takes the replies of `interface` alone: a request of another one is refused.
@@ -288,6 +288,16 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
             }
             Elements::In(elements) => elements.iter().any(|input| matches!(input.memory, Memory::Owned(..))),
         })
+    }
+
+    /// How long the request's record on a channel can be, unless its data lies in very many pieces.
+    fn longest_record(&self) -> usize {
+        let elements = |buffer: &Elements<'_, '_>| match buffer {
+            Elements::Out(elements) => elements.iter().count(),
+            Elements::In(elements) => elements.iter().count(),
+        };
+        let count: usize = self.buffers.earlier.iter().chain(&self.buffers.last).map(elements).sum();
+        self.argument.len() + 128 * (1 + count)
     }
 
     /// Bytes in all buffers together.

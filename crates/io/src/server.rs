@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Instant;
 
 use genie_memory::Space;
@@ -211,8 +212,16 @@ impl ServerHandle {
     }
 
     /// The number of the service with this name.
-    pub fn service(&self, name: &str) -> Option<ServiceId> {
-        self.services().iter().position(|service| service.name == name).map(|index| ServiceId(index as u32))
+    ///
+    /// # Errors
+    /// [`Error::UnknownService`]: there is none.
+    pub fn service(&self, name: &str) -> Result<ServiceId, Error> {
+        let named = self.services().iter().position(|service| service.name == name);
+        named.map(|index| ServiceId(index as u32)).ok_or_else(|| {
+            let names: Vec<_> = self.services().iter().map(|service| &*service.name).collect();
+            let (server, service) = (self.name().to_owned(), name.to_owned());
+            Error::UnknownService { server, service, services: names.join(", ") }
+        })
     }
 
     /// How input buffers for a service should be laid out, when that makes a difference.
@@ -244,9 +253,14 @@ impl ServerHandle {
         self.remote().is_some_and(|remote| remote.is_gone())
     }
 
-    /// Whether a request of this many bytes has room there now, or never will.
-    pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        self.remote().is_none_or(|remote| remote.has_room(bytes))
+    /// Whether a request of this many bytes, whose record is at most so long, has room there now, or never will.
+    pub(crate) fn has_room(&self, bytes: usize, record: usize) -> bool {
+        self.remote().is_none_or(|remote| remote.has_room(bytes, record))
+    }
+
+    /// The same; if there is no room, the task is woken when there may be.
+    pub(crate) fn poll_room(&self, bytes: usize, record: usize, task: &Waker) -> bool {
+        self.remote().is_none_or(|remote| remote.poll_room(bytes, record, task))
     }
 
     /// Whether this process is a child, made by fork, of the one that has connected to the server.

@@ -8,8 +8,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::Arc;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use genie_memory::{Buffer, DataMut};
 use genie_passing::Scheme;
@@ -60,7 +61,8 @@ const END: u8 = 1;
 ///         let Some((last, mut parts)) = self.0.take(request) else { return };
 ///         std::thread::spawn(move || {
 ///             for number in 1..=last[0] {
-///                 parts.send(&[number; 1000])?; // an error: the client wants no more
+///                 // An error: the client wants no more, or its buffers are too short, which it is told, too.
+///                 parts.send(&[number; 1000])?;
 ///             }
 ///             parts.end(Ok(()));
 ///             Ok::<(), genie::Error>(())
@@ -117,7 +119,9 @@ impl Stream {
         count: usize,
         len: usize,
     ) -> Result<Self, Failed> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
+        // Streams of other processes that a server forwards are of one client, as their servers see it, so each process begins anywhere.
+        static NEXT: LazyLock<AtomicU64> =
+            LazyLock::new(|| AtomicU64::new(RandomState::new().build_hasher().finish()));
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let mut opening = header(OPEN, number, 0).to_vec();
         opening.extend_from_slice(argument);
@@ -397,12 +401,9 @@ impl Parts {
     /// As [`Parts::room`]; or the part is longer than the client's buffers.
     pub fn send(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let mut part = self.room()?;
-        if bytes.len() > part.len() {
-            let error = genie_passing::Error::TooLong { actual: bytes.len(), len: part.len() };
-            part.0.reply(Err(ServerError::new(error.to_string())));
-            return Err(error.into());
+        if bytes.len() <= part.len() {
+            part.buffer()?.copy_from(bytes);
         }
-        part.buffer()?.copy_from(bytes);
         part.send(bytes.len())
     }
 
@@ -443,7 +444,7 @@ impl Part {
         self.len() == 0
     }
 
-    /// The memory to be filled, which goes to the client without being copied.
+    /// The memory to be filled. The part goes to the client by emulated copy: a short one is copied, as other input is.
     ///
     /// # Errors
     /// As [`Incoming::ready`].
@@ -454,9 +455,12 @@ impl Part {
     /// Sends the first `len` bytes.
     ///
     /// # Errors
-    /// The part is shorter; nothing was sent.
+    /// The part is shorter; the client gets the error in its place.
     pub fn send(mut self, len: usize) -> Result<(), Error> {
-        self.0.set_actual(0, len)?;
+        if let Err(error) = self.0.set_actual(0, len) {
+            self.0.reply(Err(ServerError::new(error.to_string())));
+            return Err(error);
+        }
         self.0.set_argument(&[PART])?;
         self.0.reply(Ok(()));
         Ok(())

@@ -139,6 +139,19 @@ impl Producer {
         self.bell.ring();
     }
 
+    /// Whether a record of `len` bytes has room now; true if it never has, or nothing can be sent any more.
+    pub fn has_room(&mut self, len: usize) -> bool {
+        let room = if len <= self.inline_max {
+            self.make_room(self.lines.tail + lines_of(len) as u64, self.area.tail)
+        } else if len <= self.record_max() {
+            let place = place(self.area.tail, len, self.direction.layout().area);
+            self.make_room(self.lines.tail + 1, place.end)
+        } else {
+            return true;
+        };
+        !matches!(room, Err(PushError::Full))
+    }
+
     /// Asks the peer to ring this side's bell once it has made room. Returns whether there is still no room; if there
     /// is, try again at once.
     ///

@@ -5,7 +5,7 @@ use quote::{ToTokens, quote};
 use syn::ext::IdentExt;
 use syn::{
     Attribute, Error, FnArg, GenericArgument, Ident, ItemTrait, PathArguments, ReceiverKind, Result,
-    ReturnType, TraitItem, TraitItemFn, Type,
+    ReturnType, Safety, TraitItem, TraitItemFn, Type,
 };
 
 use crate::parameter::{Bulk, Kind, Parameter, last_segment, take_flag};
@@ -65,6 +65,9 @@ impl Method {
                 &keyword,
                 "a service's methods are not async; clients await any call by `genie::tokio`",
             );
+        }
+        if !matches!(sig.safety, Safety::Default) || sig.abi.is_some() {
+            return refused(&sig, "a service's methods are neither `unsafe` nor `extern`");
         }
         if !sig.generics.params.is_empty() || sig.generics.where_clause.is_some() {
             return refused(

@@ -48,6 +48,9 @@ impl Parameter {
         let Pat::Ident(name) = *pat else {
             return Err(Error::new_spanned(pat, "an argument of a service's method has a plain name"));
         };
+        if name.by_ref.is_some() || name.subpat.is_some() {
+            return Err(Error::new_spanned(name, "an argument of a service's method has a plain name"));
+        }
         let is_plain = take_flag(&mut attrs, "plain")?;
         let is_input = take_flag(&mut attrs, "input")?;
         let marks = Marks { is_plain, is_input, scheme: take_scheme(&mut attrs)? };

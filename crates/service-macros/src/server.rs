@@ -15,7 +15,8 @@ pub(crate) fn of(service: &Service) -> TokenStream {
     let methods = methods(service);
     let server = server(service);
     let closure = match &service.methods[..] {
-        [only] => closure(service, only),
+        // A closure may not have what a supertrait asks for.
+        [only] if service.item.supertraits.is_empty() => closure(service, only),
         _ => TokenStream::new(),
     };
     quote! { #contract #methods #server #closure }
@@ -70,7 +71,7 @@ fn methods(service: &Service) -> TokenStream {
         let parameters = method.parameters.iter().filter_map(|parameter| {
             let shape = shape(&parameter.kind)?;
             let name = parameter.name.unraw().to_string();
-            Some(quote!(Parameter { name: #name, shape: #shape }))
+            Some(quote!(::genie::service::generated::Parameter { name: #name, shape: #shape }))
         });
         let value = typed_shape(&method.value, method.is_plain);
         let error = match &method.error {
@@ -82,13 +83,12 @@ fn methods(service: &Service) -> TokenStream {
         };
         let reads = method.bulk().any(|bulk| !bulk.is_input);
         let writes = method.bulk().any(|bulk| bulk.is_input);
-        quote!(Method::new(#name, [#(#parameters),*], (#value, #error), (#reads, #writes)))
+        quote!(::genie::service::generated::Method::new(#name, [#(#parameters),*], (#value, #error), (#reads, #writes)))
     });
     quote! {
         impl #client {
             fn __methods() -> &'static [::genie::service::generated::Method] {
-                use ::genie::service::generated::{Method, Methods, Parameter, shape};
-                static METHODS: Methods = Methods::new();
+                static METHODS: ::genie::service::generated::Methods = ::genie::service::generated::Methods::new();
                 METHODS.get_or_init(|| ::std::vec![#(#methods),*])
             }
         }
@@ -103,8 +103,8 @@ fn shape(kind: &Kind) -> Option<TokenStream> {
         Kind::Bulk(bulk) => {
             let (item, text) = (&bulk.item, text(&bulk.item));
             Some(match bulk.is_input {
-                true => quote!((#text, shape::input::<#item>)),
-                false => quote!((#text, shape::output::<#item>)),
+                true => quote!((#text, ::genie::service::generated::shape::input::<#item>)),
+                false => quote!((#text, ::genie::service::generated::shape::output::<#item>)),
             })
         }
     }
@@ -113,11 +113,11 @@ fn shape(kind: &Kind) -> Option<TokenStream> {
 fn typed_shape(ty: &Type, is_plain: bool) -> TokenStream {
     let text = text(ty);
     if text == "str" {
-        return quote!((#text, shape::serde::<::std::string::String>));
+        return quote!((#text, ::genie::service::generated::shape::serde::<::std::string::String>));
     }
     match is_plain {
-        true => quote!((#text, shape::plain::<#ty>)),
-        false => quote!((#text, shape::serde::<#ty>)),
+        true => quote!((#text, ::genie::service::generated::shape::plain::<#ty>)),
+        false => quote!((#text, ::genie::service::generated::shape::serde::<#ty>)),
     }
 }
 

@@ -71,12 +71,12 @@ fn find(
     method: &Method,
     asked_until: Instant,
 ) -> Result<ServiceId, Mismatch> {
-    if let Some(service) = server.service(&method.service) {
+    if let Ok(service) = server.service(&method.service) {
         return Ok(service);
     }
     let names = || server.services().iter().map(|service| service.name.split('#').next().unwrap_or_default());
     let name = || server.name().to_owned();
-    if server.service(method.name).is_some() {
+    if server.service(method.name).is_ok() {
         return Err(Mismatch::Untyped { server: name(), method: method.name });
     }
     match names().position(|name| name == method.name) {
@@ -100,7 +100,7 @@ const TELLING: Duration = Duration::from_secs(5);
 fn described(interface: &Interface, server: &ServerHandle, number: usize, asked_until: Instant) -> String {
     let named = server.services()[number].name.clone().into_owned();
     let left = asked_until.saturating_duration_since(Instant::now());
-    let Some(describe) = server.service(DESCRIBE).filter(|_| !left.is_zero()) else { return named };
+    let Some(describe) = server.service(DESCRIBE).ok().filter(|_| !left.is_zero()) else { return named };
     let arguments = Arguments::default().and::<Serde, u32>(&(number as u32));
     let request = interface.request(server, describe).timeout(left);
     let shown = |c: char| if c.is_alphanumeric() || c.is_ascii_graphic() || c == ' ' { c } else { '?' };

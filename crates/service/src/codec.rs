@@ -48,9 +48,14 @@ impl<T: Serialize + ?Sized> Encode<T> for Serde {
 }
 
 impl<'r, T: Deserialize<'r>> Decode<'r, T> for Serde {
-    #[inline]
+    // A frame of its own: in a caller's, other values would pass for depth.
+    #[inline(never)]
     fn decode(from: &mut &'r [u8]) -> Result<T, String> {
-        let mut deserializer = postcard::Deserializer::from_flavor(Taking { rest: from, base: here() });
+        let mut deserializer = postcard::Deserializer::from_flavor(Taking {
+            rest: from,
+            base: here(),
+            most: DEEPEST + 8 * size_of::<T>(),
+        });
         let value = T::deserialize(&mut deserializer).map_err(why)?;
         *from = deserializer.finalize().map_err(why)?;
         Ok(value)
@@ -61,7 +66,7 @@ impl<'r, T: Deserialize<'r>> Decode<'r, T> for Serde {
 #[cold]
 fn why(error: postcard::Error) -> String {
     match error {
-        TOO_DEEP => "values are nested in it too deeply".to_owned(),
+        TOO_DEEP => "values in it are nested too deeply, or are too large".to_owned(),
         error => error.to_string(),
     }
 }
@@ -122,7 +127,7 @@ impl ser_flavors::Flavor for Appending<'_> {
     }
 }
 
-/// The most bytes of stack that decoding takes.
+/// The most bytes of stack that decoding takes, beside a few of the value itself.
 const DEEPEST: usize = 128 << 10;
 
 /// Postcard itself does not use this error.
@@ -133,6 +138,7 @@ struct Taking<'r> {
     rest: &'r [u8],
     /// Where the stack was when decoding began.
     base: usize,
+    most: usize,
 }
 
 /// About where the stack ends.
@@ -145,7 +151,7 @@ fn here() -> usize {
 impl<'r> Taking<'r> {
     #[inline(always)]
     fn ensure_stack(&self) -> postcard::Result<()> {
-        if self.base.abs_diff(here()) > DEEPEST { Err(TOO_DEEP) } else { Ok(()) }
+        if self.base.abs_diff(here()) > self.most { Err(TOO_DEEP) } else { Ok(()) }
     }
 }
 

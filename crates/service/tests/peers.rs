@@ -92,7 +92,10 @@ fn values_nested_too_deeply_are_refused() {
     let mut bytes = vec![1; 100_000];
     bytes.push(0);
     let refused = reply_to(&genie, &server, method(&server, "length"), &bytes).unwrap_err();
-    assert_eq!(refused, "the argument chain cannot be decoded: values are nested in it too deeply");
+    assert_eq!(
+        refused,
+        "the argument chain cannot be decoded: values in it are nested too deeply, or are too large"
+    );
     let short = (0..50).fold(Chain::End, |chain, _| Chain::Link(Box::new(chain)));
     let chains = ChainsClient::new(&genie, server).unwrap();
     assert_eq!(chains.length(short).send().unwrap().value, 50);

@@ -25,6 +25,7 @@ use super::in_progress::MOST_REQUESTS;
 use super::link::{Link, PATIENCE};
 use super::receiving::Receiving;
 use super::remote::{Remote, Sending};
+use super::room::Room;
 use super::table::Table;
 use super::unwanted::{self, Unusable};
 use super::wire::control::{
@@ -281,6 +282,7 @@ fn remote(
             aborts: Vec::new(),
         }),
         waker: ends.consumer.waker(),
+        room: Room::default(),
         receiving: Mutex::new(Receiving { consumer: ends.consumer, record: Record::new() }),
         followers: Followers::default(),
         is_tended: AtomicBool::new(false),

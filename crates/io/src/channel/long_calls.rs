@@ -21,10 +21,10 @@ impl LongCalls {
         self.are_likely.load(Ordering::Relaxed)
     }
 
-    /// Notes that a call that was expected to be long was short.
-    pub(super) fn are_unlikely_if(&self, was_short: bool) {
-        if was_short {
-            self.are_likely.store(false, Ordering::Relaxed);
+    /// Notes whether a call was long, if that is known.
+    pub(super) fn note(&self, was_long: Option<bool>) {
+        if let Some(was_long) = was_long {
+            self.are_likely.store(was_long, Ordering::Relaxed);
         }
     }
 

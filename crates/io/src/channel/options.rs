@@ -47,7 +47,8 @@ pub struct ServeOptions {
     pub clients: usize,
     /// How many of one client's requests [`Server::request`](crate::Server::request) is called with at the same time (1), and
     /// how many threads wait for requests. With 1, each client's requests are served one after the other, in their order; with
-    /// more, they may overtake each other. Never more than 64.
+    /// more, they may overtake each other, and a client's requests are served at the same time if they take 0.1 ms or more.
+    /// Never more than 64.
     pub threads: usize,
     /// How many threads may be in [`Server::request`](crate::Server::request) at the same time (16), for all clients together.
     /// When a call takes longer than a few milliseconds, the thread's other clients are given to another thread, which is started
@@ -64,7 +65,7 @@ pub struct ServeOptions {
     /// How long a thread looks for requests before it sleeps (50 µs).
     pub spin: Duration,
     /// How large the rings are (1,024 lines and areas of 256 KiB): as [`Layout`] allows, and at most 64 MiB for each client,
-    /// since other clients wait while they are made.
+    /// since other clients wait while they are made. A request, and a reply, takes half an area at most.
     pub rings: Layout,
 }
 

@@ -173,6 +173,9 @@ impl Remote {
     /// `is_over`: if a reply was taken, or a request given up.
     #[inline]
     pub(crate) fn wake(&self, is_over: bool) {
+        if is_over {
+            self.room.made();
+        }
         if self.followers.wake() {
             self.tell_loop(is_over);
         }

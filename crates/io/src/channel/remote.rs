@@ -8,12 +8,13 @@
 //! Source: thesis §5.1, §7.1.
 
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use genie_memory::{Direction, Space};
 use genie_passing::Parties;
 use genie_passing::Preferred;
-use genie_ring::{Producer, PushError, Spin, Waker};
+use genie_ring::{Producer, PushError, Spin};
 use genie_sys::event::Event;
 
 use super::announce::{Announcements, Segments};
@@ -21,6 +22,7 @@ use super::followers::Followers;
 use super::in_progress::MOST_REQUESTS;
 use super::link::Link;
 use super::receiving::Receiving;
+use super::room::Room;
 use super::table::Table;
 use super::wire::control::Limits;
 use super::wire::record::{Body, Kind, RequestWriter, Slot, encode_said, encode_slot};
@@ -44,7 +46,8 @@ pub(crate) struct Remote {
     pub(super) sending: Mutex<Sending>,
     pub(super) receiving: Mutex<Receiving>,
     /// Wakes the leader.
-    pub(super) waker: Waker,
+    pub(super) waker: genie_ring::Waker,
+    pub(super) room: Room,
     pub(super) followers: Followers,
     /// A thread takes the replies for which no other thread waits.
     pub(super) is_tended: AtomicBool,
@@ -99,14 +102,26 @@ impl Remote {
         self.link.is_gone()
     }
 
-    /// Whether there is room for a request of this many bytes, or none ever, or the server has gone; takes replies to make
-    /// room.
-    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+    /// Whether there is room for a request of this many bytes, whose record is at most so long, or none ever, or the server has gone;
+    /// takes replies to make room.
+    pub(crate) fn has_room(&self, bytes: usize, record: usize) -> bool {
         let is_room = || {
             let may_come = |refused| matches!(refused, Error::TooMany { .. } | Error::Exhausted { .. });
-            !self.link.is_crowded() && !self.sending.lock().table.vacant(bytes).is_err_and(may_come)
+            let mut sending = self.sending.lock();
+            let longest = sending.producer.record_max();
+            !self.link.is_crowded()
+                && !sending.table.vacant(bytes).is_err_and(may_come)
+                && sending.producer.has_room(record.min(longest))
         };
         self.is_gone() || is_room() || (self.collect() > 0 && is_room())
+    }
+
+    /// The same; if there is no room, the task is woken when there may be.
+    pub(crate) fn poll_room(&self, bytes: usize, record: usize, task: &Waker) -> bool {
+        self.has_room(bytes, record) || {
+            self.room.register(task);
+            self.has_room(bytes, record)
+        }
     }
 
     /// Whether this process is a child, made by fork, of the one that has connected.
@@ -118,6 +133,7 @@ impl Remote {
     pub(super) fn grant(&self, granted: Limits) {
         let bytes = usize::try_from(granted.pending_bytes).unwrap_or(usize::MAX);
         self.sending.lock().table.adjust(bytes, granted.pending_requests.min(MOST_REQUESTS));
+        self.room.made();
     }
 
     /// Sends a request. If the server's limits leave no room now, it waits as long as `patience` allows. Returns whether the
@@ -138,7 +154,8 @@ impl Remote {
             };
             drop(sending);
             let error = match refused {
-                Refused::NoRoom(_) if self.make_room(patience) => continue,
+                // If the server is gone, the next look says so.
+                Refused::NoRoom(_) if self.make_room(patience) || self.link.is_gone() => continue,
                 Refused::NoRoom(error) | Refused::Error(error) => error,
             };
             request.fail(error);

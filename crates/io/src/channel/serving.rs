@@ -85,6 +85,11 @@ impl Serving {
         });
         let waiting = waiting.inspect_err(|_| wait.end())?;
         let served = self.run();
+        if matches!(served, Err(Error::Inherited)) {
+            // The thread is the parent's, and so is the wait.
+            std::mem::forget(waiting);
+            return served;
+        }
         wait.end();
         handle.close();
         // Its panic has been reported by the panic hook.

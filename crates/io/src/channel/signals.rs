@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use genie_sys::Errno;
+use genie_sys::fork::Maker;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag::register_conditional_default;
 use signal_hook::iterator::Signals;
@@ -21,6 +22,8 @@ const ENDING: [i32; 2] = [SIGINT, SIGTERM];
 static WAITING: Mutex<Option<Waiting>> = Mutex::new(None);
 
 struct Waiting {
+    /// A child made by fork has none that waits.
+    maker: Maker,
     count: usize,
     /// Whether a signal ends the process.
     ends_process: Arc<AtomicBool>,
@@ -44,10 +47,14 @@ pub(super) fn wait() -> Result<(Arc<Wait>, Signals), Error> {
         for signal in ENDING {
             register_conditional_default(signal, Arc::clone(&ends_process)).map_err(refused)?;
         }
-        *waiting = Some(Waiting { count: 0, ends_process });
+        *waiting = Some(Waiting { maker: Maker::this_process(), count: 0, ends_process });
     }
     let signals = Signals::new(ENDING).map_err(refused)?;
-    waiting.as_mut().expect("it was made above").change(|count| count + 1);
+    let waiting = waiting.as_mut().expect("it was made above");
+    if !waiting.maker.is_this_process() {
+        (waiting.maker, waiting.count) = (Maker::this_process(), 0);
+    }
+    waiting.change(|count| count + 1);
     Ok((Arc::new(Wait { is_over: AtomicBool::new(false) }), signals))
 }
 

@@ -171,7 +171,9 @@ impl Worker {
             return Some(attended);
         }
         let is_likely_long = attended.rings[called.0].session.long_calls.are_likely();
-        let begun = is_likely_long.then(Instant::now);
+        // Where one client's requests may be served at the same time, its next one is given away if this one was long.
+        let is_timed = is_likely_long || shared.options.threads > 1;
+        let begun = is_timed.then(Instant::now);
         attended.called = Some(called);
         drop(attended);
         self.post().enter(is_likely_long);
@@ -186,15 +188,15 @@ impl Worker {
         self.post().come_back();
         let mut attended = self.post().attended.lock();
         attended.called = None;
-        let was_short = begun.is_some_and(|begun| begun.elapsed() < SHORT);
+        let was_long = begun.map(|begun| begun.elapsed() >= SHORT);
         match attended.relieved.take() {
             Some(away) => {
-                away.session().long_calls.are_unlikely_if(was_short);
+                away.session().long_calls.note(was_long);
                 shared.come_back(&away);
             }
             None => {
                 let ring = &mut attended.rings[called.0];
-                ring.session.long_calls.are_unlikely_if(was_short);
+                ring.session.long_calls.note(was_long);
                 ring.returned(shared, called.1);
             }
         }

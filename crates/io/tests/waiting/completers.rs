@@ -179,6 +179,37 @@ impl Completer for Boaster {
 }
 
 /// The sum of what two servers said that they had completed overflowed, which is a panic in debug builds.
+/// One of them took the last request, and the others slept for ever.
+#[test]
+fn threads_that_wait_for_one_queue_end_when_it_is_empty() {
+    let (fixture, keeper, _running) = Fixture::with_keeper();
+    let interface = interface();
+    let here = ServerHandle::new(keeper.clone());
+    for server in [here, fixture.connect(&interface, "keeper")] {
+        for is_removed in [false, true] {
+            let completions = Completions::default();
+            completions.add(interface.request(&server, ASK).submit().expect("a request"), ());
+            thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| {
+                        while completions.wait(&server, Duration::MAX) {
+                            completions.next().into_iter().for_each(|(pending, ())| drop(pending.sync()));
+                        }
+                    });
+                }
+                thread::sleep(Duration::from_millis(10));
+                let kept = keeper.take(1);
+                if is_removed {
+                    assert_eq!(completions.remove(|()| true).len(), 1);
+                }
+                drop(kept);
+            });
+            assert!(completions.is_empty());
+        }
+    }
+    assert_idle(&interface);
+}
+
 #[test]
 fn a_wrong_count_of_completed_requests_panics_nobody() {
     let interface = interface();

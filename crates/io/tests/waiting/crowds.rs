@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use genie_io::channel::ServeOptions;
 use genie_io::{Incoming, Interface, RequestId, Server, ServerHandle, Service};
@@ -48,6 +48,46 @@ fn eight_clients_of_four_threads_share_a_server_of_two() {
         }
     });
     clients.iter().for_each(|(interface, _)| assert_idle(interface));
+}
+
+/// Sleeps with each request, and counts those with which it sleeps at the same time.
+#[derive(Debug, Clone, Default)]
+struct Sleepy(Arc<(AtomicU32, AtomicU32)>);
+
+impl Server for Sleepy {
+    fn name(&self) -> &str {
+        "sleepy"
+    }
+
+    fn services(&self) -> &[Service] {
+        &SERVICES
+    }
+
+    fn request(&self, request: Incoming) {
+        let (now, most) = &*self.0;
+        most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_micros(300));
+        now.fetch_sub(1, Ordering::SeqCst);
+        request.reply(Ok(()));
+    }
+
+    fn abort(&self, _: RequestId) {}
+}
+
+/// The control thread did not notice calls that were over when it looked, and served them one after the other.
+#[test]
+fn requests_of_less_than_a_millisecond_are_served_at_the_same_time_too() {
+    for (threads, expected) in [(1, 1..=1), (3, 2..=3)] {
+        let (fixture, sleepy, interface) = (Fixture::new(), Sleepy::default(), interface());
+        let serving = fixture.bind("sleepy", sleepy.clone(), ServeOptions { threads, ..options() });
+        let _running = serving.start().unwrap();
+        let server = fixture.connect(&interface, "sleepy");
+        let pending: Vec<_> =
+            (0..200).map(|_| interface.request(&server, ASK).submit().expect("a request")).collect();
+        pending.into_iter().for_each(|pending| drop(pending.sync().expect("a reply")));
+        let most = sleepy.0.1.load(Ordering::SeqCst);
+        assert!(expected.contains(&most), "{most} at the same time");
+    }
 }
 
 #[test]

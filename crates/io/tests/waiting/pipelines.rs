@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use genie_io::channel::{ConnectOptions, ServeOptions};
@@ -115,15 +115,38 @@ fn an_asynchronous_request_can_wait_for_room() {
             second.sync().expect("a reply");
             third.sync().expect("a reply");
         });
-        let begun = Instant::now();
-        while request().poll_room(&mut Context::from_waker(&task)) == Poll::Pending {
-            assert!(begun.elapsed() < FOR_EVER, "no room");
-        }
-        // The interface wakes tasks that wait for its room. Tasks that wait for a server's are woken by its replies.
-        let is_limited_here =
-            matches!(refused, Error::TooMany { limit: 2, .. }) && interface.pending_bytes() == 0;
-        assert!(woken.0.load(Ordering::SeqCst) || is_limited_here);
+        assert!(woken.0.load(Ordering::SeqCst), "the task was not woken");
+        assert!(request().poll_room(&mut Context::from_waker(&task)).is_ready());
         assert_idle(&interface);
+    }
+}
+
+/// They were told that there was no room, which there would never be.
+#[test]
+fn requests_that_wait_for_room_learn_that_the_server_has_gone() {
+    let (fixture, keeper) = (Fixture::new(), Keeper::default());
+    let options = ServeOptions { pending_requests: 1, ..options() };
+    let running = fixture.bind("keeper", keeper.clone(), options).start().expect("threads");
+    let interface = interface_with(Limits::default());
+    let server = fixture.connect(&interface, "keeper");
+    let request = || interface.request(&server, ASK);
+    let first = request().submit().expect("a request");
+    let (woken, task) = flag();
+    assert!(request().poll_room(&mut Context::from_waker(&task)).is_pending());
+    std::thread::scope(|threads| {
+        let sent = threads.spawn(|| request().send().expect_err("no room"));
+        let submitted = threads.spawn(|| request().submit_when_room().expect_err("no room"));
+        std::thread::sleep(Duration::from_millis(20));
+        drop((running, keeper.take(1)));
+        for refused in [sent, submitted] {
+            let error = refused.join().expect("no panic").error;
+            assert!(matches!(error, Error::Gone { asked: false, .. }), "{error}");
+        }
+    });
+    drop(first);
+    let begun = Instant::now();
+    while !woken.0.load(Ordering::SeqCst) {
+        assert!(begun.elapsed() < FOR_EVER, "the task was not woken");
     }
 }
 

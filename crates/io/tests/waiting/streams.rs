@@ -129,6 +129,10 @@ fn either_side_can_end_a_stream_early() {
     assert!(theirs.send(&[0; 5_001]).is_err());
     assert!(matches!(stream.next_part().expect_err("too long").error, Error::Server(_)));
     drop(theirs);
+    let (mut stream, mut theirs) = (open(), parts());
+    assert!(theirs.room().expect("a part").send(5_001).is_err());
+    assert!(matches!(stream.next_part().expect_err("too long").error, Error::Server(_)));
+    drop(theirs);
     // The service does not stream: its success is no stream.
     let plain = fixture.connect(&interface, "memory");
     let refused = Stream::open(&interface, &plain, NULL, &[], 2, 5_000).expect_err("no stream").error;

@@ -24,6 +24,9 @@ fn what_no_service_can_have_is_refused_in_words() {
         ("fn a<T>(&self, a: T);", "a method of a service has no generic parameters or named lifetimes"),
         ("fn connect(&self);", "`connect` is a function of every client; choose another name"),
         ("fn a(&self, (b, c): (u8, u8));", "an argument of a service's method has a plain name"),
+        ("fn a(&self, b @ 1: u8);", "an argument of a service's method has a plain name"),
+        ("unsafe fn a(&self);", "a service's methods are neither `unsafe` nor `extern`"),
+        ("extern \"C\" fn a(&self);", "a service's methods are neither `unsafe` nor `extern`"),
         ("fn a(&self, b: &'static str);", "leave the lifetime out"),
         ("fn a(&self, b: &mut u8);", "only slices are filled: make this `&mut [T]`, or return the value"),
         (
