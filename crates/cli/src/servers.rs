@@ -1,6 +1,7 @@
 //! `genie servers`: which servers run, what they offer, and to whom.
 
 use genie_io::Error;
+use genie_io::channel::directory::Directory;
 use genie_io::channel::{self, Status};
 use genie_lab::length;
 use serde::Serialize;
@@ -71,9 +72,15 @@ impl Facts {
     }
 }
 
+/// What is said if there is no server.
+pub(crate) fn none_runs() -> String {
+    let directory = Directory::open().map(|directory| format!(" in {}", directory.path().display()));
+    format!("no server runs{}\n", directory.unwrap_or_default())
+}
+
 fn text(rows: &[Row]) -> String {
     let (gone, rows): (Vec<_>, Vec<_>) = rows.iter().partition(|row| row.is_gone);
-    let mut text = if rows.is_empty() { "no server runs\n".to_owned() } else { table(&rows) };
+    let mut text = if rows.is_empty() { none_runs() } else { table(&rows) };
     if !gone.is_empty() {
         let names: Vec<_> = gone.iter().map(|row| row.name.as_str()).collect();
         text += &tables::fold(&format!(

@@ -12,6 +12,7 @@ use genie_io::channel;
 use genie_lab::length;
 
 use crate::failure::Failure;
+use crate::servers::none_runs;
 use crate::{output, tables};
 use rates::{Numbers, Row, Sample, Server, servers};
 
@@ -68,7 +69,7 @@ fn sample() -> Result<Sample, Failure> {
 fn text(servers: &[Server], interval: Duration) -> String {
     let answering: Vec<_> = servers.iter().filter(|server| server.error.is_none()).collect();
     let mut text = match (servers, answering.as_slice()) {
-        ([], _) => "no server runs\n".to_owned(),
+        ([], _) => none_runs(),
         (_, []) => String::new(),
         (_, answering) => {
             let seconds = interval.as_secs_f64();

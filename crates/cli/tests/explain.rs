@@ -133,7 +133,7 @@ fn the_text_names_operations_prices_the_copy_and_the_thresholds() {
     let explanation = text(&output.stdout);
     for part in [
         "emulated copy input of 64 B, starting 0 bytes into a granule of 4 KiB",
-        "is done as copy (shorter than the threshold): thesis, table 7.2",
+        "is done as copy (shorter than the threshold), in one process: thesis, table 7.2",
         "copyout data",
         "in all",
         "would cost",

@@ -86,7 +86,7 @@
 //!
 //! - `PicturesClient`: `new` takes a `ServerHandle`, `connect` the name of a server in another process. Its methods return a
 //!   [`Call`], to be sent, submitted, or awaited by `genie::tokio::Interface::call`. Clients are cloned and shared between
-//!   threads as handles are.
+//!   threads as handles are. After a server has gone, make another one of `Reconnecting::handle`.
 //! - `Pictures` itself, for servers: the same trait with [`Output`] in place of `&[T]`, [`Input`] in place of `&mut [T]`, and
 //!   `Send + Sync + 'static`. Methods take `&self`, since a server may serve from several threads.
 //! - `PicturesServer`: `new` takes an implementation, and makes a `genie::Server` of it. If the trait has one method, `from_fn`

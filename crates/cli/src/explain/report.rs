@@ -138,7 +138,7 @@ impl Report {
             (true, Some(_)) => format!("takes effect in part{because}"),
             (false, _) => format!("is done as {}{because}", self.effective),
         };
-        text += &fold(&format!("{effect}: thesis, {}", self.table));
+        text += &fold(&format!("{effect}, in one process: thesis, {}", self.table));
         let _ = writeln!(text, "\n  {:8} {:66} {:>10}", "when", "operation", "cost us");
         text
     }
