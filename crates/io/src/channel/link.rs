@@ -229,7 +229,7 @@ impl Link {
         Error::gone(&self.server, why)
     }
 
-    /// Waits a moment for the link's thread to end what is pending.
+    /// If the server is gone, waits a moment for the link's thread to end what is pending.
     pub(super) fn settle(&self, awaited: &Awaited<'_>) {
         if self.is_gone() {
             awaited.pause();
@@ -276,7 +276,7 @@ impl Link {
         let mut left = std::mem::take(&mut *self.left.lock());
         if let Some(remote) = remote.upgrade() {
             // Replies that are already on the ring still count.
-            remote.collect();
+            remote.collect_last();
             left = remote.sending.lock().table.drain();
             remote.wake(true);
         }

@@ -54,6 +54,9 @@ impl Remote {
             let has_taken = self.receive_until(&mut receiving, awaited, deadline, waits);
             drop(receiving);
             self.wake(has_taken);
+            if !awaited.is_replied() {
+                self.link.settle(awaited);
+            }
         }
     }
 
@@ -82,8 +85,7 @@ impl Remote {
             let now = Instant::now();
             let left = deadline.map_or(LONGEST_SLEEP, |deadline| deadline.saturating_duration_since(now));
             if left.is_zero() || self.link.is_gone() {
-                // If the server is gone, the link's thread ends what is pending: wait a moment for that.
-                self.link.settle(awaited);
+                // The link's thread takes the last replies, and ends what is pending then.
                 return false;
             }
             // The link's thread wakes this one when the server has gone.
@@ -105,6 +107,14 @@ impl Remote {
         drop(receiving);
         self.wake(taken > 0);
         taken
+    }
+
+    /// Takes the replies that are there when the server has gone: the leader lets go soon.
+    pub(super) fn collect_last(&self) {
+        let mut receiving = self.receiving.lock();
+        let taken = self.receive(&mut receiving, &mut Awaited::none());
+        drop(receiving);
+        self.wake(taken > 0);
     }
 
     /// As [`Remote::collect`], for a loop that waits for the descriptor, which is not readable afterwards.

@@ -121,6 +121,22 @@ fn an_asynchronous_request_can_wait_for_room() {
     }
 }
 
+/// The client was told that the server had gone, if the thread that waited for the reply had not taken it yet.
+#[test]
+fn a_reply_that_comes_just_before_its_server_goes_counts() {
+    let interface = interface_with(Limits::default());
+    for _ in 0..100 {
+        let (fixture, keeper, running) = Fixture::with_keeper();
+        let server = fixture.connect(&interface, "keeper");
+        std::thread::scope(|threads| {
+            let sent = threads.spawn(|| interface.request(&server, ASK).send());
+            keeper.take(1).remove(0).reply(Ok(()));
+            drop(running);
+            sent.join().expect("no panic").expect("a reply");
+        });
+    }
+}
+
 /// They were told that there was no room, which there would never be.
 #[test]
 fn requests_that_wait_for_room_learn_that_the_server_has_gone() {
