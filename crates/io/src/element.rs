@@ -34,6 +34,8 @@ pub struct Element<B, M> {
 #[derive(Debug)]
 pub(crate) enum Memory<B, M> {
     Borrowed(B),
+    /// Borrowed for as long as the program runs.
+    Lasting(B),
     Owned(Buffer, Range<usize>),
     Migrant(M),
     /// Boxed, as others are shorter and far more frequent.
@@ -157,6 +159,19 @@ impl<B: Borrowed, M: Moved> Element<B, M> {
         Self { scheme, lender: None, memory: Memory::Borrowed(bytes) }
     }
 
+    /// Passes memory that is borrowed for as long as the program runs, by any native scheme. So it can be shared with a server beyond
+    /// the call, as a [`Buffer`] given by value can.
+    ///
+    /// # Panics
+    /// When `scheme` is a migrant one.
+    pub fn lasting(scheme: Scheme, bytes: B) -> Self
+    where
+        B: 'static,
+    {
+        assert_allocation(scheme, Allocation::Native);
+        Self { scheme, lender: None, memory: Memory::Lasting(bytes) }
+    }
+
     /// Passes a whole native buffer by any native scheme; the reply brings it back. So no borrow lasts as long as the request:
     /// a [`BufferRing`](crate::BufferRing) has such buffers take turns.
     ///
@@ -218,7 +233,7 @@ impl<B: Borrowed, M: Moved> Element<B, M> {
 
     pub(crate) fn len(&self) -> usize {
         match &self.memory {
-            Memory::Borrowed(bytes) => bytes.len(),
+            Memory::Borrowed(bytes) | Memory::Lasting(bytes) => bytes.len(),
             Memory::Owned(_, range) => range.len(),
             Memory::Migrant(migrant) => migrant.bytes(),
             Memory::Fragment(fragment) => fragment.len(),

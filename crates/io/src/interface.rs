@@ -33,6 +33,9 @@ mod watch;
 use borrow::Borrow;
 use watch::Watch;
 
+/// Addresses are not given up below this many bytes of memory.
+const LEAST_MEMORY: usize = 64 << 20;
+
 /// A client's I/O interface. Cloning makes another handle to the same one.
 ///
 /// A child made by fork can't use its copies of an interface, or of anything made with it: functions return
@@ -60,7 +63,8 @@ struct Inner {
 
 impl Interface {
     /// Opens an interface with the default space and limits; the space has the best granules the machine has. If the
-    /// program's global allocator is Genie's (feature `allocator` of the crate `genie`), the space is the allocator's.
+    /// program's global allocator is Genie's (feature `allocator` of the crate `genie`), the space is the allocator's. Where the
+    /// process may not have addresses for all of the default space (`ulimit -v`), it is smaller.
     ///
     /// # Errors
     /// No memory object could be had; the error says what to do.
@@ -81,7 +85,19 @@ impl Interface {
         if let Some(space) = genie_memory::Allocator::space() {
             return Ok(Self::new(Passing::over(space)?, limits));
         }
-        Ok(Self::new(Passing::open(&Config::default())?, limits))
+        let mut config = Config::default();
+        let passing = loop {
+            match Passing::open(&config) {
+                // Addresses are limited: by `ulimit -v`, say.
+                Err(genie_memory::Error::Kernel(error))
+                    if error.call == "mmap" && config.limit > LEAST_MEMORY =>
+                {
+                    config.limit /= 2;
+                }
+                opened => break opened?,
+            }
+        };
+        Ok(Self::new(passing, limits))
     }
 
     /// Makes an interface from a data passing engine and limits.

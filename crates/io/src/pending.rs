@@ -160,10 +160,16 @@ impl<'i> Pending<'i> {
     /// # Errors
     /// [`Error::Aborted`], normally.
     pub fn abort(self) -> Result<Reply, Failed> {
+        self.give_up();
+        self.sync()
+    }
+
+    /// Aborts the request as [`Pending::abort`] does, and leaves what comes of it to be taken: for a request for which another thread
+    /// waits.
+    pub fn give_up(&self) {
         if !self.is_inherited() {
             self.exchange.abort(&self.server, &Error::Aborted, self.abort_timeout);
         }
-        self.sync()
     }
 
     /// When the timer gives the request up.

@@ -2,6 +2,7 @@
 //!
 //! Why: whether data was copied decides what a program costs, and cannot be seen from the bytes.
 
+use std::ffi::CStr;
 use std::fmt;
 
 use serde::{Serialize, Serializer};
@@ -55,24 +56,32 @@ pub enum Reason {
 impl Reason {
     /// The reason in a few words.
     pub const fn phrase(self) -> &'static str {
+        match self.c_phrase().to_str() {
+            Ok(phrase) => phrase,
+            Err(_) => panic!("a phrase is ASCII"),
+        }
+    }
+
+    /// The same for programs in C.
+    pub const fn c_phrase(self) -> &'static CStr {
         match self {
-            Self::Short => "shorter than the threshold",
-            Self::Edges => "what fills no whole granule is shorter than the threshold",
-            Self::Beside => "to keep other data on the same granules",
-            Self::Foreign => "foreign memory",
-            Self::Borrowed => "borrowed memory",
-            Self::Unaligned => "unaligned",
-            Self::Hidden => "too short for the server to be shown the client's memory",
-            Self::Neighbours => "on granules with other data, without write protection; see `genie doctor`",
-            Self::Unprotectable => "no write protection; see `genie doctor`",
-            Self::Faults => "faults cost more than copying",
-            Self::Irreplaceable => "no free memory for replacements",
-            Self::Kernel => "refused by the kernel",
-            Self::Redelivered => "delivered elsewhere",
-            Self::Lent => "memory open to another process",
-            Self::Untrusted => "server not trusted",
-            Self::Overlaid => "the server's own buffer",
-            Self::Unwired => "memory-lock limit too low to wire it",
+            Self::Short => c"shorter than the threshold",
+            Self::Edges => c"what fills no whole granule is shorter than the threshold",
+            Self::Beside => c"to keep other data on the same granules",
+            Self::Foreign => c"foreign memory",
+            Self::Borrowed => c"borrowed memory",
+            Self::Unaligned => c"unaligned",
+            Self::Hidden => c"too short for the server to be shown the client's memory",
+            Self::Neighbours => c"on granules with other data, without write protection; see `genie doctor`",
+            Self::Unprotectable => c"no write protection; see `genie doctor`",
+            Self::Faults => c"faults cost more than copying",
+            Self::Irreplaceable => c"no free memory for replacements",
+            Self::Kernel => c"refused by the kernel",
+            Self::Redelivered => c"delivered elsewhere",
+            Self::Lent => c"memory open to another process",
+            Self::Untrusted => c"server not trusted",
+            Self::Overlaid => c"the server's own buffer",
+            Self::Unwired => c"memory-lock limit too low to wire it",
         }
     }
 }

@@ -164,8 +164,10 @@ impl Work {
                 Elements::Out(elements) => {
                     self.add_buffer(Direction::Out);
                     elements.take_each(|element| {
-                        let borrowed = self.add_element(&way, element).filter(|_| self.is_last_in_place());
-                        if let (Some(bytes), Some(borrowings)) = (borrowed, borrowings.as_deref_mut()) {
+                        let is_lasting = matches!(element.memory, Memory::Lasting(_));
+                        let borrowed = self.add_element(&way, element);
+                        let in_place = borrowed.filter(|_| !is_lasting && self.is_last_in_place());
+                        if let (Some(bytes), Some(borrowings)) = (in_place, borrowings.as_deref_mut()) {
                             borrowings.outputs.push((bytes.as_ptr().addr(), bytes.len()));
                         }
                     });
@@ -173,8 +175,9 @@ impl Work {
                 Elements::In(elements) => {
                     self.add_buffer(Direction::In);
                     elements.take_each(|element| {
+                        let is_lasting = matches!(element.memory, Memory::Lasting(_));
                         let borrowed = self.add_element(&way, element);
-                        let in_place = borrowed.as_ref().filter(|_| self.is_last_in_place());
+                        let in_place = borrowed.as_ref().filter(|_| !is_lasting && self.is_last_in_place());
                         if let (Some(bytes), Some(borrowings)) = (in_place, borrowings.as_deref_mut()) {
                             borrowings.inputs.push((bytes.as_ptr().addr(), bytes.len()));
                         }
@@ -213,6 +216,11 @@ impl Work {
             Memory::Borrowed(bytes) => {
                 let (by, reason) = B::borrowed_by(way, scheme, &bytes);
                 let begun = begin(by, &bytes, false).map(|transfer| note(scheme, reason, transfer));
+                self.add(scheme, begun, Kept::Nothing);
+                return Some(bytes);
+            }
+            Memory::Lasting(bytes) => {
+                let begun = begin(scheme, &bytes, true);
                 self.add(scheme, begun, Kept::Nothing);
                 return Some(bytes);
             }
