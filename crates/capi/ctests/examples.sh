@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# Runs the examples and checks what they print. Ends with 1 when something is wrong.
+#
+#   examples.sh DIR [PREFIX]      DIR has the programs PREFIXserver, PREFIXclient and so on; PREFIX is example_ if it is not given
+set -euo pipefail
+
+if (($# < 1 || $# > 2)); then
+    echo "usage: $0 DIR [PREFIX]" >&2
+    exit 2
+fi
+program="$1/${2-example_}"
+scratch="$(mktemp -d)"
+export GENIE_RUNTIME_DIR="$scratch/run"
+mkdir "$GENIE_RUNTIME_DIR"
+server=""
+
+finish() {
+    local status=$?
+    trap - EXIT
+    if [[ -n $server ]]; then
+        kill -KILL "$server" 2>/dev/null || true
+    fi
+    rm -rf "$scratch"
+    exit "$status"
+}
+trap finish EXIT
+
+fail() {
+    echo "examples.sh: $*" >&2
+    exit 1
+}
+
+expect() { # expect STATUS PATTERN COMMAND...: COMMAND ends with STATUS, and what it prints matches PATTERN
+    local status="$1" pattern="$2" found=0
+    shift 2
+    timeout 60 "$@" >"$scratch/out" 2>"$scratch/err" </dev/null || found=$?
+    if [[ $found != "$status" ]]; then
+        head -c 500 "$scratch/out" "$scratch/err" | cat -v >&2
+        fail "$* ended with $found, not $status"
+    fi
+    if ! grep -Eaq -- "$pattern" "$scratch/out" "$scratch/err"; then
+        head -c 500 "$scratch/out" "$scratch/err" | cat -v >&2
+        fail "$* did not print $pattern"
+    fi
+}
+
+# Wrong arguments, and servers that are not there.
+expect 2 '^usage: ' "${program}server"
+expect 2 '^usage: ' "${program}client" text
+expect 2 '^usage: ' "${program}client" text shout
+expect 2 '^usage: ' "${program}event_loop" now
+expect 2 '^usage: ' "${program}copy_semantics" share
+expect 1 'No such file' "${program}client" text digest "$scratch/missing"
+expect 1 'io_connect: .*start it' "${program}client" text digest
+expect 1 "cannot be a server's name" "${program}server" a/b
+
+# The server and its client.
+"${program}server" text 2>"$scratch/server.err" &
+server=$!
+printf 'one\ntwo\n' >"$scratch/short"
+expect 0 '^8 bytes, 2 lines$' "${program}client" text digest "$scratch/short"
+expect 0 '^owt$' "${program}client" text reverse "$scratch/short"
+expect 0 '^0 bytes, 0 lines$' "${program}client" text digest
+expect 0 '^0 bytes out and in' "${program}client" text reverse
+[[ ! -s $scratch/out ]] || fail "something came back for nothing"
+[[ "$(printf abc | "${program}client" text reverse 2>/dev/null)" == cba ]] || fail "abc is not reversed"
+head -c 9000001 /dev/urandom >"$scratch/long"
+expect 0 '^9000001 bytes out and in; 0 and ' "${program}client" text reverse "$scratch/long"
+cp "$scratch/out" "$scratch/reversed"
+cmp -s "$scratch/long" "$scratch/reversed" && fail "the file came back as it was"
+expect 0 '^9000001 bytes out and in' "${program}client" text reverse "$scratch/reversed"
+cmp "$scratch/long" "$scratch/out" || fail "reversed twice it is not the file"
+expect 1 'another process|running|serves' "${program}server" text
+kill -TERM "$server"
+status=0
+wait "$server" || status=$?
+server=""
+[[ $status == 0 ]] || fail "the server ended with $status"
+[[ ! -s $scratch/server.err ]] || fail "the server complained: $(cat "$scratch/server.err")"
+expect 1 'io_connect' "${program}client" text digest "$scratch/short"
+
+# One process.
+expect 0 '^100 replies, [1-9][0-9]* of them after' "${program}event_loop"
+
+# Copy, and what means the same.
+expect 0 '^held output: .*yes; 8388608 bytes copied$' "${program}copy_semantics" copy
+expect 0 '^held output: .*yes; 0 bytes copied$' "${program}copy_semantics" emulated-copy
+[[ "$(grep -c ' yes' "$scratch/out")" == 4 ]] || fail "copy_semantics said less than 4 times yes"
+[[ -z "$(ls -A "$GENIE_RUNTIME_DIR")" ]] || fail "the servers left files: $(ls -A "$GENIE_RUNTIME_DIR")"
+
+# The documentation shows the examples as they are.
+here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+page="$here/../../../docs/c.md"
+if [[ -r $page ]]; then
+    python3 - "$page" "$here/../examples" "$here/cpp.cpp" <<'EOF'
+import pathlib, re, sys
+page, examples, cpp = map(pathlib.Path, sys.argv[1:])
+sources = {"c": [path.read_text() for path in sorted(examples.glob("*.c"))], "cpp": [cpp.read_text()]}
+blocks = re.findall(r"^```(c|cpp)\n(.*?)^```$", page.read_text(), re.M | re.S)
+wrong = [code for language, code in blocks if not any(code in source for source in sources[language])]
+for code in wrong:
+    print("docs/c.md shows what is in no example:", code, sep="\n", file=sys.stderr)
+sys.exit(1 if wrong or not blocks else 0)
+EOF
+fi
+echo "examples: all is well"

@@ -1,0 +1,199 @@
+/* Servers: messages, several threads, event loops, aborts, departures and subcontracting. */
+#include <poll.h>
+#include <unistd.h>
+
+#include "keeper.h"
+
+static const struct io_service_mapping slow[] = {{.name = "slow", .flags = IO_READ | IO_WRITE}};
+
+/* A server that is driven by poll, and by one thread with its client. */
+static void loops(void) {
+    io_server_t server;
+    OK(io_server_register(NULL, 1, slow, 0, &server));
+    struct io_message message;
+    OK(io_server(server, NULL, &message, 0));
+    CHECK(message.what == IO_NO_MESSAGE);
+    struct pollfd watched = {.fd = io_server_descriptor(server), .events = POLLIN};
+    CHECK(watched.fd >= 0 && poll(&watched, 1, 0) == 0);
+    unsigned char *bytes = io_allocate(0, 300000);
+    memset(bytes, 5, 300000);
+    struct native out, in;
+    struct io_buffer_header *bufv[] = {native(&out, IO_OUT, IO_EMULATED_COPY, bytes, 300000),
+                                       native(&in, IO_IN, IO_EMULATED_COPY, bytes, 300000)};
+    io_request_t request;
+    CHECK(io_request(server, 0, 2, bufv, IO_FOREVER, &request) == IO_PENDING);
+    CHECK(poll(&watched, 1, 60000) == 1);
+    OK(io_server(server, NULL, &message, 0));
+    CHECK(message.what == IO_REQUEST && message.request == request && message.service == 0 && message.bufc == 2);
+    CHECK(message.pid == (uint32_t)getpid() && message.uid == getuid() && message.client != 0);
+    CHECK(message.bufv[0].direction == IO_OUT && message.bufv[0].length == 300000 && message.bufv[0].segc > 0);
+    CHECK(message.bufv[1].direction == IO_IN && message.bufv[1].length == 300000 && message.bufv[1].segc == 0);
+    CHECK(*(unsigned char *)message.bufv[0].segv[0].addr == 5);
+    FAILS(EINVAL, io_ready(server, request, 0));
+    FAILS(EINVAL, io_ready(server, request, 2));
+    size_t unfilled[2] = {0, 5};
+    struct io_reply_message early = {.request = request, .actualc = 2, .actualv = unfilled};
+    FAILS(EINVAL, io_server(server, &early, NULL, 0));
+    OK(io_ready(server, request, 1));
+    CHECK(message.bufv[1].segc > 0);
+    CHECK(io_is_aborted(server, request) == 0);
+    /* Wrong replies leave it held. */
+    struct io_reply_message negative = {.request = request, .error = -5};
+    FAILS(EINVAL, io_server(server, &negative, NULL, 0));
+    size_t actual[3] = {0, 300001, 0};
+    struct io_reply_message reply = {.request = request, .actualc = 3, .actualv = actual};
+    FAILS(EINVAL, io_server(server, &reply, NULL, 0));
+    reply.actualc = 2;
+    FAILS(EINVAL, io_server(server, &reply, NULL, 0));
+    unsigned char fresh[1000];
+    memset(fresh, 6, sizeof fresh);
+    actual[1] = scatter(&message.bufv[1], fresh, sizeof fresh);
+    OK(io_server(server, &reply, &message, 0));
+    CHECK(message.what == IO_NO_MESSAGE);
+    OK(io_sync(request, IO_NORMAL, 0, NULL, IO_FOREVER));
+    CHECK(in.actual == 1000 && bytes[0] == 6 && bytes[999] == 6 && bytes[1000] == 5);
+    FAILS(EBADF, io_server(server, &reply, NULL, 0));
+
+    /* Aborts: of a request that no message has brought yet, and of one that is held. */
+    CHECK(io_request(server, 0, 0, NULL, IO_FOREVER, &request) == IO_PENDING);
+    OK(io_abort(request));
+    OK(io_server(server, NULL, &message, 0));
+    CHECK(message.what == IO_NO_MESSAGE);
+    CHECK(io_request(server, 0, 0, NULL, IO_FOREVER, &request) == IO_PENDING);
+    OK(io_server(server, NULL, &message, 0));
+    CHECK(message.what == IO_REQUEST);
+    OK(io_abort(request)); /* which takes the abort_timeout */
+    OK(io_server(server, NULL, &message, 0));
+    CHECK(message.what == IO_ABORT && message.request == request);
+    reply = (struct io_reply_message){.request = request, .error = ECANCELED};
+    OK(io_server(server, &reply, NULL, 0));
+
+    /* A request that is still pending when its server ends. */
+    CHECK(io_request(server, 0, 0, NULL, IO_FOREVER, &request) == IO_PENDING);
+    OK(io_server_unregister(server));
+    FAILS(EREMOTEIO, io_sync(request, IO_NORMAL, 0, NULL, IO_FOREVER));
+    FAILS(EBADF, io_server(server, NULL, &message, 0));
+    OK(io_free(bytes));
+}
+
+/* A server that forwards the middle of what it gets to the keeper. */
+static void subcontracts(void) {
+    io_server_t keeper, server;
+    pthread_t thread = keeper_start(NULL, &keeper);
+    OK(io_server_register(NULL, 1, slow, 0, &server));
+    unsigned char *bytes = io_allocate(0, 1u << 20);
+    for (size_t i = 0; i < 1u << 20; i++)
+        bytes[i] = (unsigned char)(i / 4096);
+    struct native out, part;
+    struct io_buffer_header *bufv[] = {native(&out, IO_OUT, IO_EMULATED_COPY, bytes, 1u << 20)};
+    io_request_t request;
+    CHECK(io_request(server, 0, 1, bufv, IO_FOREVER, &request) == IO_PENDING);
+    struct io_message message;
+    OK(io_server(server, NULL, &message, 1));
+    struct io_buffer_header *parts[] = {native(&part, IO_OUT, IO_FRAGMENT, NULL, 8192)};
+    part.element.location.fragment =
+        (struct io_fragment_location){.server = server, .request = message.request, .buffer = 0, .offset = 40960};
+    OK(io_request(keeper, STORE, 1, parts, IO_FOREVER, NULL));
+    CHECK(part.actual == 8192);
+    /* In the wrong direction, or beyond the end. */
+    part.header.direction = IO_IN;
+    FAILS(EINVAL, io_request(keeper, FETCH, 1, parts, IO_FOREVER, NULL));
+    part.header.direction = IO_OUT;
+    part.element.location.fragment.offset = (1u << 20) - 1;
+    FAILS(EINVAL, io_request(keeper, STORE, 1, parts, IO_FOREVER, NULL));
+    struct io_reply_message reply = {.request = message.request};
+    OK(io_server(server, &reply, NULL, 0));
+    OK(io_sync(request, IO_NORMAL, 0, NULL, IO_FOREVER));
+    unsigned char back[8192];
+    struct native in;
+    bufv[0] = native(&in, IO_IN, IO_COPY, back, sizeof back);
+    OK(io_request(keeper, FETCH, 1, bufv, IO_FOREVER, NULL));
+    CHECK(back[0] == 10 && back[4095] == 10 && back[4096] == 11 && back[8191] == 11);
+    OK(io_free(bytes));
+    OK(io_server_unregister(server));
+    keeper_end(&keeper, thread);
+}
+
+/* Many clients' threads, and several server threads. */
+static io_server_t crowded;
+static void *serve(void *count) {
+    struct io_message message;
+    struct io_reply_message reply, *last = NULL;
+    while (io_server(crowded, last, &message, 1) == 0) {
+        last = NULL;
+        if (message.what == IO_REQUEST) {
+            ++*(int *)count;
+            reply = (struct io_reply_message){.request = message.request};
+            last = &reply;
+        }
+    }
+    CHECK(errno == ECANCELED || errno == EBADF); /* unregistered while this thread waited, or before */
+    return NULL;
+}
+
+static void *ask(void *unused) {
+    (void)unused;
+    unsigned char bytes[100] = {0};
+    for (int i = 0; i < 500; i++) {
+        struct native out;
+        struct io_buffer_header *bufv[] = {native(&out, IO_OUT, IO_DEFAULT, bytes, sizeof bytes)};
+        OK(io_request(crowded, 0, 1, bufv, IO_FOREVER, NULL));
+    }
+    return NULL;
+}
+
+static void crowds(void) {
+    OK(io_server_register(NULL, 1, slow, 0, &crowded));
+    pthread_t servers[3], clients[4];
+    int counts[3] = {0};
+    for (int i = 0; i < 3; i++)
+        CHECK(pthread_create(&servers[i], NULL, serve, &counts[i]) == 0);
+    for (int i = 0; i < 4; i++)
+        CHECK(pthread_create(&clients[i], NULL, ask, NULL) == 0);
+    for (int i = 0; i < 4; i++)
+        pthread_join(clients[i], NULL);
+    OK(io_server_unregister(crowded));
+    int sum = 0;
+    for (int i = 0; i < 3; i++) {
+        pthread_join(servers[i], NULL);
+        sum += counts[i];
+    }
+    CHECK(sum == 2000);
+}
+
+/* A client of another process that leaves. */
+static void departures(void) {
+    char directory[] = "/tmp/genie-c-XXXXXX";
+    CHECK(mkdtemp(directory));
+    setenv("GENIE_RUNTIME_DIR", directory, 1);
+    io_server_t server;
+    pid_t child = fork();
+    if (child == 0) {
+        io_server_t found;
+        OK(io_connect(0, "leaving", 20000000000, &found));
+        OK(io_request(found, 0, 0, NULL, IO_FOREVER, NULL));
+        _exit(0);
+    }
+    OK(io_server_register("leaving", 1, slow, 0, &server));
+    io_server_t again;
+    FAILS(EADDRINUSE, io_server_register("leaving", 1, slow, 0, &again));
+    struct io_message message;
+    OK(io_server(server, NULL, &message, 1));
+    CHECK(message.what == IO_REQUEST && message.pid == (uint32_t)child && *message.client_name);
+    uint64_t client = message.client;
+    struct io_reply_message reply = {.request = message.request};
+    OK(io_server(server, &reply, &message, 1));
+    CHECK(message.what == IO_DEPARTURE && message.client == client);
+    OK(io_server_unregister(server));
+    char command[100];
+    snprintf(command, sizeof command, "rm -r %s", directory);
+    CHECK(system(command) == 0);
+}
+
+int main(void) {
+    departures(); /* first: it forks */
+    loops();
+    subcontracts();
+    crowds();
+    return 0;
+}

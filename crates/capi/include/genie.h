@@ -1,0 +1,603 @@
+#ifndef GENIE_H
+#define GENIE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* libgenie: I/O in which every buffer says how its data is to be passed.
+ *
+ * This file is made from the library's sources; do not edit it. README.md has the whole of Genie, and docs/c.md a page for C.
+ *
+ * All functions may be called by any thread. Those that return an int return -1 when they fail, and set errno; then io_error_text
+ * has a sentence that says why. Numbers of interfaces, servers and requests are never given twice, so that one that is over is told
+ * from one that is good (EBADF). A child made by fork has none of its parent's (ECHILD): it opens and connects anew, and its copies
+ * of the parent's buffers hold zeros.
+ */
+
+// Data goes from the client to the server.
+#define IO_OUT 0
+
+// Data comes from the server to the client.
+#define IO_IN 1
+
+// A flag of an output: nobody stores into the data until the call returns. If the request is synchronous, nothing need be
+// protected then. It is ignored where the request is asynchronous.
+#define IO_HELD 1
+
+// What io_request and io_sync return while the request is pending.
+#define IO_PENDING 1
+
+// A timeout that never ends.
+#define IO_FOREVER -1
+
+// The data goes where the request said.
+#define IO_NORMAL 0
+
+// The data is copied elsewhere, and the request stays pending.
+#define IO_PEEKED 1
+
+// The data goes elsewhere.
+#define IO_REDIRECTED 2
+
+// The service reads outputs.
+#define IO_READ 1
+
+// The service fills inputs.
+#define IO_WRITE 2
+
+// There is no message.
+#define IO_NO_MESSAGE 0
+
+// A request, to be replied to.
+#define IO_REQUEST 1
+
+// A request that is held is to be let go: reply to it soon, with success if it is done, else with ECANCELED.
+#define IO_ABORT 2
+
+// A client has left: no more of its requests come.
+#define IO_DEPARTURE 3
+
+// Bytes from which on copying is avoided; 0 for what was measured on this machine.
+struct io_thresholds {
+    // Output that has to be protected.
+    size_t output;
+    // Output into which nobody can store (IO_HELD).
+    size_t held;
+    // Input on one granule that it does not fill.
+    size_t input;
+    // Input on full granules.
+    size_t input_run;
+};
+
+// How an interface is to be opened. Set size to sizeof(struct io_options) and all else to 0, and then change what you need.
+struct io_options {
+    // Bytes of this structure, by which later versions of the library know what it has.
+    size_t size;
+    // Bytes that may be pending; 0 for 1 GiB.
+    size_t pending_bytes;
+    // Requests that may be pending; 0 for 65,536.
+    size_t pending_requests;
+    // The longest time that a request may take, in nanoseconds; 0 for no such limit.
+    int64_t timeout;
+    // How long a server may take to let an aborted request go, in nanoseconds; 0 for 100 ms.
+    int64_t abort_timeout;
+    // From which length on copying is avoided.
+    struct io_thresholds thresholds;
+};
+
+// An interface, made by io_open; 0 is one that is opened with the default limits when it is first named, and is enough for most
+// programs.
+typedef uint64_t io_interface_t;
+
+// A data passing scheme: one of IO_COPY to IO_FRAGMENT, or IO_DEFAULT.
+typedef uint32_t io_scheme_t;
+
+// A server, from io_connect or io_server_register; never 0.
+typedef uint64_t io_server_t;
+
+// Where a native element's data is.
+struct io_native_location {
+    // The first byte: in a buffer of io_allocate if copying is to be avoided, or anywhere.
+    void *addr;
+    // The server that lends the system buffer if one is needed: of all servers that the data will reach, the one that touches it. 0
+    // for the request's own.
+    io_server_t lender;
+};
+
+// Some bytes.
+struct io_segment {
+    // The first byte.
+    void *addr;
+    // How many bytes.
+    size_t length;
+};
+
+// The segments of a migrant element. For output the caller sets both; each segment is a whole buffer of io_allocate_migrant. When
+// the request is over, the library sets the segments to what the caller has: after a failure to the buffers that came back, and
+// otherwise to NULL, since the buffers are the server's. For input the caller sets count to the number of segments for which there is room, and on success the
+// library sets it to 1 and the first segment to the buffer that has arrived, which is the caller's to free.
+struct io_region {
+    // How many segments follow, at least 1.
+    size_t count;
+    // The segments; allocate room for more than one if there are more.
+    struct io_segment segmentv[1];
+};
+
+// A request: a pending one that io_request has named, or one that io_server has brought; never 0.
+typedef uint64_t io_request_t;
+
+// Where a fragment is.
+struct io_fragment_location {
+    // The server of this program that has the request.
+    io_server_t server;
+    // The request, as io_server has named it.
+    io_request_t request;
+    // The number of its buffer, from 0.
+    size_t buffer;
+    // Where in the buffer the fragment begins.
+    size_t offset;
+};
+
+// Where an element's data is: which member counts depends on the scheme.
+union io_location {
+    // For IO_DEFAULT, and from IO_COPY to IO_EMULATED_SHARE.
+    struct io_native_location native;
+    // From IO_MOVE to IO_EMULATED_WEAK_MOVE.
+    struct io_region *region;
+    // For IO_FRAGMENT.
+    struct io_fragment_location fragment;
+};
+
+// What was done with an element.
+struct io_receipt {
+    // The scheme that was asked for.
+    io_scheme_t asked;
+    // The scheme that took effect.
+    io_scheme_t effective;
+    // Bytes that were copied.
+    size_t copied;
+    // Bytes that were zeroed before other processes saw them.
+    size_t zeroed;
+    // Granules (pages of 4 KiB or 2 MiB) that the server read in place.
+    uint32_t referenced;
+    // Granules that were protected against stores.
+    uint32_t write_protected;
+    // Granules that were replaced when the call returned before the server was done.
+    uint32_t replaced;
+    // Granules that changed places between client and server.
+    uint32_t swapped;
+    // Granules that were mapped or hidden.
+    uint32_t mapped;
+    // Faults that stores took meanwhile.
+    uint32_t faults;
+    // Why data was copied although the scheme avoids that, in a few words that are always valid; NULL if it was not.
+    const char *reason;
+};
+
+// An element of a buffer's scatter-gather list. One list may have elements of several schemes.
+struct io_scatter_gather {
+    // How the data is passed.
+    io_scheme_t scheme;
+    // IO_HELD, or 0.
+    uint32_t flags;
+    // Where the data is.
+    union io_location location;
+    // How many bytes; for migrant output ignored, since its segments have lengths.
+    size_t length;
+    // The next element, or NULL.
+    struct io_scatter_gather *next_sg;
+    // Where what was done is to be written when the request is over, or NULL.
+    struct io_receipt *receiptp;
+};
+
+// A buffer of a request. A header without elements only carries arguments; the server knows the others by their numbers, from 0 on,
+// outputs and inputs together.
+//
+// A request has one argument there and one back: of all its headers, one may have an out_arg, and one an in_arg.
+struct io_buffer_header {
+    // Bytes of the argument for the server.
+    size_t out_arg_length;
+    // The argument for the server, which is copied when the request is made.
+    const void *out_arg;
+    // Bytes of room for the reply's argument.
+    size_t in_arg_length;
+    // Where the reply's argument is written.
+    void *in_arg;
+    // How many bytes of argument the reply has brought; set by the library.
+    size_t in_arg_actual;
+    // The first element, or NULL.
+    struct io_scatter_gather *first_sg;
+    // IO_OUT or IO_IN.
+    uint32_t direction;
+    // Where the number of bytes that were really passed is written, as the server says, or NULL. After a failure it is 0.
+    size_t *actual_lengthp;
+};
+
+// One of a server's services.
+struct io_service_mapping {
+    // Its name, of at most 64 bytes, by which clients find its number.
+    const char *name;
+    // IO_READ, IO_WRITE, or both, or 0.
+    uint32_t flags;
+    // Where clients should let the data of inputs begin in its first granule; it counts if preferred_length does.
+    size_t preferred_offset;
+    // How many bytes of input come at once; 0 if clients may lay out their buffers as they like.
+    size_t preferred_length;
+};
+
+// A reply.
+struct io_reply_message {
+    // The request.
+    io_request_t request;
+    // 0 for success, else an errno; then nothing is passed to the client's buffers.
+    int error;
+    // A sentence about the failure, or NULL.
+    const char *error_text;
+    // The argument that goes back, if this is a success.
+    const void *argument;
+    // Its bytes.
+    size_t argument_length;
+    // How many actual lengths follow: at most as many as there are buffers.
+    size_t actualc;
+    // For each buffer how many bytes were really passed; of an input that has none here, the client gets nothing.
+    const size_t *actualv;
+};
+
+// A buffer of a request, as its server sees it.
+struct io_server_buffer {
+    // IO_OUT: the server reads it. IO_IN: the server fills it.
+    uint32_t direction;
+    // Its bytes, or for an input, for how many there is room.
+    size_t length;
+    // How many segments it lies in; 0 for an input before io_ready, and for an output if the service has no IO_READ.
+    size_t segc;
+    // The segments. Outputs may not be stored into: that ends the program with SIGSEGV if the client is in another process.
+    const struct io_segment *segv;
+};
+
+// What io_server brings.
+struct io_message {
+    // IO_NO_MESSAGE, IO_REQUEST, IO_ABORT or IO_DEPARTURE.
+    uint32_t what;
+    // The service that is asked for.
+    uint32_t service;
+    // The request, for IO_REQUEST and IO_ABORT.
+    io_request_t request;
+    // The client, for IO_REQUEST and IO_DEPARTURE; no other client ever has the same number.
+    uint64_t client;
+    // The client's process, as the kernel says; for IO_REQUEST, like all that follows.
+    uint32_t pid;
+    // The client's user, as the kernel says.
+    uint32_t uid;
+    // The name that the client gives itself.
+    const char *client_name;
+    // The client's argument.
+    const void *argument;
+    // Its bytes.
+    size_t argument_length;
+    // For how long an argument the client has room in the reply.
+    size_t room;
+    // How many buffers there are.
+    size_t bufc;
+    // The buffers. They, and all else that this structure points to, stay where they are until the request is replied to.
+    const struct io_server_buffer *bufv;
+};
+
+// The interface's default scheme: emulated copy, unless io_set_scheme has changed it.
+#define IO_DEFAULT 0
+
+// Native: the data is copied.
+#define IO_COPY 1
+
+// Native: means what IO_COPY means, and copies no long data.
+#define IO_EMULATED_COPY 2
+
+// Native: the server works in the client's buffer, which is wired. Nobody may touch the buffer until the request is over.
+#define IO_SHARE 3
+
+// Native: means what IO_SHARE means, and wires nothing.
+#define IO_EMULATED_SHARE 4
+
+// Migrant: the buffer goes to the server, or comes from it.
+#define IO_MOVE 5
+
+// Migrant: means what IO_MOVE means, and keeps the region for reuse.
+#define IO_EMULATED_MOVE 6
+
+// Migrant: the buffer goes or comes, and the server may see later stores into it.
+#define IO_WEAK_MOVE 7
+
+// Migrant: means what IO_WEAK_MOVE means, and wires nothing.
+#define IO_EMULATED_WEAK_MOVE 8
+
+// A part of a buffer of a request that this program serves: subcontracting.
+#define IO_FRAGMENT 9
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// The sentence that says why this thread's last call failed that did: what was wrong, and what to do about it. It is valid until
+// the thread's next call of the library fails, and empty if none has failed.
+const char *io_error_text(void);
+
+// What an errno means when a call of this library has set it, in some words that are always valid. `strerror` says what it means
+// elsewhere, and io_error_text says more.
+const char *io_strerror(int error);
+
+// Opens an interface of its own: memory that no server of another interface sees, and limits. If options is NULL, it has the
+// defaults. Most programs use interface 0 and need not call this. Close it by io_close.
+//
+// The first time on a machine this takes about a second: what copying and protecting cost there is measured, and stored in
+// $GENIE_CACHE_DIR, or ~/.cache/genie.
+//
+// Errors: EINVAL (options that are wrong), ENOMEM, EMFILE.
+//
+// Pointers: options points to a structure of options->size bytes, or is NULL; interfacep is valid.
+int io_open(const struct io_options *options,
+            io_interface_t *interfacep);
+
+// Closes an interface that io_open has opened. Its buffers and servers stay good until they are freed and disconnected, and its
+// pending requests go on. If interface 0 is closed, the next call that names it opens it anew.
+//
+// Errors: EBADF, ECHILD.
+int io_close(io_interface_t interface);
+
+// Tells the thresholds of an interface for servers in this process.
+//
+// Errors: EBADF, ECHILD.
+//
+// Pointers: thresholdsp is valid.
+int io_get_thresholds(io_interface_t interface, struct io_thresholds *thresholdsp);
+
+// Changes how many bytes and requests of an interface may be pending.
+//
+// Errors: EBADF, ECHILD.
+int io_set_limits(io_interface_t interface, size_t pending_bytes, size_t pending_requests);
+
+// Sets the scheme of elements with IO_DEFAULT, one of the native ones; returns the one that it was. So a program whose elements
+// name no scheme can be switched, to IO_EMULATED_SHARE say (thesis §13.1).
+//
+// Errors: EBADF, ECHILD, EINVAL (no native scheme).
+int io_set_scheme(io_interface_t interface,
+                  io_scheme_t scheme);
+
+// Writes a sentence or two to text, of length bytes: what the interface's memory is made of, and whether output can be protected. It
+// ends with a zero, and is cut if it is longer. `genie doctor` says more of the machine. Returns the length of the whole text.
+//
+// Errors: EBADF, ECHILD.
+//
+// Pointers: so many bytes are at text.
+int io_doctor(io_interface_t interface,
+              char *text,
+              size_t length);
+
+// Connects an interface to a server in another process, by its name in the run-time directory ($GENIE_RUNTIME_DIR, or
+// $XDG_RUNTIME_DIR/genie, or /tmp/genie-UID). Waits up to timeout nanoseconds for a server that is not there yet; with 0 it does not
+// wait. Disconnect by io_disconnect.
+//
+// Errors: ENOENT (nobody serves under that name), EACCES, EBUSY, EHOSTDOWN, EBADF, ECHILD, EINVAL (no name), ENOMEM, EMFILE.
+//
+// Pointers: name is a string, and serverp is valid.
+int io_connect(io_interface_t interface,
+               const char *name,
+               int64_t timeout,
+               io_server_t *serverp);
+
+// Lets a server go that io_connect has connected to. Its pending requests go on.
+//
+// Errors: EBADF, ECHILD; EINVAL (it is served by this program: call io_server_unregister).
+int io_disconnect(io_server_t server);
+
+// Whether a server in another process has ended: 1 or 0.
+//
+// Errors: EBADF, ECHILD.
+int io_is_gone(io_server_t server);
+
+// The number of a server's service of this name, for io_request.
+//
+// Errors: ENOENT (the server has no such service), EBADF, ECHILD, EINVAL.
+//
+// Pointers: name is a string.
+int io_service(io_server_t server, const char *name);
+
+// How a service wants clients to lay out input buffers: data begins *offsetp bytes into a granule, and *lengthp bytes come at once.
+// Allocate such buffers by io_allocate_at. Returns 1, or 0 if the layout makes no difference.
+//
+// Errors: EBADF, ECHILD.
+//
+// Pointers: the pointers are valid or NULL.
+int io_preferred(io_server_t server,
+                 uint32_t service,
+                 size_t *offsetp,
+                 size_t *lengthp);
+
+// A descriptor for poll or epoll: after io_arm has returned 1, it is readable when a reply comes. It is the library's: do not read or
+// close it.
+//
+// Errors: EBADF, ECHILD, EMFILE.
+int io_descriptor(io_interface_t interface);
+
+// Makes the descriptor become readable when the next reply comes. Returns 1, or 0 if there may be replies already: look for them by
+// io_collect first.
+//
+// Errors: EBADF, ECHILD.
+int io_arm(io_interface_t interface);
+
+// Takes the replies that have come, for all threads; io_sync then finds them without waiting. Call it when the descriptor is
+// readable. Returns how many requests were completed.
+//
+// Errors: EBADF, ECHILD.
+int io_collect(io_interface_t interface);
+
+// Allocates a native buffer of length bytes, all zero, and returns its address; NULL on failure. Data in such buffers can be passed
+// without copying. Free it by io_free.
+//
+// Errors: EBADF, ECHILD, EINVAL (length is 0), ENOMEM.
+void *io_allocate(io_interface_t interface,
+                  size_t length);
+
+// Allocates a native buffer as io_allocate does, whose first byte lies offset bytes into a granule: as io_preferred says that a
+// server wants it.
+//
+// Errors: EBADF, ECHILD, EINVAL (length is 0), ENOMEM.
+void *io_allocate_at(io_interface_t interface,
+                     size_t offset,
+                     size_t length);
+
+// Allocates a migrant buffer of length bytes, all zero, for IO_MOVE and IO_EMULATED_MOVE, or if strong is 0 for the weak ones;
+// returns its address, or NULL on failure. It is gone once a request has passed it; else free it by io_free.
+//
+// Errors: EBADF, ECHILD, EINVAL (length is 0), ENOMEM.
+void *io_allocate_migrant(io_interface_t interface,
+                          size_t length,
+                          int strong);
+
+// Frees a buffer by its first address. NULL is freed by doing nothing.
+//
+// Errors: EFAULT (no buffer begins there; it was freed before, or passed), EBUSY (a request uses it; nothing has changed).
+int io_free(void *buffer);
+
+// Makes a request of a server (thesis §7.1): asks for one of its services, with the buffers whose headers bufv points to.
+//
+// timeout is in nanoseconds; IO_FOREVER (or any negative time) is for as long as the interface's limits allow. A request that has
+// no reply by then is aborted and fails with ETIMEDOUT.
+//
+// If requestp is NULL, the request is synchronous: the call waits for the reply, and while the limits leave no room, for room.
+// Otherwise the call returns at once with IO_PENDING, and *requestp is the request's name, for io_sync or io_abort, one of which
+// has to follow. Where the limits leave no room then, it fails with EAGAIN.
+//
+// Until the request is over (a synchronous one when this call returns, another one when io_sync or io_abort says so):
+// - headers, lists, receipts, and what else they point to but for data and out_arg, stay where they are, and are the library's;
+// - data of outputs by IO_COPY and IO_EMULATED_COPY may be stored into and freed as soon as this call returns; the server gets what
+//   was there when the request was made. With IO_HELD nobody may store into it before the call returns;
+// - data of inputs may not be touched, and what is there before success is what was there when the request was made;
+// - data under IO_SHARE and IO_EMULATED_SHARE may not be touched, and after a failure an input's is undefined;
+// - migrant buffers of outputs are gone. After a failure they are back, and their segments say where.
+//
+// io_free refuses buffers that the request still uses. One buffer may be output and input of the same request, by copy and emulated copy.
+//
+// Returns 0 (success), IO_PENDING, or -1 with errno set; then nothing was passed, and io_error_text says why.
+//
+// Errors: EBADF and ECHILD (there is no such server, or it is the parent process's), EINVAL (a header, list or scheme is wrong, the
+// server has no such service, or the service needs access to a buffer that it has not declared), EFAULT (a null address; or a migrant
+// element names no migrant buffer), EBUSY (another request uses the migrant buffer), EAGAIN, ETIMEDOUT, ECONNRESET and EPIPE (the
+// server has ended; with EPIPE it was never asked), EMSGSIZE (the reply's argument is longer than its room), ENOMEM, EREMOTEIO, or
+// the errno with which the server has replied: then io_error_text says so.
+//
+// Pointers: as above.
+int io_request(io_server_t server,
+               uint32_t service,
+               size_t bufc,
+               struct io_buffer_header *const *bufv,
+               int64_t timeout,
+               io_request_t *requestp);
+
+// Waits until the server has completed all earlier requests of this program to it, those that it has replied to in anticipation
+// included: then their output buffers can be reused without faults. Returns 0, or -1 with ETIMEDOUT when the time is over.
+//
+// Errors: EBADF, ECHILD, ETIMEDOUT.
+int io_flush(io_server_t server,
+             int64_t timeout);
+
+// Waits for the reply to a request, at most for timeout nanoseconds (0 looks only, IO_FOREVER waits as long as it takes), and
+// delivers its data (thesis §7.1). delivery is one of
+// - IO_NORMAL: data goes to the buffers of the request; bufc and bufv are ignored.
+// - IO_PEEKED: data of each native input element is copied to the corresponding native element of bufv's input headers, as much as
+//   fits, and the headers' actual lengths say how much. The request stays pending.
+// - IO_REDIRECTED: native input elements by copy or emulated copy are replaced by those of bufv's input headers, in order. Where there
+//   are fewer of those, the rest goes where the request said. The request's own headers say how much came.
+//
+// Returns IO_PENDING if there is no reply yet; the request then goes on. Returns 0 if the request has succeeded, or -1 if it has
+// failed (or was named wrongly): unless data was peeked at, its name is of no more use, and its headers and buffers are the caller's.
+// If several threads wait for one request, one of them gets its result, and the others EBADF.
+//
+// Errors: EBADF, ECHILD; EINVAL (no such delivery; or a buffer to which data is redirected is shorter than the data, which is lost);
+// as for io_request.
+//
+// Pointers: the headers, lists and buffers are as io_request says.
+int io_sync(io_request_t request,
+            uint32_t delivery,
+            size_t bufc,
+            struct io_buffer_header *const *bufv,
+            int64_t timeout);
+
+// Aborts a request: asks its server to let it go, and waits until the server has, at most for the interface's abort_timeout. The
+// request's name is of no more use then, and its headers and buffers are the caller's; if other threads wait for it in io_sync, one
+// of these gets the result in this call's place.
+//
+// Returns 0 if the request was aborted, or had failed; 1 if it had succeeded already, and its data has been delivered; or -1.
+//
+// Errors: EBADF, ECHILD.
+//
+// Pointers: as for io_sync.
+int io_abort(io_request_t request);
+
+// Makes this program a server (thesis §7.2), with number_services services, which are numbered from 0. If name is not NULL, clients
+// in other processes find the server by it (io_connect). This program can make requests of it by *serverp in any case.
+//
+// pool_size is how many bytes of the server's memory each client is lent at first, for data that is copied; 0 for 16 MiB.
+//
+// The server's messages come by io_server. A device, as the thesis has it, is not among the arguments, since Genie drives none; for
+// buffers of its own the server has io_allocate.
+//
+// Errors: EINVAL (a name or flag is wrong, or there are more than 256 services), EADDRINUSE (the name is taken), EACCES, ENOMEM,
+// EMFILE.
+//
+// Pointers: so many services are there as number_services says; strings end with zeros; serverp is valid.
+int io_server_register(const char *name,
+                       size_t number_services,
+                       const struct io_service_mapping *service_mappingv,
+                       size_t pool_size,
+                       io_server_t *serverp);
+
+// Ends a server of this program. Its clients see it hang up; requests that were not replied to fail. Threads that wait in io_server
+// return with ECANCELED.
+//
+// Errors: EBADF, ECHILD, EINVAL (it is a server in another process: call io_disconnect).
+int io_server_unregister(io_server_t server);
+
+// Replies to a request, and brings the server's next message (thesis §7.2). First out_msg is sent, if it is not NULL. Then the next
+// message is stored in in_msg, if that is not NULL. If there is none, the call waits for one if blocking is not 0, and says
+// IO_NO_MESSAGE otherwise. A signal does not end the wait. Clients in other processes are attended to by this call alone: a program that does something else for long
+// keeps them waiting. Several threads may call it at the same time.
+//
+// A request that came may be replied to at once or later, in any order, by any thread; until then its buffers are the server's. A
+// server that wants to make requests of its own calls io_request.
+//
+// Returns 0, or -1. If out_msg was refused, nothing was sent, no message was taken, and the request is still held; but with EMSGSIZE the
+// client was told that its room is too short, and the request is over.
+//
+// Errors: EBADF (no such server, or it holds no such request), ECHILD, EINVAL (an actual length or direction is wrong, or the server is
+// in another process), EMSGSIZE, ECANCELED (the server has been unregistered).
+//
+// Pointers: the messages, and what out_msg points to, are valid.
+int io_server(io_server_t server,
+              const struct io_reply_message *out_msg,
+              struct io_message *in_msg,
+              int blocking);
+
+// Makes an input buffer of a request ready to be filled: from now on the message's bufv has its segments. Until then a request holds no
+// memory for its input.
+//
+// Errors: EBADF, ECHILD, EINVAL (it is no input, or the service has no IO_WRITE), ENOMEM.
+int io_ready(io_server_t server,
+             io_request_t request,
+             size_t buffer);
+
+// Whether a request that is held is being aborted: 1 or 0.
+//
+// Errors: EBADF, ECHILD, EINVAL.
+int io_is_aborted(io_server_t server, io_request_t request);
+
+// A descriptor for poll or epoll: once io_server has said IO_NO_MESSAGE, it is readable when there may be a message. It is the
+// library's: do not read or close it.
+//
+// Errors: EBADF, ECHILD, EINVAL.
+int io_server_descriptor(io_server_t server);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* GENIE_H */

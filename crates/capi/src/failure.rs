@@ -1,0 +1,124 @@
+//! Failures: what a call returns, `errno`, and the sentence that says what was wrong.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use genie_io::{Error, Failed};
+
+/// Why a call fails.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    errno: c_int,
+    sentence: String,
+}
+
+impl Failure {
+    pub(crate) fn new(errno: c_int, sentence: impl Into<String>) -> Self {
+        Self { errno, sentence: sentence.into() }
+    }
+
+    /// The caller has used the interface wrongly.
+    pub(crate) fn misuse(sentence: impl Into<String>) -> Self {
+        Self::new(libc::EINVAL, sentence)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { errno: errno(&error), sentence: error.to_string() }
+    }
+}
+
+impl From<Failed> for Failure {
+    fn from(failed: Failed) -> Self {
+        failed.error.into()
+    }
+}
+
+/// The errno that stands for an error.
+fn errno(error: &Error) -> c_int {
+    match error {
+        Error::NoServer { .. } | Error::UnknownService { .. } => libc::ENOENT,
+        Error::Refused { .. } => libc::EACCES,
+        Error::Busy { .. } => libc::EBUSY,
+        Error::Running(_) => libc::EADDRINUSE,
+        Error::Silent { .. } => libc::EHOSTDOWN,
+        Error::TimedOut { .. } => libc::ETIMEDOUT,
+        Error::Aborted => libc::ECANCELED,
+        Error::Gone { asked: true, .. } => libc::ECONNRESET,
+        Error::Gone { asked: false, .. } => libc::EPIPE,
+        Error::Inherited => libc::ECHILD,
+        Error::ArgumentTooLong { .. } => libc::EMSGSIZE,
+        Error::Server(error) if error.code > 0 => error.code,
+        Error::Server(_) | Error::Dropped | Error::Panicked { .. } => libc::EREMOTEIO,
+        error if error.is_congestion() => libc::EAGAIN,
+        error if error.is_misuse() => libc::EINVAL,
+        Error::Passing(genie_passing::Error::TooLong { .. }) => libc::EINVAL,
+        Error::Passing(genie_passing::Error::Memory(genie_memory::Error::Kernel(error))) => {
+            error.errno.raw_os_error()
+        }
+        _ => libc::EIO,
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<CString> = RefCell::default();
+}
+
+/// Runs a call; makes its result what C gets.
+pub(crate) fn call(act: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
+    let result = catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|_| {
+        Err(Failure::new(libc::ENOTRECOVERABLE, "a defect of Genie's, reported on standard error"))
+    });
+    result.unwrap_or_else(|failure| fail(&failure))
+}
+
+/// Sets `errno` and the sentence.
+#[cold]
+pub(crate) fn fail(failure: &Failure) -> c_int {
+    let sentence: Vec<u8> = failure.sentence.bytes().filter(|byte| *byte != 0).collect();
+    let sentence = CString::new(sentence).unwrap_or_default();
+    // A thread that is ending has no sentence any more.
+    let _ = LAST.try_with(|last| last.replace(sentence));
+    // SAFETY: the C library gives each thread its own errno.
+    unsafe { *libc::__errno_location() = failure.errno };
+    -1
+}
+
+/// The sentence that says why this thread's last call failed that did: what was wrong, and what to do about it. It is valid until
+/// the thread's next call of the library fails, and empty if none has failed.
+#[unsafe(no_mangle)]
+pub extern "C" fn io_error_text() -> *const c_char {
+    LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+}
+
+/// What an errno means when a call of this library has set it, in some words that are always valid. `strerror` says what it means
+/// elsewhere, and io_error_text says more.
+#[unsafe(no_mangle)]
+pub extern "C" fn io_strerror(error: c_int) -> *const c_char {
+    let text: &CStr = match error {
+        0 => c"no error",
+        libc::ENOENT => c"there is no server or service of that name",
+        libc::EACCES => c"the server refuses: rights, limits or versions are in the way",
+        libc::EBUSY => c"the server has no room for another client, or a request still uses the buffer",
+        libc::EADDRINUSE => c"another process serves under that name",
+        libc::EHOSTDOWN => c"the server does not answer; it may be stopped",
+        libc::ETIMEDOUT => c"no reply came in time, and the request was aborted",
+        libc::ECANCELED => c"the request was aborted",
+        libc::ECONNRESET => c"the server has ended; whether it has done what was asked is not known",
+        libc::EPIPE => c"the server has ended; it was not asked",
+        libc::ECHILD => c"the handle is that of the parent process; open and connect anew after fork",
+        libc::EMSGSIZE => c"the reply's argument is longer than the room that was made for it",
+        libc::EREMOTEIO => c"the server's code failed",
+        libc::EAGAIN => c"too much is pending; the same may succeed later",
+        libc::EINVAL => c"the call was wrong",
+        libc::EBADF => c"there is no such interface, server or request; perhaps it is over",
+        libc::EFAULT => c"the address is not that of a buffer of the library's",
+        libc::ENOMEM => c"there is no memory",
+        libc::EMFILE => c"there are no descriptors left: raise the limit on open files",
+        libc::ENOTRECOVERABLE => c"a defect of the library's",
+        _ => c"another error: see io_error_text",
+    };
+    text.as_ptr()
+}

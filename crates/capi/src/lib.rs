@@ -1,0 +1,27 @@
+//! `libgenie`: Genie for programs in C and C++, with the calls of the thesis.
+//!
+//! How: what C knows by numbers (interfaces, servers, pending requests) and by addresses (buffers) is in the tables of
+//! [`process`]. A call looks up what it names, composes a request of `genie_io` from the caller's headers, and writes what came
+//! of it back to them. Everything that C may get wrong is checked first, so that a call that fails has changed nothing.
+//! Invariants: numbers are never given twice, not even in a child made by fork.
+//! Limits: a buffer that a request uses must stay where it is until the request is over. Genie can tell for buffers of
+//! [`io_allocate`](memory::io_allocate), and for no others.
+//! Source: thesis §7.1 to §7.3, §13.1.
+//!
+//! `include/genie.h` is made from this crate's public items and their comments.
+#![allow(unsafe_code, reason = "C passes pointers, and calls functions by their unmangled names")]
+#![allow(
+    clippy::missing_safety_doc,
+    reason = "the rules of each call are its comment, which C programmers read, too"
+)]
+
+mod compose;
+pub mod failure;
+pub mod interface;
+pub mod memory;
+pub mod pending;
+mod process;
+mod receipt;
+pub mod request;
+pub mod server;
+pub mod types;

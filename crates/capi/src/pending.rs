@@ -1,0 +1,147 @@
+//! Pending requests: `io_sync` and `io_abort`.
+//!
+//! How: threads that wait for a request hold its lock for reading; the one that takes the reply holds it for writing.
+
+use std::ffi::c_int;
+use std::sync::RwLock;
+use std::time::Duration;
+
+use genie_io::Pending;
+
+use crate::compose::{Begun, Headers, ensure_apart};
+use crate::failure::{Failure, call};
+use crate::process::{Process, lock, process, read, write};
+use crate::request::duration;
+use crate::types::{BufferHeader, IO_PENDING, Segment, io_request_t};
+
+/// The data goes where the request said.
+pub const IO_NORMAL: u32 = 0;
+/// The data is copied elsewhere, and the request stays pending.
+pub const IO_PEEKED: u32 = 1;
+/// The data goes elsewhere.
+pub const IO_REDIRECTED: u32 = 2;
+
+/// A request that is pending, or replied to and not synchronized.
+#[derive(Debug)]
+pub(crate) struct Requested {
+    /// None once it is over.
+    pending: RwLock<Option<Pending<'static>>>,
+    begun: Begun,
+}
+
+impl Requested {
+    pub(crate) fn add(process: &Process, pending: Pending<'static>, begun: Begun) -> io_request_t {
+        let number = pending.id().number();
+        process.add_request(number, Self { pending: RwLock::new(Some(pending)), begun });
+        number
+    }
+
+    /// Does something with the request while it is pending.
+    fn with<T>(&self, act: impl FnOnce(&Pending<'static>) -> T) -> Result<T, Failure> {
+        read(&self.pending).as_ref().map(act).ok_or_else(over)
+    }
+
+    /// Takes the request, so that no other thread has its reply.
+    fn take(&self, process: &Process) -> Result<Pending<'static>, Failure> {
+        let pending = write(&self.pending).take().ok_or_else(over)?;
+        lock(&process.requests).remove(&pending.id().number());
+        Ok(pending)
+    }
+}
+
+fn over() -> Failure {
+    Failure::new(libc::EBADF, "another thread has synchronized with the request")
+}
+
+/// Waits for the reply to a request, at most for timeout nanoseconds (0 looks only, IO_FOREVER waits as long as it takes), and
+/// delivers its data (thesis §7.1). delivery is one of
+/// - IO_NORMAL: data goes to the buffers of the request; bufc and bufv are ignored.
+/// - IO_PEEKED: data of each native input element is copied to the corresponding native element of bufv's input headers, as much as
+///   fits, and the headers' actual lengths say how much. The request stays pending.
+/// - IO_REDIRECTED: native input elements by copy or emulated copy are replaced by those of bufv's input headers, in order. Where there
+///   are fewer of those, the rest goes where the request said. The request's own headers say how much came.
+///
+/// Returns IO_PENDING if there is no reply yet; the request then goes on. Returns 0 if the request has succeeded, or -1 if it has
+/// failed (or was named wrongly): unless data was peeked at, its name is of no more use, and its headers and buffers are the caller's.
+/// If several threads wait for one request, one of them gets its result, and the others EBADF.
+///
+/// Errors: EBADF, ECHILD; EINVAL (no such delivery; or a buffer to which data is redirected is shorter than the data, which is lost);
+/// as for io_request.
+///
+/// Pointers: the headers, lists and buffers are as io_request says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn io_sync(
+    request: io_request_t,
+    delivery: u32,
+    bufc: usize,
+    bufv: *const *mut BufferHeader,
+    timeout: i64,
+) -> c_int {
+    call(|| {
+        let process = process();
+        let requested = process.requested(request)?;
+        let mut elsewhere = Headers::default();
+        match delivery {
+            IO_NORMAL => {}
+            // SAFETY: the caller vouches for the headers.
+            IO_PEEKED | IO_REDIRECTED => elsewhere = unsafe { Headers::new(bufc, bufv) }?,
+            other => return Err(Failure::misuse(format!("there is no delivery {other}"))),
+        }
+        // SAFETY: the caller vouches for the lists.
+        let others = unsafe { elsewhere.inputs() }?;
+        let places = if delivery == IO_REDIRECTED { redirected(&requested.begun, &others) } else { others };
+        ensure_apart(places.iter().map(|place| (*place, true)))?;
+        if !requested.with(|pending| pending.wait(duration(timeout).unwrap_or(Duration::MAX)))? {
+            return Ok(IO_PENDING);
+        }
+        if delivery == IO_PEEKED {
+            // SAFETY: the caller vouches for the memory.
+            let mut peeks: Vec<&mut [u8]> = places.iter().map(|segment| unsafe { segment.store() }).collect();
+            let lens = requested.with(|pending| pending.peek(&mut peeks))??;
+            // SAFETY: the caller vouches for the headers.
+            return unsafe { elsewhere.set_peeked(&lens) }.map(|()| 0);
+        }
+        let pending = requested.take(process)?;
+        let result = match delivery {
+            // SAFETY: the caller vouches for the memory.
+            IO_REDIRECTED => pending.redirect(places.into_iter().map(|segment| unsafe { segment.store() })),
+            _ => pending.sync(),
+        };
+        // SAFETY: the headers have stayed where they were, as io_request says.
+        unsafe { requested.begun.end(process, result) }.map(|()| 0)
+    })
+}
+
+/// Where the native inputs' data goes, if the first of it goes to `others`.
+fn redirected(begun: &Begun, others: &[Segment]) -> Vec<Segment> {
+    let mut others = others.iter();
+    let replace = |(own, is_share): &(Segment, bool)| match is_share {
+        true => *own,
+        false => *others.next().unwrap_or(own),
+    };
+    begun.inputs.iter().map(replace).collect()
+}
+
+/// Aborts a request: asks its server to let it go, and waits until the server has, at most for the interface's abort_timeout. The
+/// request's name is of no more use then, and its headers and buffers are the caller's; if other threads wait for it in io_sync, one
+/// of these gets the result in this call's place.
+///
+/// Returns 0 if the request was aborted, or had failed; 1 if it had succeeded already, and its data has been delivered; or -1.
+///
+/// Errors: EBADF, ECHILD.
+///
+/// Pointers: as for io_sync.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn io_abort(request: io_request_t) -> c_int {
+    call(|| {
+        let process = process();
+        let requested = process.requested(request)?;
+        requested.with(Pending::give_up)?;
+        let Ok(pending) = requested.take(process) else { return Ok(0) };
+        // SAFETY: the headers have stayed where they were, as io_request says.
+        match unsafe { requested.begun.end(process, pending.sync()) } {
+            Ok(()) => Ok(1),
+            Err(_) => Ok(0),
+        }
+    })
+}

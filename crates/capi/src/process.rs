@@ -1,0 +1,184 @@
+//! What this process has: interfaces, servers, pending requests and buffers, by the numbers and addresses that C knows.
+//!
+//! How: one table of each kind. Numbers come from counters that only rise, so that a number names one thing for ever, and a
+//! handle that is used twice is found out.
+//! Invariants: a child made by fork finds tables of its own, which are empty. It neither reads nor unlocks its parent's tables,
+//! which a thread of the parent may have held.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use genie_io::{Interface, Limits, ServerHandle};
+use genie_sys::fork::Maker;
+
+use crate::failure::Failure;
+use crate::memory::Regions;
+use crate::pending::Requested;
+use crate::server::Registered;
+use crate::types::{IO_EMULATED_COPY, io_interface_t, io_request_t, io_server_t};
+
+/// What a process has.
+#[derive(Debug)]
+pub(crate) struct Process {
+    maker: Maker,
+    /// If it was forked from a process that had used the library: the least number that can be an interface or server of its own.
+    child_from: Option<u64>,
+    /// The least number that this process has given a request.
+    least_request: AtomicU64,
+    interfaces: RwLock<BTreeMap<io_interface_t, Arc<Opened>>>,
+    servers: RwLock<BTreeMap<io_server_t, Arc<Server>>>,
+    pub(crate) requests: Mutex<HashMap<io_request_t, Arc<Requested>>>,
+    pub(crate) regions: Regions,
+}
+
+/// An interface.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) interface: Interface,
+    /// The scheme of elements that name none.
+    pub(crate) scheme: AtomicU32,
+}
+
+impl Opened {
+    pub(crate) fn new(interface: Interface) -> Self {
+        Self { interface, scheme: AtomicU32::new(IO_EMULATED_COPY) }
+    }
+}
+
+/// A server that requests can be made of.
+#[derive(Debug)]
+pub(crate) struct Server {
+    /// The interface that makes the requests.
+    pub(crate) client: Arc<Opened>,
+    pub(crate) handle: ServerHandle,
+    /// Some if it is served by this program, through io_server.
+    pub(crate) registered: Option<Arc<Registered>>,
+}
+
+static CURRENT: AtomicPtr<Process> = AtomicPtr::new(null_mut());
+/// The next interface or server.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// This process.
+pub(crate) fn process() -> &'static Process {
+    let current = CURRENT.load(Ordering::Acquire);
+    // SAFETY: what the pointer has ever pointed to is never freed.
+    match unsafe { current.as_ref() } {
+        Some(process) if process.maker.is_this_process() => process,
+        found => begin(current, found.is_some()),
+    }
+}
+
+#[cold]
+fn begin(current: *mut Process, is_child: bool) -> &'static Process {
+    let new = Box::into_raw(Box::new(Process {
+        maker: Maker::this_process(),
+        child_from: is_child.then(|| NEXT.load(Ordering::Relaxed)),
+        least_request: AtomicU64::new(u64::MAX),
+        interfaces: RwLock::default(),
+        servers: RwLock::default(),
+        requests: Mutex::default(),
+        regions: Regions::default(),
+    }));
+    match CURRENT.compare_exchange(current, new, Ordering::AcqRel, Ordering::Acquire) {
+        // SAFETY: `new` is from a box, which is never freed.
+        Ok(_) => unsafe { &*new },
+        Err(_) => {
+            // SAFETY: another thread was first, so that nobody else knows of `new`.
+            drop(unsafe { Box::from_raw(new) });
+            process()
+        }
+    }
+}
+
+impl Process {
+    /// An interface; 0 is the one that is opened when it is first named.
+    pub(crate) fn interface(&self, number: io_interface_t) -> Result<Arc<Opened>, Failure> {
+        if let Some(found) = read(&self.interfaces).get(&number) {
+            return Ok(Arc::clone(found));
+        }
+        if number != 0 {
+            return Err(self.unknown("interface", number, self.child_from));
+        }
+        let mut interfaces = write(&self.interfaces);
+        if let Some(found) = interfaces.get(&0) {
+            return Ok(Arc::clone(found));
+        }
+        let opened = Arc::new(Opened::new(Interface::open_with(Limits::default())?));
+        interfaces.insert(0, Arc::clone(&opened));
+        Ok(opened)
+    }
+
+    pub(crate) fn add_interface(&self, opened: Opened) -> io_interface_t {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        write(&self.interfaces).insert(number, Arc::new(opened));
+        number
+    }
+
+    pub(crate) fn remove_interface(&self, number: io_interface_t) -> Result<Arc<Opened>, Failure> {
+        let removed = write(&self.interfaces).remove(&number);
+        removed.ok_or_else(|| self.unknown("interface", number, self.child_from))
+    }
+
+    pub(crate) fn server(&self, number: io_server_t) -> Result<Arc<Server>, Failure> {
+        let found = read(&self.servers).get(&number).cloned();
+        found.ok_or_else(|| self.unknown("server", number, self.child_from))
+    }
+
+    /// A server that this program serves.
+    pub(crate) fn registered(&self, number: io_server_t) -> Result<Arc<Registered>, Failure> {
+        let registered = self.server(number)?.registered.clone();
+        registered.ok_or_else(|| {
+            Failure::new(libc::EINVAL, format!("server {number} is not served by this program"))
+        })
+    }
+
+    pub(crate) fn add_server(&self, server: Server) -> io_server_t {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        write(&self.servers).insert(number, Arc::new(server));
+        number
+    }
+
+    pub(crate) fn remove_server(&self, number: io_server_t) -> Result<Arc<Server>, Failure> {
+        let removed = write(&self.servers).remove(&number);
+        removed.ok_or_else(|| self.unknown("server", number, self.child_from))
+    }
+
+    pub(crate) fn requested(&self, number: io_request_t) -> Result<Arc<Requested>, Failure> {
+        let found = lock(&self.requests).get(&number).cloned();
+        let least = self.child_from.map(|_| self.least_request.load(Ordering::Relaxed));
+        found.ok_or_else(|| self.unknown("pending request", number, least))
+    }
+
+    pub(crate) fn add_request(&self, number: io_request_t, requested: Requested) {
+        if self.child_from.is_some() {
+            self.least_request.fetch_min(number, Ordering::Relaxed);
+        }
+        lock(&self.requests).insert(number, Arc::new(requested));
+    }
+
+    /// There is nothing of this number; `least` is the least that can be this process's own, if it is a child.
+    fn unknown(&self, what: &str, number: u64, least: Option<u64>) -> Failure {
+        if least.is_some_and(|least| number < least) {
+            let sentence =
+                format!("{what} {number} is the parent process's: its handles are of no use after fork");
+            return Failure::new(libc::ECHILD, sentence);
+        }
+        Failure::new(libc::EBADF, format!("there is no {what} {number}, or it is over"))
+    }
+}
+
+/// Locks; a panic in another thread has left nothing half done.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+pub(crate) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}

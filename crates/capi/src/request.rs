@@ -1,0 +1,100 @@
+//! `io_request`: requests, synchronous and not.
+
+use std::ffi::c_int;
+use std::time::Duration;
+
+use crate::compose::{Composed, Headers, compose, set};
+use crate::failure::{Failure, call};
+use crate::pending::Requested;
+use crate::process::{Server, process};
+use crate::types::{BufferHeader, IO_PENDING, io_request_t, io_server_t};
+
+/// Makes a request of a server (thesis §7.1): asks for one of its services, with the buffers whose headers bufv points to.
+///
+/// timeout is in nanoseconds; IO_FOREVER (or any negative time) is for as long as the interface's limits allow. A request that has
+/// no reply by then is aborted and fails with ETIMEDOUT.
+///
+/// If requestp is NULL, the request is synchronous: the call waits for the reply, and while the limits leave no room, for room.
+/// Otherwise the call returns at once with IO_PENDING, and *requestp is the request's name, for io_sync or io_abort, one of which
+/// has to follow. Where the limits leave no room then, it fails with EAGAIN.
+///
+/// Until the request is over (a synchronous one when this call returns, another one when io_sync or io_abort says so):
+/// - headers, lists, receipts, and what else they point to but for data and out_arg, stay where they are, and are the library's;
+/// - data of outputs by IO_COPY and IO_EMULATED_COPY may be stored into and freed as soon as this call returns; the server gets what
+///   was there when the request was made. With IO_HELD nobody may store into it before the call returns;
+/// - data of inputs may not be touched, and what is there before success is what was there when the request was made;
+/// - data under IO_SHARE and IO_EMULATED_SHARE may not be touched, and after a failure an input's is undefined;
+/// - migrant buffers of outputs are gone. After a failure they are back, and their segments say where.
+///
+/// io_free refuses buffers that the request still uses. One buffer may be output and input of the same request, by copy and emulated copy.
+///
+/// Returns 0 (success), IO_PENDING, or -1 with errno set; then nothing was passed, and io_error_text says why.
+///
+/// Errors: EBADF and ECHILD (there is no such server, or it is the parent process's), EINVAL (a header, list or scheme is wrong, the
+/// server has no such service, or the service needs access to a buffer that it has not declared), EFAULT (a null address; or a migrant
+/// element names no migrant buffer), EBUSY (another request uses the migrant buffer), EAGAIN, ETIMEDOUT, ECONNRESET and EPIPE (the
+/// server has ended; with EPIPE it was never asked), EMSGSIZE (the reply's argument is longer than its room), ENOMEM, EREMOTEIO, or
+/// the errno with which the server has replied: then io_error_text says so.
+///
+/// Pointers: as above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn io_request(
+    server: io_server_t,
+    service: u32,
+    bufc: usize,
+    bufv: *const *mut BufferHeader,
+    timeout: i64,
+    requestp: *mut io_request_t,
+) -> c_int {
+    call(|| {
+        let process = process();
+        let found = process.server(server)?;
+        // SAFETY: the caller vouches for the headers.
+        let headers = unsafe { Headers::new(bufc, bufv) }?;
+        // SAFETY: and for the lists and the data.
+        let composed = unsafe { compose(process, &found, service, headers, duration(timeout)) }?;
+        let Composed { request, is_held, mut begun } = composed;
+        if !requestp.is_null() {
+            return match request.submit() {
+                Ok(pending) => {
+                    begun.end_brief_use(process);
+                    let number = Requested::add(process, pending, begun);
+                    // SAFETY: the caller's pointer is not null.
+                    unsafe { set(requestp, number) };
+                    Ok(IO_PENDING)
+                }
+                // SAFETY: the headers are the library's until this call returns.
+                Err(failed) => unsafe { begun.end(process, Err(failed)) }.map(|()| 0),
+            };
+        }
+        // While a request is sent its data counts as borrowed. Here another thread may store into it, unless the caller has said that none
+        // does; so the data is protected, as for a request that is submitted.
+        let result = match is_held {
+            true => request.send(),
+            false => request.submit_when_room().and_then(|pending| pending.sync()),
+        };
+        // SAFETY: the headers are the library's until this call returns.
+        unsafe { begun.end(process, result) }.map(|()| 0)
+    })
+}
+
+/// The time in which something must be done; none for a negative one.
+pub(crate) fn duration(timeout: i64) -> Option<Duration> {
+    u64::try_from(timeout).ok().map(Duration::from_nanos)
+}
+
+/// Waits until the server has completed all earlier requests of this program to it, those that it has replied to in anticipation
+/// included: then their output buffers can be reused without faults. Returns 0, or -1 with ETIMEDOUT when the time is over.
+///
+/// Errors: EBADF, ECHILD, ETIMEDOUT.
+#[unsafe(no_mangle)]
+pub extern "C" fn io_flush(server: io_server_t, timeout: i64) -> c_int {
+    call(|| {
+        let found = process().server(server)?;
+        let Server { client, handle, .. } = &*found;
+        match client.interface.flush(handle, duration(timeout).unwrap_or(Duration::MAX)) {
+            true => Ok(0),
+            false => Err(Failure::new(libc::ETIMEDOUT, "requests are still under way")),
+        }
+    })
+}
