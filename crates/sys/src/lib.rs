@@ -21,6 +21,8 @@ pub mod object;
 pub mod poll;
 pub mod probe;
 pub mod process;
+pub mod record_lock;
+pub mod shared;
 pub mod socket;
 pub mod span;
 pub mod userfault;

@@ -176,9 +176,19 @@ impl Object {
     /// EPERM: it is sealed against stores; EBADF: the descriptor is read-only.
     #[doc(alias = "FALLOC_FL_PUNCH_HOLE")]
     pub fn discard(&self) -> Result<()> {
+        self.discard_part(0, self.len)
+    }
+
+    /// As [`Object::discard`], of `len` bytes from `offset` on. Of pages that do not lie there whole, the bytes that do become
+    /// zeros.
+    ///
+    /// # Errors
+    /// As [`Object::discard`].
+    pub fn discard_part(&self, offset: usize, len: usize) -> Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        rustix::fs::fallocate(&self.descriptor, flags, 0, self.len as u64).map_err(|errno| {
-            Error::new("fallocate", format!("an object of {} bytes to be emptied", self.len), errno)
+        rustix::fs::fallocate(&self.descriptor, flags, offset as u64, len as u64).map_err(|errno| {
+            let subject = format!("{len} bytes of an object of {} to be emptied", self.len);
+            Error::new("fallocate", subject, errno)
         })
     }
 

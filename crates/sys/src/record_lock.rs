@@ -1,0 +1,199 @@
+//! Record locks: locks on single bytes of an object that the kernel takes off when their holder is gone.
+//!
+//! Why: processes that share memory have to know who of them is still there. A process number may be used again, and a
+//! process that has called exec keeps its number although it has lost its memory. A lock that belongs to an open
+//! descriptor ends with the descriptor, however the process ends.
+//! How: an open file description of its own, made by opening the object again; locks of the kind F_OFD_SETLK on it. The
+//! bytes need not be there, nor does a lock keep anybody from touching them.
+//! Invariants: a child made by fork has no duplicate of the description (a handler closes it), so the child keeps no lock
+//! of its parent's.
+//! Limits: [`CAPACITY`] in one process; processes that may open the object: its owner's, and root's. A child that neither
+//! calls the handlers of fork nor exec (a bare `clone`) keeps the locks until it ends.
+#![allow(
+    unsafe_code,
+    reason = "calls fcntl with a structure of plain numbers, and closes descriptors that a child has inherited and nobody uses there"
+)]
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::error::last_errno;
+use crate::fork::{Maker, on_fork};
+use crate::{Errno, Error, Object, Result};
+
+/// How many of these a process may have at once.
+pub const CAPACITY: usize = 64;
+
+const NONE: i32 = -1;
+
+/// The descriptors that a child is to close.
+static DESCRIPTORS: [AtomicI32; CAPACITY] = [const { AtomicI32::new(NONE) }; CAPACITY];
+
+/// Locks on bytes of one object. Dropping this takes them off.
+#[derive(Debug)]
+pub struct RecordLocks {
+    descriptor: Option<OwnedFd>,
+    place: &'static AtomicI32,
+    maker: Maker,
+}
+
+impl RecordLocks {
+    /// Opens an object to lock bytes of it.
+    ///
+    /// # Errors
+    /// EACCES: the object is another user's. ENOSPC: [`CAPACITY`] are open. The limit on descriptors; /proc is not mounted.
+    pub fn open(object: &Object) -> Result<Self> {
+        static HANDLED: OnceLock<bool> = OnceLock::new();
+        let subject = "an object whose bytes are to be locked";
+        if !HANDLED.get_or_init(|| on_fork(nothing, nothing, close_in_child)) {
+            return Err(Error::new("pthread_atfork", subject, Errno::NOMEM));
+        }
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsFd::as_fd(object).as_raw_fd());
+        let descriptor =
+            rustix::fs::open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| {
+                Error::new("open", subject, errno)
+                    .with_remedy("share memory among processes of one user only, and mount /proc")
+            })?;
+        let number = descriptor.as_raw_fd();
+        let is_free = |place: &&AtomicI32| {
+            place.compare_exchange(NONE, number, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        let place = DESCRIPTORS.iter().find(is_free).ok_or_else(|| {
+            Error::new("open", subject, Errno::NOSPC).with_remedy("have at most 64 of them at once")
+        })?;
+        Ok(Self { descriptor: Some(descriptor), place, maker: Maker::this_process() })
+    }
+
+    /// Locks a byte; returns whether it is locked by this then. If not, somebody else has locked it.
+    ///
+    /// # Errors
+    /// ENOLCK: the kernel has no memory for locks. ESTALE: a child uses what it has inherited.
+    #[doc(alias = "F_OFD_SETLK")]
+    pub fn try_lock(&self, byte: u64) -> Result<bool> {
+        match self.call(libc::F_OFD_SETLK, &mut record(libc::F_WRLCK, byte)) {
+            Ok(()) => Ok(true),
+            Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
+            Err(errno) => Err(failed(byte, errno)),
+        }
+    }
+
+    /// Takes the lock off a byte; does nothing where there is none of this.
+    ///
+    /// # Errors
+    /// As [`RecordLocks::try_lock`].
+    pub fn unlock(&self, byte: u64) -> Result<()> {
+        self.call(libc::F_OFD_SETLK, &mut record(libc::F_UNLCK, byte)).map_err(|errno| failed(byte, errno))
+    }
+
+    /// Whether somebody else has locked a byte.
+    ///
+    /// # Errors
+    /// As [`RecordLocks::try_lock`].
+    #[doc(alias = "F_OFD_GETLK")]
+    pub fn is_locked_elsewhere(&self, byte: u64) -> Result<bool> {
+        let mut found = record(libc::F_WRLCK, byte);
+        self.call(libc::F_OFD_GETLK, &mut found).map_err(|errno| failed(byte, errno))?;
+        Ok(i32::from(found.l_type) != libc::F_UNLCK)
+    }
+
+    fn call(&self, command: i32, record: &mut libc::flock) -> std::result::Result<(), Errno> {
+        let descriptor = self.descriptor.as_ref().filter(|_| self.maker.is_this_process());
+        let number = descriptor.ok_or(Errno::STALE)?.as_raw_fd();
+        // SAFETY: the kernel reads and fills plain numbers, borrowed during the call.
+        let result = unsafe { libc::fcntl(number, command, std::ptr::from_mut(record)) };
+        if result == 0 { Ok(()) } else { Err(last_errno()) }
+    }
+}
+
+impl Drop for RecordLocks {
+    fn drop(&mut self) {
+        if self.maker.is_this_process() {
+            // Before the descriptor's number can be another file's.
+            self.place.store(NONE, Ordering::Release);
+        } else if let Some(descriptor) = self.descriptor.take() {
+            // Closed already, by the handler; the number may be another file's by now.
+            std::mem::forget(descriptor);
+        }
+    }
+}
+
+fn record(kind: i32, byte: u64) -> libc::flock {
+    // SAFETY: plain numbers, of which zeros are valid.
+    let mut record: libc::flock = unsafe { std::mem::zeroed() };
+    record.l_type = kind as libc::c_short;
+    record.l_whence = libc::SEEK_SET as libc::c_short;
+    (record.l_start, record.l_len) = (byte as libc::off_t, 1);
+    record
+}
+
+fn failed(byte: u64, errno: Errno) -> Error {
+    Error::new("fcntl(F_OFD_SETLK)", format!("byte {byte} of an object"), errno)
+}
+
+extern "C" fn nothing() {}
+
+/// Called by fork in the child.
+extern "C" fn close_in_child() {
+    for place in &DESCRIPTORS {
+        let descriptor = place.swap(NONE, Ordering::Relaxed);
+        if descriptor != NONE {
+            // SAFETY: the child's duplicate of a descriptor that only `RecordLocks` uses, which does not in a child.
+            unsafe { libc::close(descriptor) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::GranuleKind;
+    use crate::child::{ExitOutcome, fork_child};
+
+    fn object() -> Object {
+        Object::create(GranuleKind::Base, 4096).unwrap()
+    }
+
+    #[test]
+    fn a_byte_is_locked_by_one_and_free_when_that_one_is_dropped() {
+        let object = object();
+        let [one, other] = [(); 2].map(|()| RecordLocks::open(&object).unwrap());
+        assert!(one.try_lock(5).unwrap() && one.try_lock(5).unwrap(), "its own lock is no obstacle");
+        assert!(!other.try_lock(5).unwrap() && other.try_lock(6).unwrap());
+        assert!(other.is_locked_elsewhere(5).unwrap() && !one.is_locked_elsewhere(5).unwrap());
+        drop(one);
+        assert!(!other.is_locked_elsewhere(5).unwrap() && other.try_lock(5).unwrap());
+        other.unlock(5).unwrap();
+        let third = RecordLocks::open(&object).unwrap();
+        assert!(third.try_lock(5).unwrap() && !third.try_lock(6).unwrap());
+    }
+
+    #[test]
+    fn a_child_keeps_no_lock_and_uses_none() {
+        let object = object();
+        let [held, watch] = [(); 2].map(|()| RecordLocks::open(&object).unwrap());
+        assert!(held.try_lock(1).unwrap());
+        // SAFETY: the child only makes system calls.
+        let child = unsafe {
+            fork_child(|| {
+                let refused =
+                    matches!(held.call(libc::F_OFD_SETLK, &mut record(libc::F_UNLCK, 1)), Err(Errno::STALE));
+                while refused {
+                    rustix::thread::sched_yield();
+                }
+                1
+            })
+        }
+        .unwrap();
+        assert!(watch.is_locked_elsewhere(1).unwrap());
+        drop(held);
+        // The child, which lives, has to get as far as the handler first: fork returned here, not necessarily there.
+        while watch.is_locked_elsewhere(1).unwrap() {
+            rustix::thread::sched_yield();
+        }
+        child.kill().unwrap();
+        assert_eq!(child.wait().unwrap(), ExitOutcome::Signal(9));
+    }
+}
