@@ -178,12 +178,12 @@ mod tests {
         // SAFETY: the child only makes system calls.
         let child = unsafe {
             fork_child(|| {
-                let refused =
-                    matches!(held.call(libc::F_OFD_SETLK, &mut record(libc::F_UNLCK, 1)), Err(Errno::STALE));
-                while refused {
+                if !matches!(held.call(libc::F_OFD_SETLK, &mut record(libc::F_UNLCK, 1)), Err(Errno::STALE)) {
+                    return 1;
+                }
+                loop {
                     rustix::thread::sched_yield();
                 }
-                1
             })
         }
         .unwrap();

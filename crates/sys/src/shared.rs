@@ -83,6 +83,29 @@ impl Shared {
         (offset / PAGE < self.pages()).then_some((offset / PAGE, offset % PAGE))
     }
 
+    /// Locks `count` pages from `first` on into memory, which takes memory for all of them; their bytes are not touched.
+    ///
+    /// # Errors
+    /// The memory-lock limit is too low.
+    ///
+    /// # Panics
+    /// When the pages are not there.
+    #[doc(alias = "mlock")]
+    pub fn lock(&self, first: usize, count: usize) -> Result<()> {
+        self.arena.lock(self.words + first * PAGE, count * PAGE)
+    }
+
+    /// Unlocks pages.
+    ///
+    /// # Errors
+    /// None is expected.
+    ///
+    /// # Panics
+    /// When the pages are not there.
+    pub fn unlock(&self, first: usize, count: usize) -> Result<()> {
+        self.arena.unlock(self.words + first * PAGE, count * PAGE)
+    }
+
     /// Takes `count` pages from `first` on for the caller alone; none where one of them is claimed already, or is not there.
     /// Bytes are whatever they were.
     ///
@@ -158,23 +181,6 @@ impl Claim {
     /// As [`Object::discard`].
     pub fn discard(&mut self) -> Result<()> {
         self.shared.object.discard_part(self.offset(), self.len())
-    }
-
-    /// Locks the pages into memory, which takes memory for all of them.
-    ///
-    /// # Errors
-    /// The memory-lock limit is too low.
-    #[doc(alias = "mlock")]
-    pub fn lock(&self) -> Result<()> {
-        self.shared.arena.lock(self.offset(), self.len())
-    }
-
-    /// Unlocks the pages.
-    ///
-    /// # Errors
-    /// None is expected.
-    pub fn unlock(&self) -> Result<()> {
-        self.shared.arena.unlock(self.offset(), self.len())
     }
 
     fn start(&self) -> usize {

@@ -1,0 +1,162 @@
+use genie_sys::shared::PAGE;
+
+use super::*;
+use crate::Config;
+
+/// Two members of one group, with a channel between them.
+fn joined() -> (Channel, Channel) {
+    let config = Config { limit: 8 << 20, ..Config::default() };
+    let one = Pool::new(config).unwrap();
+    let other = Pool::join(one.descriptor().unwrap(), config).unwrap();
+    let (channel, offer) = one.channel().unwrap();
+    (channel, other.take(offer).unwrap())
+}
+
+fn filled(pool: &Pool, len: usize, byte: u8) -> Fbuf {
+    let mut fbuf = pool.allocate(len).unwrap();
+    fbuf.fill(byte);
+    fbuf
+}
+
+#[test]
+fn a_buffer_changes_hands_and_stays_where_it_is() {
+    let (one, other) = joined();
+    for len in [1, PAGE, 70_000, 1 << 20] {
+        let fbuf = filled(one.pool(), len, 7);
+        let offset = fbuf.offset();
+        assert_eq!(one.write(fbuf).unwrap(), len);
+        assert_eq!((one.pool().held(), other.pool().held()), (0, 0));
+        let read = other.read(usize::MAX).unwrap().unwrap();
+        assert_eq!((read.offset(), read.len()), (offset, len));
+        assert!(read.iter().all(|byte| *byte == 7));
+        other.write(read).unwrap();
+        assert_eq!(one.read(usize::MAX).unwrap().unwrap().offset(), offset);
+    }
+    assert_eq!(one.pool().free(), one.pool().limit());
+}
+
+#[test]
+fn what_is_longer_than_asked_for_is_read_in_parts() {
+    let (one, other) = joined();
+    let mut fbuf = one.pool().allocate(10_000).unwrap();
+    fbuf.iter_mut().enumerate().for_each(|(at, byte)| *byte = (at / 100) as u8);
+    let expected = fbuf.to_vec();
+    one.write(fbuf).unwrap();
+    one.write(filled(one.pool(), 5, 200)).unwrap();
+    let mut found = Vec::new();
+    for len in [1, 4096, 3_000, 5_000] {
+        let part = other.read(len).unwrap().unwrap();
+        assert!(part.len() <= len);
+        found.extend_from_slice(&part);
+    }
+    assert_eq!(found, expected);
+    assert_eq!(other.read(100).unwrap().unwrap().to_vec(), [200; 5]);
+}
+
+#[test]
+fn an_end_that_closes_frees_what_went_there_and_leaves_what_came_from_there() {
+    let (one, other) = joined();
+    let pool = one.pool().clone();
+    other.write(filled(other.pool(), 8000, 3)).unwrap();
+    one.write(filled(&pool, 100_000, 1)).unwrap();
+    drop(other);
+    assert!(one.is_hung_up());
+    let unwritten = one.write(filled(&pool, 9, 9)).unwrap_err();
+    assert!(matches!(unwritten.error, Error::Closed));
+    assert_eq!((unwritten.fbuf.to_vec(), unwritten.written), (vec![9; 9], 0));
+    drop(unwritten);
+    assert_eq!(one.read(usize::MAX).unwrap().unwrap().to_vec(), [3; 8000]);
+    assert!(one.read(usize::MAX).unwrap().is_none());
+    assert_eq!(pool.free(), pool.limit());
+    drop(one);
+    // Its place in the table is free again.
+    let made: Vec<_> = std::iter::from_fn(|| pool.channel().ok()).collect();
+    assert_eq!(made.len(), crate::layout::CHANNELS);
+}
+
+#[test]
+fn calls_that_would_wait_say_so() {
+    let (one, other) = joined();
+    assert!(matches!(other.try_read(1), Err(Error::WouldBlock)));
+    let mut written = 0;
+    let unwritten = loop {
+        match one.try_write(filled(one.pool(), 1, 1)) {
+            Ok(_) => written += 1,
+            Err(unwritten) => break unwritten,
+        }
+    };
+    assert!(matches!(unwritten.error, Error::WouldBlock) && written == ON_THEIR_WAY);
+    assert_eq!(other.try_read(1).unwrap().unwrap().to_vec(), [1]);
+    assert!(one.try_write(unwritten.fbuf).is_ok());
+    assert_eq!(one.write(one.pool().allocate(0).unwrap()).unwrap(), 0, "nothing is nothing to be read");
+}
+
+#[test]
+fn thousands_of_buffers_arrive_in_order_while_both_sides_sleep_now_and_then() {
+    let (one, other) = joined();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for turn in 0..5_000u32 {
+                let mut fbuf = one.pool().allocate(4 + (turn as usize * 37) % 9_000).unwrap();
+                fbuf[..4].copy_from_slice(&turn.to_le_bytes());
+                one.write(fbuf).unwrap();
+                if turn % 1_000 == 0 {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        });
+        for turn in 0..5_000u32 {
+            let fbuf = other.read(usize::MAX).unwrap().unwrap();
+            assert_eq!((fbuf.len(), &fbuf[..4]), (4 + (turn as usize * 37) % 9_000, &turn.to_le_bytes()[..]));
+            if turn % 1_700 == 0 {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+    });
+    assert_eq!(one.pool().free(), one.pool().limit());
+}
+
+#[test]
+fn places_that_are_not_on_their_way_are_refused() {
+    let places: [[u64; 4]; 6] = [
+        [0, 1, 0, 1],
+        [5, 2, 0, 8192],
+        [1 << 40, 1, 0, 1],
+        [0, u64::MAX, 0, 1],
+        [0, 1, 4096, 1],
+        [0, 1, 0, 0],
+    ];
+    for place in places {
+        let (one, other) = joined();
+        let kept = filled(one.pool(), 4096, 1);
+        assert_eq!(kept.offset(), 0);
+        let bytes: Vec<u8> = place.iter().flat_map(|number| number.to_le_bytes()).collect();
+        lock(&one.sender).producer.push(Message::KIND, &bytes).unwrap();
+        assert!(matches!(other.read(1), Err(Error::Spoilt { .. })), "{place:?}");
+        assert!(matches!(other.read(1), Err(Error::Spoilt { .. })), "it stays so");
+        assert_eq!(kept.to_vec(), [1; 4096]);
+    }
+}
+
+#[test]
+fn an_offer_goes_to_another_process_once() {
+    let config = Config { limit: 4 << 20, ..Config::default() };
+    let one = Pool::new(config).unwrap();
+    let other = Pool::join(one.descriptor().unwrap(), config).unwrap();
+    let (here, there) = genie_sys::socket::Socket::pair().unwrap();
+    let (channel, offer) = one.channel().unwrap();
+    offer.send(&here).unwrap();
+    let theirs = other.take(Offer::receive(&there).unwrap()).unwrap();
+    channel.write(filled(&one, 10, 4)).unwrap();
+    assert_eq!(theirs.read(100).unwrap().unwrap().to_vec(), [4; 10]);
+    // One that nobody takes ends with the other end.
+    let (channel, offer) = one.channel().unwrap();
+    offer.send(&here).unwrap();
+    drop(channel);
+    let late = Offer::receive(&there).unwrap();
+    assert!(matches!(other.take(late), Err(Error::Closed)));
+    // One of another group is refused.
+    let stranger = Pool::new(config).unwrap();
+    let (_kept, offer) = stranger.channel().unwrap();
+    assert!(matches!(one.take(offer), Err(Error::NoPool { .. })));
+}

@@ -1,0 +1,128 @@
+//! The table of channels: which members have the ends of each, and what becomes of buffers on their way when an end closes.
+//!
+//! How: what is on its way to an end is held by a *direction*, a name of its own. Who closes an end frees what was on its way
+//! there; a member that then finds the end closed takes back what it was about to send. Of the two that store and then look,
+//! one sees the other.
+//! Invariants: a channel's place is used again when both ends are closed, and nothing is on its way.
+//! Limits: 128 channels at once.
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use crate::error::{Error, Result};
+use crate::holder::Holder;
+use crate::layout::CHANNELS;
+use crate::members::give_all_of;
+use crate::words::Words;
+
+/// Where the parts of a channel's entry are: who made it, if it is in use; its ends' members; who removes it.
+const MAKER: usize = 0;
+const ENDS: [usize; 2] = [1, 2];
+const REMOVER: usize = 3;
+/// Where the words of each direction are, behind its number: messages taken, as published now and then; whether the sender
+/// waits to hear of more.
+const TAKEN: usize = 4;
+const WANTED: usize = 6;
+
+const NOBODY: u64 = 0;
+
+/// Makes a channel, both of whose ends are this member's.
+pub(crate) fn make(words: &Words) -> Result<usize> {
+    let me = words.me.word();
+    for channel in 0..CHANNELS {
+        let maker = part(words, channel, MAKER);
+        if maker.compare_exchange(NOBODY, me, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            if part(words, channel, REMOVER).load(Ordering::Acquire) != NOBODY {
+                // Whoever removed the last channel here is not done.
+                maker.store(NOBODY, Ordering::Release);
+                continue;
+            }
+            (TAKEN..TAKEN + 4).for_each(|at| part(words, channel, at).store(0, Ordering::Relaxed));
+            ENDS.iter().for_each(|end| part(words, channel, *end).store(me, Ordering::Release));
+            return Ok(channel);
+        }
+    }
+    Err(Error::Full { what: "channels", most: CHANNELS })
+}
+
+/// Makes an end that is `from`'s this member's; returns whether it was `from`'s.
+pub(crate) fn adopt(words: &Words, channel: usize, end: usize, from: Holder) -> bool {
+    let word = part(words, channel, ENDS[end]);
+    word.compare_exchange(from.word(), words.me.word(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+}
+
+/// Whether nobody has an end any more.
+pub(crate) fn is_closed(words: &Words, channel: usize, end: usize) -> bool {
+    // Partner: the fence in `close`. Before, the caller has passed on what it sends.
+    fence(Ordering::SeqCst);
+    part(words, channel, ENDS[end]).load(Ordering::Acquire) == NOBODY
+}
+
+/// Closes an end if it is `holder`'s; returns whether nothing was left undone.
+pub(crate) fn close(words: &Words, channel: usize, end: usize, holder: Holder) -> bool {
+    let word = part(words, channel, ENDS[end]);
+    if word.load(Ordering::Acquire) != holder.word() {
+        return true;
+    }
+    // Freed before and after the end is marked: if it cannot be done now, the end stays the holder's, and a sweep does it.
+    if !free_on_their_way(words, channel, end) {
+        return false;
+    }
+    word.store(NOBODY, Ordering::Release);
+    // Partner: the fence in `is_closed`.
+    fence(Ordering::SeqCst);
+    let is_clean = free_on_their_way(words, channel, end);
+    if part(words, channel, ENDS[1 - end]).load(Ordering::Acquire) == NOBODY {
+        remove(words, channel);
+    }
+    is_clean
+}
+
+/// Closes all ends that a member had who has died, and removes what nobody has; returns whether nothing was left undone.
+pub(crate) fn close_all_of(words: &Words, index: usize) -> bool {
+    let dead = Holder::member(index);
+    let is_dead = |channel, at| part(words, channel, at).load(Ordering::Acquire) == dead.word();
+    let mut is_clean = true;
+    for channel in 0..CHANNELS {
+        for end in 0..2 {
+            is_clean &= close(words, channel, end, dead);
+        }
+        let is_over = ENDS.iter().all(|end| part(words, channel, *end).load(Ordering::Acquire) == NOBODY);
+        if is_over && is_dead(channel, REMOVER) {
+            part(words, channel, REMOVER).store(NOBODY, Ordering::Release);
+        }
+        if is_over && is_dead(channel, MAKER) {
+            remove(words, channel);
+        }
+    }
+    is_clean
+}
+
+/// Removes a channel that nobody has an end of. Of several members who find that, one does it.
+fn remove(words: &Words, channel: usize) {
+    let remover = part(words, channel, REMOVER);
+    if remover.compare_exchange(NOBODY, words.me.word(), Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        // If this is not possible, what is on its way stays so until a channel with this place closes.
+        let _ = free_on_their_way(words, channel, 0) && free_on_their_way(words, channel, 1);
+        part(words, channel, MAKER).store(NOBODY, Ordering::Release);
+        remover.store(NOBODY, Ordering::Release);
+    }
+}
+
+/// How many messages of the direction that ends at `end` were taken, as published last.
+pub(crate) fn taken(words: &Words, channel: usize, end: usize) -> &AtomicU64 {
+    part(words, channel, TAKEN + end)
+}
+
+/// Whether the sender of the direction that ends at `end` waits for messages to be taken.
+pub(crate) fn wanted(words: &Words, channel: usize, end: usize) -> &AtomicU64 {
+    part(words, channel, WANTED + end)
+}
+
+fn free_on_their_way(words: &Words, channel: usize, end: usize) -> bool {
+    let direction = Holder::direction(channel, end);
+    give_all_of(words, |holder| holder == direction)
+}
+
+fn part(words: &Words, channel: usize, part: usize) -> &AtomicU64 {
+    words.at(words.layout.channel(channel) + part)
+}

@@ -1,0 +1,138 @@
+//! What can go wrong with fbufs, as sentences that say what to do, and as the numbers that C programs get.
+
+use genie_sys::Errno;
+
+/// The result of a call of this crate.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The pool has no free run of pages that is long enough.
+    #[error(
+        "no {asked} bytes in a row are free in a pool of {limit} bytes: deallocate buffers, or make pools with a higher limit"
+    )]
+    Exhausted {
+        /// Bytes asked for.
+        asked: usize,
+        /// Bytes that the pool may have.
+        limit: usize,
+    },
+    /// The process has as much of the pool as it may have.
+    #[error(
+        "{asked} more bytes would make {held} bytes of fbufs more than the {quota} that this process may hold: deallocate some, or raise the quota"
+    )]
+    Quota {
+        /// Bytes asked for.
+        asked: usize,
+        /// Bytes that the process holds.
+        held: usize,
+        /// Bytes that it may hold.
+        quota: usize,
+    },
+    /// The limit is one that no pool can have.
+    #[error("a pool cannot have {asked} bytes: take 1 to {most}")]
+    PoolSize {
+        /// Bytes asked for.
+        asked: usize,
+        /// The most bytes.
+        most: usize,
+    },
+    /// What was to be joined is no pool of this version.
+    #[error(
+        "the memory object of {len} bytes is no pool of fbufs: let all processes of a group use one version of Genie"
+    )]
+    NoPool {
+        /// The object's length.
+        len: usize,
+    },
+    /// The group has as many members, or channels, as it can have.
+    #[error("the pool has its {most} {what} already: let some of them end")]
+    Full {
+        /// What there are too many of.
+        what: &'static str,
+        /// How many there can be.
+        most: usize,
+    },
+    /// A group's name, or the file that is kept for it, cannot be used.
+    #[error("the group {name:?} cannot be used: {why}")]
+    Group {
+        /// The group's name.
+        name: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// A child made by fork uses what it has inherited.
+    #[error("this pool was inherited over fork: join the group again in the child")]
+    Inherited,
+    /// An address at which no buffer of the pool's is.
+    #[error(
+        "{addr:#x} is not in an fbuf of this process: pass buffers that uf_allocate, uf_read, uf_get or uf_mmap gave"
+    )]
+    NotAnFbuf {
+        /// The address.
+        addr: usize,
+    },
+    /// More bytes were asked of a buffer than it has from there on.
+    #[error("{asked} bytes were asked of a buffer that has {len}: ask for no more than it has")]
+    TooShort {
+        /// Bytes asked for.
+        asked: usize,
+        /// Bytes there are.
+        len: usize,
+    },
+    /// The other end of a channel is closed, or its process has ended.
+    #[error("the other end of the channel is closed: close this end, too")]
+    Closed,
+    /// The call would have had to wait.
+    #[error("the call would have to wait: try again when the descriptor is ready")]
+    WouldBlock,
+    /// Another member of the group has written what no honest member writes.
+    #[error("another member of the group spoilt {what}: end the group's processes and start them again")]
+    Spoilt {
+        /// What was spoilt.
+        what: &'static str,
+    },
+    /// A call of the kernel failed.
+    #[error("{call} failed: {errno}")]
+    Io {
+        /// The kernel's name of the call.
+        call: &'static str,
+        /// The kernel's reason.
+        errno: Errno,
+    },
+    /// A call of the kernel failed.
+    #[error(transparent)]
+    System(#[from] genie_sys::Error),
+    /// The ring of a channel failed.
+    #[error(transparent)]
+    Ring(#[from] genie_ring::Error),
+}
+
+impl Error {
+    pub(crate) fn io(call: &'static str, errno: Errno) -> Self {
+        if errno == Errno::AGAIN { Self::WouldBlock } else { Self::Io { call, errno } }
+    }
+
+    /// The number by which a C program learns of the error.
+    pub fn errno(&self) -> Errno {
+        match self {
+            Self::Exhausted { .. } => Errno::NOMEM,
+            Self::Quota { .. } => Errno::DQUOT,
+            Self::PoolSize { .. } | Self::NoPool { .. } | Self::Group { .. } | Self::TooShort { .. } => {
+                Errno::INVAL
+            }
+            Self::Full { .. } => Errno::USERS,
+            Self::Inherited => Errno::STALE,
+            Self::NotAnFbuf { .. } => Errno::FAULT,
+            Self::Closed => Errno::PIPE,
+            Self::WouldBlock => Errno::AGAIN,
+            Self::Spoilt { .. } => Errno::BADMSG,
+            Self::Io { errno, .. } => *errno,
+            Self::System(error) => error.errno,
+            Self::Ring(genie_ring::Error::System(error)) => error.errno,
+            Self::Ring(_) => Errno::BADMSG,
+        }
+    }
+}
