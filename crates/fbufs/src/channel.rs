@@ -11,21 +11,23 @@
 //! Limits: 128 channels in a pool; four descriptors and 80 KiB an end.
 //! Source: SMLI TR-95-39 §3.3, §6.1 (the loop-back driver).
 
+mod reading;
+mod writing;
+
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use genie_ring::{Bells, Consumer, Ends, Layout, Mode, Producer, Record, Side, Spin};
+use genie_ring::{Bells, Consumer, Ends, Layout, Producer, Record, Side, Spin};
 use genie_sys::Object;
 use genie_sys::event::Event;
 use rustix::event::{PollFd, PollFlags};
 
 use crate::error::{Error, Result};
 use crate::holder::Holder;
-use crate::message::Message;
 use crate::offer::{Offer, State};
-use crate::unwritten::Unwritten;
+use crate::place::Place;
 use crate::{Fbuf, Pool, channels};
 
 /// The ring of a channel: a message takes a line, and the lines that were read are published by the quarter.
@@ -129,84 +131,17 @@ impl Channel {
         &self.pool
     }
 
-    /// Writes a buffer away: the other end has it from now on. A buffer of another pool is copied into one of this pool. Waits
-    /// while 256 buffers have not been read.
-    ///
-    /// # Errors
-    /// [`Error::Closed`]; [`Error::Spoilt`]; [`Error::Exhausted`] where a buffer has to be copied. The buffer comes back.
-    ///
-    /// # Cost
-    /// Some 100 ns at any length up to 256 KiB, and an exchange for each 256 KiB more; a system call if the reader sleeps.
-    #[doc(alias = "uf_write")]
-    pub fn write(&self, fbuf: Fbuf) -> Result<usize, Box<Unwritten>> {
-        self.pass(fbuf, true)
-    }
-
-    /// As [`Channel::write`], but fails with [`Error::WouldBlock`] instead of waiting.
-    ///
-    /// # Errors
-    /// As [`Channel::write`].
-    pub fn try_write(&self, fbuf: Fbuf) -> Result<usize, Box<Unwritten>> {
-        self.pass(fbuf, false)
-    }
-
-    fn pass(&self, fbuf: Fbuf, waits: bool) -> Result<usize, Box<Unwritten>> {
-        if let Err(error) = self.ensure_usable() {
-            return Err(Unwritten::nothing(error, fbuf));
-        }
-        let fbuf = self.pool.import(fbuf)?;
-        if fbuf.is_empty() {
-            // The other end would take it for the end.
-            return Ok(0);
-        }
-        let mut sender = lock(&self.sender);
-        match self.wait_for_room(&mut sender, waits) {
-            Ok(()) => self.transmit(&mut sender, fbuf),
-            Err(error) => Err(Unwritten::nothing(error, fbuf)),
-        }
-    }
-
-    fn transmit(&self, sender: &mut Sender, fbuf: Fbuf) -> Result<usize, Box<Unwritten>> {
-        let (len, message) = (fbuf.len(), Message::of(&fbuf));
-        let (words, direction) = (&self.pool.0.words, Holder::direction(self.index, 1 - self.end));
-        // Before: the reader may be in this process.
-        fbuf.give_up();
-        if !message.runs().all(|run| words.pass(run, words.me, direction)) {
-            return Err(self.lost(message));
-        }
-        // From here on the pages are not this process's. If the other end is closed, whoever closed it may have freed them.
-        if channels::is_closed(words, self.index, 1 - self.end) {
-            return Err(self.taken_back(message).unwrap_or_else(|| self.lost(message)));
-        }
-        if sender.producer.push(Message::KIND, &message.bytes()).is_err() {
-            return Err(self.lost(message));
-        }
-        sender.sent += 1;
-        Ok(len)
-    }
-
-    /// The buffer, made this member's again because the other end is closed; nothing where it is not there any more.
-    #[cold]
-    fn taken_back(&self, message: Message) -> Option<Box<Unwritten>> {
-        let fbuf = self.make_ours(message, Holder::direction(self.index, 1 - self.end))?;
-        Some(Unwritten::nothing(Error::Closed, fbuf))
-    }
-
-    /// A write that failed when the pages were given away already: an empty buffer comes back.
-    #[cold]
-    fn lost(&self, message: Message) -> Box<Unwritten> {
-        let direction = Holder::direction(self.index, 1 - self.end);
-        self.pool.0.free_if_held(message.runs(), direction);
-        let error = if self.is_hung_up() { Error::Closed } else { self.spoil("a channel") };
-        Box::new(Unwritten { error, fbuf: Fbuf::empty(self.pool.clone()), written: 0 })
+    /// Whether the other end is closed, or its process has ended. What it wrote can still be read.
+    pub fn is_hung_up(&self) -> bool {
+        poll(&self.descriptor, PollFlags::RDHUP, false).unwrap_or(false)
     }
 
     /// Makes the buffer at a place this member's, if the direction holds all of it.
-    fn make_ours(&self, message: Message, direction: Holder) -> Option<Fbuf> {
+    fn make_ours(&self, place: Place, direction: Holder) -> Option<Fbuf> {
         let words = &self.pool.0.words;
-        let ours: Vec<_> = message.runs().take_while(|run| words.pass(*run, direction, words.me)).collect();
-        let claim = if ours.len() == message.runs().count() {
-            words.shared.claim(message.first(), message.count())
+        let ours: Vec<_> = place.runs().take_while(|run| words.pass(*run, direction, words.me)).collect();
+        let claim = if ours.len() == place.runs().count() {
+            words.shared.claim(place.first(), place.count())
         } else {
             None
         };
@@ -215,138 +150,7 @@ impl Channel {
             return None;
         };
         self.pool.0.adopt(&claim);
-        Some(Fbuf::new(self.pool.clone(), claim, message.start(), message.len()))
-    }
-
-    /// Reads the next buffer, of at most `len` bytes; nothing when the other end is closed and all was read. Waits for one.
-    ///
-    /// # Errors
-    /// [`Error::Spoilt`]. [`Error::Exhausted`] where the buffer that came is longer than `len`: its first part is copied
-    /// then, so that the rest can be read next, and nothing is lost.
-    ///
-    /// # Cost
-    /// Some 100 ns at any length, if there is something to read.
-    #[doc(alias = "uf_read")]
-    pub fn read(&self, len: usize) -> Result<Option<Fbuf>> {
-        self.receive(len, true)
-    }
-
-    /// As [`Channel::read`], but fails with [`Error::WouldBlock`] instead of waiting.
-    ///
-    /// # Errors
-    /// As [`Channel::read`].
-    pub fn try_read(&self, len: usize) -> Result<Option<Fbuf>> {
-        self.receive(len, false)
-    }
-
-    fn receive(&self, len: usize, waits: bool) -> Result<Option<Fbuf>> {
-        self.ensure_usable()?;
-        let mut receiver = lock(&self.receiver);
-        let next = match receiver.rest.take() {
-            Some(rest) => rest,
-            None => match self.next(&mut receiver, waits)? {
-                Some(next) => next,
-                None => return Ok(None),
-            },
-        };
-        if next.len() <= len {
-            return Ok(Some(next));
-        }
-        let (part, rest) = next.split_by_copy(len);
-        receiver.rest = Some(rest);
-        part.map(Some)
-    }
-
-    fn next(&self, receiver: &mut Receiver, waits: bool) -> Result<Option<Fbuf>> {
-        while !self.wait_for_message(receiver, waits)? {
-            if self.is_hung_up() && !receiver.consumer.is_ready() {
-                // The other end's process may have died with buffers in its hands.
-                let _ = self.pool.sweep();
-                return Ok(None);
-            }
-        }
-        let Receiver { consumer, record, taken, .. } = receiver;
-        if !consumer.pop(record).map_err(|_| self.spoil("a channel"))? {
-            return Err(self.spoil("a channel"));
-        }
-        *taken += 1;
-        self.publish(*taken);
-        self.accept(record)
-    }
-
-    /// Makes the buffer that a record tells of this member's.
-    fn accept(&self, record: &Record) -> Result<Option<Fbuf>> {
-        let pages = self.pool.0.words.layout.pages();
-        let message = Message::from_record(record, pages).ok_or_else(|| self.spoil("a message"))?;
-        let fbuf = self.make_ours(message, Holder::direction(self.index, self.end));
-        fbuf.map(Some).ok_or_else(|| self.spoil("a buffer on its way"))
-    }
-
-    /// Waits until there is a message; returns whether there is one. If not, look whether the other end is there.
-    fn wait_for_message(&self, receiver: &mut Receiver, waits: bool) -> Result<bool> {
-        let consumer = &mut receiver.consumer;
-        if consumer.is_ready() || waits && self.spin.until(|| consumer.is_ready()) {
-            return Ok(true);
-        }
-        if !waits && !self.is_hung_up() {
-            return Err(Error::WouldBlock);
-        }
-        if consumer.arm(Mode::Descriptor) {
-            let polled = poll(&self.descriptor, PollFlags::IN, waits);
-            consumer.disarm();
-            polled?;
-        }
-        Ok(consumer.is_ready())
-    }
-
-    /// Tells the writer how far this end has read, now and then, and at once if it waits.
-    fn publish(&self, count: u64) {
-        let words = &self.pool.0.words;
-        let wanted = channels::wanted(words, self.index, self.end);
-        let publish = || channels::taken(words, self.index, self.end).store(count, Ordering::Release);
-        if count.is_multiple_of(PUBLISHED) {
-            publish();
-        }
-        // Partner: the fence in `wait_for_room`.
-        fence(Ordering::SeqCst);
-        if wanted.load(Ordering::Relaxed) != 0 {
-            publish();
-            wanted.store(0, Ordering::Release);
-            // Without memory for it, the next message that is read tells.
-            if self.room.signal().is_err() {
-                wanted.store(1, Ordering::Release);
-            }
-        }
-    }
-
-    fn wait_for_room(&self, sender: &mut Sender, waits: bool) -> Result<()> {
-        let (words, to) = (&self.pool.0.words, 1 - self.end);
-        let taken: &AtomicU64 = channels::taken(words, self.index, to);
-        while sender.sent - sender.taken >= ON_THEIR_WAY {
-            channels::wanted(words, self.index, to).store(1, Ordering::Release);
-            // Partner: the fence in `publish`.
-            fence(Ordering::SeqCst);
-            let found = taken.load(Ordering::Acquire);
-            if found > sender.taken {
-                if found > sender.sent {
-                    return Err(self.spoil("a channel"));
-                }
-                sender.taken = found;
-            } else if self.is_hung_up() {
-                return Err(Error::Closed);
-            } else if waits {
-                poll(&self.room, PollFlags::IN, true)?;
-                self.room.clear()?;
-            } else {
-                return Err(Error::WouldBlock);
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether the other end is closed, or its process has ended. What it wrote can still be read.
-    pub fn is_hung_up(&self) -> bool {
-        poll(&self.descriptor, PollFlags::RDHUP, false).unwrap_or(false)
+        Some(Fbuf::new(self.pool.clone(), claim, place.start(), place.len()))
     }
 
     fn ensure_usable(&self) -> Result<()> {

@@ -13,6 +13,7 @@
 //! | `uf_read`, `uf_get` | [`Pool::read`], [`Pool::get`]; [`Channel::read`] |
 //! | `uf_write` | [`Pool::write`], [`Channel::write`], [`Mapped::write`] |
 //! | `uf_mmap`, `uf_unmap` | [`Pool::map`], drop of [`Mapped`] |
+//! | `uf_allocb`, mblks | [`Block::allocate`], [`Message`] |
 //!
 //! ```
 //! use genie_fbufs::{Config, Pool};
@@ -40,6 +41,8 @@
 
 mod allocation;
 mod bits;
+mod block;
+mod chain;
 mod channel;
 mod channels;
 mod check;
@@ -52,14 +55,16 @@ mod holder;
 mod layout;
 mod mapped;
 mod members;
-mod message;
 mod offer;
 mod own;
+mod place;
 mod pool;
 mod residence;
 mod unwritten;
 mod words;
 
+pub use block::Block;
+pub use chain::Message;
 pub use channel::Channel;
 pub use config::Config;
 pub use error::{Error, Result};

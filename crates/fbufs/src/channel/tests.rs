@@ -131,7 +131,7 @@ fn places_that_are_not_on_their_way_are_refused() {
         let kept = filled(one.pool(), 4096, 1);
         assert_eq!(kept.offset(), 0);
         let bytes: Vec<u8> = place.iter().flat_map(|number| number.to_le_bytes()).collect();
-        lock(&one.sender).producer.push(Message::KIND, &bytes).unwrap();
+        lock(&one.sender).producer.push(Place::KIND, &bytes).unwrap();
         assert!(matches!(other.read(1), Err(Error::Spoilt { .. })), "{place:?}");
         assert!(matches!(other.read(1), Err(Error::Spoilt { .. })), "it stays so");
         assert_eq!(kept.to_vec(), [1; 4096]);

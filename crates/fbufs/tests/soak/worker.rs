@@ -23,6 +23,7 @@ const STAMP: usize = 16;
 #[ignore = "run by the soak, in processes of their own"]
 fn work_until_killed() {
     let Ok(index) = std::env::var("WORKER") else { return };
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
     let variable = |name: &str| std::env::var(name).unwrap();
     let directory = PathBuf::from(variable("WORKERS_DIRECTORY"));
     let descriptor = std::io::stdin().as_fd().try_clone_to_owned().unwrap();

@@ -1,4 +1,4 @@
-//! Messages: where a buffer is that travels through a channel.
+//! Places: where a buffer is that travels through a channel.
 
 use genie_ring::Record;
 use genie_sys::shared::PAGE;
@@ -8,9 +8,9 @@ use crate::bits::{Run, runs};
 
 /// The place of a buffer in its pool, and of the data in the buffer.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Message([u64; 4]);
+pub(crate) struct Place([u64; 4]);
 
-impl Message {
+impl Place {
     pub(crate) const KIND: u8 = 1;
 
     pub(crate) fn of(fbuf: &Fbuf) -> Self {
@@ -32,12 +32,12 @@ impl Message {
         let (parts, rest) = record.payload().as_chunks::<8>();
         let numbers: [u64; 4] =
             parts.iter().map(|part| u64::from_le_bytes(*part)).collect::<Vec<_>>().try_into().ok()?;
-        let message = Self(numbers);
+        let place = Self(numbers);
         let [first, count, start, len] = numbers;
         let ends_inside = first.checked_add(count)? <= pages as u64;
         let has_data = start.checked_add(len)? <= count.checked_mul(PAGE as u64)?;
         let is_known = record.kind() == Self::KIND && rest.is_empty();
-        (is_known && count > 0 && len > 0 && ends_inside && has_data).then_some(message)
+        (is_known && count > 0 && len > 0 && ends_inside && has_data).then_some(place)
     }
 
     pub(crate) fn first(self) -> usize {

@@ -1,0 +1,115 @@
+//! Reading buffers from a channel.
+
+use std::sync::atomic::{Ordering, fence};
+
+use genie_ring::{Mode, Record};
+use rustix::event::PollFlags;
+
+use super::{Channel, PUBLISHED, Receiver, lock, poll};
+use crate::error::{Error, Result};
+use crate::holder::Holder;
+use crate::place::Place;
+use crate::{Fbuf, channels};
+
+impl Channel {
+    /// Reads the next buffer, of at most `len` bytes; nothing when the other end is closed and all was read. Waits for one.
+    ///
+    /// # Errors
+    /// [`Error::Spoilt`]. [`Error::Exhausted`] where the buffer that came is longer than `len`: its first part is copied
+    /// then, so that the rest can be read next, and nothing is lost.
+    ///
+    /// # Cost
+    /// Some 100 ns at any length, if there is something to read.
+    #[doc(alias = "uf_read")]
+    pub fn read(&self, len: usize) -> Result<Option<Fbuf>> {
+        self.receive(len, true)
+    }
+
+    /// As [`Channel::read`], but fails with [`Error::WouldBlock`] instead of waiting.
+    ///
+    /// # Errors
+    /// As [`Channel::read`].
+    pub fn try_read(&self, len: usize) -> Result<Option<Fbuf>> {
+        self.receive(len, false)
+    }
+
+    fn receive(&self, len: usize, waits: bool) -> Result<Option<Fbuf>> {
+        self.ensure_usable()?;
+        let mut receiver = lock(&self.receiver);
+        let next = match receiver.rest.take() {
+            Some(rest) => rest,
+            None => match self.next(&mut receiver, waits)? {
+                Some(next) => next,
+                None => return Ok(None),
+            },
+        };
+        if next.len() <= len {
+            return Ok(Some(next));
+        }
+        let (part, rest) = next.split_by_copy(len);
+        receiver.rest = Some(rest);
+        part.map(Some)
+    }
+
+    fn next(&self, receiver: &mut Receiver, waits: bool) -> Result<Option<Fbuf>> {
+        while !self.wait_for_message(receiver, waits)? {
+            if self.is_hung_up() && !receiver.consumer.is_ready() {
+                // The other end's process may have died with buffers in its hands.
+                let _ = self.pool.sweep();
+                return Ok(None);
+            }
+        }
+        let Receiver { consumer, record, taken, .. } = receiver;
+        if !consumer.pop(record).map_err(|_| self.spoil("a channel"))? {
+            return Err(self.spoil("a channel"));
+        }
+        *taken += 1;
+        self.publish(*taken);
+        self.accept(record)
+    }
+
+    /// Makes the buffer that a record tells of this member's.
+    fn accept(&self, record: &Record) -> Result<Option<Fbuf>> {
+        let pages = self.pool.0.words.layout.pages();
+        let place = Place::from_record(record, pages).ok_or_else(|| self.spoil("a message"))?;
+        let fbuf = self.make_ours(place, Holder::direction(self.index, self.end));
+        fbuf.map(Some).ok_or_else(|| self.spoil("a buffer on its way"))
+    }
+
+    /// Waits until there is a message; returns whether there is one. If not, look whether the other end is there.
+    fn wait_for_message(&self, receiver: &mut Receiver, waits: bool) -> Result<bool> {
+        let consumer = &mut receiver.consumer;
+        if consumer.is_ready() || waits && self.spin.until(|| consumer.is_ready()) {
+            return Ok(true);
+        }
+        if !waits && !self.is_hung_up() {
+            return Err(Error::WouldBlock);
+        }
+        if consumer.arm(Mode::Descriptor) {
+            let polled = poll(&self.descriptor, PollFlags::IN, waits);
+            consumer.disarm();
+            polled?;
+        }
+        Ok(consumer.is_ready())
+    }
+
+    /// Tells the writer how far this end has read, now and then, and at once if it waits.
+    fn publish(&self, count: u64) {
+        let words = &self.pool.0.words;
+        let wanted = channels::wanted(words, self.index, self.end);
+        let publish = || channels::taken(words, self.index, self.end).store(count, Ordering::Release);
+        if count.is_multiple_of(PUBLISHED) {
+            publish();
+        }
+        // Partner: the fence in `wait_for_room`.
+        fence(Ordering::SeqCst);
+        if wanted.load(Ordering::Relaxed) != 0 {
+            publish();
+            wanted.store(0, Ordering::Release);
+            // Without memory for it, the next message that is read tells.
+            if self.room.signal().is_err() {
+                wanted.store(1, Ordering::Release);
+            }
+        }
+    }
+}

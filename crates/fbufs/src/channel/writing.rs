@@ -1,0 +1,111 @@
+//! Writing buffers to a channel.
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use rustix::event::PollFlags;
+
+use super::{Channel, ON_THEIR_WAY, Sender, lock, poll};
+use crate::error::{Error, Result};
+use crate::holder::Holder;
+use crate::place::Place;
+use crate::unwritten::Unwritten;
+use crate::{Fbuf, channels};
+
+impl Channel {
+    /// Writes a buffer away: the other end has it from now on. A buffer of another pool is copied into one of this pool. Waits
+    /// while 256 buffers have not been read.
+    ///
+    /// # Errors
+    /// [`Error::Closed`]; [`Error::Spoilt`]; [`Error::Exhausted`] where a buffer has to be copied. The buffer comes back.
+    ///
+    /// # Cost
+    /// Some 100 ns at any length up to 256 KiB, and an exchange for each 256 KiB more; a system call if the reader sleeps.
+    #[doc(alias = "uf_write")]
+    pub fn write(&self, fbuf: Fbuf) -> Result<usize, Box<Unwritten>> {
+        self.pass(fbuf, true)
+    }
+
+    /// As [`Channel::write`], but fails with [`Error::WouldBlock`] instead of waiting.
+    ///
+    /// # Errors
+    /// As [`Channel::write`].
+    pub fn try_write(&self, fbuf: Fbuf) -> Result<usize, Box<Unwritten>> {
+        self.pass(fbuf, false)
+    }
+
+    fn pass(&self, fbuf: Fbuf, waits: bool) -> Result<usize, Box<Unwritten>> {
+        if let Err(error) = self.ensure_usable() {
+            return Err(Unwritten::nothing(error, fbuf));
+        }
+        let fbuf = self.pool.import(fbuf)?;
+        if fbuf.is_empty() {
+            // The other end would take it for the end.
+            return Ok(0);
+        }
+        let mut sender = lock(&self.sender);
+        match self.wait_for_room(&mut sender, waits) {
+            Ok(()) => self.transmit(&mut sender, fbuf),
+            Err(error) => Err(Unwritten::nothing(error, fbuf)),
+        }
+    }
+
+    fn transmit(&self, sender: &mut Sender, fbuf: Fbuf) -> Result<usize, Box<Unwritten>> {
+        let (len, place) = (fbuf.len(), Place::of(&fbuf));
+        let (words, direction) = (&self.pool.0.words, Holder::direction(self.index, 1 - self.end));
+        // Before: the reader may be in this process.
+        fbuf.give_up();
+        if !place.runs().all(|run| words.pass(run, words.me, direction)) {
+            return Err(self.lost(place));
+        }
+        // From here on the pages are not this process's. If the other end is closed, whoever closed it may have freed them.
+        if channels::is_closed(words, self.index, 1 - self.end) {
+            return Err(self.taken_back(place).unwrap_or_else(|| self.lost(place)));
+        }
+        if sender.producer.push(Place::KIND, &place.bytes()).is_err() {
+            return Err(self.lost(place));
+        }
+        sender.sent += 1;
+        Ok(len)
+    }
+
+    /// The buffer, made this member's again because the other end is closed; nothing where it is not there any more.
+    #[cold]
+    fn taken_back(&self, place: Place) -> Option<Box<Unwritten>> {
+        let fbuf = self.make_ours(place, Holder::direction(self.index, 1 - self.end))?;
+        Some(Unwritten::nothing(Error::Closed, fbuf))
+    }
+
+    /// A write that failed when the pages were given away already: an empty buffer comes back.
+    #[cold]
+    fn lost(&self, place: Place) -> Box<Unwritten> {
+        let direction = Holder::direction(self.index, 1 - self.end);
+        self.pool.0.free_if_held(place.runs(), direction);
+        let error = if self.is_hung_up() { Error::Closed } else { self.spoil("a channel") };
+        Box::new(Unwritten { error, fbuf: Fbuf::empty(self.pool.clone()), written: 0 })
+    }
+
+    fn wait_for_room(&self, sender: &mut Sender, waits: bool) -> Result<()> {
+        let (words, to) = (&self.pool.0.words, 1 - self.end);
+        let taken: &AtomicU64 = channels::taken(words, self.index, to);
+        while sender.sent - sender.taken >= ON_THEIR_WAY {
+            channels::wanted(words, self.index, to).store(1, Ordering::Release);
+            // Partner: the fence in `publish`.
+            fence(Ordering::SeqCst);
+            let found = taken.load(Ordering::Acquire);
+            if found > sender.taken {
+                if found > sender.sent {
+                    return Err(self.spoil("a channel"));
+                }
+                sender.taken = found;
+            } else if self.is_hung_up() {
+                return Err(Error::Closed);
+            } else if waits {
+                poll(&self.room, PollFlags::IN, true)?;
+                self.room.clear()?;
+            } else {
+                return Err(Error::WouldBlock);
+            }
+        }
+        Ok(())
+    }
+}
