@@ -3,7 +3,7 @@
 //! Why: between members, a buffer's bytes need not go through the kernel: both have mapped the pages. So writing and reading
 //! cost the same at all lengths.
 //! How: a ring in each direction (`genie_ring`) carries the places. To write makes the *direction* the holder of the buffer's
-//! pages, and then tells the place; to read makes the reader the holder, after it has checked what it was told. A reader spins
+//! pages, and then tells the place; to read makes the reader the holder, after it has checked what it was told. A reader looks
 //! for about as long as a wake-up takes and then sleeps; a writer sleeps when 256 messages have not been read.
 //! Invariants: bytes are read in the order in which they were written. What is on its way when an end closes, or its process
 //! dies, is freed if it went there, and can still be read if it came from there.
@@ -37,7 +37,9 @@ const ON_THEIR_WAY: u64 = 256;
 /// After how many messages a reader publishes how far it is.
 const PUBLISHED: u64 = 64;
 /// About as long as it takes to wake a process that sleeps.
-const SPIN: Duration = Duration::from_micros(50);
+const PATIENCE: Duration = Duration::from_micros(50);
+/// How long to look before the CPU is offered to others: the other end's process may be waiting for this one.
+const SPIN: Duration = Duration::from_micros(2);
 
 /// One end of a channel.
 ///

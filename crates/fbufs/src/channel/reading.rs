@@ -1,11 +1,12 @@
 //! Reading buffers from a channel.
 
 use std::sync::atomic::{Ordering, fence};
+use std::time::Instant;
 
-use genie_ring::{Mode, Record};
+use genie_ring::{Consumer, Mode, Record};
 use rustix::event::PollFlags;
 
-use super::{Channel, PUBLISHED, Receiver, lock, poll};
+use super::{Channel, PATIENCE, PUBLISHED, Receiver, lock, poll};
 use crate::error::{Error, Result};
 use crate::holder::Holder;
 use crate::place::Place;
@@ -79,7 +80,7 @@ impl Channel {
     /// Waits until there is a message; returns whether there is one. If not, look whether the other end is there.
     fn wait_for_message(&self, receiver: &mut Receiver, waits: bool) -> Result<bool> {
         let consumer = &mut receiver.consumer;
-        if consumer.is_ready() || waits && self.spin.until(|| consumer.is_ready()) {
+        if consumer.is_ready() || waits && self.look(consumer) {
             return Ok(true);
         }
         if !waits && !self.is_hung_up() {
@@ -91,6 +92,18 @@ impl Channel {
             polled?;
         }
         Ok(consumer.is_ready())
+    }
+
+    /// Looks for a message for about as long as it takes to wake a process that sleeps, and offers the CPU to others meanwhile.
+    fn look(&self, consumer: &Consumer) -> bool {
+        let start = Instant::now();
+        while !self.spin.until(|| consumer.is_ready()) {
+            if start.elapsed() >= PATIENCE {
+                return false;
+            }
+            rustix::thread::sched_yield();
+        }
+        true
     }
 
     /// Tells the writer how far this end has read, now and then, and at once if it waits.
