@@ -1,4 +1,4 @@
-//! Record locks: locks on single bytes of an object that the kernel takes off when their holder is gone.
+//! Record locks: locks on single bytes of an object, or of a file, that the kernel takes off when their holder is gone.
 //!
 //! Why: processes that share memory have to know who of them is still there. A process number may be used again, and a
 //! process that has called exec keeps its number although it has lost its memory. A lock that belongs to an open
@@ -14,7 +14,7 @@
     reason = "calls fcntl with a structure of plain numbers, and closes descriptors that a child has inherited and nobody uses there"
 )]
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -22,7 +22,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::error::last_errno;
 use crate::fork::{Maker, on_fork};
-use crate::{Errno, Error, Object, Result};
+use crate::{Errno, Error, Result};
 
 /// How many of these a process may have at once.
 pub const CAPACITY: usize = 64;
@@ -41,17 +41,17 @@ pub struct RecordLocks {
 }
 
 impl RecordLocks {
-    /// Opens an object to lock bytes of it.
+    /// Opens an object, or another file, to lock bytes of it.
     ///
     /// # Errors
-    /// EACCES: the object is another user's. ENOSPC: [`CAPACITY`] are open. The limit on descriptors; /proc is not mounted.
-    pub fn open(object: &Object) -> Result<Self> {
+    /// EACCES: it is another user's. ENOSPC: [`CAPACITY`] are open. The limit on descriptors; /proc is not mounted.
+    pub fn open(object: impl AsFd) -> Result<Self> {
         static HANDLED: OnceLock<bool> = OnceLock::new();
         let subject = "an object whose bytes are to be locked";
         if !HANDLED.get_or_init(|| on_fork(nothing, nothing, close_in_child)) {
             return Err(Error::new("pthread_atfork", subject, Errno::NOMEM));
         }
-        let path = format!("/proc/self/fd/{}", std::os::fd::AsFd::as_fd(object).as_raw_fd());
+        let path = format!("/proc/self/fd/{}", object.as_fd().as_raw_fd());
         let descriptor =
             rustix::fs::open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| {
                 Error::new("open", subject, errno)
@@ -149,8 +149,8 @@ extern "C" fn close_in_child() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::GranuleKind;
     use crate::child::{ExitOutcome, fork_child};
+    use crate::{GranuleKind, Object};
 
     fn object() -> Object {
         Object::create(GranuleKind::Base, 4096).unwrap()

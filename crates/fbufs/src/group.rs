@@ -1,0 +1,266 @@
+//! Groups by name: processes that join one pool without being given its descriptor.
+//!
+//! How: each name has a lock file in a directory of the user's, and a socket. The *keeper* of a name, one of the members, has
+//! byte 0 of the file locked, and sends the pool's descriptor to whoever connects to the socket; each member has one of the
+//! bytes behind. A process that finds no keeper and no member makes a new pool. When the keeper leaves or dies, which the
+//! others learn from its connection and its process, one of them becomes the keeper.
+//! Invariants: at one time, a name stands for one pool: a process makes one only under the keeper's lock while no member is
+//! there, and a process that has joined makes sure afterwards that the keeper that it has asked was there throughout.
+//! Trust: the directory is the user's alone (0700), and both sides make sure that the other is a process of the same user.
+//! Members can spoil the group's buffers, and no others (`words`).
+//! Limits: 64 members; a thread for each. Lock files, which are empty, stay.
+//! Source: SMLI TR-95-39 §5.5 (pools for sets of processes that share a key).
+
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use genie_sys::event::Event;
+use genie_sys::fork::Maker;
+use genie_sys::poll::Poller;
+use genie_sys::process::Process;
+use genie_sys::record_lock::RecordLocks;
+use genie_sys::socket::{Listener, Socket};
+
+use crate::error::{Error, Result};
+use crate::layout::MEMBERS;
+use crate::{Config, Pool};
+
+mod directory;
+
+/// The keeper's byte of a lock file; those of members follow.
+const KEEPER: u64 = 0;
+/// How long a process that joins waits for a keeper.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long it waits for a keeper that has taken its connection, and perhaps died.
+const ANSWER: Duration = Duration::from_secs(1);
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Membership of a group that has a name. Dropping it gives the name up; the pool stays as long as it is used.
+#[derive(Debug)]
+pub struct Group {
+    pool: Pool,
+    stop: Event,
+    thread: Option<JoinHandle<()>>,
+    maker: Maker,
+}
+
+impl Group {
+    /// Joins the group of this name, of this user's processes, or founds it, with `config`. Names are 1 to 64 of A-Z a-z 0-9
+    /// . _ - without a dot in front. They are kept in `$GENIE_RUNTIME_DIR/fbufs`, else `$XDG_RUNTIME_DIR/genie-fbufs`, else
+    /// `/tmp/genie-fbufs-$UID`.
+    ///
+    /// # Errors
+    /// [`Error::Group`]: the name, or the directory, cannot be used, or members are there and do not answer for 10 s;
+    /// [`Error::Full`]; those of [`Pool::new`] and [`Pool::join`].
+    pub fn join(name: &str, config: Config) -> Result<Self> {
+        let place = Place::open(name)?;
+        let end = Instant::now() + PATIENCE;
+        loop {
+            if let Some(group) = place.attempt(config)? {
+                return Ok(group);
+            }
+            if Instant::now() > end {
+                return Err(failed(name, "its members do not answer: end them"));
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// The group's pool.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        if !self.maker.is_this_process() {
+            // A child does not have the thread.
+            std::mem::forget(thread);
+        } else if self.stop.signal().is_ok() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Where a name is kept.
+#[derive(Debug)]
+struct Place {
+    name: String,
+    socket: PathBuf,
+    locks: RecordLocks,
+}
+
+/// What a member does for the name.
+enum Role {
+    Keeper(Listener),
+    /// Has a connection to the keeper.
+    Follower(Socket, Process),
+}
+
+/// What a member's thread has.
+struct Member {
+    place: Arc<Place>,
+    descriptor: OwnedFd,
+    stop: Event,
+}
+
+impl Place {
+    fn open(name: &str) -> Result<Arc<Self>> {
+        let directory = directory::prepare(name)?;
+        let mut options = File::options();
+        options.create(true).truncate(false).read(true).write(true);
+        let file = options.open(directory.join(format!("{name}.lock")));
+        let file = file.map_err(|error| failed(name, format!("its lock file cannot be opened: {error}")))?;
+        let socket = directory.join(name);
+        Ok(Arc::new(Self { name: name.to_owned(), socket, locks: RecordLocks::open(file)? }))
+    }
+
+    /// Founds the group, or joins it; nothing where that cannot be done now, since its keeper is changing.
+    fn attempt(self: &Arc<Self>, config: Config) -> Result<Option<Group>> {
+        if self.locks.try_lock(KEEPER)? {
+            return match self.has_members()? {
+                true => self.locks.unlock(KEEPER).map(|()| None).map_err(Error::from),
+                false => self.found(config).map(Some),
+            };
+        }
+        let Some((keeper, process, descriptor)) = self.ask()? else { return Ok(None) };
+        let pool = Pool::join(descriptor, config)?;
+        let byte = self.enter()?;
+        if keeper.is_hung_up() || process.has_exited() {
+            // Before this member was entered: others may have founded the group anew.
+            self.locks.unlock(byte)?;
+            return Ok(None);
+        }
+        self.start(pool, Role::Follower(keeper, process)).map(Some)
+    }
+
+    fn found(self: &Arc<Self>, config: Config) -> Result<Group> {
+        let made = || {
+            let (pool, _) = (Pool::new(config)?, self.enter()?);
+            self.start(pool, Role::Keeper(self.listen()?))
+        };
+        made().inspect_err(|_| {
+            let _ = self.locks.unlock(KEEPER);
+        })
+    }
+
+    fn start(self: &Arc<Self>, pool: Pool, role: Role) -> Result<Group> {
+        let (stop, other) = Event::pair()?;
+        let member = Member { place: Arc::clone(self), descriptor: pool.descriptor()?, stop: other };
+        let thread = std::thread::Builder::new().name("fbufs group".into());
+        let thread = thread.spawn(move || member.run(role));
+        let thread = thread.map_err(|error| failed(&self.name, format!("there is no thread: {error}")))?;
+        Ok(Group { pool, stop, thread: Some(thread), maker: Maker::this_process() })
+    }
+
+    fn has_members(&self) -> Result<bool> {
+        for member in 1..=MEMBERS as u64 {
+            if self.locks.is_locked_elsewhere(member)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Enters this member; returns its byte.
+    fn enter(&self) -> Result<u64> {
+        for member in 1..=MEMBERS as u64 {
+            if self.locks.try_lock(member)? {
+                return Ok(member);
+            }
+        }
+        Err(Error::Full { what: "members", most: MEMBERS })
+    }
+
+    /// Listens at the socket, in place of a keeper that is gone.
+    fn listen(&self) -> Result<Listener> {
+        let _ = std::fs::remove_file(&self.socket);
+        Ok(Listener::bind(&self.socket)?)
+    }
+
+    /// Asks the keeper for the pool; nothing where it is gone.
+    fn ask(&self) -> Result<Option<(Socket, Process, OwnedFd)>> {
+        let Ok(keeper) = Socket::connect(&self.socket) else { return Ok(None) };
+        self.ensure_own_user(&keeper)?;
+        let Ok(process) = keeper.peer_process() else { return Ok(None) };
+        let Some(mut received) = keeper.receive_timeout(&mut [0], ANSWER)? else { return Ok(None) };
+        Ok(received.descriptors.pop().map(|descriptor| (keeper, process, descriptor)))
+    }
+
+    fn ensure_own_user(&self, socket: &Socket) -> Result<()> {
+        let (uid, own) = (socket.peer()?.uid, rustix::process::geteuid().as_raw());
+        let why = || format!("user {uid} has answered, and this process is user {own}'s");
+        if uid == own { Ok(()) } else { Err(failed(&self.name, why())) }
+    }
+}
+
+impl Member {
+    fn run(self, mut role: Role) {
+        loop {
+            // Without memory or descriptors the name is given up; the pool is not.
+            let next = match role {
+                Role::Keeper(listener) => return drop(self.keep(&listener)),
+                Role::Follower(keeper, process) => self.follow(&keeper, &process),
+            };
+            let Ok(Some(next)) = next else { return };
+            role = next;
+        }
+    }
+
+    /// Sends the pool's descriptor to whoever connects, until the membership ends.
+    fn keep(&self, listener: &Listener) -> Result<()> {
+        let mut members = Vec::new();
+        while self.wait(&[listener.as_fd()])? {
+            members.retain(|member: &Socket| !member.is_hung_up());
+            while let Some(member) = listener.accept()? {
+                let is_sent = members.len() < MEMBERS
+                    && self.place.ensure_own_user(&member).is_ok()
+                    && member.try_send(&[1], &[self.descriptor.as_fd()]).is_ok_and(|sent| sent);
+                members.extend(Some(member).filter(|_| is_sent));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the keeper is gone; returns what this member is to do then.
+    fn follow(&self, keeper: &Socket, process: &Process) -> Result<Option<Role>> {
+        if !self.wait(&[keeper.as_fd(), process.as_fd()])? {
+            return Ok(None);
+        }
+        loop {
+            if self.place.locks.try_lock(KEEPER)? {
+                return Ok(Some(Role::Keeper(self.place.listen()?)));
+            }
+            if let Some((keeper, process, _)) = self.place.ask()? {
+                return Ok(Some(Role::Follower(keeper, process)));
+            }
+            if genie_sys::poll::readable(&self.stop, Some(PAUSE))? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Waits for one of the descriptors; returns whether the membership goes on.
+    fn wait(&self, descriptors: &[std::os::fd::BorrowedFd<'_>]) -> Result<bool> {
+        const STOP: u64 = u64::MAX;
+        let (poller, mut ready) = (Poller::new()?, Vec::new());
+        poller.add(&self.stop, STOP)?;
+        descriptors.iter().try_for_each(|descriptor| poller.add(descriptor, 0))?;
+        poller.wait(None, &mut ready)?;
+        Ok(ready.iter().all(|ready| ready.token != STOP))
+    }
+}
+
+fn failed(name: &str, why: impl Into<String>) -> Error {
+    Error::Group { name: name.to_owned(), why: why.into() }
+}
+
+#[cfg(test)]
+mod tests;
