@@ -36,3 +36,12 @@ impl Default for Config {
         }
     }
 }
+
+impl Config {
+    /// The default, but for `traps`, which are set if the environment has `GENIE_FBUFS_TRAPS` and it is neither empty nor `0`: so
+    /// that a program can be debugged without being built anew.
+    pub fn of_environment() -> Self {
+        let is_set = |value: std::ffi::OsString| !value.is_empty() && value != "0";
+        Self { traps: std::env::var_os("GENIE_FBUFS_TRAPS").is_some_and(is_set), ..Self::default() }
+    }
+}

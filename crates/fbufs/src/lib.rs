@@ -42,6 +42,7 @@
 mod allocation;
 mod bits;
 mod block;
+pub mod c;
 mod chain;
 mod channel;
 mod channels;

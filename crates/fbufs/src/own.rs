@@ -1,44 +1,73 @@
-//! The pool of this process, which is made when it is first asked for.
+//! What each process has one of, made when it is first asked for; the process's pool among it.
 //!
-//! How: pools of this process and of those that it was forked from, in a list that only grows: a child finds its parent's,
+//! How: values of this process and of those that it was forked from, in a list that only grows: a child finds its parent's,
 //! which it cannot use, and adds one of its own.
 
 use std::sync::{Mutex, OnceLock};
 
+use genie_sys::fork::Maker;
+
 use crate::error::Result;
 use crate::{Config, Pool};
 
+/// A value for each process.
 #[derive(Debug)]
-struct Link {
-    pool: Pool,
-    next: OnceLock<Box<Link>>,
+pub(crate) struct PerProcess<T>(OnceLock<Box<Link<T>>>);
+
+#[derive(Debug)]
+struct Link<T> {
+    maker: Maker,
+    value: T,
+    next: PerProcess<T>,
 }
 
-static FIRST: OnceLock<Box<Link>> = OnceLock::new();
+impl<T> PerProcess<T> {
+    pub(crate) const fn new() -> Self {
+        Self(OnceLock::new())
+    }
+
+    /// This process's value.
+    pub(crate) fn get(&self, make: impl Fn() -> Result<T>) -> Result<&T> {
+        let mut place = self;
+        loop {
+            if place.0.get().is_none() {
+                // Made outside the lock of the place: a child must not inherit that in the middle.
+                let (maker, next) = (Maker::this_process(), Self::new());
+                let _ = place.0.set(Box::new(Link { value: make()?, maker, next }));
+            }
+            let link = place.0.get().expect("set by this thread or another one");
+            if link.maker.is_this_process() {
+                return Ok(&link.value);
+            }
+            place = &link.next;
+        }
+    }
+
+    /// The values of the processes that this one was forked from. Threads that this process does not have may have locked
+    /// what is in them.
+    pub(crate) fn inherited(&self) -> impl Iterator<Item = &T> {
+        let links = std::iter::successors(self.0.get(), |link| link.next.0.get());
+        links.filter(|link| !link.maker.is_this_process()).map(|link| &link.value)
+    }
+}
+
+static POOL: PerProcess<Pool> = PerProcess::new();
 
 /// What pools are made with from now on.
 static CONFIG: Mutex<Option<Config>> = Mutex::new(None);
 
 impl Pool {
-    /// This process's own pool, made with the default [`Config`], or that of [`Pool::configure_process`], when it is first
+    /// This process's own pool, made with [`Config::of_environment`], or that of [`Pool::configure_process`], when it is first
     /// asked for. A child made by fork gets one of its own.
     ///
     /// # Errors
     /// As [`Pool::new`]; the next call tries again.
     pub fn of_process() -> Result<Self> {
-        let mut place = &FIRST;
-        loop {
-            if place.get().is_none() {
-                // Made outside the lock of the place: a child must not inherit that in the middle.
-                let config = CONFIG.try_lock().ok().and_then(|config| *config).unwrap_or_default();
-                let _ = place.set(Box::new(Link { pool: Self::new(config)?, next: OnceLock::new() }));
-            }
-            let link = place.get().expect("set by this thread or another one");
-            if link.pool.ensure_own().is_ok() {
-                return Ok(link.pool.clone());
-            }
-            place = &link.next;
-        }
+        POOL.get(|| Self::new(Self::config_of_process())).cloned()
+    }
+
+    pub(crate) fn config_of_process() -> Config {
+        CONFIG.try_lock().ok().and_then(|config| *config).unwrap_or_else(Config::of_environment)
     }
 
     /// Says what [`Pool::of_process`] is to make its pool with, where it has not made it yet.

@@ -180,7 +180,7 @@ impl Pool {
 
     /// Makes a buffer of another pool's one of this pool's, by copying its data.
     pub(crate) fn import(&self, fbuf: Fbuf) -> Result<Fbuf, Box<Unwritten>> {
-        if Arc::ptr_eq(&self.0, &fbuf.pool().0) {
+        if self.is_handle_of(fbuf.pool()) {
             return Ok(fbuf);
         }
         match self.allocate(fbuf.len()) {
@@ -190,6 +190,11 @@ impl Pool {
             }
             Err(error) => Err(Unwritten::nothing(error, fbuf)),
         }
+    }
+
+    /// Whether both are handles of the same membership.
+    pub(crate) fn is_handle_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Whether both are handles of members of one group.

@@ -1,0 +1,73 @@
+/* A child made by fork has nothing of its parent's, finds that out by errors, and works with a pool of its own. */
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include "check.h"
+
+static unsigned char *bytes;
+static char *mapped;
+static int channel[2], listener;
+
+static void child(void *ignored) {
+    (void)ignored;
+    void *all;
+    /* Zeros are there, and stores go nowhere. */
+    for (size_t i = 0; i < 9000; i++)
+        CHECK(bytes[i] == 0);
+    bytes[0] = 99;
+    CHECK(mapped[0] == 0);
+    FAILS(EFAULT, uf_write(1, bytes, 9000));
+    FAILS_WITH(UF_FAILED, EFAULT, uf_deallocate(bytes, 9000));
+    FAILS(EFAULT, uf_write(1, mapped, 1));
+    FAILS(EFAULT, uf_unmap(mapped, 10));
+    unsigned char *own = filled(100, 2);
+    CHECK(own != bytes);
+    FAILS(ESTALE, uf_write(channel[0], own, 100));
+    FAILS(ESTALE, uf_read(channel[1], &all, 1));
+    FAILS(ESTALE, uf_explain(channel[0], NULL));
+    FAILS(ESTALE, uf_set_nonblocking(channel[0], 1));
+    FAILS(ESTALE, uf_accept(listener));
+    FAILS(EINVAL, uf_accept(1));
+    /* The child's copies can be closed; the parent's channel stays open. */
+    OK(uf_close(channel[0]));
+    OK(uf_close(channel[1]));
+    OK(uf_close(listener));
+    int fds[2];
+    OK(uf_pair(fds));
+    CHECK(uf_write(fds[0], own, 100) == 100);
+    CHECK(uf_read(fds[1], &all, 100) == 100);
+    expect(all, 100, 0, 2);
+    OK(uf_join("children"));
+    /* And so on. */
+    pid_t grandchild = fork();
+    CHECK(grandchild >= 0);
+    if (grandchild == 0) {
+        FAILS(EFAULT, uf_write(1, all, 100));
+        FAILS(ESTALE, uf_write(fds[0], uf_allocate(1), 1));
+        OK(uf_join("children"));
+        _exit(0);
+    }
+    ends(grandchild);
+}
+
+int main(void) {
+    char path[100];
+    snprintf(path, sizeof path, "%s/listener", directory());
+    OK(uf_join("parents"));
+    listener = uf_listen(path);
+    CHECK(listener >= 0);
+    OK(uf_pair(channel));
+    bytes = filled(9000, 1);
+    int self = open("/proc/self/exe", O_RDONLY);
+    mapped = uf_mmap(NULL, 10, PROT_READ, MAP_SHARED, self, 0);
+    CHECK(mapped != MAP_FAILED && mapped[0] == 0x7f);
+    ends(process(child, NULL));
+    expect(bytes, 9000, 0, 1);
+    CHECK(uf_write(channel[0], bytes, 9000) == 9000);
+    void *all;
+    CHECK(uf_get(channel[1], &all) == 9000 && all == bytes);
+    expect(all, 9000, 0, 1);
+    CHECK(mapped[0] == 0x7f);
+    remove_directory();
+    return 0;
+}

@@ -1,0 +1,185 @@
+/* Two processes of a group: buffers go from one to the other and back without being copied, and a process that dies leaves nothing. */
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include "check.h"
+
+static char path[100];
+enum { ROUNDS = 2000 };
+
+/* Sends back what comes, changed at its ends. */
+static void echo(void *ignored) {
+    (void)ignored;
+    OK(uf_join("pair"));
+    int fd = uf_connect(path);
+    CHECK(fd >= 0);
+    void *all;
+    for (ssize_t count; (count = uf_get(fd, &all)) != 0;) {
+        CHECK(count > 0);
+        unsigned char *bytes = all;
+        bytes[0]++;
+        bytes[count - 1]++;
+        CHECK(uf_write(fd, bytes, (size_t)count) == count);
+    }
+    OK(uf_close(fd));
+}
+
+static long faults(void) {
+    struct rusage usage;
+    OK(getrusage(RUSAGE_SELF, &usage));
+    return usage.ru_minflt;
+}
+
+static void pages_stay_where_they_are(int listener) {
+    pid_t child = process(echo, NULL);
+    int fd = uf_accept(listener);
+    CHECK(fd >= 0);
+    CHECK(uf_explain(fd, NULL) == (UF_PASSES_FBUFS | UF_PASSES_INPUT));
+    size_t length = 8192;
+    long before = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        unsigned char *bytes = uf_allocate(length), *others[2];
+        void *back;
+        CHECK(bytes);
+        bytes[0] = bytes[length - 1] = (unsigned char)round;
+        CHECK(uf_write(fd, bytes, length) == (ssize_t)length);
+        /* Its pages are nobody's to be had. */
+        for (int i = 0; i < 2; i++) {
+            others[i] = uf_allocate(length);
+            CHECK(others[i] && others[i] != bytes);
+        }
+        CHECK(uf_read(fd, &back, length) == (ssize_t)length);
+        CHECK(back == bytes);
+        CHECK(bytes[0] == (unsigned char)(round + 1) && bytes[length - 1] == bytes[0]);
+        CHECK(uf_deallocate(back, length) == NULL);
+        for (int i = 0; i < 2; i++)
+            CHECK(uf_deallocate(others[i], length) == NULL);
+        if (round == ROUNDS / 2)
+            before = faults();
+    }
+    /* New pages for each of them would be faults. */
+    CHECK(faults() - before < ROUNDS / 10);
+    OK(uf_close(fd));
+    ends(child);
+}
+
+/* A buffer of a pool that the channel is not of is copied, and so is a part of what came. */
+static void what_cannot_be_passed_is_copied(int listener, unsigned char *stranger) {
+    pid_t child = process(echo, NULL);
+    int fd = uf_accept(listener);
+    void *back;
+    CHECK(uf_write(fd, stranger, 3000) == 3000);
+    FAILS(EFAULT, uf_write(fd, stranger, 3000));
+    CHECK(uf_read(fd, &back, 1000) == 1000);
+    CHECK(*(unsigned char *)back == pattern(0, 9) + 1 && back != (void *)stranger);
+    expect((unsigned char *)back + 1, 999, 1, 9);
+    CHECK(uf_deallocate(back, 1000) == NULL);
+    CHECK(uf_get(fd, &back) == 2000);
+    expect(back, 1999, 1000, 9);
+    CHECK(uf_deallocate(back, 2000) == NULL);
+    OK(uf_close(fd));
+    ends(child);
+}
+
+static void die_with_buffers(void *ignored) {
+    (void)ignored;
+    OK(uf_join("pair"));
+    int fd = uf_connect(path);
+    void *all;
+    CHECK(fd >= 0 && uf_get(fd, &all) == 8 && uf_allocate(2u << 20));
+    CHECK(uf_write(fd, uf_allocate(9), 9) == 9);
+    raise(SIGKILL);
+}
+
+static void the_dead_leave_nothing(int listener) {
+    for (int turn = 0; turn < 10; turn++) {
+        int status;
+        void *all;
+        pid_t child = process(die_with_buffers, NULL);
+        int fd = uf_accept(listener);
+        CHECK(fd >= 0 && uf_write(fd, uf_allocate(8), 8) == 8);
+        CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status));
+        CHECK(uf_get(fd, &all) == 9); /* what it wrote before */
+        CHECK(uf_deallocate(all, 9) == NULL);
+        CHECK(uf_get(fd, &all) == 0);
+        char *bytes = uf_allocate(1);
+        FAILS(EPIPE, uf_write(fd, bytes, 1));
+        CHECK(uf_deallocate(bytes, 1) == NULL);
+        OK(uf_close(fd));
+    }
+    /* The pool has 4 MiB: all of them are free again. */
+    void *most = uf_allocate(4u << 20);
+    CHECK(most && uf_deallocate(most, 0) == NULL);
+}
+
+/* The process that founded the group dies; the others go on, and new ones find them. */
+static void found_and_die(void *to) {
+    OK(uf_join("heirs"));
+    CHECK(write(*(int *)to, "f", 1) == 1);
+    pause();
+}
+
+static void inherit(void *fds) {
+    int *all = fds;
+    char byte;
+    OK(uf_join("heirs"));
+    int listener = uf_listen(path);
+    CHECK(listener >= 0 && write(all[1], "h", 1) == 1);
+    int fd = uf_accept(listener);
+    void *got;
+    CHECK(fd >= 0 && uf_get(fd, &got) == 5);
+    CHECK(read(all[2], &byte, 1) == 1);
+}
+
+static void a_group_outlives_its_founder(void) {
+    int up[2], down[2];
+    char byte;
+    OK(pipe(up));
+    OK(pipe(down));
+    pid_t founder = process(found_and_die, &up[1]);
+    CHECK(read(up[0], &byte, 1) == 1 && byte == 'f');
+    snprintf(path, sizeof path, "%s/heirs", directory());
+    int fds[3] = {0, up[1], down[0]};
+    pid_t heir = process(inherit, fds);
+    CHECK(read(up[0], &byte, 1) == 1 && byte == 'h');
+    OK(kill(founder, SIGKILL));
+    CHECK(waitpid(founder, NULL, 0) == founder);
+    OK(uf_join("heirs"));
+    /* A channel is made between members of one pool alone. */
+    int fd = uf_connect(path);
+    CHECK(fd >= 0 && uf_write(fd, uf_allocate(5), 5) == 5);
+    CHECK(write(down[1], "x", 1) == 1);
+    ends(heir);
+}
+
+static void stranger(void *ignored) {
+    (void)ignored;
+    OK(uf_join("strangers"));
+    FAILS(EINVAL, uf_connect(path));
+}
+
+int main(void) {
+    directory();
+    snprintf(path, sizeof path, "%s/pair", directory());
+    struct uf_settings settings = {.limit = 4u << 20};
+    OK(uf_configure(&settings));
+    unsigned char *own = filled(3000, 9); /* of a pool that nobody shares */
+    OK(uf_join("pair"));
+    int listener = uf_listen(path);
+    CHECK(listener >= 0);
+    pages_stay_where_they_are(listener);
+    what_cannot_be_passed_is_copied(listener, own);
+    the_dead_leave_nothing(listener);
+    pid_t child = process(stranger, NULL);
+    int fd = uf_accept(listener);
+    CHECK(fd >= 0);
+    ends(child);
+    void *all;
+    CHECK(uf_get(fd, &all) == 0);
+    OK(uf_close(fd));
+    OK(uf_close(listener));
+    a_group_outlives_its_founder();
+    remove_directory();
+    return 0;
+}

@@ -1,0 +1,62 @@
+/* In debug mode, a touch of a buffer that was given away is trapped. */
+#include <signal.h>
+
+#include "check.h"
+
+static unsigned char *volatile bytes;
+
+static void touch_after_write(void *fds) {
+    bytes = uf_allocate(10000);
+    CHECK(bytes);
+    bytes[0] = 1;
+    CHECK(uf_write(((int *)fds)[1], bytes, 10000) == 10000);
+    bytes[0] = 2;
+}
+
+static void touch_after_deallocation(void *ignored) {
+    (void)ignored;
+    bytes = uf_allocate(10000);
+    CHECK(bytes && uf_deallocate(bytes, 10000) == NULL);
+    bytes[9999] = 2;
+}
+
+static void touch_after_channel(void *ignored) {
+    (void)ignored;
+    int fds[2];
+    OK(uf_pair(fds));
+    bytes = filled(5000, 1);
+    CHECK(uf_write(fds[0], bytes, 5000) == 5000);
+    void *all;
+    CHECK(uf_read(fds[1], &all, 5000) == 5000 && all == bytes);
+    expect(all, 5000, 0, 1); /* the new owner may */
+    CHECK(uf_write(fds[1], all, 5000) == 5000);
+    bytes[4999] = 2;
+}
+
+/* The process is killed by a trap if there are any, and ends well if not. */
+static void dies(void (*part)(void *), void *argument, int traps) {
+    int status;
+    pid_t child = process(part, argument);
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(traps ? WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV : WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void configured(void *fds) {
+    struct uf_settings settings = {.traps = 1};
+    OK(uf_configure(&settings));
+    touch_after_write(fds);
+}
+
+int main(void) {
+    int fds[2];
+    CHECK(pipe(fds) == 0);
+    for (int traps = 0; traps < 2; traps++) {
+        CHECK(setenv("GENIE_FBUFS_TRAPS", traps ? "1" : "0", 1) == 0);
+        dies(touch_after_write, fds, traps);
+        dies(touch_after_deallocation, NULL, traps);
+        dies(touch_after_channel, NULL, traps);
+    }
+    CHECK(unsetenv("GENIE_FBUFS_TRAPS") == 0);
+    dies(configured, fds, 1);
+    return 0;
+}

@@ -1,0 +1,229 @@
+#ifndef FBUFS_H
+#define FBUFS_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+/* libfbufs: input and output by exchange of buffers.
+ *
+ * This file is made from the library's sources; do not edit it.
+ *
+ * The calls are those of M. N. Thadani and Y. A. Khalidi, An Efficient Zero-Copy I/O Framework for UNIX, SMLI TR-95-39, 1995.
+ * Reading gives the program a buffer (an fbuf), writing takes one away. Processes that have joined a group (uf_join) pass fbufs
+ * through channels without copying them; sockets, pipes and files work as well, and uf_explain says what is copied.
+ *
+ * All functions may be called by any thread. Those that fail set errno, and uf_error_text has a sentence that says why. A child made
+ * by fork has none of its parent's fbufs (zeros are there, and uf_write refuses them: EFAULT), channels (ESTALE) or groups: it joins
+ * and connects anew.
+ */
+
+/* What uf_deallocate returns when it fails. */
+#define UF_FAILED ((void *)-1)
+
+// In the result of uf_explain: uf_write of an fbuf passes it without a copy.
+#define UF_PASSES_FBUFS 1
+
+// In the result of uf_explain: uf_write of a mapped file passes its pages without a copy.
+#define UF_PASSES_FILES 2
+
+// In the result of uf_explain: uf_read gives the pages that were written, without a copy.
+#define UF_PASSES_INPUT 4
+
+// What a pool is to be like. A zero stands for the usual value.
+struct uf_settings {
+    // The most bytes of fbufs of all processes that share the pool; 256 MiB. It counts for whoever makes the pool.
+    size_t limit;
+    // The most bytes of fbufs that this process may hold; as many as the limit.
+    size_t quota;
+    // Bytes of free fbufs that keep their memory; 32 MiB.
+    size_t keep;
+    // The most bytes of fbufs that are locked into memory for this process; none.
+    size_t locked;
+    // The most bytes of fbufs held by this process that are locked; as many as may be locked.
+    size_t held_locked;
+    // Whether a touch of an fbuf that the program does not have any more is trapped (SIGSEGV): 1, or 0. For debugging: it costs two
+    // system calls for each fbuf. GENIE_FBUFS_TRAPS=1 in the environment does the same.
+    int traps;
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// The sentence that says why this thread's last call failed that did: what was wrong, and what to do about it. It is valid until
+// the thread's next call of the library fails, and empty if none has failed.
+const char *uf_error_text(void);
+
+// Says what this process's pool is to be like; before the first call that needs the pool. A pool that is not configured has the
+// usual values.
+//
+// Returns 0, or -1 with errno set.
+//
+// Errors: EBUSY (the process has its pool already), EFAULT (settings is NULL).
+//
+// Pointers: settings points to the settings, or is NULL.
+int uf_configure(const struct uf_settings *settings);
+
+// Joins the group of this name, of processes of the same user, or founds it: this process's fbufs are of the group's pool from now
+// on, and uf_listen and uf_connect make channels with its other processes. Fbufs that the process has already stay what they are.
+// A process that exits leaves its groups, and its fbufs go back to the pool.
+//
+// Returns 0, or -1 with errno set.
+//
+// Errors: EINVAL (the name is not 1 to 64 of A-Z a-z 0-9 . _ - with no dot in front; the directory of names is not the user's alone;
+// members are stopped), EUSERS (the group has its 64 processes), EFAULT (name is NULL), ENOMEM, EMFILE.
+//
+// Pointers: name points to a string, or is NULL.
+int uf_join(const char *name);
+
+// Allocates an fbuf of size bytes, which are whatever they were. It begins at a page; it is the program's until uf_deallocate or
+// uf_write takes it.
+//
+// Returns its address, or NULL with errno set.
+//
+// Errors: ENOMEM (the pool is used up), EDQUOT (the process has as much of it as uf_configure allows).
+void *uf_allocate(size_t size);
+
+// Returns an fbuf to its pool: all of it, whatever part of it ptr and size name. The program must not touch it any more.
+//
+// Returns NULL, or UF_FAILED with errno set; then nothing has changed.
+//
+// Errors: EFAULT (ptr is in no fbuf of this process), EINVAL (the fbuf has fewer than size bytes from there on, or is a mapped file).
+void *uf_deallocate(void *ptr,
+                    size_t size);
+
+// Reads: stores the address of an fbuf, with at most nbytes bytes of what there is to read, at *bufpp. The fbuf is the program's.
+// Waits for something to read, unless the descriptor does not block.
+//
+// From a channel the fbuf itself comes that the other end has written; if it has more than nbytes bytes, the first of them are
+// copied, and the others come next. From all other descriptors the bytes are copied by the kernel.
+//
+// Returns the number of bytes; 0 at the end, and then *bufpp is NULL; or -1 with errno set.
+//
+// Errors: EAGAIN, EFAULT (bufpp is NULL), ENOMEM and EDQUOT (as uf_allocate), EBADMSG (another process of the group has spoilt the
+// channel), ESTALE (the channel is the parent process's), EINVAL (it is a listener, or a duplicate), and those of read.
+//
+// Pointers: bufpp points to a pointer, or is NULL.
+ssize_t uf_read(int fd,
+                void **bufpp,
+                size_t nbytes);
+
+// Reads as uf_read does, as much as there is to read now.
+//
+// Pointers: As uf_read.
+ssize_t uf_get(int fd, void **bufpp);
+
+// Writes nbytes bytes from bufp on, which are in an fbuf, or in a file that uf_mmap has mapped.
+//
+// When all are written, the fbuf is gone, all of it: the program must not touch it any more. What a touch finds is undefined; it is
+// trapped (SIGSEGV) where uf_configure or the environment (GENIE_FBUFS_TRAPS=1) asks for that. A mapped file stays mapped.
+//
+// To a channel the fbuf itself goes, without a copy; it is copied if it is of another pool than the channel is, or a file. To other
+// descriptors the kernel copies the bytes of an fbuf, but passes the pages of a mapped file to pipes and sockets; what is stored
+// into the file before it is read there may be seen there. See uf_explain.
+//
+// Returns the number of bytes written, which is nbytes unless the descriptor does not block or fails, or -1 with errno set. After
+// fewer bytes than nbytes the fbuf is the program's still, from the first byte on that was not written; after -1, all of it.
+//
+// Errors: EFAULT (bufp is in no fbuf of this process; other memory is never written), EINVAL (the fbuf has fewer bytes from there
+// on; fd is a listener, or a duplicate of a channel's), EAGAIN, EPIPE (the other end is closed; of a kernel's descriptor, with
+// SIGPIPE), EBADMSG, ESTALE, ENOMEM (no buffer for a copy), and those of write and sendfile.
+ssize_t uf_write(int fd,
+                 const void *bufp,
+                 size_t nbytes);
+
+// Maps len bytes of the file fd from off on, a multiple of the page's size, so that parts of them can be written by uf_write like
+// fbufs. They can be loaded and not stored into: prot is PROT_READ. flags is MAP_SHARED or MAP_PRIVATE, and addr a hint, which is
+// not taken. Where the file ends, or is shortened later, zeros are loaded.
+//
+// Returns the first address, or MAP_FAILED with errno set.
+//
+// Errors: EINVAL (len is 0, off is not a multiple of the page's size, or flags are others), EACCES (prot is not PROT_READ), EBADF,
+// and those of mmap.
+char *uf_mmap(char *addr,
+              size_t len,
+              int prot,
+              int flags,
+              int fd,
+              off_t off);
+
+// Unmaps what uf_mmap has mapped: all of it. What was written of it stays where it went.
+//
+// Returns 0, or -1 with errno set.
+//
+// Errors: EFAULT (addr is not the address of a mapped file), EINVAL (another length was mapped, or it is an fbuf).
+int uf_unmap(void *addr, size_t len);
+
+// Makes a channel, both of whose ends are this process's: what is written to one is read from the other.
+//
+// Channels are named by descriptors, for the calls of this library, uf_close among them, and for poll, which reports POLLRDHUP when
+// the other end is closed. They are not passed to other calls, nor duplicated, nor used by children made by fork.
+//
+// Returns 0, or -1 with errno set.
+//
+// Errors: EUSERS (the pool has its 128 channels), EMFILE, EFAULT (fdv is NULL).
+//
+// Pointers: fdv points to two ints, or is NULL.
+int uf_pair(int *fdv);
+
+// Makes a socket at a path, at which processes of the same group (uf_join) ask for channels by uf_connect. The path stays when the
+// descriptor is closed.
+//
+// Returns a descriptor, for uf_accept, uf_close and poll (POLLIN: somebody asks), or -1 with errno set.
+//
+// Errors: EADDRINUSE (there is something at the path), ENAMETOOLONG (it has more than 107 bytes), EFAULT (it is NULL), and those of bind.
+//
+// Pointers: path points to a string, or is NULL.
+int uf_listen(const char *path);
+
+// Makes a channel with the process that has waited longest at a listener. Waits for one, unless the listener does not block.
+//
+// Returns a descriptor, or -1 with errno set.
+//
+// Errors: EINVAL (it is no listener), EAGAIN, EUSERS (the pool has its 128 channels), ESTALE (it is the parent process's), EMFILE.
+int uf_accept(int listener);
+
+// Makes a channel with the process that listens at a path, which must be of the same group (uf_join). Waits until that accepts.
+//
+// Returns a descriptor, or -1 with errno set.
+//
+// Errors: ENOENT and ECONNREFUSED (nobody listens there), EACCES, EINVAL (the process is of another group), EPIPE (it has given up),
+// EFAULT (path is NULL), EMFILE.
+//
+// Pointers: path points to a string, or is NULL.
+int uf_connect(const char *path);
+
+// Closes a descriptor, of this library or of the kernel's. What was written to a channel can still be read at the other end.
+//
+// A channel is closed by this call alone, never by close. If another thread's call uses it, it is closed when that returns.
+//
+// Returns 0, or -1 with errno set.
+//
+// Errors: EBADF, and those of close.
+int uf_close(int fd);
+
+// Says whether calls on a descriptor, of this library or of the kernel's, wait (nonblocking is 0, as for new ones), or fail with
+// EAGAIN.
+//
+// Returns 0, or -1 with errno set.
+//
+// Errors: EBADF, ESTALE (it is the parent process's), EINVAL (it is a duplicate of a channel's).
+int uf_set_nonblocking(int fd,
+                       int nonblocking);
+
+// Says whether data is passed without being copied by calls on a descriptor, and why not.
+//
+// Returns which of UF_PASSES_FBUFS, UF_PASSES_FILES and UF_PASSES_INPUT holds, or -1 with errno set. If textp is not NULL, *textp is
+// a sentence with the reasons, which is valid until the thread's next call of uf_explain.
+//
+// Errors: EBADF, ESTALE (it is the parent process's), EINVAL (it is a listener, or a duplicate of a channel's).
+//
+// Pointers: textp points to a pointer, or is NULL.
+int uf_explain(int fd,
+               const char **textp);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* FBUFS_H */

@@ -1,0 +1,235 @@
+//! Input and output by exchange of buffers (SMLI TR-95-39, table 1).
+
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::Ordering;
+
+use libc::{off_t, ssize_t};
+
+use crate::c::buffers::{Taken, Whole};
+use crate::c::failure::{Failure, call};
+use crate::c::process::{Kind, Process, kernels};
+use crate::{Channel, Error, Fbuf, Mapped, Unwritten};
+
+/// Allocates an fbuf of size bytes, which are whatever they were. It begins at a page; it is the program's until uf_deallocate or
+/// uf_write takes it.
+///
+/// Returns its address, or NULL with errno set.
+///
+/// Errors: ENOMEM (the pool is used up), EDQUOT (the process has as much of it as uf_configure allows).
+#[unsafe(no_mangle)]
+pub extern "C" fn uf_allocate(size: usize) -> *mut c_void {
+    call(std::ptr::null_mut(), || {
+        let process = Process::current()?;
+        Ok(pointer(process.buffers.add(process.pool()?.allocate(size)?)))
+    })
+}
+
+/// Returns an fbuf to its pool: all of it, whatever part of it ptr and size name. The program must not touch it any more.
+///
+/// Returns NULL, or UF_FAILED with errno set; then nothing has changed.
+///
+/// Errors: EFAULT (ptr is in no fbuf of this process), EINVAL (the fbuf has fewer than size bytes from there on, or is a mapped file).
+#[unsafe(no_mangle)]
+pub extern "C" fn uf_deallocate(ptr: *mut c_void, size: usize) -> *mut c_void {
+    call(failed(), || {
+        drop(Process::current()?.buffers.take_fbuf(ptr.addr(), size)?);
+        Ok(std::ptr::null_mut())
+    })
+}
+
+/// Reads: stores the address of an fbuf, with at most nbytes bytes of what there is to read, at *bufpp. The fbuf is the program's.
+/// Waits for something to read, unless the descriptor does not block.
+///
+/// From a channel the fbuf itself comes that the other end has written; if it has more than nbytes bytes, the first of them are
+/// copied, and the others come next. From all other descriptors the bytes are copied by the kernel.
+///
+/// Returns the number of bytes; 0 at the end, and then *bufpp is NULL; or -1 with errno set.
+///
+/// Errors: EAGAIN, EFAULT (bufpp is NULL), ENOMEM and EDQUOT (as uf_allocate), EBADMSG (another process of the group has spoilt the
+/// channel), ESTALE (the channel is the parent process's), EINVAL (it is a listener, or a duplicate), and those of read.
+///
+/// Pointers: bufpp points to a pointer, or is NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uf_read(fd: c_int, bufpp: *mut *mut c_void, nbytes: usize) -> ssize_t {
+    call(-1, || {
+        if bufpp.is_null() {
+            return Err(Failure::null("where the fbuf's address is to go"));
+        }
+        let process = Process::current()?;
+        let fbuf = read(process, fd, nbytes)?;
+        let len = fbuf.as_ref().map_or(0, |fbuf| fbuf.len());
+        let addr = fbuf.filter(|_| len > 0).map_or(0, |fbuf| process.buffers.add(fbuf));
+        // SAFETY: the caller's pointer is not null.
+        unsafe { bufpp.write(pointer(addr)) };
+        Ok(len as ssize_t)
+    })
+}
+
+/// Reads as uf_read does, as much as there is to read now.
+///
+/// Pointers: As uf_read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uf_get(fd: c_int, bufpp: *mut *mut c_void) -> ssize_t {
+    // SAFETY: the caller has promised the same.
+    unsafe { uf_read(fd, bufpp, usize::MAX) }
+}
+
+/// Writes nbytes bytes from bufp on, which are in an fbuf, or in a file that uf_mmap has mapped.
+///
+/// When all are written, the fbuf is gone, all of it: the program must not touch it any more. What a touch finds is undefined; it is
+/// trapped (SIGSEGV) where uf_configure or the environment (GENIE_FBUFS_TRAPS=1) asks for that. A mapped file stays mapped.
+///
+/// To a channel the fbuf itself goes, without a copy; it is copied if it is of another pool than the channel is, or a file. To other
+/// descriptors the kernel copies the bytes of an fbuf, but passes the pages of a mapped file to pipes and sockets; what is stored
+/// into the file before it is read there may be seen there. See uf_explain.
+///
+/// Returns the number of bytes written, which is nbytes unless the descriptor does not block or fails, or -1 with errno set. After
+/// fewer bytes than nbytes the fbuf is the program's still, from the first byte on that was not written; after -1, all of it.
+///
+/// Errors: EFAULT (bufp is in no fbuf of this process; other memory is never written), EINVAL (the fbuf has fewer bytes from there
+/// on; fd is a listener, or a duplicate of a channel's), EAGAIN, EPIPE (the other end is closed; of a kernel's descriptor, with
+/// SIGPIPE), EBADMSG, ESTALE, ENOMEM (no buffer for a copy), and those of write and sendfile.
+#[unsafe(no_mangle)]
+pub extern "C" fn uf_write(fd: c_int, bufp: *const c_void, nbytes: usize) -> ssize_t {
+    call(-1, || {
+        let process = Process::current()?;
+        let descriptor = process.descriptor(fd)?;
+        let channel = descriptor.as_ref().map(|found| found.channel()).transpose()?;
+        let written = match process.buffers.take(bufp.addr(), nbytes)? {
+            Taken::Mapped(mapped, range) => match channel {
+                Some((channel, waits)) => write_file(channel, waits, &mapped, range)?,
+                None => mapped.write(kernels(fd)?, range)?,
+            },
+            Taken::Fbuf(fbuf, whole) => match channel {
+                Some((channel, waits)) => pass(process, channel, waits, fbuf, whole)?,
+                None => finish(process, whole, fbuf.pool().clone().write(kernels(fd)?, fbuf))?,
+            },
+        };
+        Ok(written as ssize_t)
+    })
+}
+
+/// Maps len bytes of the file fd from off on, a multiple of the page's size, so that parts of them can be written by uf_write like
+/// fbufs. They can be loaded and not stored into: prot is PROT_READ. flags is MAP_SHARED or MAP_PRIVATE, and addr a hint, which is
+/// not taken. Where the file ends, or is shortened later, zeros are loaded.
+///
+/// Returns the first address, or MAP_FAILED with errno set.
+///
+/// Errors: EINVAL (len is 0, off is not a multiple of the page's size, or flags are others), EACCES (prot is not PROT_READ), EBADF,
+/// and those of mmap.
+#[unsafe(no_mangle)]
+pub extern "C" fn uf_mmap(
+    addr: *mut c_char,
+    len: usize,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    off: off_t,
+) -> *mut c_char {
+    let _ = addr;
+    call(failed().cast(), || {
+        if prot != libc::PROT_READ {
+            return Err(Failure::new(libc::EACCES, "mapped files can be read only: pass PROT_READ"));
+        }
+        if ![libc::MAP_SHARED, libc::MAP_PRIVATE].contains(&(flags & !libc::MAP_FILE)) {
+            return Err(Failure::misuse(
+                "pass MAP_SHARED or MAP_PRIVATE alone: the library chooses addresses",
+            ));
+        }
+        let off = u64::try_from(off).map_err(|_| Failure::misuse("a file has no negative offsets"))?;
+        let process = Process::current()?;
+        let mapped = process.pool()?.map(kernels(fd)?, off, len)?;
+        Ok(pointer(process.buffers.add_mapped(mapped)).cast())
+    })
+}
+
+/// Unmaps what uf_mmap has mapped: all of it. What was written of it stays where it went.
+///
+/// Returns 0, or -1 with errno set.
+///
+/// Errors: EFAULT (addr is not the address of a mapped file), EINVAL (another length was mapped, or it is an fbuf).
+#[unsafe(no_mangle)]
+pub extern "C" fn uf_unmap(addr: *mut c_void, len: usize) -> c_int {
+    call(-1, || Process::current()?.buffers.remove_mapped(addr.addr(), len).map(|()| 0))
+}
+
+fn read(process: &Process, fd: c_int, len: usize) -> Result<Option<Fbuf>, Failure> {
+    let Some(descriptor) = process.descriptor(fd)? else {
+        let (pool, fd) = (process.pool()?, kernels(fd)?);
+        return if len == 0 { Ok(None) } else { Ok(pool.read(fd, len)?) };
+    };
+    let (channel, waits) = descriptor.channel()?;
+    Ok(match (len, waits) {
+        (0, _) => None,
+        (_, true) => channel.read(len)?,
+        (_, false) => channel.try_read(len)?,
+    })
+}
+
+/// Writes a buffer to a channel.
+fn pass(
+    process: &Process,
+    channel: &Channel,
+    waits: bool,
+    fbuf: Fbuf,
+    whole: Whole,
+) -> Result<usize, Failure> {
+    if fbuf.pool().is_handle_of(channel.pool()) {
+        return finish(process, whole, send(channel, waits, fbuf));
+    }
+    // The copy is written, so that the buffer keeps its address if that fails.
+    let sent = channel.pool().allocate(fbuf.len()).and_then(|mut copy| {
+        copy.copy_from_slice(&fbuf);
+        Ok(send(channel, waits, copy)?)
+    });
+    if sent.is_err() {
+        process.buffers.put_back(fbuf, whole, 0);
+    }
+    Ok(sent?)
+}
+
+fn send(channel: &Channel, waits: bool, fbuf: Fbuf) -> Result<usize, Box<Unwritten>> {
+    if waits { channel.write(fbuf) } else { channel.try_write(fbuf) }
+}
+
+/// Writes a part of a mapped file to a channel.
+fn write_file(
+    channel: &Channel,
+    waits: bool,
+    mapped: &Mapped,
+    range: std::ops::Range<usize>,
+) -> Result<usize, Failure> {
+    let mut copy = channel.pool().allocate(range.len())?;
+    mapped.copy_to(range.start, &mut copy)?;
+    Ok(send(channel, waits, copy)?)
+}
+
+/// Gives back to the program what was not written.
+fn finish(process: &Process, whole: Whole, result: Result<usize, Box<Unwritten>>) -> Result<usize, Failure> {
+    result.or_else(|unwritten| {
+        let Unwritten { error, fbuf, written } = *unwritten;
+        process.buffers.put_back(fbuf, whole, written);
+        if written > 0 { Ok(written) } else { Err(Error::into(error)) }
+    })
+}
+
+fn pointer(addr: usize) -> *mut c_void {
+    std::ptr::with_exposed_provenance_mut(addr)
+}
+
+/// UF_FAILED, and MAP_FAILED.
+fn failed() -> *mut c_void {
+    std::ptr::without_provenance_mut(usize::MAX)
+}
+
+impl crate::c::process::Descriptor {
+    /// The channel, and whether calls on it wait.
+    fn channel(&self) -> Result<(&Channel, bool), Failure> {
+        match &self.kind {
+            Kind::Channel(channel) => Ok((channel, self.waits.load(Ordering::Relaxed))),
+            Kind::Listener(_) => {
+                Err(Failure::misuse("it is a listener: read and write what uf_accept gives"))
+            }
+        }
+    }
+}

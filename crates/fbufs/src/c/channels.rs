@@ -1,0 +1,203 @@
+//! Channels by their descriptors, and what calls on a descriptor do.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, OsStr, c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+use genie_sys::socket::Listener;
+use rustix::fs::OFlags;
+
+use crate::c::failure::{Failure, call, text};
+use crate::c::process::{Kind, Process, kernels};
+use crate::{Error, Passing};
+
+/// In the result of uf_explain: uf_write of an fbuf passes it without a copy.
+pub const UF_PASSES_FBUFS: c_int = 1;
+/// In the result of uf_explain: uf_write of a mapped file passes its pages without a copy.
+pub const UF_PASSES_FILES: c_int = 2;
+/// In the result of uf_explain: uf_read gives the pages that were written, without a copy.
+pub const UF_PASSES_INPUT: c_int = 4;
+
+/// Makes a channel, both of whose ends are this process's: what is written to one is read from the other.
+///
+/// Channels are named by descriptors, for the calls of this library, uf_close among them, and for poll, which reports POLLRDHUP when
+/// the other end is closed. They are not passed to other calls, nor duplicated, nor used by children made by fork.
+///
+/// Returns 0, or -1 with errno set.
+///
+/// Errors: EUSERS (the pool has its 128 channels), EMFILE, EFAULT (fdv is NULL).
+///
+/// Pointers: fdv points to two ints, or is NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uf_pair(fdv: *mut c_int) -> c_int {
+    call(-1, || {
+        if fdv.is_null() {
+            return Err(Failure::null("where the descriptors are to go"));
+        }
+        let process = Process::current()?;
+        let pool = process.pool()?;
+        let (one, offer) = pool.channel()?;
+        let other = pool.take(offer)?;
+        let numbers = [process.add_channel(one)?, process.add_channel(other)?];
+        // SAFETY: the caller's pointer is not null.
+        unsafe { fdv.cast::<[c_int; 2]>().write_unaligned(numbers) };
+        Ok(0)
+    })
+}
+
+/// Makes a socket at a path, at which processes of the same group (uf_join) ask for channels by uf_connect. The path stays when the
+/// descriptor is closed.
+///
+/// Returns a descriptor, for uf_accept, uf_close and poll (POLLIN: somebody asks), or -1 with errno set.
+///
+/// Errors: EADDRINUSE (there is something at the path), ENAMETOOLONG (it has more than 107 bytes), EFAULT (it is NULL), and those of bind.
+///
+/// Pointers: path points to a string, or is NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uf_listen(path: *const c_char) -> c_int {
+    call(-1, || {
+        // SAFETY: the caller has promised a string.
+        let path = unsafe { path_of(&path) }?;
+        Process::current()?.add(Kind::Listener(Listener::bind(path)?))
+    })
+}
+
+/// Makes a channel with the process that has waited longest at a listener. Waits for one, unless the listener does not block.
+///
+/// Returns a descriptor, or -1 with errno set.
+///
+/// Errors: EINVAL (it is no listener), EAGAIN, EUSERS (the pool has its 128 channels), ESTALE (it is the parent process's), EMFILE.
+#[unsafe(no_mangle)]
+pub extern "C" fn uf_accept(listener: c_int) -> c_int {
+    call(-1, || {
+        let process = Process::current()?;
+        let descriptor = process.descriptor(listener)?.ok_or_else(not_a_listener)?;
+        let Kind::Listener(listener) = &descriptor.kind else { return Err(not_a_listener()) };
+        let pool = process.pool()?;
+        loop {
+            if let Some(channel) = pool.accept(listener)? {
+                return process.add_channel(channel);
+            }
+            if !descriptor.waits.load(Ordering::Relaxed) {
+                return Err(Error::WouldBlock.into());
+            }
+            genie_sys::poll::readable(listener, None)?;
+        }
+    })
+}
+
+/// Makes a channel with the process that listens at a path, which must be of the same group (uf_join). Waits until that accepts.
+///
+/// Returns a descriptor, or -1 with errno set.
+///
+/// Errors: ENOENT and ECONNREFUSED (nobody listens there), EACCES, EINVAL (the process is of another group), EPIPE (it has given up),
+/// EFAULT (path is NULL), EMFILE.
+///
+/// Pointers: path points to a string, or is NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uf_connect(path: *const c_char) -> c_int {
+    call(-1, || {
+        // SAFETY: the caller has promised a string.
+        let path = unsafe { path_of(&path) }?;
+        let process = Process::current()?;
+        process.add_channel(process.pool()?.connect(path)?)
+    })
+}
+
+/// Closes a descriptor, of this library or of the kernel's. What was written to a channel can still be read at the other end.
+///
+/// A channel is closed by this call alone, never by close. If another thread's call uses it, it is closed when that returns.
+///
+/// Returns 0, or -1 with errno set.
+///
+/// Errors: EBADF, and those of close.
+#[unsafe(no_mangle)]
+pub extern "C" fn uf_close(fd: c_int) -> c_int {
+    call(-1, || {
+        if Process::current()?.remove(fd).is_some() {
+            return Ok(0);
+        }
+        // SAFETY: the program says that it uses the descriptor no more, and the library has none of this number.
+        match unsafe { libc::close(fd) } {
+            0 => Ok(0),
+            _ => {
+                let error = std::io::Error::last_os_error();
+                Err(Failure::new(error.raw_os_error().unwrap_or(libc::EIO), format!("close failed: {error}")))
+            }
+        }
+    })
+}
+
+/// Says whether calls on a descriptor, of this library or of the kernel's, wait (nonblocking is 0, as for new ones), or fail with
+/// EAGAIN.
+///
+/// Returns 0, or -1 with errno set.
+///
+/// Errors: EBADF, ESTALE (it is the parent process's), EINVAL (it is a duplicate of a channel's).
+#[unsafe(no_mangle)]
+pub extern "C" fn uf_set_nonblocking(fd: c_int, nonblocking: c_int) -> c_int {
+    call(-1, || {
+        if let Some(descriptor) = Process::current()?.descriptor(fd)? {
+            descriptor.waits.store(nonblocking == 0, Ordering::Relaxed);
+            return Ok(0);
+        }
+        let (fd, failed) = (kernels(fd)?, |errno| Error::Io { call: "fcntl", errno });
+        let mut flags = rustix::fs::fcntl_getfl(fd).map_err(failed)?;
+        flags.set(OFlags::NONBLOCK, nonblocking != 0);
+        rustix::fs::fcntl_setfl(fd, flags).map_err(failed)?;
+        Ok(0)
+    })
+}
+
+/// Says whether data is passed without being copied by calls on a descriptor, and why not.
+///
+/// Returns which of UF_PASSES_FBUFS, UF_PASSES_FILES and UF_PASSES_INPUT holds, or -1 with errno set. If textp is not NULL, *textp is
+/// a sentence with the reasons, which is valid until the thread's next call of uf_explain.
+///
+/// Errors: EBADF, ESTALE (it is the parent process's), EINVAL (it is a listener, or a duplicate of a channel's).
+///
+/// Pointers: textp points to a pointer, or is NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uf_explain(fd: c_int, textp: *mut *const c_char) -> c_int {
+    thread_local! {
+        static LAST: RefCell<CString> = RefCell::default();
+    }
+    call(-1, || {
+        let explanation = match Process::current()?.descriptor(fd)? {
+            Some(descriptor) => match &descriptor.kind {
+                Kind::Channel(channel) => channel.explain(),
+                Kind::Listener(_) => {
+                    return Err(Failure::misuse("nothing is read from or written to a listener"));
+                }
+            },
+            None => crate::explain(kernels(fd)?)?,
+        };
+        if !textp.is_null() {
+            LAST.with(|last| {
+                last.replace(text(&explanation.to_string()));
+                // SAFETY: the caller's pointer is not null.
+                unsafe { textp.write(last.borrow().as_ptr()) };
+            });
+        }
+        let bit = |passing, bit| if matches!(passing, Passing::Passed(_)) { bit } else { 0 };
+        Ok(bit(explanation.write, UF_PASSES_FBUFS)
+            | bit(explanation.write_mapped, UF_PASSES_FILES)
+            | bit(explanation.read, UF_PASSES_INPUT))
+    })
+}
+
+fn not_a_listener() -> Failure {
+    Failure::misuse("uf_accept takes what uf_listen gives")
+}
+
+/// # Safety
+/// The pointer is null, or points to a string that is there as long as the pointer.
+unsafe fn path_of(path: &*const c_char) -> Result<&Path, Failure> {
+    if path.is_null() {
+        return Err(Failure::null("the path"));
+    }
+    // SAFETY: not null, and the caller's promise.
+    Ok(Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(*path) }.to_bytes())))
+}

@@ -1,0 +1,156 @@
+//! What this process has: its pool, its buffers, and its channels by the descriptors that name them.
+//!
+//! How: a number that is no channel's is a descriptor of the kernel's, and the kernel judges it. Where it is a duplicate of a
+//! channel's, or a child's copy of its parent's, the kernel would take it for a socket: those are recognized by their inode.
+
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use genie_sys::socket::Listener;
+
+use crate::c::buffers::Buffers;
+use crate::c::failure::Failure;
+use crate::own::PerProcess;
+use crate::{Channel, Error, Group, Pool};
+
+/// What a process has.
+#[derive(Debug, Default)]
+pub(crate) struct Process {
+    pool: RwLock<Option<Pool>>,
+    /// Those that it has joined.
+    groups: Mutex<Vec<Group>>,
+    /// Whoever decides which pool it is has it.
+    pub(crate) deciding: Mutex<()>,
+    pub(crate) buffers: Buffers,
+    descriptors: RwLock<HashMap<c_int, Arc<Descriptor>>>,
+}
+
+/// A descriptor of the library's.
+#[derive(Debug)]
+pub(crate) struct Descriptor {
+    pub(crate) kind: Kind,
+    /// Whether calls on it wait.
+    pub(crate) waits: AtomicBool,
+    inode: (u64, u64),
+}
+
+/// What a descriptor names.
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Channel(Box<Channel>),
+    Listener(Listener),
+}
+
+impl Kind {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Channel(channel) => channel.as_fd(),
+            Self::Listener(listener) => listener.as_fd(),
+        }
+    }
+}
+
+static PROCESS: PerProcess<Process> = PerProcess::new();
+/// Whether this process, or one that it was forked from, has ever had a channel.
+static HAS_CHANNELS: AtomicBool = AtomicBool::new(false);
+
+impl Process {
+    pub(crate) fn current() -> Result<&'static Self, Failure> {
+        Ok(PROCESS.get(|| Ok(Self::default()))?)
+    }
+
+    /// The pool that buffers are of: the process's own, unless it has joined another one.
+    pub(crate) fn pool(&self) -> Result<Pool, Failure> {
+        if let Some(pool) = read(&self.pool).as_ref() {
+            return Ok(pool.clone());
+        }
+        let _deciding = self.deciding.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.has_pool() {
+            self.use_pool(Pool::of_process()?);
+        }
+        Ok(read(&self.pool).as_ref().expect("decided").clone())
+    }
+
+    pub(crate) fn has_pool(&self) -> bool {
+        read(&self.pool).is_some()
+    }
+
+    fn use_pool(&self, pool: Pool) {
+        *write(&self.pool) = Some(pool);
+    }
+
+    /// Has buffers be of this group's pool from now on.
+    pub(crate) fn use_group(&self, group: Group) {
+        self.use_pool(group.pool().clone());
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner).push(group);
+    }
+
+    pub(crate) fn add_channel(&self, channel: Channel) -> Result<c_int, Failure> {
+        self.add(Kind::Channel(Box::new(channel)))
+    }
+
+    /// Makes a channel or listener the program's; returns its number.
+    pub(crate) fn add(&self, kind: Kind) -> Result<c_int, Failure> {
+        let number = kind.as_fd().as_raw_fd();
+        let inode = inode(kind.as_fd())?;
+        HAS_CHANNELS.store(true, Ordering::Relaxed);
+        let descriptor = Arc::new(Descriptor { kind, waits: AtomicBool::new(true), inode });
+        write(&self.descriptors).insert(number, descriptor);
+        Ok(number)
+    }
+
+    /// The library's descriptor of this number; nothing if it is one of the kernel's.
+    pub(crate) fn descriptor(&self, number: c_int) -> Result<Option<Arc<Descriptor>>, Failure> {
+        let found = read(&self.descriptors).get(&number).cloned();
+        if found.is_none() && HAS_CHANNELS.load(Ordering::Relaxed) {
+            self.ensure_kernels(number)?;
+        }
+        Ok(found)
+    }
+
+    pub(crate) fn remove(&self, number: c_int) -> Option<Arc<Descriptor>> {
+        write(&self.descriptors).remove(&number)
+    }
+
+    /// Refuses copies of the library's descriptors.
+    fn ensure_kernels(&self, number: c_int) -> Result<(), Failure> {
+        let found = inode(kernels(number)?)?;
+        let has = |descriptors: &HashMap<_, Arc<Descriptor>>| {
+            descriptors.values().any(|descriptor| descriptor.inode == found)
+        };
+        let is_inherited =
+            PROCESS.inherited().any(|parent| parent.descriptors.try_read().is_ok_and(|all| has(&all)));
+        if is_inherited {
+            return Err(Error::Inherited.into());
+        }
+        let is_duplicate = has(&read(&self.descriptors));
+        let sentence = "it is a duplicate of a channel's descriptor: use the number that the library gave";
+        if is_duplicate { Err(Failure::misuse(sentence)) } else { Ok(()) }
+    }
+}
+
+/// A descriptor of the kernel's, if there may be one of this number.
+pub(crate) fn kernels<'fd>(number: c_int) -> Result<BorrowedFd<'fd>, Failure> {
+    if number < 0 {
+        return Err(Failure::new(libc::EBADF, format!("there is no descriptor {number}")));
+    }
+    // SAFETY: not -1. The kernel refuses a number that is not open; the program keeps others open during the call.
+    Ok(unsafe { BorrowedFd::borrow_raw(number) })
+}
+
+/// What all duplicates of a descriptor have in common, and no other descriptor has.
+fn inode(descriptor: BorrowedFd<'_>) -> Result<(u64, u64), Failure> {
+    let found = rustix::fs::fstat(descriptor).map_err(|errno| Error::io("fstat", errno))?;
+    Ok((found.st_dev, found.st_ino))
+}
+
+fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
