@@ -29,6 +29,9 @@
 // In the result of uf_explain: uf_read gives the pages that were written, without a copy.
 #define UF_PASSES_INPUT 4
 
+// The name of a message, by which functions of the library know it. There is nothing at that address.
+struct uf_mblk;
+
 // What a pool is to be like. A zero stands for the usual value.
 struct uf_settings {
     // The most bytes of fbufs of all processes that share the pool; 256 MiB. It counts for whoever makes the pool.
@@ -45,6 +48,9 @@ struct uf_settings {
     // system calls for each fbuf. GENIE_FBUFS_TRAPS=1 in the environment does the same.
     int traps;
 };
+
+// The name of a message.
+typedef struct uf_mblk mblk_t;
 
 #ifdef __cplusplus
 extern "C" {
@@ -221,6 +227,144 @@ int uf_set_nonblocking(int fd,
 // Pointers: textp points to a pointer, or is NULL.
 int uf_explain(int fd,
                const char **textp);
+
+// Makes an fbuf, of which nbytes bytes from bufp on are the bytes, a message. The fbuf is not the program's any more.
+//
+// Returns the message, or NULL with errno set.
+//
+// Errors: EFAULT (bufp is in no fbuf of this process), EINVAL (the fbuf has fewer bytes from there on, or is a mapped file).
+mblk_t *uf_esballoc(void *bufp,
+                    size_t nbytes);
+
+// Makes a message an fbuf: its only block's, if no other message shares that, else a new one with a copy of all bytes. The message is
+// gone.
+//
+// Returns the number of bytes, and stores the fbuf's address at *bufpp; or returns -1 with errno set, and the message is still there.
+//
+// Errors: EFAULT (there is no such message, or bufpp is NULL), ENOMEM, EDQUOT.
+//
+// Pointers: bufpp points to a pointer, or is NULL.
+ssize_t uf_msgbuf(mblk_t *mp,
+                  void **bufpp);
+
+// Frees a message. Fbufs that no other message shares go back to their pool.
+//
+// Returns 0, or -1 with errno set.
+//
+// Errors: EFAULT (there is no such message).
+int uf_freemsg(mblk_t *mp);
+
+// Puts nbytes bytes in front of a message's: in front of its first block's, where there is room and no other message shares the fbuf,
+// else in a block of their own. The bytes are copied.
+//
+// Returns 0, or -1 with errno set; then nothing has changed.
+//
+// Errors: EFAULT (there is no such message, or bytes is NULL), ENOMEM, EDQUOT.
+//
+// Pointers: bytes points to nbytes bytes, or is NULL.
+int uf_prepend(mblk_t *mp,
+               const void *bytes,
+               size_t nbytes);
+
+// Puts nbytes bytes behind a message's, as uf_prepend puts them in front.
+//
+// Pointers: As uf_prepend.
+int uf_append(mblk_t *mp, const void *bytes, size_t nbytes);
+
+// Cuts a message: it keeps the first at bytes, and the others are the message that is returned. No byte is copied; at the cut, both
+// share an fbuf.
+//
+// Returns a message, or NULL with errno set; then nothing has changed.
+//
+// Errors: EFAULT (there is no such message), EINVAL (it has fewer bytes).
+mblk_t *uf_split(mblk_t *mp,
+                 size_t at);
+
+// Joins messages: the blocks of later follow those of mp. The message later is gone. No byte is copied.
+//
+// Returns 0, or -1 with errno set; then nothing has changed.
+//
+// Errors: EFAULT (there is no such message, or both are the same).
+int uf_linkb(mblk_t *mp, mblk_t *later);
+
+// Makes another message of the same bytes, which neither may change while both exist. No byte is copied.
+//
+// Returns a message, or NULL with errno set.
+//
+// Errors: EFAULT (there is no such message).
+mblk_t *uf_dupmsg(mblk_t *mp);
+
+// Leaves out the first len bytes of a message, or the last -len if len is negative.
+//
+// Returns 0, or -1 with errno set; then nothing has changed.
+//
+// Errors: EFAULT (there is no such message), EINVAL (it has fewer bytes).
+int uf_adjmsg(mblk_t *mp, ssize_t len);
+
+// Makes the first len bytes of a message lie in its first block; copies them unless they do so already.
+//
+// Returns 0, or -1 with errno set; then nothing has changed.
+//
+// Errors: EFAULT (there is no such message), EINVAL (it has fewer bytes), ENOMEM, EDQUOT.
+int uf_pullupmsg(mblk_t *mp, size_t len);
+
+// How many bytes a message has; -1 with errno set.
+//
+// Errors: EFAULT (there is no such message).
+ssize_t uf_msgdsize(mblk_t *mp);
+
+// Tells where the bytes of a message's block lie; blocks are counted from 0. They stay there until a call changes or frees the message.
+// The program may store into them only while no other message shares them.
+//
+// Returns the number of bytes, and stores their address at *bytesp; or -1 with errno set.
+//
+// Errors: EFAULT (there is no such message, or bytesp is NULL), EINVAL (it has no such block).
+//
+// Pointers: bytesp points to a pointer, or is NULL.
+ssize_t uf_block(mblk_t *mp,
+                 int index,
+                 void **bytesp);
+
+// Writes a message. When all is written, the message is gone. To a channel the fbufs of its blocks go, one after the other, if no other
+// message shares them, else copies, and the call waits for room; to other descriptors the kernel copies.
+//
+// Returns the number of bytes written, or -1 with errno set; then the message is still there, without what was written.
+//
+// Errors: EFAULT (there is no such message), and those of uf_write.
+ssize_t uf_putmsg(int fd,
+                  mblk_t *mp);
+
+// Registers interest in a process that shares a pool with this one (uf_join): procref points to its number, a pid_t.
+//
+// When it has ended, its fbufs and channels are taken back, and proc_exit_callback is called, in a thread of the library's, with the
+// handle that this call returns. The callback may call all functions of the library, uf_deregister among them. If the process has
+// ended already, it is called at once, perhaps before this call returns.
+//
+// Returns a handle on the pool, for uf_allocb and uf_deregister, or NULL with errno set.
+//
+// Errors: ESRCH (there is no such process, or none that shares a pool with this one), EFAULT (a pointer is NULL), EMFILE, ENOMEM.
+//
+// Pointers: procref points to a pid_t, or is NULL.
+void *uf_register(void *procref,
+                  void (*proc_exit_callback)(void*));
+
+// Ends a registration: handle and proc_exit_callback are those of uf_register. When this call returns, the callback is not called
+// any more, and has returned if another thread has called it. What was allocated by the handle stays what it is.
+//
+// If it fails it sets errno.
+//
+// Errors: EINVAL (there is no such registration; perhaps it has ended already).
+void uf_deregister(void *handle,
+                   void (*proc_exit_callback)(void*));
+
+// Allocates a message of one block without bytes, with room for size bytes, in an fbuf of the pool that a handle of uf_register names,
+// or of this process's pool if handle is NULL.
+//
+// Returns the message, which uf_freemsg frees, or NULL with errno set.
+//
+// Errors: EINVAL (there is no such registration, or size is negative), ENOMEM, EDQUOT.
+mblk_t *uf_allocb(void *handle,
+                  int size);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -18,5 +18,7 @@ mod buffers;
 pub mod calls;
 pub mod channels;
 pub mod failure;
+pub mod messages;
 pub mod pools;
 mod process;
+pub mod registrations;

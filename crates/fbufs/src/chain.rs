@@ -69,6 +69,21 @@ impl Message {
         Ok(())
     }
 
+    /// Puts bytes behind, as [`Message::prepend`] puts them in front.
+    ///
+    /// # Errors
+    /// As [`Pool::allocate`]; nothing has changed.
+    pub fn append_bytes(&mut self, pool: &Pool, bytes: &[u8]) -> Result<()> {
+        if self.0.back_mut().is_some_and(|last| last.append(bytes)) {
+            return Ok(());
+        }
+        let mut block = Block::allocate(pool, 0, bytes.len())?;
+        let is_done = block.append(bytes);
+        debug_assert!(is_done, "there is room for it");
+        self.0.push_back(block);
+        Ok(())
+    }
+
     /// Puts another message's blocks behind.
     #[doc(alias = "linkb")]
     pub fn append(&mut self, mut later: Self) {

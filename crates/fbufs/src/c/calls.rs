@@ -1,13 +1,12 @@
 //! Input and output by exchange of buffers (SMLI TR-95-39, table 1).
 
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::atomic::Ordering;
 
 use libc::{off_t, ssize_t};
 
 use crate::c::buffers::{Taken, Whole};
 use crate::c::failure::{Failure, call};
-use crate::c::process::{Kind, Process, kernels};
+use crate::c::process::{Process, kernels};
 use crate::{Channel, Error, Fbuf, Mapped, Unwritten};
 
 /// Allocates an fbuf of size bytes, which are whatever they were. It begins at a page; it is the program's until uf_deallocate or
@@ -220,16 +219,4 @@ fn pointer(addr: usize) -> *mut c_void {
 /// UF_FAILED, and MAP_FAILED.
 fn failed() -> *mut c_void {
     std::ptr::without_provenance_mut(usize::MAX)
-}
-
-impl crate::c::process::Descriptor {
-    /// The channel, and whether calls on it wait.
-    fn channel(&self) -> Result<(&Channel, bool), Failure> {
-        match &self.kind {
-            Kind::Channel(channel) => Ok((channel, self.waits.load(Ordering::Relaxed))),
-            Kind::Listener(_) => {
-                Err(Failure::misuse("it is a listener: read and write what uf_accept gives"))
-            }
-        }
-    }
 }

@@ -13,6 +13,8 @@ use genie_sys::socket::Listener;
 
 use crate::c::buffers::Buffers;
 use crate::c::failure::Failure;
+use crate::c::messages::Messages;
+use crate::c::registrations::Registrations;
 use crate::own::PerProcess;
 use crate::{Channel, Error, Group, Pool};
 
@@ -25,6 +27,8 @@ pub(crate) struct Process {
     /// Whoever decides which pool it is has it.
     pub(crate) deciding: Mutex<()>,
     pub(crate) buffers: Buffers,
+    pub(crate) messages: Messages,
+    pub(crate) registrations: Registrations,
     descriptors: RwLock<HashMap<c_int, Arc<Descriptor>>>,
 }
 
@@ -49,6 +53,18 @@ impl Kind {
         match self {
             Self::Channel(channel) => channel.as_fd(),
             Self::Listener(listener) => listener.as_fd(),
+        }
+    }
+}
+
+impl Descriptor {
+    /// The channel, and whether calls on it wait.
+    pub(crate) fn channel(&self) -> Result<(&Channel, bool), Failure> {
+        match &self.kind {
+            Kind::Channel(channel) => Ok((channel, self.waits.load(Ordering::Relaxed))),
+            Kind::Listener(_) => {
+                Err(Failure::misuse("it is a listener: read and write what uf_accept gives"))
+            }
         }
     }
 }
@@ -80,6 +96,12 @@ impl Process {
 
     fn use_pool(&self, pool: Pool) {
         *write(&self.pool) = Some(pool);
+    }
+
+    /// The pools that it shares with others.
+    pub(crate) fn pools(&self) -> Vec<Pool> {
+        let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        groups.iter().map(|group| group.pool().clone()).collect()
     }
 
     /// Has buffers be of this group's pool from now on.
