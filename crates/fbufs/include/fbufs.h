@@ -2,6 +2,7 @@
 #define FBUFS_H
 
 #include <stddef.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 /* libfbufs: input and output by exchange of buffers.
@@ -365,6 +366,17 @@ void uf_deregister(void *handle,
 // Errors: EINVAL (there is no such registration, or size is negative), ENOMEM, EDQUOT.
 mblk_t *uf_allocb(void *handle,
                   int size);
+
+// Opens a stream of the C library's over a descriptor, of this library or of the kernel's, as fdopen does: reading from it takes fbufs,
+// and writing to it passes fbufs on. fclose closes the descriptor. The stream cannot be sought in, and fileno has no number for it.
+//
+// Returns the stream, or NULL with errno set.
+//
+// Errors: EINVAL (mode is none of fopen's), EFAULT (it is NULL), EBADF, ENOMEM.
+//
+// Pointers: mode points to a string, or is NULL.
+FILE *uf_fdopen(int fd,
+                const char *mode);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -22,3 +22,4 @@ pub mod messages;
 pub mod pools;
 mod process;
 pub mod registrations;
+pub mod streams;

@@ -13,7 +13,7 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -58,7 +58,11 @@ impl Group {
     /// [`Error::Group`]: the name, or the directory, cannot be used, or members are there and do not answer for 10 s;
     /// [`Error::Full`]; those of [`Pool::new`] and [`Pool::join`].
     pub fn join(name: &str, config: Config) -> Result<Self> {
-        let place = Place::open(name)?;
+        Self::join_in(&directory::choose(), name, config)
+    }
+
+    fn join_in(directory: &Path, name: &str, config: Config) -> Result<Self> {
+        let place = Place::open(directory, name)?;
         let end = Instant::now() + PATIENCE;
         loop {
             if let Some(group) = place.attempt(config)? {
@@ -112,8 +116,8 @@ struct Member {
 }
 
 impl Place {
-    fn open(name: &str) -> Result<Arc<Self>> {
-        let directory = directory::prepare(name)?;
+    fn open(directory: &Path, name: &str) -> Result<Arc<Self>> {
+        directory::prepare(directory, name)?;
         let mut options = File::options();
         options.create(true).truncate(false).read(true).write(true);
         let file = options.open(directory.join(format!("{name}.lock")));

@@ -8,7 +8,7 @@ fn the_header_is_that_of_the_sources() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(folder.join("cbindgen.toml")).expect("a configuration");
     let mut builder = cbindgen::Builder::new().with_config(config);
-    for file in ["failure", "pools", "calls", "channels", "messages", "registrations"] {
+    for file in ["failure", "pools", "calls", "channels", "messages", "registrations", "streams"] {
         builder = builder.with_src(folder.join(format!("src/c/{file}.rs")));
     }
     let mut made = Vec::new();

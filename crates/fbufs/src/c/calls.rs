@@ -152,7 +152,7 @@ pub extern "C" fn uf_unmap(addr: *mut c_void, len: usize) -> c_int {
     call(-1, || Process::current()?.buffers.remove_mapped(addr.addr(), len).map(|()| 0))
 }
 
-fn read(process: &Process, fd: c_int, len: usize) -> Result<Option<Fbuf>, Failure> {
+pub(crate) fn read(process: &Process, fd: c_int, len: usize) -> Result<Option<Fbuf>, Failure> {
     let Some(descriptor) = process.descriptor(fd)? else {
         let (pool, fd) = (process.pool()?, kernels(fd)?);
         return if len == 0 { Ok(None) } else { Ok(pool.read(fd, len)?) };
@@ -185,6 +185,22 @@ fn pass(
         process.buffers.put_back(fbuf, whole, 0);
     }
     Ok(sent?)
+}
+
+/// Writes bytes in a new buffer; returns how many were written, at least one.
+pub(crate) fn pass_on(process: &Process, fd: c_int, bytes: &[u8]) -> Result<usize, Failure> {
+    let descriptor = process.descriptor(fd)?;
+    let channel = descriptor.as_ref().map(|found| found.channel()).transpose()?;
+    let pool = channel.map_or_else(|| process.pool(), |(channel, _)| Ok(channel.pool().clone()))?;
+    let mut fbuf = pool.allocate(bytes.len())?;
+    fbuf.copy_from_slice(bytes);
+    let result = match channel {
+        Some((channel, waits)) => send(channel, waits, fbuf),
+        None => pool.write(kernels(fd)?, fbuf),
+    };
+    result.or_else(
+        |unwritten| if unwritten.written > 0 { Ok(unwritten.written) } else { Err(unwritten.into()) },
+    )
 }
 
 fn send(channel: &Channel, waits: bool, fbuf: Fbuf) -> Result<usize, Box<Unwritten>> {

@@ -6,55 +6,81 @@ fn config() -> Config {
     Config { limit: 4 << 20, ..Config::default() }
 }
 
-/// A name that no other test has.
-fn name(what: &str) -> String {
-    format!("test-{what}-{}", std::process::id())
+/// A directory for names.
+fn directory() -> tempfile::TempDir {
+    let rights = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    tempfile::Builder::new().permissions(rights).tempdir().unwrap()
 }
 
 #[test]
 fn a_name_stands_for_one_pool_as_long_as_it_has_members() {
-    let name = name("one");
-    let [first, second] = [(); 2].map(|()| Group::join(&name, config()).unwrap());
+    let directory = directory();
+    let join = || Group::join_in(directory.path(), "one", config()).unwrap();
+    let [first, second] = [(); 2].map(|()| join());
     assert!(first.pool().is_same_group(second.pool()));
     // The keeper goes, and the other one takes its place.
     let pool = first.pool().clone();
     drop(first);
-    let third = Group::join(&name, config()).unwrap();
+    let third = join();
     assert!(third.pool().is_same_group(second.pool()));
     drop((second, third));
-    let anew = Group::join(&name, config()).unwrap();
+    let anew = join();
     assert!(!anew.pool().is_same_group(&pool), "nobody was left");
 }
 
 #[test]
 fn many_that_join_and_leave_at_once_are_never_in_two_pools() {
-    let name = name("many");
-    let anchor = Group::join(&name, config()).unwrap();
+    let directory = directory();
+    let living: std::sync::Mutex<Vec<Pool>> = std::sync::Mutex::default();
+    let mut found = [0; 4];
     std::thread::scope(|scope| {
-        for _ in 0..4 {
+        for found in &mut found {
             scope.spawn(|| {
-                for _ in 0..20 {
-                    let group = Group::join(&name, config()).unwrap();
-                    assert!(group.pool().is_same_group(anchor.pool()));
+                for _ in 0..50 {
+                    let group = Group::join_in(directory.path(), "many", config()).unwrap();
+                    let mut all = living.lock().unwrap();
+                    assert!(all.iter().all(|pool| pool.is_same_group(group.pool())));
+                    *found += usize::from(all.is_empty());
+                    all.push(group.pool().clone());
+                    drop(all);
+                    std::thread::yield_now();
+                    // Before the name is given up.
+                    living.lock().unwrap().retain(|pool| !pool.is_handle_of(group.pool()));
                 }
             });
         }
     });
+    println!("members that found no other one: {found:?}");
 }
 
 #[test]
 fn names_and_directories_that_cannot_be_used_are_refused() {
+    let directory = directory();
+    let refused = |name: &str, path: &Path, why: &str| {
+        let error = Group::join_in(path, name, config()).unwrap_err();
+        assert!(matches!(error, Error::Group { .. }) && error.to_string().contains(why), "{error}");
+    };
     for name in ["", ".hidden", "a/b", "a b", &"n".repeat(65)] {
-        let error = Group::join(name, config()).unwrap_err();
-        assert!(matches!(error, Error::Group { .. }) && error.to_string().contains("names are"), "{error}");
+        refused(name, directory.path(), "names are");
     }
+    let link = directory.path().join("link");
+    std::os::unix::fs::symlink(directory.path(), &link).unwrap();
+    refused("name", &link, "not a directory of this user's alone");
+    let open = directory.path().join("open");
+    std::fs::create_dir(&open).unwrap();
+    std::fs::set_permissions(&open, std::os::unix::fs::PermissionsExt::from_mode(0o770)).unwrap();
+    refused("name", &open, "chmod it to 700");
+    refused("name", Path::new("/proc/nothing"), "cannot be used");
+    // The file of a name that another user could have made is refused by the kernel.
+    std::fs::create_dir(directory.path().join("taken.lock")).unwrap();
+    refused("taken", directory.path(), "lock file cannot be opened");
 }
 
 #[test]
 fn a_hostile_member_spoils_its_own_group_alone() {
-    let (spoilt, sound) = (name("spoilt"), name("sound"));
-    let hostile = Group::join(&spoilt, config()).unwrap();
-    let [victim, bystander] = [&spoilt, &sound].map(|name| Group::join(name, config()).unwrap());
+    let directory = directory();
+    let join = |name| Group::join_in(directory.path(), name, config()).unwrap();
+    let [hostile, victim, bystander] = ["spoilt", "spoilt", "sound"].map(join);
     let kept = bystander.pool().allocate(10_000).unwrap();
     let words = hostile.pool().0.words.shared.words();
     for seed in 1..20u64 {
