@@ -4,7 +4,7 @@
 //! How: to read fills a new buffer, as long as what there is to read. To write gives the kernel the bytes and the pool the
 //! buffer. In both cases the kernel copies. It would not have to on output: `splice` and `sendfile` pass pages of the pool's
 //! object to pipes and sockets. But nothing tells when the kernel lets go of them, so they could never be used again, and new
-//! pages in their place cost more than copying: on one machine (Linux 6.18, 2 CPUs) a pipe took 17 us for 64 KiB by copying
+//! pages in their place cost more than copying: on one machine (Linux 6.18, 2 CPUs) a pipe took 19 us for 64 KiB by copying
 //! and 91 us by passing pages, a Unix socket 16 and 92, a TCP socket 43 and 126; at 8 KiB and 512 KiB the order is the same.
 //! Pages of files need no replacement: those are passed ([`Mapped`](crate::Mapped)).
 //! Invariants: no page of a pool is handed to the kernel for longer than a call lasts.
@@ -23,6 +23,8 @@ use crate::{Fbuf, Pool};
 
 /// How long a buffer is made where the kernel does not say how much there is to read.
 const UNKNOWN: usize = 64 << 10;
+/// A read of no more is made at once, into a buffer that long: to ask how much there is costs more than room that is not used.
+const SHORT: usize = 16 << 10;
 /// One read takes at most this part of a pool, however much there is.
 const MOST: usize = 4;
 
@@ -34,12 +36,13 @@ impl Pool {
     /// [`Error::WouldBlock`], [`Error::Exhausted`], and those of `read`.
     ///
     /// # Cost
-    /// That of `read`, a system call to learn how much there is, and an allocation.
+    /// That of `read` and an allocation; above 16 KiB, a system call to learn how much there is.
     #[doc(alias = "uf_read")]
     pub fn read(&self, fd: impl AsFd, len: usize) -> Result<Option<Fbuf>> {
         self.ensure_own()?;
         let fd = fd.as_fd();
-        let mut fbuf = self.allocate(available(fd)?.min(len).min(self.limit() / MOST))?;
+        let len = if len <= SHORT { len } else { available(fd)?.min(len).min(self.limit() / MOST) };
+        let mut fbuf = self.allocate(len)?;
         if fbuf.is_empty() {
             return Ok(Some(fbuf));
         }
