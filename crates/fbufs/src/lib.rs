@@ -14,6 +14,9 @@
 //! | `uf_write` | [`Pool::write`], [`Channel::write`], [`Mapped::write`] |
 //! | `uf_mmap`, `uf_unmap` | [`Pool::map`], drop of [`Mapped`] |
 //! | `uf_allocb`, mblks | [`Block::allocate`], [`Message`] |
+//! | pools by keys (§5.5) | [`Group`] |
+//!
+//! Programs in C have the paper's own names: [`c`].
 //!
 //! ```
 //! use genie_fbufs::{Config, Pool};

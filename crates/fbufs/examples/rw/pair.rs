@@ -1,28 +1,21 @@
-//! What it costs to pass a buffer to another process and back, beside pipes and sockets: `cargo run --release -p genie-fbufs
-//! --example rw`.
+//! Round trips between two processes.
 //!
 //! How: the first process allocates a buffer, writes it and reads it back; the second reads and writes. Beside it, the same
-//! with `write` and `read`, of as many bytes, over a pair of pipes and over Unix sockets. Nobody touches the bytes, as in
-//! SMLI TR-95-39 §6.1. Medians of rounds, per round trip; the means take turns in blocks
-//! of rounds, so that none is measured while the other process sleeps at another one's descriptor.
+//! with `write` and `read`, over a pair of pipes and over Unix sockets. The means take turns in blocks of rounds, so that none
+//! is measured while the other process sleeps at another one's descriptor.
 
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
-use std::time::Instant;
 
 use genie_fbufs::{Channel, Config, Error, Pool};
 use genie_sys::socket::Listener;
 
-const LENS: [usize; 5] = [64, 4 << 10, 8 << 10, 64 << 10, 256 << 10];
-const BLOCKS: usize = 10;
-const ROUNDS: usize = 300;
+use crate::{BLOCKS, LENS, Outcome, ROUNDS, line, table, time};
 
-fn main() -> Outcome<()> {
-    if let Some(directory) = std::env::args().nth(1) {
-        return echo(directory.as_ref());
-    }
+/// The first process.
+pub(crate) fn run() -> Outcome<()> {
     let directory = tempfile::tempdir()?;
     let pool = Pool::new(Config::default())?;
     let listener = Listener::bind(&directory.path().join("fbufs"))?;
@@ -35,48 +28,42 @@ fn main() -> Outcome<()> {
     let channel = pool.accept(&listener)?.ok_or("nobody came")?;
     let mut unix = sockets.accept()?.0;
     let mut there = pipe_of(&sockets)?;
-    println!("bytes    fbufs us   pipe us   unix us   fbufs of the faster one");
+    table("round trips between two processes");
     for len in LENS {
         let mut samples: [Vec<f64>; 3] = Default::default();
         let mut bytes = vec![0; len];
         for _ in 0..BLOCKS {
-            measure(&mut samples[0], || {
-                channel.write(pool.allocate(len)?).map_err(Error::from)?;
-                drop(channel.read(usize::MAX)?);
-                Ok(())
-            })?;
-            measure(&mut samples[1], || {
-                there.1.write_all(&bytes)?;
-                Ok(there.0.read_exact(&mut bytes)?)
-            })?;
-            measure(&mut samples[2], || {
-                unix.write_all(&bytes)?;
-                Ok(unix.read_exact(&mut bytes)?)
-            })?;
+            time(
+                &mut samples[0],
+                || {
+                    channel.write(pool.allocate(len)?).map_err(Error::from)?;
+                    drop(channel.read(usize::MAX)?);
+                    Ok(())
+                },
+                || Ok(()),
+            )?;
+            time(
+                &mut samples[1],
+                || {
+                    there.1.write_all(&bytes)?;
+                    Ok(there.0.read_exact(&mut bytes)?)
+                },
+                || Ok(()),
+            )?;
+            time(
+                &mut samples[2],
+                || {
+                    unix.write_all(&bytes)?;
+                    Ok(unix.read_exact(&mut bytes)?)
+                },
+                || Ok(()),
+            )?;
         }
-        let [fbufs, pipe, unix] = samples.map(median);
-        println!("{len:<8} {fbufs:8.2} {pipe:9.2} {unix:9.2}   {:.0} %", 100.0 * fbufs / pipe.min(unix));
+        line(len, samples, None);
     }
     drop((channel, unix, there));
     child.wait()?;
     Ok(())
-}
-
-type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
-
-/// Times a block of rounds.
-fn measure(samples: &mut Vec<f64>, mut round: impl FnMut() -> Outcome<()>) -> Outcome<()> {
-    for _ in 0..ROUNDS {
-        let start = Instant::now();
-        round()?;
-        samples.push(start.elapsed().as_secs_f64() * 1e6);
-    }
-    Ok(())
-}
-
-fn median(mut samples: Vec<f64>) -> f64 {
-    samples.sort_by(f64::total_cmp);
-    samples[samples.len() / 2]
 }
 
 /// Two pipes with the child, which sends their ends here.
@@ -90,7 +77,7 @@ fn pipe_of(sockets: &std::os::unix::net::UnixListener) -> Outcome<(std::fs::File
 }
 
 /// The second process.
-fn echo(directory: &std::path::Path) -> Outcome<()> {
+pub(crate) fn echo(directory: &std::path::Path) -> Outcome<()> {
     let pool = Pool::join(std::io::stdin().as_fd().try_clone_to_owned()?, Config::default())?;
     let pipes = Listener::bind(&directory.join("pipes"))?;
     let channel: Channel = pool.connect(&directory.join("fbufs"))?;
