@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdint.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -59,6 +60,58 @@ static void descriptors(int channel) {
     OK(uf_close(null));
     FAILS(EFAULT, uf_pair(NULL));
     CHECK(uf_deallocate(bytes, 10) == NULL);
+}
+
+/* Channels that were closed by close do no harm to later ones, of whatever numbers. */
+static void closed_by_close(void) {
+    int lost[2], fds[2];
+    void *all;
+    for (int i = 0; i < 5; i++) {
+        OK(uf_pair(lost));
+        OK(close(lost[0]));
+        OK(close(lost[1]));
+    }
+    OK(uf_pair(fds));
+    CHECK(uf_write(fds[0], uf_allocate(3), 3) == 3);
+    CHECK(uf_get(fds[1], &all) == 3 && uf_deallocate(all, 3) == NULL);
+    CHECK(uf_write(fds[1], uf_allocate(4), 4) == 4);
+    CHECK(uf_get(fds[0], &all) == 4 && uf_deallocate(all, 4) == NULL);
+    OK(uf_close(fds[0]));
+    OK(uf_close(fds[1]));
+}
+
+/* Channels and descriptors are limited. */
+static void too_many(void) {
+    struct rlimit usual, limit;
+    static int fds[200][2];
+    OK(getrlimit(RLIMIT_NOFILE, &usual));
+    limit = usual;
+    limit.rlim_cur = 64;
+    OK(setrlimit(RLIMIT_NOFILE, &limit));
+    int made = 0;
+    while (made < 200 && uf_pair(fds[made]) == 0)
+        made++;
+    CHECK(errno == EMFILE && made < 64);
+    while (made > 0)
+        CHECK(uf_close(fds[--made][0]) == 0 && uf_close(fds[made][1]) == 0);
+    limit.rlim_cur = usual.rlim_max < 4096 ? usual.rlim_max : 4096;
+    OK(setrlimit(RLIMIT_NOFILE, &limit));
+    while (made < 200 && uf_pair(fds[made]) == 0)
+        made++;
+    CHECK(limit.rlim_cur < 4096 || errno == EUSERS);
+    while (made > 0)
+        CHECK(uf_close(fds[--made][0]) == 0 && uf_close(fds[made][1]) == 0);
+    OK(uf_pair(fds[0]));
+    OK(uf_close(fds[0][0]));
+    OK(uf_close(fds[0][1]));
+    OK(setrlimit(RLIMIT_NOFILE, &usual));
+}
+
+/* Another user's processes are kept out, where this test may be another user's. */
+static void other_users(void *ignored) {
+    (void)ignored;
+    if (setuid(65534) == 0)
+        FAILS(EINVAL, uf_join("name"));
 }
 
 static void gone(void) {
@@ -133,6 +186,7 @@ static void names(void) {
     CHECK(strstr(uf_error_text(), "chmod"));
     OK(chmod(path, 0700));
     OK(uf_join("name"));
+    ends(process(other_users, NULL));
 }
 
 static void limits(void) {
@@ -156,7 +210,9 @@ int main(void) {
     addresses(fds[0]);
     addresses(1);
     descriptors(fds[0]);
+    closed_by_close();
     gone();
+    too_many();
     mappings();
     limits();
     names();

@@ -50,6 +50,7 @@ static void configured(void *fds) {
 int main(void) {
     int fds[2];
     CHECK(pipe(fds) == 0);
+    signal(SIGSEGV, SIG_DFL); /* sanitizers catch it */
     for (int traps = 0; traps < 2; traps++) {
         CHECK(setenv("GENIE_FBUFS_TRAPS", traps ? "1" : "0", 1) == 0);
         dies(touch_after_write, fds, traps);

@@ -120,7 +120,10 @@ impl Process {
         let inode = inode(kind.as_fd())?;
         HAS_CHANNELS.store(true, Ordering::Relaxed);
         let descriptor = Arc::new(Descriptor { kind, waits: AtomicBool::new(true), inode });
-        write(&self.descriptors).insert(number, descriptor);
+        if let Some(closed) = write(&self.descriptors).insert(number, descriptor) {
+            // By close, although it is uf_close's: the number is the new one's, and must not be closed with the old channel.
+            std::mem::forget(closed);
+        }
         Ok(number)
     }
 
