@@ -153,6 +153,30 @@ static void a_group_outlives_its_founder(void) {
     ends(heir);
 }
 
+static void join_a_crowd(void *to) {
+    char is_in = uf_join("crowd") == 0 ? 'y' : errno == EUSERS ? 'n' : '?';
+    CHECK(write(*(int *)to, &is_in, 1) == 1);
+    pause();
+}
+
+/* A pool has 64 members, and those that end make room. */
+static void a_group_is_limited(void) {
+    int up[2], in = 0;
+    pid_t members[65];
+    char is_in;
+    OK(pipe(up));
+    for (int i = 0; i < 65; i++) {
+        members[i] = process(join_a_crowd, &up[1]);
+        CHECK(read(up[0], &is_in, 1) == 1 && is_in == (i < 64 ? 'y' : 'n'));
+        in += is_in == 'y';
+    }
+    OK(kill(members[0], SIGKILL));
+    CHECK(in == 64 && waitpid(members[0], NULL, 0) == members[0]);
+    OK(uf_join("crowd"));
+    for (int i = 1; i < 65; i++)
+        CHECK(kill(members[i], SIGKILL) == 0 && waitpid(members[i], NULL, 0) == members[i]);
+}
+
 static void stranger(void *ignored) {
     (void)ignored;
     OK(uf_join("strangers"));
@@ -180,6 +204,7 @@ int main(void) {
     OK(uf_close(fd));
     OK(uf_close(listener));
     a_group_outlives_its_founder();
+    a_group_is_limited();
     remove_directory();
     return 0;
 }
