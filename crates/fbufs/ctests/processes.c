@@ -113,9 +113,17 @@ static void the_dead_leave_nothing(int listener) {
     CHECK(most && uf_deallocate(most, 0) == NULL);
 }
 
-/* The process that founded the group dies; the others go on, and new ones find them. */
+/* The process that founded the group dies; the others go on, and new ones find them. A child of it has its sockets for a while. */
 static void found_and_die(void *to) {
     OK(uf_join("heirs"));
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        for (int fd = 0; fd < 3; fd++)
+            close(fd);
+        sleep(5);
+        _exit(0);
+    }
     CHECK(write(*(int *)to, "f", 1) == 1);
     pause();
 }

@@ -1,0 +1,95 @@
+//! Groups whose members are killed at random, their keepers among them: whoever lives is in one pool.
+//!
+//! How: each member is this binary run once more. It joins the group, says which memory object it got, and waits. The test
+//! starts some and kills some in each round, and compares what the living have said. Only the test kills, so it knows who
+//! lives.
+//! Limits: `GENIE_FBUFS_SOAK_SEED` repeats the choices, but not what the kernel makes of them.
+
+#[path = "../../io/tests/soak/random.rs"]
+#[allow(dead_code, reason = "another soak uses the rest")]
+mod random;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use genie_fbufs::{Config, Group};
+use random::Random;
+
+const ROUNDS: usize = 60;
+const SAYS: &str = "pool ";
+
+#[test]
+#[ignore = "run by the test below, in processes of its own"]
+fn join_and_wait() {
+    if std::env::var_os("GROUP_MEMBER").is_none() {
+        return;
+    }
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).unwrap();
+    let group = Group::join("storm", Config { limit: 4 << 20, ..Config::default() }).unwrap();
+    let inode = rustix::fs::fstat(group.pool().descriptor().unwrap()).unwrap().st_ino;
+    println!("\n{SAYS}{inode}");
+    loop {
+        std::thread::park();
+    }
+}
+
+/// A living member, and what it has said.
+struct Member {
+    child: Child,
+    inode: Option<String>,
+}
+
+impl Member {
+    fn start(directory: &std::path::Path) -> Self {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "join_and_wait", "--ignored", "--nocapture"])
+            .env("GROUP_MEMBER", "1")
+            .env("GENIE_RUNTIME_DIR", directory)
+            .stdout(Stdio::piped())
+            .spawn();
+        Self { child: child.unwrap(), inode: None }
+    }
+
+    /// Waits until it has joined; returns which object it got.
+    fn inode(&mut self) -> &str {
+        let stdout = &mut self.child.stdout;
+        self.inode.get_or_insert_with(|| {
+            let lines = BufReader::new(stdout.as_mut().unwrap()).lines();
+            let mut said =
+                lines.map_while(Result::ok).filter_map(|line| Some(line.strip_prefix(SAYS)?.to_owned()));
+            said.next().expect("a member that was not killed joins: see above")
+        })
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn whoever_lives_is_in_one_pool() {
+    let seed = std::env::var("GENIE_FBUFS_SOAK_SEED").ok().and_then(|seed| seed.parse().ok());
+    let seed = seed.unwrap_or_else(Random::fresh_seed);
+    println!("to repeat: GENIE_FBUFS_SOAK_SEED={seed}");
+    let (mut random, directory) = (Random::new(seed), tempfile::tempdir().unwrap());
+    let mut members: Vec<Member> = Vec::new();
+    let (mut pools, mut kills) = (std::collections::BTreeSet::new(), 0);
+    for round in 0..ROUNDS {
+        members.extend((0..1 + random.below(3)).map(|_| Member::start(directory.path())));
+        std::thread::sleep(std::time::Duration::from_micros(random.below(8_000) as u64));
+        // The first is the keeper, if it has not been killed; now and then all that have joined are.
+        let count = if round % 8 == 7 { members.len() - 1 } else { random.below(members.len().min(4)) };
+        kills += count;
+        for turn in 0..count {
+            let victim = if turn == 0 || round % 8 == 7 { 0 } else { random.below(members.len()) };
+            drop(members.remove(victim));
+        }
+        let found: Vec<String> = members.iter_mut().map(|member| member.inode().to_owned()).collect();
+        assert!(found.iter().all(|inode| *inode == found[0]), "round {round}: {found:?}");
+        pools.extend(found);
+    }
+    println!("{kills} members killed; {} pools, one after the other", pools.len());
+}
