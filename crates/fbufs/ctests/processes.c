@@ -197,7 +197,15 @@ int main(void) {
     struct uf_settings settings = {.limit = 4u << 20};
     OK(uf_configure(&settings));
     unsigned char *own = filled(3000, 9); /* of a pool that nobody shares */
+    int old[2];
+    OK(uf_pair(old));
+    CHECK(uf_explain(old[0], NULL) == (UF_PASSES_FBUFS | UF_PASSES_INPUT));
     OK(uf_join("pair"));
+    /* New fbufs are of another pool than this channel. */
+    const char *why;
+    CHECK(uf_explain(old[0], &why) == UF_PASSES_INPUT && strstr(why, "write copied: the channel passes fbufs of the pool"));
+    OK(uf_close(old[0]));
+    OK(uf_close(old[1]));
     int listener = uf_listen(path);
     CHECK(listener >= 0);
     pages_stay_where_they_are(listener);

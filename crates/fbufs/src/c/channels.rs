@@ -11,7 +11,9 @@ use rustix::fs::OFlags;
 
 use crate::c::failure::{Failure, call, text};
 use crate::c::process::{Kind, Process, kernels};
-use crate::{Error, Passing};
+use crate::{Error, Explanation, Passing};
+
+const ANOTHER_POOL: &str = "the channel passes fbufs of the pool that this process had when it was made";
 
 /// In the result of uf_explain: uf_write of an fbuf passes it without a copy.
 pub const UF_PASSES_FBUFS: c_int = 1;
@@ -165,8 +167,12 @@ pub unsafe extern "C" fn uf_explain(fd: c_int, textp: *mut *const c_char) -> c_i
         static LAST: RefCell<CString> = RefCell::default();
     }
     call(-1, || {
-        let explanation = match Process::current()?.descriptor(fd)? {
+        let process = Process::current()?;
+        let explanation = match process.descriptor(fd)? {
             Some(descriptor) => match &descriptor.kind {
+                Kind::Channel(channel) if !channel.pool().is_handle_of(&process.pool()?) => {
+                    Explanation { write: Passing::Copied(ANOTHER_POOL), ..channel.explain() }
+                }
                 Kind::Channel(channel) => channel.explain(),
                 Kind::Listener(_) => {
                     return Err(Failure::misuse("nothing is read from or written to a listener"));
