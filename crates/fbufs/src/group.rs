@@ -35,8 +35,10 @@ mod directory;
 const KEEPER: u64 = 0;
 /// How long a process that joins waits for a keeper.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long it waits for a keeper that has taken its connection, and perhaps died.
+/// How long it waits for a keeper that has taken its connection.
 const ANSWER: Duration = Duration::from_secs(1);
+/// How long it waits before it looks whether the keeper has died.
+const LOOK: Duration = Duration::from_millis(10);
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(2);
 
@@ -194,8 +196,14 @@ impl Place {
         let Ok(keeper) = Socket::connect(&self.socket) else { return Ok(None) };
         self.ensure_own_user(&keeper)?;
         let Ok(process) = keeper.peer_process() else { return Ok(None) };
-        let Some(mut received) = keeper.receive_timeout(&mut [0], ANSWER)? else { return Ok(None) };
-        Ok(received.descriptors.pop().map(|descriptor| (keeper, process, descriptor)))
+        // A child of the keeper's may have the connection, and never answer.
+        let end = Instant::now() + ANSWER;
+        while !process.has_exited() && Instant::now() < end {
+            if let Some(mut received) = keeper.receive_timeout(&mut [0], LOOK)? {
+                return Ok(received.descriptors.pop().map(|descriptor| (keeper, process, descriptor)));
+            }
+        }
+        Ok(None)
     }
 
     fn ensure_own_user(&self, socket: &Socket) -> Result<()> {
