@@ -1,7 +1,7 @@
 //! `libgenie`: Genie for programs in C and C++, with the calls of the thesis.
 //!
 //! How: what C knows by numbers (interfaces, servers, pending requests) and by addresses (buffers) is in the tables of
-//! [`process`]. A call looks up what it names, composes a request of `genie_io` from the caller's headers, and writes what came
+//! `process.rs`. A call looks up what it names, composes a request of `genie_io` from the caller's headers, and writes what came
 //! of it back to them. Everything that C may get wrong is checked first, so that a call that fails has changed nothing.
 //! Invariants: numbers are never given twice, not even in a child made by fork.
 //! Limits: a buffer that a request uses must stay where it is until the request is over. Genie can tell for buffers of
