@@ -14,11 +14,14 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
+    /// Cold, so that what leads here is out of the way of calls that succeed.
+    #[cold]
     pub(crate) fn new(errno: c_int, sentence: impl Into<String>) -> Self {
         Self { errno, sentence: sentence.into() }
     }
 
     /// The caller has used the interface wrongly.
+    #[cold]
     pub(crate) fn misuse(sentence: impl Into<String>) -> Self {
         Self::new(libc::EINVAL, sentence)
     }

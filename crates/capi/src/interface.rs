@@ -13,8 +13,8 @@ use genie_memory::{LenderId, Protection};
 use genie_passing::model::Allocation;
 use genie_passing::{Passing, Scheme};
 
-use crate::compose::set;
 use crate::failure::{Failure, call};
+use crate::headers::set;
 use crate::process::{Opened, Server, process};
 use crate::receipt;
 use crate::request::duration;
@@ -232,7 +232,7 @@ pub unsafe extern "C" fn io_connect(
             name,
             &options,
         )?;
-        let number = process().add_server(Server { client, handle, registered: None });
+        let number = process().add_server(Server::new(client, handle, None));
         // SAFETY: the caller vouches for the pointer.
         unsafe { set(serverp, number) };
         Ok(0)

@@ -17,8 +17,10 @@
 
 mod compose;
 pub mod failure;
+mod headers;
 pub mod interface;
 pub mod memory;
+mod outcome;
 pub mod pending;
 mod process;
 mod receipt;

@@ -2,18 +2,22 @@
 //!
 //! How: a table of all buffers by their first address. A request counts itself among the users of each buffer that it names, so that a
 //! buffer that is in use cannot be freed. A migrant buffer leaves the table when a request takes it.
+//! Cost: each thread remembers the buffers that it has named last; to name one of them again takes no lock.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ffi::{c_int, c_void};
-use std::sync::RwLock;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, RwLock};
 
 use genie_memory::{Buffer, Migrant};
 use smallvec::SmallVec;
 
 use crate::failure::{Failure, call};
 use crate::process::{process, read, write};
-use crate::types::io_interface_t;
+use crate::types::{Segment, io_interface_t};
 
 /// All buffers.
 #[derive(Debug, Default)]
@@ -22,9 +26,7 @@ pub(crate) struct Regions(RwLock<BTreeMap<usize, Region>>);
 #[derive(Debug)]
 struct Region {
     owner: Owner,
-    len: usize,
-    /// Requests that use it, each once for each element.
-    users: AtomicU32,
+    usage: Arc<Usage>,
 }
 
 #[derive(Debug)]
@@ -34,12 +36,95 @@ enum Owner {
     Migrant(Migrant),
 }
 
-/// The first addresses of buffers that a request uses.
-pub(crate) type Users = SmallVec<[usize; 4]>;
+/// Where a buffer is, and who uses it.
+#[derive(Debug)]
+struct Usage {
+    start: usize,
+    len: usize,
+    /// Requests that use it, each once for each element; or [`ENDED`].
+    users: AtomicU32,
+}
+
+/// The users of a buffer that has left the table.
+const ENDED: u32 = u32::MAX;
+
+/// How many buffers a thread remembers.
+const REMEMBERED: usize = 4;
+
+thread_local! {
+    /// The buffers that this thread has named last.
+    static RECENT: RefCell<Recent> = const { RefCell::new(Recent { buffers: [const { None }; REMEMBERED], next: 0 }) };
+}
+
+#[derive(Debug)]
+struct Recent {
+    buffers: [Option<Arc<Usage>>; REMEMBERED],
+    next: usize,
+}
+
+/// The buffers that a request uses.
+#[derive(Debug, Default)]
+pub(crate) struct Users(SmallVec<[User; 2]>);
+
+/// A use of a buffer that has been counted, and has to be ended.
+#[derive(Debug)]
+struct User {
+    usage: NonNull<Usage>,
+    is_brief: bool,
+}
+
+impl Usage {
+    fn has(&self, addr: usize) -> bool {
+        addr.wrapping_sub(self.start) < self.len.max(1)
+    }
+
+    /// Counts another user; returns false if the buffer has left the table.
+    fn begin(&self) -> bool {
+        let more = |users| (users < ENDED - 1).then_some(users + 1);
+        self.users.fetch_update(Ordering::Acquire, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// Lets the buffer leave the table.
+    ///
+    /// # Errors
+    /// It has users.
+    fn end(&self) -> Result<(), Failure> {
+        let users = self.users.compare_exchange(0, ENDED, Ordering::Acquire, Ordering::Relaxed);
+        users.map(|_| ()).map_err(|count| {
+            let start = self.start;
+            Failure::new(libc::EBUSY, format!("{count} elements of requests use the buffer at {start:#x}"))
+        })
+    }
+}
+
+impl User {
+    fn end(&self) {
+        // SAFETY: the table keeps what it has of a buffer, this included, as long as the buffer has users, of which this is one.
+        unsafe { self.usage.as_ref() }.users.fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl Users {
+    /// Ends the uses that end when the request has been made: those of outputs that the program may free then.
+    pub(crate) fn end_brief(&mut self) {
+        self.0.retain(|user| {
+            if user.is_brief {
+                user.end();
+            }
+            !user.is_brief
+        });
+    }
+
+    /// Ends all uses, which are not used any more after this.
+    pub(crate) fn end(&self) {
+        self.0.iter().for_each(User::end);
+    }
+}
 
 impl Regions {
     fn add(&self, addr: usize, len: usize, owner: Owner) {
-        write(&self.0).insert(addr, Region { owner, len, users: AtomicU32::new(0) });
+        let usage = Arc::new(Usage { start: addr, len, users: AtomicU32::new(0) });
+        write(&self.0).insert(addr, Region { owner, usage });
     }
 
     pub(crate) fn add_migrant(&self, migrant: Migrant) -> (usize, usize) {
@@ -52,81 +137,74 @@ impl Regions {
     ///
     /// # Errors
     /// They leave the buffer.
-    pub(crate) fn begin_use(&self, addr: usize, len: usize, users: &mut Users) -> Result<(), Failure> {
-        let regions = read(&self.0);
-        let Some((start, region)) = regions.range(..=addr).next_back() else { return Ok(()) };
-        let offset = addr - start;
-        if offset >= region.len.max(1) {
-            return Ok(());
+    #[inline]
+    pub(crate) fn begin_use(&self, bytes: Segment, is_brief: bool, users: &mut Users) -> Result<(), Failure> {
+        let Some(usage) = self.used(bytes.addr.addr()) else { return Ok(()) };
+        users.0.push(User { usage, is_brief });
+        // SAFETY: as in `User::end`.
+        let Usage { start, len, .. } = unsafe { usage.as_ref() };
+        let end = bytes.addr.addr() - start + bytes.length;
+        if end > *len {
+            return Err(Failure::misuse(format!("an element ends at byte {end} of a buffer of {len}")));
         }
-        if len > region.len - offset {
-            let (whole, end) = (region.len, offset.saturating_add(len));
-            return Err(Failure::misuse(format!("an element ends at byte {end} of a buffer of {whole}")));
-        }
-        region.users.fetch_add(1, Ordering::Relaxed);
-        users.push(*start);
         Ok(())
     }
 
-    /// Ends what [`Regions::begin_use`] has begun.
-    pub(crate) fn end_use(&self, users: &Users) {
-        if users.is_empty() {
-            return;
-        }
-        let regions = read(&self.0);
-        for region in users.iter().filter_map(|start| regions.get(start)) {
-            region.users.fetch_sub(1, Ordering::Release);
-        }
+    /// The buffer at an address, which has one user more.
+    fn used(&self, addr: usize) -> Option<NonNull<Usage>> {
+        let find = |recent: &RefCell<Recent>| {
+            let recent = recent.borrow();
+            let found = recent.buffers.iter().flatten().find(|usage| usage.has(addr) && usage.begin());
+            found.map(|usage| NonNull::from(&**usage))
+        };
+        // A thread that is ending remembers none.
+        RECENT.try_with(find).ok().flatten().or_else(|| self.look_up(addr))
     }
 
-    /// Makes sure that these bytes are a whole migrant buffer, which no request uses.
-    pub(crate) fn check_migrant(&self, addr: usize, len: usize) -> Result<(), Failure> {
+    #[inline(never)]
+    fn look_up(&self, addr: usize) -> Option<NonNull<Usage>> {
         let regions = read(&self.0);
-        match regions.get(&addr) {
-            Some(Region { owner: Owner::Migrant(_), len: whole, users }) if *whole == len => {
-                is_unused(addr, users)
-            }
-            Some(Region { owner: Owner::Migrant(_), len: whole, .. }) => Err(Failure::misuse(format!(
-                "a segment of {len} bytes names a part of a migrant buffer of {whole}: it is passed whole"
-            ))),
-            Some(_) => Err(Failure::misuse(format!(
+        let (_, region) = regions.range(..=addr).next_back()?;
+        if !region.usage.has(addr) || !region.usage.begin() {
+            return None;
+        }
+        let _ = RECENT.try_with(|recent| {
+            let Recent { buffers, next } = &mut *recent.borrow_mut();
+            buffers[*next] = Some(Arc::clone(&region.usage));
+            *next = (*next + 1) % REMEMBERED;
+        });
+        Some(NonNull::from(&*region.usage))
+    }
+
+    /// Takes a migrant buffer out, if these bytes are a whole one, which no request uses.
+    pub(crate) fn take_migrant(&self, addr: usize, len: usize) -> Result<Migrant, Failure> {
+        let mut regions = write(&self.0);
+        let Entry::Occupied(entry) = regions.entry(addr) else { return Err(unknown(addr)) };
+        match entry.get() {
+            Region { owner: Owner::Native(_), .. } => Err(Failure::misuse(format!(
                 "the buffer at {addr:#x} is native, and the scheme passes migrant ones"
             ))),
-            None => Err(unknown(addr)),
-        }
-    }
-
-    /// Takes a migrant buffer out that has been checked.
-    pub(crate) fn take_migrant(&self, addr: usize) -> Result<Migrant, Failure> {
-        let mut regions = write(&self.0);
-        match regions.remove(&addr) {
-            Some(Region { owner: Owner::Migrant(migrant), .. }) => Ok(migrant),
-            Some(region) => {
-                regions.insert(addr, region);
-                Err(unknown(addr))
+            Region { usage, .. } if usage.len != len => Err(Failure::misuse(format!(
+                "a segment of {len} bytes names a part of a migrant buffer of {}: it is passed whole",
+                usage.len
+            ))),
+            Region { usage, .. } => {
+                usage.end()?;
+                match entry.remove().owner {
+                    Owner::Migrant(migrant) => Ok(migrant),
+                    Owner::Native(_) => unreachable!("it was looked at above"),
+                }
             }
-            None => Err(unknown(addr)),
         }
     }
 
     fn free(&self, addr: usize) -> Result<(), Failure> {
         let mut regions = write(&self.0);
-        let region = regions.get(&addr).ok_or_else(|| unknown(addr))?;
-        is_unused(addr, &region.users)?;
+        regions.get(&addr).ok_or_else(|| unknown(addr))?.usage.end()?;
         let freed = regions.remove(&addr);
         drop(regions);
         drop(freed);
         Ok(())
-    }
-}
-
-fn is_unused(addr: usize, users: &AtomicU32) -> Result<(), Failure> {
-    match users.load(Ordering::Acquire) {
-        0 => Ok(()),
-        count => Err(Failure::new(
-            libc::EBUSY,
-            format!("{count} elements of requests use the buffer at {addr:#x}"),
-        )),
     }
 }
 

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use genie_io::Pending;
 
-use crate::compose::{Begun, Headers, ensure_apart};
+use crate::compose::{Begun, ensure_apart};
 use crate::failure::{Failure, call};
+use crate::headers::{Headers, Kept};
 use crate::process::{Process, lock, process, read, write};
 use crate::request::duration;
 use crate::types::{BufferHeader, IO_PENDING, Segment, io_request_t};
@@ -26,13 +27,19 @@ pub const IO_REDIRECTED: u32 = 2;
 pub(crate) struct Requested {
     /// None once it is over.
     pending: RwLock<Option<Pending<'static>>>,
+    headers: Kept,
     begun: Begun,
 }
 
 impl Requested {
-    pub(crate) fn add(process: &Process, pending: Pending<'static>, begun: Begun) -> io_request_t {
+    pub(crate) fn add(
+        process: &Process,
+        pending: Pending<'static>,
+        headers: Kept,
+        begun: Begun,
+    ) -> io_request_t {
         let number = pending.id().number();
-        process.add_request(number, Self { pending: RwLock::new(Some(pending)), begun });
+        process.add_request(number, Self { pending: RwLock::new(Some(pending)), headers, begun });
         number
     }
 
@@ -90,7 +97,8 @@ pub unsafe extern "C" fn io_sync(
         // SAFETY: the caller vouches for the lists.
         let others = unsafe { elsewhere.inputs() }?;
         let places = if delivery == IO_REDIRECTED { redirected(&requested.begun, &others) } else { others };
-        ensure_apart(places.iter().map(|place| (*place, true)))?;
+        let stored: Vec<_> = places.iter().map(|place| (*place, true)).collect();
+        ensure_apart(&stored)?;
         if !requested.with(|pending| pending.wait(duration(timeout).unwrap_or(Duration::MAX)))? {
             return Ok(IO_PENDING);
         }
@@ -99,7 +107,8 @@ pub unsafe extern "C" fn io_sync(
             let mut peeks: Vec<&mut [u8]> = places.iter().map(|segment| unsafe { segment.store() }).collect();
             let lens = requested.with(|pending| pending.peek(&mut peeks))??;
             // SAFETY: the caller vouches for the headers.
-            return unsafe { elsewhere.set_peeked(&lens) }.map(|()| 0);
+            unsafe { elsewhere.set_peeked(&lens) };
+            return Ok(0);
         }
         let pending = requested.take(process)?;
         let result = match delivery {
@@ -108,7 +117,7 @@ pub unsafe extern "C" fn io_sync(
             _ => pending.sync(),
         };
         // SAFETY: the headers have stayed where they were, as io_request says.
-        unsafe { requested.begun.end(process, result) }.map(|()| 0)
+        unsafe { requested.begun.end(process, requested.headers.headers(), result) }.map(|()| 0)
     })
 }
 
@@ -139,7 +148,7 @@ pub unsafe extern "C" fn io_abort(request: io_request_t) -> c_int {
         requested.with(Pending::give_up)?;
         let Ok(pending) = requested.take(process) else { return Ok(0) };
         // SAFETY: the headers have stayed where they were, as io_request says.
-        match unsafe { requested.begun.end(process, pending.sync()) } {
+        match unsafe { requested.begun.end(process, requested.headers.headers(), pending.sync()) } {
             Ok(()) => Ok(1),
             Err(_) => Ok(0),
         }

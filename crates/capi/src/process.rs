@@ -5,10 +5,11 @@
 //! Invariants: a child made by fork finds tables of its own, which are empty. It neither reads nor unlocks its parent's tables,
 //! which a thread of the parent may have held.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 use genie_io::{Interface, Limits, ServerHandle};
 use genie_sys::fork::Maker;
@@ -55,6 +56,30 @@ pub(crate) struct Server {
     pub(crate) handle: ServerHandle,
     /// Some if it is served by this program, through io_server.
     pub(crate) registered: Option<Arc<Registered>>,
+    /// Whether it is in the table: a call that has found it keeps it for longer.
+    is_listed: AtomicBool,
+}
+
+impl Server {
+    pub(crate) fn new(
+        client: Arc<Opened>,
+        handle: ServerHandle,
+        registered: Option<Arc<Registered>>,
+    ) -> Self {
+        Self { client, handle, registered, is_listed: AtomicBool::new(true) }
+    }
+}
+
+/// The server that a thread has named last.
+#[derive(Debug)]
+struct Last {
+    number: io_server_t,
+    maker: Option<Maker>,
+    server: Weak<Server>,
+}
+
+thread_local! {
+    static LAST: RefCell<Last> = const { RefCell::new(Last { number: 0, maker: None, server: Weak::new() }) };
 }
 
 static CURRENT: AtomicPtr<Process> = AtomicPtr::new(null_mut());
@@ -122,9 +147,28 @@ impl Process {
         removed.ok_or_else(|| self.unknown("interface", number, self.child_from))
     }
 
+    /// A server. Each thread remembers the one that it has named last; to name that again takes no lock.
+    #[inline]
     pub(crate) fn server(&self, number: io_server_t) -> Result<Arc<Server>, Failure> {
+        let find = |last: &RefCell<Last>| {
+            let last = last.borrow();
+            let is_it = last.number == number && last.maker == Some(self.maker);
+            is_it
+                .then(|| last.server.upgrade())
+                .flatten()
+                .filter(|server| server.is_listed.load(Ordering::Acquire))
+        };
+        // A thread that is ending remembers none.
+        LAST.try_with(find).ok().flatten().map_or_else(|| self.look_up(number), Ok)
+    }
+
+    #[inline(never)]
+    fn look_up(&self, number: io_server_t) -> Result<Arc<Server>, Failure> {
         let found = read(&self.servers).get(&number).cloned();
-        found.ok_or_else(|| self.unknown("server", number, self.child_from))
+        let found = found.ok_or_else(|| self.unknown("server", number, self.child_from))?;
+        let server = Arc::downgrade(&found);
+        let _ = LAST.try_with(|last| last.replace(Last { number, maker: Some(self.maker), server }));
+        Ok(found)
     }
 
     /// A server that this program serves.
@@ -143,7 +187,9 @@ impl Process {
 
     pub(crate) fn remove_server(&self, number: io_server_t) -> Result<Arc<Server>, Failure> {
         let removed = write(&self.servers).remove(&number);
-        removed.ok_or_else(|| self.unknown("server", number, self.child_from))
+        let removed = removed.ok_or_else(|| self.unknown("server", number, self.child_from))?;
+        removed.is_listed.store(false, Ordering::Release);
+        Ok(removed)
     }
 
     pub(crate) fn requested(&self, number: io_request_t) -> Result<Arc<Requested>, Failure> {

@@ -3,10 +3,13 @@
 use std::ffi::c_int;
 use std::time::Duration;
 
-use crate::compose::{Composed, Headers, compose, set};
+use genie_io::{Failed, Reply, Request, ServiceId};
+
+use crate::compose::{Begun, arguments, compose};
 use crate::failure::{Failure, call};
+use crate::headers::{Headers, set};
 use crate::pending::Requested;
-use crate::process::{Server, process};
+use crate::process::{Process, Server, process};
 use crate::types::{BufferHeader, IO_PENDING, io_request_t, io_server_t};
 
 /// Makes a request of a server (thesis §7.1): asks for one of its services, with the buffers whose headers bufv points to.
@@ -51,31 +54,50 @@ pub unsafe extern "C" fn io_request(
         let found = process.server(server)?;
         // SAFETY: the caller vouches for the headers.
         let headers = unsafe { Headers::new(bufc, bufv) }?;
-        // SAFETY: and for the lists and the data.
-        let composed = unsafe { compose(process, &found, service, headers, duration(timeout)) }?;
-        let Composed { request, is_held, mut begun } = composed;
-        if !requestp.is_null() {
-            return match request.submit() {
-                Ok(pending) => {
-                    begun.end_brief_use(process);
-                    let number = Requested::add(process, pending, begun);
-                    // SAFETY: the caller's pointer is not null.
-                    unsafe { set(requestp, number) };
-                    Ok(IO_PENDING)
-                }
-                // SAFETY: the headers are the library's until this call returns.
-                Err(failed) => unsafe { begun.end(process, Err(failed)) }.map(|()| 0),
-            };
+        // SAFETY: and for the arguments.
+        let (argument, room) = unsafe { arguments(headers) }?;
+        let interface = &found.client.interface;
+        let mut request = interface.request(&found.handle, ServiceId(service)).argument(argument).room(room);
+        if let Some(timeout) = duration(timeout) {
+            request = request.timeout(timeout);
         }
+        let mut begun = Begun::default();
+        // SAFETY: and for the lists and the data.
+        let is_held = unsafe { compose(process, &found, headers, &mut request, &mut begun) }?;
         // While a request is sent its data counts as borrowed. Here another thread may store into it, unless the caller has said that none
         // does; so the data is protected, as for a request that is submitted.
-        let result = match is_held {
-            true => request.send(),
-            false => request.submit_when_room().and_then(|pending| pending.sync()),
+        let result = match (requestp.is_null(), is_held) {
+            (true, true) => request.send(),
+            (true, false) => submit_and_sync(request),
+            (false, _) => match submit(process, headers, request, &mut begun) {
+                Ok(number) => {
+                    // SAFETY: the caller's pointer is not null.
+                    unsafe { set(requestp, number) };
+                    return Ok(IO_PENDING);
+                }
+                Err(failed) => Err(failed),
+            },
         };
         // SAFETY: the headers are the library's until this call returns.
-        unsafe { begun.end(process, result) }.map(|()| 0)
+        unsafe { begun.end(process, headers, result) }.map(|()| 0)
     })
+}
+
+#[inline(never)]
+fn submit_and_sync(request: Request<'_, 'static, 'static>) -> Result<Reply, Failed> {
+    request.submit_when_room()?.sync()
+}
+
+#[inline(never)]
+fn submit(
+    process: &Process,
+    headers: Headers<'_>,
+    request: Request<'_, 'static, 'static>,
+    begun: &mut Begun,
+) -> Result<io_request_t, Failed> {
+    let pending = request.submit()?;
+    begun.users.end_brief();
+    Ok(Requested::add(process, pending, headers.keep(), std::mem::take(begun)))
 }
 
 /// The time in which something must be done; none for a negative one.

@@ -21,8 +21,8 @@ use genie_passing::Preferred;
 use genie_sys::event::Event;
 use genie_sys::poll::{self, Poller};
 
-use crate::compose::set;
 use crate::failure::{Failure, call};
+use crate::headers::set;
 use crate::interface::{default_client, text};
 use crate::process::{Server, lock, process};
 use crate::types::{IO_IN, IO_OUT, Segment, io_request_t, io_server_t};
@@ -529,7 +529,7 @@ pub unsafe extern "C" fn io_server_register(
             *lock(&registered.driven) = Some(driven);
         }
         let handle = ServerHandle::new(Front(Arc::clone(&registered)));
-        let server = Server { client: default_client()?, handle, registered: Some(registered) };
+        let server = Server::new(default_client()?, handle, Some(registered));
         // SAFETY: the caller vouches for the pointer.
         unsafe { set(serverp, process().add_server(server)) };
         Ok(0)

@@ -6,7 +6,7 @@
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use genie_memory::Space;
+use genie_memory::{Migrant, Space};
 
 use crate::element::{Borrowed, Element, Memory, Moved};
 use crate::work::Work;
@@ -151,6 +151,47 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
             _ => panic!("and_input adds to an input buffer; begin one by input"),
         }
         self
+    }
+
+    /// Adds an element to the last buffer, if that is for output and `is_first` is false; else begins a buffer with it. For requests
+    /// that are composed in a loop: unlike [`Request::out`], it does not move the request.
+    #[inline]
+    pub fn add_out(&mut self, element: Out<'o>, is_first: bool) {
+        match &mut self.buffers.last {
+            Some(Elements::Out(elements)) if !is_first => elements.others.push(element),
+            _ => self.begin(Elements::Out(List::new(element))),
+        }
+    }
+
+    /// As [`Request::add_out`], for input.
+    #[inline]
+    pub fn add_input(&mut self, element: In<'i>, is_first: bool) {
+        match &mut self.buffers.last {
+            Some(Elements::In(elements)) if !is_first => elements.others.push(element),
+            _ => self.begin(Elements::In(List::new(element))),
+        }
+    }
+
+    #[inline]
+    fn begin(&mut self, buffer: Elements<'o, 'i>) {
+        if let Some(earlier) = self.buffers.last.take() {
+            self.buffers.earlier.push(earlier);
+        }
+        self.buffers.last = Some(buffer);
+    }
+
+    /// Takes the migrant buffers of the outputs back, if the request is not to be made after all.
+    pub fn take_migrants(&mut self) -> Vec<Migrant> {
+        let mut migrants = Vec::new();
+        for buffer in self.buffers.iter_mut() {
+            let Elements::Out(elements) = buffer else { continue };
+            elements.take_each(|element| {
+                if let Memory::Migrant(migrant) = element.memory {
+                    migrants.push(migrant);
+                }
+            });
+        }
+        migrants
     }
 
     /// Sets the argument: some bytes that tell the server what to do. They are copied. Without this the argument is empty.

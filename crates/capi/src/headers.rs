@@ -1,0 +1,168 @@
+//! The headers and lists of a request, as C has made them.
+
+use std::ffi::c_void;
+
+use crate::failure::Failure;
+use crate::types::{BufferHeader, IO_IN, ScatterGather, Segment};
+
+/// The most elements of a list.
+pub(crate) const MOST_ELEMENTS: usize = 1 << 16;
+
+/// The headers of a request, which stay where they are until it is over.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Headers<'h>(&'h [*mut BufferHeader]);
+
+/// The headers of a request that is pending.
+#[derive(Debug)]
+pub(crate) struct Kept(Box<[*mut BufferHeader]>);
+
+// SAFETY: pointers to memory of the program's; the calls that use them say who may touch that memory when.
+unsafe impl Send for Kept {}
+// SAFETY: as above; nothing is done by a shared reference but copying the pointers.
+unsafe impl Sync for Kept {}
+
+impl Kept {
+    pub(crate) fn headers(&self) -> Headers<'_> {
+        Headers(&self.0)
+    }
+}
+
+impl Headers<'_> {
+    /// # Safety
+    /// `bufv` points to `bufc` pointers, and these to headers.
+    #[inline]
+    pub(crate) unsafe fn new(bufc: usize, bufv: *const *mut BufferHeader) -> Result<Self, Failure> {
+        if bufc == 0 {
+            return Ok(Self::default());
+        }
+        if bufv.is_null() || bufc > MOST_ELEMENTS {
+            return Err(Failure::misuse(format!("{bufc} buffers at {bufv:?}: there are none, or too many")));
+        }
+        // SAFETY: the caller vouches for the vector.
+        let headers = unsafe { std::slice::from_raw_parts(bufv, bufc) };
+        match headers.iter().position(|header| header.is_null()) {
+            Some(index) => Err(Failure::misuse(format!("the pointer to header {index} is null"))),
+            None => Ok(Self(headers)),
+        }
+    }
+
+    /// The same headers, for a request that outlives the call: the program may free the vector of pointers to them.
+    pub(crate) fn keep(self) -> Kept {
+        Kept(self.0.into())
+    }
+
+    /// The headers.
+    ///
+    /// # Safety
+    /// The program has kept them where they were, and lets nobody else use them now.
+    #[inline]
+    pub(crate) unsafe fn each(&self) -> impl Iterator<Item = &mut BufferHeader> {
+        // SAFETY: the caller vouches for them.
+        self.0.iter().map(|header| unsafe { &mut **header })
+    }
+
+    /// The native elements of input headers, as memory to be filled.
+    ///
+    /// # Safety
+    /// As [`Headers::each`]; the memory is as long as the elements say.
+    pub(crate) unsafe fn inputs(&self) -> Result<Vec<Segment>, Failure> {
+        let mut inputs = Vec::new();
+        // SAFETY: the caller vouches for the headers.
+        for header in unsafe { self.each() }.filter(|header| header.direction == IO_IN) {
+            // SAFETY: the same for their lists.
+            for element in unsafe { elements(header) } {
+                let element = element?;
+                // SAFETY: these elements are native, as the calls that take them say.
+                let addr = unsafe { element.location.native.addr };
+                inputs.push(checked(addr, element.length)?);
+            }
+        }
+        Ok(inputs)
+    }
+
+    /// Says how many bytes came to each input.
+    ///
+    /// # Safety
+    /// As [`Headers::each`].
+    pub(crate) unsafe fn set_peeked(&self, lens: &[usize]) {
+        let mut lens = lens.iter();
+        // SAFETY: the caller vouches for the headers.
+        for header in unsafe { self.each() }.filter(|header| header.direction == IO_IN) {
+            // SAFETY: the same for their lists.
+            let count = unsafe { elements(header) }.count();
+            let sum = lens.by_ref().take(count).sum();
+            // SAFETY: the pointer is null or that of the caller's counter.
+            unsafe { set(header.actual_lengthp, sum) };
+        }
+    }
+}
+
+/// The elements of a list; one that is too long, or has no end, ends with an error.
+///
+/// # Safety
+/// The list is whole, and nobody else uses it.
+#[inline]
+pub(crate) unsafe fn elements<'h>(
+    header: &BufferHeader,
+) -> impl Iterator<Item = Result<&'h mut ScatterGather, Failure>> + use<'h> {
+    let (mut next, mut left) = (header.first_sg, MOST_ELEMENTS);
+    std::iter::from_fn(move || {
+        // SAFETY: the caller vouches for the list.
+        let element = unsafe { next.as_mut() }?;
+        if left == 0 {
+            next = std::ptr::null_mut();
+            return Some(Err(without_end()));
+        }
+        (next, left) = (element.next_sg, left - 1);
+        Some(Ok(element))
+    })
+}
+
+#[cold]
+fn without_end() -> Failure {
+    Failure::misuse(format!("a list of more than {MOST_ELEMENTS} elements, or one without end"))
+}
+
+/// Bytes at an address that may be theirs.
+#[inline]
+pub(crate) fn checked(addr: *mut c_void, length: usize) -> Result<Segment, Failure> {
+    let is_there = !addr.is_null() || length == 0;
+    if !is_there || length > isize::MAX as usize || addr.addr().checked_add(length).is_none() {
+        return Err(Failure::new(libc::EFAULT, format!("there are no {length} bytes at {addr:?}")));
+    }
+    Ok(Segment { addr, length })
+}
+
+/// Stores a value where the caller wants it.
+///
+/// # Safety
+/// The pointer is null or valid.
+pub(crate) unsafe fn set<T>(place: *mut T, value: T) {
+    if !place.is_null() {
+        // SAFETY: the caller vouches for it.
+        unsafe { place.write(value) };
+    }
+}
+
+impl Segment {
+    /// # Safety
+    /// The bytes stay there as long as the request uses them.
+    pub(crate) unsafe fn read(self) -> &'static [u8] {
+        match self.length {
+            0 => &[],
+            // SAFETY: the caller vouches for the bytes; `checked` has refused null.
+            len => unsafe { std::slice::from_raw_parts(self.addr.cast(), len) },
+        }
+    }
+
+    /// # Safety
+    /// The bytes stay there as long as the request uses them, and nobody else uses them meanwhile. Where a request has the same
+    /// bytes as an output, they are read as such before they are stored into by this.
+    pub(crate) unsafe fn store(self) -> &'static mut [u8] {
+        match self.length {
+            0 => &mut [],
+            // SAFETY: the caller vouches for the bytes; `checked` has refused null.
+            len => unsafe { std::slice::from_raw_parts_mut(self.addr.cast(), len) },
+        }
+    }
+}
