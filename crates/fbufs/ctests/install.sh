@@ -22,13 +22,19 @@ int main(void) {
 }
 END
 export PKG_CONFIG_PATH="$lib/pkgconfig"
-# The prefix of the package file is the one that was configured.
-flags="--define-variable=prefix=$prefix"
-cc -std=c11 -Wall -Wextra -Werror -pedantic $(pkg-config $flags --cflags fbufs) "$prefix/main.c" -o "$prefix/shared" \
-    $(pkg-config $flags --libs fbufs)
+cc -std=c11 -Wall -Wextra -Werror -pedantic $(pkg-config --cflags fbufs) "$prefix/main.c" -o "$prefix/shared" \
+    $(pkg-config --libs fbufs)
 LD_LIBRARY_PATH=$lib "$prefix/shared"
-cc $(pkg-config $flags --cflags fbufs) "$prefix/main.c" -o "$prefix/static" "$lib/libfbufs.a" -lpthread -ldl -lm -lgcc_s
+cc $(pkg-config --cflags fbufs) "$prefix/main.c" -o "$prefix/static" "$lib/libfbufs.a" -lpthread -ldl -lm -lgcc_s
 "$prefix/static"
+
+# The paper's programs, as they were installed.
+for program in ttcp ftp; do
+    source=$prefix/share/fbufs/examples/$program.c
+    cc -std=c11 "$source" -o "$prefix/${program}_standard" -lpthread
+    cc -std=c11 -DUF $(pkg-config --cflags fbufs) "$source" -o "$prefix/${program}_uf" $(pkg-config --libs fbufs) -lpthread
+done
+LD_LIBRARY_PATH=$lib "$(dirname "$0")/programs.sh" "$prefix"
 
 cat > "$prefix/CMakeLists.txt" << 'END'
 cmake_minimum_required(VERSION 3.20)

@@ -5,6 +5,7 @@
  *
  * One source for two programs: the inner loops of ftp's sendrequest and recvrequest, as they are with the standard calls, and, built
  * with -DUF, as Thadani and Khalidi changed them: An Efficient Zero-Copy I/O Framework for UNIX (SMLI TR-95-39, 4.2, 6.2). */
+#define _POSIX_C_SOURCE 200809L
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>

@@ -5,6 +5,7 @@
  *
  * One source for two programs, as the second macro-benchmark of Thadani and Khalidi, An Efficient Zero-Copy I/O Framework for UNIX
  * (SMLI TR-95-39, 6.2): with the standard calls, and, built with -DUF, with those of libfbufs. */
+#define _POSIX_C_SOURCE 200809L
 #include "endpoint.h"
 
 enum { LENGTH = 8192 };

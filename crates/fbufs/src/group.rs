@@ -198,12 +198,16 @@ impl Place {
         let Ok(process) = keeper.peer_process() else { return Ok(None) };
         // A child of the keeper's may have the connection, and never answer.
         let end = Instant::now() + ANSWER;
-        while !process.has_exited() && Instant::now() < end {
+        loop {
+            // Looked at first: it may have answered before it exited.
+            let is_over = process.has_exited() || Instant::now() >= end;
             if let Some(mut received) = keeper.receive_timeout(&mut [0], LOOK)? {
                 return Ok(received.descriptors.pop().map(|descriptor| (keeper, process, descriptor)));
             }
+            if is_over {
+                return Ok(None);
+            }
         }
-        Ok(None)
     }
 
     fn ensure_own_user(&self, socket: &Socket) -> Result<()> {
