@@ -8,7 +8,7 @@
 //! Limits: a queue keeps `Config::pool` bytes; beyond that the region that has waited longest is removed.
 //! Source: thesis §3.3, §7.4.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::atomic::Ordering::Relaxed;
 
 use genie_sys::Access;
@@ -205,10 +205,38 @@ impl Migrant {
     /// # Panics
     /// When it is shorter.
     #[must_use]
-    pub fn truncated(mut self, len: usize) -> Self {
+    pub fn truncated(self, len: usize) -> Self {
+        self.part(0..len)
+    }
+
+    /// Narrows the buffer to a part of it: that is what is passed on. Its region is passed on whole.
+    ///
+    /// # Panics
+    /// When the part leaves the buffer.
+    #[must_use]
+    pub fn part(mut self, part: Range<usize>) -> Self {
         let owned = self.0.owned_mut();
-        assert!(len <= owned.len, "{len} bytes of a migrant buffer of {}", owned.len);
-        owned.len = len;
+        assert!(
+            part.start <= part.end && part.end <= owned.len,
+            "bytes {part:?} of a migrant buffer of {}",
+            owned.len
+        );
+        (owned.addr, owned.len) = (owned.addr + part.start, part.len());
+        self
+    }
+
+    /// Widens the buffer again that [`Migrant::part`] has narrowed: it has `len` bytes then, `before` of them in front of what it
+    /// has now.
+    ///
+    /// # Panics
+    /// When these are not all in its region.
+    #[must_use]
+    pub fn widened(mut self, before: usize, len: usize) -> Self {
+        let owned = self.0.owned_mut();
+        let addr = owned.addr.saturating_sub(before);
+        let region = owned.space.region_at(addr, len).map(|(region, _)| region);
+        assert_eq!(region, Some(owned.region), "{before} bytes in front, {len} in all, of a migrant buffer");
+        (owned.addr, owned.len) = (addr, len);
         self
     }
 

@@ -26,6 +26,7 @@ on_each_kind!(
     a_length_beyond_all_addresses_fits_no_cached_region,
     a_reference_of_another_space_ends_no_input_or_output,
     a_hidden_region_never_arrives_before_it_is_reinstated,
+    a_part_is_passed_on_and_the_buffer_can_be_widened_again,
 );
 
 fn addr_of(migrant: &Migrant) -> usize {
@@ -428,4 +429,27 @@ fn a_hidden_region_never_arrives_before_it_is_reinstated(machine: Machine) {
         assert_eq!((usage.references, usage.queued), (0, 1), "it is kept for reuse");
     }
     same(&space.allocate_migrant(granule, true).unwrap(), &pattern(3, granule), "the region");
+}
+
+fn a_part_is_passed_on_and_the_buffer_can_be_widened_again(machine: Machine) {
+    let (space, granule) = (machine.space(4), machine.granule());
+    let (len, data) = (granule + 1000, pattern(7, granule + 1000));
+    let migrant = filled(&space, len, false, 7);
+    let (addr, before) = (addr_of(&migrant), frame(addr_of(&migrant)));
+    let (emigrating, reference) = migrant.part(10..len - 10).part(90..granule).emigrate_referenced().unwrap();
+    same(&seen(&reference), &data[100..granule + 10], "the server's view");
+    drop(reference);
+    let migrant = emigrating.give_back().unwrap();
+    assert_eq!((addr_of(&migrant), migrant.len()), (addr + 100, granule - 90));
+    let migrant = migrant.widened(100, len);
+    same(&migrant, &data, "the buffer that came back");
+    assert_eq!((addr_of(&migrant), frame(addr)), (addr, before), "something was copied");
+    let beyond = |before, len| {
+        let migrant = filled(&space, granule, false, 8).part(100..200);
+        catch_unwind(AssertUnwindSafe(|| migrant.widened(before, len))).unwrap_err();
+    };
+    beyond(101, 200);
+    beyond(100, granule + 1);
+    drop(migrant);
+    checked(&space);
 }
