@@ -29,39 +29,13 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self { errno: errno(&error), sentence: error.to_string() }
+        Self { errno: error.errno(), sentence: error.to_string() }
     }
 }
 
 impl From<Failed> for Failure {
     fn from(failed: Failed) -> Self {
         failed.error.into()
-    }
-}
-
-/// The errno that stands for an error.
-fn errno(error: &Error) -> c_int {
-    match error {
-        Error::NoServer { .. } | Error::UnknownService { .. } => libc::ENOENT,
-        Error::Refused { .. } => libc::EACCES,
-        Error::Busy { .. } => libc::EBUSY,
-        Error::Running(_) => libc::EADDRINUSE,
-        Error::Silent { .. } => libc::EHOSTDOWN,
-        Error::TimedOut { .. } => libc::ETIMEDOUT,
-        Error::Aborted => libc::ECANCELED,
-        Error::Gone { asked: true, .. } => libc::ECONNRESET,
-        Error::Gone { asked: false, .. } => libc::EPIPE,
-        Error::Inherited => libc::ECHILD,
-        Error::ArgumentTooLong { .. } => libc::EMSGSIZE,
-        Error::Server(error) if error.code > 0 => error.code,
-        Error::Server(_) | Error::Dropped | Error::Panicked { .. } => libc::EREMOTEIO,
-        error if error.is_congestion() => libc::EAGAIN,
-        error if error.is_misuse() => libc::EINVAL,
-        Error::Passing(genie_passing::Error::TooLong { .. }) => libc::EINVAL,
-        Error::Passing(genie_passing::Error::Memory(genie_memory::Error::Kernel(error))) => {
-            error.errno.raw_os_error()
-        }
-        _ => libc::EIO,
     }
 }
 

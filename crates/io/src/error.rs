@@ -303,6 +303,35 @@ impl Error {
             )
     }
 
+    /// The number by which a C program learns of the error: `EAGAIN` where only too much is pending, say, and a server's own code.
+    pub fn errno(&self) -> i32 {
+        let errno = match self {
+            Self::NoServer { .. } | Self::UnknownService { .. } => Errno::NOENT,
+            Self::Refused { .. } => Errno::ACCESS,
+            Self::Busy { .. } => Errno::BUSY,
+            Self::Running(_) => Errno::ADDRINUSE,
+            Self::Silent { .. } => Errno::HOSTDOWN,
+            Self::TimedOut { .. } => Errno::TIMEDOUT,
+            Self::Aborted => Errno::CANCELED,
+            Self::Gone { asked: true, .. } => Errno::CONNRESET,
+            Self::Gone { asked: false, .. } => Errno::PIPE,
+            Self::Inherited => Errno::CHILD,
+            Self::ArgumentTooLong { .. } => Errno::MSGSIZE,
+            Self::Server(error) if error.code > 0 => return error.code,
+            Self::Server(_) | Self::Dropped | Self::Panicked { .. } => Errno::REMOTEIO,
+            error if error.is_congestion() => Errno::AGAIN,
+            error if error.is_misuse() => Errno::INVAL,
+            Self::Passing(genie_passing::Error::TooLong { .. }) => Errno::INVAL,
+            Self::Passing(genie_passing::Error::Memory(error)) => match error {
+                genie_memory::Error::Kernel(error) => error.errno,
+                genie_memory::Error::Limit { .. } | genie_memory::Error::Addresses { .. } => Errno::NOMEM,
+                _ => Errno::IO,
+            },
+            _ => Errno::IO,
+        };
+        errno.raw_os_error()
+    }
+
     /// Whether only too many requests, or clients, were in the way: the same may succeed when some are over.
     pub fn is_congestion(&self) -> bool {
         use genie_passing::Error::Memory;
@@ -462,6 +491,21 @@ mod tests {
         ] {
             let of_std = std::io::Error::from(error.clone());
             assert_eq!((of_std.kind(), of_std.to_string()), (kind, error.to_string()));
+        }
+    }
+
+    #[test]
+    fn errors_have_numbers_for_c() {
+        let limit = genie_memory::Error::Limit { asked: 2, used: 0, limit: 1 };
+        for (error, errno) in [
+            (limit.into(), Errno::NOMEM),
+            (Error::gone("letters", "it hung up").unasked(), Errno::PIPE),
+            (Error::TooMany { pending: 1, limit: 1 }, Errno::AGAIN),
+            (Error::ArgumentTooLong { len: 2, room: 1 }, Errno::MSGSIZE),
+            (Error::Server("it is closed".into()), Errno::REMOTEIO),
+            (Error::Server(ServerError { code: 28, message: String::new() }), Errno::NOSPC),
+        ] {
+            assert_eq!(error.errno(), errno.raw_os_error(), "{error}");
         }
     }
 

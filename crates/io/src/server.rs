@@ -229,6 +229,13 @@ impl ServerHandle {
         either!(self, server => server.preferred(service))
     }
 
+    /// Whether the server shares no memory with this client, since one of them does not trust the other: the kernel copies all data
+    /// between them ([`ConnectOptions::untrusted`](crate::channel::ConnectOptions::untrusted),
+    /// [`ServeOptions::untrusted`](crate::channel::ServeOptions::untrusted)).
+    pub fn is_untrusted(&self) -> bool {
+        self.remote().is_some_and(|remote| remote.is_untrusted())
+    }
+
     /// Whether the server is in another process.
     pub fn is_remote(&self) -> bool {
         self.remote().is_some()

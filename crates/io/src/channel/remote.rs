@@ -74,6 +74,10 @@ impl Remote {
         &self.name
     }
 
+    pub(crate) fn is_untrusted(&self) -> bool {
+        self.sending.lock().announcements.is_silent
+    }
+
     pub(crate) fn services(&self) -> &[Service] {
         &self.services
     }
