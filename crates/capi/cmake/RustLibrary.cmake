@@ -9,22 +9,21 @@ set(SANITIZE "" CACHE STRING "a sanitizer for the tests")
 find_program(CARGO cargo HINTS $ENV{HOME}/.cargo/bin REQUIRED)
 find_package(Threads REQUIRED)
 set(RUST_LIBRARY_FOLDER ${CMAKE_CURRENT_LIST_DIR})
+if(DEFINED ENV{CARGO_TARGET_DIR})
+    set(RUST_TARGET_DIR $ENV{CARGO_TARGET_DIR})
+else()
+    set(RUST_TARGET_DIR ${RUST_LIBRARY_FOLDER}/../../../target)
+endif()
 
 # Makes and installs the library NAME of a crate. The project's folder has include/ with the headers, NAME.map with the versions of the
 # symbols, examples/, and perhaps man/.
 function(rust_library name crate description)
-    if(DEFINED ENV{CARGO_TARGET_DIR})
-        set(target_dir $ENV{CARGO_TARGET_DIR})
-    else()
-        set(target_dir ${RUST_LIBRARY_FOLDER}/../../../target)
-    endif()
-
     # Rust makes an archive of objects; the C toolchain makes the libraries of it.
     string(REPLACE "-" "_" file ${crate})
     set(archive ${CMAKE_CURRENT_BINARY_DIR}/lib${name}.a)
     add_custom_target(${name}_archive ALL
         COMMAND ${CARGO} rustc --release --package ${crate} --lib --crate-type staticlib
-        COMMAND ${CMAKE_COMMAND} -E copy_if_different ${target_dir}/release/lib${file}.a ${archive}
+        COMMAND ${CMAKE_COMMAND} -E copy_if_different ${RUST_TARGET_DIR}/release/lib${file}.a ${archive}
         WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}
         BYPRODUCTS ${archive}
         USES_TERMINAL)

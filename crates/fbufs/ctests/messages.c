@@ -82,6 +82,39 @@ static void duplicates(void) {
     CHECK(uf_deallocate(one, 5) == NULL && uf_deallocate(other, 3) == NULL);
 }
 
+/* Where there is room for a part, that part is written, and the message keeps the rest. */
+static void nonblocking(int to, int from, int passes) {
+    OK(uf_set_nonblocking(to, 1));
+    size_t filled = 0, found = 0, length = passes ? 1 : 30000;
+    mblk_t *mp;
+    ssize_t count;
+    void *all;
+    do {
+        CHECK((mp = uf_esballoc(uf_allocate(length), length)));
+        if (passes) { /* a message of three fbufs, for which 256 have no room in the end */
+            mblk_t *second = uf_esballoc(uf_allocate(length), length), *third = uf_esballoc(uf_allocate(length), length);
+            CHECK(second && third && uf_linkb(mp, second) == 0 && uf_linkb(mp, third) == 0);
+        }
+        count = uf_putmsg(to, mp);
+        CHECK(count > 0 || (count == -1 && errno == EAGAIN && !passes));
+        count = count < 0 ? 0 : count;
+        filled += (size_t)count;
+    } while (count == (passes ? 3 : (ssize_t)length));
+    CHECK(!passes || (filled == 256 && count == 1));
+    size_t rest = (size_t)uf_msgdsize(mp);
+    CHECK(rest == (passes ? 2 : length - (size_t)count));
+    FAILS(EAGAIN, uf_putmsg(to, mp));
+    CHECK(uf_msgdsize(mp) == (ssize_t)rest);
+    while (found < filled + rest) {
+        CHECK((count = uf_read(from, &all, 8192)) > 0 && uf_deallocate(all, (size_t)count) == NULL);
+        found += (size_t)count;
+        if (found == filled)
+            CHECK(uf_putmsg(to, mp) == (ssize_t)rest);
+    }
+    FAILS(EFAULT, uf_freemsg(mp));
+    OK(uf_set_nonblocking(to, 0));
+}
+
 static void misuse(void) {
     mblk_t *mp = message("abc"), *wrong[] = {NULL, (mblk_t *)12345678, (mblk_t *)-1};
     void *bytes;
@@ -133,6 +166,10 @@ int main(void) {
         misuse();
     }
     void *all = uf_allocate(64u << 10);
-    CHECK(all);
+    CHECK(all && uf_deallocate(all, 64u << 10) == NULL);
+    OK(uf_pair(fds)); /* nothing was ever written to it */
+    nonblocking(fds[0], fds[1], 1);
+    nonblocking(sockets[0], sockets[1], 0);
+    CHECK((all = uf_allocate(64u << 10)));
     return 0;
 }

@@ -11,23 +11,24 @@
  *
  * The calls are those of M. N. Thadani and Y. A. Khalidi, An Efficient Zero-Copy I/O Framework for UNIX, SMLI TR-95-39, 1995.
  * Reading gives the program a buffer (an fbuf), writing takes one away. Processes that have joined a group (uf_join) pass fbufs
- * through channels without copying them; sockets, pipes and files work as well, and uf_explain says what is copied.
+ * through channels without copying them, and Genie servers (uf_open) are given fbufs and give them; sockets, pipes and files work as
+ * well, and uf_explain says what is copied.
  *
  * All functions may be called by any thread. Those that fail set errno, and uf_error_text has a sentence that says why. A child made
- * by fork has none of its parent's fbufs (zeros are there, and uf_write refuses them: EFAULT), channels (ESTALE) or groups: it joins
- * and connects anew.
+ * by fork has none of its parent's fbufs (zeros are there, and uf_write refuses them: EFAULT), channels, servers (ESTALE) or
+ * groups: it joins and connects anew.
  */
 
 /* What uf_deallocate returns when it fails. */
 #define UF_FAILED ((void *)-1)
 
-// In the result of uf_explain: uf_write of an fbuf passes it without a copy.
+// In the result of uf_explain: uf_write of an fbuf passes it without a copy, if uf_allocate_for allocates such fbufs for the descriptor.
 #define UF_PASSES_FBUFS 1
 
 // In the result of uf_explain: uf_write of a mapped file passes its pages without a copy.
 #define UF_PASSES_FILES 2
 
-// In the result of uf_explain: uf_read gives the pages that were written, without a copy.
+// In the result of uf_explain: uf_read gives the pages that were written, or that a server has filled, without a copy.
 #define UF_PASSES_INPUT 4
 
 // The name of a message, by which functions of the library know it. There is nothing at that address.
@@ -91,6 +92,16 @@ int uf_join(const char *name);
 // Errors: ENOMEM (the pool is used up), EDQUOT (the process has as much of it as uf_configure allows).
 void *uf_allocate(size_t size);
 
+// Allocates an fbuf of size bytes, as uf_allocate does, of the kind that uf_write passes without a copy to a descriptor: of the
+// channel's pool for a channel, of memory that Genie servers are shown for a server (uf_open), and as uf_allocate for others. It may
+// be written to other descriptors, too: see uf_explain.
+//
+// Returns its address, or NULL with errno set.
+//
+// Errors: ENOMEM, EDQUOT, EINVAL (fd is a listener, or a duplicate), ESTALE (it is the parent process's), EBADF.
+void *uf_allocate_for(int fd,
+                      size_t size);
+
 // Returns an fbuf to its pool: all of it, whatever part of it ptr and size name. The program must not touch it any more.
 //
 // Returns NULL, or UF_FAILED with errno set; then nothing has changed.
@@ -103,12 +114,15 @@ void *uf_deallocate(void *ptr,
 // Waits for something to read, unless the descriptor does not block.
 //
 // From a channel the fbuf itself comes that the other end has written; if it has more than nbytes bytes, the first of them are
-// copied, and the others come next. From all other descriptors the bytes are copied by the kernel.
+// copied, and the others come next. A Genie server (uf_open) fills the fbuf, of at most 1 MiB, in place. From all other descriptors the
+// bytes are copied by the kernel.
 //
 // Returns the number of bytes; 0 at the end, and then *bufpp is NULL; or -1 with errno set.
 //
 // Errors: EAGAIN, EFAULT (bufpp is NULL), ENOMEM and EDQUOT (as uf_allocate), EBADMSG (another process of the group has spoilt the
-// channel), ESTALE (the channel is the parent process's), EINVAL (it is a listener, or a duplicate), and those of read.
+// channel), ESTALE (fd is the parent process's), EINVAL (it is a listener, or a duplicate), and those of read. Of a Genie server:
+// EBADF (it was opened without a service that gives input), what the server says, EREMOTEIO (its code failed), ECONNRESET and EPIPE (it
+// has ended), and others; uf_error_text says which it is.
 //
 // Pointers: bufpp points to a pointer, or is NULL.
 ssize_t uf_read(int fd,
@@ -125,16 +139,18 @@ ssize_t uf_get(int fd, void **bufpp);
 // When all are written, the fbuf is gone, all of it: the program must not touch it any more. What a touch finds is undefined; it is
 // trapped (SIGSEGV) where uf_configure or the environment (GENIE_FBUFS_TRAPS=1) asks for that. A mapped file stays mapped.
 //
-// To a channel the fbuf itself goes, without a copy; it is copied if it is of another pool than the channel is, or a file. To other
-// descriptors the kernel copies the bytes of an fbuf, but passes the pages of a mapped file to pipes and sockets; what is stored
-// into the file before it is read there may be seen there. See uf_explain.
+// To a channel the fbuf itself goes, without a copy; it is copied if it is of another pool than the channel is, or a file. To a Genie
+// server (uf_open) fbufs go without a copy that uf_allocate_for gave, or that were read from a Genie server, and others are copied; the
+// call waits until the server has replied. To other descriptors the kernel copies the bytes of an fbuf, but passes the pages of a
+// mapped file to pipes and sockets; what is stored into the file before it is read there may be seen there. See uf_explain.
 //
 // Returns the number of bytes written, which is nbytes unless the descriptor does not block or fails, or -1 with errno set. After
 // fewer bytes than nbytes the fbuf is the program's still, from the first byte on that was not written; after -1, all of it.
 //
 // Errors: EFAULT (bufp is in no fbuf of this process; other memory is never written), EINVAL (the fbuf has fewer bytes from there
-// on; fd is a listener, or a duplicate of a channel's), EAGAIN, EPIPE (the other end is closed; of a kernel's descriptor, with
-// SIGPIPE), EBADMSG, ESTALE, ENOMEM (no buffer for a copy), and those of write and sendfile.
+// on; fd is a listener, or a duplicate), EAGAIN, EPIPE (the other end is closed; of a kernel's descriptor, with SIGPIPE), EBADMSG,
+// ESTALE, ENOMEM (no buffer for a copy), those of write and sendfile, and of a Genie server those of uf_read. If a server has ended
+// or was given up with the fbuf in its hands (ECONNRESET, ETIMEDOUT), the fbuf may be gone: calls then refuse it (EFAULT).
 ssize_t uf_write(int fd,
                  const void *bufp,
                  size_t nbytes);
@@ -200,9 +216,27 @@ int uf_accept(int listener);
 // Pointers: path points to a string, or is NULL.
 int uf_connect(const char *path);
 
+// Opens a Genie server, in another process, as a descriptor: server is its name in the run-time directory ($GENIE_RUNTIME_DIR, or
+// $XDG_RUNTIME_DIR/genie, or /tmp/genie-UID), read_service names the service that is asked for input by uf_read, and write_service the
+// one that is given output by uf_write. One of the two may be NULL: that call fails then (EBADF).
+//
+// Each uf_read is a request with one input, and each uf_write a request with one output, without an argument; a reply without bytes is
+// the end. The calls wait for the server's reply, so poll reports the descriptor ready at all times, as it does files. What holds for
+// channels' descriptors holds for this one: it is passed to calls of this library and to poll alone, and closed by uf_close.
+//
+// Returns a descriptor, or -1 with errno set.
+//
+// Errors: ENOENT (nobody serves under that name, or has such a service), EACCES, EBUSY, EHOSTDOWN, EINVAL (no name, or none that a
+// server can have), EFAULT (server is NULL), ENOMEM, EMFILE.
+//
+// Pointers: server, read_service and write_service point to strings, or are NULL.
+int uf_open(const char *server,
+            const char *read_service,
+            const char *write_service);
+
 // Closes a descriptor, of this library or of the kernel's. What was written to a channel can still be read at the other end.
 //
-// A channel is closed by this call alone, never by close. If another thread's call uses it, it is closed when that returns.
+// A channel or a Genie server is closed by this call alone, never by close. If another thread's call uses it, it is closed when that returns.
 //
 // Returns 0, or -1 with errno set.
 //
@@ -214,7 +248,8 @@ int uf_close(int fd);
 //
 // Returns 0, or -1 with errno set.
 //
-// Errors: EBADF, ESTALE (it is the parent process's), EINVAL (it is a duplicate of a channel's).
+// Errors: EBADF, ESTALE (it is the parent process's), EINVAL (it is a duplicate of one of the library's), EOPNOTSUPP (it is a Genie
+// server's: calls wait for the server's reply).
 int uf_set_nonblocking(int fd,
                        int nonblocking);
 
@@ -223,7 +258,7 @@ int uf_set_nonblocking(int fd,
 // Returns which of UF_PASSES_FBUFS, UF_PASSES_FILES and UF_PASSES_INPUT holds, or -1 with errno set. If textp is not NULL, *textp is
 // a sentence with the reasons, which is valid until the thread's next call of uf_explain.
 //
-// Errors: EBADF, ESTALE (it is the parent process's), EINVAL (it is a listener, or a duplicate of a channel's).
+// Errors: EBADF, ESTALE (it is the parent process's), EINVAL (it is a listener, or a duplicate of one of the library's).
 //
 // Pointers: textp points to a pointer, or is NULL.
 int uf_explain(int fd,
@@ -326,10 +361,12 @@ ssize_t uf_block(mblk_t *mp,
                  int index,
                  void **bytesp);
 
-// Writes a message. When all is written, the message is gone. To a channel the fbufs of its blocks go, one after the other, if no other
-// message shares them, else copies, and the call waits for room; to other descriptors the kernel copies.
+// Writes a message. When all is written, the message is gone. To a channel, or to a Genie server (uf_open), the fbufs of its blocks go,
+// one after the other, if no other message shares them, else copies; which of them are passed without a copy is as for uf_write. To
+// other descriptors the kernel copies.
 //
-// Returns the number of bytes written, or -1 with errno set; then the message is still there, without what was written.
+// Returns the number of bytes written, which is all unless the descriptor does not block or fails, or -1 with errno set. After fewer
+// bytes than the message had, and after -1, the message is still there, without what was written.
 //
 // Errors: EFAULT (there is no such message), and those of uf_write.
 ssize_t uf_putmsg(int fd,

@@ -74,7 +74,7 @@ impl Block {
     /// # Errors
     /// As [`Pool::allocate`].
     pub fn copied(&self) -> Result<Self> {
-        let mut fbuf = self.data.pool().allocate(self.capacity())?;
+        let mut fbuf = self.data.allocate_alike(self.capacity())?;
         fbuf.set_data(self.read, self.len())?;
         fbuf.copy_from_slice(self);
         Ok(fbuf.into())
@@ -143,8 +143,22 @@ impl Block {
         self.read..self.write
     }
 
-    pub(crate) fn pool(&self) -> &Pool {
+    /// The pool that the buffer is of; none if it is a migrant buffer.
+    pub(crate) fn pool(&self) -> Option<&Pool> {
         self.data.pool()
+    }
+
+    /// The buffer as [`Block::into_fbuf`] gives it, or a copy of the block's bytes in one of the same kind.
+    pub(crate) fn into_own_fbuf(self) -> Result<Fbuf, (Error, Self)> {
+        self.into_fbuf().or_else(|shared| {
+            let copied = shared.data.allocate_alike(shared.len());
+            let mut copy = match copied {
+                Ok(copy) => copy,
+                Err(error) => return Err((error, shared)),
+            };
+            copy.copy_from_slice(&shared);
+            Ok(copy)
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! `libfbufs`: the calls of SMLI TR-95-39 for programs in C, by addresses and descriptors.
 //!
-//! How: a table of this process's buffers by their addresses (`buffers`) and one of its channels by their descriptors
+//! How: a table of this process's buffers by their addresses (`buffers`) and one of its channels and servers by their descriptors
 //! (`process`). A call looks up what it is given, and then does what the Rust call does.
 //! Invariants: a buffer is in the table exactly while it is the program's. A child made by fork has tables of its own, which
 //! are empty.

@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use rustix::io::Errno;
 
 use crate::error::{Error, Result};
-use crate::{Block, Channel, Fbuf, Pool};
+use crate::{Block, Channel, Connection, Fbuf, Pool, Unwritten};
 
 /// The headroom of a block that is put in front of a message for a header, for further headers.
 const HEADROOM: usize = 256;
@@ -181,6 +181,24 @@ impl Message {
         // The kernel has not written more than there was.
         let _ = self.trim_front(written);
     }
+
+    /// Passes the blocks' buffers on, one after the other, until one fails.
+    fn pass_on(&mut self, pass: impl Fn(Fbuf) -> Result<usize, Box<Unwritten>>) -> Result<usize> {
+        let mut written = 0;
+        while let Some(block) = self.0.pop_front() {
+            let passed = block
+                .into_own_fbuf()
+                .and_then(|fbuf| pass(fbuf).map_err(|unwritten| (unwritten.error, unwritten.fbuf.into())));
+            match passed {
+                Ok(count) => written += count,
+                Err((error, block)) => {
+                    self.0.push_front(block);
+                    return written_or(written, error);
+                }
+            }
+        }
+        Ok(written)
+    }
 }
 
 impl From<Block> for Message {
@@ -197,10 +215,11 @@ impl From<Fbuf> for Message {
 
 impl Pool {
     /// Writes a message to a descriptor of the kernel's, which gathers its blocks; what was written is taken out of the
-    /// message. Waits as [`Pool::write`] does; returns how many bytes were written.
+    /// message. Waits as [`Pool::write`] does; returns how many bytes were written: fewer than the message had if the descriptor
+    /// does not block, or fails then.
     ///
     /// # Errors
-    /// Those of `writev`, and [`Error::WouldBlock`]; the message keeps what was not written.
+    /// Those of `writev`, and [`Error::WouldBlock`]; nothing was written.
     pub fn write_message(&self, fd: impl AsFd, message: &mut Message) -> Result<usize> {
         self.ensure_own()?;
         let mut written = 0;
@@ -212,11 +231,16 @@ impl Pool {
                     message.trim_written(count);
                 }
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(Error::io("writev", errno)),
+                Err(errno) => return written_or(written, Error::io("writev", errno)),
             }
         }
         Ok(written)
     }
+}
+
+/// What a call returns that has written so much before an error.
+fn written_or(written: usize, error: Error) -> Result<usize> {
+    if written > 0 { Ok(written) } else { Err(error) }
 }
 
 impl Channel {
@@ -224,32 +248,28 @@ impl Channel {
     /// how many bytes were written.
     ///
     /// # Errors
-    /// As [`Channel::write`]; the message keeps what was not written.
+    /// As [`Channel::write`]; nothing was written then. The message keeps what was not written.
     pub fn write_message(&self, message: &mut Message) -> Result<usize> {
-        let mut written = 0;
-        while let Some(block) = message.0.pop_front() {
-            let fbuf = match block.into_fbuf() {
-                Ok(fbuf) => fbuf,
-                Err(block) => match block.pool().allocate(block.len()) {
-                    Ok(mut copy) => {
-                        copy.copy_from_slice(&block);
-                        copy
-                    }
-                    Err(error) => {
-                        message.0.push_front(block);
-                        return Err(error);
-                    }
-                },
-            };
-            match self.write(fbuf) {
-                Ok(count) => written += count,
-                Err(unwritten) => {
-                    message.0.push_front(unwritten.fbuf.into());
-                    return Err(unwritten.error);
-                }
-            }
-        }
-        Ok(written)
+        message.pass_on(|fbuf| self.write(fbuf))
+    }
+
+    /// As [`Channel::write_message`], but does not wait: it returns with fewer bytes, or fails with [`Error::WouldBlock`].
+    ///
+    /// # Errors
+    /// As [`Channel::write_message`].
+    pub fn try_write_message(&self, message: &mut Message) -> Result<usize> {
+        message.pass_on(|fbuf| self.try_write(fbuf))
+    }
+}
+
+impl Connection {
+    /// Writes a message, a request for each block: buffers that nobody else has are passed, and the others are copied. Returns
+    /// how many bytes were written.
+    ///
+    /// # Errors
+    /// As [`Connection::write`]; nothing was written then. The message keeps what was not written.
+    pub fn write_message(&self, message: &mut Message) -> Result<usize> {
+        message.pass_on(|fbuf| self.write(fbuf))
     }
 }
 

@@ -78,7 +78,8 @@ impl Pool {
     }
 }
 
-fn write(fd: BorrowedFd<'_>, mut fbuf: Fbuf) -> Result<usize, Box<Unwritten>> {
+/// As [`Pool::write`], of any buffer of this process.
+pub(crate) fn write(fd: BorrowedFd<'_>, mut fbuf: Fbuf) -> Result<usize, Box<Unwritten>> {
     let (mut written, len) = (0, fbuf.len());
     loop {
         let errno = match rustix::io::write(fd, &fbuf[written..]) {

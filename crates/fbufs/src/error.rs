@@ -88,6 +88,15 @@ pub enum Error {
     /// The call would have had to wait.
     #[error("the call would have to wait: try again when the descriptor is ready")]
     WouldBlock,
+    /// A server was opened without a service for this direction.
+    #[error("the server was opened without a service that {does}: name one when it is opened")]
+    NoService {
+        /// What the service would do.
+        does: &'static str,
+    },
+    /// A request to a Genie server failed.
+    #[error(transparent)]
+    Server(genie_io::Error),
     /// Another member of the group has written what no honest member writes.
     #[error("another member of the group spoilt {what}: end the group's processes and start them again")]
     Spoilt {
@@ -128,11 +137,30 @@ impl Error {
             Self::NotAnFbuf { .. } => Errno::FAULT,
             Self::Closed => Errno::PIPE,
             Self::WouldBlock => Errno::AGAIN,
+            Self::NoService { .. } => Errno::BADF,
+            // A server may give any number.
+            Self::Server(error) => match error.errno() {
+                number @ 1..4096 => Errno::from_raw_os_error(number),
+                _ => Errno::REMOTEIO,
+            },
             Self::Spoilt { .. } => Errno::BADMSG,
             Self::Io { errno, .. } => *errno,
             Self::System(error) => error.errno,
             Self::Ring(genie_ring::Error::System(error)) => error.errno,
             Self::Ring(_) => Errno::BADMSG,
         }
+    }
+}
+
+impl From<genie_io::Error> for Error {
+    fn from(error: genie_io::Error) -> Self {
+        if matches!(error, genie_io::Error::Inherited) { Self::Inherited } else { Self::Server(error) }
+    }
+}
+
+/// Drops the buffers that came back.
+impl From<genie_io::Failed> for Error {
+    fn from(failed: genie_io::Failed) -> Self {
+        failed.error.into()
     }
 }

@@ -28,7 +28,7 @@ impl fmt::Display for Passing {
 /// What calls on a descriptor do with buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Explanation {
-    /// `uf_write` of a buffer of the pool's.
+    /// `uf_write` of a buffer of the channel's pool, or the server's interface.
     pub write: Passing,
     /// `uf_write` of a part of a file that `uf_mmap` has mapped.
     pub write_mapped: Passing,
@@ -46,7 +46,8 @@ const NEVER_AGAIN: &str = "Linux does not tell when it lets go of pages that it 
                            more than copying";
 const READ: &str = "Linux has the data in pages of its own";
 
-/// What calls on a descriptor of the kernel's do. Of a channel, see [`Channel::explain`](crate::Channel::explain).
+/// What calls on a descriptor of the kernel's do. Of others, see [`Channel::explain`](crate::Channel::explain) and
+/// [`Connection::explain`](crate::Connection::explain).
 ///
 /// # Errors
 /// Those of `fstat`.
@@ -72,6 +73,23 @@ impl crate::Channel {
         let shared = Passing::Passed("both ends have mapped the pool");
         let copied = Passing::Copied("a channel passes pages of its pool alone");
         Explanation { write: shared, write_mapped: copied, read: shared }
+    }
+}
+
+impl crate::Connection {
+    /// What calls on this connection do.
+    pub fn explain(&self) -> Explanation {
+        if self.is_untrusted() {
+            let copied = Passing::Copied("client and server do not trust each other, and share no memory");
+            return Explanation { write: copied, write_mapped: copied, read: copied };
+        }
+        Explanation {
+            write: Passing::Passed(
+                "the server has the pages of fbufs of its interface, until it replies; it gets a copy of fbufs of pools",
+            ),
+            write_mapped: Passing::Copied("a server gets pages of its interface's memory alone"),
+            read: Passing::Passed("the server fills pages of this process, which are the fbuf"),
+        }
     }
 }
 

@@ -2,39 +2,60 @@
 
 use std::ops::{Deref, DerefMut};
 
+use genie_io::Interface;
+use genie_memory::{Migrant, Space};
 use genie_sys::shared::{Claim, PAGE};
 
 use crate::Pool;
 use crate::error::{Error, Result};
 
-/// A buffer of a pool's, in this process's hands.
+/// A buffer, in this process's hands: of a [`Pool`], or of an interface of Genie's ([`Connection`](crate::Connection)).
 ///
-/// Shape: whole pages of the pool, of which a part, anywhere, is the data that this dereferences to. To write it away, by
-/// [`Pool::write`], gives it up; to drop it deallocates it. Members of its group could store into it meanwhile; honest ones
-/// do not.
+/// Shape: whole pages, of which a part, anywhere, is the data that this dereferences to. To write it away, by
+/// [`Pool::write`], gives it up; to drop it deallocates it. Members of its group could store into a pool's buffer meanwhile, and
+/// servers into one that they have filled; honest ones do not.
 #[derive(Debug)]
 pub struct Fbuf {
-    pool: Pool,
-    /// None while it is being dropped or passed on, and where a write that failed has no buffer to give back.
-    claim: Option<Claim>,
+    pages: Pages,
     start: usize,
     len: usize,
+}
+
+/// Where the bytes are.
+#[derive(Debug)]
+enum Pages {
+    /// In a pool, whose members know them by their places.
+    Pool(Pool, Claim),
+    /// In a migrant buffer, which an interface passes to servers.
+    Migrant(Migrant, Interface),
+    /// Nowhere: it is being dropped or passed on, or a write that failed has no buffer to give back.
+    Gone,
 }
 
 impl Fbuf {
     pub(crate) fn new(pool: Pool, claim: Claim, start: usize, len: usize) -> Self {
         debug_assert!(start + len <= claim.len(), "{start}+{len} leaves an fbuf of {} bytes", claim.len());
-        Self { pool, claim: Some(claim), start, len }
+        Self { pages: Pages::Pool(pool, claim), start, len }
     }
 
-    /// The pool that it is of.
-    pub fn pool(&self) -> &Pool {
-        &self.pool
+    /// A migrant buffer, all of which is data.
+    pub(crate) fn of_migrant(migrant: Migrant, interface: &Interface) -> Self {
+        let len = migrant.len();
+        Self { pages: Pages::Migrant(migrant, interface.clone()), start: 0, len }
+    }
+
+    /// The pool that it is of; none if it is a migrant buffer of an interface's.
+    pub fn pool(&self) -> Option<&Pool> {
+        if let Pages::Pool(pool, _) = &self.pages { Some(pool) } else { None }
     }
 
     /// How many bytes its pages have, data or not.
     pub fn capacity(&self) -> usize {
-        self.claim.as_ref().map_or(0, |pages| pages.len())
+        match &self.pages {
+            Pages::Pool(_, claim) => claim.len(),
+            Pages::Migrant(migrant, _) => migrant.len(),
+            Pages::Gone => 0,
+        }
     }
 
     /// How many bytes there are in front of the data, in its pages: headers go there.
@@ -67,9 +88,9 @@ impl Fbuf {
         }
     }
 
-    /// Where the data is in the pool, in bytes: the same in all members.
-    pub fn offset(&self) -> usize {
-        self.claim.as_ref().map_or(0, |pages| pages.first() * PAGE) + self.start
+    /// Where the data is in the pool, in bytes: the same in all members. None for a migrant buffer.
+    pub fn offset(&self) -> Option<usize> {
+        if let Pages::Pool(_, claim) = &self.pages { Some(claim.first() * PAGE + self.start) } else { None }
     }
 
     /// Deallocates it, which dropping does as well.
@@ -77,14 +98,27 @@ impl Fbuf {
     pub fn deallocate(self) {}
 
     /// A buffer without pages, where there is none to give back.
-    pub(crate) fn empty(pool: Pool) -> Self {
-        Self { pool, claim: None, start: 0, len: 0 }
+    pub(crate) fn gone() -> Self {
+        Self { pages: Pages::Gone, start: 0, len: 0 }
+    }
+
+    /// A buffer of the same kind, of the same pool or interface.
+    pub(crate) fn allocate_alike(&self, len: usize) -> Result<Self> {
+        match &self.pages {
+            Pages::Pool(pool, _) => pool.allocate(len),
+            Pages::Migrant(migrant, interface) => Self::allocate_migrant(interface, len, migrant.is_strong()),
+            Pages::Gone => Err(Error::TooShort { asked: len, len: 0 }),
+        }
+    }
+
+    pub(crate) fn allocate_migrant(interface: &Interface, len: usize, is_strong: bool) -> Result<Self> {
+        Ok(Self::of_migrant(interface.allocate_migrant(len, is_strong)?, interface))
     }
 
     /// Copies the first `len` bytes, fewer than there are, into a buffer of their own; this buffer keeps the rest, or, where
     /// there is no other one, all.
     pub(crate) fn split_by_copy(mut self, len: usize) -> (Result<Self>, Self) {
-        let mut part = self.pool.allocate(len);
+        let mut part = self.allocate_alike(len);
         if let Ok(part) = &mut part {
             part.copy_from_slice(&self[..len]);
             (self.start, self.len) = (self.start + len, self.len - len);
@@ -92,15 +126,40 @@ impl Fbuf {
         (part, self)
     }
 
-    pub(crate) fn pages(&self) -> &Claim {
-        self.claim.as_ref().expect("taken only by value")
+    /// Fails in a child made by fork that has this buffer from its parent: zeros are there.
+    pub(crate) fn ensure_own(&self) -> Result<()> {
+        match &self.pages {
+            Pages::Pool(pool, _) => pool.ensure_own(),
+            Pages::Migrant(_, interface) if interface.space().is_inherited() => Err(Error::Inherited),
+            Pages::Migrant(..) | Pages::Gone => Ok(()),
+        }
     }
 
-    /// Ends this process's hold of the pages, which are not freed: the caller passes them on.
+    /// The pages of a pool's buffer: the first one, and how many.
+    pub(crate) fn run(&self) -> (usize, usize) {
+        if let Pages::Pool(_, claim) = &self.pages { (claim.first(), claim.count()) } else { (0, 0) }
+    }
+
+    /// Ends this process's hold of a pool's pages, which are not freed: the caller passes them on.
     pub(crate) fn give_up(mut self) {
-        if let Some(claim) = self.claim.take() {
-            self.pool.0.hand_back(claim);
+        if let Pages::Pool(pool, claim) = self.take_pages() {
+            pool.0.hand_back(claim);
         }
+    }
+
+    /// The migrant buffer, if it is one of this space.
+    pub(crate) fn into_migrant(mut self, space: &Space) -> Result<Migrant, Self> {
+        match self.take_pages() {
+            Pages::Migrant(migrant, interface) if interface.space().is(space) => Ok(migrant),
+            pages => {
+                self.pages = pages;
+                Err(self)
+            }
+        }
+    }
+
+    fn take_pages(&mut self) -> Pages {
+        std::mem::replace(&mut self.pages, Pages::Gone)
     }
 }
 
@@ -109,7 +168,12 @@ impl Deref for Fbuf {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        self.claim.as_ref().map_or(&[], |pages| &pages[self.start..self.start + self.len])
+        let (start, end) = (self.start, self.start + self.len);
+        match &self.pages {
+            Pages::Pool(_, claim) => &claim[start..end],
+            Pages::Migrant(migrant, _) => &migrant[start..end],
+            Pages::Gone => &[],
+        }
     }
 }
 
@@ -117,14 +181,18 @@ impl DerefMut for Fbuf {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         let (start, end) = (self.start, self.start + self.len);
-        self.claim.as_mut().map_or(&mut [], |pages| &mut pages[start..end])
+        match &mut self.pages {
+            Pages::Pool(_, claim) => &mut claim[start..end],
+            Pages::Migrant(migrant, _) => &mut migrant[start..end],
+            Pages::Gone => &mut [],
+        }
     }
 }
 
 impl Drop for Fbuf {
     fn drop(&mut self) {
-        if let Some(claim) = self.claim.take() {
-            self.pool.0.deallocate(claim);
+        if let Pages::Pool(pool, claim) = self.take_pages() {
+            pool.0.deallocate(claim);
         }
     }
 }

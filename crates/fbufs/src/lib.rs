@@ -4,14 +4,15 @@
 //! hands need not copy: where both parties have mapped the pages already, only their owner changes.
 //! How: a process, or a group of processes, has a [`Pool`]. A buffer of it, an [`Fbuf`], has one owner at a time: `read` gives
 //! one, `write` takes one away, and what is dropped goes back to the pool. Between members of a group, a [`Channel`] passes
-//! buffers at the same cost whatever their length. Descriptors of the kernel's take and give buffers as well, and the kernel
+//! buffers at the same cost whatever their length. A Genie server is read and written as a stream by a [`Connection`], whose buffers are
+//! migrant buffers of an interface's. Descriptors of the kernel's take and give buffers as well, and the kernel
 //! copies the bytes; parts of files ([`Mapped`]) go to sockets and pipes without a copy. [`explain`] says which it is.
 //!
 //! | SMLI TR-95-39, tables 1 and 2 | here |
 //! | --- | --- |
 //! | `uf_allocate`, `uf_deallocate` | [`Pool::allocate`], [`Fbuf::deallocate`] or drop |
-//! | `uf_read`, `uf_get` | [`Pool::read`], [`Pool::get`]; [`Channel::read`] |
-//! | `uf_write` | [`Pool::write`], [`Channel::write`], [`Mapped::write`] |
+//! | `uf_read`, `uf_get` | [`Pool::read`], [`Pool::get`]; [`Channel::read`], [`Connection::read`] |
+//! | `uf_write` | [`Pool::write`], [`Channel::write`], [`Connection::write`], [`Mapped::write`] |
 //! | `uf_mmap`, `uf_unmap` | [`Pool::map`], drop of [`Mapped`] |
 //! | `uf_allocb`, mblks | [`Block::allocate`], [`Message`] |
 //! | pools by keys (§5.5) | [`Group`] |
@@ -51,6 +52,7 @@ mod channel;
 mod channels;
 mod check;
 mod config;
+mod connection;
 mod descriptors;
 mod error;
 mod explain;
@@ -72,6 +74,7 @@ pub use block::Block;
 pub use chain::Message;
 pub use channel::Channel;
 pub use config::Config;
+pub use connection::Connection;
 pub use error::{Error, Result};
 pub use explain::{Explanation, Passing, explain};
 pub use fbuf::Fbuf;

@@ -14,8 +14,8 @@ impl Place {
     pub(crate) const KIND: u8 = 1;
 
     pub(crate) fn of(fbuf: &Fbuf) -> Self {
-        let pages = fbuf.pages();
-        Self([pages.first(), pages.count(), fbuf.headroom(), fbuf.len()].map(|number| number as u64))
+        let (first, count) = fbuf.run();
+        Self([first, count, fbuf.headroom(), fbuf.len()].map(|number| number as u64))
     }
 
     pub(crate) fn bytes(self) -> [u8; 32] {

@@ -178,9 +178,9 @@ impl Pool {
         Ok(self.0.trim())
     }
 
-    /// Makes a buffer of another pool's one of this pool's, by copying its data.
+    /// Makes a buffer of another pool's, or a migrant buffer, one of this pool's, by copying its data.
     pub(crate) fn import(&self, fbuf: Fbuf) -> Result<Fbuf, Box<Unwritten>> {
-        if self.is_handle_of(fbuf.pool()) {
+        if self.has(&fbuf) {
             return Ok(fbuf);
         }
         match self.allocate(fbuf.len()) {
@@ -190,6 +190,11 @@ impl Pool {
             }
             Err(error) => Err(Unwritten::nothing(error, fbuf)),
         }
+    }
+
+    /// Whether a buffer is of this membership.
+    pub(crate) fn has(&self, fbuf: &Fbuf) -> bool {
+        fbuf.pool().is_some_and(|pool| self.is_handle_of(pool))
     }
 
     /// Whether both are handles of the same membership.

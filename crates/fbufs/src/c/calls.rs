@@ -6,8 +6,8 @@ use libc::{off_t, ssize_t};
 
 use crate::c::buffers::{Taken, Whole};
 use crate::c::failure::{Failure, call};
-use crate::c::process::{Process, kernels};
-use crate::{Channel, Error, Fbuf, Mapped, Unwritten};
+use crate::c::process::{Process, Target, kernels};
+use crate::{Error, Fbuf, Unwritten};
 
 /// Allocates an fbuf of size bytes, which are whatever they were. It begins at a page; it is the program's until uf_deallocate or
 /// uf_write takes it.
@@ -20,6 +20,23 @@ pub extern "C" fn uf_allocate(size: usize) -> *mut c_void {
     call(std::ptr::null_mut(), || {
         let process = Process::current()?;
         Ok(pointer(process.buffers.add(process.pool()?.allocate(size)?)))
+    })
+}
+
+/// Allocates an fbuf of size bytes, as uf_allocate does, of the kind that uf_write passes without a copy to a descriptor: of the
+/// channel's pool for a channel, of memory that Genie servers are shown for a server (uf_open), and as uf_allocate for others. It may
+/// be written to other descriptors, too: see uf_explain.
+///
+/// Returns its address, or NULL with errno set.
+///
+/// Errors: ENOMEM, EDQUOT, EINVAL (fd is a listener, or a duplicate), ESTALE (it is the parent process's), EBADF.
+#[unsafe(no_mangle)]
+pub extern "C" fn uf_allocate_for(fd: c_int, size: usize) -> *mut c_void {
+    call(std::ptr::null_mut(), || {
+        let process = Process::current()?;
+        let descriptor = process.descriptor(fd)?;
+        let fbuf = Target::of(descriptor.as_deref(), fd)?.allocate(process, size)?;
+        Ok(pointer(process.buffers.add(fbuf)))
     })
 }
 
@@ -40,12 +57,15 @@ pub extern "C" fn uf_deallocate(ptr: *mut c_void, size: usize) -> *mut c_void {
 /// Waits for something to read, unless the descriptor does not block.
 ///
 /// From a channel the fbuf itself comes that the other end has written; if it has more than nbytes bytes, the first of them are
-/// copied, and the others come next. From all other descriptors the bytes are copied by the kernel.
+/// copied, and the others come next. A Genie server (uf_open) fills the fbuf, of at most 1 MiB, in place. From all other descriptors the
+/// bytes are copied by the kernel.
 ///
 /// Returns the number of bytes; 0 at the end, and then *bufpp is NULL; or -1 with errno set.
 ///
 /// Errors: EAGAIN, EFAULT (bufpp is NULL), ENOMEM and EDQUOT (as uf_allocate), EBADMSG (another process of the group has spoilt the
-/// channel), ESTALE (the channel is the parent process's), EINVAL (it is a listener, or a duplicate), and those of read.
+/// channel), ESTALE (fd is the parent process's), EINVAL (it is a listener, or a duplicate), and those of read. Of a Genie server:
+/// EBADF (it was opened without a service that gives input), what the server says, EREMOTEIO (its code failed), ECONNRESET and EPIPE (it
+/// has ended), and others; uf_error_text says which it is.
 ///
 /// Pointers: bufpp points to a pointer, or is NULL.
 #[unsafe(no_mangle)]
@@ -78,31 +98,35 @@ pub unsafe extern "C" fn uf_get(fd: c_int, bufpp: *mut *mut c_void) -> ssize_t {
 /// When all are written, the fbuf is gone, all of it: the program must not touch it any more. What a touch finds is undefined; it is
 /// trapped (SIGSEGV) where uf_configure or the environment (GENIE_FBUFS_TRAPS=1) asks for that. A mapped file stays mapped.
 ///
-/// To a channel the fbuf itself goes, without a copy; it is copied if it is of another pool than the channel is, or a file. To other
-/// descriptors the kernel copies the bytes of an fbuf, but passes the pages of a mapped file to pipes and sockets; what is stored
-/// into the file before it is read there may be seen there. See uf_explain.
+/// To a channel the fbuf itself goes, without a copy; it is copied if it is of another pool than the channel is, or a file. To a Genie
+/// server (uf_open) fbufs go without a copy that uf_allocate_for gave, or that were read from a Genie server, and others are copied; the
+/// call waits until the server has replied. To other descriptors the kernel copies the bytes of an fbuf, but passes the pages of a
+/// mapped file to pipes and sockets; what is stored into the file before it is read there may be seen there. See uf_explain.
 ///
 /// Returns the number of bytes written, which is nbytes unless the descriptor does not block or fails, or -1 with errno set. After
 /// fewer bytes than nbytes the fbuf is the program's still, from the first byte on that was not written; after -1, all of it.
 ///
 /// Errors: EFAULT (bufp is in no fbuf of this process; other memory is never written), EINVAL (the fbuf has fewer bytes from there
-/// on; fd is a listener, or a duplicate of a channel's), EAGAIN, EPIPE (the other end is closed; of a kernel's descriptor, with
-/// SIGPIPE), EBADMSG, ESTALE, ENOMEM (no buffer for a copy), and those of write and sendfile.
+/// on; fd is a listener, or a duplicate), EAGAIN, EPIPE (the other end is closed; of a kernel's descriptor, with SIGPIPE), EBADMSG,
+/// ESTALE, ENOMEM (no buffer for a copy), those of write and sendfile, and of a Genie server those of uf_read. If a server has ended
+/// or was given up with the fbuf in its hands (ECONNRESET, ETIMEDOUT), the fbuf may be gone: calls then refuse it (EFAULT).
 #[unsafe(no_mangle)]
 pub extern "C" fn uf_write(fd: c_int, bufp: *const c_void, nbytes: usize) -> ssize_t {
     call(-1, || {
         let process = Process::current()?;
         let descriptor = process.descriptor(fd)?;
-        let channel = descriptor.as_ref().map(|found| found.channel()).transpose()?;
-        let written = match process.buffers.take(bufp.addr(), nbytes)? {
-            Taken::Mapped(mapped, range) => match channel {
-                Some((channel, waits)) => write_file(channel, waits, &mapped, range)?,
-                None => mapped.write(kernels(fd)?, range)?,
-            },
-            Taken::Fbuf(fbuf, whole) => match channel {
-                Some((channel, waits)) => pass(process, channel, waits, fbuf, whole)?,
-                None => finish(process, whole, fbuf.pool().clone().write(kernels(fd)?, fbuf))?,
-            },
+        let target = Target::of(descriptor.as_deref(), fd)?;
+        let written = match (process.buffers.take(bufp.addr(), nbytes)?, target) {
+            (Taken::Mapped(mapped, range), Target::Kernel(fd)) => mapped.write(fd, range)?,
+            (Taken::Mapped(mapped, range), _) => {
+                let mut copy = target.allocate(process, range.len())?;
+                mapped.copy_to(range.start, &mut copy)?;
+                target.write(copy)?
+            }
+            (Taken::Fbuf(fbuf, whole), Target::Channel(channel, _)) if !channel.pool().has(&fbuf) => {
+                pass_copy(process, target, fbuf, whole)?
+            }
+            (Taken::Fbuf(fbuf, whole), _) => finish(process, whole, target.write(fbuf))?,
         };
         Ok(written as ssize_t)
     })
@@ -153,70 +177,40 @@ pub extern "C" fn uf_unmap(addr: *mut c_void, len: usize) -> c_int {
 }
 
 pub(crate) fn read(process: &Process, fd: c_int, len: usize) -> Result<Option<Fbuf>, Failure> {
-    let Some(descriptor) = process.descriptor(fd)? else {
-        let (pool, fd) = (process.pool()?, kernels(fd)?);
-        return if len == 0 { Ok(None) } else { Ok(pool.read(fd, len)?) };
-    };
-    let (channel, waits) = descriptor.channel()?;
-    Ok(match (len, waits) {
-        (0, _) => None,
-        (_, true) => channel.read(len)?,
-        (_, false) => channel.try_read(len)?,
+    let descriptor = process.descriptor(fd)?;
+    let target = Target::of(descriptor.as_deref(), fd)?;
+    if len == 0 {
+        return Ok(None);
+    }
+    Ok(match target {
+        Target::Channel(channel, true) => channel.read(len)?,
+        Target::Channel(channel, false) => channel.try_read(len)?,
+        Target::Server(connection) => connection.read(len)?,
+        Target::Kernel(fd) => process.pool()?.read(fd, len)?,
     })
 }
 
-/// Writes a buffer to a channel.
-fn pass(
-    process: &Process,
-    channel: &Channel,
-    waits: bool,
-    fbuf: Fbuf,
-    whole: Whole,
-) -> Result<usize, Failure> {
-    if fbuf.pool().is_handle_of(channel.pool()) {
-        return finish(process, whole, send(channel, waits, fbuf));
-    }
-    // The copy is written, so that the buffer keeps its address if that fails.
-    let sent = channel.pool().allocate(fbuf.len()).and_then(|mut copy| {
+/// Writes a copy of a buffer to a channel that cannot pass it, so that the buffer keeps its address if that fails.
+fn pass_copy(process: &Process, target: Target<'_>, fbuf: Fbuf, whole: Whole) -> Result<usize, Failure> {
+    let sent = target.allocate(process, fbuf.len()).and_then(|mut copy| {
         copy.copy_from_slice(&fbuf);
-        Ok(send(channel, waits, copy)?)
+        Ok(target.write(copy)?)
     });
     if sent.is_err() {
         process.buffers.put_back(fbuf, whole, 0);
     }
-    Ok(sent?)
+    sent
 }
 
 /// Writes bytes in a new buffer; returns how many were written, at least one.
 pub(crate) fn pass_on(process: &Process, fd: c_int, bytes: &[u8]) -> Result<usize, Failure> {
     let descriptor = process.descriptor(fd)?;
-    let channel = descriptor.as_ref().map(|found| found.channel()).transpose()?;
-    let pool = channel.map_or_else(|| process.pool(), |(channel, _)| Ok(channel.pool().clone()))?;
-    let mut fbuf = pool.allocate(bytes.len())?;
+    let target = Target::of(descriptor.as_deref(), fd)?;
+    let mut fbuf = target.allocate(process, bytes.len())?;
     fbuf.copy_from_slice(bytes);
-    let result = match channel {
-        Some((channel, waits)) => send(channel, waits, fbuf),
-        None => pool.write(kernels(fd)?, fbuf),
-    };
-    result.or_else(
-        |unwritten| if unwritten.written > 0 { Ok(unwritten.written) } else { Err(unwritten.into()) },
-    )
-}
-
-fn send(channel: &Channel, waits: bool, fbuf: Fbuf) -> Result<usize, Box<Unwritten>> {
-    if waits { channel.write(fbuf) } else { channel.try_write(fbuf) }
-}
-
-/// Writes a part of a mapped file to a channel.
-fn write_file(
-    channel: &Channel,
-    waits: bool,
-    mapped: &Mapped,
-    range: std::ops::Range<usize>,
-) -> Result<usize, Failure> {
-    let mut copy = channel.pool().allocate(range.len())?;
-    mapped.copy_to(range.start, &mut copy)?;
-    Ok(send(channel, waits, copy)?)
+    target.write(fbuf).or_else(|unwritten| {
+        if unwritten.written > 0 { Ok(unwritten.written) } else { Err(unwritten.into()) }
+    })
 }
 
 /// Gives back to the program what was not written.

@@ -10,16 +10,16 @@ use genie_sys::socket::Listener;
 use rustix::fs::OFlags;
 
 use crate::c::failure::{Failure, call, text};
-use crate::c::process::{Kind, Process, kernels};
-use crate::{Error, Explanation, Passing};
+use crate::c::process::{Kind, Process, Server, kernels};
+use crate::{Connection, Error, Explanation, Passing};
 
 const ANOTHER_POOL: &str = "the channel passes fbufs of the pool that this process had when it was made";
 
-/// In the result of uf_explain: uf_write of an fbuf passes it without a copy.
+/// In the result of uf_explain: uf_write of an fbuf passes it without a copy, if uf_allocate_for allocates such fbufs for the descriptor.
 pub const UF_PASSES_FBUFS: c_int = 1;
 /// In the result of uf_explain: uf_write of a mapped file passes its pages without a copy.
 pub const UF_PASSES_FILES: c_int = 2;
-/// In the result of uf_explain: uf_read gives the pages that were written, without a copy.
+/// In the result of uf_explain: uf_read gives the pages that were written, or that a server has filled, without a copy.
 pub const UF_PASSES_INPUT: c_int = 4;
 
 /// Makes a channel, both of whose ends are this process's: what is written to one is read from the other.
@@ -108,9 +108,45 @@ pub unsafe extern "C" fn uf_connect(path: *const c_char) -> c_int {
     })
 }
 
+/// Opens a Genie server, in another process, as a descriptor: server is its name in the run-time directory ($GENIE_RUNTIME_DIR, or
+/// $XDG_RUNTIME_DIR/genie, or /tmp/genie-UID), read_service names the service that is asked for input by uf_read, and write_service the
+/// one that is given output by uf_write. One of the two may be NULL: that call fails then (EBADF).
+///
+/// Each uf_read is a request with one input, and each uf_write a request with one output, without an argument; a reply without bytes is
+/// the end. The calls wait for the server's reply, so poll reports the descriptor ready at all times, as it does files. What holds for
+/// channels' descriptors holds for this one: it is passed to calls of this library and to poll alone, and closed by uf_close.
+///
+/// Returns a descriptor, or -1 with errno set.
+///
+/// Errors: ENOENT (nobody serves under that name, or has such a service), EACCES, EBUSY, EHOSTDOWN, EINVAL (no name, or none that a
+/// server can have), EFAULT (server is NULL), ENOMEM, EMFILE.
+///
+/// Pointers: server, read_service and write_service point to strings, or are NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uf_open(
+    server: *const c_char,
+    read_service: *const c_char,
+    write_service: *const c_char,
+) -> c_int {
+    call(-1, || {
+        // SAFETY: the caller has promised strings.
+        let [server, read, write] =
+            unsafe { [text_of(&server)?, text_of(&read_service)?, text_of(&write_service)?] };
+        let server = server.ok_or_else(|| Failure::null("the server's name"))?;
+        let process = Process::current()?;
+        let traps = process.pool()?.0.config.traps;
+        let interface = Process::interface()?;
+        let handle = interface.connect(server).map_err(Error::from)?;
+        let service = |name: Option<&str>| name.map(|name| handle.service(name)).transpose();
+        let [read, write] = [service(read), service(write)].map(|found| found.map_err(Error::from));
+        let connection = Connection::new(interface, &handle, read?, write?).with_traps(traps);
+        process.add(Kind::Server(Box::new(Server::new(connection)?)))
+    })
+}
+
 /// Closes a descriptor, of this library or of the kernel's. What was written to a channel can still be read at the other end.
 ///
-/// A channel is closed by this call alone, never by close. If another thread's call uses it, it is closed when that returns.
+/// A channel or a Genie server is closed by this call alone, never by close. If another thread's call uses it, it is closed when that returns.
 ///
 /// Returns 0, or -1 with errno set.
 ///
@@ -137,11 +173,15 @@ pub extern "C" fn uf_close(fd: c_int) -> c_int {
 ///
 /// Returns 0, or -1 with errno set.
 ///
-/// Errors: EBADF, ESTALE (it is the parent process's), EINVAL (it is a duplicate of a channel's).
+/// Errors: EBADF, ESTALE (it is the parent process's), EINVAL (it is a duplicate of one of the library's), EOPNOTSUPP (it is a Genie
+/// server's: calls wait for the server's reply).
 #[unsafe(no_mangle)]
 pub extern "C" fn uf_set_nonblocking(fd: c_int, nonblocking: c_int) -> c_int {
     call(-1, || {
         if let Some(descriptor) = Process::current()?.descriptor(fd)? {
+            if nonblocking != 0 && matches!(descriptor.kind, Kind::Server(_)) {
+                return Err(Failure::new(libc::EOPNOTSUPP, "calls on a Genie server wait for its reply"));
+            }
             descriptor.waits.store(nonblocking == 0, Ordering::Relaxed);
             return Ok(0);
         }
@@ -158,7 +198,7 @@ pub extern "C" fn uf_set_nonblocking(fd: c_int, nonblocking: c_int) -> c_int {
 /// Returns which of UF_PASSES_FBUFS, UF_PASSES_FILES and UF_PASSES_INPUT holds, or -1 with errno set. If textp is not NULL, *textp is
 /// a sentence with the reasons, which is valid until the thread's next call of uf_explain.
 ///
-/// Errors: EBADF, ESTALE (it is the parent process's), EINVAL (it is a listener, or a duplicate of a channel's).
+/// Errors: EBADF, ESTALE (it is the parent process's), EINVAL (it is a listener, or a duplicate of one of the library's).
 ///
 /// Pointers: textp points to a pointer, or is NULL.
 #[unsafe(no_mangle)]
@@ -174,6 +214,7 @@ pub unsafe extern "C" fn uf_explain(fd: c_int, textp: *mut *const c_char) -> c_i
                     Explanation { write: Passing::Copied(ANOTHER_POOL), ..channel.explain() }
                 }
                 Kind::Channel(channel) => channel.explain(),
+                Kind::Server(server) => server.connection.explain(),
                 Kind::Listener(_) => {
                     return Err(Failure::misuse("nothing is read from or written to a listener"));
                 }
@@ -206,4 +247,15 @@ unsafe fn path_of(path: &*const c_char) -> Result<&Path, Failure> {
     }
     // SAFETY: not null, and the caller's promise.
     Ok(Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(*path) }.to_bytes())))
+}
+
+/// # Safety
+/// The pointer is null, or points to a string that is there as long as the pointer.
+unsafe fn text_of(text: &*const c_char) -> Result<Option<&str>, Failure> {
+    if text.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: not null, and the caller's promise.
+    let text = unsafe { CStr::from_ptr(*text) }.to_str();
+    text.map(Some).map_err(|_| Failure::misuse("a name is not UTF-8"))
 }

@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use libc::ssize_t;
 
 use crate::c::failure::{Failure, call};
-use crate::c::process::{Process, kernels};
+use crate::c::process::{Process, Target};
 use crate::{Block, Message, Pool};
 
 /// The name of a message, by which functions of the library know it. There is nothing at that address.
@@ -222,10 +222,12 @@ pub unsafe extern "C" fn uf_block(mp: *mut mblk_t, index: c_int, bytesp: *mut *m
     })
 }
 
-/// Writes a message. When all is written, the message is gone. To a channel the fbufs of its blocks go, one after the other, if no other
-/// message shares them, else copies, and the call waits for room; to other descriptors the kernel copies.
+/// Writes a message. When all is written, the message is gone. To a channel, or to a Genie server (uf_open), the fbufs of its blocks go,
+/// one after the other, if no other message shares them, else copies; which of them are passed without a copy is as for uf_write. To
+/// other descriptors the kernel copies.
 ///
-/// Returns the number of bytes written, or -1 with errno set; then the message is still there, without what was written.
+/// Returns the number of bytes written, which is all unless the descriptor does not block or fails, or -1 with errno set. After fewer
+/// bytes than the message had, and after -1, the message is still there, without what was written.
 ///
 /// Errors: EFAULT (there is no such message), and those of uf_write.
 #[unsafe(no_mangle)]
@@ -233,14 +235,19 @@ pub extern "C" fn uf_putmsg(fd: c_int, mp: *mut mblk_t) -> ssize_t {
     call(-1, || {
         let process = Process::current()?;
         let descriptor = process.descriptor(fd)?;
-        let channel = descriptor.as_ref().map(|found| found.channel()).transpose()?;
-        let written = process.messages.with(mp, |message| {
-            Ok(match channel {
-                Some((channel, _)) => channel.write_message(message)?,
-                None => process.pool()?.write_message(kernels(fd)?, message)?,
-            })
+        let target = Target::of(descriptor.as_deref(), fd)?;
+        let (written, is_over) = process.messages.with(mp, |message| {
+            let written = match target {
+                Target::Channel(channel, true) => channel.write_message(message)?,
+                Target::Channel(channel, false) => channel.try_write_message(message)?,
+                Target::Server(connection) => connection.write_message(message)?,
+                Target::Kernel(fd) => process.pool()?.write_message(fd, message)?,
+            };
+            Ok((written, message.is_empty()))
         })?;
-        drop(process.messages.take(mp)?);
+        if is_over {
+            drop(process.messages.take(mp)?);
+        }
         Ok(written as ssize_t)
     })
 }
@@ -267,7 +274,7 @@ unsafe fn store(
 
 /// The pool that further blocks of a message are of.
 fn pool_of(process: &Process, message: &Message) -> Result<Pool, Failure> {
-    message.blocks().next().map_or_else(|| process.pool(), |block| Ok(block.pool().clone()))
+    message.blocks().next().and_then(Block::pool).map_or_else(|| process.pool(), |pool| Ok(pool.clone()))
 }
 
 impl Messages {

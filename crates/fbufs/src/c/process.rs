@@ -1,4 +1,4 @@
-//! What this process has: its pool, its buffers, and its channels by the descriptors that name them.
+//! What this process has: its pool, its buffers, and its channels and servers by the descriptors that name them.
 //!
 //! How: a number that is no channel's is a descriptor of the kernel's, and the kernel judges it. Where it is a duplicate of a
 //! channel's, or a child's copy of its parent's, the kernel would take it for a socket: those are recognized by their inode.
@@ -9,6 +9,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use genie_io::Interface;
+use genie_sys::event::Event;
 use genie_sys::socket::Listener;
 
 use crate::c::buffers::Buffers;
@@ -16,7 +18,7 @@ use crate::c::failure::Failure;
 use crate::c::messages::Messages;
 use crate::c::registrations::Registrations;
 use crate::own::PerProcess;
-use crate::{Channel, Error, Group, Pool};
+use crate::{Channel, Connection, Error, Fbuf, Group, Pool, Unwritten};
 
 /// What a process has.
 #[derive(Debug, Default)]
@@ -45,31 +47,79 @@ pub(crate) struct Descriptor {
 #[derive(Debug)]
 pub(crate) enum Kind {
     Channel(Box<Channel>),
+    Server(Box<Server>),
     Listener(Listener),
+}
+
+/// A Genie server, by a socket that names it: its other end has signalled once, so that `poll` reports it ready, as it does files.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) connection: Connection,
+    name: Event,
+    _ready: Event,
+}
+
+impl Server {
+    pub(crate) fn new(connection: Connection) -> Result<Self, Failure> {
+        let (name, ready) = Event::pair()?;
+        ready.signal()?;
+        Ok(Self { connection, name, _ready: ready })
+    }
+}
+
+/// What buffers are read from and written to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Target<'t> {
+    /// And whether calls wait.
+    Channel(&'t Channel, bool),
+    Server(&'t Connection),
+    Kernel(BorrowedFd<'t>),
+}
+
+impl<'t> Target<'t> {
+    /// What a number names that is this descriptor's, or none of the library's.
+    pub(crate) fn of(descriptor: Option<&'t Descriptor>, number: c_int) -> Result<Self, Failure> {
+        let Some(descriptor) = descriptor else { return Ok(Self::Kernel(kernels(number)?)) };
+        match &descriptor.kind {
+            Kind::Channel(channel) => Ok(Self::Channel(channel, descriptor.waits.load(Ordering::Relaxed))),
+            Kind::Server(server) => Ok(Self::Server(&server.connection)),
+            Kind::Listener(_) => {
+                Err(Failure::misuse("it is a listener: read and write what uf_accept gives"))
+            }
+        }
+    }
+
+    /// A buffer that can be written there without a copy, if any can.
+    pub(crate) fn allocate(self, process: &Process, len: usize) -> Result<Fbuf, Failure> {
+        Ok(match self {
+            Self::Channel(channel, _) => channel.pool().allocate(len)?,
+            Self::Server(connection) => connection.allocate(len)?,
+            Self::Kernel(_) => process.pool()?.allocate(len)?,
+        })
+    }
+
+    pub(crate) fn write(self, fbuf: Fbuf) -> Result<usize, Box<Unwritten>> {
+        match self {
+            Self::Channel(channel, true) => channel.write(fbuf),
+            Self::Channel(channel, false) => channel.try_write(fbuf),
+            Self::Server(connection) => connection.write(fbuf),
+            Self::Kernel(fd) => crate::descriptors::write(fd, fbuf),
+        }
+    }
 }
 
 impl Kind {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Channel(channel) => channel.as_fd(),
+            Self::Server(server) => server.name.as_fd(),
             Self::Listener(listener) => listener.as_fd(),
         }
     }
 }
 
-impl Descriptor {
-    /// The channel, and whether calls on it wait.
-    pub(crate) fn channel(&self) -> Result<(&Channel, bool), Failure> {
-        match &self.kind {
-            Kind::Channel(channel) => Ok((channel, self.waits.load(Ordering::Relaxed))),
-            Kind::Listener(_) => {
-                Err(Failure::misuse("it is a listener: read and write what uf_accept gives"))
-            }
-        }
-    }
-}
-
 static PROCESS: PerProcess<Process> = PerProcess::new();
+static INTERFACE: PerProcess<Interface> = PerProcess::new();
 /// Whether this process, or one that it was forked from, has ever had a channel.
 static HAS_CHANNELS: AtomicBool = AtomicBool::new(false);
 
@@ -88,6 +138,11 @@ impl Process {
             self.use_pool(Pool::of_process()?);
         }
         Ok(read(&self.pool).as_ref().expect("decided").clone())
+    }
+
+    /// The interface that makes requests of servers.
+    pub(crate) fn interface() -> Result<&'static Interface, Failure> {
+        Ok(INTERFACE.get(|| Ok(Interface::open()?))?)
     }
 
     pub(crate) fn has_pool(&self) -> bool {
@@ -114,7 +169,7 @@ impl Process {
         self.add(Kind::Channel(Box::new(channel)))
     }
 
-    /// Makes a channel or listener the program's; returns its number.
+    /// Makes a channel, server or listener the program's; returns its number.
     pub(crate) fn add(&self, kind: Kind) -> Result<c_int, Failure> {
         let number = kind.as_fd().as_raw_fd();
         let inode = inode(kind.as_fd())?;
@@ -152,7 +207,8 @@ impl Process {
             return Err(Error::Inherited.into());
         }
         let is_duplicate = has(&read(&self.descriptors));
-        let sentence = "it is a duplicate of a channel's descriptor: use the number that the library gave";
+        let sentence =
+            "it is a duplicate of a descriptor of the library's: use the number that the library gave";
         if is_duplicate { Err(Failure::misuse(sentence)) } else { Ok(()) }
     }
 }

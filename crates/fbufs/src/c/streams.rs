@@ -128,7 +128,7 @@ impl Stream {
         }
         let Some(rest) = &self.rest else { return Ok(None) };
         // A child has zeros there.
-        rest.pool().ensure_own()?;
+        rest.ensure_own()?;
         Ok(Some(&rest[self.taken..]))
     }
 

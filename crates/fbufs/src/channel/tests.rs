@@ -129,7 +129,7 @@ fn places_that_are_not_on_their_way_are_refused() {
     for place in places {
         let (one, other) = joined();
         let kept = filled(one.pool(), 4096, 1);
-        assert_eq!(kept.offset(), 0);
+        assert_eq!(kept.offset(), Some(0));
         let bytes: Vec<u8> = place.iter().flat_map(|number| number.to_le_bytes()).collect();
         lock(&one.sender).producer.push(Place::KIND, &bytes).unwrap();
         assert!(matches!(other.read(1), Err(Error::Spoilt { .. })), "{place:?}");

@@ -12,8 +12,8 @@ use crate::unwritten::Unwritten;
 use crate::{Fbuf, channels};
 
 impl Channel {
-    /// Writes a buffer away: the other end has it from now on. A buffer of another pool is copied into one of this pool. Waits
-    /// while 256 buffers have not been read.
+    /// Writes a buffer away: the other end has it from now on. A buffer of another pool, or a migrant buffer, is copied into one of
+    /// this pool. Waits while 256 buffers have not been read.
     ///
     /// # Errors
     /// [`Error::Closed`]; [`Error::Spoilt`]; [`Error::Exhausted`] where a buffer has to be copied. The buffer comes back.
@@ -81,7 +81,7 @@ impl Channel {
         let direction = Holder::direction(self.index, 1 - self.end);
         self.pool.0.free_if_held(place.runs(), direction);
         let error = if self.is_hung_up() { Error::Closed } else { self.spoil("a channel") };
-        Box::new(Unwritten { error, fbuf: Fbuf::empty(self.pool.clone()), written: 0 })
+        Unwritten::nothing(error, Fbuf::gone())
     }
 
     fn wait_for_room(&self, sender: &mut Sender, waits: bool) -> Result<()> {
