@@ -179,8 +179,10 @@ int uf_unmap(void *addr, size_t len);
 
 // Makes a channel, both of whose ends are this process's: what is written to one is read from the other.
 //
-// Channels are named by descriptors, for the calls of this library, uf_close among them, and for poll, which reports POLLRDHUP when
-// the other end is closed. They are not passed to other calls, nor duplicated, nor used by children made by fork.
+// Channels are named by descriptors, for the calls of this library, uf_close among them, and for poll and epoll: POLLIN when the other
+// end has written after uf_read failed with EAGAIN, POLLRDHUP when it is closed, and POLLOUT always. So an event loop makes the
+// descriptor non-blocking, reads until EAGAIN, and then waits for POLLIN, or for EPOLLIN with EPOLLET; it may be woken once too often.
+// For room, see uf_room. The descriptors are not passed to other calls, nor duplicated, nor used by children made by fork.
 //
 // Returns 0, or -1 with errno set.
 //
@@ -233,6 +235,15 @@ int uf_connect(const char *path);
 int uf_open(const char *server,
             const char *read_service,
             const char *write_service);
+
+// Gives a descriptor that poll and epoll report readable (POLLIN) when there is room in a channel, after uf_write or uf_putmsg on the
+// channel failed with EAGAIN, or wrote less than all; and when the other end is closed. It is for waiting alone, and the library's:
+// uf_close of the channel closes it.
+//
+// Returns a descriptor, or -1 with errno set.
+//
+// Errors: EINVAL (fd is no channel's; for one of the kernel's, wait for POLLOUT), ESTALE (it is the parent process's), EBADF.
+int uf_room(int fd);
 
 // Closes a descriptor, of this library or of the kernel's. What was written to a channel can still be read at the other end.
 //

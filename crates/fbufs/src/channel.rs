@@ -43,7 +43,8 @@ const SPIN: Duration = Duration::from_micros(2);
 
 /// One end of a channel.
 ///
-/// Its descriptor names it in calls that take descriptors, and is readable for `poll` when the other end has closed.
+/// Its descriptor names it in calls that take descriptors. It is readable for `poll` when the other end has closed, or has written
+/// after [`Channel::try_read`] found nothing.
 #[derive(Debug)]
 pub struct Channel {
     pool: Pool,

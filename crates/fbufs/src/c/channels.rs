@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -10,7 +11,7 @@ use genie_sys::socket::Listener;
 use rustix::fs::OFlags;
 
 use crate::c::failure::{Failure, call, text};
-use crate::c::process::{Kind, Process, Server, kernels};
+use crate::c::process::{Kind, Process, Server, Target, kernels};
 use crate::{Connection, Error, Explanation, Passing};
 
 const ANOTHER_POOL: &str = "the channel passes fbufs of the pool that this process had when it was made";
@@ -24,8 +25,10 @@ pub const UF_PASSES_INPUT: c_int = 4;
 
 /// Makes a channel, both of whose ends are this process's: what is written to one is read from the other.
 ///
-/// Channels are named by descriptors, for the calls of this library, uf_close among them, and for poll, which reports POLLRDHUP when
-/// the other end is closed. They are not passed to other calls, nor duplicated, nor used by children made by fork.
+/// Channels are named by descriptors, for the calls of this library, uf_close among them, and for poll and epoll: POLLIN when the other
+/// end has written after uf_read failed with EAGAIN, POLLRDHUP when it is closed, and POLLOUT always. So an event loop makes the
+/// descriptor non-blocking, reads until EAGAIN, and then waits for POLLIN, or for EPOLLIN with EPOLLET; it may be woken once too often.
+/// For room, see uf_room. The descriptors are not passed to other calls, nor duplicated, nor used by children made by fork.
 ///
 /// Returns 0, or -1 with errno set.
 ///
@@ -141,6 +144,24 @@ pub unsafe extern "C" fn uf_open(
         let [read, write] = [service(read), service(write)].map(|found| found.map_err(Error::from));
         let connection = Connection::new(interface, &handle, read?, write?).with_traps(traps);
         process.add(Kind::Server(Box::new(Server::new(connection)?)))
+    })
+}
+
+/// Gives a descriptor that poll and epoll report readable (POLLIN) when there is room in a channel, after uf_write or uf_putmsg on the
+/// channel failed with EAGAIN, or wrote less than all; and when the other end is closed. It is for waiting alone, and the library's:
+/// uf_close of the channel closes it.
+///
+/// Returns a descriptor, or -1 with errno set.
+///
+/// Errors: EINVAL (fd is no channel's; for one of the kernel's, wait for POLLOUT), ESTALE (it is the parent process's), EBADF.
+#[unsafe(no_mangle)]
+pub extern "C" fn uf_room(fd: c_int) -> c_int {
+    call(-1, || {
+        let descriptor = Process::current()?.descriptor(fd)?;
+        match Target::of(descriptor.as_deref(), fd)? {
+            Target::Channel(channel, _) => Ok(channel.room().as_raw_fd()),
+            _ => Err(Failure::misuse("it is no channel's descriptor: wait for the descriptor itself")),
+        }
     })
 }
 

@@ -26,7 +26,9 @@ impl Channel {
         self.receive(len, true)
     }
 
-    /// As [`Channel::read`], but fails with [`Error::WouldBlock`] instead of waiting.
+    /// As [`Channel::read`], but fails with [`Error::WouldBlock`] instead of waiting. From then on until the next call, the channel's
+    /// descriptor becomes readable for `poll` when there is something to read. So an event loop reads until this fails, and then
+    /// waits; it may be woken once too often.
     ///
     /// # Errors
     /// As [`Channel::read`].
@@ -84,7 +86,9 @@ impl Channel {
             return Ok(true);
         }
         if !waits && !self.is_hung_up() {
-            return Err(Error::WouldBlock);
+            // The last message's signal ends before the next one's can come, so the descriptor is readable from then on.
+            consumer.disarm();
+            return if consumer.arm(Mode::Descriptor) { Err(Error::WouldBlock) } else { Ok(true) };
         }
         if consumer.arm(Mode::Descriptor) {
             let polled = poll(&self.descriptor, PollFlags::IN, waits);

@@ -160,3 +160,29 @@ fn an_offer_goes_to_another_process_once() {
     let (_kept, offer) = stranger.channel().unwrap();
     assert!(matches!(one.take(offer), Err(Error::NoPool { .. })));
 }
+
+#[test]
+fn descriptors_are_readable_when_what_failed_for_now_can_be_done() {
+    let (one, other) = joined();
+    let is_readable = |descriptor: BorrowedFd<'_>| poll(descriptor, PollFlags::IN, false).unwrap();
+    for turn in 0..3 {
+        assert!(matches!(other.try_read(10), Err(Error::WouldBlock)));
+        assert!(!is_readable(other.as_fd()), "nothing has come");
+        one.write(filled(one.pool(), 10, turn)).unwrap();
+        one.write(filled(one.pool(), 10, turn)).unwrap();
+        assert!(is_readable(other.as_fd()));
+        assert_eq!(other.try_read(10).unwrap().unwrap().len(), 10);
+        assert_eq!(other.try_read(10).unwrap().unwrap().len(), 10);
+    }
+    assert!(matches!(other.try_read(10), Err(Error::WouldBlock)));
+    for _ in 0..3 {
+        while one.try_write(filled(one.pool(), 1, 1)).is_ok() {}
+        assert!(!is_readable(one.room()), "it is full");
+        assert!(other.try_read(10).unwrap().is_some());
+        assert!(is_readable(one.room()));
+    }
+    while other.try_read(10).is_ok() {}
+    drop(one);
+    assert!(is_readable(other.as_fd()) && is_readable(other.room()), "closed");
+    assert!(other.try_read(10).unwrap().is_none());
+}

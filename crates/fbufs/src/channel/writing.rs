@@ -1,5 +1,6 @@
 //! Writing buffers to a channel.
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use rustix::event::PollFlags;
@@ -25,12 +26,19 @@ impl Channel {
         self.pass(fbuf, true)
     }
 
-    /// As [`Channel::write`], but fails with [`Error::WouldBlock`] instead of waiting.
+    /// As [`Channel::write`], but fails with [`Error::WouldBlock`] instead of waiting. From then on until the next call, the
+    /// descriptor [`Channel::room`] becomes readable for `poll` when there is room.
     ///
     /// # Errors
     /// As [`Channel::write`].
     pub fn try_write(&self, fbuf: Fbuf) -> Result<usize, Box<Unwritten>> {
         self.pass(fbuf, false)
+    }
+
+    /// A descriptor that is readable for `poll` when there is room for more buffers, after [`Channel::try_write`] has failed for
+    /// want of it, or when the other end has closed. It is for waiting alone.
+    pub fn room(&self) -> BorrowedFd<'_> {
+        self.room.as_fd()
     }
 
     fn pass(&self, fbuf: Fbuf, waits: bool) -> Result<usize, Box<Unwritten>> {
@@ -85,27 +93,35 @@ impl Channel {
     }
 
     fn wait_for_room(&self, sender: &mut Sender, waits: bool) -> Result<()> {
-        let (words, to) = (&self.pool.0.words, 1 - self.end);
-        let taken: &AtomicU64 = channels::taken(words, self.index, to);
         while sender.sent - sender.taken >= ON_THEIR_WAY {
-            channels::wanted(words, self.index, to).store(1, Ordering::Release);
+            if self.look_for_room(sender)? {
+                continue;
+            }
+            self.room.clear()?;
+            channels::wanted(&self.pool.0.words, self.index, 1 - self.end).store(1, Ordering::Release);
             // Partner: the fence in `publish`.
             fence(Ordering::SeqCst);
-            let found = taken.load(Ordering::Acquire);
-            if found > sender.taken {
-                if found > sender.sent {
-                    return Err(self.spoil("a channel"));
-                }
-                sender.taken = found;
+            if self.look_for_room(sender)? {
+                continue;
             } else if self.is_hung_up() {
                 return Err(Error::Closed);
-            } else if waits {
-                poll(&self.room, PollFlags::IN, true)?;
-                self.room.clear()?;
-            } else {
+            } else if !waits {
                 return Err(Error::WouldBlock);
             }
+            poll(&self.room, PollFlags::IN, true)?;
         }
         Ok(())
+    }
+
+    /// Takes notice of how far the other end has read; returns whether that is further than before.
+    fn look_for_room(&self, sender: &mut Sender) -> Result<bool> {
+        let taken: &AtomicU64 = channels::taken(&self.pool.0.words, self.index, 1 - self.end);
+        let found = taken.load(Ordering::Acquire);
+        if found > sender.sent {
+            return Err(self.spoil("a channel"));
+        }
+        let is_more = found > sender.taken;
+        sender.taken = sender.taken.max(found);
+        Ok(is_more)
     }
 }
