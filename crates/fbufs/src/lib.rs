@@ -17,7 +17,7 @@
 //! | `uf_allocb`, mblks | [`Block::allocate`], [`Message`] |
 //! | pools by keys (§5.5) | [`Group`] |
 //!
-//! Programs in C have the paper's own names: [`c`].
+//! Programs in C have the paper's own names: [`c`]. docs/fbufs.md introduces both.
 //!
 //! ```
 //! use genie_fbufs::{Config, Pool};
@@ -69,6 +69,11 @@ mod pool;
 mod residence;
 mod unwritten;
 mod words;
+
+/// Compiles and runs the program of the page for newcomers.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/fbufs.md")]
+struct Page;
 
 pub use block::Block;
 pub use chain::Message;
