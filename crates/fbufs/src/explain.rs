@@ -44,6 +44,8 @@ impl fmt::Display for Explanation {
 
 const NEVER_AGAIN: &str = "Linux does not tell when it lets go of pages that it was given, and new pages in their place cost \
                            more than copying";
+const SOCKET: &str = "within a machine Linux copies what is sent even where it is asked not to (MSG_ZEROCOPY); elsewhere it would say by \
+                      errors on the descriptor when it lets go of the pages, so that is not used";
 const READ: &str = "Linux has the data in pages of its own";
 
 /// What calls on a descriptor of the kernel's do. Of others, see [`Channel::explain`](crate::Channel::explain) and
@@ -57,7 +59,7 @@ pub fn explain(fd: impl AsFd) -> Result<Explanation> {
     let (write, write_mapped) = match FileType::from_raw_mode(found.st_mode) {
         FileType::Fifo => (NEVER_AGAIN, Passing::Passed("the pipe refers to the file's pages")),
         FileType::Socket => (
-            NEVER_AGAIN,
+            SOCKET,
             Passing::Passed(
                 "the socket refers to the file's pages, where its protocol can (TCP and Unix can)",
             ),
@@ -104,6 +106,8 @@ mod tests {
         assert_eq!(pipe, explain(&read).unwrap());
         assert!(matches!(pipe.write, Passing::Copied(NEVER_AGAIN)));
         assert!(matches!(pipe.write_mapped, Passing::Passed(_)));
+        let (socket, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert!(matches!(explain(&socket).unwrap().write, Passing::Copied(SOCKET)));
         let file = explain(tempfile::tempfile().unwrap()).unwrap();
         assert!(matches!((file.write, file.write_mapped), (Passing::Copied(_), Passing::Copied(_))));
         assert!(pipe.to_string().starts_with("write copied: Linux does not tell"), "{pipe}");
