@@ -18,7 +18,7 @@ use crate::headers::{Headers, MOST_ELEMENTS, checked, elements};
 use crate::memory::Users;
 use crate::process::{Process, Server};
 use crate::receipt;
-use crate::types::{FragmentLocation, IO_DEFAULT, IO_HELD, IO_IN, IO_OUT, Region, ScatterGather, Segment};
+use crate::types::{FragmentLocation, IO_DEFAULT, IO_HELD, IO_IN, Region, ScatterGather, Segment};
 
 /// What a request holds until it is over.
 #[derive(Debug, Default)]
@@ -43,6 +43,8 @@ struct Composer<'c> {
     inputs: &'c mut Inputs,
     /// Native pieces, and whether they are stored into; of outputs only those that the server shares.
     pieces: SmallVec<[(Segment, bool); 2]>,
+    /// The regions that migrant inputs are to be named by.
+    arrivals: Vec<*const Region>,
     is_held: bool,
 }
 
@@ -87,7 +89,15 @@ pub(crate) unsafe fn compose<'r>(
     begun: &mut Begun,
 ) -> Result<bool, Failure> {
     let Begun { users, inputs } = begun;
-    let mut composer = Composer { process, server, users, inputs, pieces: SmallVec::new(), is_held: true };
+    let mut composer = Composer {
+        process,
+        server,
+        users,
+        inputs,
+        pieces: SmallVec::new(),
+        arrivals: Vec::new(),
+        is_held: true,
+    };
     // SAFETY: the caller vouches for the headers.
     let added = unsafe { composer.add_all(headers, request) };
     match added.and_then(|()| ensure_apart(&composer.pieces)) {
@@ -113,13 +123,7 @@ impl Composer<'_> {
     ) -> Result<(), Failure> {
         // SAFETY: the caller vouches for the headers.
         for (index, header) in unsafe { headers.each() }.enumerate() {
-            if header.direction != IO_OUT && header.direction != IO_IN {
-                let direction = header.direction;
-                return Err(Failure::misuse(format!(
-                    "header {index} has direction {direction}, not IO_OUT or IO_IN"
-                )));
-            }
-            let (is_input, mut is_first) = (header.direction == IO_IN, true);
+            let (is_input, mut is_first) = (header.checked_direction(index)? == IO_IN, true);
             // SAFETY: the caller vouches for the list.
             for element in unsafe { elements(header) } {
                 // SAFETY: and for the element.
@@ -215,7 +219,11 @@ impl Composer<'_> {
         })?;
         match (region.count, is_input) {
             (0, _) => Err(Failure::misuse("a region of no segments".to_owned())),
+            (_, true) if self.arrivals.contains(&std::ptr::from_ref(region)) => {
+                Err(Failure::misuse("two migrant inputs have one region, which names one buffer".to_owned()))
+            }
             (_, true) => {
+                self.arrivals.push(region);
                 request.add_input(In::migrant(scheme, len), is_first);
                 Ok(())
             }

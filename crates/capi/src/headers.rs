@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use crate::failure::Failure;
-use crate::types::{BufferHeader, IO_IN, ScatterGather, Segment};
+use crate::types::{BufferHeader, IO_EMULATED_SHARE, IO_HELD, IO_IN, IO_OUT, ScatterGather, Segment};
 
 /// The most elements of a list.
 pub(crate) const MOST_ELEMENTS: usize = 1 << 16;
@@ -68,11 +68,20 @@ impl Headers<'_> {
     pub(crate) unsafe fn inputs(&self) -> Result<Vec<Segment>, Failure> {
         let mut inputs = Vec::new();
         // SAFETY: the caller vouches for the headers.
-        for header in unsafe { self.each() }.filter(|header| header.direction == IO_IN) {
+        for (index, header) in unsafe { self.each() }.enumerate() {
+            if header.checked_direction(index)? == IO_OUT {
+                continue;
+            }
             // SAFETY: the same for their lists.
             for element in unsafe { elements(header) } {
                 let element = element?;
-                // SAFETY: these elements are native, as the calls that take them say.
+                if element.flags & !IO_HELD != 0 || element.scheme > IO_EMULATED_SHARE {
+                    let (scheme, flags) = (element.scheme, element.flags);
+                    return Err(Failure::misuse(format!(
+                        "scheme {scheme} and flags {flags:#x} of header {index}: data goes to native elements"
+                    )));
+                }
+                // SAFETY: the scheme says which member it is.
                 let addr = unsafe { element.location.native.addr };
                 inputs.push(checked(addr, element.length)?);
             }
@@ -121,6 +130,19 @@ pub(crate) unsafe fn elements<'h>(
 #[cold]
 fn without_end() -> Failure {
     Failure::misuse(format!("a list of more than {MOST_ELEMENTS} elements, or one without end"))
+}
+
+impl BufferHeader {
+    /// The direction of header `index`, which is one of the two.
+    #[inline]
+    pub(crate) fn checked_direction(&self, index: usize) -> Result<u32, Failure> {
+        match self.direction {
+            direction @ (IO_OUT | IO_IN) => Ok(direction),
+            other => {
+                Err(Failure::misuse(format!("header {index} has direction {other}, not IO_OUT or IO_IN")))
+            }
+        }
+    }
 }
 
 /// Bytes at an address that may be theirs.

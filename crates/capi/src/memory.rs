@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, RwLock};
 
 use genie_memory::{Buffer, Migrant};
+use genie_sys::fork::Maker;
 use smallvec::SmallVec;
 
 use crate::failure::{Failure, call};
@@ -53,13 +54,19 @@ const REMEMBERED: usize = 4;
 
 thread_local! {
     /// The buffers that this thread has named last.
-    static RECENT: RefCell<Recent> = const { RefCell::new(Recent { buffers: [const { None }; REMEMBERED], next: 0 }) };
+    static RECENT: RefCell<Recent> = const { RefCell::new(Recent::NONE) };
 }
 
 #[derive(Debug)]
 struct Recent {
+    /// The process that these buffers are of.
+    maker: Option<Maker>,
     buffers: [Option<Arc<Usage>>; REMEMBERED],
     next: usize,
+}
+
+impl Recent {
+    const NONE: Self = Self { maker: None, buffers: [const { None }; REMEMBERED], next: 0 };
 }
 
 /// The buffers that a request uses.
@@ -139,7 +146,7 @@ impl Regions {
     /// They leave the buffer.
     #[inline]
     pub(crate) fn begin_use(&self, bytes: Segment, is_brief: bool, users: &mut Users) -> Result<(), Failure> {
-        let Some(usage) = self.used(bytes.addr.addr()) else { return Ok(()) };
+        let Some(usage) = self.used(bytes)? else { return Ok(()) };
         users.0.push(User { usage, is_brief });
         // SAFETY: as in `User::end`.
         let Usage { start, len, .. } = unsafe { usage.as_ref() };
@@ -150,30 +157,48 @@ impl Regions {
         Ok(())
     }
 
-    /// The buffer at an address, which has one user more.
-    fn used(&self, addr: usize) -> Option<NonNull<Usage>> {
+    /// The buffer in which bytes begin, which has one user more.
+    ///
+    /// # Errors
+    /// They begin in none, and reach into one.
+    #[inline]
+    fn used(&self, bytes: Segment) -> Result<Option<NonNull<Usage>>, Failure> {
+        let addr = bytes.addr.addr();
         let find = |recent: &RefCell<Recent>| {
             let recent = recent.borrow();
-            let found = recent.buffers.iter().flatten().find(|usage| usage.has(addr) && usage.begin());
+            let is_own = recent.maker.is_some_and(Maker::is_this_process);
+            let mut buffers = recent.buffers.iter().flatten();
+            let found = buffers.find(|usage| is_own && usage.has(addr) && usage.begin());
             found.map(|usage| NonNull::from(&**usage))
         };
         // A thread that is ending remembers none.
-        RECENT.try_with(find).ok().flatten().or_else(|| self.look_up(addr))
+        match RECENT.try_with(find).ok().flatten() {
+            Some(found) => Ok(Some(found)),
+            None => self.look_up(addr, bytes.length),
+        }
     }
 
     #[inline(never)]
-    fn look_up(&self, addr: usize) -> Option<NonNull<Usage>> {
+    fn look_up(&self, addr: usize, len: usize) -> Result<Option<NonNull<Usage>>, Failure> {
         let regions = read(&self.0);
-        let (_, region) = regions.range(..=addr).next_back()?;
-        if !region.usage.has(addr) || !region.usage.begin() {
-            return None;
-        }
+        let before = regions.range(..=addr).next_back().map(|(_, region)| &region.usage);
+        let Some(usage) = before.filter(|usage| usage.has(addr) && usage.begin()) else {
+            return match regions.range(addr..addr + len).next() {
+                Some((start, _)) => Err(Failure::misuse(format!(
+                    "an element of {len} bytes at {addr:#x} reaches into the buffer at {start:#x}"
+                ))),
+                None => Ok(None),
+            };
+        };
         let _ = RECENT.try_with(|recent| {
-            let Recent { buffers, next } = &mut *recent.borrow_mut();
-            buffers[*next] = Some(Arc::clone(&region.usage));
-            *next = (*next + 1) % REMEMBERED;
+            let recent = &mut *recent.borrow_mut();
+            if !recent.maker.is_some_and(Maker::is_this_process) {
+                *recent = Recent { maker: Some(Maker::this_process()), ..Recent::NONE };
+            }
+            recent.buffers[recent.next] = Some(Arc::clone(usage));
+            recent.next = (recent.next + 1) % REMEMBERED;
         });
-        Some(NonNull::from(&*region.usage))
+        Ok(Some(NonNull::from(&**usage)))
     }
 
     /// Takes a migrant buffer out, if these bytes are a whole one, which no request uses.

@@ -11,6 +11,7 @@ use genie_io::Pending;
 use crate::compose::{Begun, ensure_apart};
 use crate::failure::{Failure, call};
 use crate::headers::{Headers, Kept};
+use crate::memory::Users;
 use crate::process::{Process, lock, process, read, write};
 use crate::request::duration;
 use crate::types::{BufferHeader, IO_PENDING, Segment, io_request_t};
@@ -72,8 +73,8 @@ fn over() -> Failure {
 /// failed (or was named wrongly): unless data was peeked at, its name is of no more use, and its headers and buffers are the caller's.
 /// If several threads wait for one request, one of them gets its result, and the others EBADF.
 ///
-/// Errors: EBADF, ECHILD; EINVAL (no such delivery; or a buffer to which data is redirected is shorter than the data, which is lost);
-/// as for io_request.
+/// Errors: EBADF, ECHILD; EINVAL (no such delivery; an input element of bufv that is not native; or a buffer to which data is redirected is
+/// shorter than the data, which is lost); as for io_request.
 ///
 /// Pointers: the headers, lists and buffers are as io_request says.
 #[unsafe(no_mangle)]
@@ -96,7 +97,11 @@ pub unsafe extern "C" fn io_sync(
         }
         // SAFETY: the caller vouches for the lists.
         let others = unsafe { elsewhere.inputs() }?;
-        let places = if delivery == IO_REDIRECTED { redirected(&requested.begun, &others) } else { others };
+        let places =
+            if delivery == IO_REDIRECTED { redirected(&requested.begun, &others) } else { others.clone() };
+        // Nobody may free them while this waits.
+        let mut targets = Targets::default();
+        others.iter().try_for_each(|place| process.regions.begin_use(*place, false, &mut targets.0))?;
         let stored: Vec<_> = places.iter().map(|place| (*place, true)).collect();
         ensure_apart(&stored)?;
         if !requested.with(|pending| pending.wait(duration(timeout).unwrap_or(Duration::MAX)))? {
@@ -119,6 +124,16 @@ pub unsafe extern "C" fn io_sync(
         // SAFETY: the headers have stayed where they were, as io_request says.
         unsafe { requested.begun.end(process, requested.headers.headers(), result) }.map(|()| 0)
     })
+}
+
+/// Buffers to which data goes in place of those of the request. Dropping this ends their use.
+#[derive(Debug, Default)]
+struct Targets(Users);
+
+impl Drop for Targets {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }
 
 /// Where the native inputs' data goes, if the first of it goes to `others`.

@@ -30,6 +30,8 @@ pub(crate) struct Process {
     least_request: AtomicU64,
     interfaces: RwLock<BTreeMap<io_interface_t, Arc<Opened>>>,
     servers: RwLock<BTreeMap<io_server_t, Arc<Server>>>,
+    /// Servers that were unregistered while they held requests.
+    ended: Mutex<HashMap<io_server_t, Arc<Registered>>>,
     pub(crate) requests: Mutex<HashMap<io_request_t, Arc<Requested>>>,
     pub(crate) regions: Regions,
 }
@@ -104,6 +106,7 @@ fn begin(current: *mut Process, is_child: bool) -> &'static Process {
         least_request: AtomicU64::new(u64::MAX),
         interfaces: RwLock::default(),
         servers: RwLock::default(),
+        ended: Mutex::default(),
         requests: Mutex::default(),
         regions: Regions::default(),
     }));
@@ -171,12 +174,31 @@ impl Process {
         Ok(found)
     }
 
-    /// A server that this program serves.
+    /// A server that this program serves, or one that was unregistered and still holds requests.
     pub(crate) fn registered(&self, number: io_server_t) -> Result<Arc<Registered>, Failure> {
-        let registered = self.server(number)?.registered.clone();
-        registered.ok_or_else(|| {
+        let server = match self.server(number) {
+            Ok(server) => server,
+            Err(failure) => return self.ended(number).ok_or(failure),
+        };
+        server.registered.clone().ok_or_else(|| {
             Failure::new(libc::EINVAL, format!("server {number} is not served by this program"))
         })
+    }
+
+    fn ended(&self, number: io_server_t) -> Option<Arc<Registered>> {
+        lock(&self.ended).get(&number).cloned()
+    }
+
+    /// Takes a server that this program serves out of the table; threads that hold requests of it still find it, until `forget`.
+    pub(crate) fn unregister(&self, number: io_server_t) -> Result<(), Failure> {
+        let removed = self.remove_server(number)?;
+        lock(&self.ended).extend(removed.registered.clone().map(|registered| (number, registered)));
+        Ok(())
+    }
+
+    /// Forgets a server that was unregistered.
+    pub(crate) fn forget(&self, number: io_server_t) {
+        lock(&self.ended).remove(&number);
     }
 
     pub(crate) fn add_server(&self, server: Server) -> io_server_t {

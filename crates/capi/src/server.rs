@@ -22,7 +22,7 @@ use genie_sys::event::Event;
 use genie_sys::poll::{self, Poller};
 
 use crate::failure::{Failure, call};
-use crate::headers::set;
+use crate::headers::{checked, set};
 use crate::interface::{default_client, text};
 use crate::process::{Server, lock, process};
 use crate::types::{IO_IN, IO_OUT, Segment, io_request_t, io_server_t};
@@ -157,6 +157,8 @@ struct Held {
     client_name: CString,
     buffers: Vec<ServerBuffer>,
     segments: Vec<Vec<Segment>>,
+    /// The buffers of which parts were forwarded, by their numbers: others may have filled them.
+    forwarded: Vec<usize>,
 }
 
 // SAFETY: the pointers are into the same value, or to the request's memory, which may be used in any thread.
@@ -299,6 +301,7 @@ impl Registered {
             client_name: CString::new(client.name).unwrap_or_default(),
             buffers: Vec::new(),
             segments: Vec::new(),
+            forwarded: Vec::new(),
             incoming,
         });
         for index in 0..held.incoming.buffers() {
@@ -342,6 +345,12 @@ impl Registered {
         Ok(message)
     }
 
+    /// Whether the server has ended and holds no request: nobody can use it any more.
+    pub(crate) fn is_done(&self) -> bool {
+        let queue = lock(&self.queue);
+        self.is_over.load(Ordering::SeqCst) && queue.held.is_empty()
+    }
+
     fn missing(&self, request: io_request_t) -> Failure {
         let name = &self.name;
         Failure::new(libc::EBADF, format!("server {name} holds no request {request}, or has replied to it"))
@@ -364,11 +373,19 @@ impl Registered {
         buffer: usize,
         range: Range<usize>,
     ) -> Result<Fragment, Failure> {
-        self.with(request, |held| Ok(held.incoming.fragment(buffer, range)?))
+        self.with(request, |held| {
+            let fragment = held.incoming.fragment(buffer, range)?;
+            held.forwarded.push(buffer);
+            Ok(fragment)
+        })
     }
 
     fn ready(&self, request: io_request_t, buffer: usize) -> Result<(), Failure> {
         self.with(request, |held| {
+            let is_input = |shown: &&ServerBuffer| shown.direction == IO_IN;
+            if held.buffers.get(buffer).filter(is_input).is_some_and(|shown| shown.segc > 0) {
+                return Ok(()); // another thread may be at work by what it was shown
+            }
             let found = segments(held.incoming.ready(buffer)?.places());
             let shown = &mut held.buffers[buffer];
             (shown.segc, shown.segv) = (found.len(), found.as_ptr());
@@ -380,18 +397,16 @@ impl Registered {
     /// # Safety
     /// The message's pointers are valid.
     unsafe fn reply(&self, message: &ReplyMessage) -> Result<(), Failure> {
-        let mut held =
-            lock(&self.queue).held.remove(&message.request).ok_or_else(|| self.missing(message.request))?;
+        let mut queue = lock(&self.queue);
+        let held = queue.held.get_mut(&message.request).ok_or_else(|| self.missing(message.request))?;
         // SAFETY: the caller vouches for them.
-        let result = match unsafe { completed(&mut held, message) } {
-            Ok(result) => result,
-            Err(failure) => {
-                lock(&self.queue).held.insert(message.request, held);
-                return Err(failure);
-            }
-        };
+        let result = unsafe { completed(held, message) }?;
+        let held = queue.held.remove(&message.request);
+        drop(queue);
         let is_too_long = message.error == 0 && result.is_err();
-        held.incoming.reply(result);
+        if let Some(held) = held {
+            held.incoming.reply(result);
+        }
         match is_too_long {
             true => Err(Failure::new(
                 libc::EMSGSIZE,
@@ -401,11 +416,12 @@ impl Registered {
         }
     }
 
-    /// Ends the server: its clients see it hang up, and threads in io_server return.
+    /// Ends the server: its clients see it hang up, and threads in io_server return. Requests that are held stay: threads may be at
+    /// work in their memory.
     fn end(&self) {
         let mut queue = lock(&self.queue);
         self.is_over.store(true, Ordering::SeqCst);
-        let left = std::mem::take(&mut *queue);
+        let left = std::mem::take(&mut queue.messages);
         drop(queue);
         let _ = self.event.signal();
         self.changed.notify_all();
@@ -444,22 +460,30 @@ unsafe fn completed(held: &mut Held, message: &ReplyMessage) -> Result<Result<()
     if message.actualc > count || (message.actualc > 0 && message.actualv.is_null()) {
         return Err(Failure::misuse(format!("{} actual lengths for {count} buffers", message.actualc)));
     }
-    for index in 0..message.actualc {
+    let actual = |index| match index < message.actualc {
         // SAFETY: the caller vouches for so many lengths.
-        let actual = unsafe { message.actualv.add(index).read() };
-        let buffer = &held.buffers[index];
-        if actual > 0 && buffer.direction == IO_IN && buffer.segc == 0 {
+        true => unsafe { message.actualv.add(index).read() },
+        false => 0,
+    };
+    // All is looked at before any of it counts.
+    for (index, buffer) in held.buffers.iter().enumerate() {
+        let actual = actual(index);
+        if actual > buffer.length {
+            let length = buffer.length;
+            return Err(Failure::misuse(format!("{actual} bytes of buffer {index}, which has {length}")));
+        }
+        let is_unfilled = buffer.direction == IO_IN && buffer.segc == 0 && !held.forwarded.contains(&index);
+        if actual > 0 && is_unfilled {
             return Err(Failure::misuse(format!(
                 "buffer {index} is an input: call io_ready and fill it first"
             )));
         }
-        held.incoming.set_actual(index, actual)?;
     }
-    let argument = match message.argument_length {
-        0 => &[][..],
-        // SAFETY: the caller vouches for so many bytes.
-        len => unsafe { std::slice::from_raw_parts(message.argument.cast(), len) },
-    };
+    // SAFETY: the caller vouches for the argument.
+    let argument = unsafe { checked(message.argument.cast_mut(), message.argument_length)?.read() };
+    for index in 0..count {
+        held.incoming.set_actual(index, actual(index))?;
+    }
     Ok(held.incoming.set_argument(argument).map_err(ServerError::from))
 }
 
@@ -536,16 +560,20 @@ pub unsafe extern "C" fn io_server_register(
     })
 }
 
-/// Ends a server of this program. Its clients see it hang up; requests that were not replied to fail. Threads that wait in io_server
-/// return with ECANCELED.
+/// Ends a server of this program. Its clients see it hang up. Requests that no message has brought fail, and threads that wait in
+/// io_server return with ECANCELED. Requests that messages have brought stay held, since threads may be at work in their buffers: reply to
+/// each of them, as before, by io_server, which then returns with ECANCELED. Clients in this program wait for that reply.
 ///
 /// Errors: EBADF, ECHILD, EINVAL (it is a server in another process: call io_disconnect).
 #[unsafe(no_mangle)]
 pub extern "C" fn io_server_unregister(server: io_server_t) -> c_int {
     call(|| {
         let registered = process().registered(server)?;
-        process().remove_server(server)?;
+        process().unregister(server)?;
         registered.end();
+        if registered.is_done() {
+            process().forget(server);
+        }
         Ok(0)
     })
 }
@@ -562,7 +590,7 @@ pub extern "C" fn io_server_unregister(server: io_server_t) -> c_int {
 /// client was told that its room is too short, and the request is over.
 ///
 /// Errors: EBADF (no such server, or it holds no such request), ECHILD, EINVAL (an actual length or direction is wrong, or the server is
-/// in another process), EMSGSIZE, ECANCELED (the server has been unregistered).
+/// in another process), EMSGSIZE, ECANCELED (the server has been unregistered; out_msg was sent all the same).
 ///
 /// Pointers: the messages, and what out_msg points to, are valid.
 #[unsafe(no_mangle)]
@@ -577,7 +605,11 @@ pub unsafe extern "C" fn io_server(
         // SAFETY: the caller vouches for the message.
         if let Some(reply) = unsafe { out_msg.as_ref() } {
             // SAFETY: and for what it points to.
-            unsafe { registered.reply(reply) }?;
+            let replied = unsafe { registered.reply(reply) };
+            if registered.is_done() {
+                process().forget(server);
+            }
+            replied?;
         }
         if in_msg.is_null() {
             return Ok(0);

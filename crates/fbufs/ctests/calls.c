@@ -175,7 +175,7 @@ int main(void) {
     closed(fds[0], fds[1]);
 
     OK(socketpair(AF_UNIX, SOCK_STREAM, 0, fds));
-    explained(fds[0], UF_PASSES_FILES, "write copied: Linux does not tell");
+    explained(fds[0], UF_PASSES_FILES, "write copied: within a machine Linux copies");
     stream(fds[0], fds[1], 0);
     nonblocking(fds[0], fds[1]);
     mapped(fds[0], fds[1], 0);
@@ -189,7 +189,7 @@ int main(void) {
     closed(fds[1], fds[0]);
 
     tcp(fds);
-    explained(fds[0], UF_PASSES_FILES, "write copied: Linux does not tell");
+    explained(fds[0], UF_PASSES_FILES, "write copied: within a machine Linux copies");
     nonblocking(fds[0], fds[1]);
     mapped(fds[0], fds[1], 0);
     closed(fds[0], fds[1]);

@@ -321,7 +321,9 @@ impl Error {
             Self::Server(_) | Self::Dropped | Self::Panicked { .. } => Errno::REMOTEIO,
             error if error.is_congestion() => Errno::AGAIN,
             error if error.is_misuse() => Errno::INVAL,
-            Self::Passing(genie_passing::Error::TooLong { .. }) => Errno::INVAL,
+            Self::Passing(genie_passing::Error::TooLong { .. } | genie_passing::Error::Integrity { .. }) => {
+                Errno::INVAL
+            }
             Self::Passing(genie_passing::Error::Memory(error)) => match error {
                 genie_memory::Error::Kernel(error) => error.errno,
                 genie_memory::Error::Limit { .. } | genie_memory::Error::Addresses { .. } => Errno::NOMEM,

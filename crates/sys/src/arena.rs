@@ -431,6 +431,7 @@ impl Drop for Arena {
         if let Some(registration) = guard.upgrade() {
             registration.retire();
         }
+        self.placed.leave();
         let (start, len) = self.reservation;
         // SAFETY: the arena owns the whole reservation; users of its spans have promised not to use them after it.
         unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(start), len) };

@@ -100,14 +100,14 @@ impl Placed {
     pub(crate) fn is_own(&self) -> bool {
         self.maker.is_this_process()
     }
-}
 
-impl Drop for Placed {
-    fn drop(&mut self) {
-        // In a child, another arena may have the place by now.
-        if self.is_own() {
-            self.place.start.store(FREE, Ordering::Release);
-        }
+    /// Gives the addresses up; before others may map at them, or a child that is forked then would map zeros over what is theirs.
+    ///
+    /// # Panics
+    /// In a child: another arena may have the place by now.
+    pub(crate) fn leave(&self) {
+        assert!(self.is_own(), "a child gives its parent's addresses up");
+        self.place.start.store(FREE, Ordering::Release);
     }
 }
 
