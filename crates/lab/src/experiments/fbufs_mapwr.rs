@@ -48,8 +48,7 @@ const PAPER_LEN: u64 = 8 << 10;
 const FILE: usize = 1 << 20;
 
 /// The settings, and how much of the file is mapped, where that is not what one call writes.
-const SETTINGS: [(&str, Option<usize>); 2] =
-    [("as much as is written", None), ("1 MiB in parts", Some(FILE))];
+const SETTINGS: [(&str, Option<usize>); 2] = [("a part of a file", None), ("all of 1 MiB", Some(FILE))];
 
 /// How often each subject has its turn: in a smoke run, and otherwise; and how many samples a turn has.
 const ROUNDS: (usize, usize) = (2, 40);

@@ -156,6 +156,12 @@ fn conclude(measurements: &Measurements) -> Conclusion {
     }
 }
 
+/// The series of fbufs of the shortest length, which take turns with those of each other length: lengths are steps of their own, and
+/// from step to step a shared machine gets faster or slower.
+fn beside() -> String {
+    format!("{}, {} beside", MEANS[0].name(), length::format(LENGTHS[0]))
+}
+
 fn names() -> [String; MEANS.len()] {
     MEANS.map(Means::name)
 }

@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use super::super::partners::{Partners, each, take_turns};
-use super::{ALONE, DISCARD, ID, LOOPBACK, MEANS, ROUND_TRIP, STREAM, between, lengths};
+use super::{ALONE, DISCARD, ID, LENGTHS, LOOPBACK, MEANS, ROUND_TRIP, STREAM, beside, between, lengths};
 use crate::error::{Error, Result};
 use crate::experiment::{Options, Sitting, Step};
 use crate::length;
 use crate::measurement::{Measured, Quantity};
 use crate::samples::nanoseconds;
-use crate::transport::{End, Means};
+use crate::transport::End;
 
 /// How often each subject has its turn: in a smoke run, and otherwise.
 const ROUNDS: (usize, usize) = (2, 16);
@@ -34,8 +34,8 @@ struct Subject {
     /// What is done, and where the other process is, if there is one.
     what: &'static str,
     place: &'static str,
-    /// Which means, by its index.
-    means: usize,
+    /// Which means, by its index; none for fbufs of the shortest length.
+    means: Option<usize>,
 }
 
 /// A sitting under way.
@@ -52,16 +52,17 @@ impl<'o> Rw<'o> {
         let partners = Partners::open(&MEANS)?;
         let alone =
             MEANS[..ALONE].iter().map(|means| End::both(*means, &partners.pool)).collect::<Result<_>>()?;
-        let subject = |setting: String, what, place| {
-            move |means| Subject { setting: setting.clone(), what, place, means }
+        let subjects_of = |setting: String, what, place, count: usize| {
+            let subject = move |means| Subject { setting: setting.clone(), what, place, means };
+            (0..count).map(Some).chain([None]).map(subject)
         };
         let mut subjects = Vec::new();
         for what in [DISCARD, LOOPBACK] {
-            subjects.extend((0..ALONE).map(subject(what.to_owned(), what, "")));
+            subjects.extend(subjects_of(what.to_owned(), what, "", ALONE));
         }
         for what in [ROUND_TRIP, STREAM] {
             for place in partners.places() {
-                subjects.extend((0..MEANS.len()).map(subject(between(what, place), what, place)));
+                subjects.extend(subjects_of(between(what, place), what, place, MEANS.len()));
             }
         }
         Ok(Self { options, alone, partners, subjects })
@@ -84,6 +85,7 @@ impl Sitting for Rw<'_> {
         let (smoke, seed) = (options.smoke, options.seed ^ len as u64);
         let samples = take_turns(subjects.len(), of(smoke, ROUNDS), seed, |index| {
             let Subject { what, place, means, .. } = subjects[index];
+            let (means, len) = means.map_or((0, LENGTHS[0]), |means| (means, len));
             let count = of(smoke, OPERATIONS);
             match what {
                 DISCARD => operations(&mut alone[means], len, count, true),
@@ -99,7 +101,7 @@ impl Sitting for Rw<'_> {
             }
         })?;
         let measured = |(subject, samples): (&Subject, Vec<u64>)| {
-            let series = Means::name(MEANS[subject.means]);
+            let series = subject.means.map_or_else(beside, |means| MEANS[means].name());
             Measured::new(subject.setting.as_str(), series, len, Quantity::Latency, samples)
         };
         Ok(subjects.iter().zip(samples).map(measured).collect())

@@ -7,14 +7,15 @@ use crate::findings::Verdict;
 /// A run in which fbufs always take `fixed` µs, and the standard calls so many more for each KiB.
 fn concluded(fixed: impl Fn(u64) -> f64, slope: f64) -> Conclusion {
     let settings = settings();
-    let names = names();
+    let (names, beside) = (names(), beside());
     let points = settings.iter().flat_map(|setting| {
-        let fixed = &fixed;
-        let of = move |name: &'static str, us: f64, len| made(setting, name, Quantity::Latency, (len, us));
+        let (fixed, beside) = (&fixed, beside.as_str());
+        let of = move |name, us: f64, len| made(setting, name, Quantity::Latency, (len, us));
         LENGTHS.into_iter().map(|len| len as u64).flat_map(move |len| {
             let standard = 1.0 + slope * len as f64 / 1024.0;
             [
                 of("fbufs, channel", fixed(len), len),
+                of(beside, fixed(1024), len),
                 of("standard, pipe", standard, len),
                 of("standard, Unix socket", standard * 2.0, len),
             ]

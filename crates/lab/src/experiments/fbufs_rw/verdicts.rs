@@ -2,14 +2,17 @@
 
 use super::super::partners::PLACES;
 use super::super::reading::{Reading, bytes, ends, findings, per_cent};
-use super::{DECLARATION, DISCARD, HALVED, LOOPBACK, MEANS, PAPER_LEN, ROUND_TRIP, STREAM, between, pair};
+use super::{
+    DECLARATION, DISCARD, HALVED, LENGTHS, LOOPBACK, MEANS, PAPER_LEN, ROUND_TRIP, STREAM, beside, between,
+    pair,
+};
 use crate::amounts::significant;
 use crate::findings::{Finding, Judgement};
 use crate::papers::thadani;
+use crate::runner::noise::TOLERATED;
 
-/// Times are the same where the greatest is at most so many times the least, or so many µs more: what the machine's noise and the
-/// clock's resolution explain.
-const SAME: (f64, f64) = (1.25, 0.05);
+/// The clock's resolution, in µs.
+const RESOLUTION: f64 = 0.03;
 
 /// A finding for each claim, in the order of the claims.
 pub(super) fn all(readings: &[Reading<'_>]) -> Vec<Finding> {
@@ -32,16 +35,26 @@ fn of<'r, 'm>(readings: &'r [Reading<'m>], setting: &str) -> Result<&'r Reading<
     found.ok_or_else(|| format!("This was not measured: {setting}."))
 }
 
+/// Holds where no length takes longer than the shortest one, which is measured beside each.
 fn constant(readings: &[Reading<'_>], settings: &[String]) -> Judgement {
     let mut holds = true;
     let each = settings.iter().map(|setting| {
-        let times = of(readings, setting)?.medians(&MEANS[0].name()).into_iter().map(|(_, us)| us);
-        let (least, greatest) = ends(times).ok_or("There are no times.")?;
-        holds &= greatest <= (least * SAME.0).max(least + SAME.1);
-        Ok(format!("{setting} {} to {} µs", significant(least), significant(greatest)))
+        let reading = of(readings, setting)?;
+        let beside = |(len, us)| Some((us, reading.at(&beside(), len)?));
+        let pairs: Vec<_> = reading.medians(&MEANS[0].name()).into_iter().filter_map(beside).collect();
+        holds &= pairs.iter().all(|(us, beside)| *us <= (beside * TOLERATED).max(beside + RESOLUTION));
+        let (least, greatest) = ends(pairs.iter().map(|(us, _)| *us)).ok_or("There are no times.")?;
+        let (_, most) =
+            ends(pairs.iter().map(|(us, beside)| us / beside - 1.0)).ok_or("There are no times.")?;
+        let (least, greatest) = (significant(least), significant(greatest));
+        Ok(format!("{setting} {least} to {greatest} µs, at most {:+.0} %", most * 100.0))
     });
     let each = each.collect::<Result<Vec<_>, String>>()?.join("; ");
-    Ok((holds, format!("With fbufs, from the shortest to the longest buffers: {each}.")))
+    let shortest = bytes(LENGTHS[0] as u64);
+    Ok((
+        holds,
+        format!("Times of fbufs at all lengths, and what they are beyond {shortest} beside them: {each}."),
+    ))
 }
 
 fn as_in_the_paper(readings: &[Reading<'_>], setting: &str) -> Judgement {
