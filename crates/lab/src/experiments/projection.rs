@@ -154,11 +154,11 @@ fn costs_table(all: &[Transfer], ttcp: Option<&Transfer>) -> Table {
     let (avoiding, copying) = projections::printed_costs(Rounding::Nearest);
     let here = all.iter().map(|transfer| cells(bytes(transfer.length), transfer.avoiding, transfer.copying));
     let ttcp = ttcp.map(|transfer| {
-        let name = format!("ttcp, {}: standard TCP, fbufs", bytes(transfer.length));
+        let name = format!("ttcp, {}", bytes(transfer.length));
         cells(name, transfer.avoiding, transfer.copying)
     });
     Table::new(
-        "CPU time in µs by copy and by emulated copy (ttcp: standard calls and fbufs; the paper: a single copy and fbufs), and the \
+        "CPU time in µs by copy and by emulated copy (ttcp: standard calls over TCP, and fbufs; the paper: a single copy, and fbufs), and the \
          advantage of the latter where all but copying becomes 4 times as fast",
         [
             "",
