@@ -6,9 +6,9 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+
+use genie_lab::transport::Transport;
 
 use super::exchange::{Ask, Asked, Kept, MESSAGE, Message, nonsense};
 use super::memory::{Memory, View};
@@ -35,26 +35,12 @@ impl Stream {
 
     /// Makes both ends of a kind, each a descriptor to read from and one to write to: the client's, and the peer's.
     pub(crate) fn pair(kind: Kind) -> io::Result<[Vec<OwnedFd>; 2]> {
-        let both = |socket: OwnedFd| Ok::<_, io::Error>(vec![socket.try_clone()?, socket]);
         match kind {
-            Kind::Pipe => {
-                let ((from_peer, to_client), (from_client, to_peer)) = (io::pipe()?, io::pipe()?);
-                let client = vec![from_peer.into(), to_peer.into()];
-                Ok([client, vec![from_client.into(), to_client.into()]])
-            }
-            Kind::TcpLoopback => {
-                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-                let client = TcpStream::connect(listener.local_addr()?)?;
-                let (peer, _) = listener.accept()?;
-                client.set_nodelay(true)?;
-                peer.set_nodelay(true)?;
-                Ok([both(client.into())?, both(peer.into())?])
-            }
-            _ => {
-                let (client, peer) = UnixStream::pair()?;
-                Ok([both(client.into())?, both(peer.into())?])
-            }
+            Kind::Pipe => Transport::Pipe,
+            Kind::TcpLoopback => Transport::Tcp,
+            _ => Transport::UnixSocket,
         }
+        .open()
     }
 
     /// Writes a message and the data that follows it.

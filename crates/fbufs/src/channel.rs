@@ -4,7 +4,8 @@
 //! cost the same at all lengths.
 //! How: a ring in each direction (`genie_ring`) carries the places. To write makes the *direction* the holder of the buffer's
 //! pages, and then tells the place; to read makes the reader the holder, after it has checked what it was told. A reader looks
-//! for about as long as a wake-up takes and then sleeps; a writer sleeps when 256 messages have not been read.
+//! for about as long as a wake-up takes and then sleeps; a writer sleeps when 256 messages have not been read. Each end says on
+//! which CPU it waits: a reader that finds the other end on its own CPU hands that over at once instead of looking.
 //! Invariants: bytes are read in the order in which they were written. What is on its way when an end closes, or its process
 //! dies, is freed if it went there, and can still be read if it came from there.
 //! Trust: the other end's process may tell any place: what the direction does not hold is refused, and ends this end.
@@ -34,7 +35,8 @@ use crate::{Fbuf, Pool, channels};
 pub(crate) const RING: Layout = Layout { lines: 512, area: 128 };
 /// How many messages may be on their way in one direction.
 const ON_THEIR_WAY: u64 = 256;
-/// After how many messages a reader publishes how far it is.
+/// After how many messages a reader publishes how far it is, and wakes a writer that sleeps: at most half of those that may be on
+/// their way, so that there are as many for it to read.
 const PUBLISHED: u64 = 64;
 /// About as long as it takes to wake a process that sleeps.
 const PATIENCE: Duration = Duration::from_micros(50);
@@ -154,6 +156,18 @@ impl Channel {
         };
         self.pool.0.adopt(&claim);
         Some(Fbuf::new(self.pool.clone(), claim, place.start(), place.len()))
+    }
+
+    /// Says on which CPU this end waits; returns whether the other end waited on the same one last. Either may run elsewhere
+    /// by now: this decides how to wait, and nothing else.
+    fn shares_cpu(&self) -> bool {
+        let here = rustix::thread::sched_getcpu() as u64 + 1;
+        let [ours, theirs] =
+            [self.end, 1 - self.end].map(|end| channels::cpu(&self.pool.0.words, self.index, end));
+        if ours.load(Ordering::Relaxed) != here {
+            ours.store(here, Ordering::Relaxed);
+        }
+        theirs.load(Ordering::Relaxed) == here
     }
 
     fn ensure_usable(&self) -> Result<()> {

@@ -22,6 +22,8 @@ const REMOVER: usize = 3;
 /// waits to hear of more.
 const TAKEN: usize = 4;
 const WANTED: usize = 6;
+/// Where the words of each end are that say on which CPU it was when it waited last, on a line that is seldom written.
+const CPU: usize = 8;
 
 const NOBODY: u64 = 0;
 
@@ -36,7 +38,7 @@ pub(crate) fn make(words: &Words) -> Result<usize> {
                 maker.store(NOBODY, Ordering::Release);
                 continue;
             }
-            (TAKEN..TAKEN + 4).for_each(|at| part(words, channel, at).store(0, Ordering::Relaxed));
+            (TAKEN..CPU + 2).for_each(|at| part(words, channel, at).store(0, Ordering::Relaxed));
             ENDS.iter().for_each(|end| part(words, channel, *end).store(me, Ordering::Release));
             return Ok(channel);
         }
@@ -116,6 +118,11 @@ pub(crate) fn taken(words: &Words, channel: usize, end: usize) -> &AtomicU64 {
 /// Whether the sender of the direction that ends at `end` waits for messages to be taken.
 pub(crate) fn wanted(words: &Words, channel: usize, end: usize) -> &AtomicU64 {
     part(words, channel, WANTED + end)
+}
+
+/// The CPU on which an end was when it waited last, and one; 0 if it has not waited.
+pub(crate) fn cpu(words: &Words, channel: usize, end: usize) -> &AtomicU64 {
+    part(words, channel, CPU + end)
 }
 
 fn free_on_their_way(words: &Words, channel: usize, end: usize) -> bool {

@@ -3,7 +3,7 @@
 //! ```text
 //! page 0        magic, pages, token (2 words), segments in use
 //! page 1        64 members, 8 words each: whether it is taken, process number
-//! pages 2, 3    128 channels, 8 words each: made by, ends (2), removed by, messages taken (2), wanted (2)
+//! pages 2 to 5  128 channels, 16 words each: made by, ends (2), removed by, messages taken (2), wanted (2); CPUs (2)
 //! then          for each 64 pages of buffers a word of the bit string, on a line of its own: lock, bits, intent
 //! then          for each page of buffers its head: who has the run that starts there, and how long the run is
 //! then          the pages of buffers
@@ -28,12 +28,14 @@ pub(crate) const SEGMENT: usize = WORDS_PER_SEGMENT * PER_WORD * PAGE;
 const SEGMENTS_MAX: usize = 1 << 14;
 
 const MAGIC: u64 = 0x6662_7566_0000_0001;
-/// Words for each member, channel, and word of the bit string.
+/// Words for each member, and for each word of the bit string.
 const ENTRY: usize = 8;
+/// Words for each channel.
+const CHANNEL_ENTRY: usize = 16;
 const PAGE_WORDS: usize = PAGE / 8;
 const MEMBERS_AT: usize = PAGE_WORDS;
 const CHANNELS_AT: usize = MEMBERS_AT + MEMBERS * ENTRY;
-const BITS_AT: usize = CHANNELS_AT + CHANNELS * ENTRY;
+const BITS_AT: usize = CHANNELS_AT + CHANNELS * CHANNEL_ENTRY;
 
 /// How a pool's words are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +101,7 @@ impl Layout {
     }
 
     pub(crate) fn channel(self, index: usize) -> usize {
-        CHANNELS_AT + index * ENTRY
+        CHANNELS_AT + index * CHANNEL_ENTRY
     }
 
     /// Writes what is never changed again. The magic is written last.

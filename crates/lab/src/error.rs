@@ -21,6 +21,9 @@ pub enum Error {
     /// An event cannot be counted.
     #[error(transparent)]
     Counter(#[from] crate::counter::Refusal),
+    /// A buffer could not be passed, or there is none.
+    #[error(transparent)]
+    Fbufs(#[from] genie_fbufs::Error),
     /// A request failed.
     #[error(transparent)]
     Request(#[from] genie::Error),

@@ -12,13 +12,27 @@ macro_rules! brustoloni {
     };
 }
 
+/// A place in the paper on fbufs.
+macro_rules! thadani {
+    ($place:literal) => {
+        concat!(
+            "M. N. Thadani and Y. A. Khalidi, An Efficient Zero-Copy I/O Framework for UNIX, SMLI TR-95-39, ",
+            $place
+        )
+    };
+}
+
 mod alone;
 mod checksum;
 mod cpu;
+mod fbufs_mapwr;
+mod fbufs_rw;
 mod latency;
 mod latency_short;
 pub mod model;
+mod partners;
 mod primitives;
+mod programs;
 mod projection;
 mod reading;
 mod servers;
@@ -44,6 +58,10 @@ pub const ALL: &[&dyn Experiment] = &[
     &checksum::CHECKSUM,
     &servers::SERVERS,
     &model::MODEL,
+    &fbufs_rw::FBUFS_RW,
+    &fbufs_mapwr::FBUFS_MAPWR,
+    &programs::TTCP,
+    &programs::FTP,
     &projection::PROJECTION,
     &single_copy_tcp::SINGLE_COPY_TCP,
 ];

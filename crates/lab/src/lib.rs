@@ -38,4 +38,5 @@ pub mod runner;
 pub mod samples;
 pub mod store;
 pub mod touch;
+pub mod transport;
 pub mod yardsticks;

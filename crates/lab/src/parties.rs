@@ -17,7 +17,7 @@ mod client;
 mod meter;
 mod order;
 mod party;
-mod pattern;
+pub(crate) mod pattern;
 mod receiver;
 mod relay;
 mod seats;

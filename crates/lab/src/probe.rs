@@ -43,6 +43,11 @@ impl Probe {
         Ok(Self { here: *here, other: rest.last().copied(), _pinned: pinned })
     }
 
+    /// The CPU of this thread.
+    pub fn here(&self) -> usize {
+        self.here
+    }
+
     /// The other CPU, for a party that works at the same time.
     pub fn other(&self) -> Option<usize> {
         self.other

@@ -3,7 +3,7 @@
 use std::sync::atomic::{Ordering, fence};
 use std::time::Instant;
 
-use genie_ring::{Consumer, Mode, Record};
+use genie_ring::{Consumer, Mode, Record, Spin};
 use rustix::event::PollFlags;
 
 use super::{Channel, PATIENCE, PUBLISHED, Receiver, lock, poll};
@@ -98,10 +98,11 @@ impl Channel {
         Ok(consumer.is_ready())
     }
 
-    /// Looks for a message for about as long as it takes to wake a process that sleeps, and offers the CPU to others meanwhile.
+    /// Looks for a message for about as long as it takes to wake a process that sleeps, and offers the CPU to others meanwhile:
+    /// at once, if the other end cannot run before that.
     fn look(&self, consumer: &Consumer) -> bool {
         let start = Instant::now();
-        while !self.spin.until(|| consumer.is_ready()) {
+        while !self.spin().until(|| consumer.is_ready()) {
             if start.elapsed() >= PATIENCE {
                 return false;
             }
@@ -110,20 +111,30 @@ impl Channel {
         true
     }
 
-    /// Tells the writer how far this end has read, now and then, and at once if it waits.
+    /// How long to spin: not at all if the other end waited on this CPU last.
+    fn spin(&self) -> Spin {
+        if self.shares_cpu() { Spin::NONE } else { self.spin }
+    }
+
+    /// Tells the writer how far this end has read, now and then, and each time if it waits. A writer that sleeps is woken now
+    /// and then: woken for each message on the reader's CPU, it would take that CPU each time, to write one more.
     fn publish(&self, count: u64) {
         let words = &self.pool.0.words;
         let wanted = channels::wanted(words, self.index, self.end);
         let publish = || channels::taken(words, self.index, self.end).store(count, Ordering::Release);
-        if count.is_multiple_of(PUBLISHED) {
+        let is_time = count.is_multiple_of(PUBLISHED);
+        if is_time {
             publish();
         }
         // Partner: the fence in `wait_for_room`.
         fence(Ordering::SeqCst);
-        if wanted.load(Ordering::Relaxed) != 0 {
-            publish();
+        if wanted.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        publish();
+        if is_time {
             wanted.store(0, Ordering::Release);
-            // Without memory for it, the next message that is read tells.
+            // Without memory for it, the next time tells.
             if self.room.signal().is_err() {
                 wanted.store(1, Ordering::Release);
             }

@@ -91,6 +91,35 @@ fn calls_that_would_wait_say_so() {
     assert_eq!(one.write(one.pool().allocate(0).unwrap()).unwrap(), 0, "nothing is nothing to be read");
 }
 
+/// Once, a writer that slept was woken for each message that was read. On the reader's CPU it took that each time, to write one
+/// more: a buffer then cost a switch of processes.
+#[test]
+fn a_writer_that_sleeps_is_woken_for_many_messages_at_once() {
+    let (one, other) = joined();
+    (0..ON_THEIR_WAY).for_each(|_| assert_eq!(one.write(filled(one.pool(), 1, 1)).unwrap(), 1));
+    assert!(one.try_write(filled(one.pool(), 1, 1)).is_err(), "now it wants room");
+    for _ in 0..PUBLISHED {
+        assert!(!poll(&one.room, PollFlags::IN, false).unwrap());
+        other.read(1).unwrap();
+    }
+    assert!(poll(&one.room, PollFlags::IN, false).unwrap());
+}
+
+#[test]
+fn ends_know_whether_they_wait_on_one_cpu() {
+    let (one, other) = joined();
+    let cpus = genie_sys::machine::allowed_cpus().unwrap();
+    let on = |cpu: usize, end: &Channel| {
+        let _pinned = genie_sys::machine::pin_thread(cpu).unwrap();
+        end.shares_cpu()
+    };
+    assert!(!on(cpus[0], &one), "the other end has not waited yet");
+    assert!(on(cpus[0], &other) && on(cpus[0], &one));
+    if let [first, second, ..] = cpus[..] {
+        assert!(!on(second, &one) && !on(first, &other) && on(second, &other));
+    }
+}
+
 #[test]
 fn thousands_of_buffers_arrive_in_order_while_both_sides_sleep_now_and_then() {
     let (one, other) = joined();

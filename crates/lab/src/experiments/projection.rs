@@ -3,6 +3,9 @@
 //! How: the model is computed with the paper's figures, and with this machine's figures in their place: the CPU time of one
 //! transfer by copy, how much of that time is copying, and the CPU time of the same transfer by emulated copy. Copy copies
 //! once at each end, and both ends are counted, as if one host with a single copy were counted twice.
+//! Beside it stand the figures of `ttcp` on this machine: CPU time of both ends with the standard calls over TCP, and with fbufs on
+//! a channel, with a CPU each. How much of the former is copying nobody traces here; it is taken to be what grows with the
+//! length: the factor of a line through the times at all lengths.
 //! Verdicts are about the shortest transfer that emulated copy passes without copying; longer ones are in the table.
 //! Limits: throughput is the inverse of CPU time, as long as the network keeps up.
 //! Source: Thadani and Khalidi, section 6.3 and appendix A.
@@ -10,6 +13,7 @@
 use genie_passing::Scheme;
 
 use super::latency;
+use super::programs;
 use super::reading::{Reading, bytes, findings};
 use super::{Described, Measuring};
 use crate::amounts::significant;
@@ -17,6 +21,7 @@ use crate::device::Rate;
 use crate::experiment::{Claim, Declaration};
 use crate::findings::{Axis, Conclusion, Curve, Figure, Judgement, Table, row};
 use crate::measurement::{Measurements, Quantity};
+use crate::model::fit;
 use crate::model::measured::Operations;
 use crate::model::projection::{Cost, Speedup, advantage, break_even};
 use crate::model::reproduced::{KEY, projections};
@@ -52,7 +57,7 @@ static DECLARATION: Declaration = Declaration {
         },
     ],
     axes: &["how many times as fast copying becomes", "how many times as fast everything else becomes"],
-    needs: &["primitives", latency::ID],
+    needs: &["primitives", latency::ID, programs::TTCP_ID],
 };
 
 fn conclude(measurements: &Measurements) -> Conclusion {
@@ -61,7 +66,8 @@ fn conclude(measurements: &Measurements) -> Conclusion {
     let title = "Advantage of fbufs over a single copy, from the paper's figures";
     let papers = figure("projection-paper", title, projections::printed_costs(Rounding::Nearest));
     let judgements = shortest.map(|shortest| vec![of_advantage(shortest), of_break_even(shortest)]);
-    let tables = shortest.map(|_| costs_table(&here)).into_iter();
+    let ttcp = ttcp(measurements);
+    let tables = shortest.or(ttcp.as_ref()).map(|_| costs_table(&here, ttcp.as_ref())).into_iter();
     Conclusion {
         figures: shortest.and_then(figure_here).into_iter().chain(papers).collect(),
         tables: tables.chain([projections::measured().table(), projections::projected().table()]).collect(),
@@ -108,6 +114,16 @@ impl Transfer {
     }
 }
 
+/// The transfer of 8 KiB by `ttcp`, if it was measured at several lengths.
+fn ttcp(measurements: &Measurements) -> Option<Transfer> {
+    let costs = programs::costs(measurements);
+    let (length, [total, avoided]) = costs.iter().copied().find(|(len, _)| *len == programs::PAPER_LEN)?;
+    let standard: Vec<_> = costs.iter().map(|(len, [standard, _])| (*len, *standard)).collect();
+    let copying = (fit::fit(&standard)?.line.factor * length as f64).clamp(0.0, total);
+    let avoiding = Cost { total: avoided, copying: 0.0 };
+    Some(Transfer { length, copying: Cost { total, copying }, avoiding })
+}
+
 fn figure_here(shortest: &Transfer) -> Option<Figure> {
     let length = bytes(shortest.length);
     let title = format!("Advantage of emulated copy over copy for {length}, from this machine's figures");
@@ -119,8 +135,8 @@ fn advantages(avoiding: Cost, copying: Cost) -> [f64; 2] {
     COPY.map(|copy| advantage(avoiding, copying, Speedup { cpu: CPU, copy }) * 100.0)
 }
 
-/// The costs at each length here, and the paper's costs.
-fn costs_table(all: &[Transfer]) -> Table {
+/// The costs at each length here, those of `ttcp`, and the paper's costs.
+fn costs_table(all: &[Transfer], ttcp: Option<&Transfer>) -> Table {
     let cells = |name: String, avoiding: Cost, copying: Cost| {
         let share = copying.copying / copying.total * 100.0;
         let [all_four_times, copying_ten_times] = advantages(avoiding, copying);
@@ -137,9 +153,13 @@ fn costs_table(all: &[Transfer]) -> Table {
     };
     let (avoiding, copying) = projections::printed_costs(Rounding::Nearest);
     let here = all.iter().map(|transfer| cells(bytes(transfer.length), transfer.avoiding, transfer.copying));
+    let ttcp = ttcp.map(|transfer| {
+        let name = format!("ttcp, {}", bytes(transfer.length));
+        cells(name, transfer.avoiding, transfer.copying)
+    });
     Table::new(
-        "CPU time in µs by copy and by emulated copy (the paper: a single copy and fbufs), and the advantage of the latter where \
-         all but copying becomes 4 times as fast",
+        "CPU time in µs by copy and by emulated copy (ttcp: standard calls over TCP, and fbufs; the paper: a single copy, and fbufs), and the \
+         advantage of the latter where all but copying becomes 4 times as fast",
         [
             "",
             "copy",
@@ -149,7 +169,7 @@ fn costs_table(all: &[Transfer]) -> Table {
             "copying 10 times",
             "nothing left at",
         ],
-        here.chain([cells("the paper, 8 KiB".to_owned(), avoiding, copying)]),
+        here.chain(ttcp).chain([cells("the paper, 8 KiB".to_owned(), avoiding, copying)]),
     )
 }
 
@@ -243,6 +263,25 @@ mod tests {
         let found = &conclude(400.0).verdicts[1];
         assert_eq!(found.verdict, Verdict::Holds);
         assert!(found.found.contains("however fast copying becomes"), "{found:?}");
+    }
+
+    #[test]
+    fn figures_of_ttcp_like_the_papers_project_like_the_papers() {
+        let side = ["a CPU each, sender", "a CPU each, receiver"];
+        // Half of it at each end: 459 us, and 280 us for each 8 KiB.
+        let standard = |len: u64| (459.0 + 280.0 * len as f64 / 8192.0) / 2.0;
+        let points = [4096, 8192, 16_384].into_iter().flat_map(|len| {
+            let of = |setting, series, us| synthetic::made(setting, series, Quantity::CpuTime, (len, us));
+            let time = synthetic::made("a CPU each", "fbufs, channel", Quantity::Latency, (len, 1.0));
+            let ends =
+                side.map(|end| [of(end, "standard, TCP", standard(len)), of(end, "fbufs, channel", 246.0)]);
+            ends.concat().into_iter().chain([time])
+        });
+        let conclusion = super::conclude(&run("ttcp", points));
+        let rows = &conclusion.tables[0].rows;
+        assert_eq!(rows.len(), 2, "{rows:?}");
+        // In the last cell, where nothing is left, the rounding of samples shows.
+        assert_eq!(rows[0][1..6], rows[1][1..6], "{rows:?}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ fn word(seed: u64, index: usize) -> u64 {
 }
 
 /// Fills `bytes` with the data of a seed.
-pub(super) fn fill(bytes: &mut [u8], seed: u64) {
+pub(crate) fn fill(bytes: &mut [u8], seed: u64) {
     let (words, rest) = bytes.as_chunks_mut::<8>();
     let last = word(seed, words.len()).to_le_bytes();
     words.iter_mut().enumerate().for_each(|(index, bytes)| *bytes = word(seed, index).to_le_bytes());
@@ -19,7 +19,7 @@ pub(super) fn fill(bytes: &mut [u8], seed: u64) {
 }
 
 /// The first offset at which `bytes` are not the data of a seed.
-pub(super) fn mismatch(bytes: &[u8], seed: u64) -> Option<usize> {
+pub(crate) fn mismatch(bytes: &[u8], seed: u64) -> Option<usize> {
     let (words, rest) = bytes.as_chunks::<8>();
     let differs = |(index, bytes): (usize, &[u8; 8])| *bytes != word(seed, index).to_le_bytes();
     let in_words = words.iter().enumerate().position(differs).map(|index| index * 8);

@@ -7,15 +7,17 @@ mod transfers;
 
 use std::process::ExitCode;
 
-use genie_lab::{parties, peer};
+use genie_lab::{parties, peer, transport};
 use libtest_mimic::{Arguments, Trial};
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
     if words.next().as_deref() == Some(peer::COMMAND) {
-        // The role, which is a party's, and the name of the option come first.
-        let cpu = words.nth(2).and_then(|cpu| cpu.parse().ok());
-        return match parties::run(cpu) {
+        let role = words.next();
+        // The name of the option comes first.
+        let cpu = words.nth(1).and_then(|cpu| cpu.parse().ok());
+        let run = if role.as_deref() == Some(transport::ROLE) { transport::run } else { parties::run };
+        return match run(cpu) {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,
         };
