@@ -197,7 +197,9 @@ int main(void) {
         CHECK(own != server);
         OK(io_request(own, STORE, 1, bufv, IO_FOREVER, NULL));
         keeper_end(&own, serving);
-        _exit(0);
+        /* So that leaks are not looked for: the child has lost what was on the stacks of its parent's threads. */
+        execlp("true", "true", (char *)NULL);
+        CHECK(!"exec");
     }
     int status;
     waitpid(child, &status, 0);

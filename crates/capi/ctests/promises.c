@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/uio.h>
 
 #include "passes.h"
 
@@ -15,7 +16,6 @@ static const struct {
     {0, 1},      {5, 1},      {1, 100},     {0, 4096},      {4095, 4098},
     {17, 70001}, {0, 131072}, {2097150, 5}, {0, 4u << 20}, {4097, (2u << 20) + 5},
 };
-#define BRIEF_SLICES 7 /* of these, when tests are to be brief */
 
 static const struct configuration configurations[] = {
     {"a server in this process", 0, 0},
@@ -394,9 +394,13 @@ static void synchronous_requests_pass_every_byte(const struct trial *t) {
 
 /* Where memory cannot be protected, output that is not held is copied. */
 static int can_protect(void) {
+    static int is_told;
     char text[300];
     CHECK(io_doctor(place.interface, text, sizeof text) < (int)sizeof text);
-    return !strstr(text, "output is copied");
+    int can = !strstr(text, "output is copied");
+    if (!can && !is_told++)
+        fprintf(stderr, "SKIP emulated_copy_avoids_copies of output, %s: %s\n", configuration->name, text);
+    return can;
 }
 
 static void emulated_copy_avoids_copies(const struct trial *t) {
@@ -410,15 +414,18 @@ static void emulated_copy_avoids_copies(const struct trial *t) {
     const struct io_receipt *receipt = &pass.receipts[0];
     if (t->kind == FOREIGN)
         CHECK(receipt->copied == t->length && receipt->effective == IO_COPY && *receipt->reason);
-    else if ((is_long || configuration->is_avoiding) && area.pieces[0].length > 0 && can_protect())
+    else if (area.pieces[0].length > 0 && (is_long || configuration->is_avoiding) && can_protect())
         CHECK(receipt->copied == 0 && receipt->effective == t->scheme && receipt->write_protected > 0 && !receipt->reason);
     submit_native(&pass, IO_IN, t->scheme, &area);
     deliver(&pass, after, t->length);
     synchronize(&pass, t->length);
     if (t->kind == FOREIGN)
         CHECK(receipt->copied == t->length && *receipt->reason);
-    else if (is_long && t->kind == OURS)
-        CHECK(receipt->copied == 0 && receipt->effective == t->scheme && receipt->swapped > 0 && !receipt->reason);
+    else if (t->kind == OURS && (is_long || (configuration->is_avoiding && (t->offset == 0 || can_protect())))) {
+        CHECK(receipt->effective == t->scheme && receipt->swapped > 0);
+        /* What lies beside the data on its granules is copied. */
+        CHECK(t->offset > 0 || (receipt->copied == 0 && !receipt->reason));
+    }
     free(after);
     area_free(&area);
 }
@@ -493,20 +500,16 @@ static unsigned char *arrived(const struct pass *pass, size_t length) {
     return pass->region.segmentv[0].addr;
 }
 
-/* How many pages the kernel can read; it fails with EFAULT for one that is hidden. */
-static size_t visible(const unsigned char *buffer, size_t length) {
-    int ends[2];
+/* How many pages the kernel can read for this process; it fails with EFAULT for one that is hidden. */
+static size_t visible(unsigned char *buffer, size_t length) {
     size_t count = 0;
     char byte;
-    OK(pipe(ends));
+    struct iovec here = {&byte, 1};
     for (size_t at = 0; at < length; at += 4096) {
-        ssize_t written = write(ends[1], buffer + at, 1);
-        CHECK(written == 1 || errno == EFAULT);
-        if (written == 1)
-            count += (size_t)read(ends[0], &byte, 1);
+        ssize_t found = process_vm_readv(getpid(), &here, 1, &(struct iovec){buffer + at, 1}, 1, 0);
+        CHECK(found == 1 || errno == EFAULT);
+        count += found == 1;
     }
-    close(ends[0]);
-    close(ends[1]);
     return count;
 }
 
@@ -749,10 +752,11 @@ static const struct promise {
 #define PROMISES (sizeof promises / sizeof *promises)
 
 static void try(const struct promise *promise) {
-    const size_t count = is_brief() ? BRIEF_SLICES : sizeof slices / sizeof *slices;
+    const size_t brief = is_brief() ? 1 : 0; /* then every second one of the short slices */
+    const size_t count = brief ? 6 : sizeof slices / sizeof *slices;
     for (io_scheme_t scheme = promise->first; scheme <= promise->last; scheme++)
         for (enum kind kind = OURS; kind <= (scheme < IO_MOVE ? MIXED : OURS); kind++)
-            for (size_t i = 0; i < count; i++) {
+            for (size_t i = brief; i < count; i += 1 + brief) {
                 alarm(60); /* a hang ends the process */
                 now->trial = (struct trial){scheme, kind, slices[i].offset, slices[i].length};
                 promise->hold(&now->trial);
