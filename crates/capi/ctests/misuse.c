@@ -1,4 +1,5 @@
 /* What is used wrongly gets an error, and harms nothing. */
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -250,6 +251,20 @@ int main(void) {
         CHECK(own != server);
         OK(io_request(own, STORE, 1, bufv, IO_FOREVER, NULL));
         keeper_end(&own, serving);
+        /* No descriptors are left. */
+        struct rlimit limit;
+        OK(getrlimit(RLIMIT_NOFILE, &limit));
+        rlim_t before = limit.rlim_cur;
+        int next = dup(0);
+        close(next);
+        limit.rlim_cur = (rlim_t)next;
+        OK(setrlimit(RLIMIT_NOFILE, &limit));
+        FAILS(EMFILE, io_open(NULL, &interface));
+        FAILS(EMFILE, io_server_register(NULL, 1, keeper_services, 0, &own));
+        FAILS(EMFILE, io_connect(0, "nobody", 0, &own));
+        FAILS(EMFILE, io_descriptor(0));
+        limit.rlim_cur = before;
+        OK(setrlimit(RLIMIT_NOFILE, &limit));
         /* So that leaks are not looked for: the child has lost what was on the stacks of its parent's threads. */
         execlp("true", "true", (char *)NULL);
         CHECK(!"exec");
