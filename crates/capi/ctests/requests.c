@@ -258,6 +258,11 @@ int main(void) {
     OK(io_connect(0, "keeper", 20000000000, &there));
     CHECK(io_service(there, "release") == RELEASE);
     FAILS(ENOENT, io_service(there, "releases"));
+    FAILS(EINVAL, io_server_unregister(there)); /* as are all calls that only a server's own program may make */
+    FAILS(EINVAL, io_server(there, NULL, NULL, 0));
+    FAILS(EINVAL, io_ready(there, 1, 0));
+    FAILS(EINVAL, io_is_aborted(there, 1));
+    FAILS(EINVAL, io_server_descriptor(there));
     all(there);
     /* The server is killed with a request in its hands. */
     io_request_t request;
