@@ -30,6 +30,36 @@
 
 #define OK(call) CHECK((call) == 0)
 
+/* Under valgrind, which makes programs many times slower, tests use short data only. */
+static inline int is_brief(void) { return getenv("GENIE_TEST_BRIEF") != NULL; }
+
+/* Copies a buffer of a request's to `to`; returns its length. */
+static inline size_t gather(const struct io_server_buffer *buffer, unsigned char *to) {
+    size_t done = 0;
+    for (size_t i = 0; i < buffer->segc; i++) {
+        memcpy(to + done, buffer->segv[i].addr, buffer->segv[i].length);
+        done += buffer->segv[i].length;
+    }
+    return done;
+}
+
+/* Copies bytes to a buffer of a request's from `offset` on, as many as fit; returns how many these are. */
+static inline size_t scatter(const struct io_server_buffer *buffer, size_t offset, const unsigned char *from, size_t length) {
+    size_t done = 0;
+    for (size_t i = 0; i < buffer->segc && done < length; i++) {
+        size_t room = buffer->segv[i].length;
+        if (offset >= room) {
+            offset -= room;
+            continue;
+        }
+        size_t part = room - offset < length - done ? room - offset : length - done;
+        memcpy((unsigned char *)buffer->segv[i].addr + offset, from + done, part);
+        done += part;
+        offset = 0;
+    }
+    return done;
+}
+
 /* A buffer of one native element. */
 struct native {
     struct io_buffer_header header;

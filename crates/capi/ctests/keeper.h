@@ -24,25 +24,6 @@ struct kept {
     size_t held_count;
 };
 
-static inline size_t gather(const struct io_server_buffer *buffer, unsigned char *to) {
-    size_t done = 0;
-    for (size_t i = 0; i < buffer->segc; i++) {
-        memcpy(to + done, buffer->segv[i].addr, buffer->segv[i].length);
-        done += buffer->segv[i].length;
-    }
-    return done;
-}
-
-static inline size_t scatter(const struct io_server_buffer *buffer, const unsigned char *from, size_t length) {
-    size_t done = 0;
-    for (size_t i = 0; i < buffer->segc && done < length; i++) {
-        size_t part = buffer->segv[i].length < length - done ? buffer->segv[i].length : length - done;
-        memcpy(buffer->segv[i].addr, from + done, part);
-        done += part;
-    }
-    return done;
-}
-
 /* Reads what a request outputs, and fills its inputs with that; replies. */
 static inline void keep_and_reply(io_server_t server, struct kept *kept, const struct io_message *message, int stores) {
     size_t actual[16] = {0};
@@ -54,7 +35,7 @@ static inline void keep_and_reply(io_server_t server, struct kept *kept, const s
                 kept->length = actual[i];
         } else {
             OK(io_ready(server, message->request, i));
-            actual[i] = scatter(&message->bufv[i], kept->bytes, kept->length);
+            actual[i] = scatter(&message->bufv[i], 0, kept->bytes, kept->length);
         }
     }
     struct io_reply_message reply = {.request = message->request, .actualc = message->bufc, .actualv = actual};

@@ -1,8 +1,44 @@
 /* What is used wrongly gets an error, and harms nothing. */
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "keeper.h"
+
+/* Every call that names an interface, a server or a request fails with this errno. */
+static void names_nothing(int error, io_interface_t interface, io_server_t server, io_request_t request) {
+    struct io_thresholds thresholds;
+    struct io_message message;
+    io_server_t found;
+    FAILS(error, io_get_thresholds(interface, &thresholds));
+    FAILS(error, io_set_limits(interface, 1, 1));
+    FAILS(error, io_set_scheme(interface, IO_COPY));
+    FAILS(error, io_doctor(interface, NULL, 0));
+    FAILS(error, io_connect(interface, "nobody", 0, &found));
+    FAILS(error, io_descriptor(interface));
+    FAILS(error, io_arm(interface));
+    FAILS(error, io_collect(interface));
+    FAILS(error, io_close(interface));
+    errno = 0;
+    CHECK(!io_allocate(interface, 1) && errno == error);
+    errno = 0;
+    CHECK(!io_allocate_at(interface, 1, 1) && errno == error);
+    errno = 0;
+    CHECK(!io_allocate_migrant(interface, 1, 1) && errno == error);
+    FAILS(error, io_disconnect(server));
+    FAILS(error, io_is_gone(server));
+    FAILS(error, io_service(server, "store"));
+    FAILS(error, io_preferred(server, STORE, NULL, NULL));
+    FAILS(error, io_request(server, RELEASE, 0, NULL, IO_FOREVER, NULL));
+    FAILS(error, io_flush(server, 0));
+    FAILS(error, io_server_unregister(server));
+    FAILS(error, io_server(server, NULL, &message, 0));
+    FAILS(error, io_ready(server, 1, 0));
+    FAILS(error, io_is_aborted(server, 1));
+    FAILS(error, io_server_descriptor(server));
+    FAILS(error, io_sync(request, IO_NORMAL, 0, NULL, 0));
+    FAILS(error, io_abort(request));
+}
 
 int main(void) {
     io_server_t server;
@@ -31,6 +67,22 @@ int main(void) {
     CHECK(!io_allocate(0, 0) && errno == EINVAL);
     errno = 0;
     CHECK(!io_allocate(0, (size_t)1 << 60) && errno != 0);
+
+    names_nothing(EBADF, 77777, 77777, 77777);
+    errno = 0;
+    CHECK(!io_allocate_at(0, 1, 0) && errno == EINVAL);
+    errno = 0;
+    CHECK(!io_allocate_migrant(0, 0, 1) && errno == EINVAL);
+    FAILS(EINVAL, io_connect(0, NULL, 0, &server));
+    FAILS(EINVAL, io_service(server, NULL));
+
+    /* More than may be pending. */
+    OK(io_set_limits(0, 1u << 30, 1));
+    CHECK(io_request(server, HOLD, 0, NULL, IO_FOREVER, &request) == IO_PENDING);
+    FAILS(EAGAIN, io_request(server, STORE, 0, NULL, IO_FOREVER, &(io_request_t){0}));
+    FAILS(ETIMEDOUT, io_flush(server, 0));
+    OK(io_abort(request));
+    OK(io_set_limits(0, 1u << 30, 65536));
 
     /* Headers and lists. */
     FAILS(EINVAL, io_request(server, STORE, 1, NULL, IO_FOREVER, NULL));
@@ -157,6 +209,9 @@ int main(void) {
     /* Servers that are registered wrongly, replies to nothing. */
     io_server_t other;
     FAILS(EINVAL, io_server_register(NULL, 0, NULL, 0, &other));
+    struct io_service_mapping many[257] = {{0}};
+    FAILS(EINVAL, io_server_register(NULL, 257, many, 0, &other));
+    FAILS(EINVAL, io_server_register("a/b", 1, keeper_services, 0, &other));
     struct io_service_mapping wrong = {.name = "a", .flags = 8};
     FAILS(EINVAL, io_server_register(NULL, 1, &wrong, 0, &other));
     wrong = (struct io_service_mapping){0};
@@ -177,8 +232,6 @@ int main(void) {
     struct io_thresholds thresholds;
     OK(io_get_thresholds(interface, &thresholds));
     CHECK(thresholds.held == 1 && thresholds.output > 0);
-    OK(io_close(interface));
-    FAILS(EBADF, io_close(interface));
     char text[20];
     CHECK(io_doctor(0, text, sizeof text) > 20 && strlen(text) == 19);
     for (int error = 0; error < 140; error++)
@@ -190,6 +243,7 @@ int main(void) {
         bufv[0] = native(&out, IO_OUT, IO_COPY, text, sizeof text);
         FAILS(ECHILD, io_request(server, STORE, 1, bufv, IO_FOREVER, NULL));
         FAILS(ECHILD, io_sync(request, IO_NORMAL, 0, NULL, 0));
+        names_nothing(ECHILD, interface, server, request);
         FAILS(EFAULT, io_free(bytes));
         CHECK(bytes[0] == 0);
         io_server_t own;
@@ -197,12 +251,30 @@ int main(void) {
         CHECK(own != server);
         OK(io_request(own, STORE, 1, bufv, IO_FOREVER, NULL));
         keeper_end(&own, serving);
-        _exit(0);
+        /* No descriptors are left. */
+        struct rlimit limit;
+        OK(getrlimit(RLIMIT_NOFILE, &limit));
+        rlim_t before = limit.rlim_cur;
+        int next = dup(0);
+        close(next);
+        limit.rlim_cur = (rlim_t)next;
+        OK(setrlimit(RLIMIT_NOFILE, &limit));
+        FAILS(EMFILE, io_open(NULL, &interface));
+        FAILS(EMFILE, io_server_register(NULL, 1, keeper_services, 0, &own));
+        FAILS(EMFILE, io_connect(0, "nobody", 0, &own));
+        FAILS(EMFILE, io_descriptor(0));
+        limit.rlim_cur = before;
+        OK(setrlimit(RLIMIT_NOFILE, &limit));
+        /* So that leaks are not looked for: the child has lost what was on the stacks of its parent's threads. */
+        execlp("true", "true", (char *)NULL);
+        CHECK(!"exec");
     }
     int status;
     waitpid(child, &status, 0);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 
+    OK(io_close(interface));
+    FAILS(EBADF, io_close(interface));
     bufv[0] = native(&out, IO_OUT, IO_EMULATED_COPY, bytes, length);
     OK(io_request(server, STORE, 1, bufv, IO_FOREVER, NULL));
     OK(io_free(bytes));

@@ -5,6 +5,7 @@
 #include "keeper.h"
 
 static const size_t lengths[] = {1, 100, 4096, 70001, (1u << 20) + 5, 8u << 20};
+static size_t lengths_count(void) { return is_brief() ? 4 : sizeof lengths / sizeof *lengths; }
 
 static void fill(unsigned char *bytes, size_t length, unsigned seed) {
     for (size_t i = 0; i < length; i++)
@@ -21,7 +22,7 @@ static void expect(const unsigned char *bytes, size_t length, unsigned seed) {
 
 /* Stores and fetches by native schemes, in buffers of the library's and in others. */
 static void natives(io_server_t server) {
-    for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
+    for (size_t l = 0; l < lengths_count(); l++)
         for (io_scheme_t scheme = IO_DEFAULT; scheme <= IO_EMULATED_SHARE; scheme++)
             for (int foreign = 0; foreign < 2; foreign++)
                 for (int waits = 0; waits < 2; waits++) {
@@ -59,7 +60,7 @@ static void natives(io_server_t server) {
 }
 
 static void migrants(io_server_t server) {
-    for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
+    for (size_t l = 0; l < lengths_count(); l++)
         for (io_scheme_t scheme = IO_MOVE; scheme <= IO_EMULATED_WEAK_MOVE; scheme++) {
             size_t length = lengths[l];
             int strong = scheme <= IO_EMULATED_MOVE;
@@ -257,6 +258,11 @@ int main(void) {
     OK(io_connect(0, "keeper", 20000000000, &there));
     CHECK(io_service(there, "release") == RELEASE);
     FAILS(ENOENT, io_service(there, "releases"));
+    FAILS(EINVAL, io_server_unregister(there)); /* as are all calls that only a server's own program may make */
+    FAILS(EINVAL, io_server(there, NULL, NULL, 0));
+    FAILS(EINVAL, io_ready(there, 1, 0));
+    FAILS(EINVAL, io_is_aborted(there, 1));
+    FAILS(EINVAL, io_server_descriptor(there));
     all(there);
     /* The server is killed with a request in its hands. */
     io_request_t request;

@@ -47,7 +47,7 @@ static void loops(void) {
     FAILS(EINVAL, io_server(server, &reply, NULL, 0));
     unsigned char fresh[1000];
     memset(fresh, 6, sizeof fresh);
-    actual[1] = scatter(&message.bufv[1], fresh, sizeof fresh);
+    actual[1] = scatter(&message.bufv[1], 0, fresh, sizeof fresh);
     OK(io_server(server, &reply, &message, 0));
     CHECK(message.what == IO_NO_MESSAGE);
     OK(io_sync(request, IO_NORMAL, 0, NULL, IO_FOREVER));

@@ -512,8 +512,8 @@ int io_flush(io_server_t server,
 // failed (or was named wrongly): unless data was peeked at, its name is of no more use, and its headers and buffers are the caller's.
 // If several threads wait for one request, one of them gets its result, and the others EBADF.
 //
-// Errors: EBADF, ECHILD; EINVAL (no such delivery; or a buffer to which data is redirected is shorter than the data, which is lost);
-// as for io_request.
+// Errors: EBADF, ECHILD; EINVAL (no such delivery; an input element of bufv that is not native; or a buffer to which data is redirected is
+// shorter than the data, which is lost); as for io_request.
 //
 // Pointers: the headers, lists and buffers are as io_request says.
 int io_sync(io_request_t request,
@@ -551,8 +551,9 @@ int io_server_register(const char *name,
                        size_t pool_size,
                        io_server_t *serverp);
 
-// Ends a server of this program. Its clients see it hang up; requests that were not replied to fail. Threads that wait in io_server
-// return with ECANCELED.
+// Ends a server of this program. Its clients see it hang up. Requests that no message has brought fail, and threads that wait in
+// io_server return with ECANCELED. Requests that messages have brought stay held, since threads may be at work in their buffers: reply to
+// each of them, as before, by io_server, which then returns with ECANCELED. Clients in this program wait for that reply.
 //
 // Errors: EBADF, ECHILD, EINVAL (it is a server in another process: call io_disconnect).
 int io_server_unregister(io_server_t server);
@@ -569,7 +570,7 @@ int io_server_unregister(io_server_t server);
 // client was told that its room is too short, and the request is over.
 //
 // Errors: EBADF (no such server, or it holds no such request), ECHILD, EINVAL (an actual length or direction is wrong, or the server is
-// in another process), EMSGSIZE, ECANCELED (the server has been unregistered).
+// in another process), EMSGSIZE, ECANCELED (the server has been unregistered; out_msg was sent all the same).
 //
 // Pointers: the messages, and what out_msg points to, are valid.
 int io_server(io_server_t server,

@@ -174,7 +174,8 @@ impl Composer<'_> {
         let lender = if native.lender == 0 { None } else { Some(self.process.server(native.lender)?) };
         let is_share = matches!(scheme, Scheme::Share | Scheme::EmulatedShare);
         let is_brief = !is_input && !is_share;
-        self.process.regions.begin_use(segment, is_brief, self.users)?;
+        let space = self.server.client.interface.space();
+        self.process.regions.begin_use(segment, is_brief, Some(space), self.users)?;
         if !is_brief {
             self.pieces.push((segment, is_input));
         }

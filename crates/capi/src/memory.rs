@@ -12,7 +12,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, RwLock};
 
-use genie_memory::{Buffer, Migrant};
+use genie_memory::{Buffer, Migrant, Space};
 use genie_sys::fork::Maker;
 use smallvec::SmallVec;
 
@@ -143,10 +143,20 @@ impl Regions {
     /// Counts another user of the buffer in which the bytes lie, if they lie in one.
     ///
     /// # Errors
-    /// They leave the buffer.
+    /// They leave the buffer; or they are where buffers of `space` are, and in none.
     #[inline]
-    pub(crate) fn begin_use(&self, bytes: Segment, is_brief: bool, users: &mut Users) -> Result<(), Failure> {
-        let Some(usage) = self.used(bytes)? else { return Ok(()) };
+    pub(crate) fn begin_use(
+        &self,
+        bytes: Segment,
+        is_brief: bool,
+        space: Option<&Space>,
+        users: &mut Users,
+    ) -> Result<(), Failure> {
+        let Some(usage) = self.used(bytes)? else {
+            let addr = bytes.addr.addr();
+            let is_gone = bytes.length > 0 && space.is_some_and(|space| space.may_hold(addr));
+            return if is_gone { Err(gone(addr)) } else { Ok(()) };
+        };
         users.0.push(User { usage, is_brief });
         // SAFETY: as in `User::end`.
         let Usage { start, len, .. } = unsafe { usage.as_ref() };
@@ -231,6 +241,10 @@ impl Regions {
         drop(freed);
         Ok(())
     }
+}
+
+fn gone(addr: usize) -> Failure {
+    Failure::new(libc::EFAULT, format!("no buffer of the library's is at {addr:#x}: it was freed, or passed"))
 }
 
 fn unknown(addr: usize) -> Failure {

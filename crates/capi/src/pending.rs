@@ -101,7 +101,7 @@ pub unsafe extern "C" fn io_sync(
             if delivery == IO_REDIRECTED { redirected(&requested.begun, &others) } else { others.clone() };
         // Nobody may free them while this waits.
         let mut targets = Targets::default();
-        others.iter().try_for_each(|place| process.regions.begin_use(*place, false, &mut targets.0))?;
+        others.iter().try_for_each(|place| process.regions.begin_use(*place, false, None, &mut targets.0))?;
         let stored: Vec<_> = places.iter().map(|place| (*place, true)).collect();
         ensure_apart(&stored)?;
         if !requested.with(|pending| pending.wait(duration(timeout).unwrap_or(Duration::MAX)))? {
