@@ -199,7 +199,40 @@ int main(void) {
     struct io_buffer_header *twiceover[] = {native(&elsewhere, IO_IN, IO_COPY, bytes, 10), &out.header};
     native(&out, IO_IN, IO_COPY, bytes + 5, 10);
     FAILS(EINVAL, io_sync(request, IO_PEEKED, 2, twiceover, 0));
+    /* Data goes to native elements, inside their buffers. */
+    struct io_buffer_header **to = twiceover;
+    elsewhere.element.scheme = IO_MOVE;
+    FAILS(EINVAL, io_sync(request, IO_PEEKED, 1, to, 0));
+    FAILS(EINVAL, io_sync(request, IO_REDIRECTED, 1, to, 0));
+    elsewhere.element.scheme = IO_COPY;
+    elsewhere.element.flags = 99;
+    FAILS(EINVAL, io_sync(request, IO_PEEKED, 1, to, 0));
+    elsewhere.element.flags = 0;
+    elsewhere.element.length = length + 1;
+    FAILS(EINVAL, io_sync(request, IO_PEEKED, 1, to, 0));
+    elsewhere.header.direction = 5;
+    FAILS(EINVAL, io_sync(request, IO_PEEKED, 1, to, 0));
     OK(io_abort(request));
+
+    /* What is where buffers are, and in none: freed before, or passed. */
+    unsigned char *gone = io_allocate(0, length);
+    OK(io_free(gone));
+    bufv[0] = native(&out, IO_OUT, IO_COPY, gone, length);
+    FAILS(EFAULT, io_request(server, STORE, 1, bufv, IO_FOREVER, NULL));
+    bufv[0] = native(&in, IO_IN, IO_EMULATED_COPY, gone, length);
+    FAILS(EFAULT, io_request(server, FETCH, 1, bufv, IO_FOREVER, NULL));
+    /* Bytes that begin in no buffer, and reach into one. */
+    unsigned char *after = io_allocate_at(0, 1000, length);
+    bufv[0] = native(&in, IO_IN, IO_COPY, after - 1000, length);
+    FAILS(EINVAL, io_request(server, FETCH, 1, bufv, IO_FOREVER, NULL));
+    OK(io_free(after));
+    /* One region cannot name two buffers that arrive. */
+    struct io_region arrival = {.count = 1};
+    struct native another_in;
+    bufv[0] = native(&in, IO_IN, IO_MOVE, NULL, length);
+    bufv[1] = native(&another_in, IO_IN, IO_MOVE, NULL, length);
+    in.element.location.region = another_in.element.location.region = &arrival;
+    FAILS(EINVAL, io_request(server, FETCH, 2, bufv, IO_FOREVER, NULL));
 
     /* Fragments of requests that nobody holds. */
     bufv[0] = native(&out, IO_OUT, IO_FRAGMENT, NULL, 10);

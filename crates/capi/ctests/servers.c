@@ -114,6 +114,76 @@ static void subcontracts(void) {
     keeper_end(&keeper, thread);
 }
 
+/* A contractor passes an input on, and says how much came to it. */
+static void forwarded_input(void) {
+    io_server_t keeper, server;
+    pthread_t thread = keeper_start(NULL, &keeper);
+    static const struct io_service_mapping passes[] = {{.name = "passes", .flags = 0}};
+    OK(io_server_register(NULL, 1, passes, 0, &server));
+    unsigned char stored[5000], bytes[5000] = {0};
+    memset(stored, 3, sizeof stored);
+    struct native out, in, part;
+    struct io_buffer_header *bufv[] = {native(&out, IO_OUT, IO_COPY, stored, sizeof stored)};
+    OK(io_request(keeper, STORE, 1, bufv, IO_FOREVER, NULL));
+    bufv[0] = native(&in, IO_IN, IO_COPY, bytes, sizeof bytes);
+    io_request_t request;
+    CHECK(io_request(server, 0, 1, bufv, IO_FOREVER, &request) == IO_PENDING);
+    struct io_message message;
+    OK(io_server(server, NULL, &message, 1));
+    size_t actual = sizeof bytes;
+    struct io_reply_message reply = {.request = message.request, .actualc = 1, .actualv = &actual};
+    FAILS(EINVAL, io_server(server, &reply, NULL, 0)); /* nobody has filled it */
+    bufv[0] = native(&part, IO_IN, IO_FRAGMENT, NULL, sizeof bytes);
+    part.element.location.fragment = (struct io_fragment_location){.server = server, .request = message.request};
+    OK(io_request(keeper, FETCH, 1, bufv, IO_FOREVER, NULL));
+    OK(io_server(server, &reply, NULL, 0));
+    OK(io_sync(request, IO_NORMAL, 0, NULL, IO_FOREVER));
+    CHECK(in.actual == sizeof bytes && memcmp(bytes, stored, sizeof bytes) == 0);
+    OK(io_server_unregister(server));
+    keeper_end(&keeper, thread);
+}
+
+/* A reply that is refused leaves nothing behind, and a request that is held outlives its server. */
+static void held(void) {
+    io_server_t server;
+    OK(io_server_register(NULL, 1, slow, 0, &server));
+    unsigned char *bytes = io_allocate(0, 300000), given[2000];
+    memset(bytes, 5, 300000);
+    memset(given, 6, sizeof given);
+    struct native out, in, other;
+    struct io_buffer_header *bufv[] = {native(&out, IO_OUT, IO_EMULATED_SHARE, bytes, 300000),
+                                       native(&in, IO_IN, IO_COPY, given, 1000),
+                                       native(&other, IO_IN, IO_COPY, given + 1000, 1000)};
+    io_request_t request, waiting;
+    CHECK(io_request(server, 0, 3, bufv, IO_FOREVER, &request) == IO_PENDING);
+    struct io_message message;
+    OK(io_server(server, NULL, &message, 1));
+    OK(io_ready(server, request, 1));
+    const struct io_segment *shown = message.bufv[1].segv;
+    memset(shown->addr, 7, shown->length);
+    OK(io_ready(server, request, 1));
+    CHECK(message.bufv[1].segv == shown);
+    size_t actual[] = {0, 100, 50};
+    struct io_reply_message reply = {.request = request, .actualc = 3, .actualv = actual};
+    FAILS(EINVAL, io_server(server, &reply, NULL, 0)); /* of buffer 2, which is not ready */
+    reply = (struct io_reply_message){.request = request, .argument_length = 1};
+    FAILS(EFAULT, io_server(server, &reply, NULL, 0));
+
+    CHECK(io_request(server, 0, 0, NULL, IO_FOREVER, &waiting) == IO_PENDING);
+    OK(io_server_unregister(server));
+    FAILS(EREMOTEIO, io_sync(waiting, IO_NORMAL, 0, NULL, IO_FOREVER)); /* no message has brought it */
+    CHECK(io_sync(request, IO_NORMAL, 0, NULL, 0) == IO_PENDING);
+    CHECK(((unsigned char *)message.bufv[0].segv->addr)[299999] == 5 || message.bufv[0].segc > 1);
+    FAILS(EBADF, io_server_unregister(server));
+    FAILS(ECANCELED, io_server(server, NULL, &message, 1));
+    reply = (struct io_reply_message){.request = request};
+    FAILS(ECANCELED, io_server(server, &reply, &message, 1));
+    FAILS(EBADF, io_server(server, &reply, NULL, 0));
+    OK(io_sync(request, IO_NORMAL, 0, NULL, IO_FOREVER));
+    CHECK(in.actual == 0 && other.actual == 0 && given[0] == 6);
+    OK(io_free(bytes));
+}
+
 /* Many clients' threads, and several server threads. */
 static io_server_t crowded;
 static void *serve(void *count) {
@@ -194,6 +264,8 @@ int main(void) {
     departures(); /* first: it forks */
     loops();
     subcontracts();
+    forwarded_input();
+    held();
     crowds();
     return 0;
 }
