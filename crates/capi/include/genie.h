@@ -209,7 +209,8 @@ struct io_buffer_header {
     struct io_scatter_gather *first_sg;
     // IO_OUT or IO_IN.
     uint32_t direction;
-    // Where the number of bytes that were really passed is written, as the server says, or NULL. After a failure it is 0.
+    // Where the number of bytes that were really passed is written, as the server says, or NULL. After a failure it is 0; a call that
+    // is refused because it is wrong writes nothing.
     size_t *actual_lengthp;
 };
 
@@ -233,7 +234,8 @@ struct io_reply_message {
     int error;
     // A sentence about the failure, or NULL.
     const char *error_text;
-    // The argument that goes back, if this is a success.
+    // The argument that goes back, if this is a success. To another process about 128 KiB can go; a longer one fails the request there,
+    // with EMSGSIZE.
     const void *argument;
     // Its bytes.
     size_t argument_length;
@@ -331,7 +333,7 @@ const char *io_strerror(int error);
 // The first time on a machine this takes about a second: what copying and protecting cost there is measured, and stored in
 // $GENIE_CACHE_DIR, or ~/.cache/genie.
 //
-// Errors: EINVAL (options that are wrong), ENOMEM, EMFILE.
+// Errors: EINVAL (options that are wrong; interfacep is NULL), ENOMEM, EMFILE.
 //
 // Pointers: options points to a structure of options->size bytes, or is NULL; interfacep is valid.
 int io_open(const struct io_options *options,
@@ -374,9 +376,10 @@ int io_doctor(io_interface_t interface,
 
 // Connects an interface to a server in another process, by its name in the run-time directory ($GENIE_RUNTIME_DIR, or
 // $XDG_RUNTIME_DIR/genie, or /tmp/genie-UID). Waits up to timeout nanoseconds for a server that is not there yet; with 0 it does not
-// wait. Disconnect by io_disconnect.
+// wait for that; but a server that is there, and stopped, is given 5 s to answer. Disconnect by io_disconnect.
 //
-// Errors: ENOENT (nobody serves under that name), EACCES, EBUSY, EHOSTDOWN, EBADF, ECHILD, EINVAL (no name), ENOMEM, EMFILE.
+// Errors: ENOENT (nobody serves under that name), EACCES (the server refuses; or the run-time directory cannot be used), EBUSY,
+// EHOSTDOWN, EBADF, ECHILD, EINVAL (no name; serverp is NULL), ENOMEM, EMFILE.
 //
 // Pointers: name is a string, and serverp is valid.
 int io_connect(io_interface_t interface,
@@ -461,7 +464,7 @@ int io_free(void *buffer);
 // Makes a request of a server (thesis §7.1): asks for one of its services, with the buffers whose headers bufv points to.
 //
 // timeout is in nanoseconds; IO_FOREVER (or any negative time) is for as long as the interface's limits allow. A request that has
-// no reply by then is aborted and fails with ETIMEDOUT.
+// no reply by then is aborted and fails with ETIMEDOUT; one for which the limits have left no room until then fails with EAGAIN.
 //
 // If requestp is NULL, the request is synchronous: the call waits for the reply, and while the limits leave no room, for room.
 // Otherwise the call returns at once with IO_PENDING, and *requestp is the request's name, for io_sync or io_abort, one of which
@@ -472,12 +475,15 @@ int io_free(void *buffer);
 // - data of outputs by IO_COPY and IO_EMULATED_COPY may be stored into and freed as soon as this call returns; the server gets what
 //   was there when the request was made. With IO_HELD nobody may store into it before the call returns;
 // - data of inputs may not be touched, and what is there before success is what was there when the request was made;
-// - data under IO_SHARE and IO_EMULATED_SHARE may not be touched, and after a failure an input's is undefined;
+// - data under IO_SHARE and IO_EMULATED_SHARE may not be touched. After a failure an input's is undefined, and a server that is late may
+//   still store there: free the buffer, and allocate another one;
 // - migrant buffers of outputs are gone. After a failure they are back, and their segments say where.
 //
 // io_free refuses buffers that the request still uses. One buffer may be output and input of the same request, by copy and emulated copy.
 //
 // Returns 0 (success), IO_PENDING, or -1 with errno set; then nothing was passed, and io_error_text says why.
+//
+// The arguments for a server in another process have about 128 KiB; longer ones are EINVAL.
 //
 // Errors: EBADF and ECHILD (there is no such server, or it is the parent process's), EINVAL (a header, list or scheme is wrong, the
 // server has no such service, or the service needs access to a buffer that it has not declared), EFAULT (a null address; or a migrant
@@ -541,8 +547,8 @@ int io_abort(io_request_t request);
 // The server's messages come by io_server. A device, as the thesis has it, is not among the arguments, since Genie drives none; for
 // buffers of its own the server has io_allocate.
 //
-// Errors: EINVAL (a name or flag is wrong, or there are more than 256 services), EADDRINUSE (the name is taken), EACCES, ENOMEM,
-// EMFILE.
+// Errors: EINVAL (a name, flag or size is wrong, there are more than 256 services, or serverp is NULL), EADDRINUSE (the name is taken),
+// EACCES (the run-time directory cannot be used), ENOMEM, EMFILE.
 //
 // Pointers: so many services are there as number_services says; strings end with zeros; serverp is valid.
 int io_server_register(const char *name,

@@ -58,12 +58,13 @@ pub struct Options {
 /// The first time on a machine this takes about a second: what copying and protecting cost there is measured, and stored in
 /// $GENIE_CACHE_DIR, or ~/.cache/genie.
 ///
-/// Errors: EINVAL (options that are wrong), ENOMEM, EMFILE.
+/// Errors: EINVAL (options that are wrong; interfacep is NULL), ENOMEM, EMFILE.
 ///
 /// Pointers: options points to a structure of options->size bytes, or is NULL; interfacep is valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn io_open(options: *const Options, interfacep: *mut io_interface_t) -> c_int {
     call(|| {
+        ensure_place(interfacep)?;
         let mut limits = Limits::default();
         let mut thresholds = Thresholds::default();
         // SAFETY: the caller vouches for the pointer.
@@ -209,9 +210,10 @@ pub unsafe extern "C" fn io_doctor(interface: io_interface_t, text: *mut c_char,
 
 /// Connects an interface to a server in another process, by its name in the run-time directory ($GENIE_RUNTIME_DIR, or
 /// $XDG_RUNTIME_DIR/genie, or /tmp/genie-UID). Waits up to timeout nanoseconds for a server that is not there yet; with 0 it does not
-/// wait. Disconnect by io_disconnect.
+/// wait for that; but a server that is there, and stopped, is given 5 s to answer. Disconnect by io_disconnect.
 ///
-/// Errors: ENOENT (nobody serves under that name), EACCES, EBUSY, EHOSTDOWN, EBADF, ECHILD, EINVAL (no name), ENOMEM, EMFILE.
+/// Errors: ENOENT (nobody serves under that name), EACCES (the server refuses; or the run-time directory cannot be used), EBUSY,
+/// EHOSTDOWN, EBADF, ECHILD, EINVAL (no name; serverp is NULL), ENOMEM, EMFILE.
 ///
 /// Pointers: name is a string, and serverp is valid.
 #[unsafe(no_mangle)]
@@ -222,6 +224,7 @@ pub unsafe extern "C" fn io_connect(
     serverp: *mut io_server_t,
 ) -> c_int {
     call(|| {
+        ensure_place(serverp)?;
         // SAFETY: the caller vouches for the string.
         let name = unsafe { text(name) }?;
         let client = process().interface(interface)?;
@@ -239,17 +242,22 @@ pub unsafe extern "C" fn io_connect(
     })
 }
 
+/// Makes sure that the caller will know what is made: nobody else could end it.
+pub(crate) fn ensure_place<T>(place: *mut T) -> Result<(), Failure> {
+    if place.is_null() { Err(Failure::misuse("there is no place for the result: NULL")) } else { Ok(()) }
+}
+
 /// A string of the caller's.
 ///
 /// # Safety
 /// It is NULL, or ends with a zero and stays as it is while it is used.
 pub(crate) unsafe fn text<'t>(text: *const c_char) -> Result<&'t str, Failure> {
     if text.is_null() {
-        return Err(Failure::misuse("a name is missing"));
+        return Err(Failure::misuse("a string is missing"));
     }
     // SAFETY: the caller vouches for the string.
     let text = unsafe { CStr::from_ptr(text) }.to_str();
-    text.map_err(|_| Failure::misuse("a name is not UTF-8"))
+    text.map_err(|_| Failure::misuse("a string is not UTF-8"))
 }
 
 /// Lets a server go that io_connect has connected to. Its pending requests go on.

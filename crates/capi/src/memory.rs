@@ -99,7 +99,10 @@ impl Usage {
         let users = self.users.compare_exchange(0, ENDED, Ordering::Acquire, Ordering::Relaxed);
         users.map(|_| ()).map_err(|count| {
             let start = self.start;
-            Failure::new(libc::EBUSY, format!("{count} elements of requests use the buffer at {start:#x}"))
+            Failure::new(
+                libc::EBUSY,
+                format!("the buffer at {start:#x} is in use by requests (elements: {count})"),
+            )
         })
     }
 }

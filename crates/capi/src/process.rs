@@ -85,8 +85,8 @@ thread_local! {
 }
 
 static CURRENT: AtomicPtr<Process> = AtomicPtr::new(null_mut());
-/// The next interface or server.
-static NEXT: AtomicU64 = AtomicU64::new(1);
+/// The next interface or server. Requests have smaller numbers: no handle is another one's of another kind.
+static NEXT: AtomicU64 = AtomicU64::new(1 << 48);
 
 /// This process.
 pub(crate) fn process() -> &'static Process {

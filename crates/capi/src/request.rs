@@ -15,7 +15,7 @@ use crate::types::{BufferHeader, IO_PENDING, io_request_t, io_server_t};
 /// Makes a request of a server (thesis §7.1): asks for one of its services, with the buffers whose headers bufv points to.
 ///
 /// timeout is in nanoseconds; IO_FOREVER (or any negative time) is for as long as the interface's limits allow. A request that has
-/// no reply by then is aborted and fails with ETIMEDOUT.
+/// no reply by then is aborted and fails with ETIMEDOUT; one for which the limits have left no room until then fails with EAGAIN.
 ///
 /// If requestp is NULL, the request is synchronous: the call waits for the reply, and while the limits leave no room, for room.
 /// Otherwise the call returns at once with IO_PENDING, and *requestp is the request's name, for io_sync or io_abort, one of which
@@ -26,12 +26,15 @@ use crate::types::{BufferHeader, IO_PENDING, io_request_t, io_server_t};
 /// - data of outputs by IO_COPY and IO_EMULATED_COPY may be stored into and freed as soon as this call returns; the server gets what
 ///   was there when the request was made. With IO_HELD nobody may store into it before the call returns;
 /// - data of inputs may not be touched, and what is there before success is what was there when the request was made;
-/// - data under IO_SHARE and IO_EMULATED_SHARE may not be touched, and after a failure an input's is undefined;
+/// - data under IO_SHARE and IO_EMULATED_SHARE may not be touched. After a failure an input's is undefined, and a server that is late may
+///   still store there: free the buffer, and allocate another one;
 /// - migrant buffers of outputs are gone. After a failure they are back, and their segments say where.
 ///
 /// io_free refuses buffers that the request still uses. One buffer may be output and input of the same request, by copy and emulated copy.
 ///
 /// Returns 0 (success), IO_PENDING, or -1 with errno set; then nothing was passed, and io_error_text says why.
+///
+/// The arguments for a server in another process have about 128 KiB; longer ones are EINVAL.
 ///
 /// Errors: EBADF and ECHILD (there is no such server, or it is the parent process's), EINVAL (a header, list or scheme is wrong, the
 /// server has no such service, or the service needs access to a buffer that it has not declared), EFAULT (a null address; or a migrant

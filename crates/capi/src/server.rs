@@ -23,7 +23,7 @@ use genie_sys::poll::{self, Poller};
 
 use crate::failure::{Failure, call};
 use crate::headers::{checked, set};
-use crate::interface::{default_client, text};
+use crate::interface::{default_client, ensure_place, text};
 use crate::process::{Server, lock, process};
 use crate::types::{IO_IN, IO_OUT, Segment, io_request_t, io_server_t};
 
@@ -109,7 +109,8 @@ pub struct ReplyMessage {
     pub error: c_int,
     /// A sentence about the failure, or NULL.
     pub error_text: *const c_char,
-    /// The argument that goes back, if this is a success.
+    /// The argument that goes back, if this is a success. To another process about 128 KiB can go; a longer one fails the request there,
+    /// with EMSGSIZE.
     pub argument: *const c_void,
     /// Its bytes.
     pub argument_length: usize,
@@ -495,8 +496,8 @@ unsafe fn completed(held: &mut Held, message: &ReplyMessage) -> Result<Result<()
 /// The server's messages come by io_server. A device, as the thesis has it, is not among the arguments, since Genie drives none; for
 /// buffers of its own the server has io_allocate.
 ///
-/// Errors: EINVAL (a name or flag is wrong, or there are more than 256 services), EADDRINUSE (the name is taken), EACCES, ENOMEM,
-/// EMFILE.
+/// Errors: EINVAL (a name, flag or size is wrong, there are more than 256 services, or serverp is NULL), EADDRINUSE (the name is taken),
+/// EACCES (the run-time directory cannot be used), ENOMEM, EMFILE.
 ///
 /// Pointers: so many services are there as number_services says; strings end with zeros; serverp is valid.
 #[unsafe(no_mangle)]
@@ -508,6 +509,7 @@ pub unsafe extern "C" fn io_server_register(
     serverp: *mut io_server_t,
 ) -> c_int {
     call(|| {
+        ensure_place(serverp)?;
         if number_services == 0 || number_services > 256 || service_mappingv.is_null() {
             return Err(Failure::misuse(format!("{number_services} services: a server has 1 to 256")));
         }

@@ -174,6 +174,7 @@ pub struct BufferHeader {
     pub first_sg: *mut ScatterGather,
     /// IO_OUT or IO_IN.
     pub direction: u32,
-    /// Where the number of bytes that were really passed is written, as the server says, or NULL. After a failure it is 0.
+    /// Where the number of bytes that were really passed is written, as the server says, or NULL. After a failure it is 0; a call that
+    /// is refused because it is wrong writes nothing.
     pub actual_lengthp: *mut usize,
 }

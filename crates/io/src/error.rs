@@ -299,6 +299,7 @@ impl Error {
                     | Self::Elsewhere { .. }
                     | Self::TooManyParts { .. }
                     | Self::BadName(_)
+                    | Self::Unservable(_)
                     | Self::Inherited
             )
     }
@@ -307,7 +308,7 @@ impl Error {
     pub fn errno(&self) -> i32 {
         let errno = match self {
             Self::NoServer { .. } | Self::UnknownService { .. } => Errno::NOENT,
-            Self::Refused { .. } => Errno::ACCESS,
+            Self::Refused { .. } | Self::Directory(_) => Errno::ACCESS,
             Self::Busy { .. } => Errno::BUSY,
             Self::Running(_) => Errno::ADDRINUSE,
             Self::Silent { .. } => Errno::HOSTDOWN,
@@ -504,6 +505,8 @@ mod tests {
             (Error::gone("letters", "it hung up").unasked(), Errno::PIPE),
             (Error::TooMany { pending: 1, limit: 1 }, Errno::AGAIN),
             (Error::ArgumentTooLong { len: 2, room: 1 }, Errno::MSGSIZE),
+            (Error::Directory("it is a file".to_owned()), Errno::ACCESS),
+            (Error::Unservable("its pool is too large".to_owned()), Errno::INVAL),
             (Error::Server("it is closed".into()), Errno::REMOTEIO),
             (Error::Server(ServerError { code: 28, message: String::new() }), Errno::NOSPC),
         ] {
