@@ -148,8 +148,8 @@ pub unsafe extern "C" fn uf_open(
 }
 
 /// Gives a descriptor that poll and epoll report readable (POLLIN) when there is room in a channel, after uf_write or uf_putmsg on the
-/// channel failed with EAGAIN, or wrote less than all; and when the other end is closed. It is for waiting alone, and the library's:
-/// uf_close of the channel closes it.
+/// channel failed with EAGAIN, or wrote less than all: when 64 fbufs have been read, so that a writer is not woken for each. It is reported
+/// when the other end is closed, too. It is for waiting alone, and the library's: uf_close of the channel closes it.
 ///
 /// Returns a descriptor, or -1 with errno set.
 ///

@@ -27,7 +27,7 @@ impl Channel {
     }
 
     /// As [`Channel::write`], but fails with [`Error::WouldBlock`] instead of waiting. From then on until the next call, the
-    /// descriptor [`Channel::room`] becomes readable for `poll` when there is room.
+    /// descriptor [`Channel::room`] becomes readable for `poll` when 64 messages or so have been read.
     ///
     /// # Errors
     /// As [`Channel::write`].
