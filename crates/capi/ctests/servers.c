@@ -1,5 +1,6 @@
 /* Servers: messages, several threads, event loops, aborts, departures and subcontracting. */
 #include <poll.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include "keeper.h"
@@ -260,6 +261,67 @@ static void departures(void) {
     CHECK(system(command) == 0);
 }
 
+/* Threads that name a server while it is disconnected, and connected anew: each connection ends, once. */
+static _Atomic io_server_t current;
+static _Atomic int is_over;
+static _Atomic size_t departed;
+
+static void *count_departures(void *server) {
+    struct io_message message;
+    while (io_server(*(io_server_t *)server, NULL, &message, 1) == 0) {
+        struct io_reply_message reply = {.request = message.request};
+        if (message.what == IO_REQUEST)
+            OK(io_server(*(io_server_t *)server, &reply, NULL, 0));
+        departed += message.what == IO_DEPARTURE;
+    }
+    return NULL;
+}
+
+static void *name_it(void *done) {
+    unsigned char byte = 1;
+    struct native out;
+    struct io_buffer_header *bufv[] = {native(&out, IO_OUT, IO_COPY, &byte, 1)};
+    while (!is_over) {
+        if (io_request(current, 0, 1, bufv, IO_FOREVER, NULL) == 0)
+            ++*(_Atomic size_t *)done;
+        else
+            CHECK(errno == EBADF);
+    }
+    return NULL;
+}
+
+static void reconnections(void) {
+    enum { THREADS = 3, TIMES = 300 };
+    io_server_t server;
+    pthread_t serving, threads[THREADS];
+    _Atomic size_t done = 0;
+    char runtime[] = "/tmp/genie-c-XXXXXX", command[64];
+    CHECK(mkdtemp(runtime) && setenv("GENIE_RUNTIME_DIR", runtime, 1) == 0);
+    OK(io_server_register("again", 1, slow, 0, &server));
+    CHECK(pthread_create(&serving, NULL, count_departures, &server) == 0);
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, name_it, &done) == 0);
+    for (size_t i = 0; i < TIMES; i++) {
+        io_server_t connected;
+        OK(io_connect(0, "again", IO_FOREVER, &connected));
+        current = connected;
+        for (size_t before = done; done < before + 5;)
+            sched_yield();
+        OK(io_disconnect(connected));
+        FAILS(EBADF, io_disconnect(connected));
+    }
+    is_over = 1;
+    for (int i = 0; i < THREADS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    while (departed < TIMES)
+        usleep(1000);
+    CHECK(departed == TIMES);
+    OK(io_server_unregister(server));
+    CHECK(pthread_join(serving, NULL) == 0);
+    snprintf(command, sizeof command, "rm -r %s", runtime);
+    CHECK(system(command) == 0);
+}
+
 int main(void) {
     departures(); /* first: it forks */
     loops();
@@ -267,5 +329,6 @@ int main(void) {
     forwarded_input();
     held();
     crowds();
+    reconnections();
     return 0;
 }
