@@ -186,7 +186,7 @@ struct io_scatter_gather {
     size_t length;
     // The next element, or NULL.
     struct io_scatter_gather *next_sg;
-    // Where what was done is to be written when the request is over, or NULL.
+    // Where what was done is to be written when the server has replied, or NULL. After a failure without a reply it may not be written.
     struct io_receipt *receiptp;
 };
 

@@ -35,8 +35,11 @@ impl Headers<'_> {
         if bufc == 0 {
             return Ok(Self::default());
         }
-        if bufv.is_null() || bufc > MOST_ELEMENTS {
-            return Err(Failure::misuse(format!("{bufc} buffers at {bufv:?}: there are none, or too many")));
+        if bufv.is_null() {
+            return Err(Failure::misuse(format!("{bufc} buffers, and bufv is NULL")));
+        }
+        if bufc > MOST_ELEMENTS {
+            return Err(Failure::misuse(format!("{bufc} buffers: a request has at most {MOST_ELEMENTS}")));
         }
         // SAFETY: the caller vouches for the vector.
         let headers = unsafe { std::slice::from_raw_parts(bufv, bufc) };

@@ -150,7 +150,7 @@ pub struct ScatterGather {
     pub length: usize,
     /// The next element, or NULL.
     pub next_sg: *mut ScatterGather,
-    /// Where what was done is to be written when the request is over, or NULL.
+    /// Where what was done is to be written when the server has replied, or NULL. After a failure without a reply it may not be written.
     pub receiptp: *mut Receipt,
 }
 

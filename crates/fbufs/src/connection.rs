@@ -111,6 +111,14 @@ impl Connection {
         Ok(len)
     }
 
+    pub(crate) fn can_read(&self) -> bool {
+        self.reads.is_some()
+    }
+
+    pub(crate) fn can_write(&self) -> bool {
+        self.writes.is_some()
+    }
+
     pub(crate) fn is_untrusted(&self) -> bool {
         self.server.is_untrusted()
     }

@@ -47,6 +47,11 @@ pub enum Error {
         /// The object's length.
         len: usize,
     },
+    /// A channel was to be made with a process of another group.
+    #[error(
+        "the process at the other end is of another group, or of none: let both call uf_join with one name"
+    )]
+    OtherGroup,
     /// The group has as many members, or channels, as it can have.
     #[error("the pool has its {most} {what} already: let some of them end")]
     Full {
@@ -129,9 +134,11 @@ impl Error {
         match self {
             Self::Exhausted { .. } => Errno::NOMEM,
             Self::Quota { .. } => Errno::DQUOT,
-            Self::PoolSize { .. } | Self::NoPool { .. } | Self::Group { .. } | Self::TooShort { .. } => {
-                Errno::INVAL
-            }
+            Self::PoolSize { .. }
+            | Self::NoPool { .. }
+            | Self::OtherGroup
+            | Self::Group { .. }
+            | Self::TooShort { .. } => Errno::INVAL,
             Self::Full { .. } => Errno::USERS,
             Self::Inherited => Errno::STALE,
             Self::NotAnFbuf { .. } => Errno::FAULT,

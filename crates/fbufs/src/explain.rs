@@ -85,13 +85,18 @@ impl crate::Connection {
             let copied = Passing::Copied("client and server do not trust each other, and share no memory");
             return Explanation { write: copied, write_mapped: copied, read: copied };
         }
-        Explanation {
-            write: Passing::Passed(
-                "the server has the pages of fbufs of its interface, until it replies; it gets a copy of fbufs of pools",
+        let none = Passing::Copied("the server was opened without a service for this, so it fails");
+        let (write, write_mapped) = match self.can_write() {
+            true => (
+                Passing::Passed(
+                    "the server has the pages of fbufs of its interface, until it replies; it gets a copy of fbufs of pools",
+                ),
+                Passing::Copied("a server gets pages of its interface's memory alone"),
             ),
-            write_mapped: Passing::Copied("a server gets pages of its interface's memory alone"),
-            read: Passing::Passed("the server fills pages of this process, which are the fbuf"),
-        }
+            false => (none, none),
+        };
+        let read = Passing::Passed("the server fills pages of this process, which are the fbuf");
+        Explanation { write, write_mapped, read: if self.can_read() { read } else { none } }
     }
 }
 

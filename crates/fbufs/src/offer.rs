@@ -92,12 +92,12 @@ impl Pool {
     /// Takes the end of a channel that was offered.
     ///
     /// # Errors
-    /// [`Error::Closed`]: the channel has ended, or its end was taken already. [`Error::NoPool`]: it is another pool's.
+    /// [`Error::Closed`]: the channel has ended, or its end was taken already. [`Error::OtherGroup`]: it is another pool's.
     /// The kernel's, where it cannot be mapped; the end is closed then.
     pub fn take(&self, mut offer: Offer) -> Result<Channel> {
         self.ensure_own()?;
         if offer.token != self.token() {
-            return Err(Error::NoPool { len: self.0.words.shared.object().len() });
+            return Err(Error::OtherGroup);
         }
         let [ring, bell, room] = offer.descriptors.take().ok_or(Error::Closed)?;
         if !channels::adopt(&self.0.words, offer.index, END, offer.from) {

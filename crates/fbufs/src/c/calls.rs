@@ -159,6 +159,9 @@ pub extern "C" fn uf_mmap(
                 "pass MAP_SHARED or MAP_PRIVATE alone: the library chooses addresses",
             ));
         }
+        if len == 0 {
+            return Err(Failure::misuse("no bytes cannot be mapped: pass the length"));
+        }
         let off = u64::try_from(off).map_err(|_| Failure::misuse("a file has no negative offsets"))?;
         let process = Process::current()?;
         let mapped = process.pool()?.map(kernels(fd)?, off, len)?;

@@ -69,7 +69,8 @@ pub unsafe extern "C" fn uf_listen(path: *const c_char) -> c_int {
     })
 }
 
-/// Makes a channel with the process that has waited longest at a listener. Waits for one, unless the listener does not block.
+/// Makes a channel with the process that has waited longest at a listener. Waits for one, unless the listener does not block. A process
+/// of another group cannot take its end: it is told so, and here the channel is at its end at once.
 ///
 /// Returns a descriptor, or -1 with errno set.
 ///

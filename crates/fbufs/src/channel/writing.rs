@@ -3,14 +3,19 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-use rustix::event::PollFlags;
+use std::time::Duration;
 
-use super::{Channel, ON_THEIR_WAY, Sender, lock, poll};
+use genie_sys::poll::readable;
+
+use super::{Channel, ON_THEIR_WAY, Sender, lock};
 use crate::error::{Error, Result};
 use crate::holder::Holder;
 use crate::place::Place;
 use crate::unwritten::Unwritten;
 use crate::{Fbuf, channels};
+
+/// How long a writer that waits for room sleeps before it looks for itself.
+const LOOK: Duration = Duration::from_millis(2);
 
 impl Channel {
     /// Writes a buffer away: the other end has it from now on. A buffer of another pool, or a migrant buffer, is copied into one of
@@ -108,7 +113,8 @@ impl Channel {
             } else if !waits {
                 return Err(Error::WouldBlock);
             }
-            poll(&self.room, PollFlags::IN, true)?;
+            // The reader tells of some messages at a time. One that reads fewer, and then waits for this process, must not wait for ever.
+            readable(&self.room, Some(LOOK))?;
         }
         Ok(())
     }
