@@ -125,7 +125,7 @@ impl Users {
         });
     }
 
-    /// Ends all uses, which are not used any more after this.
+    /// Ends all uses. To be called once.
     pub(crate) fn end(&self) {
         self.0.iter().for_each(User::end);
     }

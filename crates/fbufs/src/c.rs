@@ -5,7 +5,7 @@
 //! Invariants: a buffer is in the table exactly while it is the program's. A child made by fork has tables of its own, which
 //! are empty.
 //! Trust: any address and any number may be passed; only where a result is to be stored is the program's word taken.
-//! Limits: a call looks in tables under locks, and takes 60 to 130 ns more than the call in Rust.
+//! Limits: a call looks in tables under locks, for which it takes longer than the call in Rust.
 //!
 //! `include/fbufs.h` is made from the public items of these files and their comments.
 #![allow(unsafe_code, reason = "C passes pointers, and calls functions by their unmangled names")]

@@ -34,7 +34,7 @@ pub(crate) fn make(words: &Words) -> Result<usize> {
         let maker = part(words, channel, MAKER);
         if maker.compare_exchange(NOBODY, me, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             if part(words, channel, REMOVER).load(Ordering::Acquire) != NOBODY {
-                // Whoever removed the last channel here is not done.
+                // A member is still removing the last channel here.
                 maker.store(NOBODY, Ordering::Release);
                 continue;
             }

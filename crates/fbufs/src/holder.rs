@@ -14,7 +14,7 @@ const DIRECTION: u64 = 2;
 /// Where the length of a run starts in the word of its head.
 const COUNT_AT: u32 = 48;
 
-/// Who has a page.
+/// The holder of a page: a member, or a direction of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Holder(u64);
 

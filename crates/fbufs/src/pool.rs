@@ -49,7 +49,7 @@ pub(crate) struct Inner {
     pub(crate) deferrals: AtomicUsize,
     /// What is locked into memory, if anything is to be.
     pub(crate) residence: Option<Residence>,
-    /// Whoever sweeps has it: the locks are this process's, whichever of its threads takes them.
+    /// A thread that sweeps holds it, since all threads of a process have the same record locks.
     locks: Mutex<RecordLocks>,
 }
 
@@ -119,7 +119,7 @@ impl Pool {
     /// [`Error::Quota`], [`Error::Inherited`].
     ///
     /// # Cost
-    /// Some 50 ns, and a fault for each page that nobody has touched; no system call unless the pool is used up.
+    /// A lock of one word, and a fault for each page that nobody has touched; no system call unless the pool is used up.
     #[doc(alias = "uf_allocate")]
     pub fn allocate(&self, len: usize) -> Result<Fbuf> {
         Ok(Fbuf::new(self.clone(), self.0.allocate(len.div_ceil(PAGE).max(1))?, 0, len))

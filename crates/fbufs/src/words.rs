@@ -65,7 +65,7 @@ impl Words {
         self.at(self.layout.word(word) + BITS).load(Ordering::Relaxed)
     }
 
-    /// Who has a word locked.
+    /// The holder of a word's lock.
     pub(crate) fn locked_by(&self, word: usize) -> Option<Holder> {
         Holder::of(self.at(self.layout.word(word)).load(Ordering::Relaxed))
     }

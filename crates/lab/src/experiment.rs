@@ -9,9 +9,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::findings::Conclusion;
 use crate::interface::Granule;
+use crate::length;
 use crate::measurement::{Measured, Measurements};
 
 /// What an experiment says about itself before it runs.
@@ -60,6 +61,19 @@ pub struct Step {
     pub name: String,
     /// About how long it takes, for the time left that progress shows.
     pub seconds: f64,
+}
+
+impl Step {
+    /// A step for each length; `seconds` says about how long one takes.
+    pub(crate) fn each(lengths: &[usize], seconds: impl Fn(usize) -> f64) -> Vec<Self> {
+        lengths.iter().map(|len| Self { name: length::format(*len), seconds: seconds(*len) }).collect()
+    }
+
+    /// The length of a step of [`Step::each`].
+    pub(crate) fn length(&self, experiment: &'static str, lengths: &[usize]) -> Result<usize> {
+        let found = lengths.iter().copied().find(|len| length::format(*len) == self.name);
+        found.ok_or_else(|| Error::NoSuchStep { experiment, step: self.name.clone() })
+    }
 }
 
 /// An experiment.

@@ -26,7 +26,7 @@ pub(crate) struct Process {
     pool: RwLock<Option<Pool>>,
     /// Those that it has joined.
     groups: Mutex<Vec<Group>>,
-    /// Whoever decides which pool it is has it.
+    /// A thread that decides which pool it is holds this.
     pub(crate) deciding: Mutex<()>,
     pub(crate) buffers: Buffers,
     pub(crate) messages: Messages,

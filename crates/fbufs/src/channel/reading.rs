@@ -20,7 +20,7 @@ impl Channel {
     /// then, so that the rest can be read next, and nothing is lost.
     ///
     /// # Cost
-    /// Some 100 ns at any length, if there is something to read.
+    /// The same at any length, if there is something to read: see `genie lab run fbufs-rw`.
     #[doc(alias = "uf_read")]
     pub fn read(&self, len: usize) -> Result<Option<Fbuf>> {
         self.receive(len, true)

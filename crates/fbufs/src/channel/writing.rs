@@ -25,7 +25,8 @@ impl Channel {
     /// [`Error::Closed`]; [`Error::Spoilt`]; [`Error::Exhausted`] where a buffer has to be copied. The buffer comes back.
     ///
     /// # Cost
-    /// Some 100 ns at any length up to 256 KiB, and an exchange for each 256 KiB more; a system call if the reader sleeps.
+    /// The same at any length up to 256 KiB (see `genie lab run fbufs-rw`), and an exchange for each 256 KiB more; a system call if the
+    /// reader sleeps.
     #[doc(alias = "uf_write")]
     pub fn write(&self, fbuf: Fbuf) -> Result<usize, Box<Unwritten>> {
         self.pass(fbuf, true)

@@ -233,6 +233,10 @@ fn a_server_that_refuses_gives_the_buffer_back() {
     let genie = Interface::open().unwrap();
     let server = ServerHandle::new(Memory::customized());
     // It has no "fetch" without a name, and "check" finds nothing to compare with.
+    let neither = Connection::new(&genie, &server, None, None).explain();
+    for explained in [neither.write, neither.write_mapped, neither.read] {
+        assert!(explained.to_string().contains("without a service"), "{explained}");
+    }
     let refuses =
         Connection::new(&genie, &server, server.service("fetch").ok(), server.service("check").ok());
     assert!(matches!(refuses.read(10), Err(Error::Server(_))));

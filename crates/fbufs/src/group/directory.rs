@@ -21,7 +21,7 @@ pub(super) fn prepare(path: &Path, name: &str) -> Result<()> {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(unusable(error)),
         _ => {}
     }
-    // Of a link, which another user could have put there, it says that it is none.
+    // Another user could have put a link there: this call does not follow it.
     let found = std::fs::symlink_metadata(path).map_err(unusable)?;
     let is_own = found.is_dir() && found.uid() == rustix::process::geteuid().as_raw();
     if is_own && found.mode() & 0o077 == 0 {

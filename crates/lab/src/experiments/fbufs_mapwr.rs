@@ -22,7 +22,6 @@ use crate::data::Data;
 use crate::error::{Error, Result};
 use crate::experiment::{Claim, Declaration, Options, Sitting, Step};
 use crate::findings::{Conclusion, Finding, Judgement, Scale, Table, row};
-use crate::length;
 use crate::measurement::{Measured, Measurements, Quantity};
 use crate::papers::thadani;
 use crate::probe::Probe;
@@ -88,7 +87,7 @@ fn rounds(options: &Options) -> usize {
 
 fn steps(options: &Options) -> Vec<Step> {
     let seconds = rounds(options) as f64 * (OPERATIONS * MEANS.len()) as f64 * 0.3e-3;
-    lengths(options).iter().map(|len| Step { name: length::format(*len), seconds }).collect()
+    Step::each(lengths(options), |_| seconds)
 }
 
 fn sit(options: &Options) -> Result<Box<dyn Sitting + '_>> {
@@ -134,8 +133,7 @@ impl Mapping<'_> {
 
 impl Sitting for Mapping<'_> {
     fn measure(&mut self, step: &Step) -> Result<Vec<Measured>> {
-        let len = lengths(self.options).iter().copied().find(|len| length::format(*len) == step.name);
-        let len = len.ok_or_else(|| Error::NoSuchStep { experiment: ID, step: step.name.clone() })?;
+        let len = step.length(ID, lengths(self.options))?;
         let all = SETTINGS.iter().flat_map(|(setting, whole)| {
             (0..MEANS.len()).map(move |means| (*setting, whole.unwrap_or(len), means))
         });

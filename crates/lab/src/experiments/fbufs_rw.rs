@@ -110,9 +110,7 @@ fn lengths(options: &Options) -> &'static [usize] {
 }
 
 fn steps(options: &Options) -> Vec<Step> {
-    let step =
-        |len: &usize| Step { name: length::format(*len), seconds: sitting::seconds(*len, options.smoke) };
-    lengths(options).iter().map(step).collect()
+    Step::each(lengths(options), |len| sitting::seconds(len, options.smoke))
 }
 
 fn sit(options: &Options) -> Result<Box<dyn Sitting + '_>> {

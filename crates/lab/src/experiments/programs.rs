@@ -18,7 +18,6 @@ use super::{Described, Measuring};
 use crate::error::{Error, Result};
 use crate::experiment::{Claim, Declaration, Options, Sitting, Step};
 use crate::findings::{Conclusion, Figure, Judgement, Scale, Table, row};
-use crate::length;
 use crate::measurement::{Measured, Measurements, Quantity};
 use crate::papers::thadani;
 use crate::transport::{Calls, Means, Streamed, Transport};
@@ -127,11 +126,8 @@ fn of<T>(options: &Options, (small, large): (T, T)) -> T {
 
 fn steps(options: &Options, all: &'static [usize]) -> Vec<Step> {
     let lengths = if options.smoke { &LENGTHS_SMOKE } else { all };
-    let step = |len: &usize| {
-        let buffers = of(options, BUFFERS) * of(options, ROUNDS) * MEANS.len() * PLACES.len();
-        Step { name: length::format(*len), seconds: buffers as f64 * (2e-6 + *len as f64 * 0.3e-9) }
-    };
-    lengths.iter().map(step).collect()
+    let buffers = of(options, BUFFERS) * of(options, ROUNDS) * MEANS.len() * PLACES.len();
+    Step::each(lengths, |len| buffers as f64 * (2e-6 + len as f64 * 0.3e-9))
 }
 
 fn sit<'o>(options: &'o Options, declaration: &'static Declaration) -> Result<Box<dyn Sitting + 'o>> {
@@ -153,9 +149,7 @@ struct Programs<'o> {
 impl Sitting for Programs<'_> {
     fn measure(&mut self, step: &Step) -> Result<Vec<Measured>> {
         let Self { options, declaration, partners, file } = self;
-        let len = TTCP_LENGTHS.into_iter().find(|len| length::format(*len) == step.name);
-        let len =
-            len.ok_or_else(|| Error::NoSuchStep { experiment: declaration.id, step: step.name.clone() })?;
+        let len = step.length(declaration.id, &TTCP_LENGTHS)?;
         let places = partners.places();
         let subjects: Vec<_> = places.iter().flat_map(|place| MEANS.map(|means| (*place, means))).collect();
         for (place, means) in &subjects {

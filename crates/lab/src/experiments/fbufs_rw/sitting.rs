@@ -4,9 +4,8 @@ use std::time::Instant;
 
 use super::super::partners::{Partners, each, take_turns};
 use super::{ALONE, DISCARD, ID, LENGTHS, LOOPBACK, MEANS, ROUND_TRIP, STREAM, beside, between, lengths};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::experiment::{Options, Sitting, Step};
-use crate::length;
 use crate::measurement::{Measured, Quantity};
 use crate::samples::nanoseconds;
 use crate::transport::End;
@@ -78,8 +77,7 @@ impl<'o> Rw<'o> {
 
 impl Sitting for Rw<'_> {
     fn measure(&mut self, step: &Step) -> Result<Vec<Measured>> {
-        let len = lengths(self.options).iter().copied().find(|len| length::format(*len) == step.name);
-        let len = len.ok_or_else(|| Error::NoSuchStep { experiment: ID, step: step.name.clone() })?;
+        let len = step.length(ID, lengths(self.options))?;
         self.verify(len)?;
         let Self { options, alone, partners, subjects } = self;
         let (smoke, seed) = (options.smoke, options.seed ^ len as u64);
