@@ -24,6 +24,7 @@ mod outcome;
 pub mod pending;
 mod process;
 mod receipt;
+mod registered;
 pub mod request;
 pub mod server;
 pub mod types;

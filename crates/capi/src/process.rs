@@ -17,7 +17,7 @@ use genie_sys::fork::Maker;
 use crate::failure::Failure;
 use crate::memory::Regions;
 use crate::pending::Requested;
-use crate::server::Registered;
+use crate::registered::Registered;
 use crate::types::{IO_EMULATED_COPY, io_interface_t, io_request_t, io_server_t};
 
 /// What a process has.
