@@ -2,8 +2,8 @@
 //!
 //! How: both take turns, in one thread on one CPU, at a server whose thread is on another CPU. Each turn connects anew, since
 //! the second of two clients of one server is served later than the first. A turn is some batches of requests.
-//! Prints the medians of a request and between which times the middle half of the batches lies, in nanoseconds, and the
-//! difference of the medians.
+//! Prints, in nanoseconds, the medians of a request and between which times the middle half of the batches lies; and the same of the
+//! differences between each two turns that follow each other, since a machine's speed may change from one pair to the next.
 
 #![allow(unsafe_code, reason = "it calls the C interface")]
 
@@ -41,19 +41,22 @@ fn main() {
     let _running = Listener::bind("cost", server, ServeOptions::default()).expect("a name").start();
     pin(0);
     let genie = Interface::open().expect("an interface");
-    println!("{:36} {:>22} {:>22} {:>6}", "ns a request", "Rust", "C", "more");
+    println!("{:36} {:>22} {:>22} {:>20}", "ns a request", "Rust", "C", "more");
     for (what, scheme, len) in [
         ("no buffer", None, 0),
         ("output of 64 bytes by copy", Some((Scheme::Copy, IO_COPY)), 64),
         ("output of 64 KiB by emulated copy", Some((Scheme::EmulatedCopy, IO_EMULATED_COPY)), 64 << 10),
     ] {
-        let (mut rust, mut c) = (Vec::new(), Vec::new());
+        let (mut rust, mut c, mut more) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..TURNS {
-            rust.extend(rust_turn(&genie, scheme.map(|(scheme, _)| scheme), len));
-            c.extend(c_turn(scheme.map(|(_, scheme)| scheme), len));
+            let from_rust = rust_turn(&genie, scheme.map(|(scheme, _)| scheme), len);
+            let from_c = c_turn(scheme.map(|(_, scheme)| scheme), len);
+            more.push(quartiles(from_c.clone())[1] - quartiles(from_rust.clone())[1]);
+            rust.extend(from_rust);
+            c.extend(from_c);
         }
-        let [rust, c] = [quartiles(rust), quartiles(c)];
-        println!("{what:36} {:>22} {:>22} {:>6.0}", spread(rust), spread(c), c[1] - rust[1]);
+        let [rust, c, more] = [rust, c, more].map(|times| spread(quartiles(times)));
+        println!("{what:36} {rust:>22} {c:>22} {more:>20}");
     }
 }
 

@@ -25,6 +25,8 @@ use crate::types::{FragmentLocation, IO_DEFAULT, IO_HELD, IO_IN, Region, Scatter
 pub(crate) struct Begun {
     pub(crate) users: Users,
     pub(crate) inputs: Inputs,
+    /// Whether headers or elements say where something of the outcome is to be written.
+    pub(crate) is_reported: bool,
 }
 
 /// Native inputs, in order, and whether the server works in them.
@@ -39,8 +41,7 @@ unsafe impl Sync for Begun {}
 struct Composer<'c> {
     process: &'c Process,
     server: &'c Server,
-    users: &'c mut Users,
-    inputs: &'c mut Inputs,
+    begun: &'c mut Begun,
     /// Native pieces, and whether they are stored into; of outputs only those that the server shares.
     pieces: SmallVec<[(Segment, bool); 2]>,
     /// The regions that migrant inputs are to be named by.
@@ -88,22 +89,14 @@ pub(crate) unsafe fn compose<'r>(
     request: &mut Request<'r, 'static, 'static>,
     begun: &mut Begun,
 ) -> Result<bool, Failure> {
-    let Begun { users, inputs } = begun;
-    let mut composer = Composer {
-        process,
-        server,
-        users,
-        inputs,
-        pieces: SmallVec::new(),
-        arrivals: Vec::new(),
-        is_held: true,
-    };
+    let (pieces, arrivals) = (SmallVec::new(), Vec::new());
+    let mut composer = Composer { process, server, begun, pieces, arrivals, is_held: true };
     // SAFETY: the caller vouches for the headers.
     let added = unsafe { composer.add_all(headers, request) };
     match added.and_then(|()| ensure_apart(&composer.pieces)) {
         Ok(()) => Ok(composer.is_held),
         Err(failure) => {
-            users.end();
+            composer.begun.users.end();
             for migrant in request.take_migrants() {
                 process.regions.add_migrant(migrant);
             }
@@ -124,6 +117,7 @@ impl Composer<'_> {
         // SAFETY: the caller vouches for the headers.
         for (index, header) in unsafe { headers.each() }.enumerate() {
             let (is_input, mut is_first) = (header.checked_direction(index)? == IO_IN, true);
+            self.begun.is_reported |= header.in_arg_length > 0 || !header.actual_lengthp.is_null();
             // SAFETY: the caller vouches for the list.
             for element in unsafe { elements(header) } {
                 // SAFETY: and for the element.
@@ -147,6 +141,7 @@ impl Composer<'_> {
         if element.flags & !IO_HELD != 0 {
             return Err(Failure::misuse(format!("there are no flags {:#x}", element.flags & !IO_HELD)));
         }
+        self.begun.is_reported |= !element.receiptp.is_null();
         let number = match element.scheme {
             IO_DEFAULT => self.server.client.scheme.load(Ordering::Relaxed),
             number => number,
@@ -175,30 +170,30 @@ impl Composer<'_> {
         let is_share = matches!(scheme, Scheme::Share | Scheme::EmulatedShare);
         let is_brief = !is_input && !is_share;
         let space = self.server.client.interface.space();
-        self.process.regions.begin_use(segment, is_brief, Some(space), self.users)?;
+        self.process.regions.begin_use(segment, is_brief, Some(space), &mut self.begun.users)?;
         if !is_brief {
             self.pieces.push((segment, is_input));
         }
         if is_input {
-            // SAFETY: the caller of `io_request` vouches for the bytes.
-            let bytes = unsafe { segment.store() };
-            let input = if is_share { In::lasting(scheme, bytes) } else { In::borrowed(scheme, bytes) };
-            self.inputs.push((segment, is_share));
-            let input = match &lender {
-                Some(lender) => input.lent_by(&lender.handle),
-                None => input,
+            let input = || {
+                // SAFETY: the caller of `io_request` vouches for the bytes.
+                let bytes = unsafe { segment.store() };
+                if is_share { In::lasting(scheme, bytes) } else { In::borrowed(scheme, bytes) }
             };
-            request.add_input(input, is_first);
+            self.begun.inputs.push((segment, is_share));
+            match &lender {
+                Some(lender) => request.add_input(input().lent_by(&lender.handle), is_first),
+                None => request.add_input(input(), is_first),
+            }
         } else {
             // SAFETY: as above.
             let bytes = unsafe { segment.read() };
-            let out = if is_share { Out::lasting(scheme, bytes) } else { Out::borrowed(scheme, bytes) };
+            let out = || if is_share { Out::lasting(scheme, bytes) } else { Out::borrowed(scheme, bytes) };
             self.is_held &= element.flags & IO_HELD != 0 || scheme != Scheme::EmulatedCopy;
-            let out = match &lender {
-                Some(lender) => out.lent_by(&lender.handle),
-                None => out,
-            };
-            request.add_out(out, is_first);
+            match &lender {
+                Some(lender) => request.add_out(out().lent_by(&lender.handle), is_first),
+                None => request.add_out(out(), is_first),
+            }
         }
         Ok(())
     }
@@ -215,6 +210,7 @@ impl Composer<'_> {
         region: Option<&Region>,
         len: usize,
     ) -> Result<(), Failure> {
+        self.begun.is_reported = true;
         let region = region.ok_or_else(|| {
             Failure::misuse("the location of a migrant element is a null pointer".to_owned())
         })?;

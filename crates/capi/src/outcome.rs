@@ -19,24 +19,23 @@ impl Begun {
         &self,
         process: &Process,
         headers: Headers<'_>,
-        result: Result<Reply, genie_io::Failed>,
+        mut result: Result<Reply, genie_io::Failed>,
     ) -> Result<(), Failure> {
         self.users.end();
+        if self.is_reported {
+            let argument = result.as_ref().map_or(&[][..], Reply::argument);
+            // SAFETY: the caller vouches for the headers.
+            unsafe { write_argument(headers, argument) };
+            let (buffers, has_succeeded) = match &mut result {
+                Ok(reply) => (&mut reply.buffers[..], true),
+                Err(failed) => (&mut failed.buffers[..], false),
+            };
+            // SAFETY: the same.
+            unsafe { write(process, headers, buffers, has_succeeded) };
+        }
         match result {
-            Ok(mut reply) => {
-                // SAFETY: the caller vouches for the headers.
-                unsafe { write_argument(headers, reply.argument()) };
-                // SAFETY: the same.
-                unsafe { write(process, headers, &mut reply.buffers, true) };
-                Ok(())
-            }
-            Err(mut failed) => {
-                // SAFETY: the same.
-                unsafe { write_argument(headers, &[]) };
-                // SAFETY: the same.
-                unsafe { write(process, headers, &mut failed.buffers, false) };
-                Err(failed.into())
-            }
+            Ok(_) => Ok(()),
+            Err(failed) => Err(failed.into()),
         }
     }
 }

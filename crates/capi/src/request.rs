@@ -70,7 +70,7 @@ pub unsafe extern "C" fn io_request(
         // While a request is sent its data counts as borrowed. Here another thread may store into it, unless the caller has said that none
         // does; so the data is protected, as for a request that is submitted.
         let result = match (requestp.is_null(), is_held) {
-            (true, true) => request.send(),
+            (true, true) => request.send_added(),
             (true, false) => submit_and_sync(request),
             (false, _) => match submit(process, headers, request, &mut begun) {
                 Ok(number) => {

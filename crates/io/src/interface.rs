@@ -276,8 +276,8 @@ impl Interface {
         self.0.outstanding.wait_for(server, self.0.ids.bound(), deadline)
     }
 
-    pub(crate) fn send(&self, mut request: Request<'_, '_, '_>) -> Result<Reply, Failed> {
-        self.ensure_request(&mut request)?;
+    pub(crate) fn send(&self, request: &mut Request<'_, '_, '_>) -> Result<Reply, Failed> {
+        self.ensure_request(request)?;
         let timeout = self.timeout(request.timeout);
         let deadline = timeout.and_then(deadline_after);
         let gave = request.gives();
@@ -287,8 +287,7 @@ impl Interface {
         let bytes = request.bytes();
         let work = Work::admitted(&self.0.pendings, |pendings| pendings.admit(bytes, timeout, collect));
         let server = request.server;
-        let (exchange, destinations, borrow) =
-            self.start(&mut request, work, Patience::Until(deadline), true)?;
+        let (exchange, destinations, borrow) = self.start(request, work, Patience::Until(deadline), true)?;
         let left = match exchange.is_replied() {
             true => {
                 fail_if_late(&exchange, deadline, timeout);

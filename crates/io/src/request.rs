@@ -155,29 +155,37 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
 
     /// Adds an element to the last buffer, if that is for output and `is_first` is false; else begins a buffer with it. For requests
     /// that are composed in a loop: unlike [`Request::out`], it does not move the request.
-    #[inline]
+    #[inline(always)]
     pub fn add_out(&mut self, element: Out<'o>, is_first: bool) {
+        match self.buffers.last {
+            Some(_) => self.add_further_out(element, is_first),
+            None => self.buffers.last = Some(Elements::Out(List::new(element))),
+        }
+    }
+
+    #[inline(never)]
+    fn add_further_out(&mut self, element: Out<'o>, is_first: bool) {
         match &mut self.buffers.last {
             Some(Elements::Out(elements)) if !is_first => elements.others.push(element),
-            _ => self.begin(Elements::Out(List::new(element))),
+            last => self.buffers.earlier.extend(last.replace(Elements::Out(List::new(element)))),
         }
     }
 
     /// As [`Request::add_out`], for input.
-    #[inline]
+    #[inline(always)]
     pub fn add_input(&mut self, element: In<'i>, is_first: bool) {
-        match &mut self.buffers.last {
-            Some(Elements::In(elements)) if !is_first => elements.others.push(element),
-            _ => self.begin(Elements::In(List::new(element))),
+        match self.buffers.last {
+            Some(_) => self.add_further_input(element, is_first),
+            None => self.buffers.last = Some(Elements::In(List::new(element))),
         }
     }
 
-    #[inline]
-    fn begin(&mut self, buffer: Elements<'o, 'i>) {
-        if let Some(earlier) = self.buffers.last.take() {
-            self.buffers.earlier.push(earlier);
+    #[inline(never)]
+    fn add_further_input(&mut self, element: In<'i>, is_first: bool) {
+        match &mut self.buffers.last {
+            Some(Elements::In(elements)) if !is_first => elements.others.push(element),
+            last => self.buffers.earlier.extend(last.replace(Elements::In(List::new(element)))),
         }
-        self.buffers.last = Some(buffer);
     }
 
     /// Takes the migrant buffers of the outputs back, if the request is not to be made after all.
@@ -225,9 +233,18 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     /// # Errors
     /// See [`crate::Error`]; buffers that were given by value come back in [`Failed`].
     #[inline(always)]
-    pub fn send(self) -> Result<Reply, Failed> {
-        let interface = self.interface;
-        interface.send(self)
+    pub fn send(mut self) -> Result<Reply, Failed> {
+        self.send_added()
+    }
+
+    /// As [`Request::send`], for requests that are composed in a loop: it takes the buffers out of the request, and does not move
+    /// the request.
+    ///
+    /// # Errors
+    /// As [`Request::send`].
+    #[inline(always)]
+    pub fn send_added(&mut self) -> Result<Reply, Failed> {
+        self.interface.send(self)
     }
 
     /// Makes the request without waiting: an asynchronous request. The outputs' memory may be reused at once; the inputs' is
