@@ -213,7 +213,7 @@ pub unsafe extern "C" fn io_doctor(interface: io_interface_t, text: *mut c_char,
 /// wait for that; but a server that is there, and stopped, is given 5 s to answer. Disconnect by io_disconnect.
 ///
 /// Errors: ENOENT (nobody serves under that name), EACCES (the server refuses; or the run-time directory cannot be used), EBUSY,
-/// EHOSTDOWN, EBADF, ECHILD, EINVAL (no name; serverp is NULL), ENOMEM, EMFILE.
+/// EHOSTDOWN, EBADF, ECHILD, EINVAL (no name, or one that no server can have; serverp is NULL), ENOMEM, EMFILE.
 ///
 /// Pointers: name is a string, and serverp is valid.
 #[unsafe(no_mangle)]
