@@ -95,7 +95,8 @@ static void offers(void) {
 static void keep(void *what) {
     const struct answer *sent = what;
     char path[120];
-    snprintf(path, sizeof path, "%s.lock", sent->path);
+    const char *name = strrchr(sent->path, '/') + 1;
+    snprintf(path, sizeof path, "%.*s.%s.lock", (int)(name - sent->path), sent->path, name);
     int lock = open(path, O_RDWR | O_CREAT, 0600), listener = listener_at(sent->path);
     struct flock keeper = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
     CHECK(lock >= 0 && fcntl(lock, F_OFD_SETLK, &keeper) == 0);

@@ -13,6 +13,7 @@
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -122,7 +123,8 @@ impl Place {
         directory::prepare(directory, name)?;
         let mut options = File::options();
         options.create(true).truncate(false).read(true).write(true);
-        let file = options.open(directory.join(format!("{name}.lock")));
+        // No name begins with a dot, so this is no other group's socket.
+        let file = options.open(directory.join(format!(".{name}.lock")));
         let file = file.map_err(|error| failed(name, format!("its lock file cannot be opened: {error}")))?;
         let socket = directory.join(name);
         Ok(Arc::new(Self { name: name.to_owned(), socket, locks: RecordLocks::open(file)? }))
@@ -187,7 +189,13 @@ impl Place {
 
     /// Listens at the socket, in place of a keeper that is gone.
     fn listen(&self) -> Result<Listener> {
-        let _ = std::fs::remove_file(&self.socket);
+        if let Ok(found) = std::fs::symlink_metadata(&self.socket) {
+            if !found.file_type().is_socket() {
+                let why = format!("{} is no socket: remove it", self.socket.display());
+                return Err(failed(&self.name, why));
+            }
+            let _ = std::fs::remove_file(&self.socket);
+        }
         Ok(Listener::bind(&self.socket)?)
     }
 

@@ -72,8 +72,24 @@ fn names_and_directories_that_cannot_be_used_are_refused() {
     refused("name", &open, "chmod it to 700");
     refused("name", Path::new("/proc/nothing"), "cannot be used");
     // The file of a name that another user could have made is refused by the kernel.
-    std::fs::create_dir(directory.path().join("taken.lock")).unwrap();
+    std::fs::create_dir(directory.path().join(".taken.lock")).unwrap();
     refused("taken", directory.path(), "lock file cannot be opened");
+    std::fs::write(directory.path().join("file"), "somebody's").unwrap();
+    refused("file", directory.path(), "is no socket");
+    assert_eq!(std::fs::read(directory.path().join("file")).unwrap(), b"somebody's");
+}
+
+#[test]
+fn groups_of_all_names_are_apart() {
+    let directory = directory();
+    let join = |name| Group::join_in(directory.path(), name, config()).unwrap();
+    let names = ["a", "a.lock", "a.lock.lock", "lock"];
+    let groups = names.map(join);
+    for (name, group) in names.iter().zip(&groups) {
+        assert!(join(name).pool().is_same_group(group.pool()), "{name}");
+    }
+    drop(groups);
+    let _again = names.map(join);
 }
 
 #[test]
