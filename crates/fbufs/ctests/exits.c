@@ -39,6 +39,45 @@ static void client(void *ignored) {
     pause();
 }
 
+static _Atomic(void *) handles[2];
+static atomic_int begun, ended;
+
+static void gone_with_the_other(void *handle) {
+    begun++;
+    while (begun < 2)
+        usleep(1000);
+    uf_deregister(handle == handles[0] ? handles[1] : handles[0], gone_with_the_other);
+    ended++;
+}
+
+static void join_and_pause(void *to) {
+    OK(uf_join("served"));
+    CHECK(write(*(int *)to, "j", 1) == 1);
+    pause();
+}
+
+/* Two callbacks that run at once end each other's registration: neither waits for the other. */
+static void each_ends_the_other(void) {
+    int fds[2];
+    pid_t children[2];
+    char byte;
+    OK(pipe(fds));
+    for (int i = 0; i < 2; i++) {
+        children[i] = process(join_and_pause, &fds[1]);
+        CHECK(read(fds[0], &byte, 1) == 1);
+        CHECK((handles[i] = uf_register(&children[i], gone_with_the_other)));
+    }
+    for (int i = 0; i < 2; i++)
+        CHECK(kill(children[i], SIGKILL) == 0 && waitpid(children[i], NULL, 0) == children[i]);
+    while (ended < 2)
+        usleep(1000);
+    for (int i = 0; i < 2; i++) {
+        errno = 0;
+        uf_deregister(handles[i], gone_with_the_other);
+        CHECK(errno == EINVAL);
+    }
+}
+
 static void wait_for(atomic_uintptr_t *number, void *handle) {
     while (*number != (uintptr_t)handle)
         usleep(1000);
@@ -101,6 +140,7 @@ int main(void) {
     CHECK(listener >= 0);
     for (int turn = 0; turn < 10; turn++)
         serve(listener);
+    each_ends_the_other();
     /* One that is registered until the end, of a process that lives, is never called. */
     CHECK(uf_register(&self, never));
     CHECK(!stray);

@@ -401,6 +401,9 @@ void *uf_register(void *procref,
 // Ends a registration: handle and proc_exit_callback are those of uf_register. When this call returns, the callback is not called
 // any more, and has returned if another thread has called it. What was allocated by the handle stays what it is.
 //
+// From within a callback of uf_register, this call does not wait, since the other one might wait for this one: a callback that another
+// thread of the library's has called already may still be running when it returns.
+//
 // If it fails it sets errno.
 //
 // Errors: EINVAL (there is no such registration; perhaps it has ended already).

@@ -1,8 +1,10 @@
 //! Registrations: parts of a program that serve other processes, and want to know when those end (SMLI TR-95-39, table 2).
 //!
 //! How: a thread for each registration waits for the process's end, takes back what the process had of the pool, and calls.
-//! Invariants: after `uf_deregister` the callback is not called, and has returned where another thread had called it.
+//! Invariants: after `uf_deregister` the callback is not called, and has returned where another thread had called it. A callback never
+//! waits for another one, which may be waiting for it: what it deregisters may have been called already, and run on.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,6 +32,11 @@ struct Registration {
     callback: Callback,
     stop: Event,
     thread: JoinHandle<()>,
+}
+
+thread_local! {
+    /// Whether this thread is a registration's, which calls the callback.
+    static IS_CALLER: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The next handle. A child does not give its parent's again.
@@ -68,6 +75,9 @@ pub unsafe extern "C" fn uf_register(
 /// Ends a registration: handle and proc_exit_callback are those of uf_register. When this call returns, the callback is not called
 /// any more, and has returned if another thread has called it. What was allocated by the handle stays what it is.
 ///
+/// From within a callback of uf_register, this call does not wait, since the other one might wait for this one: a callback that another
+/// thread of the library's has called already may still be running when it returns.
+///
 /// If it fails it sets errno.
 ///
 /// Errors: EINVAL (there is no such registration; perhaps it has ended already).
@@ -98,7 +108,12 @@ pub extern "C" fn uf_allocb(handle: *mut c_void, size: c_int) -> *mut mblk_t {
 }
 
 impl Registrations {
-    fn add(&self, number: libc::pid_t, pool: Pool, callback: Callback) -> Result<*mut c_void, Failure> {
+    fn add(
+        &'static self,
+        number: libc::pid_t,
+        pool: Pool,
+        callback: Callback,
+    ) -> Result<*mut c_void, Failure> {
         let process = Pid::from_raw(number).expect("positive");
         let process = genie_sys::process::Process::open(process)?;
         let ((stop, stopped), poller) = (Event::pair()?, Poller::new()?);
@@ -110,8 +125,13 @@ impl Registrations {
             let (_keeps, mut ready) = ((process, stopped), Vec::new());
             // Without memory to wait with, nobody is told.
             let is_over = poller.wait(None, &mut ready).is_ok() && ready.iter().all(|ready| ready.token == 0);
-            if is_over {
-                let _ = watched.sweep();
+            if !is_over {
+                return;
+            }
+            let _ = watched.sweep();
+            IS_CALLER.set(true);
+            // A callback may have deregistered this one since, without waiting for this thread.
+            if self.lock().contains_key(&handle) {
                 // SAFETY: the program's function, which it has promised to be there until it deregisters.
                 unsafe { callback(std::ptr::without_provenance_mut(handle)) };
             }
@@ -134,8 +154,7 @@ impl Registrations {
         let registration = all.remove(&handle);
         drop(all);
         let Some(Registration { stop, thread, .. }) = registration else { return Ok(()) };
-        let is_called = thread.thread().id() == std::thread::current().id();
-        if stop.signal().is_ok() && !is_called {
+        if stop.signal().is_ok() && !IS_CALLER.get() {
             let _ = thread.join();
         }
         Ok(())
