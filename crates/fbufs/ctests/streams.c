@@ -58,6 +58,31 @@ static void both_ways(void) {
     FAILS(EBADF, uf_close(fds[0]));
 }
 
+/* What was written before there was no room is told, and the reason. */
+static void nonblocking(void) {
+    int fds[2];
+    static char sent[1 << 20];
+    ssize_t count;
+    void *all;
+    OK(uf_pair(fds));
+    OK(uf_set_nonblocking(fds[0], 1));
+    OK(uf_set_nonblocking(fds[1], 1));
+    for (int i = 0; i < 254; i++) /* so that there is room for two */
+        CHECK(uf_write(fds[0], uf_allocate(1), 1) == 1);
+    FILE *stream = uf_fdopen(fds[0], "w");
+    CHECK(stream && setvbuf(stream, NULL, _IONBF, 0) == 0);
+    errno = 0;
+    size_t written = fwrite(sent, 1, sizeof sent, stream);
+    CHECK(errno == EAGAIN && ferror(stream) && written > 0 && written < sizeof sent);
+    while ((count = uf_get(fds[1], &all)) > 0) {
+        CHECK(uf_deallocate(all, (size_t)count) == NULL);
+        written -= count > 1 ? (size_t)count : 0;
+    }
+    CHECK(count == -1 && errno == EAGAIN && written == 0);
+    CHECK(fclose(stream) == 0);
+    OK(uf_close(fds[1]));
+}
+
 static void child_of_reader(void *stream) {
     char line[100];
     errno = 0;
@@ -107,6 +132,7 @@ int main(void) {
     read_lines(uf_fdopen(uf_accept(listener), "r"));
     ends(child);
     both_ways();
+    nonblocking();
     after_fork();
     misuse();
     remove_directory();

@@ -421,6 +421,8 @@ mblk_t *uf_allocb(void *handle,
 
 // Opens a stream of the C library's over a descriptor, of this library or of the kernel's, as fdopen does: reading from it takes fbufs,
 // and writing to it passes fbufs on. fclose closes the descriptor. The stream cannot be sought in, and fileno has no number for it.
+// Let the descriptor wait: where it does not, what has no room is lost from the stream's buffer, as from those of fdopen, and fwrite and
+// fflush fail (EAGAIN); fwrite without a buffer (setvbuf) says how much was written.
 //
 // Returns the stream, or NULL with errno set.
 //

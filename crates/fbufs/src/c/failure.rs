@@ -62,8 +62,9 @@ pub(crate) fn call<T>(failed: T, act: impl FnOnce() -> Result<T, Failure>) -> T 
     })
 }
 
+/// Sets `errno` and the sentence.
 #[cold]
-fn fail(failure: &Failure) {
+pub(crate) fn fail(failure: &Failure) {
     // A thread that is ending has no sentence any more.
     let _ = LAST.try_with(|last| last.replace(text(&failure.sentence)));
     // SAFETY: the C library gives each thread its own errno.

@@ -13,7 +13,7 @@ use libc::{FILE, off64_t, ssize_t};
 use crate::Fbuf;
 use crate::c::calls::{pass_on, read};
 use crate::c::channels::uf_close;
-use crate::c::failure::{Failure, call};
+use crate::c::failure::{Failure, call, fail};
 use crate::c::process::Process;
 
 /// The longest fbuf that is written at once.
@@ -43,6 +43,8 @@ unsafe extern "C" {
 
 /// Opens a stream of the C library's over a descriptor, of this library or of the kernel's, as fdopen does: reading from it takes fbufs,
 /// and writing to it passes fbufs on. fclose closes the descriptor. The stream cannot be sought in, and fileno has no number for it.
+/// Let the descriptor wait: where it does not, what has no room is lost from the stream's buffer, as from those of fdopen, and fwrite and
+/// fflush fail (EAGAIN); fwrite without a buffer (setvbuf) says how much was written.
 ///
 /// Returns the stream, or NULL with errno set.
 ///
@@ -94,18 +96,21 @@ unsafe extern "C" fn take(stream: *mut c_void, bytes: *mut c_char, size: usize) 
 /// # Safety
 /// As [`take`], with `size` bytes to be written.
 unsafe extern "C" fn put(stream: *mut c_void, bytes: *const c_char, size: usize) -> ssize_t {
-    // A failure is no bytes.
+    // A failure is fewer bytes, or none.
     call(0, || {
         // SAFETY: the C library's promise.
         let (stream, bytes) =
             unsafe { (&*stream.cast::<Stream>(), std::slice::from_raw_parts(bytes.cast::<u8>(), size)) };
         let process = Process::current()?;
         let mut written = 0;
-        for part in bytes.chunks(MOST) {
-            let count = pass_on(process, stream.fd, part)?;
-            written += count;
-            if count < part.len() {
-                break;
+        while written < size {
+            match pass_on(process, stream.fd, &bytes[written..size.min(written + MOST)]) {
+                Ok(count) => written += count,
+                // With errno, too: the bytes before are written.
+                Err(failure) => {
+                    fail(&failure);
+                    break;
+                }
             }
         }
         Ok(written as ssize_t)
