@@ -1,5 +1,7 @@
 /* In debug mode, a touch of a buffer that was given away is trapped. */
+#define _GNU_SOURCE
 #include <signal.h>
+#include <sys/mman.h>
 
 #include "check.h"
 
@@ -47,6 +49,30 @@ static void configured(void *fds) {
     touch_after_write(fds);
 }
 
+enum { MOST_MAPPINGS = 1 << 18 };
+
+/* At the limit of mappings (vm.max_map_count) nothing can be trapped any more: calls fail, and the pool keeps its pages. */
+static void without_mappings(void *ignored) {
+    (void)ignored;
+    struct uf_settings settings = {.traps = 1, .limit = 4u << 20};
+    OK(uf_configure(&settings));
+    unsigned char *first = uf_allocate(1), *second = uf_allocate(1);
+    CHECK(first && second && uf_deallocate(first, 1) == NULL);
+    size_t length = (size_t)MOST_MAPPINGS * 2 * 4096, at = 0;
+    char *pages = mmap(NULL, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(pages != MAP_FAILED);
+    while (at < length && mprotect(pages + at, 4096, PROT_READ) == 0)
+        at += 8192;
+    if (at < length) { /* else the limit is too high for this test */
+        FAILS_WITH(NULL, ENOMEM, uf_allocate(400u << 10));
+        CHECK(strstr(uf_error_text(), "vm.max_map_count"));
+    }
+    OK(munmap(pages, length));
+    CHECK(uf_deallocate(second, 1) == NULL);
+    void *all = uf_allocate(4u << 20);
+    CHECK(all && uf_deallocate(all, 1) == NULL);
+}
+
 int main(void) {
     int fds[2];
     CHECK(pipe(fds) == 0);
@@ -59,5 +85,6 @@ int main(void) {
     }
     CHECK(unsetenv("GENIE_FBUFS_TRAPS") == 0);
     dies(configured, fds, 1);
+    ends(process(without_mappings, NULL));
     return 0;
 }

@@ -46,7 +46,9 @@ impl Inner {
         }
         loop {
             let first = self.find(count)?;
-            if let Some(claim) = self.words.shared.claim(first, count) {
+            let claim = self.words.shared.try_claim(first, count);
+            let claim = claim.inspect_err(|_| runs(first, count).for_each(|run| self.free_or_defer(run)))?;
+            if let Some(claim) = claim {
                 return Ok(claim);
             }
             // These pages are in this process's hands already, although the bit string called them free: some member has

@@ -106,25 +106,38 @@ impl Shared {
         self.arena.unlock(self.words + first * PAGE, count * PAGE)
     }
 
+    /// As [`Shared::try_claim`]; none where that fails, too.
+    pub fn claim(self: &Arc<Self>, first: usize, count: usize) -> Option<Claim> {
+        self.try_claim(first, count).ok().flatten()
+    }
+
     /// Takes `count` pages from `first` on for the caller alone; none where one of them is claimed already, or is not there.
     /// Bytes are whatever they were.
     ///
     /// Cost: an atomic operation for each 64 pages; with traps, a system call.
-    pub fn claim(self: &Arc<Self>, first: usize, count: usize) -> Option<Claim> {
-        let end = first.checked_add(count).filter(|end| *end <= self.pages() && count > 0)?;
+    ///
+    /// # Errors
+    /// With traps, ENOMEM: the limit of mappings is reached; the pages are not claimed.
+    pub fn try_claim(self: &Arc<Self>, first: usize, count: usize) -> Result<Option<Claim>> {
+        let end = first.checked_add(count).filter(|end| *end <= self.pages() && count > 0);
+        let Some(end) = end else { return Ok(None) };
         for (index, mask) in masks(first, end) {
             // Acquire: pairs with the Release in `unclaim`, by the thread that used the pages before.
             let before = self.claims[index].fetch_or(mask, Ordering::Acquire);
             if before & mask != 0 {
                 self.claims[index].fetch_and(before | !mask, Ordering::Release);
                 self.unclaim(first, index * BITS);
-                return None;
+                return Ok(None);
             }
         }
         let claim = Claim { shared: Arc::clone(self), first, count };
-        let opened =
-            !self.traps || self.arena.protect(claim.offset(), claim.len(), Access::ReadWrite).is_ok();
-        opened.then_some(claim)
+        if self.traps {
+            let opened = self.arena.protect(claim.offset(), claim.len(), Access::ReadWrite);
+            opened.map_err(|error| {
+                error.with_remedy("raise vm.max_map_count, or let fewer buffers lie apart")
+            })?;
+        }
+        Ok(Some(claim))
     }
 
     /// Takes the marks off pages; nothing where `first` is not before `end`.
