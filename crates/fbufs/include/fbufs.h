@@ -129,10 +129,12 @@ ssize_t uf_read(int fd,
                 void **bufpp,
                 size_t nbytes);
 
-// Reads as uf_read does, as much as there is to read now.
+// Reads as uf_read does, as much as there is to read now; from the kernel's descriptors, no more than a quarter of the pool, and no
+// more than the process may still allocate (uf_configure). The rest comes next.
 //
 // Pointers: As uf_read.
-ssize_t uf_get(int fd, void **bufpp);
+ssize_t uf_get(int fd,
+               void **bufpp);
 
 // Writes nbytes bytes from bufp on, which are in an fbuf, or in a file that uf_mmap has mapped.
 //

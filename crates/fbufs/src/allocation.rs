@@ -191,6 +191,11 @@ impl Inner {
         }
     }
 
+    /// Bytes that this process may hold beyond those that it holds.
+    pub(crate) fn allowance(&self) -> usize {
+        (self.config.quota / PAGE).saturating_sub(self.held.load(Ordering::Relaxed)) * PAGE
+    }
+
     /// Enters that this process holds so many pages more.
     fn charge(&self, count: usize) -> Result<()> {
         let quota = self.config.quota / PAGE;

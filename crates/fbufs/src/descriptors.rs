@@ -16,6 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::event::PollFlags;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use rustix::net::SocketType;
 
 use crate::channel::poll;
 use crate::error::{Error, Result};
@@ -30,11 +31,11 @@ const SHORT: usize = 16 << 10;
 const MOST: usize = 4;
 
 impl Pool {
-    /// Reads into a new buffer, of at most `len` bytes; nothing at the end. Waits for something to read, unless the
-    /// descriptor does not block.
+    /// Reads into a new buffer, of at most `len` bytes, and no more than the quota has left; nothing at the end. Waits for
+    /// something to read, unless the descriptor does not block.
     ///
     /// # Errors
-    /// [`Error::WouldBlock`], [`Error::Exhausted`], and those of `read`.
+    /// [`Error::WouldBlock`], [`Error::Exhausted`], [`Error::Quota`]: it has nothing left; and those of `read`.
     ///
     /// # Cost
     /// That of `read` and an allocation; above 16 KiB, a system call to learn how much there is.
@@ -43,7 +44,7 @@ impl Pool {
         self.ensure_own()?;
         let fd = fd.as_fd();
         let len = if len <= SHORT { len } else { available(fd)?.min(len).min(self.limit() / MOST) };
-        let mut fbuf = self.allocate(len)?;
+        let mut fbuf = self.allocate(self.bounded(fd, len))?;
         if fbuf.is_empty() {
             return Ok(Some(fbuf));
         }
@@ -53,7 +54,15 @@ impl Pool {
         Ok((read > 0).then_some(fbuf))
     }
 
-    /// Reads all that there is to read now into a new buffer; nothing at the end. Waits as [`Pool::read`] does.
+    /// No more than the quota has left, unless the rest would be lost: the kernel drops what of a datagram has no room.
+    fn bounded(&self, fd: BorrowedFd<'_>, len: usize) -> usize {
+        let left = self.0.allowance().max(1);
+        let keeps_rest =
+            || !matches!(rustix::net::sockopt::socket_type(fd), Ok(kind) if kind != SocketType::STREAM);
+        if len > left && keeps_rest() { left } else { len }
+    }
+
+    /// Reads what there is to read now, as far as a buffer has room, into a new one; nothing at the end. Waits as [`Pool::read`] does.
     ///
     /// # Errors
     /// As [`Pool::read`].
@@ -111,7 +120,9 @@ fn available(fd: BorrowedFd<'_>) -> Result<usize> {
 }
 
 fn known(fd: BorrowedFd<'_>) -> Option<usize> {
-    rustix::io::ioctl_fionread(fd).ok().map(|len| len as usize).filter(|len| *len > 0)
+    let len = rustix::io::ioctl_fionread(fd).ok()?;
+    // The kernel's is an int: negative behind a file's end, and where more than 2 GiB are left.
+    usize::try_from(len as i32).ok().filter(|len| *len > 0)
 }
 
 #[cfg(test)]

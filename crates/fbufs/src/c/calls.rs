@@ -84,7 +84,8 @@ pub unsafe extern "C" fn uf_read(fd: c_int, bufpp: *mut *mut c_void, nbytes: usi
     })
 }
 
-/// Reads as uf_read does, as much as there is to read now.
+/// Reads as uf_read does, as much as there is to read now; from the kernel's descriptors, no more than a quarter of the pool, and no
+/// more than the process may still allocate (uf_configure). The rest comes next.
 ///
 /// Pointers: As uf_read.
 #[unsafe(no_mangle)]

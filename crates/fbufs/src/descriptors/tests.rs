@@ -56,6 +56,31 @@ fn what_is_written_to_a_stream_is_read_from_it_and_the_buffers_are_gone() {
 }
 
 #[test]
+fn a_read_is_bounded_by_what_the_quota_has_left() {
+    let pool = Pool::new(Config { limit: 8 << 20, quota: 1 << 20, ..Config::default() }).unwrap();
+    let mut file = tempfile::tempfile().unwrap();
+    file.seek(SeekFrom::Start(100)).unwrap();
+    // Behind the end, the kernel says that fewer than 0 bytes are there.
+    assert!(pool.get(&file).unwrap().is_none());
+    file.set_len(3 << 20).unwrap();
+    file.rewind().unwrap();
+    let most = pool.get(&file).unwrap().unwrap();
+    assert_eq!(most.len(), 1 << 20);
+    assert!(matches!(pool.read(&file, 100), Err(Error::Quota { .. })), "it has nothing left");
+    drop(most);
+    let held = pool.allocate((1 << 20) - 8192).unwrap();
+    assert_eq!(pool.read(&file, 2 << 20).unwrap().unwrap().len(), 8192);
+    assert_eq!(pool.read(&file, 10_000).unwrap().unwrap().len(), 8192);
+    assert_eq!(file.stream_position().unwrap(), (1 << 20) + 2 * 8192);
+    // Of a datagram, the rest would be lost.
+    let (one, other) = UnixDatagram::pair().unwrap();
+    one.send(&[1; 20_000]).unwrap();
+    assert!(matches!(pool.get(&other), Err(Error::Quota { .. })));
+    drop(held);
+    assert_eq!(pool.get(&other).unwrap().unwrap().len(), 20_000);
+}
+
+#[test]
 fn get_takes_what_there_is_and_a_datagram_whole() {
     let pool = pool();
     let (one, other) = UnixDatagram::pair().unwrap();
