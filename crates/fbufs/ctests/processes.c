@@ -185,6 +185,49 @@ static void a_group_is_limited(void) {
         CHECK(kill(members[i], SIGKILL) == 0 && waitpid(members[i], NULL, 0) == members[i]);
 }
 
+static void join_late(void *fds) {
+    int *all = fds;
+    char byte;
+    CHECK(read(all[0], &byte, 1) == 1);
+    OK(uf_join("poor"));
+    CHECK(write(all[1], "j", 1) == 1);
+    pause();
+}
+
+static void never(void *handle) {
+    (void)handle;
+    abort();
+}
+
+/* A member that lacks descriptors while another process joins: that waits, and is given the same pool. */
+static void be_poor(void *ignored) {
+    (void)ignored;
+    int up[2], down[2], taken[64], count = 0;
+    char byte;
+    OK(pipe(up));
+    OK(pipe(down));
+    pid_t child = process(join_late, (int[]){down[0], up[1]});
+    OK(uf_join("poor"));
+    struct rlimit usual, limit;
+    OK(getrlimit(RLIMIT_NOFILE, &usual));
+    limit = usual;
+    limit.rlim_cur = 64;
+    OK(setrlimit(RLIMIT_NOFILE, &limit));
+    while (count < 64 && (taken[count] = dup(0)) >= 0)
+        count++;
+    CHECK(errno == EMFILE);
+    CHECK(write(down[1], "x", 1) == 1);
+    usleep(300000); /* by then it is asked for the pool, as a rule */
+    while (count > 0)
+        OK(close(taken[--count]));
+    OK(setrlimit(RLIMIT_NOFILE, &usual));
+    CHECK(read(up[0], &byte, 1) == 1);
+    void *handle = uf_register(&child, never); /* ESRCH if it has another pool */
+    CHECK(handle);
+    uf_deregister(handle, never);
+    CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+}
+
 static void stranger(void *ignored) {
     (void)ignored;
     OK(uf_join("strangers"));
@@ -221,6 +264,7 @@ int main(void) {
     OK(uf_close(listener));
     a_group_outlives_its_founder();
     a_group_is_limited();
+    ends(process(be_poor, NULL));
     remove_directory();
     return 0;
 }

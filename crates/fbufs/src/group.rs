@@ -5,7 +5,8 @@
 //! bytes behind. A process that finds no keeper and no member makes a new pool. When the keeper leaves or dies, which the
 //! others learn from its connection and its process, one of them becomes the keeper.
 //! Invariants: at one time, a name stands for one pool: a process makes one only under the keeper's lock while no member is
-//! there, and a process that has joined makes sure afterwards that the keeper that it has asked was there throughout.
+//! there, and a process that has joined makes sure afterwards that the keeper that it has asked was there throughout. A member
+//! that lacks memory or descriptors tries again until it has some: it gives the name up only when it leaves.
 //! Trust: the directory is the user's alone (0700), and both sides make sure that the other is a process of the same user.
 //! Members can spoil the group's buffers, and no others (`words`).
 //! Limits: 64 members; a thread for each. Lock files, which are empty, stay.
@@ -42,6 +43,11 @@ const ANSWER: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(10);
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(2);
+/// Between two attempts of a member that lacks memory or descriptors.
+const LACKING: Duration = Duration::from_millis(100);
+
+/// What a member's poller calls the end of the membership.
+const STOP: u64 = u64::MAX;
 
 /// Membership of a group that has a name. Dropping it gives the name up; the pool stays as long as it is used.
 #[derive(Debug)]
@@ -106,7 +112,8 @@ struct Place {
 
 /// What a member does for the name.
 enum Role {
-    Keeper(Listener),
+    /// Has the connections of the others, who learn from them when it is gone.
+    Keeper(Listener, Vec<Socket>),
     /// Has a connection to the keeper.
     Follower(Socket, Process),
 }
@@ -152,7 +159,7 @@ impl Place {
     fn found(self: &Arc<Self>, config: Config) -> Result<Group> {
         let made = || {
             let (pool, _) = (Pool::new(config)?, self.enter()?);
-            self.start(pool, Role::Keeper(self.listen()?))
+            self.start(pool, Role::Keeper(self.listen()?, Vec::new()))
         };
         made().inspect_err(|_| {
             let _ = self.locks.unlock(KEEPER);
@@ -228,21 +235,25 @@ impl Place {
 impl Member {
     fn run(self, mut role: Role) {
         loop {
-            // Without memory or descriptors the name is given up; the pool is not.
-            let next = match role {
-                Role::Keeper(listener) => return drop(self.keep(&listener)),
-                Role::Follower(keeper, process) => self.follow(&keeper, &process),
+            let next = match &mut role {
+                Role::Keeper(listener, members) => self.keep(listener, members).map(|()| None),
+                Role::Follower(keeper, process) => self.follow(keeper, process),
             };
-            let Ok(Some(next)) = next else { return };
-            role = next;
+            match next {
+                Ok(Some(next)) => role = next,
+                Ok(None) => return,
+                // The name is not given up: whoever found it free would make a second pool. Those that join wait meanwhile.
+                Err(_) if genie_sys::poll::readable(&self.stop, Some(LACKING)).unwrap_or(false) => return,
+                Err(_) => {}
+            }
         }
     }
 
     /// Sends the pool's descriptor to whoever connects, until the membership ends.
-    fn keep(&self, listener: &Listener) -> Result<()> {
-        let mut members = Vec::new();
-        while self.wait(&[listener.as_fd()])? {
-            members.retain(|member: &Socket| !member.is_hung_up());
+    fn keep(&self, listener: &Listener, members: &mut Vec<Socket>) -> Result<()> {
+        let poller = self.poller(&[listener.as_fd()])?;
+        while wait(&poller)? {
+            members.retain(|member| !member.is_hung_up());
             while let Some(member) = listener.accept()? {
                 let is_sent = members.len() < MEMBERS
                     && self.place.ensure_own_user(&member).is_ok()
@@ -255,12 +266,12 @@ impl Member {
 
     /// Waits until the keeper is gone; returns what this member is to do then.
     fn follow(&self, keeper: &Socket, process: &Process) -> Result<Option<Role>> {
-        if !self.wait(&[keeper.as_fd(), process.as_fd()])? {
+        if !wait(&self.poller(&[keeper.as_fd(), process.as_fd()])?)? {
             return Ok(None);
         }
         loop {
             if self.place.locks.try_lock(KEEPER)? {
-                return Ok(Some(Role::Keeper(self.place.listen()?)));
+                return Ok(Some(Role::Keeper(self.place.listen()?, Vec::new())));
             }
             if let Some((keeper, process, _)) = self.place.ask()? {
                 return Ok(Some(Role::Follower(keeper, process)));
@@ -271,15 +282,20 @@ impl Member {
         }
     }
 
-    /// Waits for one of the descriptors; returns whether the membership goes on.
-    fn wait(&self, descriptors: &[std::os::fd::BorrowedFd<'_>]) -> Result<bool> {
-        const STOP: u64 = u64::MAX;
-        let (poller, mut ready) = (Poller::new()?, Vec::new());
+    /// Waits for one of the descriptors, or for the end of the membership.
+    fn poller(&self, descriptors: &[std::os::fd::BorrowedFd<'_>]) -> Result<Poller> {
+        let poller = Poller::new()?;
         poller.add(&self.stop, STOP)?;
         descriptors.iter().try_for_each(|descriptor| poller.add(descriptor, 0))?;
-        poller.wait(None, &mut ready)?;
-        Ok(ready.iter().all(|ready| ready.token != STOP))
+        Ok(poller)
     }
+}
+
+/// Waits; returns whether the membership goes on.
+fn wait(poller: &Poller) -> Result<bool> {
+    let mut ready = Vec::new();
+    poller.wait(None, &mut ready)?;
+    Ok(ready.iter().all(|ready| ready.token != STOP))
 }
 
 fn failed(name: &str, why: impl Into<String>) -> Error {
