@@ -1,4 +1,5 @@
 /* Messages: headers are put in front, messages are cut and joined, and no byte is copied on the way. */
+#include <stdint.h>
 #include <sys/socket.h>
 
 #include "check.h"
@@ -136,6 +137,8 @@ static void misuse(void) {
     }
     FAILS(EFAULT, uf_linkb(mp, mp));
     FAILS(EFAULT, uf_prepend(mp, NULL, 1));
+    FAILS(ENOMEM, uf_prepend(mp, "x", SIZE_MAX - 100));
+    FAILS(ENOMEM, uf_append(mp, "x", SIZE_MAX - 100));
     FAILS(EFAULT, uf_block(mp, 0, NULL));
     FAILS(EFAULT, uf_msgbuf(mp, NULL));
     FAILS(EINVAL, uf_block(mp, -1, &bytes));

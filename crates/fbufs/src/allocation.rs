@@ -74,7 +74,11 @@ impl Inner {
                 }
             }
         }
-        Err(Error::Exhausted { asked: count * PAGE, limit: self.words.layout.pages() * PAGE })
+        Err(self.exhausted(count))
+    }
+
+    fn exhausted(&self, count: usize) -> Error {
+        Error::Exhausted { asked: bytes(count), limit: self.words.layout.pages() * PAGE }
     }
 
     /// Takes more segments into use if there are some: one, or as many as the pages need.
@@ -198,10 +202,12 @@ impl Inner {
 
     /// Enters that this process holds so many pages more.
     fn charge(&self, count: usize) -> Result<()> {
-        let quota = self.config.quota / PAGE;
+        let (quota, pages) = (self.config.quota / PAGE, self.words.layout.pages());
         let more = |held: usize| held.checked_add(count).filter(|held| *held <= quota);
-        let refused =
-            |held| Error::Quota { asked: count * PAGE, held: held * PAGE, quota: self.config.quota };
+        let refused = |held| match quota < pages {
+            true => Error::Quota { asked: bytes(count), held: held * PAGE, quota: self.config.quota },
+            false => self.exhausted(count),
+        };
         self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).map_err(refused)?;
         Ok(())
     }
@@ -237,4 +243,9 @@ impl Inner {
         idle.iter().for_each(|word| self.give_memory_back(*word));
         idle.len() * PER_WORD * PAGE
     }
+}
+
+/// The length of so many pages; anybody may ask for more than there are addresses.
+fn bytes(count: usize) -> usize {
+    count.saturating_mul(PAGE)
 }

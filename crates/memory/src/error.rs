@@ -133,12 +133,12 @@ pub enum Error {
 fn limit_met(asked: usize, used: usize, limit: usize) -> String {
     if asked > limit {
         format!(
-            "{asked} bytes exceed the limit of {limit}; ask for fewer, or raise the limit (`Config::limit`)"
+            "{asked} bytes exceed the limit of {limit}; ask for fewer, or raise the limit (in Rust, `Config::limit`)"
         )
     } else {
         format!(
             "{asked} bytes do not fit: {used} of the limit of {limit} bytes are in use; free buffers or raise the limit \
-             (`Config::limit`)"
+             (in Rust, `Config::limit`)"
         )
     }
 }

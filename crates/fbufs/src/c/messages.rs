@@ -57,9 +57,9 @@ pub unsafe extern "C" fn uf_msgbuf(mp: *mut mblk_t, bufpp: *mut *mut c_void) -> 
             return Err(Failure::null("where the fbuf's address is to go"));
         }
         let process = Process::current()?;
+        let pool = process.messages.with(mp, |message| pool_of(process, message))?;
         // A duplicate, which copies nothing, is there in case of failure.
         let message = process.messages.take(mp)?;
-        let pool = pool_of(process, &message)?;
         let is_shared = message.blocks().count() != 1 || message.blocks().any(|block| block.references() > 1);
         let kept = is_shared.then(|| message.duplicate());
         let fbuf = message
@@ -263,7 +263,10 @@ unsafe fn store(
     if bytes.is_null() {
         return Err(Failure::null("the bytes"));
     }
-    // SAFETY: the caller's promise.
+    if isize::try_from(nbytes).is_err() {
+        return Err(Failure::new(libc::ENOMEM, format!("no pool has {nbytes} bytes")));
+    }
+    // SAFETY: the caller's promise, and not more than there can be.
     let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), nbytes) };
     let process = Process::current()?;
     process.messages.with(mp, |message| {

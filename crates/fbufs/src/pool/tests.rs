@@ -43,7 +43,10 @@ fn a_pool_that_is_used_up_says_so_and_serves_again() {
     );
     drop(buffers);
     assert_eq!(pool.allocate(SEGMENT).unwrap().len(), SEGMENT);
-    assert!(pool.allocate(SEGMENT + 1).is_err(), "never so much");
+    for len in [SEGMENT + 1, usize::MAX / 2, usize::MAX] {
+        let error = pool.allocate(len).unwrap_err();
+        assert!(matches!(error, Error::Exhausted { asked, .. } if asked >= len), "{error}");
+    }
 }
 
 #[test]
