@@ -12,6 +12,9 @@
  * has a sentence that says why. Numbers of interfaces, servers and requests are never given twice, so that one that is over is told
  * from one that is good (EBADF). A child made by fork has none of its parent's (ECHILD): it opens and connects anew, and its copies
  * of the parent's buffers hold zeros.
+ *
+ * No thread may be cancelled (pthread_cancel) while it is in a function of the library: that ends the process. A thread that may be
+ * cancelled disables that around its calls (pthread_setcancelstate).
  */
 
 // Data goes from the client to the server.

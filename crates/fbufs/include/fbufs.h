@@ -17,6 +17,10 @@
  * All functions may be called by any thread. Those that fail set errno, and uf_error_text has a sentence that says why. A child made
  * by fork has none of its parent's fbufs (zeros are there, and uf_write refuses them: EFAULT), channels, servers (ESTALE) or
  * groups: it joins and connects anew.
+ *
+ * No thread may be cancelled (pthread_cancel) while it is in a function of the library, and no callback of the library's may end its
+ * thread (pthread_exit): either ends the process. A thread that may be cancelled disables that around its calls
+ * (pthread_setcancelstate).
  */
 
 /* What uf_deallocate returns when it fails. */
@@ -76,10 +80,15 @@ int uf_configure(const struct uf_settings *settings);
 // on, and uf_listen and uf_connect make channels with its other processes. Fbufs that the process has already stay what they are.
 // A process that exits leaves its groups, and its fbufs go back to the pool.
 //
+// Join a group once: to join it again makes the process one more of the group's 64 members, and fbufs that it allocates then are copied
+// by channels that it has from before.
+//
 // Returns 0, or -1 with errno set.
 //
 // Errors: EINVAL (the name is not 1 to 64 of A-Z a-z 0-9 . _ - with no dot in front; the directory of names is not the user's alone;
-// members are stopped), EUSERS (the group has its 64 processes), EFAULT (name is NULL), ENOMEM, EMFILE.
+// members do not answer for 10 seconds, since they are stopped or lack descriptors), ENAMETOOLONG (directory and name have more than
+// 107 bytes), EUSERS (the group has its 64 members), ENOSPC (the process has joined 32 times, or fewer if it has pools of its own),
+// EFAULT (name is NULL), ENOMEM, EMFILE.
 //
 // Pointers: name points to a string, or is NULL.
 int uf_join(const char *name);
@@ -389,12 +398,13 @@ ssize_t uf_putmsg(int fd,
 // Registers interest in a process that shares a pool with this one (uf_join): procref points to its number, a pid_t.
 //
 // When it has ended, its fbufs and channels are taken back, and proc_exit_callback is called, in a thread of the library's, with the
-// handle that this call returns. The callback may call all functions of the library, uf_deregister among them. If the process has
-// ended already, it is called at once, perhaps before this call returns.
+// handle that this call returns. The callback may call all functions of the library, uf_deregister among them; it returns, and does
+// not call pthread_exit. If the process has ended already, it is called at once, perhaps before this call returns.
 //
 // Returns a handle on the pool, for uf_allocb and uf_deregister, or NULL with errno set.
 //
-// Errors: ESRCH (there is no such process, or none that shares a pool with this one), EFAULT (a pointer is NULL), EMFILE, ENOMEM.
+// Errors: ESRCH (there is no such process, or none that shares a pool with this one), EFAULT (a pointer is NULL), EAGAIN (there is no
+// thread), EMFILE, ENOMEM.
 //
 // Pointers: procref points to a pid_t, or is NULL.
 void *uf_register(void *procref,

@@ -66,10 +66,15 @@ pub unsafe extern "C" fn uf_configure(settings: *const Settings) -> c_int {
 /// on, and uf_listen and uf_connect make channels with its other processes. Fbufs that the process has already stay what they are.
 /// A process that exits leaves its groups, and its fbufs go back to the pool.
 ///
+/// Join a group once: to join it again makes the process one more of the group's 64 members, and fbufs that it allocates then are copied
+/// by channels that it has from before.
+///
 /// Returns 0, or -1 with errno set.
 ///
 /// Errors: EINVAL (the name is not 1 to 64 of A-Z a-z 0-9 . _ - with no dot in front; the directory of names is not the user's alone;
-/// members are stopped), EUSERS (the group has its 64 processes), EFAULT (name is NULL), ENOMEM, EMFILE.
+/// members do not answer for 10 seconds, since they are stopped or lack descriptors), ENAMETOOLONG (directory and name have more than
+/// 107 bytes), EUSERS (the group has its 64 members), ENOSPC (the process has joined 32 times, or fewer if it has pools of its own),
+/// EFAULT (name is NULL), ENOMEM, EMFILE.
 ///
 /// Pointers: name points to a string, or is NULL.
 #[unsafe(no_mangle)]

@@ -45,12 +45,13 @@ static NEXT: AtomicUsize = AtomicUsize::new(1);
 /// Registers interest in a process that shares a pool with this one (uf_join): procref points to its number, a pid_t.
 ///
 /// When it has ended, its fbufs and channels are taken back, and proc_exit_callback is called, in a thread of the library's, with the
-/// handle that this call returns. The callback may call all functions of the library, uf_deregister among them. If the process has
-/// ended already, it is called at once, perhaps before this call returns.
+/// handle that this call returns. The callback may call all functions of the library, uf_deregister among them; it returns, and does
+/// not call pthread_exit. If the process has ended already, it is called at once, perhaps before this call returns.
 ///
 /// Returns a handle on the pool, for uf_allocb and uf_deregister, or NULL with errno set.
 ///
-/// Errors: ESRCH (there is no such process, or none that shares a pool with this one), EFAULT (a pointer is NULL), EMFILE, ENOMEM.
+/// Errors: ESRCH (there is no such process, or none that shares a pool with this one), EFAULT (a pointer is NULL), EAGAIN (there is no
+/// thread), EMFILE, ENOMEM.
 ///
 /// Pointers: procref points to a pid_t, or is NULL.
 #[unsafe(no_mangle)]
