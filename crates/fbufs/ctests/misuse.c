@@ -161,6 +161,7 @@ static void names(void) {
     FAILS(EINVAL, uf_join("a/b"));
     FAILS(EINVAL, uf_join(".a"));
     FAILS(EFAULT, uf_listen(NULL));
+    FAILS(ENOENT, uf_listen(""));
     FAILS(EFAULT, uf_connect(NULL));
     snprintf(path, sizeof path, "%s/nobody", directory());
     FAILS(ENOENT, uf_connect(path));

@@ -337,9 +337,11 @@ fn failed_to_open(call: &'static str, errno: Errno) -> Error {
 }
 
 fn address(path: &Path) -> Result<SocketAddrUnix> {
-    SocketAddrUnix::new(path).map_err(|errno| {
+    // The kernel would take no path for one of its own choice.
+    let address = if path.as_os_str().is_empty() { Err(Errno::NOENT) } else { SocketAddrUnix::new(path) };
+    address.map_err(|errno| {
         Error::new("bind or connect", format!("a socket at {}", path.display()), errno)
-            .with_remedy("use a path of at most 107 bytes; GENIE_RUNTIME_DIR can name a shorter directory")
+            .with_remedy("use a path of 1 to 107 bytes; GENIE_RUNTIME_DIR can name a shorter directory")
     })
 }
 
