@@ -5,38 +5,26 @@
 //! descriptor ends with the descriptor, however the process ends.
 //! How: an open file description of its own, made by opening the object again; locks of the kind F_OFD_SETLK on it. The
 //! bytes need not be there, nor does a lock keep anybody from touching them.
-//! Invariants: a child made by fork has no duplicate of the description (a handler closes it), so the child keeps no lock
-//! of its parent's.
-//! Limits: [`CAPACITY`] in one process; processes that may open the object: its owner's, and root's. A child that neither
-//! calls the handlers of fork nor exec (a bare `clone`) keeps the locks until it ends.
-#![allow(
-    unsafe_code,
-    reason = "calls fcntl with a structure of plain numbers, and closes descriptors that a child has inherited and nobody uses there"
-)]
+//! Invariants: a child made by fork has no duplicate of the description (`unshared`), so the child keeps no lock of its parent's.
+//! A process that is sent the descriptor keeps the locks, too.
+//! Limits: those of `unshared`; processes that may open the object: its owner's, and root's.
+#![allow(unsafe_code, reason = "calls fcntl with a structure of plain numbers")]
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 
 use crate::error::last_errno;
-use crate::fork::{Maker, on_fork};
+use crate::fork::Maker;
+use crate::unshared::Unshared;
 use crate::{Errno, Error, Result};
-
-/// How many of these a process may have at once.
-pub const CAPACITY: usize = 64;
-
-const NONE: i32 = -1;
-
-/// The descriptors that a child is to close.
-static DESCRIPTORS: [AtomicI32; CAPACITY] = [const { AtomicI32::new(NONE) }; CAPACITY];
 
 /// Locks on bytes of one object. Dropping this takes them off.
 #[derive(Debug)]
 pub struct RecordLocks {
-    descriptor: Option<OwnedFd>,
-    place: &'static AtomicI32,
+    /// Dropped before the descriptor is.
+    _unshared: Unshared,
+    descriptor: OwnedFd,
     maker: Maker,
 }
 
@@ -44,27 +32,15 @@ impl RecordLocks {
     /// Opens an object, or another file, to lock bytes of it.
     ///
     /// # Errors
-    /// EACCES: it is another user's. ENOSPC: [`CAPACITY`] are open. The limit on descriptors; /proc is not mounted.
+    /// EACCES: it is another user's. Those of [`Unshared::new`]; the limit on descriptors; /proc is not mounted.
     pub fn open(object: impl AsFd) -> Result<Self> {
-        static HANDLED: OnceLock<bool> = OnceLock::new();
-        let subject = "an object whose bytes are to be locked";
-        if !HANDLED.get_or_init(|| on_fork(nothing, nothing, close_in_child)) {
-            return Err(Error::new("pthread_atfork", subject, Errno::NOMEM));
-        }
         let path = format!("/proc/self/fd/{}", object.as_fd().as_raw_fd());
         let descriptor =
             rustix::fs::open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(|errno| {
-                Error::new("open", subject, errno)
+                Error::new("open", "an object whose bytes are to be locked", errno)
                     .with_remedy("share memory among processes of one user only, and mount /proc")
             })?;
-        let number = descriptor.as_raw_fd();
-        let is_free = |place: &&AtomicI32| {
-            place.compare_exchange(NONE, number, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-        };
-        let place = DESCRIPTORS.iter().find(is_free).ok_or_else(|| {
-            Error::new("open", subject, Errno::NOSPC).with_remedy("have at most 64 of them at once")
-        })?;
-        Ok(Self { descriptor: Some(descriptor), place, maker: Maker::this_process() })
+        Ok(Self { _unshared: Unshared::new(&descriptor)?, descriptor, maker: Maker::this_process() })
     }
 
     /// Locks a byte; returns whether it is locked by this then. If not, somebody else has locked it.
@@ -100,23 +76,20 @@ impl RecordLocks {
     }
 
     fn call(&self, command: i32, record: &mut libc::flock) -> std::result::Result<(), Errno> {
-        let descriptor = self.descriptor.as_ref().filter(|_| self.maker.is_this_process());
-        let number = descriptor.ok_or(Errno::STALE)?.as_raw_fd();
+        if !self.maker.is_this_process() {
+            return Err(Errno::STALE);
+        }
+        let number = self.descriptor.as_raw_fd();
         // SAFETY: the kernel reads and fills plain numbers, borrowed during the call.
         let result = unsafe { libc::fcntl(number, command, std::ptr::from_mut(record)) };
         if result == 0 { Ok(()) } else { Err(last_errno()) }
     }
 }
 
-impl Drop for RecordLocks {
-    fn drop(&mut self) {
-        if self.maker.is_this_process() {
-            // Before the descriptor's number can be another file's.
-            self.place.store(NONE, Ordering::Release);
-        } else if let Some(descriptor) = self.descriptor.take() {
-            // Closed already, by the handler; the number may be another file's by now.
-            std::mem::forget(descriptor);
-        }
+/// The descriptor to which the locks belong.
+impl AsFd for RecordLocks {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
     }
 }
 
@@ -131,19 +104,6 @@ fn record(kind: i32, byte: u64) -> libc::flock {
 
 fn failed(byte: u64, errno: Errno) -> Error {
     Error::new("fcntl(F_OFD_SETLK)", format!("byte {byte} of an object"), errno)
-}
-
-extern "C" fn nothing() {}
-
-/// Called by fork in the child.
-extern "C" fn close_in_child() {
-    for place in &DESCRIPTORS {
-        let descriptor = place.swap(NONE, Ordering::Relaxed);
-        if descriptor != NONE {
-            // SAFETY: the child's duplicate of a descriptor that only `RecordLocks` uses, which does not in a child.
-            unsafe { libc::close(descriptor) };
-        }
-    }
 }
 
 #[cfg(test)]
