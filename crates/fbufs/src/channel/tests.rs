@@ -194,6 +194,27 @@ fn an_offer_goes_to_another_process_once() {
     assert!(matches!(one.take(offer), Err(Error::OtherGroup)));
 }
 
+/// Once, such a write said that the channel was spoilt, and its end read nothing more.
+#[test]
+fn a_write_that_meets_a_close_comes_back_or_was_made() {
+    for len in [100, 300_000] {
+        let (one, other) = joined();
+        let words = &other.pool().0.words;
+        other.write(filled(other.pool(), 10, 3)).unwrap();
+        let fbuf = filled(one.pool(), len, 1);
+        let (place, direction) = (Place::of(&fbuf), Holder::direction(one.index, 1 - one.end));
+        // A write that has put the buffer on its way, and has not looked yet, when the other end is closed.
+        fbuf.give_up();
+        assert!(place.runs().all(|run| one.pool().0.words.pass(run, one.pool().0.words.me, direction)));
+        assert!(channels::close(words, other.index, other.end, words.me));
+        assert_eq!(one.taken_back(place).unwrap(), len);
+        assert_eq!(one.pool().free(), one.pool().limit() - PAGE);
+        let unwritten = one.write(filled(one.pool(), len, 2)).unwrap_err();
+        assert!(matches!(unwritten.error, Error::Closed) && *unwritten.fbuf == vec![2; len]);
+        assert_eq!(one.read(usize::MAX).unwrap().unwrap().to_vec(), [3; 10]);
+    }
+}
+
 #[test]
 fn descriptors_are_readable_when_what_failed_for_now_can_be_done() {
     let (one, other) = joined();

@@ -73,7 +73,7 @@ impl Channel {
         }
         // From here on the pages are not this process's. If the other end is closed, whoever closed it may have freed them.
         if channels::is_closed(words, self.index, 1 - self.end) {
-            return Err(self.taken_back(place).unwrap_or_else(|| self.lost(place)));
+            return self.taken_back(place);
         }
         if sender.producer.push(Place::KIND, &place.bytes()).is_err() {
             return Err(self.lost(place));
@@ -82,20 +82,26 @@ impl Channel {
         Ok(len)
     }
 
-    /// The buffer, made this member's again because the other end is closed; nothing where it is not there any more.
+    /// What becomes of a buffer that was put on its way to an end that is closed: it comes back, unless whoever has closed the end
+    /// has freed it, or some of it. Then it was written, and the end was closed before anybody read it.
     #[cold]
-    fn taken_back(&self, place: Place) -> Option<Box<Unwritten>> {
-        let fbuf = self.make_ours(place, Holder::direction(self.index, 1 - self.end))?;
-        Some(Unwritten::nothing(Error::Closed, fbuf))
+    pub(super) fn taken_back(&self, place: Place) -> Result<usize, Box<Unwritten>> {
+        let direction = Holder::direction(self.index, 1 - self.end);
+        match self.make_ours(place, direction) {
+            Some(fbuf) => Err(Unwritten::nothing(Error::Closed, fbuf)),
+            None => {
+                self.pool.0.free_if_held(place.runs(), direction);
+                Ok(place.len())
+            }
+        }
     }
 
-    /// A write that failed when the pages were given away already: an empty buffer comes back.
+    /// A write for which the shared memory is spoilt, when the pages were given away already: an empty buffer comes back.
     #[cold]
     fn lost(&self, place: Place) -> Box<Unwritten> {
         let direction = Holder::direction(self.index, 1 - self.end);
         self.pool.0.free_if_held(place.runs(), direction);
-        let error = if self.is_hung_up() { Error::Closed } else { self.spoil("a channel") };
-        Unwritten::nothing(error, Fbuf::gone())
+        Unwritten::nothing(self.spoil("a channel"), Fbuf::gone())
     }
 
     fn wait_for_room(&self, sender: &mut Sender, waits: bool) -> Result<()> {
