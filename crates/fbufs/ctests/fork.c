@@ -1,12 +1,14 @@
 /* A child made by fork has nothing of its parent's, finds that out by errors, and works with a pool of its own. */
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 
 #include "check.h"
 
 static unsigned char *bytes;
 static char *mapped;
-static int channel[2], listener;
+static int channel[2], room, listener;
 
 static void child(void *ignored) {
     (void)ignored;
@@ -50,6 +52,32 @@ static void child(void *ignored) {
     ends(grandchild);
 }
 
+/* While a thread changes the process's table of descriptors. */
+static void *change(void *is_over) {
+    int fds[2];
+    while (!atomic_load((atomic_int *)is_over))
+        CHECK(uf_pair(fds) == 0 && uf_close(fds[0]) == 0 && uf_close(fds[1]) == 0);
+    return NULL;
+}
+
+static void children_never_take_a_channel_for_a_socket(void) {
+    pthread_t thread;
+    static atomic_int is_over;
+    CHECK(pthread_create(&thread, NULL, change, &is_over) == 0);
+    for (int i = 0; i < 300; i++) {
+        pid_t forked = fork();
+        CHECK(forked >= 0);
+        if (forked == 0) {
+            FAILS(ESTALE, uf_write(channel[0], uf_allocate(100), 100));
+            FAILS(ESTALE, uf_explain(room, NULL));
+            _exit(0);
+        }
+        ends(forked);
+    }
+    atomic_store(&is_over, 1);
+    CHECK(pthread_join(thread, NULL) == 0);
+}
+
 int main(void) {
     char path[100];
     snprintf(path, sizeof path, "%s/listener", directory());
@@ -57,6 +85,7 @@ int main(void) {
     listener = uf_listen(path);
     CHECK(listener >= 0);
     OK(uf_pair(channel));
+    room = uf_room(channel[0]);
     bytes = filled(9000, 1);
     int self = open("/proc/self/exe", O_RDONLY);
     mapped = uf_mmap(NULL, 10, PROT_READ, MAP_SHARED, self, 0);
@@ -68,6 +97,7 @@ int main(void) {
     CHECK(uf_get(channel[1], &all) == 9000 && all == bytes);
     expect(all, 9000, 0, 1);
     CHECK(mapped[0] == 0x7f);
+    children_never_take_a_channel_for_a_socket();
     remove_directory();
     return 0;
 }

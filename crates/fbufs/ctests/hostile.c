@@ -14,7 +14,7 @@ struct answer {
     const char *path;
     const void *bytes;
     size_t length;
-    int descriptors[3], count;
+    int descriptors[4], count;
 };
 
 static int listener_at(const char *path) {
@@ -68,7 +68,7 @@ static int reaches(const char *path) {
 static void offers(void) {
     char path[100];
     static char noise[64];
-    uint64_t numbers[4] = {3, 1 << 14 | 5, 7, 7};
+    uint64_t numbers[4] = {3, 1ull << 63 | 5, 7, 7};
     int null = open("/dev/null", O_RDWR);
     memset(noise, 0xee, sizeof noise);
     snprintf(path, sizeof path, "%s/offers", directory());
@@ -78,10 +78,10 @@ static void offers(void) {
     } all[] = {
         {{path, "", 0, {0}, 0}, EPIPE},
         {{path, noise, 1, {0}, 0}, EBADMSG},
-        {{path, noise, 32, {null, null, null}, 3}, EBADMSG},
-        {{path, noise, 64, {null, null, null}, 3}, EBADMSG},
+        {{path, noise, 32, {null, null, null, null}, 4}, EBADMSG},
+        {{path, noise, 64, {null, null, null, null}, 4}, EBADMSG},
         {{path, numbers, 32, {null}, 1}, EBADMSG},
-        {{path, numbers, 32, {null, null, null}, 3}, EINVAL}, /* of another pool, as far as it says */
+        {{path, numbers, 32, {null, null, null, null}, 4}, EINVAL}, /* of another pool, as far as it says */
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         pid_t child = process(offer, &all[i].answer);

@@ -62,6 +62,29 @@ static void descriptors(int channel) {
     CHECK(uf_deallocate(bytes, 10) == NULL);
 }
 
+/* What uf_room gives is for waiting alone. */
+static void rooms(void) {
+    int fds[2];
+    void *all;
+    OK(uf_pair(fds));
+    int room = uf_room(fds[0]);
+    char *bytes = uf_allocate(10);
+    CHECK(room >= 0 && bytes);
+    FAILS(EINVAL, uf_close(room));
+    CHECK(strstr(uf_error_text(), "for waiting alone"));
+    FAILS(EINVAL, uf_write(room, bytes, 10));
+    FAILS(EINVAL, uf_read(room, &all, 10));
+    FAILS(EINVAL, uf_explain(room, NULL));
+    FAILS(EINVAL, uf_set_nonblocking(room, 0));
+    FAILS(EINVAL, uf_room(room));
+    CHECK(fcntl(room, F_GETFD) >= 0);
+    OK(uf_close(dup(room)));
+    CHECK(uf_write(fds[0], bytes, 10) == 10 && uf_get(fds[1], &all) == 10 && uf_deallocate(all, 10) == NULL);
+    OK(uf_close(fds[0]));
+    FAILS(EBADF, uf_close(room));
+    OK(uf_close(fds[1]));
+}
+
 /* Channels that were closed by close do no harm to later ones, of whatever numbers. */
 static void closed_by_close(void) {
     int lost[2], fds[2];
@@ -211,6 +234,7 @@ int main(void) {
     addresses(fds[0]);
     addresses(1);
     descriptors(fds[0]);
+    rooms();
     closed_by_close();
     gone();
     too_many();

@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 
 #include "check.h"
 
@@ -228,6 +229,123 @@ static void be_poor(void *ignored) {
     CHECK(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
 }
 
+/* What was written is there for a client that comes to its end late: when the server has closed its own, or has ended. */
+static void greet_and_go(void *closes) {
+    OK(uf_join("pair"));
+    char path_too[120];
+    snprintf(path_too, sizeof path_too, "%s.greeter", path);
+    int listener = uf_listen(path_too);
+    CHECK(listener >= 0);
+    for (int i = 0; i < 50; i++) {
+        int fd = uf_accept(listener);
+        CHECK(fd >= 0 && uf_write(fd, filled(100, 3), 100) == 100);
+        if (*(int *)closes || i < 49)
+            OK(uf_close(fd));
+    }
+    unlink(path_too);
+}
+
+static void greetings_arrive(void) {
+    char path_too[120];
+    snprintf(path_too, sizeof path_too, "%s.greeter", path);
+    for (int closes = 0; closes < 2; closes++) {
+        pid_t child = process(greet_and_go, &closes);
+        while (access(path_too, F_OK) != 0)
+            usleep(1000);
+        for (int i = 0; i < 50; i++) {
+            int fd;
+            void *all;
+            while ((fd = uf_connect(path_too)) == -1 && errno == ECONNREFUSED)
+                usleep(1000);
+            CHECK(fd >= 0 && uf_get(fd, &all) == 100);
+            expect(all, 100, 0, 3);
+            CHECK(uf_deallocate(all, 100) == NULL && uf_get(fd, &all) == 0);
+            OK(uf_close(fd));
+        }
+        ends(child);
+    }
+}
+
+/* A process that may have too few descriptors is not told of others' faults. */
+static void connect_short(void *ignored) {
+    (void)ignored;
+    OK(uf_join("pair"));
+    CHECK(uf_allocate(1));
+    int next = dup(0);
+    OK(close(next));
+    struct rlimit limit;
+    OK(getrlimit(RLIMIT_NOFILE, &limit));
+    limit.rlim_cur = (rlim_t)next + 3;
+    OK(setrlimit(RLIMIT_NOFILE, &limit));
+    FAILS(EMFILE, uf_connect(path));
+}
+
+/* Clients that cannot take their ends, or have gone, do not stop a server. */
+static void clients_that_fail(int listener) {
+    pid_t child = process(connect_short, NULL);
+    int fd = uf_accept(listener);
+    void *all;
+    CHECK(fd >= 0 && uf_get(fd, &all) == 0);
+    OK(uf_close(fd));
+    ends(child);
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    strcpy(address.sun_path, path);
+    int gone = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    OK(connect(gone, (struct sockaddr *)&address, sizeof address));
+    OK(close(gone));
+    OK(uf_set_nonblocking(listener, 1));
+    FAILS(EAGAIN, uf_accept(listener));
+    OK(uf_set_nonblocking(listener, 0));
+}
+
+/* A child that lives does not keep its parent's channel open: 0, the parent closes it; 1, it exits; 2, it is killed. */
+static void leave_a_child(void *how) {
+    char byte;
+    int *all = how;
+    OK(uf_join("pair"));
+    int fd = uf_connect(path);
+    CHECK(fd >= 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        /* Until the test's process has closed the other end. */
+        (void)!read(all[1], &byte, 1);
+        _exit(0);
+    }
+    OK(close(all[1]));
+    if (all[0] == 0) {
+        OK(uf_close(fd));
+        CHECK(waitpid(child, NULL, 0) == child);
+    } else if (all[0] == 2) {
+        raise(SIGKILL);
+    }
+}
+
+static void children_keep_no_channel(int listener) {
+    for (int how = 0; how < 3; how++) {
+        int until[2], status;
+        OK(pipe(until));
+        int all[2] = {how, until[0]};
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            close(until[1]);
+            leave_a_child(all);
+            exit(0);
+        }
+        OK(close(until[0]));
+        int fd = uf_accept(listener);
+        void *got;
+        CHECK(fd >= 0 && uf_get(fd, &got) == 0);
+        char *bytes = uf_allocate(1);
+        if (how == 0)
+            FAILS(EPIPE, uf_write(fd, bytes, 1));
+        OK(uf_close(fd));
+        OK(close(until[1]));
+        CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) == (how == 2));
+    }
+}
+
 static void stranger(void *ignored) {
     (void)ignored;
     OK(uf_join("strangers"));
@@ -254,6 +372,9 @@ int main(void) {
     pages_stay_where_they_are(listener);
     what_cannot_be_passed_is_copied(listener, own);
     the_dead_leave_nothing(listener);
+    greetings_arrive();
+    clients_that_fail(listener);
+    children_keep_no_channel(listener);
     pid_t child = process(stranger, NULL);
     int fd = uf_accept(listener);
     CHECK(fd >= 0);

@@ -212,8 +212,9 @@ int uf_pair(int *fdv);
 // Pointers: path points to a string, or is NULL.
 int uf_listen(const char *path);
 
-// Makes a channel with the process that has waited longest at a listener. Waits for one, unless the listener does not block. A process
-// of another group cannot take its end: it is told so, and here the channel is at its end at once.
+// Makes a channel with the process that has waited longest at a listener. Waits for one, unless the listener does not block. Processes
+// that have gone meanwhile are passed over. A process of another group cannot take its end: it is told so, and here the channel is at
+// its end at once.
 //
 // Returns a descriptor, or -1 with errno set.
 //
@@ -257,13 +258,14 @@ int uf_open(const char *server,
 // Errors: EINVAL (fd is no channel's; for one of the kernel's, wait for POLLOUT), ESTALE (it is the parent process's), EBADF.
 int uf_room(int fd);
 
-// Closes a descriptor, of this library or of the kernel's. What was written to a channel can still be read at the other end.
+// Closes a descriptor, of this library or of the kernel's. What was written to a channel can still be read at the other end, even by
+// a process whose uf_connect has not returned yet; so it can when this process ends.
 //
 // A channel or a Genie server is closed by this call alone, never by close. If another thread's call uses it, it is closed when that returns.
 //
 // Returns 0, or -1 with errno set.
 //
-// Errors: EBADF, and those of close.
+// Errors: EBADF, EINVAL (uf_room gave it), and those of close.
 int uf_close(int fd);
 
 // Says whether calls on a descriptor, of this library or of the kernel's, wait (nonblocking is 0, as for new ones), or fail with
@@ -271,8 +273,8 @@ int uf_close(int fd);
 //
 // Returns 0, or -1 with errno set.
 //
-// Errors: EBADF, ESTALE (it is the parent process's), EINVAL (it is a duplicate of one of the library's), EOPNOTSUPP (it is a Genie
-// server's: calls wait for the server's reply).
+// Errors: EBADF, ESTALE (it is the parent process's), EINVAL (it is a duplicate of one of the library's, or uf_room gave it), EOPNOTSUPP
+// (it is a Genie server's: calls wait for the server's reply).
 int uf_set_nonblocking(int fd,
                        int nonblocking);
 
@@ -281,7 +283,8 @@ int uf_set_nonblocking(int fd,
 // Returns which of UF_PASSES_FBUFS, UF_PASSES_FILES and UF_PASSES_INPUT holds, or -1 with errno set. If textp is not NULL, *textp is
 // a sentence with the reasons, which is valid until the thread's next call of uf_explain.
 //
-// Errors: EBADF, ESTALE (it is the parent process's), EINVAL (it is a listener, or a duplicate of one of the library's).
+// Errors: EBADF, ESTALE (it is the parent process's), EINVAL (it is a listener, a duplicate of one of the library's, or
+// uf_room gave it).
 //
 // Pointers: textp points to a pointer, or is NULL.
 int uf_explain(int fd,

@@ -7,7 +7,8 @@
 //! for about as long as a wake-up takes and then sleeps; a writer sleeps when 256 messages have not been read. Each end says on
 //! which CPU it waits: a reader that finds the other end on its own CPU hands that over at once instead of looking.
 //! Invariants: bytes are read in the order in which they were written. What is on its way when an end closes, or its process
-//! dies, is freed if it went there, and can still be read if it came from there.
+//! dies, is freed if it went there, and can still be read if it came from there, even by who has not taken the other end yet.
+//! A child made by fork has no duplicate of the descriptors by which an end learns that the other one is gone (`sys/unshared.rs`).
 //! Trust: the other end's process may tell any place: what the direction does not hold is refused, and ends this end.
 //! Limits: 128 channels in a pool; four descriptors and 80 KiB an end.
 //! Source: SMLI TR-95-39 §3.3, §6.1 (the loop-back driver).
@@ -17,17 +18,19 @@ mod writing;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use genie_ring::{Bells, Consumer, Ends, Layout, Producer, Record, Side, Spin};
 use genie_sys::Object;
 use genie_sys::event::Event;
+use genie_sys::unshared::Unshared;
 use rustix::event::{PollFd, PollFlags};
+use rustix::net::Shutdown;
 
 use crate::error::{Error, Result};
 use crate::holder::Holder;
-use crate::offer::{Offer, State};
+use crate::offer::Offer;
 use crate::place::Place;
 use crate::{Fbuf, Pool, channels};
 
@@ -49,6 +52,8 @@ const SPIN: Duration = Duration::from_micros(2);
 /// after [`Channel::try_read`] found nothing.
 #[derive(Debug)]
 pub struct Channel {
+    /// Dropped before the descriptors are.
+    _unshared: [Unshared; 3],
     pool: Pool,
     index: usize,
     end: usize,
@@ -58,8 +63,6 @@ pub struct Channel {
     room: Event,
     spin: Spin,
     is_spoilt: AtomicBool,
-    /// What became of the other end, if this one was made together with it.
-    offered: Option<Arc<State>>,
 }
 
 #[derive(Debug)]
@@ -88,17 +91,19 @@ impl Pool {
         self.ensure_own()?;
         let object = genie_ring::create(RING)?;
         let ((bell, other_bell), (room, other_room)) = (Event::pair()?, Event::pair()?);
-        let state = Arc::default();
-        let index = channels::make(&self.0.words)?;
-        // From here on dropping the offer closes its end, if this end cannot be made.
         let descriptors = [object.duplicate()?, other_bell.into(), other_room.into()];
-        let offer = Offer::made_here(self.clone(), index, descriptors, Arc::clone(&state));
-        let channel = Channel::attach(self.clone(), index, 0, &object, bell, room);
-        let mut channel = channel.inspect_err(|_| {
-            channels::close(&self.0.words, index, 0, self.0.words.me);
+        let words = &self.0.words;
+        let index = channels::make(words).or_else(|_| {
+            // Some may have been those of members that have died.
+            self.sweep()?;
+            channels::make(words)
         })?;
-        channel.offered = Some(state);
-        Ok((channel, offer))
+        // From here on, dropping the offer closes its end.
+        let made = Offer::made_here(self.clone(), index, descriptors)
+            .and_then(|offer| Ok((Channel::attach(self.clone(), index, 0, &object, bell, room)?, offer)));
+        made.inspect_err(|_| {
+            channels::close(words, index, 0, words.me);
+        })
     }
 }
 
@@ -113,11 +118,13 @@ impl Channel {
         room: Event,
     ) -> Result<Self> {
         let descriptor = bell.duplicate()?;
+        let _unshared = [Unshared::new(&descriptor)?, Unshared::new(&bell)?, Unshared::new(&room)?];
         let side = if end == 0 { Side::Client } else { Side::Server };
         let Ends { producer, consumer } = Ends::attach(object, RING, side, Bells::end(bell))?;
         // With one CPU, whoever is waited for cannot run meanwhile.
         let is_alone = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1);
         Ok(Self {
+            _unshared,
             pool,
             index,
             end,
@@ -127,7 +134,6 @@ impl Channel {
             room,
             spin: if is_alone { Spin::NONE } else { Spin::new(SPIN) },
             is_spoilt: AtomicBool::new(false),
-            offered: None,
         })
     }
 
@@ -194,9 +200,9 @@ impl Drop for Channel {
         }
         let words = &self.pool.0.words;
         channels::close(words, self.index, self.end, words.me);
-        // Nobody may have taken the other end, which was sent to another process.
-        if self.offered.as_ref().is_some_and(|state| state.is_sent()) {
-            channels::close(words, self.index, 1 - self.end, words.me);
+        // A child that another thread is just forking may get duplicates.
+        for descriptor in [self.descriptor.as_fd(), self.room.as_fd()] {
+            let _ = rustix::net::shutdown(descriptor, Shutdown::Both);
         }
     }
 }

@@ -2,15 +2,18 @@
 //!
 //! How: what is on its way to an end is held by a *direction*, a name of its own. Who closes an end frees what was on its way
 //! there; a member that then finds the end closed takes back what it was about to send. Of the two that store and then look,
-//! one sees the other.
-//! Invariants: a channel's place is used again when both ends are closed, and nothing is on its way.
+//! one sees the other. An end that was sent away is no member's: it is an *offer's*, which has a number of its own and a lock on
+//! the byte of that number (`offer`). While the lock is there, somebody may still take the end, whatever became of who sent it.
+//! Invariants: a channel's place is used again when both ends are closed, and nothing is on its way. No number is used twice.
 //! Limits: 128 channels at once.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use genie_sys::record_lock::RecordLocks;
+
 use crate::error::{Error, Result};
 use crate::holder::Holder;
-use crate::layout::CHANNELS;
+use crate::layout::{CHANNELS, MEMBERS, offers};
 use crate::members::give_all_of;
 use crate::words::Words;
 
@@ -26,6 +29,8 @@ const WANTED: usize = 6;
 const CPU: usize = 8;
 
 const NOBODY: u64 = 0;
+/// In the word of an end: the rest is an offer's number.
+const OFFERED: u64 = 1 << 63;
 
 /// Makes a channel, both of whose ends are this member's.
 pub(crate) fn make(words: &Words) -> Result<usize> {
@@ -46,10 +51,39 @@ pub(crate) fn make(words: &Words) -> Result<usize> {
     Err(Error::Full { what: "channels", most: CHANNELS })
 }
 
-/// Makes an end that is `from`'s this member's; returns whether it was `from`'s.
-pub(crate) fn adopt(words: &Words, channel: usize, end: usize, from: Holder) -> bool {
+/// The word of an offer that was never made before.
+pub(crate) fn new_offer(words: &Words) -> u64 {
+    OFFERED | offers(words.shared.words()).fetch_add(1, Ordering::Relaxed)
+}
+
+/// The byte that an offer's lock is on, behind those of members; none if no offer has that word.
+pub(crate) fn byte_of(offer: u64) -> Option<u64> {
+    // As bytes are counted by signed numbers, the highest ones are nobody's.
+    (offer & OFFERED != 0).then_some((offer & ((OFFERED >> 2) - 1)) + MEMBERS as u64)
+}
+
+/// Makes an end, which is this member's, an offer's.
+pub(crate) fn give(words: &Words, channel: usize, end: usize, offer: u64) {
+    part(words, channel, ENDS[end]).store(offer, Ordering::Release);
+}
+
+/// Makes an end this member's; returns whether `from` was its word, a member's or an offer's.
+pub(crate) fn adopt(words: &Words, channel: usize, end: usize, from: u64) -> bool {
     let word = part(words, channel, ENDS[end]);
-    word.compare_exchange(from.word(), words.me.word(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    word.compare_exchange(from, words.me.word(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
+}
+
+/// Closes ends that were offered and that nobody can take any more.
+pub(crate) fn close_lost_offers(words: &Words, locks: &RecordLocks) -> Result<()> {
+    for (channel, end) in (0..CHANNELS).flat_map(|channel| [(channel, 0), (channel, 1)]) {
+        let offer = part(words, channel, ENDS[end]).load(Ordering::Acquire);
+        let Some(byte) = byte_of(offer) else { continue };
+        // As this member's, so that of several who find it one does it.
+        if !locks.is_locked_elsewhere(byte)? && adopt(words, channel, end, offer) {
+            close(words, channel, end, words.me);
+        }
+    }
+    Ok(())
 }
 
 /// Whether nobody has an end any more.

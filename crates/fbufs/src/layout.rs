@@ -1,7 +1,7 @@
 //! The layout of a pool's words, and the pool's size.
 //!
 //! ```text
-//! page 0        magic, pages, token (2 words), segments in use
+//! page 0        magic, pages, token (2 words), segments in use, offers made
 //! page 1        64 members, 8 words each: whether it is taken, process number
 //! pages 2 to 5  128 channels, 16 words each: made by, ends (2), removed by, messages taken (2), wanted (2); CPUs (2)
 //! then          for each 64 pages of buffers a word of the bit string, on a line of its own: lock, bits, intent
@@ -129,6 +129,11 @@ pub(crate) fn token(words: &[AtomicU64]) -> [u64; 2] {
 /// How many segments are in use.
 pub(crate) fn segments_in_use(words: &[AtomicU64]) -> &AtomicU64 {
     &words[4]
+}
+
+/// How many ends of channels were offered to other processes.
+pub(crate) fn offers(words: &[AtomicU64]) -> &AtomicU64 {
+    &words[5]
 }
 
 #[cfg(test)]

@@ -46,7 +46,8 @@ pub(crate) fn join(shared: Arc<Shared>, layout: Layout) -> Result<(Words, Record
     Err(Error::Full { what: "members", most: MEMBERS })
 }
 
-/// Takes back what members had that have died; returns the process numbers of those of whom nothing is left.
+/// Takes back what members had that have died, and what is on its way to ends that nobody can take any more; returns the process
+/// numbers of those members of whom nothing is left.
 ///
 /// All words are repaired before any page is freed: a word may be another dead member's that holds a page of the first one's.
 pub(crate) fn sweep(words: &Words, locks: &RecordLocks) -> Result<Vec<i32>> {
@@ -68,6 +69,7 @@ pub(crate) fn sweep(words: &Words, locks: &RecordLocks) -> Result<Vec<i32>> {
         }
         locks.unlock(index as u64)?;
     }
+    channels::close_lost_offers(words, locks)?;
     Ok(gone)
 }
 

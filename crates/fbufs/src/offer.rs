@@ -1,90 +1,125 @@
 //! Offers: ends of channels that nobody has taken yet, and how they get to other processes.
 //!
-//! How: over a Unix-domain socket, as a message with three descriptors: the ring, the bell and the event for room.
-//! Trust: whoever sends an offer is a member of the group; which pool it is of is checked.
+//! How: over a Unix-domain socket, as a message with four descriptors: the ring, the bell, the event for room, and a *lifeline*, whose
+//! lock on the offer's byte of the pool the kernel takes off when the last process that could take the end has closed it, or
+//! the message is lost with its socket. So an end that was sent survives its sender's close and death, and none is lost.
+//! Trust: whoever sends an offer is a member of the group; which pool it is of is checked. Of the lifeline nothing is asked.
+//! Limits: an offer that its receiver neither takes nor drops keeps its channel's place, and what is on its way there.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use genie_sys::Object;
 use genie_sys::event::Event;
-use genie_sys::socket::{Listener, Socket};
+use genie_sys::record_lock::RecordLocks;
+use genie_sys::socket::{Listener, Received, Socket};
+use genie_sys::unshared::Unshared;
+use genie_sys::{Errno, Object};
 
 use crate::error::{Error, Result};
-use crate::holder::Holder;
+use crate::layout::CHANNELS;
 use crate::{Channel, Pool, channels};
 
 /// The end of a channel that an offer is of.
 const END: usize = 1;
 
-/// What became of an offer.
-#[derive(Debug, Default)]
-pub(crate) struct State(AtomicBool);
-
-impl State {
-    /// Whether it was sent to another process.
-    pub(crate) fn is_sent(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
-}
-
 /// The end of a channel that a member of the group is to take. Dropping it closes that end.
 #[derive(Debug)]
 pub struct Offer {
     index: usize,
-    from: Holder,
+    /// Whose the end is: the member's who made it, or, once it was sent, the offer's own.
+    from: u64,
     token: [u64; 2],
-    /// Ring, bell, room; none once it was taken or sent.
-    descriptors: Option<[OwnedFd; 3]>,
+    /// None once it was taken or sent.
+    descriptors: Option<Descriptors>,
     /// The pool by which it was made, if that was in this process.
-    made_by: Option<(Pool, Arc<State>)>,
+    made_by: Option<Pool>,
+}
+
+#[derive(Debug)]
+struct Descriptors {
+    /// Dropped before the descriptors are.
+    _unshared: Vec<Unshared>,
+    ring: OwnedFd,
+    bell: OwnedFd,
+    room: OwnedFd,
+    /// Of an offer that came.
+    lifeline: Option<OwnedFd>,
+}
+
+impl Descriptors {
+    fn new([ring, bell, room]: [OwnedFd; 3], lifeline: Option<OwnedFd>) -> Result<Self> {
+        let unshared = [Some(&bell), Some(&room), lifeline.as_ref()].into_iter().flatten().map(Unshared::new);
+        Ok(Self { _unshared: unshared.collect::<Result<_, _>>()?, ring, bell, room, lifeline })
+    }
 }
 
 impl Offer {
-    pub(crate) fn made_here(pool: Pool, index: usize, descriptors: [OwnedFd; 3], state: Arc<State>) -> Self {
-        let (from, token) = (pool.0.words.me, pool.token());
-        Self { index, from, token, descriptors: Some(descriptors), made_by: Some((pool, state)) }
+    /// Offers an end of this member's; closes it where that fails.
+    pub(crate) fn made_here(pool: Pool, index: usize, descriptors: [OwnedFd; 3]) -> Result<Self> {
+        let (words, token) = (&pool.0.words, pool.token());
+        let descriptors = Descriptors::new(descriptors, None).inspect_err(|_| {
+            channels::close(words, index, END, words.me);
+        })?;
+        Ok(Self { index, from: words.me.word(), token, descriptors: Some(descriptors), made_by: Some(pool) })
     }
 
-    /// Sends the offer to another process, which gets it by [`Offer::receive`].
+    /// Sends the offer to another process, which gets it by [`Offer::receive`]. From then on that end stays, whatever becomes of
+    /// this process, until the other one has closed it, or has died.
     ///
     /// # Errors
-    /// As [`Socket::send`]; the channel ends.
+    /// As [`Socket::send`]; the channel ends. [`Error::Inherited`]; the limit on descriptors.
     pub fn send(mut self, socket: &Socket) -> Result<()> {
-        let descriptors = self.descriptors.as_ref().expect("taken only by value");
-        let numbers = [self.index as u64, self.from.word(), self.token[0], self.token[1]];
+        let made = self.lifeline()?;
+        let numbers = [self.index as u64, self.from, self.token[0], self.token[1]];
         let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
-        if let Some((_, state)) = &self.made_by {
-            // Before, since it may be taken before this thread goes on.
-            state.0.store(true, Ordering::Release);
-        }
-        socket.send(&bytes, &descriptors.each_ref().map(AsFd::as_fd))?;
+        let Descriptors { ring, bell, room, lifeline, .. } =
+            self.descriptors.as_ref().expect("taken only by value");
+        let lifeline = made.as_ref().map(AsFd::as_fd).or(lifeline.as_ref().map(AsFd::as_fd));
+        let descriptors: Vec<_> = [ring, bell, room].map(AsFd::as_fd).into_iter().chain(lifeline).collect();
+        socket.send(&bytes, &descriptors)?;
         self.descriptors = None;
         Ok(())
+    }
+
+    /// Makes the end the offer's own, with a lock that lasts as long as somebody can take it; nothing where it came so.
+    fn lifeline(&mut self) -> Result<Option<RecordLocks>> {
+        let Some(pool) = &self.made_by else { return Ok(None) };
+        pool.ensure_own()?;
+        let words = &pool.0.words;
+        let offer = channels::new_offer(words);
+        let locks = RecordLocks::open(pool)?;
+        // Before the end is the offer's: who finds it without the lock closes it.
+        if !locks.try_lock(channels::byte_of(offer).expect("made of an offer's number"))? {
+            return Err(Error::Spoilt { what: "the number of an offer" });
+        }
+        channels::give(words, self.index, END, offer);
+        self.from = offer;
+        Ok(Some(locks))
     }
 
     /// Receives an offer.
     ///
     /// # Errors
-    /// [`Error::Closed`]: the sender has hung up. [`Error::Spoilt`]: what came is no offer.
+    /// [`Error::Closed`]: the sender has hung up. [`Error::Spoilt`]: what came is no offer. The limit on descriptors.
     pub fn receive(socket: &Socket) -> Result<Self> {
         let mut bytes = [0; 33];
-        let received = socket.receive(&mut bytes)?;
-        if received.len == 0 {
+        let Received { len, truncated, is_short, descriptors } = socket.receive(&mut bytes)?;
+        if len == 0 {
             return Err(Error::Closed);
+        }
+        if is_short {
+            return Err(genie_sys::Error::new("recvmsg", "the offer of a channel", Errno::MFILE).into());
         }
         let spoilt = || Error::Spoilt { what: "the offer of a channel" };
         let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at * 8 + byte]));
-        let from =
-            Holder::of(number(1)).filter(|_| received.len == 32 && !received.truncated).ok_or_else(spoilt)?;
-        let index = usize::try_from(number(0))
-            .ok()
-            .filter(|index| *index < crate::layout::CHANNELS)
-            .ok_or_else(spoilt)?;
-        let descriptors = received.descriptors.try_into().map_err(|_| spoilt())?;
-        Ok(Self { index, from, token: [number(2), number(3)], descriptors: Some(descriptors), made_by: None })
+        let (index, from) = (number(0), number(1));
+        let is_known = len == 32 && !truncated && channels::byte_of(from).is_some();
+        if !is_known || index >= CHANNELS as u64 {
+            return Err(spoilt());
+        }
+        let [ring, bell, room, lifeline] = descriptors.try_into().map_err(|_| spoilt())?;
+        let descriptors = Some(Descriptors::new([ring, bell, room], Some(lifeline))?);
+        Ok(Self { index: index as usize, from, token: [number(2), number(3)], descriptors, made_by: None })
     }
 }
 
@@ -99,7 +134,9 @@ impl Pool {
         if offer.token != self.token() {
             return Err(Error::OtherGroup);
         }
-        let [ring, bell, room] = offer.descriptors.take().ok_or(Error::Closed)?;
+        // What keeps the end alive is closed when this returns: then the end is this member's.
+        let Descriptors { ring, bell, room, lifeline: _lifeline, _unshared } =
+            offer.descriptors.take().ok_or(Error::Closed)?;
         if !channels::adopt(&self.0.words, offer.index, END, offer.from) {
             return Err(Error::Closed);
         }
@@ -114,15 +151,20 @@ impl Pool {
     }
 
     /// Makes a channel with the client that has waited longest at a listener, which must be a member of the group and call
-    /// [`Pool::connect`]. If no client waits, returns nothing at once.
+    /// [`Pool::connect`]. If no client waits, returns nothing at once. Clients that have gone are passed over.
     ///
     /// # Errors
     /// As [`Listener::accept`], [`Pool::channel`] and [`Offer::send`].
     pub fn accept(&self, listener: &Listener) -> Result<Option<Channel>> {
-        let Some(socket) = listener.accept()? else { return Ok(None) };
-        let (channel, offer) = self.channel()?;
-        offer.send(&socket)?;
-        Ok(Some(channel))
+        while let Some(socket) = listener.accept()? {
+            let (channel, offer) = self.channel()?;
+            match offer.send(&socket) {
+                Ok(()) => return Ok(Some(channel)),
+                Err(Error::System(error)) if matches!(error.errno, Errno::PIPE | Errno::CONNRESET) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
     }
 
     /// Makes a channel with the member of the group that listens at a path. Waits until that accepts.
@@ -131,16 +173,19 @@ impl Pool {
     /// As [`Socket::connect`], [`Offer::receive`] and [`Pool::take`].
     pub fn connect(&self, path: &Path) -> Result<Channel> {
         let socket = Socket::connect(path)?;
+        // An offer that waits there is lost with this process.
+        let _unshared = Unshared::new(&socket)?;
         self.take(Offer::receive(&socket)?)
     }
 }
 
 impl Drop for Offer {
     fn drop(&mut self) {
-        if let (Some(_), Some((pool, _))) = (&self.descriptors, &self.made_by)
+        if let (Some(_), Some(pool)) = (&self.descriptors, &self.made_by)
             && pool.ensure_own().is_ok()
+            && channels::adopt(&pool.0.words, self.index, END, self.from)
         {
-            channels::close(&pool.0.words, self.index, END, self.from);
+            channels::close(&pool.0.words, self.index, END, pool.0.words.me);
         }
     }
 }

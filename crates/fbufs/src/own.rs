@@ -42,13 +42,6 @@ impl<T> PerProcess<T> {
             place = &link.next;
         }
     }
-
-    /// The values of the processes that this one was forked from. Threads that this process does not have may have locked
-    /// what is in them.
-    pub(crate) fn inherited(&self) -> impl Iterator<Item = &T> {
-        let links = std::iter::successors(self.0.get(), |link| link.next.0.get());
-        links.filter(|link| !link.maker.is_this_process()).map(|link| &link.value)
-    }
 }
 
 static POOL: PerProcess<Pool> = PerProcess::new();

@@ -69,8 +69,9 @@ pub unsafe extern "C" fn uf_listen(path: *const c_char) -> c_int {
     })
 }
 
-/// Makes a channel with the process that has waited longest at a listener. Waits for one, unless the listener does not block. A process
-/// of another group cannot take its end: it is told so, and here the channel is at its end at once.
+/// Makes a channel with the process that has waited longest at a listener. Waits for one, unless the listener does not block. Processes
+/// that have gone meanwhile are passed over. A process of another group cannot take its end: it is told so, and here the channel is at
+/// its end at once.
 ///
 /// Returns a descriptor, or -1 with errno set.
 ///
@@ -166,19 +167,22 @@ pub extern "C" fn uf_room(fd: c_int) -> c_int {
     })
 }
 
-/// Closes a descriptor, of this library or of the kernel's. What was written to a channel can still be read at the other end.
+/// Closes a descriptor, of this library or of the kernel's. What was written to a channel can still be read at the other end, even by
+/// a process whose uf_connect has not returned yet; so it can when this process ends.
 ///
 /// A channel or a Genie server is closed by this call alone, never by close. If another thread's call uses it, it is closed when that returns.
 ///
 /// Returns 0, or -1 with errno set.
 ///
-/// Errors: EBADF, and those of close.
+/// Errors: EBADF, EINVAL (uf_room gave it), and those of close.
 #[unsafe(no_mangle)]
 pub extern "C" fn uf_close(fd: c_int) -> c_int {
     call(-1, || {
-        if Process::current()?.remove(fd).is_some() {
+        let process = Process::current()?;
+        if process.remove(fd).is_some() {
             return Ok(0);
         }
+        process.ensure_no_room(fd)?;
         // SAFETY: the program says that it uses the descriptor no more, and the library has none of this number.
         match unsafe { libc::close(fd) } {
             0 => Ok(0),
@@ -195,8 +199,8 @@ pub extern "C" fn uf_close(fd: c_int) -> c_int {
 ///
 /// Returns 0, or -1 with errno set.
 ///
-/// Errors: EBADF, ESTALE (it is the parent process's), EINVAL (it is a duplicate of one of the library's), EOPNOTSUPP (it is a Genie
-/// server's: calls wait for the server's reply).
+/// Errors: EBADF, ESTALE (it is the parent process's), EINVAL (it is a duplicate of one of the library's, or uf_room gave it), EOPNOTSUPP
+/// (it is a Genie server's: calls wait for the server's reply).
 #[unsafe(no_mangle)]
 pub extern "C" fn uf_set_nonblocking(fd: c_int, nonblocking: c_int) -> c_int {
     call(-1, || {
@@ -220,7 +224,8 @@ pub extern "C" fn uf_set_nonblocking(fd: c_int, nonblocking: c_int) -> c_int {
 /// Returns which of UF_PASSES_FBUFS, UF_PASSES_FILES and UF_PASSES_INPUT holds, or -1 with errno set. If textp is not NULL, *textp is
 /// a sentence with the reasons, which is valid until the thread's next call of uf_explain.
 ///
-/// Errors: EBADF, ESTALE (it is the parent process's), EINVAL (it is a listener, or a duplicate of one of the library's).
+/// Errors: EBADF, ESTALE (it is the parent process's), EINVAL (it is a listener, a duplicate of one of the library's, or
+/// uf_room gave it).
 ///
 /// Pointers: textp points to a pointer, or is NULL.
 #[unsafe(no_mangle)]

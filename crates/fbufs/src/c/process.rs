@@ -1,7 +1,8 @@
 //! What this process has: its pool, its buffers, and its channels and servers by the descriptors that name them.
 //!
 //! How: a number that is no channel's is a descriptor of the kernel's, and the kernel judges it. Where it is a duplicate of a
-//! channel's, or a child's copy of its parent's, the kernel would take it for a socket: those are recognized by their inode.
+//! channel's, the kernel would take it for a socket: those are recognized by their inode. A child's copies of its parent's are dummies
+//! (`sys/unshared.rs`), so that no lock is needed to know them: a thread of the parent's may have had it at the fork.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -12,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 use genie_io::Interface;
 use genie_sys::event::Event;
 use genie_sys::socket::Listener;
+use genie_sys::unshared::{self, Unshared};
 
 use crate::c::buffers::Buffers;
 use crate::c::failure::Failure;
@@ -37,10 +39,14 @@ pub(crate) struct Process {
 /// A descriptor of the library's.
 #[derive(Debug)]
 pub(crate) struct Descriptor {
+    /// Dropped before the descriptor is.
+    _unshared: Unshared,
     pub(crate) kind: Kind,
     /// Whether calls on it wait.
     pub(crate) waits: AtomicBool,
     inode: (u64, u64),
+    /// That of a channel's descriptor for room.
+    room: Option<(u64, u64)>,
 }
 
 /// What a descriptor names.
@@ -116,7 +122,17 @@ impl Kind {
             Self::Listener(listener) => listener.as_fd(),
         }
     }
+
+    /// A channel's descriptor for room.
+    fn room(&self) -> Option<BorrowedFd<'_>> {
+        if let Self::Channel(channel) = self { Some(channel.room()) } else { None }
+    }
 }
+
+const DUPLICATE: &str =
+    "it is a duplicate of a descriptor of the library's: use the number that the library gave";
+const FOR_WAITING: &str =
+    "it is a channel's descriptor for room, for waiting alone: use the channel's, whose uf_close closes both";
 
 static PROCESS: PerProcess<Process> = PerProcess::new();
 static INTERFACE: PerProcess<Interface> = PerProcess::new();
@@ -172,10 +188,11 @@ impl Process {
     /// Makes a channel, server or listener the program's; returns its number.
     pub(crate) fn add(&self, kind: Kind) -> Result<c_int, Failure> {
         let number = kind.as_fd().as_raw_fd();
-        let inode = inode(kind.as_fd())?;
+        let (found, room) = (inode(kind.as_fd())?, kind.room().map(inode).transpose()?);
+        let _unshared = Unshared::new(kind.as_fd()).map_err(Error::from)?;
         HAS_CHANNELS.store(true, Ordering::Relaxed);
-        let descriptor = Arc::new(Descriptor { kind, waits: AtomicBool::new(true), inode });
-        if let Some(closed) = write(&self.descriptors).insert(number, descriptor) {
+        let descriptor = Descriptor { _unshared, kind, waits: AtomicBool::new(true), inode: found, room };
+        if let Some(closed) = write(&self.descriptors).insert(number, Arc::new(descriptor)) {
             // By close, although it is uf_close's: the number is the new one's, and must not be closed with the old channel.
             std::mem::forget(closed);
         }
@@ -195,21 +212,33 @@ impl Process {
         write(&self.descriptors).remove(&number)
     }
 
-    /// Refuses copies of the library's descriptors.
+    /// Refuses copies of the library's descriptors, and those for room.
     fn ensure_kernels(&self, number: c_int) -> Result<(), Failure> {
-        let found = inode(kernels(number)?)?;
-        let has = |descriptors: &HashMap<_, Arc<Descriptor>>| {
-            descriptors.values().any(|descriptor| descriptor.inode == found)
-        };
-        let is_inherited =
-            PROCESS.inherited().any(|parent| parent.descriptors.try_read().is_ok_and(|all| has(&all)));
-        if is_inherited {
+        let fd = kernels(number)?;
+        let found = inode(fd)?;
+        if unshared::is_parents(fd) {
             return Err(Error::Inherited.into());
         }
-        let is_duplicate = has(&read(&self.descriptors));
-        let sentence =
-            "it is a duplicate of a descriptor of the library's: use the number that the library gave";
-        if is_duplicate { Err(Failure::misuse(sentence)) } else { Ok(()) }
+        for descriptor in read(&self.descriptors).values() {
+            if descriptor.inode == found {
+                return Err(Failure::misuse(DUPLICATE));
+            }
+            if descriptor.room == Some(found) {
+                return Err(Failure::misuse(FOR_WAITING));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses to close what uf_room gave.
+    pub(crate) fn ensure_no_room(&self, number: c_int) -> Result<(), Failure> {
+        // By inode, too: another file may have its number since the program closed it.
+        let found = || kernels(number).and_then(inode).ok();
+        let is_room = |descriptor: &Arc<Descriptor>| {
+            let has_number = descriptor.kind.room().is_some_and(|room| room.as_raw_fd() == number);
+            has_number && descriptor.room == found()
+        };
+        if read(&self.descriptors).values().any(is_room) { Err(Failure::misuse(FOR_WAITING)) } else { Ok(()) }
     }
 }
 

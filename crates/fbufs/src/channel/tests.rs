@@ -182,16 +182,55 @@ fn an_offer_goes_to_another_process_once() {
     let theirs = other.take(Offer::receive(&there).unwrap()).unwrap();
     channel.write(filled(&one, 10, 4)).unwrap();
     assert_eq!(theirs.read(100).unwrap().unwrap().to_vec(), [4; 10]);
-    // One that nobody takes ends with the other end.
-    let (channel, offer) = one.channel().unwrap();
-    offer.send(&here).unwrap();
-    drop(channel);
-    let late = Offer::receive(&there).unwrap();
-    assert!(matches!(other.take(late), Err(Error::Closed)));
     // One of another group is refused.
     let stranger = Pool::new(config).unwrap();
     let (_kept, offer) = stranger.channel().unwrap();
     assert!(matches!(one.take(offer), Err(Error::OtherGroup)));
+}
+
+/// Once, a server that wrote a greeting and closed at once ended the channel before its client had it.
+#[test]
+fn an_end_that_is_on_its_way_survives_its_senders_close_and_death() {
+    let config = Config { limit: 4 << 20, ..Config::default() };
+    let other = Pool::new(config).unwrap();
+    let one = Pool::join(other.descriptor().unwrap(), config).unwrap();
+    let (here, there) = genie_sys::socket::Socket::pair().unwrap();
+    let greet = |pool: Pool| {
+        let (channel, offer) = pool.channel().unwrap();
+        offer.send(&here).unwrap();
+        channel.write(filled(&pool, 10, 4)).unwrap();
+    };
+    let is_greeted = || {
+        let late = other.take(Offer::receive(&there).unwrap()).unwrap();
+        assert_eq!(late.read(100).unwrap().unwrap().to_vec(), [4; 10]);
+        assert!(late.read(100).unwrap().is_none() && late.is_hung_up());
+    };
+    greet(one.clone());
+    other.sweep().unwrap();
+    is_greeted();
+    // The last handle of the membership.
+    greet(one);
+    other.sweep().unwrap();
+    is_greeted();
+    assert_eq!(other.free(), other.limit());
+    let made: Vec<_> = std::iter::from_fn(|| other.channel().ok()).collect();
+    assert_eq!(made.len(), crate::layout::CHANNELS, "their places are free again");
+}
+
+#[test]
+fn an_end_that_nobody_can_take_any_more_leaves_nothing() {
+    let config = Config { limit: 4 << 20, ..Config::default() };
+    let pool = Pool::new(config).unwrap();
+    for _ in 0..crate::layout::CHANNELS + 5 {
+        let (here, there) = genie_sys::socket::Socket::pair().unwrap();
+        let (channel, offer) = pool.channel().unwrap();
+        offer.send(&here).unwrap();
+        channel.write(filled(&pool, 5000, 4)).unwrap();
+        // Lost with the socket, or by whoever has received it.
+        drop((channel, Offer::receive(&there).unwrap(), there));
+    }
+    pool.sweep().unwrap();
+    assert_eq!(pool.free(), pool.limit());
 }
 
 /// Once, such a write said that the channel was spoilt, and its end read nothing more.
@@ -213,6 +252,23 @@ fn a_write_that_meets_a_close_comes_back_or_was_made() {
         assert!(matches!(unwritten.error, Error::Closed) && *unwritten.fbuf == vec![2; len]);
         assert_eq!(one.read(usize::MAX).unwrap().unwrap().to_vec(), [3; 10]);
     }
+}
+
+#[test]
+fn clients_that_have_gone_are_passed_over() {
+    let path = std::env::temp_dir().join(format!("fbufs-gone-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let listener = genie_sys::socket::Listener::bind(&path).unwrap();
+    let pool = Pool::new(Config { limit: 4 << 20, ..Config::default() }).unwrap();
+    (0..3).for_each(|_| drop(genie_sys::socket::Socket::connect(&path).unwrap()));
+    assert!(pool.accept(&listener).unwrap().is_none());
+    drop(genie_sys::socket::Socket::connect(&path).unwrap());
+    let client = genie_sys::socket::Socket::connect(&path).unwrap();
+    let channel = pool.accept(&listener).unwrap().unwrap();
+    let theirs = pool.take(Offer::receive(&client).unwrap()).unwrap();
+    theirs.write(filled(&pool, 1, 1)).unwrap();
+    assert!(channel.read(1).unwrap().is_some());
+    std::fs::remove_file(&path).unwrap();
 }
 
 #[test]
