@@ -367,6 +367,13 @@ int main(void) {
     CHECK(uf_explain(old[0], &why) == UF_PASSES_INPUT && strstr(why, "write copied: the channel passes fbufs of the pool"));
     OK(uf_close(old[0]));
     OK(uf_close(old[1]));
+    /* A group is not joined twice: its pool stays the same, and it has no more members. */
+    OK(uf_pair(old));
+    for (int i = 0; i < 100; i++)
+        OK(uf_join("pair"));
+    CHECK(uf_explain(old[0], NULL) == (UF_PASSES_FBUFS | UF_PASSES_INPUT));
+    OK(uf_close(old[0]));
+    OK(uf_close(old[1]));
     int listener = uf_listen(path);
     CHECK(listener >= 0);
     pages_stay_where_they_are(listener);

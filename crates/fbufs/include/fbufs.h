@@ -80,15 +80,13 @@ int uf_configure(const struct uf_settings *settings);
 // on, and uf_listen and uf_connect make channels with its other processes. Fbufs that the process has already stay what they are.
 // A process that exits leaves its groups, and its fbufs go back to the pool.
 //
-// Join a group once: to join it again makes the process one more of the group's 64 members, and fbufs that it allocates then are copied
-// by channels that it has from before.
+// A group that the process is in already is not joined again; its fbufs are of that group's pool from now on.
 //
 // Returns 0, or -1 with errno set.
 //
 // Errors: EINVAL (the name is not 1 to 64 of A-Z a-z 0-9 . _ - with no dot in front; the directory of names is not the user's alone;
 // members do not answer for 10 seconds, since they are stopped or lack descriptors), ENAMETOOLONG (directory and name have more than
-// 107 bytes), EUSERS (the group has its 64 members), ENOSPC (the process has joined 32 times, or fewer if it has pools of its own),
-// EFAULT (name is NULL), ENOMEM, EMFILE.
+// 107 bytes), EUSERS (the group has its 64 processes), EFAULT (name is NULL), ENOMEM, EMFILE.
 //
 // Pointers: name points to a string, or is NULL.
 int uf_join(const char *name);

@@ -53,6 +53,7 @@ const STOP: u64 = u64::MAX;
 #[derive(Debug)]
 pub struct Group {
     pool: Pool,
+    socket: PathBuf,
     stop: Event,
     thread: Option<JoinHandle<()>>,
     maker: Maker,
@@ -87,6 +88,11 @@ impl Group {
     /// The group's pool.
     pub fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    /// Whether [`Group::join`] by this name would join this group again.
+    pub fn is_of(&self, name: &str) -> bool {
+        self.socket == directory::choose().join(name)
     }
 }
 
@@ -172,7 +178,8 @@ impl Place {
         let thread = std::thread::Builder::new().name("fbufs group".into());
         let thread = thread.spawn(move || member.run(role));
         let thread = thread.map_err(|error| failed(&self.name, format!("there is no thread: {error}")))?;
-        Ok(Group { pool, stop, thread: Some(thread), maker: Maker::this_process() })
+        let socket = self.socket.clone();
+        Ok(Group { pool, socket, stop, thread: Some(thread), maker: Maker::this_process() })
     }
 
     fn has_members(&self) -> Result<bool> {

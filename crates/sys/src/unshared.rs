@@ -126,8 +126,12 @@ extern "C" fn nothing() {}
 extern "C" fn replace_in_child() {
     let dummy = DUMMY.load(Ordering::Acquire);
     for entry in &ENTRIES {
-        let number = entry.number.swap(NONE, Ordering::Acquire);
-        if number < 0 {
+        let number = entry.number.load(Ordering::Acquire);
+        if number == NONE {
+            continue;
+        }
+        entry.number.store(NONE, Ordering::Relaxed);
+        if number == RESERVED {
             continue;
         }
         HAS_DUMMIES.store(true, Ordering::Relaxed);

@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 
 use crate::c::failure::{Failure, call};
 use crate::c::process::Process;
-use crate::{Config, Group, Pool};
+use crate::{Config, Pool};
 
 /// What a pool is to be like. A zero stands for the usual value.
 #[repr(C)]
@@ -66,15 +66,13 @@ pub unsafe extern "C" fn uf_configure(settings: *const Settings) -> c_int {
 /// on, and uf_listen and uf_connect make channels with its other processes. Fbufs that the process has already stay what they are.
 /// A process that exits leaves its groups, and its fbufs go back to the pool.
 ///
-/// Join a group once: to join it again makes the process one more of the group's 64 members, and fbufs that it allocates then are copied
-/// by channels that it has from before.
+/// A group that the process is in already is not joined again; its fbufs are of that group's pool from now on.
 ///
 /// Returns 0, or -1 with errno set.
 ///
 /// Errors: EINVAL (the name is not 1 to 64 of A-Z a-z 0-9 . _ - with no dot in front; the directory of names is not the user's alone;
 /// members do not answer for 10 seconds, since they are stopped or lack descriptors), ENAMETOOLONG (directory and name have more than
-/// 107 bytes), EUSERS (the group has its 64 members), ENOSPC (the process has joined 32 times, or fewer if it has pools of its own),
-/// EFAULT (name is NULL), ENOMEM, EMFILE.
+/// 107 bytes), EUSERS (the group has its 64 processes), EFAULT (name is NULL), ENOMEM, EMFILE.
 ///
 /// Pointers: name points to a string, or is NULL.
 #[unsafe(no_mangle)]
@@ -85,9 +83,6 @@ pub unsafe extern "C" fn uf_join(name: *const c_char) -> c_int {
         }
         // SAFETY: not null, and the caller has promised a string.
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
-        let process = Process::current()?;
-        let _deciding = process.deciding.lock().unwrap_or_else(PoisonError::into_inner);
-        process.use_group(Group::join(&name, Pool::config_of_process())?);
-        Ok(0)
+        Process::current()?.join(&name).map(|()| 0)
     })
 }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use genie_io::Interface;
 use genie_sys::event::Event;
@@ -171,14 +171,28 @@ impl Process {
 
     /// The pools that it shares with others.
     pub(crate) fn pools(&self) -> Vec<Pool> {
-        let groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
-        groups.iter().map(|group| group.pool().clone()).collect()
+        self.groups().iter().map(|group| group.pool().clone()).collect()
     }
 
-    /// Has buffers be of this group's pool from now on.
-    pub(crate) fn use_group(&self, group: Group) {
-        self.use_pool(group.pool().clone());
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner).push(group);
+    fn groups(&self) -> MutexGuard<'_, Vec<Group>> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Joins a group, unless this process is in it, and has buffers be of its pool from now on.
+    pub(crate) fn join(&self, name: &str) -> Result<(), Failure> {
+        let _deciding = self.deciding.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.groups().iter().find(|group| group.is_of(name)).map(|group| group.pool().clone());
+        let pool = match known {
+            Some(pool) => pool,
+            None => {
+                let group = Group::join(name, Pool::config_of_process())?;
+                let pool = group.pool().clone();
+                self.groups().push(group);
+                pool
+            }
+        };
+        self.use_pool(pool);
+        Ok(())
     }
 
     pub(crate) fn add_channel(&self, channel: Channel) -> Result<c_int, Failure> {
