@@ -5,7 +5,8 @@
 //! How: a ring in each direction (`genie_ring`) carries the places. To write makes the *direction* the holder of the buffer's
 //! pages, and then tells the place; to read makes the reader the holder, after it has checked what it was told. A reader looks
 //! for about as long as a wake-up takes and then sleeps; a writer sleeps when 256 messages have not been read. Each end says on
-//! which CPU it waits: a reader that finds the other end on its own CPU hands that over at once instead of looking.
+//! which CPU it waits: a reader that finds the other end on its own CPU hands that over at once instead of looking. Where
+//! others want the CPU, too, a reader looks but briefly, and sleeps.
 //! Invariants: bytes are read in the order in which they were written. What is on its way when an end closes, or its process
 //! dies, is freed if it went there, and can still be read if it came from there, even by a process that has not taken the other end yet.
 //! A child made by fork has no duplicate of the descriptors by which an end learns that the other one is gone (`sys/unshared.rs`).
@@ -45,6 +46,11 @@ const PUBLISHED: u64 = 64;
 const PATIENCE: Duration = Duration::from_micros(50);
 /// How long to look before the CPU is offered to others: the other end's process may be waiting for this one.
 const SPIN: Duration = Duration::from_micros(2);
+/// An end that gets its CPU back only after this, when it has offered it, takes it to be wanted by other work.
+const CROWDED: Duration = Duration::from_micros(500);
+/// How many times that end then waits without offering its CPU: a process that sleeps gets it as soon as it is woken, while one that
+/// has offered it may wait for milliseconds.
+const WITHOUT_OFFERS: u32 = 1000;
 
 /// One end of a channel.
 ///
@@ -78,6 +84,8 @@ struct Receiver {
     consumer: Consumer,
     record: Record,
     taken: u64,
+    /// How many times more this end waits without offering its CPU to others.
+    without_offers: u32,
     /// What is left of a buffer of which a part was read.
     rest: Option<Fbuf>,
 }
@@ -129,7 +137,13 @@ impl Channel {
             index,
             end,
             sender: Mutex::new(Sender { producer, sent: 0, taken: 0 }),
-            receiver: Mutex::new(Receiver { consumer, record: Record::new(), taken: 0, rest: None }),
+            receiver: Mutex::new(Receiver {
+                consumer,
+                record: Record::new(),
+                taken: 0,
+                without_offers: 0,
+                rest: None,
+            }),
             descriptor,
             room,
             spin: if is_alone { Spin::NONE } else { Spin::new(SPIN) },

@@ -1,12 +1,12 @@
 //! Reading buffers from a channel.
 
 use std::sync::atomic::{Ordering, fence};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use genie_ring::{Consumer, Mode, Record, Spin};
+use genie_ring::{Mode, Record, Spin};
 use rustix::event::PollFlags;
 
-use super::{Channel, PATIENCE, PUBLISHED, Receiver, lock, poll};
+use super::{CROWDED, Channel, PATIENCE, PUBLISHED, Receiver, WITHOUT_OFFERS, lock, poll};
 use crate::error::{Error, Result};
 use crate::holder::Holder;
 use crate::place::Place;
@@ -81,10 +81,10 @@ impl Channel {
 
     /// Waits until there is a message; returns whether there is one. If not, look whether the other end is there.
     fn wait_for_message(&self, receiver: &mut Receiver, waits: bool) -> Result<bool> {
-        let consumer = &mut receiver.consumer;
-        if consumer.is_ready() || waits && self.look(consumer) {
+        if receiver.consumer.is_ready() || waits && self.look(receiver) {
             return Ok(true);
         }
+        let consumer = &mut receiver.consumer;
         if !waits && !self.is_hung_up() {
             // The last message's signal ends before the next one's can come, so the descriptor is readable from then on.
             consumer.disarm();
@@ -99,14 +99,25 @@ impl Channel {
     }
 
     /// Looks for a message for about as long as it takes to wake a process that sleeps, and offers the CPU to others meanwhile:
-    /// at once, if the other end cannot run before that.
-    fn look(&self, consumer: &Consumer) -> bool {
+    /// at once, if the other end cannot run before that; and not for a while, if others kept it for long.
+    fn look(&self, receiver: &mut Receiver) -> bool {
+        let Receiver { consumer, without_offers, .. } = receiver;
+        if *without_offers > 0 {
+            *without_offers -= 1;
+            return self.spin().until(|| consumer.is_ready());
+        }
         let start = Instant::now();
+        let mut looked = Duration::ZERO;
         while !self.spin().until(|| consumer.is_ready()) {
-            if start.elapsed() >= PATIENCE {
+            if looked >= PATIENCE {
                 return false;
             }
             rustix::thread::sched_yield();
+            let now = start.elapsed();
+            if now - looked >= CROWDED {
+                *without_offers = WITHOUT_OFFERS;
+            }
+            looked = now;
         }
         true
     }

@@ -296,3 +296,41 @@ fn descriptors_are_readable_when_what_failed_for_now_can_be_done() {
     assert!(is_readable(other.as_fd()) && is_readable(other.room()), "closed");
     assert!(other.try_read(10).unwrap().is_none());
 }
+
+/// Once, with other work on both CPUs, a round trip took milliseconds: each wait gave the other work its whole slice of time.
+#[test]
+fn an_end_whose_cpu_is_wanted_by_others_stops_offering_it() {
+    use std::time::Instant;
+
+    use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
+
+    let (one, other) = joined();
+    let mut here = CpuSet::new();
+    here.set(sched_getcpu());
+    let (is_over, end) = (AtomicBool::new(false), Instant::now() + Duration::from_secs(60));
+    let goes_on = || !is_over.load(Ordering::Relaxed);
+    let is_without_offers = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            sched_setaffinity(None, &here).unwrap();
+            while goes_on() {
+                std::hint::spin_loop();
+            }
+        });
+        scope.spawn(|| {
+            while goes_on() && one.write(filled(one.pool(), 1, 1)).is_ok() {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        });
+        let read = || {
+            let _ = sched_setaffinity(None, &here);
+            let is_read = matches!(other.read(1), Ok(Some(_)));
+            (is_read, lock(&other.receiver).without_offers > 0)
+        };
+        let found = std::iter::repeat_with(read)
+            .take_while(|(is_read, _)| *is_read && Instant::now() < end)
+            .any(|(_, is_without_offers)| is_without_offers);
+        is_over.store(true, Ordering::Relaxed);
+        found
+    });
+    assert!(is_without_offers);
+}
