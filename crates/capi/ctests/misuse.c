@@ -283,6 +283,10 @@ int main(void) {
         pthread_t serving = keeper_start(NULL, &own);
         CHECK(own != server);
         OK(io_request(own, STORE, 1, bufv, IO_FOREVER, NULL));
+        bufv[0] = native(&out, IO_OUT, IO_COPY, bytes, length);
+        FAILS(EFAULT, io_request(own, STORE, 1, bufv, IO_FOREVER, NULL));
+        bufv[0] = native(&out, IO_IN, IO_COPY, bytes, length);
+        FAILS(EFAULT, io_request(own, FETCH, 1, bufv, IO_FOREVER, NULL));
         keeper_end(&own, serving);
         /* No descriptors are left. */
         struct rlimit limit;

@@ -146,7 +146,7 @@ impl Regions {
     /// Counts another user of the buffer in which the bytes lie, if they lie in one.
     ///
     /// # Errors
-    /// They leave the buffer; or they are where buffers of `space` are, and in none.
+    /// They leave the buffer; or they are where buffers of `space`, or of the parent process, are, and in none.
     #[inline]
     pub(crate) fn begin_use(
         &self,
@@ -157,8 +157,11 @@ impl Regions {
     ) -> Result<(), Failure> {
         let Some(usage) = self.used(bytes)? else {
             let addr = bytes.addr.addr();
-            let is_gone = bytes.length > 0 && space.is_some_and(|space| space.may_hold(addr));
-            return if is_gone { Err(gone(addr)) } else { Ok(()) };
+            return match bytes.length > 0 {
+                true if space.is_some_and(|space| space.may_hold(addr)) => Err(gone(addr)),
+                true if genie_sys::fork::is_inherited(addr) => Err(inherited(addr)),
+                _ => Ok(()),
+            };
         };
         users.0.push(User { usage, is_brief });
         // SAFETY: as in `User::end`.
@@ -248,6 +251,13 @@ impl Regions {
 
 fn gone(addr: usize) -> Failure {
     Failure::new(libc::EFAULT, format!("no buffer of the library's is at {addr:#x}: it was freed, or passed"))
+}
+
+fn inherited(addr: usize) -> Failure {
+    Failure::new(
+        libc::EFAULT,
+        format!("the buffer at {addr:#x} is the parent process's: zeros are there after fork"),
+    )
 }
 
 fn unknown(addr: usize) -> Failure {

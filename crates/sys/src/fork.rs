@@ -69,6 +69,8 @@ fn install() {
 struct Place {
     start: AtomicUsize,
     len: AtomicUsize,
+    /// Whether the arena is a parent's: then this process has zeros there, until it ends.
+    is_inherited: AtomicBool,
     next: AtomicPtr<Place>,
 }
 
@@ -135,6 +137,7 @@ fn add() -> &'static Place {
     let place: &'static Place = Box::leak(Box::new(Place {
         start: AtomicUsize::new(RESERVED),
         len: AtomicUsize::new(0),
+        is_inherited: AtomicBool::new(false),
         next: AtomicPtr::default(),
     }));
     let pointer = std::ptr::from_ref(place).cast_mut();
@@ -169,18 +172,30 @@ pub fn end_child(reason: &str) -> ! {
     std::process::abort()
 }
 
+/// Whether this process is a child, and has zeros at this address, where its parent had an arena.
+///
+/// Cost: a load; in a child, some for each arena.
+pub fn is_inherited(addr: usize) -> bool {
+    let has = |place: &Place| {
+        place.is_inherited.load(Ordering::Relaxed)
+            && addr.wrapping_sub(place.start.load(Ordering::Relaxed)) < place.len.load(Ordering::Relaxed)
+    };
+    GENERATION.load(Ordering::Relaxed) > 0 && places().any(has)
+}
+
 /// Called by fork in the child, whose only thread this is.
 extern "C" fn in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
-    for place in places() {
+    for place in places().filter(|place| !place.is_inherited.load(Ordering::Relaxed)) {
         let start = place.start.load(Ordering::Acquire);
         if start > RESERVED {
             let len = place.len.load(Ordering::Relaxed);
             let rights = [libc::PROT_READ | libc::PROT_WRITE, libc::PROT_READ];
             rights.into_iter().find(|rights| map_zeros(start, len, *rights));
+            place.is_inherited.store(true, Ordering::Relaxed);
+        } else {
+            place.start.store(FREE, Ordering::Relaxed);
         }
-        // The copy of the arena in this process is inert; the place is free for arenas of the child's own.
-        place.start.store(FREE, Ordering::Relaxed);
     }
 }
 
