@@ -21,7 +21,7 @@ pub enum Error {
     },
     /// The process has as much of the pool as it may have.
     #[error(
-        "{asked} more bytes would make {held} bytes of fbufs more than the {quota} that this process may hold: deallocate some, or raise the quota"
+        "this process holds {held} bytes of fbufs, and {asked} more would exceed its quota of {quota}: deallocate some, or raise the quota"
     )]
     Quota {
         /// Bytes asked for.
@@ -73,7 +73,7 @@ pub enum Error {
     Inherited,
     /// An address at which no buffer of the pool's is.
     #[error(
-        "{addr:#x} is not in an fbuf of this process: pass buffers that uf_allocate, uf_read, uf_get or uf_mmap gave"
+        "{addr:#x} is not in an fbuf of this process (any more): pass buffers that the calls of uf_ gave, and that were neither written away nor deallocated"
     )]
     NotAnFbuf {
         /// The address.
@@ -91,7 +91,9 @@ pub enum Error {
     #[error("the other end of the channel is closed: close this end, too")]
     Closed,
     /// The call would have had to wait.
-    #[error("the call would have to wait: try again when the descriptor is ready")]
+    #[error(
+        "the call would have to wait: try again when the descriptor is ready; to write to a channel, when that of its uf_room (Channel::room) is"
+    )]
     WouldBlock,
     /// A server was opened without a service for this direction.
     #[error("the server was opened without a service that {does}: name one when it is opened")]

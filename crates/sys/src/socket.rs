@@ -349,7 +349,7 @@ fn refused(path: &Path, errno: Errno) -> Error {
     let error = Error::new("connect", format!("the server at {}", path.display()), errno);
     match errno {
         Errno::NOENT => error.with_remedy(
-            "no such server runs; start it, or have GENIE_RUNTIME_DIR name the directory that it runs in",
+            "nobody listens there; start the server, and make sure that both sides name the same path",
         ),
         Errno::CONNREFUSED => error.with_remedy("the server has gone and left its path; start it again"),
         Errno::ACCESS | Errno::PERM => {

@@ -267,7 +267,12 @@ pub(crate) fn kernels<'fd>(number: c_int) -> Result<BorrowedFd<'fd>, Failure> {
 
 /// What all duplicates of a descriptor have in common, and no other descriptor has.
 fn inode(descriptor: BorrowedFd<'_>) -> Result<(u64, u64), Failure> {
-    let found = rustix::fs::fstat(descriptor).map_err(|errno| Error::io("fstat", errno))?;
+    let found = rustix::fs::fstat(descriptor).map_err(|errno| match errno {
+        rustix::io::Errno::BADF => {
+            Failure::new(libc::EBADF, format!("there is no descriptor {}", descriptor.as_raw_fd()))
+        }
+        errno => Error::io("fstat", errno).into(),
+    })?;
     Ok((found.st_dev, found.st_ino))
 }
 

@@ -176,7 +176,7 @@ fn connecting_tells_why_it_is_refused() {
         (error.errno, error.to_string())
     };
     let (errno, sentence) = refusal(&place.path());
-    assert!(errno == Errno::NOENT && sentence.contains("no such server runs"), "{sentence}");
+    assert!(errno == Errno::NOENT && sentence.contains("nobody listens there"), "{sentence}");
     drop(Listener::bind(&place.path()).unwrap());
     let (errno, sentence) = refusal(&place.path());
     assert!(errno == Errno::CONNREFUSED && sentence.contains("has gone"), "{sentence}");
