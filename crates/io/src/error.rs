@@ -145,7 +145,7 @@ pub enum Error {
     },
     /// The argument that the server gave back is longer than the room that the client has made for it.
     #[error(
-        "the reply's argument has {len} bytes, and the request made room for {room}: let the client make room for {len} (`Request::room`, or in_arg_length in C)"
+        "the reply's argument has {len} bytes, and the request made room for {room}: let the client make room by `.room({len})`, or by in_arg_length in C"
     )]
     ArgumentTooLong {
         /// The argument's length.
