@@ -13,7 +13,7 @@ use genie_sys::fork::Maker;
 use crate::channel::Followers;
 use crate::code::Code;
 use crate::exchange::Awaited;
-use crate::primitive::{Mutex, thread};
+use crate::primitive::{AtomicBool, Mutex, Ordering, thread};
 
 /// The longest wait before a thread looks again whether its request has been given up.
 const LONGEST: Duration = Duration::from_millis(100);
@@ -50,6 +50,8 @@ pub trait Completer {
 #[derive(Debug, Default)]
 pub(crate) struct Reaping {
     looking: Mutex<()>,
+    /// A thread would look, and another one is looking.
+    wants_look: AtomicBool,
     followers: Followers,
 }
 
@@ -82,16 +84,27 @@ impl Reaping {
             }
             drop(looking);
             self.followers.wake();
+            if maker.is_this_process() && self.wants_look.load(Ordering::SeqCst) {
+                self.collect(server);
+            }
         }
     }
 
-    /// Looks once, unless another thread is looking; returns how many requests this has completed.
+    /// Looks, or has the thread that is looking look once more: this thread's event loop may have been woken by what came after that
+    /// thread's look. Returns how many requests this has completed.
     pub(crate) fn collect(&self, server: &Code) -> usize {
-        let Some(looking) = self.looking.try_lock() else { return 0 };
-        let count = collect(server);
-        drop(looking);
-        self.followers.wake();
-        count
+        let (maker, mut count) = (Maker::this_process(), 0);
+        loop {
+            self.wants_look.store(true, Ordering::SeqCst);
+            let Some(looking) = self.looking.try_lock() else { return count };
+            self.wants_look.store(false, Ordering::SeqCst);
+            count += collect(server);
+            drop(looking);
+            self.followers.wake();
+            if !maker.is_this_process() || !self.wants_look.load(Ordering::SeqCst) {
+                return count;
+            }
+        }
     }
 
     /// Has the followers check whether they must wait any longer.

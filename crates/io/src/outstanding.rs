@@ -71,10 +71,9 @@ impl Outstanding {
         listed.looked_at()
     }
 
-    /// As `looked_at`, when an event loop is about to sleep; also returns whether the loop may sleep.
-    pub(crate) fn arm(&self) -> (bool, SmallVec<[ServerHandle; 1]>) {
-        let mut listed = self.listed.lock();
-        (listed.loop_waker.as_mut().is_none_or(LoopWaker::arm), listed.looked_at())
+    /// An event loop is about to sleep; returns whether it may.
+    pub(crate) fn arm(&self) -> bool {
+        self.listed.lock().loop_waker.as_mut().is_none_or(LoopWaker::arm)
     }
 
     /// Waits until no request numbered below `before` is outstanding at `server`.

@@ -17,6 +17,7 @@ use genie_sys::poll::Poller;
 use super::Interface;
 use crate::code::Code;
 use crate::loop_waker::LoopWaker;
+use crate::outstanding::Outstanding;
 use crate::primitive::Mutex;
 use crate::{Error, ServerHandle};
 
@@ -97,13 +98,13 @@ impl Interface {
             return true;
         }
         // `bitand` does not stop at the first false: every channel is armed.
-        let (is_armed, looked_at) = self.0.outstanding.arm();
+        let is_armed = self.0.outstanding.arm();
         let (remotes, watch) = (self.remotes(), self.0.watch.get());
         let are_armed = remotes.iter().map(|remote| remote.arm()).fold(is_armed, BitAnd::bitand);
         if let Some(watch) = watch {
             remotes.iter().for_each(|remote| remote.silence_bell(&watch.poller));
         }
-        watch.is_none_or(|watch| watch.arm(&looked_at)) & are_armed
+        watch.is_none_or(|watch| watch.arm(&self.0.outstanding)) & are_armed
     }
 
     /// Takes the replies that are there, without waiting; returns how many it took. They come from servers in other
@@ -123,11 +124,14 @@ impl Interface {
 }
 
 impl Watch {
-    /// Prepares the completers of `servers`, and lets go of all others; returns false when one of them may have something.
-    fn arm(&self, servers: &[ServerHandle]) -> bool {
-        let servers = || servers.iter().filter_map(ServerHandle::here);
+    /// Prepares the completers at which requests are outstanding, and lets go of all others; returns false when one of them may have
+    /// something.
+    fn arm(&self, outstanding: &Outstanding) -> bool {
         // The list is taken out, since no server is called under the lock.
         let mut all = std::mem::take(&mut *self.completers.lock());
+        // The servers are looked up after that: another thread may have added a descriptor to the list, and its request is outstanding.
+        let looked_at = outstanding.looked_at();
+        let servers = || looked_at.iter().filter_map(ServerHandle::here);
         // Another thread that arms now finds the list empty, and adds one more descriptor for each completer.
         let is_over = |watched: &mut Watched| !servers().any(|server| server.number() == watched.server);
         all.extract_if(.., is_over).for_each(|over| self.let_go(&over.by));

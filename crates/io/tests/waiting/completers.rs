@@ -6,7 +6,9 @@ use std::task::{Context, Wake, Waker};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
-use genie_io::{Completer, Completions, Error, Incoming, Out, RequestId, Server, ServerHandle, Service};
+use genie_io::{
+    Completer, Completions, Error, Incoming, Interface, Out, RequestId, Server, ServerHandle, Service,
+};
 
 use super::fixture::{ASK, FOR_EVER, Fixture, SERVICES, assert_idle, interface};
 use super::rings::{Gives, Ring};
@@ -86,6 +88,32 @@ fn a_ring_is_reaped_by_whatever_looks_for_replies() {
     assert!(matches!(late.error, Error::TimedOut { .. }), "{late}");
     let aborted = submit().abort().expect_err("no reply");
     assert_eq!(aborted.error, Error::Aborted);
+    assert_idle(&interface);
+}
+
+/// Completes what has been asked, and looks, as soon as it is woken.
+struct LooksAgain(Ring, Interface);
+
+impl Wake for LooksAgain {
+    fn wake(self: Arc<Self>) {
+        assert_eq!((self.0.work(), self.1.collect()), (1, 0), "another look is under way");
+    }
+}
+
+/// A loop had been woken by what came while another thread looked, and could not look itself: nobody took it.
+#[test]
+fn a_look_that_another_one_was_in_the_way_of_is_made_up_for() {
+    let (ring, interface) = (Ring::new(Gives::Nothing), interface());
+    let server = ServerHandle::new(ring.clone());
+    let submit = || interface.request(&server, ASK).submit().expect("a request");
+    let first = submit();
+    let waker = Waker::from(Arc::new(LooksAgain(ring.clone(), interface.clone())));
+    assert!(first.poll(&mut Context::from_waker(&waker)).is_pending());
+    ring.work();
+    let second = submit();
+    assert_eq!(interface.collect(), 2, "the look that was under way is followed by one more");
+    first.sync().expect("a reply");
+    second.sync().expect("a reply");
     assert_idle(&interface);
 }
 
