@@ -25,7 +25,6 @@ use super::in_progress::MOST_REQUESTS;
 use super::link::{Link, PATIENCE};
 use super::receiving::Receiving;
 use super::remote::{Remote, Sending};
-use super::room::Room;
 use super::table::Table;
 use super::unwanted::{self, Unusable};
 use super::wire::control::{
@@ -282,10 +281,10 @@ fn remote(
             aborts: Vec::new(),
         }),
         waker: ends.consumer.waker(),
-        room: Room::default(),
         receiving: Mutex::new(Receiving { consumer: ends.consumer, record: Record::new() }),
         followers: Followers::default(),
         is_tended: AtomicBool::new(false),
+        wants_bell: AtomicBool::new(false),
         is_accepting: AtomicBool::new(false),
         link: Arc::new(link),
     })

@@ -19,6 +19,7 @@ use genie_sys::socket::Socket;
 use super::growth::Growth;
 use super::outbox::{Outbox, Put};
 use super::remote::Remote;
+use super::room::Room;
 use super::unwanted;
 use super::wire::control::{Ending, Limits, MAX_MESSAGE, Message, Party, Reason};
 use crate::deadline::deadline_after;
@@ -41,6 +42,7 @@ pub(super) struct Link {
     /// This end sees a hang-up when no process holds the other end any more.
     lifeline: Socket,
     growth: Growth,
+    pub(super) room: Room,
     is_gone: AtomicBool,
     reason: Mutex<Option<Error>>,
     questions: Mutex<Questions>,
@@ -80,6 +82,7 @@ impl Link {
             outbox: Outbox::default(),
             lifeline,
             growth: Growth::new(lent),
+            room: Room::default(),
             is_gone: AtomicBool::new(false),
             reason: Mutex::default(),
             questions: Mutex::default(),
@@ -119,11 +122,14 @@ impl Link {
     /// Starts the thread that sends messages for which the socket has no room yet.
     fn start_sender(self: &Arc<Self>) {
         let link = Arc::clone(self);
-        let send = move || {
-            if let Err(error) = link.outbox.send_all(&link.socket) {
-                // Whatever waits for the unsent messages ends with the channel.
-                let _ = link.unsaid(&error);
+        let send = move || match link.outbox.send_all(&link.socket) {
+            // Requests may have waited for that.
+            Ok(()) => {
+                link.room.made();
+                link.loop_waker().tell();
             }
+            // Whatever waits for the unsent messages ends with the channel.
+            Err(error) => drop(link.unsaid(&error)),
         };
         if spawn("genie-outbox", send).is_err() {
             self.outbox.has_no_sender();

@@ -77,7 +77,7 @@ impl Outbox {
 
     /// Whether the server reads nothing, so that requests had better wait.
     pub(super) fn is_crowded(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) >= CROWDED
+        self.waiting.load(Ordering::SeqCst) >= CROWDED
     }
 
     /// Sends the messages that wait as the server makes room; returns when none waits any more.
@@ -126,7 +126,7 @@ impl Outbox {
         if sent.is_err() {
             queue.waiting.clear();
         }
-        self.waiting.store(queue.waiting.len(), Ordering::Relaxed);
+        self.waiting.store(queue.waiting.len(), Ordering::SeqCst);
         sent
     }
 }

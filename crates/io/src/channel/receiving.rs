@@ -128,6 +128,10 @@ impl Remote {
         receiving.consumer.disarm();
         let taken = self.receive(&mut receiving, &mut Awaited::none());
         drop(receiving);
+        if taken > 0 {
+            self.link.room.made();
+        }
+        // The loop itself has taken them.
         self.wake(false);
         taken
     }
@@ -143,13 +147,21 @@ impl Remote {
     /// Makes the bell ring when the next reply comes; returns false when one is there already. Where another thread leads,
     /// that thread arms the bell, or tells the loop, when it stops leading.
     fn arm_bell(&self) -> bool {
-        let Some(mut receiving) = self.receiving.try_lock() else { return true };
-        // A server that is gone sends nothing more; the loop is told when all pending requests have been ended.
-        let is_armed = receiving.consumer.arm(Mode::Descriptor) || self.link.is_gone();
-        drop(receiving);
-        // Another thread may have come meanwhile, found this one leading, and gone to sleep.
-        self.followers.wake();
-        is_armed
+        loop {
+            // Partner: the look below, by the thread that holds the lock now.
+            self.wants_bell.store(true, Ordering::SeqCst);
+            let Some(mut receiving) = self.receiving.try_lock() else { return true };
+            self.wants_bell.store(false, Ordering::SeqCst);
+            // A server that is gone sends nothing more; the loop is told when all pending requests have been ended.
+            let is_armed = receiving.consumer.arm(Mode::Descriptor) || self.link.is_gone();
+            drop(receiving);
+            // Another thread may have come meanwhile, found this one leading, and gone to sleep.
+            self.followers.wake();
+            // Or it has cleared a bell that rang meanwhile.
+            if !is_armed || !self.wants_bell.load(Ordering::SeqCst) {
+                return is_armed;
+            }
+        }
     }
 
     /// Adds the descriptors that become readable as [`Remote::arm`] says.
@@ -184,7 +196,7 @@ impl Remote {
     #[inline]
     pub(crate) fn wake(&self, is_over: bool) {
         if is_over {
-            self.room.made();
+            self.link.room.made();
         }
         if self.followers.wake() {
             self.tell_loop(is_over);

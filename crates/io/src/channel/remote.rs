@@ -22,7 +22,6 @@ use super::followers::Followers;
 use super::in_progress::MOST_REQUESTS;
 use super::link::Link;
 use super::receiving::Receiving;
-use super::room::Room;
 use super::table::Table;
 use super::wire::control::Limits;
 use super::wire::record::{Body, Kind, RequestWriter, Slot, encode_said, encode_slot};
@@ -47,8 +46,9 @@ pub(crate) struct Remote {
     pub(super) receiving: Mutex<Receiving>,
     /// Wakes the leader.
     pub(super) waker: genie_ring::Waker,
-    pub(super) room: Room,
     pub(super) followers: Followers,
+    /// A thread would arm the bell, and another one leads.
+    pub(super) wants_bell: AtomicBool,
     /// A thread takes the replies for which no other thread waits.
     pub(super) is_tended: AtomicBool,
     /// The leader is at work on a reply whose request has left the table.
@@ -123,7 +123,7 @@ impl Remote {
     /// The same; if there is no room, the task is woken when there may be.
     pub(crate) fn poll_room(&self, bytes: usize, record: usize, task: &Waker) -> bool {
         self.has_room(bytes, record) || {
-            self.room.register(task);
+            self.link.room.register(task);
             self.has_room(bytes, record)
         }
     }
@@ -137,7 +137,7 @@ impl Remote {
     pub(super) fn grant(&self, granted: Limits) {
         let bytes = usize::try_from(granted.pending_bytes).unwrap_or(usize::MAX);
         self.sending.lock().table.adjust(bytes, granted.pending_requests.min(MOST_REQUESTS));
-        self.room.made();
+        self.link.room.made();
     }
 
     /// Sends a request. If the server's limits leave no room now, it waits as long as `patience` allows. Returns whether the

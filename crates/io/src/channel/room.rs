@@ -18,14 +18,14 @@ impl Room {
         if tasks.iter().all(|known| !known.will_wake(task)) {
             tasks.push(task.clone());
         }
-        // The lock under which room is made and looked for orders this with the look in `made`.
-        self.is_waited_for.store(true, Ordering::Relaxed);
+        // SeqCst: either the task sees the room made, or the thread that makes room sees the task.
+        self.is_waited_for.store(true, Ordering::SeqCst);
     }
 
     /// Wakes the tasks, after room may have been made.
     #[inline]
     pub(super) fn made(&self) {
-        if self.is_waited_for.load(Ordering::Relaxed) {
+        if self.is_waited_for.load(Ordering::SeqCst) {
             self.wake();
         }
     }

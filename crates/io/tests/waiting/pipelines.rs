@@ -137,6 +137,28 @@ fn a_reply_that_comes_just_before_its_server_goes_counts() {
     }
 }
 
+/// An event loop that took the replies did not tell those that waited for room.
+#[test]
+fn a_task_that_waits_for_room_is_woken_where_a_loop_collects() {
+    let (fixture, keeper) = (Fixture::new(), Keeper::default());
+    let options = ServeOptions { pending_requests: 1, ..options() };
+    let _running = fixture.bind("keeper", keeper.clone(), options).start().expect("threads");
+    let interface = interface_with(Limits::default());
+    let server = fixture.connect(&interface, "keeper");
+    let request = || interface.request(&server, ASK);
+    let first = request().submit().expect("a request");
+    let (woken, task) = flag();
+    assert!(request().poll_room(&mut Context::from_waker(&task)).is_pending());
+    keeper.take(1).remove(0).reply(Ok(()));
+    let begun = Instant::now();
+    while interface.collect() == 0 {
+        assert!(begun.elapsed() < FOR_EVER, "no reply");
+    }
+    assert!(woken.0.load(Ordering::SeqCst), "the task was not woken");
+    first.sync().expect("a reply");
+    assert_idle(&interface);
+}
+
 /// They were told that there was no room, which there would never be.
 #[test]
 fn requests_that_wait_for_room_learn_that_the_server_has_gone() {
