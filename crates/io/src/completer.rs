@@ -13,7 +13,7 @@ use genie_sys::fork::Maker;
 use crate::channel::Followers;
 use crate::code::Code;
 use crate::exchange::Awaited;
-use crate::primitive::{AtomicBool, Mutex, Ordering, thread};
+use crate::primitive::{AtomicBool, AtomicUsize, Mutex, Ordering, thread};
 
 /// The longest wait before a thread looks again whether its request has been given up.
 const LONGEST: Duration = Duration::from_millis(100);
@@ -50,7 +50,10 @@ pub trait Completer {
 #[derive(Debug, Default)]
 pub(crate) struct Reaping {
     looking: Mutex<()>,
-    /// A thread would look, and another one is looking.
+    /// Which thread is looking: [`this_thread`] there, and 0 while none is.
+    looker: AtomicUsize,
+    /// A thread would look, and another one was looking. Always exchanged: either the thread that was looking sees it, or the one that
+    /// would look finds the lock free.
     wants_look: AtomicBool,
     followers: Followers,
 }
@@ -72,19 +75,20 @@ impl Reaping {
             if left.is_zero() {
                 return false;
             }
-            let Some(looking) = self.looking.try_lock() else {
-                self.followers.sleep(|| awaited.is_replied() || self.looking.try_lock().is_some(), deadline);
-                continue;
-            };
-            if collect(server) == 0 && !awaited.is_replied() {
-                let waited = server.completer(|completer| completer.wait(left));
-                // A server that panics here, or has no completer any more, is not asked again without a pause.
-                waited.ok().flatten().unwrap_or_else(|| thread::sleep(left.min(LONGEST / 100)));
-                collect(server);
+            let looked = self.look(|| {
+                if collect(server) == 0 && !awaited.is_replied() {
+                    let waited = server.completer(|completer| completer.wait(left));
+                    // A server that panics here, or has no completer any more, is not asked again without a pause.
+                    waited.ok().flatten().unwrap_or_else(|| thread::sleep(left.min(LONGEST / 100)));
+                    collect(server);
+                }
+            });
+            if looked.is_none() {
+                let is_free = || self.looking.try_lock().is_some();
+                self.followers.sleep(|| awaited.is_replied() || is_free(), deadline);
             }
-            drop(looking);
-            self.followers.wake();
-            if maker.is_this_process() && self.wants_look.load(Ordering::SeqCst) {
+            // Even by asking whether the lock is free, this thread may have been in the way of a look.
+            if maker.is_this_process() && self.wants_look.swap(false, Ordering::AcqRel) {
                 self.collect(server);
             }
         }
@@ -93,24 +97,46 @@ impl Reaping {
     /// Looks, or has the thread that is looking look once more: this thread's event loop may have been woken by what came after that
     /// thread's look. Returns how many requests this has completed.
     pub(crate) fn collect(&self, server: &Code) -> usize {
+        // The server's own code, which is asked to look, looks for its clients, too.
+        if self.looker.load(Ordering::Relaxed) == this_thread() {
+            return 0;
+        }
         let (maker, mut count) = (Maker::this_process(), 0);
         loop {
-            self.wants_look.store(true, Ordering::SeqCst);
-            let Some(looking) = self.looking.try_lock() else { return count };
-            self.wants_look.store(false, Ordering::SeqCst);
-            count += collect(server);
-            drop(looking);
-            self.followers.wake();
-            if !maker.is_this_process() || !self.wants_look.load(Ordering::SeqCst) {
+            self.wants_look.swap(true, Ordering::AcqRel);
+            let looked = self.look(|| {
+                self.wants_look.swap(false, Ordering::AcqRel);
+                collect(server)
+            });
+            let Some(completed) = looked else { return count };
+            count += completed;
+            if !maker.is_this_process() || !self.wants_look.swap(false, Ordering::AcqRel) {
                 return count;
             }
         }
+    }
+
+    /// Does what only one thread at a time does; none while another one does.
+    fn look<T>(&self, act: impl FnOnce() -> T) -> Option<T> {
+        let looking = self.looking.try_lock()?;
+        self.looker.store(this_thread(), Ordering::Relaxed);
+        let done = act();
+        self.looker.store(0, Ordering::Relaxed);
+        drop(looking);
+        self.followers.wake();
+        Some(done)
     }
 
     /// Has the followers check whether they must wait any longer.
     pub(crate) fn wake(&self) {
         self.followers.wake();
     }
+}
+
+/// An address that is this thread's alone.
+fn this_thread() -> usize {
+    thread_local!(static HERE: u8 = const { 0 });
+    HERE.with(|here| std::ptr::from_ref(here).addr())
 }
 
 /// How many requests a server says it has completed, limited so that the numbers can be added up.

@@ -48,6 +48,10 @@ impl Remote {
             let Some(mut receiving) = self.receiving.try_lock() else {
                 let is_free = || self.receiving.try_lock().is_some();
                 self.followers.sleep(|| awaited.is_replied() || is_free(), deadline);
+                // Even by asking whether the lock is free, this thread may have been in the way of one that armed the bell.
+                if self.wants_bell.swap(false, Ordering::AcqRel) {
+                    self.wake(false);
+                }
                 waits.note(Wait::Slept);
                 continue;
             };
@@ -148,17 +152,17 @@ impl Remote {
     /// that thread arms the bell, or tells the loop, when it stops leading.
     fn arm_bell(&self) -> bool {
         loop {
-            // Partner: the look below, by the thread that holds the lock now.
-            self.wants_bell.store(true, Ordering::SeqCst);
+            // Always exchanged: either the thread that has the lock now sees it, or this one finds the lock free.
+            self.wants_bell.swap(true, Ordering::AcqRel);
             let Some(mut receiving) = self.receiving.try_lock() else { return true };
-            self.wants_bell.store(false, Ordering::SeqCst);
+            self.wants_bell.swap(false, Ordering::AcqRel);
             // A server that is gone sends nothing more; the loop is told when all pending requests have been ended.
             let is_armed = receiving.consumer.arm(Mode::Descriptor) || self.link.is_gone();
             drop(receiving);
             // Another thread may have come meanwhile, found this one leading, and gone to sleep.
             self.followers.wake();
             // Or it has cleared a bell that rang meanwhile.
-            if !is_armed || !self.wants_bell.load(Ordering::SeqCst) {
+            if !is_armed || !self.wants_bell.swap(false, Ordering::AcqRel) {
                 return is_armed;
             }
         }
