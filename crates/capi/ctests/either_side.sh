@@ -31,7 +31,7 @@ ended() { # ended STATUS: waits for the server's end, and checks how it ended
 expect 2 '^usage: ' "$rust/text"
 expect 2 '^usage: ' "$rust/text" client text shout
 expect 1 'No such file' "$rust/text" client text digest "$scratch/missing"
-expect 1 'start it' "$rust/text" client text digest
+expect 1 'start the server' "$rust/text" client text digest
 printf 'one\ntwo\n' >"$scratch/short"
 head -c 9000001 /dev/urandom >"$scratch/long"
 
@@ -55,7 +55,7 @@ for side in c rust; do
     kill -TERM "$server"
     ended 0
     [[ ! -s $scratch/server.err ]] || fail "the server complained: $(cat "$scratch/server.err")"
-    expect 1 'start it' "$rust/text" client text digest "$scratch/short"
+    expect 1 'start the server' "$rust/text" client text digest "$scratch/short"
 
     # What fails has the same errno and sentence in both. Each has the server killed in the end.
     for client in "$c/test_ask" "$rust/ask"; do

@@ -18,7 +18,7 @@ expect 2 '^usage: ' "${program}client" text shout
 expect 2 '^usage: ' "${program}event_loop" now
 expect 2 '^usage: ' "${program}copy_semantics" share
 expect 1 'No such file' "${program}client" text digest "$scratch/missing"
-expect 1 'io_connect: .*start it' "${program}client" text digest
+expect 1 'io_connect: .*start the server' "${program}client" text digest
 expect 1 "cannot be a server's name" "${program}server" a/b
 
 # The server and its client.
