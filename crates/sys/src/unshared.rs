@@ -5,15 +5,17 @@
 //! How: a handler that `fork` calls in the child puts a *dummy*, a socket whose other end is closed, in the place of each
 //! descriptor that is entered here. So the number stays in use until the child closes its copy, cannot become another file's
 //! behind the back of a handle that the child has inherited, and [`is_parents`] tells it.
-//! Invariants: a number that the program has closed, and that is another file's now, is left alone: the file is known by its inode.
+//! Invariants: a number that the program has closed, and that is another file's now, is left alone, the dummy's number, too: files are
+//! known by their inodes.
 //! Limits: [`CAPACITY`] in one process. A child keeps a descriptor that another thread is just making, or closing, at the fork. So
 //! does one that does not call the handlers of fork (a bare `clone`), until it calls exec or ends.
 #![allow(unsafe_code, reason = "replaces descriptors that a child has inherited and nobody uses there")]
 
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
+use rustix::fs::fstat;
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::fork::{Maker, on_fork};
@@ -27,8 +29,8 @@ const NONE: i32 = -1;
 const RESERVED: i32 = -2;
 
 static ENTRIES: [Entry; CAPACITY] = [const { Entry::new() }; CAPACITY];
-/// What children get instead; once there is one, it is never changed.
-static DUMMY: AtomicI32 = AtomicI32::new(NONE);
+/// What children get instead. A child that has closed it makes another one.
+static DUMMY: Entry = Entry::new();
 /// Whether `fork` calls the handler.
 static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
 /// Whether this process is a child that has got dummies.
@@ -37,12 +39,41 @@ static HAS_DUMMIES: AtomicBool = AtomicBool::new(false);
 #[derive(Debug)]
 struct Entry {
     number: AtomicI32,
+    device: AtomicU64,
     inode: AtomicU64,
 }
 
 impl Entry {
     const fn new() -> Self {
-        Self { number: AtomicI32::new(NONE), inode: AtomicU64::new(0) }
+        Self { number: AtomicI32::new(NONE), device: AtomicU64::new(0), inode: AtomicU64::new(0) }
+    }
+
+    /// Enters what was reserved.
+    fn enter(&self, descriptor: impl AsFd) -> std::result::Result<(), Errno> {
+        let found = fstat(&descriptor).inspect_err(|_| self.number.store(NONE, Ordering::Release))?;
+        self.device.store(found.st_dev, Ordering::Relaxed);
+        self.inode.store(found.st_ino, Ordering::Relaxed);
+        self.number.store(descriptor.as_fd().as_raw_fd(), Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether this file is the one that was entered.
+    fn is(&self, device: u64, inode: u64) -> bool {
+        (self.device.load(Ordering::Relaxed), self.inode.load(Ordering::Relaxed)) == (device, inode)
+    }
+
+    /// The number, if it is still that of the file that was entered.
+    fn number(&self) -> Option<i32> {
+        let number = self.number.load(Ordering::Acquire);
+        let mut found = MaybeUninit::<libc::stat>::uninit();
+        // SAFETY: the kernel fills the structure, or fails: it knows no negative numbers.
+        let is_there = unsafe { libc::fstat(number, found.as_mut_ptr()) } == 0;
+        if !is_there {
+            return None;
+        }
+        // SAFETY: filled, since the call succeeded.
+        let found = unsafe { found.assume_init_ref() };
+        self.is(found.st_dev, found.st_ino).then_some(number)
     }
 }
 
@@ -64,9 +95,6 @@ impl Unshared {
     pub fn new(descriptor: impl AsFd) -> Result<Self> {
         let subject = "a descriptor that children are not to have";
         prepare().map_err(|errno| Error::new("prepare for fork", subject, errno))?;
-        let descriptor = descriptor.as_fd();
-        let inode =
-            rustix::fs::fstat(descriptor).map_err(|errno| Error::new("fstat", subject, errno))?.st_ino;
         let is_free = |entry: &&Entry| {
             let number = &entry.number;
             number.compare_exchange(NONE, RESERVED, Ordering::Acquire, Ordering::Relaxed).is_ok()
@@ -74,8 +102,7 @@ impl Unshared {
         let entry = ENTRIES.iter().find(is_free).ok_or_else(|| {
             Error::new("enter", subject, Errno::NOSPC).with_remedy("have fewer channels and locks at once")
         })?;
-        entry.inode.store(inode, Ordering::Relaxed);
-        entry.number.store(descriptor.as_raw_fd(), Ordering::Release);
+        entry.enter(descriptor).map_err(|errno| Error::new("fstat", subject, errno))?;
         Ok(Self { entry, maker: Maker::this_process() })
     }
 }
@@ -93,20 +120,18 @@ pub fn is_parents(descriptor: impl AsFd) -> bool {
     if !HAS_DUMMIES.load(Ordering::Relaxed) {
         return false;
     }
-    // SAFETY: a number that is not -1, and that the kernel refuses where the program has closed it.
-    let dummy = unsafe { BorrowedFd::borrow_raw(DUMMY.load(Ordering::Acquire)) };
-    let [found, dummy] = [descriptor.as_fd(), dummy].map(|fd| rustix::fs::fstat(fd).ok());
-    let key = |found: rustix::fs::Stat| (found.st_dev, found.st_ino);
-    found.is_some() && found.map(key) == dummy.map(key)
+    fstat(descriptor).is_ok_and(|found| DUMMY.is(found.st_dev, found.st_ino))
 }
 
 /// Makes the dummy, and has `fork` call the handler. No lock, which a child could inherit: of several threads one succeeds.
 fn prepare() -> std::result::Result<(), Errno> {
-    if DUMMY.load(Ordering::Acquire) == NONE {
+    let last = DUMMY.number.load(Ordering::Acquire);
+    if last != RESERVED && DUMMY.number().is_none() {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (dummy, _) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-        let number = dummy.as_raw_fd();
-        if DUMMY.compare_exchange(NONE, number, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+        let reserved = DUMMY.number.compare_exchange(last, RESERVED, Ordering::AcqRel, Ordering::Relaxed);
+        if reserved.is_ok() {
+            DUMMY.enter(&dummy)?;
             let _ = OwnedFd::into_raw_fd(dummy);
         }
     }
@@ -124,26 +149,16 @@ extern "C" fn nothing() {}
 
 /// Called by fork in the child.
 extern "C" fn replace_in_child() {
-    let dummy = DUMMY.load(Ordering::Acquire);
-    for entry in &ENTRIES {
-        let number = entry.number.load(Ordering::Acquire);
-        if number == NONE {
-            continue;
-        }
+    let dummy = DUMMY.number();
+    for entry in ENTRIES.iter().filter(|entry| entry.number.load(Ordering::Acquire) != NONE) {
+        let found = entry.number();
         entry.number.store(NONE, Ordering::Relaxed);
-        if number == RESERVED {
-            continue;
-        }
+        let Some(number) = found else { continue };
         HAS_DUMMIES.store(true, Ordering::Relaxed);
-        let mut found = MaybeUninit::<libc::stat>::uninit();
-        // SAFETY: the kernel fills the structure, or fails.
-        let is_there = unsafe { libc::fstat(number, found.as_mut_ptr()) } == 0;
-        // SAFETY: filled, since the call succeeded.
-        if !is_there || unsafe { found.assume_init_ref() }.st_ino != entry.inode.load(Ordering::Relaxed) {
-            continue;
-        }
         // SAFETY: the child's duplicate of a descriptor that only handles of its parent's use, which do not in a child.
-        if unsafe { libc::dup3(dummy, number, libc::O_CLOEXEC) } < 0 {
+        let is_replaced =
+            dummy.is_some_and(|dummy| unsafe { libc::dup3(dummy, number, libc::O_CLOEXEC) } >= 0);
+        if !is_replaced {
             // SAFETY: as above. The program has closed the dummy.
             unsafe { libc::close(number) };
         }
@@ -192,5 +207,30 @@ mod tests {
         // SAFETY: the child only makes system calls.
         let child = unsafe { fork_child(|| u8::from(is_parents(&replaced) || other.is_hung_up())) }.unwrap();
         assert_eq!(child.wait().unwrap(), ExitOutcome::Code(0));
+    }
+
+    #[test]
+    fn a_file_that_has_got_the_dummys_number_is_left_alone() {
+        let (here, there) = Socket::pair().unwrap();
+        let _unshared = Unshared::new(&here).unwrap();
+        let (one, other) = Socket::pair().unwrap();
+        // SAFETY: the children only make system calls.
+        let child = unsafe {
+            fork_child(|| {
+                // As if the child had closed all that it does not know, and opened files of its own.
+                let number = DUMMY.number().unwrap_or(NONE);
+                if libc::dup2(one.as_fd().as_raw_fd(), number) < 0 || is_parents(&one) {
+                    return 1;
+                }
+                let Ok(_unshared) = Unshared::new(&other) else { return 2 };
+                let grandchild = fork_child(|| u8::from(!is_parents(&other) || one.is_hung_up()));
+                match grandchild.map(|grandchild| grandchild.wait()) {
+                    Ok(Ok(ExitOutcome::Code(code))) => code * 3,
+                    _ => 4,
+                }
+            })
+        };
+        assert_eq!(child.unwrap().wait().unwrap(), ExitOutcome::Code(0));
+        drop(there);
     }
 }
