@@ -56,6 +56,12 @@ static void without_mappings(void *ignored) {
     (void)ignored;
     struct uf_settings settings = {.traps = 1, .limit = 4u << 20};
     OK(uf_configure(&settings));
+    int fds[2];
+    OK(uf_pair(fds));
+    unsigned char *before = uf_allocate(400u << 10), *passed = filled(400u << 10, 5), *behind = uf_allocate(400u << 10);
+    CHECK(uf_deallocate(before, 1) == NULL && uf_deallocate(behind, 1) == NULL);
+    CHECK(uf_write(fds[0], passed, 400u << 10) == 400 << 10);
+    void *read;
     unsigned char *first = uf_allocate(1), *second = uf_allocate(1);
     CHECK(first && second && uf_deallocate(first, 1) == NULL);
     size_t length = (size_t)MOST_MAPPINGS * 2 * 4096, at = 0;
@@ -66,8 +72,15 @@ static void without_mappings(void *ignored) {
     if (at < length) { /* else the limit is too high for this test */
         FAILS_WITH(NULL, ENOMEM, uf_allocate(400u << 10));
         CHECK(strstr(uf_error_text(), "vm.max_map_count"));
+        FAILS_WITH(-1, ENOMEM, uf_get(fds[1], &read));
+        FAILS_WITH(-1, ENOMEM, uf_read(fds[1], &read, 100));
     }
     OK(munmap(pages, length));
+    CHECK(uf_get(fds[1], &read) == 400 << 10);
+    expect(read, 400u << 10, 0, 5);
+    CHECK(uf_deallocate(read, 1) == NULL);
+    OK(uf_close(fds[0]));
+    OK(uf_close(fds[1]));
     CHECK(uf_deallocate(second, 1) == NULL);
     void *all = uf_allocate(4u << 20);
     CHECK(all && uf_deallocate(all, 1) == NULL);

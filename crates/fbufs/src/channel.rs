@@ -84,6 +84,8 @@ struct Receiver {
     consumer: Consumer,
     record: Record,
     taken: u64,
+    /// A message that was read, whose buffer could not be made accessible.
+    unread: Option<Place>,
     /// How many times more this end waits without offering its CPU to others.
     without_offers: u32,
     /// What is left of a buffer of which a part was read.
@@ -109,9 +111,7 @@ impl Pool {
         // From here on, dropping the offer closes its end.
         let made = Offer::made_here(self.clone(), index, descriptors)
             .and_then(|offer| Ok((Channel::attach(self.clone(), index, 0, &object, bell, room)?, offer)));
-        made.inspect_err(|_| {
-            channels::close(words, index, 0, words.me);
-        })
+        made.inspect_err(|_| channels::close_own(words, index, 0))
     }
 }
 
@@ -141,6 +141,7 @@ impl Channel {
                 consumer,
                 record: Record::new(),
                 taken: 0,
+                unread: None,
                 without_offers: 0,
                 rest: None,
             }),
@@ -162,20 +163,27 @@ impl Channel {
     }
 
     /// Makes the buffer at a place this member's, if the direction holds all of it.
-    fn make_ours(&self, place: Place, direction: Holder) -> Option<Fbuf> {
+    ///
+    /// # Errors
+    /// With traps: the pages cannot be made accessible now. They are the direction's, as before.
+    fn make_ours(&self, place: Place, direction: Holder) -> Result<Option<Fbuf>> {
         let words = &self.pool.0.words;
         let ours: Vec<_> = place.runs().take_while(|run| words.pass(*run, direction, words.me)).collect();
         let claim = if ours.len() == place.runs().count() {
-            words.shared.claim(place.first(), place.count())
+            let claim = words.shared.try_claim(place.first(), place.count());
+            claim.inspect_err(|_| {
+                let give_back = |run| !words.pass(run, words.me, direction);
+                self.pool.0.free_if_held(place.runs().filter(|run| give_back(*run)), words.me);
+            })?
         } else {
             None
         };
         let Some(claim) = claim else {
             self.pool.0.free_if_held(ours.into_iter(), words.me);
-            return None;
+            return Ok(None);
         };
         self.pool.0.adopt(&claim);
-        Some(Fbuf::new(self.pool.clone(), claim, place.start(), place.len()))
+        Ok(Some(Fbuf::new(self.pool.clone(), claim, place.start(), place.len())))
     }
 
     /// Says on which CPU this end waits; returns whether the other end waited on the same one last. Either may run elsewhere
@@ -213,7 +221,7 @@ impl Drop for Channel {
             return;
         }
         let words = &self.pool.0.words;
-        channels::close(words, self.index, self.end, words.me);
+        channels::close_own(words, self.index, self.end);
         // A child that another thread is just forking may get duplicates.
         for descriptor in [self.descriptor.as_fd(), self.room.as_fd()] {
             let _ = rustix::net::shutdown(descriptor, Shutdown::Both);

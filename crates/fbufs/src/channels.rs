@@ -4,7 +4,10 @@
 //! there; a member that then finds the end closed takes back what it was about to send. Of the two that store and then look,
 //! one sees the other. An end that was sent away is no member's: it is an *offer's*, which has a number of its own and a lock on
 //! the byte of that number (`offer`). While the lock is there, somebody may still take the end, whatever became of who sent it.
-//! Invariants: a channel's place is used again when both ends are closed, and nothing is on its way. No number is used twice.
+//! While an end is being closed, it says so, and still whose it is: if that cannot be done now, a sweep does it.
+//! Invariants: a channel's place is used again when both ends are closed, and nothing is on its way. The word of its maker has a
+//! generation: no other channel ever has the same word, so that of several members that find a channel over, one removes it. No
+//! offer's number is used twice.
 //! Limits: 128 channels at once.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -17,10 +20,9 @@ use crate::layout::{CHANNELS, MEMBERS, offers};
 use crate::members::give_all_of;
 use crate::words::Words;
 
-/// Where the parts of a channel's entry are: who made it, if it is in use; its ends' members; who removes it.
+/// Where the parts of a channel's entry are: who makes, has made or removes it; its ends' members.
 const MAKER: usize = 0;
 const ENDS: [usize; 2] = [1, 2];
-const REMOVER: usize = 3;
 /// Where the words of each direction are, behind its number: messages taken, as published now and then; whether the sender
 /// waits to hear of more.
 const TAKEN: usize = 4;
@@ -31,20 +33,29 @@ const CPU: usize = 8;
 const NOBODY: u64 = 0;
 /// In the word of an end: the rest is an offer's number.
 const OFFERED: u64 = 1 << 63;
+/// In the word of an end: nothing more is to go there, and who has it is freeing what was on its way.
+const CLOSING: u64 = 1 << 62;
+
+/// In the word of the maker: the member, or nobody; how many channels have been here; whether the ends are not there yet; whether that
+/// member is removing it.
+const MEMBER: u64 = (1 << 32) - 1;
+const GENERATION: u64 = MAKING - (1 << 32);
+const MAKING: u64 = 1 << 62;
+const REMOVING: u64 = 1 << 63;
 
 /// Makes a channel, both of whose ends are this member's.
 pub(crate) fn make(words: &Words) -> Result<usize> {
     let me = words.me.word();
     for channel in 0..CHANNELS {
         let maker = part(words, channel, MAKER);
-        if maker.compare_exchange(NOBODY, me, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-            if part(words, channel, REMOVER).load(Ordering::Acquire) != NOBODY {
-                // A member is still removing the last channel here.
-                maker.store(NOBODY, Ordering::Release);
-                continue;
-            }
+        let last = maker.load(Ordering::Acquire);
+        let made = (last & GENERATION).wrapping_add(1 << 32) & GENERATION | me;
+        let is_free = last & MEMBER == NOBODY;
+        if is_free && maker.compare_exchange(last, made | MAKING, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        {
             (TAKEN..CPU + 2).for_each(|at| part(words, channel, at).store(0, Ordering::Relaxed));
             ENDS.iter().for_each(|end| part(words, channel, *end).store(me, Ordering::Release));
+            maker.store(made, Ordering::Release);
             return Ok(channel);
         }
     }
@@ -80,67 +91,75 @@ pub(crate) fn close_lost_offers(words: &Words, locks: &RecordLocks) -> Result<()
         let Some(byte) = byte_of(offer) else { continue };
         // As this member's, so that of several who find it one does it.
         if !locks.is_locked_elsewhere(byte)? && adopt(words, channel, end, offer) {
-            close(words, channel, end, words.me);
+            close_own(words, channel, end);
         }
     }
     Ok(())
 }
 
-/// Whether nobody has an end any more.
+/// Whether nobody has an end any more, or who has it is closing it.
 pub(crate) fn is_closed(words: &Words, channel: usize, end: usize) -> bool {
     // Partner: the fence in `close`. Before, the caller has passed on what it sends.
     fence(Ordering::SeqCst);
-    part(words, channel, ENDS[end]).load(Ordering::Acquire) == NOBODY
+    let found = part(words, channel, ENDS[end]).load(Ordering::Acquire);
+    found == NOBODY || found & CLOSING != 0
 }
 
-/// Closes an end if it is `holder`'s; returns whether nothing was left undone.
+/// Closes an end of this member's. What cannot be done now is left to a sweep, which finds an offer that nobody can take.
+pub(crate) fn close_own(words: &Words, channel: usize, end: usize) {
+    if !close(words, channel, end, words.me) {
+        give(words, channel, end, new_offer(words) | CLOSING);
+    }
+}
+
+/// Closes an end if it is `holder`'s; returns false if that cannot be done now. Then it is still `holder`'s.
 pub(crate) fn close(words: &Words, channel: usize, end: usize, holder: Holder) -> bool {
     let word = part(words, channel, ENDS[end]);
-    if word.load(Ordering::Acquire) != holder.word() {
+    if word.load(Ordering::Acquire) & !CLOSING != holder.word() {
         return true;
     }
-    // Freed before and after the end is marked: if it cannot be done now, the end stays the holder's, and a sweep does it.
+    word.store(holder.word() | CLOSING, Ordering::Release);
+    // Partner: the fence in `is_closed`.
+    fence(Ordering::SeqCst);
     if !free_on_their_way(words, channel, end) {
         return false;
     }
     word.store(NOBODY, Ordering::Release);
-    // Partner: the fence in `is_closed`.
+    // Of two that close both ends, one sees both closed.
     fence(Ordering::SeqCst);
-    let is_clean = free_on_their_way(words, channel, end);
-    if part(words, channel, ENDS[1 - end]).load(Ordering::Acquire) == NOBODY {
-        remove(words, channel);
-    }
-    is_clean
+    remove_if_over(words, channel, None);
+    true
 }
 
 /// Closes all ends that a member had who has died, and removes what nobody has; returns whether nothing was left undone.
 pub(crate) fn close_all_of(words: &Words, index: usize) -> bool {
     let dead = Holder::member(index);
-    let is_dead = |channel, at| part(words, channel, at).load(Ordering::Acquire) == dead.word();
     let mut is_clean = true;
     for channel in 0..CHANNELS {
         for end in 0..2 {
             is_clean &= close(words, channel, end, dead);
         }
-        let is_over = ENDS.iter().all(|end| part(words, channel, *end).load(Ordering::Acquire) == NOBODY);
-        if is_over && is_dead(channel, REMOVER) {
-            part(words, channel, REMOVER).store(NOBODY, Ordering::Release);
-        }
-        if is_over && is_dead(channel, MAKER) {
-            remove(words, channel);
-        }
+        // It may have died while it made or removed the channel, or before it would have removed it.
+        remove_if_over(words, channel, Some(dead));
     }
     is_clean
 }
 
-/// Removes a channel that nobody has an end of. Of several members who find that, one does it.
-fn remove(words: &Words, channel: usize) {
-    let remover = part(words, channel, REMOVER);
-    if remover.compare_exchange(NOBODY, words.me.word(), Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+/// Removes a channel if nobody has an end of it, and nobody but `dead` is making or removing it.
+fn remove_if_over(words: &Words, channel: usize, dead: Option<Holder>) {
+    let maker = part(words, channel, MAKER);
+    let found = maker.load(Ordering::Acquire);
+    let is_busy = found & (MAKING | REMOVING) != 0 && dead.is_none_or(|dead| dead.word() != found & MEMBER);
+    let is_there = |end: &usize| part(words, channel, *end).load(Ordering::Acquire) != NOBODY;
+    if found & MEMBER == NOBODY || is_busy || ENDS.iter().any(is_there) {
+        return;
+    }
+    // The ends were those of the channel with this word, since the word is still there.
+    let removing = found & GENERATION | words.me.word() | REMOVING;
+    if maker.compare_exchange(found, removing, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
         // If this is not possible, what is on its way stays so until a channel with this place closes.
         let _ = free_on_their_way(words, channel, 0) && free_on_their_way(words, channel, 1);
-        part(words, channel, MAKER).store(NOBODY, Ordering::Release);
-        remover.store(NOBODY, Ordering::Release);
+        maker.store(found & GENERATION, Ordering::Release);
     }
 }
 

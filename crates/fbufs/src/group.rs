@@ -26,6 +26,7 @@ use genie_sys::poll::Poller;
 use genie_sys::process::Process;
 use genie_sys::record_lock::RecordLocks;
 use genie_sys::socket::{Listener, Socket};
+use genie_sys::unshared::Unshared;
 
 use crate::error::{Error, Result};
 use crate::layout::MEMBERS;
@@ -258,6 +259,8 @@ impl Member {
 
     /// Sends the pool's descriptor to whoever connects, until the membership ends.
     fn keep(&self, listener: &Listener, members: &mut Vec<Socket>) -> Result<()> {
+        // A child that has them would keep others waiting for an answer, and followers for an end.
+        let _unshared = Unshared::new(listener).ok();
         let poller = self.poller(&[listener.as_fd()])?;
         while wait(&poller)? {
             members.retain(|member| !member.is_hung_up());
@@ -268,6 +271,7 @@ impl Member {
                 members.extend(Some(member).filter(|_| is_sent));
             }
         }
+        members.iter().for_each(Socket::hang_up);
         Ok(())
     }
 

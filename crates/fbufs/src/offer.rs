@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use genie_sys::event::Event;
+use genie_sys::fork::Maker;
 use genie_sys::record_lock::RecordLocks;
 use genie_sys::socket::{Listener, Received, Socket};
 use genie_sys::unshared::Unshared;
@@ -33,6 +34,7 @@ pub struct Offer {
     descriptors: Option<Descriptors>,
     /// The pool by which it was made, if that was in this process.
     made_by: Option<Pool>,
+    maker: Maker,
 }
 
 #[derive(Debug)]
@@ -57,10 +59,10 @@ impl Offer {
     /// Offers an end of this member's; closes it where that fails.
     pub(crate) fn made_here(pool: Pool, index: usize, descriptors: [OwnedFd; 3]) -> Result<Self> {
         let (words, token) = (&pool.0.words, pool.token());
-        let descriptors = Descriptors::new(descriptors, None).inspect_err(|_| {
-            channels::close(words, index, END, words.me);
-        })?;
-        Ok(Self { index, from: words.me.word(), token, descriptors: Some(descriptors), made_by: Some(pool) })
+        let descriptors =
+            Descriptors::new(descriptors, None).inspect_err(|_| channels::close_own(words, index, END))?;
+        let (from, descriptors) = (words.me.word(), Some(descriptors));
+        Ok(Self { index, from, token, descriptors, made_by: Some(pool), maker: Maker::this_process() })
     }
 
     /// Sends the offer to another process, which gets it by [`Offer::receive`]. From then on that end stays, whatever becomes of
@@ -69,6 +71,7 @@ impl Offer {
     /// # Errors
     /// As [`Socket::send`]; the channel ends. [`Error::Inherited`]; the limit on descriptors.
     pub fn send(mut self, socket: &Socket) -> Result<()> {
+        self.ensure_own()?;
         let made = self.lifeline()?;
         let numbers = [self.index as u64, self.from, self.token[0], self.token[1]];
         let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
@@ -81,10 +84,14 @@ impl Offer {
         Ok(())
     }
 
+    /// That it is not a parent's: a child has only dummies for the descriptors.
+    fn ensure_own(&self) -> Result<()> {
+        if self.maker.is_this_process() { Ok(()) } else { Err(Error::Inherited) }
+    }
+
     /// Makes the end the offer's own, with a lock that lasts as long as somebody can take it; nothing where it came so.
     fn lifeline(&mut self) -> Result<Option<RecordLocks>> {
         let Some(pool) = &self.made_by else { return Ok(None) };
-        pool.ensure_own()?;
         let words = &pool.0.words;
         let offer = channels::new_offer(words);
         let locks = RecordLocks::open(pool)?;
@@ -119,7 +126,8 @@ impl Offer {
         }
         let [ring, bell, room, lifeline] = descriptors.try_into().map_err(|_| spoilt())?;
         let descriptors = Some(Descriptors::new([ring, bell, room], Some(lifeline))?);
-        Ok(Self { index: index as usize, from, token: [number(2), number(3)], descriptors, made_by: None })
+        let (index, token) = (index as usize, [number(2), number(3)]);
+        Ok(Self { index, from, token, descriptors, made_by: None, maker: Maker::this_process() })
     }
 }
 
@@ -128,9 +136,11 @@ impl Pool {
     ///
     /// # Errors
     /// [`Error::Closed`]: the channel has ended, or its end was taken already. [`Error::OtherGroup`]: it is another pool's.
+    /// [`Error::Inherited`]: the pool or the offer is a parent's.
     /// The kernel's, where it cannot be mapped; the end is closed then.
     pub fn take(&self, mut offer: Offer) -> Result<Channel> {
         self.ensure_own()?;
+        offer.ensure_own()?;
         if offer.token != self.token() {
             return Err(Error::OtherGroup);
         }
@@ -145,9 +155,7 @@ impl Pool {
             let [bell, room] = [Event::try_from_descriptor(bell)?, Event::try_from_descriptor(room)?];
             Channel::attach(self.clone(), offer.index, END, &object, bell, room)
         };
-        attach().inspect_err(|_| {
-            channels::close(&self.0.words, offer.index, END, self.0.words.me);
-        })
+        attach().inspect_err(|_| channels::close_own(&self.0.words, offer.index, END))
     }
 
     /// Makes a channel with the client that has waited longest at a listener, which must be a member of the group and call
@@ -182,10 +190,10 @@ impl Pool {
 impl Drop for Offer {
     fn drop(&mut self) {
         if let (Some(_), Some(pool)) = (&self.descriptors, &self.made_by)
-            && pool.ensure_own().is_ok()
+            && self.ensure_own().is_ok()
             && channels::adopt(&pool.0.words, self.index, END, self.from)
         {
-            channels::close(&pool.0.words, self.index, END, pool.0.words.me);
+            channels::close_own(&pool.0.words, self.index, END);
         }
     }
 }

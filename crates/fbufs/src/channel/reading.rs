@@ -3,7 +3,7 @@
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
-use genie_ring::{Mode, Record, Spin};
+use genie_ring::{Mode, Spin};
 use rustix::event::PollFlags;
 
 use super::{CROWDED, Channel, PATIENCE, PUBLISHED, Receiver, WITHOUT_OFFERS, lock, poll};
@@ -55,6 +55,9 @@ impl Channel {
     }
 
     fn next(&self, receiver: &mut Receiver, waits: bool) -> Result<Option<Fbuf>> {
+        if let Some(place) = receiver.unread {
+            return self.accept(receiver, place);
+        }
         while !self.wait_for_message(receiver, waits)? {
             if self.is_hung_up() && !receiver.consumer.is_ready() {
                 // The other end's process may have died with buffers in its hands.
@@ -68,14 +71,16 @@ impl Channel {
         }
         *taken += 1;
         self.publish(*taken);
-        self.accept(record)
-    }
-
-    /// Makes the buffer that a record tells of this member's.
-    fn accept(&self, record: &Record) -> Result<Option<Fbuf>> {
         let pages = self.pool.0.words.layout.pages();
         let place = Place::from_record(record, pages).ok_or_else(|| self.spoil("a message"))?;
-        let fbuf = self.make_ours(place, Holder::direction(self.index, self.end));
+        self.accept(receiver, place)
+    }
+
+    /// Makes the buffer that a message tells of this member's. Where that fails for now, the next read tries again.
+    fn accept(&self, receiver: &mut Receiver, place: Place) -> Result<Option<Fbuf>> {
+        receiver.unread = Some(place);
+        let fbuf = self.make_ours(place, Holder::direction(self.index, self.end))?;
+        receiver.unread = None;
         fbuf.map(Some).ok_or_else(|| self.spoil("a buffer on its way"))
     }
 

@@ -334,3 +334,37 @@ fn an_end_whose_cpu_is_wanted_by_others_stops_offering_it() {
     });
     assert!(is_without_offers);
 }
+
+/// A closer that was still freeing what was on its way freed what was on its way through the next channel with that place.
+#[test]
+fn a_place_is_used_again_when_both_ends_are_closed_and_freed() {
+    let pool = Pool::new(Config { limit: 4 << 20, ..Config::default() }).unwrap();
+    let words = &pool.0.words;
+    let channel = channels::make(words).unwrap();
+    assert_eq!(channels::make(words).unwrap(), channel + 1);
+    // Somebody has the lock of a word in which there are pages: then the end stays its member's, and takes nothing more.
+    let _held = filled(&pool, 1, 1);
+    let locked = words.lock(0, 1).unwrap();
+    assert!(!channels::close(words, channel, 1, words.me) && channels::is_closed(words, channel, 1));
+    drop(locked);
+    assert!(channels::close(words, channel, 0, words.me));
+    assert_eq!(channels::make(words).unwrap(), channel + 2);
+    assert!(channels::close(words, channel, 1, words.me));
+    assert_eq!(channels::make(words).unwrap(), channel);
+}
+
+/// An end that could not be closed just then stayed open for as long as its process lived.
+#[test]
+fn an_end_that_cannot_be_closed_now_is_closed_later() {
+    let pool = Pool::new(Config { limit: 4 << 20, ..Config::default() }).unwrap();
+    let (one, offer) = pool.channel().unwrap();
+    let other = pool.take(offer).unwrap();
+    one.write(filled(&pool, 5000, 1)).unwrap();
+    let (index, locked) = (one.index, pool.0.words.lock(0, 1).unwrap());
+    drop((one, other));
+    drop(locked);
+    assert_ne!(channels::make(&pool.0.words).unwrap(), index);
+    pool.sweep().unwrap();
+    assert_eq!(pool.free(), pool.limit());
+    assert_eq!(channels::make(&pool.0.words).unwrap(), index);
+}

@@ -87,7 +87,7 @@ impl Channel {
     #[cold]
     pub(super) fn taken_back(&self, place: Place) -> Result<usize, Box<Unwritten>> {
         let direction = Holder::direction(self.index, 1 - self.end);
-        match self.make_ours(place, direction) {
+        match self.make_ours(place, direction).unwrap_or_default() {
             Some(fbuf) => Err(Unwritten::nothing(Error::Closed, fbuf)),
             None => {
                 self.pool.0.free_if_held(place.runs(), direction);

@@ -202,8 +202,7 @@ impl Server for Boaster {
 
 impl Completer for Boaster {
     fn collect(&self) -> usize {
-        self.1.iter().for_each(|interface| drop(interface.collect()));
-        usize::MAX
+        self.1.as_ref().map_or(usize::MAX, |interface| interface.collect() + 1)
     }
 
     fn wait(&self, _timeout: Duration) {}
@@ -256,6 +255,6 @@ fn a_server_that_looks_while_it_is_asked_to_look_looks_once() {
     let interface = interface();
     let server = ServerHandle::new(Boaster(Mutex::default(), Some(interface.clone())));
     let pending = interface.request(&server, ASK).submit().expect("a request");
-    assert!(interface.collect() > 0);
+    assert_eq!(interface.collect(), 1);
     drop(pending);
 }
