@@ -355,10 +355,13 @@ int io_close(io_interface_t interface);
 // Pointers: thresholdsp is valid.
 int io_get_thresholds(io_interface_t interface, struct io_thresholds *thresholdsp);
 
-// Changes how many bytes and requests of an interface may be pending.
+// Changes how many bytes and requests of an interface may be pending. Unlike in io_open, 0 means none. A request that alone has more
+// bytes than that is EINVAL from then on.
 //
 // Errors: EBADF, ECHILD.
-int io_set_limits(io_interface_t interface, size_t pending_bytes, size_t pending_requests);
+int io_set_limits(io_interface_t interface,
+                  size_t pending_bytes,
+                  size_t pending_requests);
 
 // Sets the scheme of elements with IO_DEFAULT, one of the native ones; returns the one that it was. So a program whose elements
 // name no scheme can be switched, to IO_EMULATED_SHARE say (thesis §13.1).

@@ -233,7 +233,9 @@ impl Composer<'_> {
                 }
                 Ok(())
             }
-            (count, false) => Err(Failure::misuse(format!("a region of {count} segments"))),
+            (count, false) => Err(Failure::misuse(format!(
+                "a region of {count} segments: move schemes take location.region, not location.native"
+            ))),
         }
     }
 }

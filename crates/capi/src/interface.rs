@@ -144,7 +144,8 @@ pub unsafe extern "C" fn io_get_thresholds(interface: io_interface_t, thresholds
     })
 }
 
-/// Changes how many bytes and requests of an interface may be pending.
+/// Changes how many bytes and requests of an interface may be pending. Unlike in io_open, 0 means none. A request that alone has more
+/// bytes than that is EINVAL from then on.
 ///
 /// Errors: EBADF, ECHILD.
 #[unsafe(no_mangle)]

@@ -406,7 +406,10 @@ unsafe fn completed(held: &mut Held, message: &ReplyMessage) -> Result<Result<()
         return Ok(Err(ServerError { code: message.error, message: text }));
     }
     let count = held.buffers.len();
-    if message.actualc > count || (message.actualc > 0 && message.actualv.is_null()) {
+    if message.actualc > 0 && message.actualv.is_null() {
+        return Err(Failure::misuse("the list of actual lengths is missing: actualv is NULL".to_owned()));
+    }
+    if message.actualc > count {
         return Err(Failure::misuse(format!("{} actual lengths for {count} buffers", message.actualc)));
     }
     let actual = |index| match index < message.actualc {

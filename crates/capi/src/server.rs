@@ -132,7 +132,12 @@ pub unsafe extern "C" fn io_server_register(
 ) -> c_int {
     call(|| {
         ensure_place(serverp)?;
-        if number_services == 0 || number_services > 256 || service_mappingv.is_null() {
+        if service_mappingv.is_null() {
+            return Err(Failure::misuse(
+                "the list of services is missing: service_mappingv is NULL".to_owned(),
+            ));
+        }
+        if number_services == 0 || number_services > 256 {
             return Err(Failure::misuse(format!("{number_services} services: a server has 1 to 256")));
         }
         // SAFETY: the caller vouches for so many.

@@ -46,6 +46,8 @@ const NEVER_AGAIN: &str = "Linux does not tell when it lets go of pages that it 
                            more than copying";
 const SOCKET: &str = "within a machine Linux copies what is sent even where it is asked not to (MSG_ZEROCOPY); elsewhere it would say by \
                       errors on the descriptor when it lets go of the pages, so that is not used";
+const FILE: &str = "the file has pages of its own";
+const OTHER: &str = "what is neither a file, a pipe nor a socket takes bytes, not pages";
 const READ: &str = "Linux has the data in pages of its own";
 
 /// What calls on a descriptor of the kernel's do. Of others, see [`Channel::explain`](crate::Channel::explain) and
@@ -64,7 +66,8 @@ pub fn explain(fd: impl AsFd) -> Result<Explanation> {
                 "the socket refers to the file's pages, where its protocol can (TCP and Unix can)",
             ),
         ),
-        _ => ("the file has pages of its own", Passing::Copied("the file has pages of its own")),
+        FileType::RegularFile => (FILE, Passing::Copied(FILE)),
+        _ => (OTHER, Passing::Copied(OTHER)),
     };
     Ok(Explanation { write: Passing::Copied(write), write_mapped, read: Passing::Copied(READ) })
 }
@@ -115,6 +118,10 @@ mod tests {
         assert!(matches!(explain(&socket).unwrap().write, Passing::Copied(SOCKET)));
         let file = explain(tempfile::tempfile().unwrap()).unwrap();
         assert!(matches!((file.write, file.write_mapped), (Passing::Copied(_), Passing::Copied(_))));
+        assert!(matches!(
+            explain(std::fs::File::open("/dev/null").unwrap()).unwrap().write,
+            Passing::Copied(OTHER)
+        ));
         assert!(pipe.to_string().starts_with("write copied: Linux does not tell"), "{pipe}");
     }
 }

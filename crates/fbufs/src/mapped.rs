@@ -46,7 +46,8 @@ impl Pool {
             return Err(Error::TooShort { asked: 1, len: 0 });
         }
         if !offset.is_multiple_of(PAGE as u64) {
-            return Err(Error::io("mmap", Errno::INVAL));
+            let error = genie_sys::Error::new("mmap", format!("a file from byte {offset} on"), Errno::INVAL);
+            return Err(error.with_remedy("begin at a multiple of the page's size").into());
         }
         let copy =
             rustix::io::fcntl_dupfd_cloexec(&file, 0).map_err(|errno| Error::io("fcntl(F_DUPFD)", errno))?;

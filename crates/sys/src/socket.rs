@@ -351,7 +351,8 @@ fn refused(path: &Path, errno: Errno) -> Error {
         Errno::NOENT => error.with_remedy(
             "nobody listens there; start the server, and make sure that both sides name the same path",
         ),
-        Errno::CONNREFUSED => error.with_remedy("the server has gone and left its path; start it again"),
+        Errno::CONNREFUSED => error
+            .with_remedy("the server has gone and left its path, or another file is there; start it again"),
         Errno::ACCESS | Errno::PERM => {
             error.with_remedy("not permitted; ask the server's owner for write permission on its path")
         }

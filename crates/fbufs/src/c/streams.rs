@@ -71,7 +71,7 @@ pub unsafe extern "C" fn uf_fdopen(fd: c_int, mode: *const c_char) -> *mut FILE 
             drop(unsafe { Box::from_raw(stream.cast::<Stream>()) });
             return Err(Failure::new(
                 error.raw_os_error().unwrap_or(libc::EIO),
-                format!("no stream: {error}"),
+                format!("no stream: {error}; the mode is one of fopen's"),
             ));
         }
         Ok(file)
