@@ -1,6 +1,7 @@
 /* What is used wrongly gets an error, and harms nothing. */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <sys/mman.h>
@@ -104,6 +105,36 @@ static void closed_by_close(void) {
 }
 
 /* Channels and descriptors are limited. */
+static void *read_to_the_end(void *fd) {
+    void *all;
+    CHECK(uf_get(*(int *)fd, &all) == 1 && uf_deallocate(all, 1) == NULL);
+    ssize_t count = uf_get(*(int *)fd, &all);
+    CHECK(count == 0 || errno == EBADF); /* or it came too late */
+    return NULL;
+}
+
+/* The number stays the library's as long as another thread's call uses it. */
+static void closed_in_a_call(void) {
+    int fds[2], in_use;
+    pthread_t reader;
+    OK(uf_pair(fds));
+    in_use = fds[0];
+    CHECK(pthread_create(&reader, NULL, read_to_the_end, &in_use) == 0);
+    CHECK(uf_write(fds[1], filled(1, 1), 1) == 1);
+    usleep(50000); /* by then it waits */
+    OK(uf_close(in_use));
+    unsigned char *kept = filled(100, 1);
+    void *all;
+    FAILS(EBADF, uf_write(in_use, kept, 100));
+    FAILS(EBADF, uf_read(in_use, &all, 100));
+    FAILS(EBADF, uf_close(in_use));
+    CHECK(uf_deallocate(kept, 100) == NULL);
+    int other = open("/dev/null", O_RDONLY);
+    OK(uf_close(fds[1]));
+    CHECK(pthread_join(reader, NULL) == 0);
+    CHECK(fcntl(other, F_GETFD) >= 0 && close(other) == 0);
+}
+
 static void too_many(void) {
     struct rlimit usual, limit;
     static int fds[200][2];
@@ -236,6 +267,7 @@ int main(void) {
     descriptors(fds[0]);
     rooms();
     closed_by_close();
+    closed_in_a_call();
     gone();
     too_many();
     mappings();

@@ -259,11 +259,12 @@ int uf_room(int fd);
 // Closes a descriptor, of this library or of the kernel's. What was written to a channel can still be read at the other end, even by
 // a process whose uf_connect has not returned yet; so it can when this process ends.
 //
-// A channel or a Genie server is closed by this call alone, never by close. If another thread's call uses it, it is closed when that returns.
+// A channel or a Genie server is closed by this call alone, never by close. If another thread's call uses it, it is closed when that
+// returns, which this call does not bring about; until then, further calls on it fail.
 //
 // Returns 0, or -1 with errno set.
 //
-// Errors: EBADF, EINVAL (uf_room gave it), and those of close.
+// Errors: EBADF (also after uf_close), EINVAL (uf_room gave it), and those of close.
 int uf_close(int fd);
 
 // Says whether calls on a descriptor, of this library or of the kernel's, wait (nonblocking is 0, as for new ones), or fail with

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use genie_sys::Errno;
 use genie_sys::event::Event;
 use genie_sys::fork::Maker;
 use genie_sys::poll::Poller;
@@ -120,9 +121,16 @@ struct Place {
 /// What a member does for the name.
 enum Role {
     /// Has the connections of the others, who learn from them when it is gone.
-    Keeper(Listener, Vec<Socket>),
+    Keeper(Listener, Vec<Kept>),
     /// Has a connection to the keeper.
     Follower(Socket, Process),
+}
+
+/// A keeper's connection to a follower. A child that had it would keep the follower from learning that the keeper is gone.
+struct Kept {
+    /// Dropped before the connection is; none where there are too many.
+    _unshared: Option<Unshared>,
+    connection: Socket,
 }
 
 /// What a member's thread has.
@@ -139,7 +147,12 @@ impl Place {
         options.create(true).truncate(false).read(true).write(true);
         // No name begins with a dot, so this is no other group's socket.
         let file = options.open(directory.join(format!(".{name}.lock")));
-        let file = file.map_err(|error| failed(name, format!("its lock file cannot be opened: {error}")))?;
+        let file = file.map_err(|error| match Errno::from_io_error(&error) {
+            Some(errno) if is_lack(errno) => {
+                Error::System(genie_sys::Error::new("open", "the group's lock file", errno))
+            }
+            _ => failed(name, format!("its lock file cannot be opened: {error}")),
+        })?;
         let socket = directory.join(name);
         Ok(Arc::new(Self { name: name.to_owned(), socket, locks: RecordLocks::open(file)? }))
     }
@@ -216,15 +229,26 @@ impl Place {
 
     /// Asks the keeper for the pool; nothing where it is gone.
     fn ask(&self) -> Result<Option<(Socket, Process, OwnedFd)>> {
-        let Ok(keeper) = Socket::connect(&self.socket) else { return Ok(None) };
+        let keeper = match Socket::connect(&self.socket) {
+            Err(error) if is_lack(error.errno) => return Err(error.into()),
+            Err(_) => return Ok(None),
+            Ok(keeper) => keeper,
+        };
         self.ensure_own_user(&keeper)?;
-        let Ok(process) = keeper.peer_process() else { return Ok(None) };
+        let process = match keeper.peer_process() {
+            Err(error) if is_lack(error.errno) => return Err(error.into()),
+            Err(_) => return Ok(None),
+            Ok(process) => process,
+        };
         // A child of the keeper's may have the connection, and never answer.
         let end = Instant::now() + ANSWER;
         loop {
             // Looked at first: it may have answered before it exited.
             let is_over = process.has_exited() || Instant::now() >= end;
             if let Some(mut received) = keeper.receive_timeout(&mut [0], LOOK)? {
+                if received.is_short {
+                    return Err(genie_sys::Error::new("recvmsg", "the group's pool", Errno::MFILE).into());
+                }
                 return Ok(received.descriptors.pop().map(|descriptor| (keeper, process, descriptor)));
             }
             if is_over {
@@ -258,20 +282,21 @@ impl Member {
     }
 
     /// Sends the pool's descriptor to whoever connects, until the membership ends.
-    fn keep(&self, listener: &Listener, members: &mut Vec<Socket>) -> Result<()> {
-        // A child that has them would keep others waiting for an answer, and followers for an end.
+    fn keep(&self, listener: &Listener, members: &mut Vec<Kept>) -> Result<()> {
+        // A child that had it would keep others waiting for an answer.
         let _unshared = Unshared::new(listener).ok();
         let poller = self.poller(&[listener.as_fd()])?;
         while wait(&poller)? {
-            members.retain(|member| !member.is_hung_up());
+            members.retain(|member| !member.connection.is_hung_up());
             while let Some(member) = listener.accept()? {
                 let is_sent = members.len() < MEMBERS
                     && self.place.ensure_own_user(&member).is_ok()
                     && member.try_send(&[1], &[self.descriptor.as_fd()]).is_ok_and(|sent| sent);
-                members.extend(Some(member).filter(|_| is_sent));
+                let kept = |connection| Kept { _unshared: Unshared::new(&connection).ok(), connection };
+                members.extend(is_sent.then(|| kept(member)));
             }
         }
-        members.iter().for_each(Socket::hang_up);
+        members.iter().for_each(|member| member.connection.hang_up());
         Ok(())
     }
 
@@ -305,8 +330,16 @@ impl Member {
 /// Waits; returns whether the membership goes on.
 fn wait(poller: &Poller) -> Result<bool> {
     let mut ready = Vec::new();
-    poller.wait(None, &mut ready)?;
+    // A signal ends the wait without any.
+    while ready.is_empty() {
+        poller.wait(None, &mut ready)?;
+    }
     Ok(ready.iter().all(|ready| ready.token != STOP))
+}
+
+/// Whether it is this process that lacks something.
+fn is_lack(errno: Errno) -> bool {
+    matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS)
 }
 
 fn failed(name: &str, why: impl Into<String>) -> Error {

@@ -170,16 +170,17 @@ pub extern "C" fn uf_room(fd: c_int) -> c_int {
 /// Closes a descriptor, of this library or of the kernel's. What was written to a channel can still be read at the other end, even by
 /// a process whose uf_connect has not returned yet; so it can when this process ends.
 ///
-/// A channel or a Genie server is closed by this call alone, never by close. If another thread's call uses it, it is closed when that returns.
+/// A channel or a Genie server is closed by this call alone, never by close. If another thread's call uses it, it is closed when that
+/// returns, which this call does not bring about; until then, further calls on it fail.
 ///
 /// Returns 0, or -1 with errno set.
 ///
-/// Errors: EBADF, EINVAL (uf_room gave it), and those of close.
+/// Errors: EBADF (also after uf_close), EINVAL (uf_room gave it), and those of close.
 #[unsafe(no_mangle)]
 pub extern "C" fn uf_close(fd: c_int) -> c_int {
     call(-1, || {
         let process = Process::current()?;
-        if process.remove(fd).is_some() {
+        if process.close(fd)? {
             return Ok(0);
         }
         process.ensure_no_room(fd)?;

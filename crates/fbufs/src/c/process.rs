@@ -33,7 +33,7 @@ pub(crate) struct Process {
     pub(crate) buffers: Buffers,
     pub(crate) messages: Messages,
     pub(crate) registrations: Registrations,
-    descriptors: RwLock<HashMap<c_int, Arc<Descriptor>>>,
+    descriptors: RwLock<HashMap<c_int, Slot>>,
 }
 
 /// A descriptor of the library's.
@@ -44,9 +44,40 @@ pub(crate) struct Descriptor {
     pub(crate) kind: Kind,
     /// Whether calls on it wait.
     pub(crate) waits: AtomicBool,
+    /// Dropped after the descriptor is.
+    _over: Over,
+}
+
+/// What stands behind a number, until its descriptor is closed.
+#[derive(Debug)]
+struct Slot {
+    /// None after uf_close, while other threads' calls still use it.
+    open: Option<Arc<Descriptor>>,
     inode: (u64, u64),
-    /// That of a channel's descriptor for room.
-    room: Option<(u64, u64)>,
+    /// A channel's descriptor for room.
+    room: Option<(c_int, (u64, u64))>,
+    /// Whether the descriptor is closed, so that the number may be anything's.
+    is_over: Arc<AtomicBool>,
+}
+
+/// Notes that a descriptor is closed.
+#[derive(Debug)]
+struct Over(Arc<AtomicBool>);
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+impl Slot {
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    fn open(&self) -> Result<&Arc<Descriptor>, Failure> {
+        self.open.as_ref().ok_or_else(|| Failure::new(libc::EBADF, CLOSED))
+    }
 }
 
 /// What a descriptor names.
@@ -131,6 +162,8 @@ impl Kind {
 
 const DUPLICATE: &str =
     "it is a duplicate of a descriptor of the library's: use the number that the library gave";
+const CLOSED: &str =
+    "it is closed; its number is free when the calls of other threads that use it have returned";
 const FOR_WAITING: &str =
     "it is a channel's descriptor for room, for waiting alone: use the channel's, whose uf_close closes both";
 
@@ -202,11 +235,15 @@ impl Process {
     /// Makes a channel, server or listener the program's; returns its number.
     pub(crate) fn add(&self, kind: Kind) -> Result<c_int, Failure> {
         let number = kind.as_fd().as_raw_fd();
-        let (found, room) = (inode(kind.as_fd())?, kind.room().map(inode).transpose()?);
+        let inode_of_room = |room: BorrowedFd<'_>| inode(room).map(|found| (room.as_raw_fd(), found));
+        let (found, room) = (inode(kind.as_fd())?, kind.room().map(inode_of_room).transpose()?);
         let _unshared = Unshared::new(kind.as_fd()).map_err(Error::from)?;
         HAS_CHANNELS.store(true, Ordering::Relaxed);
-        let descriptor = Descriptor { _unshared, kind, waits: AtomicBool::new(true), inode: found, room };
-        if let Some(closed) = write(&self.descriptors).insert(number, Arc::new(descriptor)) {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let _over = Over(Arc::clone(&is_over));
+        let descriptor = Descriptor { _unshared, kind, waits: AtomicBool::new(true), _over };
+        let slot = Slot { open: Some(Arc::new(descriptor)), inode: found, room, is_over };
+        if let Some(closed) = write(&self.descriptors).insert(number, slot).and_then(|slot| slot.open) {
             // By close, although it is uf_close's: the number is the new one's, and must not be closed with the old channel.
             std::mem::forget(closed);
         }
@@ -215,15 +252,27 @@ impl Process {
 
     /// The library's descriptor of this number; nothing if it is one of the kernel's.
     pub(crate) fn descriptor(&self, number: c_int) -> Result<Option<Arc<Descriptor>>, Failure> {
-        let found = read(&self.descriptors).get(&number).cloned();
-        if found.is_none() && HAS_CHANNELS.load(Ordering::Relaxed) {
+        if let Some(slot) = read(&self.descriptors).get(&number).filter(|slot| !slot.is_over()) {
+            return slot.open().cloned().map(Some);
+        }
+        if HAS_CHANNELS.load(Ordering::Relaxed) {
             self.ensure_kernels(number)?;
         }
-        Ok(found)
+        Ok(None)
     }
 
-    pub(crate) fn remove(&self, number: c_int) -> Option<Arc<Descriptor>> {
-        write(&self.descriptors).remove(&number)
+    /// Closes a descriptor of the library's, when the last call that uses it returns; returns whether it is one.
+    pub(crate) fn close(&self, number: c_int) -> Result<bool, Failure> {
+        let mut descriptors = write(&self.descriptors);
+        let Some(slot) = descriptors.get_mut(&number).filter(|slot| !slot.is_over()) else {
+            return Ok(false);
+        };
+        slot.open()?;
+        let open = slot.open.take();
+        drop(descriptors);
+        drop(open);
+        write(&self.descriptors).retain(|_, slot| !slot.is_over());
+        Ok(true)
     }
 
     /// Refuses copies of the library's descriptors, and those for room.
@@ -233,11 +282,11 @@ impl Process {
         if unshared::is_parents(fd) {
             return Err(Error::Inherited.into());
         }
-        for descriptor in read(&self.descriptors).values() {
-            if descriptor.inode == found {
+        for slot in read(&self.descriptors).values().filter(|slot| !slot.is_over()) {
+            if slot.inode == found {
                 return Err(Failure::misuse(DUPLICATE));
             }
-            if descriptor.room == Some(found) {
+            if slot.room.is_some_and(|(_, room)| room == found) {
                 return Err(Failure::misuse(FOR_WAITING));
             }
         }
@@ -248,9 +297,8 @@ impl Process {
     pub(crate) fn ensure_no_room(&self, number: c_int) -> Result<(), Failure> {
         // By inode, too: another file may have its number since the program closed it.
         let found = || kernels(number).and_then(inode).ok();
-        let is_room = |descriptor: &Arc<Descriptor>| {
-            let has_number = descriptor.kind.room().is_some_and(|room| room.as_raw_fd() == number);
-            has_number && descriptor.room == found()
+        let is_room = |slot: &Slot| {
+            !slot.is_over() && slot.room.is_some_and(|(room, inode)| room == number && Some(inode) == found())
         };
         if read(&self.descriptors).values().any(is_room) { Err(Failure::misuse(FOR_WAITING)) } else { Ok(()) }
     }
