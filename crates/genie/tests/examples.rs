@@ -60,6 +60,10 @@ fn await_server(server: &mut Running, directory: &Path, name: &str) {
         );
         std::thread::sleep(Duration::from_millis(5));
     }
+    // Its socket is there, and it may not listen yet.
+    let options = ConnectOptions { wait: Duration::from_secs(60), ..ConnectOptions::default() };
+    let (genie, directory) = (Interface::open().expect("an interface"), Directory::at(directory));
+    genie.connect_with(&directory.expect("a directory"), name, &options).expect("a server that listens");
 }
 
 #[track_caller]
