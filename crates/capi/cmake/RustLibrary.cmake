@@ -16,7 +16,7 @@ else()
 endif()
 
 # Makes and installs the library NAME of a crate. The project's folder has include/ with the headers, NAME.map with the versions of the
-# symbols, examples/, and perhaps man/.
+# symbols, examples/ and man/.
 function(rust_library name crate description)
     # Rust makes an archive of objects; the C toolchain makes the libraries of it.
     string(REPLACE "-" "_" file ${crate})
@@ -67,9 +67,7 @@ function(rust_library name crate description)
     configure_file(${RUST_LIBRARY_FOLDER}/library.pc.in ${name}.pc @ONLY)
     install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
     install(DIRECTORY examples/ DESTINATION ${CMAKE_INSTALL_DATADIR}/${name}/examples FILES_MATCHING PATTERN "*.[ch]" PATTERN "queue" EXCLUDE)
-    if(EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/man)
-        install(DIRECTORY man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man3)
-    endif()
+    install(DIRECTORY man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man3)
 endfunction()
 
 # Makes a program in C11 that uses libraries.

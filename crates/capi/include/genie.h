@@ -322,8 +322,8 @@ struct io_message {
 extern "C" {
 #endif // __cplusplus
 
-// The sentence that says why this thread's last call failed that did: what was wrong, and what to do about it. It is valid until
-// the thread's next call of the library fails, and empty if none has failed.
+// Gives the sentence about this thread's last failure: what was wrong, and what to do about it. It is valid until the thread's next
+// failure, and empty if there was none.
 const char *io_error_text(void);
 
 // What an errno means when a call of this library has set it, in some words that are always valid. `strerror` says what it means

@@ -63,8 +63,8 @@ pub(crate) fn fail(failure: &Failure) -> c_int {
     -1
 }
 
-/// The sentence that says why this thread's last call failed that did: what was wrong, and what to do about it. It is valid until
-/// the thread's next call of the library fails, and empty if none has failed.
+/// Gives the sentence about this thread's last failure: what was wrong, and what to do about it. It is valid until the thread's next
+/// failure, and empty if there was none.
 #[unsafe(no_mangle)]
 pub extern "C" fn io_error_text() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())

@@ -62,8 +62,8 @@ typedef struct uf_mblk mblk_t;
 extern "C" {
 #endif // __cplusplus
 
-// The sentence that says why this thread's last call failed that did: what was wrong, and what to do about it. It is valid until
-// the thread's next call of the library fails, and empty if none has failed.
+// Gives the sentence about this thread's last failure: what was wrong, and what to do about it. It is valid until the thread's next
+// failure, and empty if there was none.
 const char *uf_error_text(void);
 
 // Says what this process's pool is to be like; before the first call that needs the pool. A pool that is not configured has the
@@ -117,8 +117,8 @@ void *uf_allocate_for(int fd,
 void *uf_deallocate(void *ptr,
                     size_t size);
 
-// Reads: stores the address of an fbuf, with at most nbytes bytes of what there is to read, at *bufpp. The fbuf is the program's.
-// Waits for something to read, unless the descriptor does not block.
+// Reads at most nbytes bytes of what there is to read, and gives an fbuf with them, which is the program's: its address is stored at
+// *bufpp. Waits for something to read, unless the descriptor does not block.
 //
 // From a channel the fbuf itself comes that the other end has written; if it has more than nbytes bytes, the first of them are
 // copied, and the others come next. A Genie server (uf_open) fills the fbuf, of at most 1 MiB, in place. From all other descriptors the
@@ -200,8 +200,8 @@ int uf_unmap(void *addr, size_t len);
 // Pointers: fdv points to two ints, or is NULL.
 int uf_pair(int *fdv);
 
-// Makes a socket at a path, at which processes of the same group (uf_join) ask for channels by uf_connect. The path stays when the
-// descriptor is closed.
+// Makes a socket at a path, at which other processes ask for channels by uf_connect: those of the same group (uf_join). The path
+// stays when the descriptor is closed.
 //
 // Returns a descriptor, for uf_accept, uf_close and poll (POLLIN: somebody asks), or -1 with errno set.
 //
@@ -369,7 +369,7 @@ int uf_adjmsg(mblk_t *mp, ssize_t len);
 // Errors: EFAULT (there is no such message), EINVAL (it has fewer bytes), ENOMEM, EDQUOT.
 int uf_pullupmsg(mblk_t *mp, size_t len);
 
-// How many bytes a message has; -1 with errno set.
+// Tells how many bytes a message has; -1 with errno set.
 //
 // Errors: EFAULT (there is no such message).
 ssize_t uf_msgdsize(mblk_t *mp);
@@ -424,7 +424,7 @@ void *uf_register(void *procref,
 void uf_deregister(void *handle,
                    void (*proc_exit_callback)(void*));
 
-// Allocates a message of one block without bytes, with room for size bytes, in an fbuf of the pool that a handle of uf_register names,
+// Allocates a message of one block without bytes. Its room for size bytes is an fbuf of the pool that a handle of uf_register names,
 // or of this process's pool if handle is NULL.
 //
 // Returns the message, which uf_freemsg frees, or NULL with errno set.

@@ -53,8 +53,8 @@ pub extern "C" fn uf_deallocate(ptr: *mut c_void, size: usize) -> *mut c_void {
     })
 }
 
-/// Reads: stores the address of an fbuf, with at most nbytes bytes of what there is to read, at *bufpp. The fbuf is the program's.
-/// Waits for something to read, unless the descriptor does not block.
+/// Reads at most nbytes bytes of what there is to read, and gives an fbuf with them, which is the program's: its address is stored at
+/// *bufpp. Waits for something to read, unless the descriptor does not block.
 ///
 /// From a channel the fbuf itself comes that the other end has written; if it has more than nbytes bytes, the first of them are
 /// copied, and the others come next. A Genie server (uf_open) fills the fbuf, of at most 1 MiB, in place. From all other descriptors the

@@ -52,8 +52,8 @@ pub unsafe extern "C" fn uf_pair(fdv: *mut c_int) -> c_int {
     })
 }
 
-/// Makes a socket at a path, at which processes of the same group (uf_join) ask for channels by uf_connect. The path stays when the
-/// descriptor is closed.
+/// Makes a socket at a path, at which other processes ask for channels by uf_connect: those of the same group (uf_join). The path
+/// stays when the descriptor is closed.
 ///
 /// Returns a descriptor, for uf_accept, uf_close and poll (POLLIN: somebody asks), or -1 with errno set.
 ///

@@ -76,8 +76,8 @@ pub(crate) fn text(sentence: &str) -> CString {
     CString::new(sentence.replace('\0', "")).unwrap_or_default()
 }
 
-/// The sentence that says why this thread's last call failed that did: what was wrong, and what to do about it. It is valid until
-/// the thread's next call of the library fails, and empty if none has failed.
+/// Gives the sentence about this thread's last failure: what was wrong, and what to do about it. It is valid until the thread's next
+/// failure, and empty if there was none.
 #[unsafe(no_mangle)]
 pub extern "C" fn uf_error_text() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())

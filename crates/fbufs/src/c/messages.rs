@@ -188,7 +188,7 @@ pub extern "C" fn uf_pullupmsg(mp: *mut mblk_t, len: usize) -> c_int {
     })
 }
 
-/// How many bytes a message has; -1 with errno set.
+/// Tells how many bytes a message has; -1 with errno set.
 ///
 /// Errors: EFAULT (there is no such message).
 #[unsafe(no_mangle)]

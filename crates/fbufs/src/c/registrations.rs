@@ -90,7 +90,7 @@ pub extern "C" fn uf_deregister(
     call((), || Process::current()?.registrations.remove(handle.addr(), proc_exit_callback));
 }
 
-/// Allocates a message of one block without bytes, with room for size bytes, in an fbuf of the pool that a handle of uf_register names,
+/// Allocates a message of one block without bytes. Its room for size bytes is an fbuf of the pool that a handle of uf_register names,
 /// or of this process's pool if handle is NULL.
 ///
 /// Returns the message, which uf_freemsg frees, or NULL with errno set.

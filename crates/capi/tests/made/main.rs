@@ -1,0 +1,55 @@
+//! What is made of the sources: the header, and of the header the man pages and the layout that C programs rely on.
+//!
+//! `GENIE_BLESS=1 cargo test -p genie-capi --test made` writes the header and the man pages.
+
+mod library;
+
+use library::Library;
+
+#[test]
+fn the_header_and_the_man_pages_are_those_of_the_sources() {
+    let sources =
+        &["types.rs", "failure.rs", "interface.rs", "memory.rs", "request.rs", "pending.rs", "server.rs"];
+    Library { name: "libgenie", header: "genie.h", sources }.ensure();
+}
+
+/// The layout is part of the interface: it does not change without another soname. `ctests/layout.c` has the same numbers.
+#[test]
+fn the_layout_is_what_c_programs_were_compiled_with() {
+    use std::mem::offset_of;
+
+    use genie_capi::interface::{Options, Thresholds};
+    use genie_capi::server::{Message, ReplyMessage, ServerBuffer, ServiceMapping};
+    use genie_capi::types::{
+        BufferHeader, FragmentLocation, Location, NativeLocation, Receipt, Region, ScatterGather, Segment,
+    };
+
+    let mut layout = String::new();
+    let mut line = |name: &str, size: usize, last: &str, offset: usize| {
+        let kind = if name == "io_location" { "union" } else { "struct" };
+        layout += &format!("SAME({kind} {name}, {size}, {last}, {offset});\n");
+    };
+    macro_rules! of {
+        ($($name:literal $type:ty, $last:ident;)*) => {
+            $(line($name, size_of::<$type>(), stringify!($last), offset_of!($type, $last));)*
+        };
+    }
+    of! {
+        "io_segment" Segment, length;
+        "io_region" Region, segmentv;
+        "io_native_location" NativeLocation, lender;
+        "io_fragment_location" FragmentLocation, offset;
+        "io_location" Location, native;
+        "io_receipt" Receipt, reason;
+        "io_scatter_gather" ScatterGather, receiptp;
+        "io_buffer_header" BufferHeader, actual_lengthp;
+        "io_thresholds" Thresholds, input_run;
+        "io_options" Options, thresholds;
+        "io_service_mapping" ServiceMapping, preferred_length;
+        "io_server_buffer" ServerBuffer, segv;
+        "io_message" Message, bufv;
+        "io_reply_message" ReplyMessage, actualv;
+    }
+    let checked = include_str!("../../ctests/layout.c");
+    assert!(checked.contains(&layout), "ctests/layout.c does not have\n{layout}");
+}
