@@ -1,5 +1,6 @@
 #!/bin/sh
-# What is installed can be used: by pkg-config, shared and static, and by CMake. Exports nothing but the header's calls.
+# What is installed can be used: by pkg-config, shared and static, and by CMake. Exports nothing but the header's calls, each of which
+# has a manual page.
 # usage: install.sh SOURCE BUILD
 set -eu
 source=$1 build=$2
@@ -13,6 +14,8 @@ nm -D --defined-only "$lib/libfbufs.so" | awk '$2 == "T" { sub("@.*", "", $3); p
 grep -o '\buf_[a-z_]*(' "$source/include/fbufs.h" | tr -d '(' | sort -u > "$prefix/declared"
 # Comments speak of no calls that are not there, so both are the same.
 diff "$prefix/exported" "$prefix/declared"
+(echo libfbufs; cat "$prefix/exported") | sed 's/$/.3/' > "$prefix/pages"
+find "$prefix" -name '*.3' -printf '%f\n' | sort | diff "$prefix/pages" -
 
 cat > "$prefix/main.c" << 'END'
 #include <fbufs.h>

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use genie::channel::{ConnectOptions, Directory, Listener, ServeOptions};
 use genie::{Error, Interface, Out, ServiceId, file};
@@ -51,19 +51,10 @@ fn start(program: &Path, directory: &Path, name: &str) -> Running {
 }
 
 fn await_server(server: &mut Running, directory: &Path, name: &str) {
-    let start = Instant::now();
-    while !directory.join(name).exists() {
-        let ended = server.0.try_wait().expect("a child");
-        assert!(
-            ended.is_none() && start.elapsed() < Duration::from_secs(30),
-            "{name} does not serve: {ended:?}"
-        );
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    // Its socket is there, and it may not listen yet.
     let options = ConnectOptions { wait: Duration::from_secs(60), ..ConnectOptions::default() };
-    let (genie, directory) = (Interface::open().expect("an interface"), Directory::at(directory));
-    genie.connect_with(&directory.expect("a directory"), name, &options).expect("a server that listens");
+    let directory = Directory::at(directory).expect("a directory");
+    let connected = Interface::open().expect("an interface").connect_with(&directory, name, &options);
+    connected.unwrap_or_else(|error| panic!("{name} does not serve: {error}; {:?}", server.0.try_wait()));
 }
 
 #[track_caller]

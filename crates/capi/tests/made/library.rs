@@ -20,9 +20,16 @@ impl Library {
     pub(crate) fn ensure(&self) {
         let header = self.made();
         ensure(&folder().join("include").join(self.header), &header);
+        let exported = |file: &&str| {
+            let source = fs::read_to_string(folder().join("src").join(file)).expect("a source");
+            source.matches("#[unsafe(no_mangle)]").count()
+        };
+        let functions: Vec<_> = functions(&header).collect();
+        let count: usize = self.sources.iter().map(exported).sum();
+        assert_eq!(functions.len(), count, "all functions, each with its comment");
         let man = folder().join("man");
-        let mut pages = BTreeMap::from([(self.name.to_owned(), self.overview(&header))]);
-        pages.extend(functions(&header).map(|function| (function.name().to_owned(), function.page(self))));
+        let mut pages = BTreeMap::from([(self.name, self.overview(&header, &functions))]);
+        pages.extend(functions.iter().map(|function| (function.name(), function.page(self))));
         for (name, page) in &pages {
             ensure(&man.join(format!("{name}.3")), page);
         }
@@ -40,7 +47,7 @@ impl Library {
     }
 
     /// The page of the library: what holds for all functions, which there are, and the types.
-    fn overview(&self, header: &str) -> String {
+    fn overview(&self, header: &str, functions: &[Function<'_>]) -> String {
         let about =
             header.split(&format!("/* {}: ", self.name)).nth(1).and_then(|rest| rest.split(" */").next());
         let about = about.expect("a comment in front").replace("\n *", "\n");
@@ -51,7 +58,7 @@ impl Library {
             described(&mut page, paragraph);
         }
         page.control("SH", ["FUNCTIONS"]);
-        for function in functions(header) {
+        for function in functions {
             page.text([bold(function.name()), roman("(3)")]).control("br", []);
         }
         page.control("SH", ["TYPES AND CONSTANTS"]).control("nf", []);
