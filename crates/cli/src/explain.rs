@@ -105,7 +105,7 @@ fn pass(genie: &Interface, server: &ServerHandle, question: Question) -> Result<
         }
         Direction::In => question.call.make(request.input(buffer.input(genie, scheme, len)?)),
     };
-    result.map(|reply| *reply.receipt()).map_err(|failed| failed.error)
+    result.map(|reply| reply.buffers[0].elements[0].receipt).map_err(|failed| failed.error)
 }
 
 /// Reads an alignment: like a length, but it may be 0.

@@ -130,7 +130,10 @@ impl Connection {
         let request = self.interface.request(&self.server, service);
         let mut reply = request.input(In::migrant(scheme, len.min(MOST))).send()?;
         let migrant = reply.take_migrant().filter(|migrant| !migrant.is_empty());
-        Ok((migrant.map(|migrant| Fbuf::of_migrant(migrant, &self.interface)), *reply.receipt()))
+        Ok((
+            migrant.map(|migrant| Fbuf::of_migrant(migrant, &self.interface)),
+            reply.buffers[0].elements[0].receipt,
+        ))
     }
 
     /// As [`Connection::write`]; says what was done.
@@ -147,14 +150,14 @@ impl Connection {
             Ok(migrant) => migrant,
             Err(fbuf) => {
                 return match request.out(Out::emulated_copy(&fbuf)).send() {
-                    Ok(reply) => Ok(*reply.receipt()),
+                    Ok(reply) => Ok(reply.buffers[0].elements[0].receipt),
                     Err(failed) => Err(Unwritten::nothing(failed, fbuf)),
                 };
             }
         };
         let (scheme, capacity) = (scheme(migrant.is_strong()), migrant.len());
         match request.out(Out::migrant(scheme, migrant.part(start..start + len))).send() {
-            Ok(reply) => Ok(*reply.receipt()),
+            Ok(reply) => Ok(reply.buffers[0].elements[0].receipt),
             Err(mut failed) => {
                 let fbuf = failed.take_migrant().map_or_else(Fbuf::gone, |migrant| {
                     let mut fbuf = Fbuf::of_migrant(migrant.widened(start, capacity), &self.interface);

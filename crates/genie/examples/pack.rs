@@ -46,10 +46,7 @@ impl Pack {
         let store = self.genie.request(&self.files, file::STORE).out(Out::copy(header.as_bytes()));
         let reply =
             store.and_out(Out::fragment(data)).argument(&place).send().map_err(|failed| failed.error)?;
-        println!(
-            "{len} bytes forwarded, {} copied",
-            reply.receipts().map(|receipt| receipt.copied).sum::<usize>()
-        );
+        println!("{len} bytes forwarded, {} copied", reply.receipt().copied);
         Ok(())
     }
 }

@@ -79,7 +79,7 @@ pub mod service {
 }
 
 pub use genie_memory::{Buffer, Data, DataMut, Direction, Migrant};
-pub use genie_passing::{Reason, Receipt, Scheme};
+pub use genie_passing::{Reason, Receipt, Scheme, TotalReceipt};
 
 /// The parts that an [`Interface`] is made of. Programs that pass data need none of them: [`Interface::open`] makes the best
 /// interface there is.

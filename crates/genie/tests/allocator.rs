@@ -166,7 +166,7 @@ fn a_picture_is_sent_without_copying_on_any_machine() {
         (Interface::open().expect("an interface"), ServerHandle::new(Viewer(places.clone())));
     let picture = picture();
     let reply = genie.request(&server, KEEP).out(Out::emulated_copy(&picture)).send().expect("a reply");
-    let receipt = reply.receipt();
+    let receipt = reply.buffers[0].elements[0].receipt;
     assert_eq!((receipt.copied, receipt.referenced, receipt.protected), (0, 4096, 0), "{receipt}");
     let reference = space().reference(picture.as_ptr().addr(), 16 * MIB, Direction::Out).expect("a block");
     let seen = places.lock().unwrap_or_else(PoisonError::into_inner);
@@ -209,7 +209,7 @@ fn an_input_swaps_the_pages_of_a_picture() {
     let (genie, server) = (interface(), ServerHandle::new(Keeper::default()));
     let mut picture = picture();
     let reply = genie.request(&server, FILL).input(In::emulated_copy(&mut picture)).send().expect("a reply");
-    let receipt = reply.receipt();
+    let receipt = reply.buffers[0].elements[0].receipt;
     assert_eq!((receipt.copied, receipt.swapped), (0, 4096), "{receipt}");
     assert!(picture.as_raw().iter().all(|byte| *byte == 0x5a));
     drop(picture);
@@ -235,7 +235,7 @@ fn output_outlives_the_vector_that_it_is_from() {
     let request = keeper.kept();
     assert!(request.output(0).expect("the data").mismatch(&expected).is_none());
     request.reply(Ok(()));
-    let receipt = *pending.sync().expect("a reply").receipt();
+    let receipt = pending.sync().expect("a reply").buffers[0].elements[0].receipt;
     assert_eq!((receipt.copied, receipt.referenced), (0, 1024), "{receipt}");
     drop(others);
     assert_eq!(checked().deferred, before.deferred);

@@ -1,7 +1,7 @@
 //! Replies: what a client gets for a request.
 
 use genie_memory::{Buffer, Migrant};
-use genie_passing::Receipt;
+use genie_passing::{Receipt, TotalReceipt};
 use smallvec::SmallVec;
 
 /// A buffer that was given by value, or that a migrant input brought.
@@ -58,15 +58,15 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The first receipt; [`Reply::receipts`] gives all.
+    /// What was done for all elements together; [`Reply::receipts`] gives each one's own receipt.
     ///
-    /// # Panics
-    /// When the request had no element.
-    pub fn receipt(&self) -> &Receipt {
-        self.receipts().next().expect("a request with an element")
+    /// # Cost
+    /// The receipts are added up in each call, and nothing is allocated.
+    pub fn receipt(&self) -> TotalReceipt {
+        self.receipts().collect()
     }
 
-    /// All receipts, buffer by buffer.
+    /// Each element's receipt, buffer by buffer. That of one element is `reply.buffers[0].elements[0].receipt`.
     pub fn receipts(&self) -> impl Iterator<Item = &Receipt> {
         self.buffers.iter().flat_map(|buffer| &buffer.elements).map(|element| &element.receipt)
     }

@@ -258,7 +258,7 @@ impl Parties {
             std::thread::yield_now();
         }
         let replied = meter.around(|| pending.sync());
-        Ok(Effect::of(self.client.settle(replied)?.receipt()))
+        Ok(Effect::of(&self.client.settle(replied)?.buffers[0].elements[0].receipt))
     }
 }
 

@@ -9,6 +9,10 @@ use serde::{Serialize, Serializer};
 
 use crate::Scheme;
 
+mod total;
+
+pub use total::TotalReceipt;
+
 /// Why data was copied under a scheme that avoids it, or a region was not wired under a scheme that wires it.
 #[non_exhaustive]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -54,6 +58,27 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// All reasons.
+    pub const ALL: [Self; 17] = [
+        Self::Short,
+        Self::Edges,
+        Self::Beside,
+        Self::Foreign,
+        Self::Borrowed,
+        Self::Unaligned,
+        Self::Hidden,
+        Self::Neighbours,
+        Self::Unprotectable,
+        Self::Faults,
+        Self::Irreplaceable,
+        Self::Kernel,
+        Self::Redelivered,
+        Self::Lent,
+        Self::Untrusted,
+        Self::Overlaid,
+        Self::Unwired,
+    ];
+
     /// The reason in a few words.
     pub const fn phrase(self) -> &'static str {
         match self.c_phrase().to_str() {
@@ -165,28 +190,7 @@ impl Receipt {
 
 impl fmt::Display for Receipt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.asked)?;
-        if self.effective != self.asked {
-            write!(f, ", done as {}", self.effective)?;
-        }
-        write!(f, ": {} copied", counted(self.copied, "byte"))?;
-        let counts = [
-            (if self.held { "referenced while held" } else { "referenced" }, self.referenced),
-            ("protected", self.protected),
-            ("replaced", self.replaced),
-            ("swapped", self.swapped),
-            ("mapped", self.mapped),
-        ];
-        for (what, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
-            write!(f, ", {} {what}", counted(count as usize, "granule"))?;
-        }
-        if self.faults > 0 {
-            write!(f, ", {}", counted(self.faults as usize, "fault"))?;
-        }
-        match self.reason {
-            Some(reason) => write!(f, " ({reason})"),
-            None => Ok(()),
-        }
+        TotalReceipt::from(self).fmt(f)
     }
 }
 
@@ -219,5 +223,45 @@ mod tests {
     fn one_of_a_thing_is_named_in_the_singular() {
         let receipt = Receipt { copied: 1, referenced: 1, faults: 1, ..Receipt::new(Scheme::EmulatedCopy) };
         assert_eq!(receipt.to_string(), "emulated copy: 1 byte copied, 1 granule referenced, 1 fault");
+    }
+
+    #[test]
+    fn a_total_is_of_all_elements_and_names_each_scheme_and_reason_once() {
+        let held = Receipt { referenced: 2, held: true, ..Receipt::new(Scheme::EmulatedCopy) };
+        let copied = |reason| Receipt {
+            effective: Scheme::Copy,
+            copied: 64,
+            reason: Some(reason),
+            ..Receipt::new(Scheme::EmulatedCopy)
+        };
+        let total: TotalReceipt = [held, copied(Reason::Foreign), copied(Reason::Foreign)].iter().collect();
+        assert_eq!((total.elements, total.converted, total.copied), (3, 2, 128));
+        assert!(total.effective().eq([Scheme::Copy, Scheme::EmulatedCopy]));
+        assert_eq!(
+            total.to_string(),
+            "emulated copy, 2 of 3 elements done as copy: 128 bytes copied, 2 granules referenced while held (foreign memory)"
+        );
+        let shared = Receipt { referenced: 3, ..Receipt::new(Scheme::Share) };
+        let total: TotalReceipt =
+            [held, shared, copied(Reason::Short), copied(Reason::Foreign)].iter().collect();
+        assert_eq!(
+            total.to_string(),
+            "emulated copy and share, 2 of 4 elements done as copy: 128 bytes copied, 5 granules referenced, 2 granules held \
+             (shorter than the threshold; foreign memory)"
+        );
+    }
+
+    #[test]
+    fn a_total_of_equal_elements_reads_as_a_receipt_does() {
+        let copied = Receipt { effective: Scheme::Copy, copied: 64, ..Receipt::new(Scheme::EmulatedCopy) };
+        let total: TotalReceipt = [copied; 2].iter().collect();
+        assert_eq!(total.to_string(), "emulated copy, done as copy: 128 bytes copied");
+        assert_eq!(TotalReceipt::default().to_string(), "no elements: 0 bytes copied");
+    }
+
+    #[test]
+    fn every_reason_is_among_all_at_its_number() {
+        assert!(Reason::ALL.iter().enumerate().all(|(number, reason)| *reason as usize == number));
+        assert_eq!(Reason::ALL.len(), Reason::Unwired as usize + 1);
     }
 }

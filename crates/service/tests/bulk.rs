@@ -29,6 +29,7 @@ fn emulated_copy_of_a_mebibyte_copies_nothing_either_way() {
         let reply = bulk.invert(&data, u64::MAX, &mut inverted).send().unwrap();
         assert_eq!(reply.value, LEN);
         assert_eq!(copied(&reply), [0, 0], "{:?}", reply.receipts().collect::<Vec<_>>());
+        assert_eq!((reply.receipt().elements, reply.receipt().copied), (2, 0));
         assert!(reply.receipts().all(|receipt| receipt.effective == Scheme::EmulatedCopy));
         assert!(inverted.iter().all(|byte| *byte == 0xf0));
         assert_eq!(copied(&bulk.copied(&data).send().unwrap()), [LEN]);
@@ -131,7 +132,7 @@ fn a_buffer_given_by_value_comes_back_with_the_result_and_with_the_error() {
         data.fill(3);
         let mut reply = bulk.lend(data, true).send().unwrap();
         assert_eq!((reply.value, copied(&reply)), (3 * LEN as u64, vec![0]));
-        assert_eq!(reply.receipt().asked, Scheme::EmulatedShare);
+        assert_eq!(reply.buffers[0].elements[0].receipt.asked, Scheme::EmulatedShare);
         let data = reply.take_buffer().expect("the buffer");
         let mut failed = bulk.lend(data, false).send().unwrap_err();
         assert_eq!(failed.error, Error::Method(StoreError::Refused("not wanted".to_owned())));

@@ -176,5 +176,8 @@ fn schemes_are_the_clients_choice_and_no_part_of_the_signature() {
     let server = ServerHandle::new(AServer::from_fn(|data| data.data().sum()));
     let client = other::BClient::new(&interface(), server).unwrap();
     let reply = client.sum(&[1; 8]).send().unwrap();
-    assert_eq!((reply.value, reply.receipt().asked), (0x0101_0101_0101_0101, genie::Scheme::Copy));
+    assert_eq!(
+        (reply.value, reply.buffers[0].elements[0].receipt.asked),
+        (0x0101_0101_0101_0101, genie::Scheme::Copy)
+    );
 }

@@ -131,5 +131,5 @@ impl<'b> Subject<'b> {
 
 fn passed(reply: &Reply, latency: Duration, cycle: Duration) -> Passed {
     let sum = reply.argument().try_into().ok().map(u64::from_le_bytes);
-    Passed { times: Exchanged { latency, cycle, sum }, receipt: *reply.receipt() }
+    Passed { times: Exchanged { latency, cycle, sum }, receipt: reply.buffers[0].elements[0].receipt }
 }

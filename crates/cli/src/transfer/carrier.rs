@@ -226,7 +226,7 @@ impl<'c> Carrier<'c> {
         let actual = reply.actual();
         // Where the file ended before the chunk, nothing was passed, by whatever means.
         if actual > 0 {
-            self.tally.add(actual, reply.receipt());
+            self.tally.add(actual, &reply.buffers[0].elements[0].receipt);
         }
         let mut load = Load::of(reply.take_buffer(), reply.take_migrant(), len);
         let bytes = &load.bytes()[..actual];
@@ -250,7 +250,7 @@ impl<'c> Carrier<'c> {
     /// Takes a stored chunk's reply.
     fn complete(&mut self, flight: Flight) -> Result<(), Failure> {
         let mut reply = flight.answer.sync()?;
-        self.tally.add(flight.chunk.len, reply.receipt());
+        self.tally.add(flight.chunk.len, &reply.buffers[0].elements[0].receipt);
         self.recycle(Load::of(reply.take_buffer(), reply.take_migrant(), 0));
         Ok(())
     }

@@ -28,7 +28,7 @@ pub(crate) fn a_buffer_is_passed_on(t: &dyn Transport) {
             reply.take_migrant().is_none() && reply.take_buffer().is_none(),
             "{scheme}: nothing comes back"
         );
-        assert_eq!((reply.receipt().copied, reply.receipt().effective), (0, scheme));
+        assert_eq!((reply.receipt().copied, reply.buffers[0].elements[0].receipt.effective), (0, scheme));
     }
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn input_brings_a_buffer(t: &dyn Transport) {
                 t.interface().space().region_at(region.as_ptr().addr(), region.len()).expect("a region");
             assert_eq!(mark, Mark::Immigrant, "{what}");
             assert_eq!(region.is_strong(), is_strong(scheme), "{what}");
-            let receipt = *reply.receipt();
+            let receipt = reply.buffers[0].elements[0].receipt;
             if t.setup().buffering == Buffering::Customized {
                 assert_eq!((receipt.copied, receipt.effective), (0, scheme), "{what}");
             }

@@ -23,7 +23,7 @@ pub(crate) fn stores_after_the_request_are_not_seen(t: &dyn Transport) {
             same(&buffer, &after, format_args!("{what}: the client's buffer"));
             t.holder().reply(pending.id());
             let reply = replied(pending);
-            assert_eq!(reply.receipt().asked, scheme);
+            assert_eq!(reply.buffers[0].elements[0].receipt.asked, scheme);
             same(&buffer, &after, format_args!("{what}: the client's buffer after the reply"));
             buffer[slice.start] ^= 1;
         }

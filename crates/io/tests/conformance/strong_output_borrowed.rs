@@ -71,7 +71,7 @@ pub(crate) fn stores_after_an_anticipated_reply_are_not_seen(t: &dyn Transport) 
                 (id, sender.join().expect("no panic").unwrap_or_else(|failed| panic!("{what}: {failed}")))
             });
             assert!(reply.anticipated, "{what}");
-            let receipt = *reply.receipt();
+            let receipt = reply.buffers[0].elements[0].receipt;
             if receipt.referenced > 0 {
                 assert_eq!(receipt.protected + receipt.replaced, receipt.referenced, "{what}: {receipt}");
                 assert_eq!(receipt.replaced > 0, t.setup().guard == Guard::Never, "{what}: {receipt}");

@@ -60,7 +60,7 @@ pub(crate) fn input_is_seen_before_the_reply(t: &dyn Transport) {
         same(&raw(addr, data.len()), &data, format_args!("{scheme}, before the reply"));
         t.holder().deliver(pending.id(), &data);
         let reply = replied(pending);
-        assert_eq!((reply.receipt().copied, reply.receipt().effective), (0, scheme));
+        assert_eq!((reply.receipt().copied, reply.buffers[0].elements[0].receipt.effective), (0, scheme));
     }
     for scheme in weak_moves() {
         let (region, _) = filled_migrant(t, scheme);
@@ -96,7 +96,7 @@ pub(crate) fn output_is_read_where_it_lies(t: &dyn Transport) {
         assert_eq!(seen, before, "{scheme}: the server's frames are the client's");
         t.holder().reply(pending.id());
         let reply = replied(pending);
-        assert_eq!((reply.receipt().copied, reply.receipt().effective), (0, scheme));
+        assert_eq!((reply.receipt().copied, reply.buffers[0].elements[0].receipt.effective), (0, scheme));
         assert_eq!(reply.receipt().referenced as usize, t.setup().granules(), "{scheme}");
     }
 }
@@ -153,7 +153,7 @@ pub(crate) fn borrowed_memory_is_copied_instead(t: &dyn Transport) {
         same(&t.holder().read(pending.id()), &before, scheme);
         t.holder().reply(pending.id());
         let reply = replied(pending);
-        let receipt = reply.receipt();
+        let receipt = reply.buffers[0].elements[0].receipt;
         assert_eq!(
             (receipt.asked, receipt.effective, receipt.reason),
             (scheme, Scheme::Copy, Some(Reason::Borrowed))

@@ -26,7 +26,7 @@ pub(crate) fn input_fills_the_borrowed_bytes(t: &dyn Transport) {
             sender.join().expect("no panic").unwrap_or_else(|failed| panic!("{scheme}: {failed}"))
         });
         same(&buffer, &bytes, scheme);
-        let receipt = reply.receipt();
+        let receipt = reply.buffers[0].elements[0].receipt;
         assert_eq!(receipt.copied, 0, "{scheme}: {receipt}");
         assert_eq!(receipt.referenced as usize, t.setup().granules(), "{scheme}: {receipt}");
     }
@@ -74,7 +74,7 @@ pub(crate) fn a_part_of_a_buffer_leaves_the_rest_alone(t: &dyn Transport) {
             t.holder().deliver(t.holder().arrival(), &bytes);
             sender.join().expect("no panic").unwrap_or_else(|failed| panic!("{scheme}: {failed}"))
         });
-        let receipt = reply.receipt();
+        let receipt = reply.buffers[0].elements[0].receipt;
         assert_eq!((receipt.asked, receipt.reason), (scheme, Some(Reason::Neighbours)), "{receipt}");
         let mut expected = before.clone();
         expected[part].copy_from_slice(&bytes);
@@ -94,7 +94,7 @@ pub(crate) fn output_is_read_where_it_is_borrowed(t: &dyn Transport) {
             t.holder().reply(id);
             sender.join().expect("no panic").unwrap_or_else(|failed| panic!("{failed}"))
         });
-        let receipt = reply.receipt();
+        let receipt = reply.buffers[0].elements[0].receipt;
         match receipt.reason {
             None => {
                 assert!(receipt.held && receipt.copied == 0 && receipt.referenced > granules, "{receipt}")

@@ -40,7 +40,7 @@ fn output_from_anywhere_is_copied_and_says_so() {
             same(&fixture.holder.read(pending.id()), bytes, format_args!("{scheme} from {where_}"));
             fixture.holder.reply(pending.id());
             let reply = pending.sync().expect("a reply");
-            let receipt = reply.receipt();
+            let receipt = reply.buffers[0].elements[0].receipt;
             assert_eq!((receipt.asked, receipt.effective), (scheme, Scheme::Copy), "{where_}");
             assert_eq!((receipt.reason, receipt.copied), (reason, bytes.len()), "{scheme} from {where_}");
         }
@@ -58,7 +58,7 @@ fn output_from_foreign_memory_is_called_that_however_short_it_is() {
         let request = fixture.interface.request(&fixture.memory, STORE);
         let reply =
             request.out(Out::emulated_copy(&vec![1; 5000])).argument(b"name").send().expect("a reply");
-        assert_eq!(reply.receipt().reason, Some(Reason::Foreign));
+        assert_eq!(reply.buffers[0].elements[0].receipt.reason, Some(Reason::Foreign));
     }
 }
 
@@ -75,7 +75,7 @@ fn input_to_anywhere_is_copied_and_says_so() {
             fixture.holder.deliver(pending.id(), &data);
             let reply = pending.sync().expect("a reply");
             same(bytes, &data, format_args!("{scheme} to {where_}"));
-            let receipt = reply.receipt();
+            let receipt = reply.buffers[0].elements[0].receipt;
             assert_eq!((receipt.asked, receipt.effective), (scheme, Scheme::Copy), "{where_}");
             assert_eq!((receipt.reason, receipt.copied), (reason, bytes.len()), "{scheme} to {where_}");
         }
@@ -100,7 +100,7 @@ fn overlay_buffers_of_another_space_are_copied_and_say_so() {
         let pending = pending.unwrap_or_else(|failed| panic!("{scheme}: {failed}"));
         fixture.holder.deliver(pending.id(), &data);
         let mut reply = pending.sync().unwrap_or_else(|failed| panic!("{scheme}: {failed}"));
-        let receipt = reply.receipt();
+        let receipt = reply.buffers[0].elements[0].receipt;
         assert!(receipt.copied >= data.len(), "{scheme}: {receipt}");
         match reply.take_migrant() {
             Some(region) => same(&region, &data, scheme),
@@ -155,7 +155,7 @@ fn without_protection_emulated_copy_copies_and_says_so() {
         same(&fixture.holder.read(pending.id()), &pattern(3, buffer.len()), "the output");
         fixture.holder.reply(pending.id());
         let reply = pending.sync().expect("a reply");
-        let receipt = reply.receipt();
+        let receipt = reply.buffers[0].elements[0].receipt;
         assert_eq!((receipt.effective, receipt.reason), (Scheme::Copy, Some(Reason::Unprotectable)));
         assert_eq!(receipt.copied, buffer.len());
     }

@@ -34,7 +34,7 @@ fn receive(fixture: &Fixture, bytes: &mut [u8]) -> (Vec<u64>, Receipt) {
     fixture.holder.deliver(pending.id(), &data);
     let reply = pending.sync().expect("a reply");
     same(bytes, &data, "the data");
-    (frames, *reply.receipt())
+    (frames, reply.buffers[0].elements[0].receipt)
 }
 
 fn emulated_copy_input_swaps_frames(fixture: &Fixture) {
@@ -121,7 +121,7 @@ fn moved_input_arrives_in_the_servers_frames(fixture: &Fixture) {
         let mut reply = pending.sync().expect("a reply");
         let region = reply.take_migrant().expect("a region");
         assert_eq!(Some(fixture.frames(&region)), system, "{scheme}");
-        assert_eq!((reply.receipt().copied, reply.receipt().effective), (0, scheme));
+        assert_eq!((reply.receipt().copied, reply.buffers[0].elements[0].receipt.effective), (0, scheme));
     }
     // The memory server leaves what lies in a cached region where it lies.
     let request = fixture.interface.request(&fixture.memory, memory::NULL);

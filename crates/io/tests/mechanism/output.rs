@@ -37,7 +37,7 @@ fn emulated_copy_output_is_read_in_the_clients_frames(fixture: &Fixture) {
     fixture.holder.reply(pending.id());
     let reply = pending.sync().expect("a reply");
     assert_eq!(fixture.frames(&buffer), before);
-    let receipt = reply.receipt();
+    let receipt = reply.buffers[0].elements[0].receipt;
     assert_eq!((receipt.copied, receipt.effective, receipt.reason), (0, Scheme::EmulatedCopy, None));
     assert_eq!(receipt.referenced as usize, fixture.granules());
     assert_eq!(receipt.protected as usize, fixture.granules());
@@ -109,7 +109,7 @@ fn data_too_short_to_protect_is_copied_no_more_while_it_stays_unchanged(fixture:
     let pass = |buffer: &[u8]| {
         let pending = submit(&short, buffer);
         short.holder.reply(pending.id());
-        *pending.sync().expect("a reply").receipt()
+        pending.sync().expect("a reply").buffers[0].elements[0].receipt
     };
     for _ in 1..8 {
         let receipt = pass(&buffer);
@@ -139,7 +139,7 @@ fn thresholds_that_never_avoid_copying_copy(fixture: &Fixture) {
     assert!(common.iter().all(|frame| !own.contains(frame)), "the server reads a copy");
     never.holder.reply(pending.id());
     let reply = pending.sync().expect("a reply");
-    let receipt = reply.receipt();
+    let receipt = reply.buffers[0].elements[0].receipt;
     assert_eq!((receipt.asked, receipt.effective), (Scheme::EmulatedCopy, Scheme::Copy));
     assert_eq!((receipt.copied, receipt.reason), (LEN, Some(Reason::Short)));
     assert_eq!((receipt.referenced, receipt.protected), (0, 0));
@@ -153,7 +153,7 @@ fn copied_edges_are_short_and_say_so(fixture: &Fixture) {
     let pending = submit(&edges, &buffer[granule - 999..3 * granule + 10]);
     edges.holder.reply(pending.id());
     let reply = pending.sync().expect("a reply");
-    let receipt = reply.receipt();
+    let receipt = reply.buffers[0].elements[0].receipt;
     assert_eq!((receipt.effective, receipt.reason), (Scheme::EmulatedCopy, Some(Reason::Edges)));
     assert_eq!((receipt.copied, receipt.referenced), (999 + 10, 2));
 }

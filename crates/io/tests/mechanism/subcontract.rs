@@ -88,7 +88,7 @@ fn fill(
     let fragment = request.fragment(0, part)?;
     let asked = interface.request(to, SOURCE).input(In::fragment(fragment)).argument(&[byte]).send();
     let reply = asked.map_err(|failed| ServerError::new(failed.to_string()))?;
-    receipts.lock().expect("no panic").push(*reply.receipt());
+    receipts.lock().expect("no panic").push(reply.buffers[0].elements[0].receipt);
     Ok(())
 }
 
@@ -146,7 +146,7 @@ fn pass_up(fixture: &Fixture, relay: &ServerHandle) {
     let reply = pending.sync().expect("a reply");
     assert_eq!(fixture.frames(&buffer), overlay, "the client has the subcontractor's pages");
     same(&buffer, &data, "the data");
-    let receipt = reply.receipt();
+    let receipt = reply.buffers[0].elements[0].receipt;
     assert_eq!((receipt.copied, receipt.swapped as usize), (0, fixture.granules()), "{receipt}");
     assert_eq!(copied_in_the_middle(reply.argument()), 0);
     // The next one finds the client's former pages in the pool.

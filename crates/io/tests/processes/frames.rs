@@ -59,7 +59,7 @@ fn emulated_copy_output_is_read_in_the_clients_frames(test: &str, kind: GranuleK
     let pending = submit(&fixture, Out::emulated_copy(&buffer));
     assert_eq!(seen(&fixture, &pending), before, "the server reads where the client stored");
     let reply = replied(&fixture, pending);
-    let receipt = reply.receipt();
+    let receipt = reply.buffers[0].elements[0].receipt;
     assert_eq!((receipt.copied, receipt.effective, receipt.reason), (0, Scheme::EmulatedCopy, None));
     assert_eq!(own(&fixture, &buffer), before, "the client keeps its frames");
 }
@@ -89,7 +89,7 @@ fn receive(fixture: &Fixture, seed: u64, bytes: &mut [u8]) -> (Vec<u64>, Receipt
     fixture.holder().deliver(pending.id(), &data);
     let reply = pending.sync().expect("a reply");
     same(bytes, &data, "the input");
-    (filled, *reply.receipt())
+    (filled, reply.buffers[0].elements[0].receipt)
 }
 
 fn emulated_copy_input_gives_the_client_the_servers_frames(test: &str, kind: GranuleKind) {
@@ -129,7 +129,10 @@ fn copied_output_is_copied_once_into_the_servers_pool(test: &str, kind: GranuleK
         assert_eq!(here.map(|here| here.concat()), Some(read), "client and server see one system buffer");
     }
     let reply = replied(&fixture, pending);
-    assert_eq!((reply.receipt().copied, reply.receipt().effective), (fixture.len(), Scheme::Copy));
+    assert_eq!(
+        (reply.receipt().copied, reply.buffers[0].elements[0].receipt.effective),
+        (fixture.len(), Scheme::Copy)
+    );
 }
 
 fn copied_input_is_copied_once(test: &str, kind: GranuleKind) {
@@ -185,7 +188,11 @@ fn migrant_buffers_come_and_go_in_their_frames(test: &str, kind: GranuleKind) {
         let mut reply = pending.sync().expect("a reply");
         let region = reply.take_migrant().expect("a region");
         assert_eq!(Some(own(&fixture, &region)), filled, "{scheme}: input");
-        assert_eq!((reply.receipt().copied, reply.receipt().effective), (0, scheme), "input");
+        assert_eq!(
+            (reply.receipt().copied, reply.buffers[0].elements[0].receipt.effective),
+            (0, scheme),
+            "input"
+        );
         same(&region, &pattern(14, fixture.len()), scheme);
     }
 }
@@ -256,7 +263,7 @@ fn without_room_in_the_pool_the_clients_own_memory_is_lent() {
     let pending = submit(&fixture, Out::copy(&bytes));
     same(&fixture.holder().read(pending.id()), &bytes, "an output longer than the pool");
     let reply = replied(&fixture, pending);
-    assert_eq!((reply.receipt().copied, reply.receipt().effective), (len, Scheme::Copy));
-    assert_ne!(reply.receipt().reason, Some(Reason::Untrusted));
+    assert_eq!((reply.receipt().copied, reply.buffers[0].elements[0].receipt.effective), (len, Scheme::Copy));
+    assert_ne!(reply.buffers[0].elements[0].receipt.reason, Some(Reason::Untrusted));
     fixture.channel.assert_idle();
 }

@@ -106,7 +106,7 @@ impl Small {
     fn finish(&self, arrival: usize, pending: Pending<'_>, data: &[u8]) -> Receipt {
         same(&self.holder.read(Name::Arrival(arrival)), data, format_args!("output {arrival}"));
         self.holder.reply(Name::Arrival(arrival));
-        let receipt = *pending.sync().expect("a reply").receipt();
+        let receipt = pending.sync().expect("a reply").buffers[0].elements[0].receipt;
         assert_eq!((receipt.copied, receipt.effective), (data.len(), Scheme::Copy), "output {arrival}");
         receipt
     }
@@ -176,7 +176,7 @@ fn input_by_emulated_copy_is_swapped_with_a_pool_that_has_grown(test: &str, kind
         let pending = request.input(In::emulated_copy(&mut buffer)).submit().expect("a request");
         small.await_lent(3);
         small.holder.deliver(Name::Arrival(arrival), &data);
-        let receipt = *pending.sync().expect("a reply").receipt();
+        let receipt = pending.sync().expect("a reply").buffers[0].elements[0].receipt;
         assert_eq!(receipt.zeroed, if is_lent { 0 } else { 3 * small.granule }, "input {arrival}");
         assert_eq!(receipt.swapped, 3, "input {arrival}: {receipt}");
         same(&buffer, &data, format_args!("input {arrival}"));

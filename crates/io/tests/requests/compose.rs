@@ -34,6 +34,30 @@ fn an_argument_goes_with_the_request_and_with_the_reply() {
     t.assert_idle();
 }
 
+/// The receipt of a reply was once its first element's: where the second was copied, it said "0 bytes copied".
+#[test]
+fn a_replys_receipt_is_the_total_of_all_elements_of_all_buffers() {
+    let Some(t) = client("a_replys_receipt_is_the_total", Limits::default()) else { return };
+    let len = 2 * t.setup().granule();
+    let given = t.interface().allocate(len).expect("a buffer");
+    let bytes = pattern(2, len);
+    let mut filled = vec![0; 100];
+    let request = t.interface().request(t.holder().handle(), HOLD);
+    let request = request.input(In::emulated_copy(&mut filled));
+    let request = request.out(Out::owned(Scheme::EmulatedCopy, given)).and_out(Out::copy(&bytes));
+    let pending = request.submit().expect("a request");
+    t.holder().deliver(pending.id(), &pattern(3, 100));
+    let reply = pending.sync().expect("a reply");
+    let [first, second, third] = *reply.receipts().collect::<Vec<_>>() else { panic!("three elements") };
+    assert_eq!((first.copied, second.copied, third.copied), (100, 0, len));
+    let total = reply.receipt();
+    assert_eq!((total.elements, total.copied), (3, len + 100));
+    assert_eq!(total.referenced, second.referenced);
+    assert!(total.reasons().eq([Reason::Foreign]));
+    let said = format!("{} bytes copied", len + 100);
+    assert!(total.to_string().contains(&said), "{total}");
+}
+
 #[test]
 fn one_buffer_has_elements_of_every_scheme_out() {
     let Some(t) = client("one_buffer_has_elements_of_every_scheme_out", Limits::default()) else { return };
@@ -169,7 +193,7 @@ fn buffers_of_another_interface_are_foreign() {
         same(&t.holder().read(pending.id()), &bytes, scheme);
         let reply = finish(&t, pending);
         assert_eq!(
-            (reply.receipt().effective, reply.receipt().reason),
+            (reply.buffers[0].elements[0].receipt.effective, reply.buffers[0].elements[0].receipt.reason),
             (Scheme::Copy, Some(Reason::Foreign))
         );
     }

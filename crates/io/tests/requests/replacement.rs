@@ -93,7 +93,7 @@ fn output_that_could_not_be_stored_into_is_copied_and_says_why() {
     store(&mut buffer, 1);
     same(&holder.read(pending.id()), &pattern(3, 2 * GRANULE), "what the server sees");
     holder.reply(pending.id());
-    let receipt = *pending.sync().expect("a reply").receipt();
+    let receipt = pending.sync().expect("a reply").buffers[0].elements[0].receipt;
     assert_eq!((receipt.asked, receipt.effective), (Scheme::EmulatedCopy, Scheme::Copy));
     assert_eq!((receipt.copied, receipt.reason), (2 * GRANULE, Some(Reason::Irreplaceable)));
     assert_eq!(interface.space().statistics().faults, 0, "nothing was protected");

@@ -67,7 +67,7 @@ impl Receiver {
         let operations = if records { self.client.recorded() } else { Vec::new() };
         let mut reply = self.client.settle(replied)?;
         let metered = meter.finish()?;
-        let effect = Effect::of(reply.receipt());
+        let effect = Effect::of(&reply.buffers[0].elements[0].receipt);
         let is_whole = reply.actual() == posting.len;
         let differs_at = self.client.judge(scheme, &mut reply, posting.seed)?;
         let damaged_at = if is_whole { differs_at } else { Some(reply.actual()) };

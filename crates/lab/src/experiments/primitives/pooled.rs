@@ -61,7 +61,7 @@ impl Pooled {
         recorder.pause(true);
         let times = operations::times(&recorder.drain(), buffering);
         let mut reply = memory.settle(replied)?;
-        let receipt = *reply.receipt();
+        let receipt = reply.buffers[0].elements[0].receipt;
         self.judge(scheme, &mut reply, is_aligned)?;
         let is_another = receipt.effective != scheme;
         let is_unwired = receipt.reason == Some(Reason::Unwired);
