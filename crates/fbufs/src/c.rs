@@ -4,7 +4,16 @@
 //! (`process`). A call looks up what it is given, and then does what the Rust call does.
 //! Invariants: a buffer is in the table exactly while it is the program's. A child made by fork has tables of its own, which
 //! are empty.
-//! Trust: any address and any number may be passed; only where a result is to be stored is the program's word taken.
+//! Trust: any address and any number may be passed; only where a result is to be stored, and whose a descriptor of the kernel's is, is
+//! the program's word taken. So these calls are `unsafe` in Rust, where another part of the program may own the descriptor:
+//!
+//! ```compile_fail,E0133
+//! genie_fbufs::c::calls::uf_write(1, std::ptr::null(), 0);
+//! ```
+//! ```compile_fail,E0133
+//! genie_fbufs::c::channels::uf_close(1);
+//! ```
+//!
 //! Limits: a call looks in tables under locks, for which it takes longer than the call in Rust.
 //!
 //! `include/fbufs.h` is made from the public items of these files and their comments.

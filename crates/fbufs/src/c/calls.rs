@@ -31,11 +31,12 @@ pub extern "C" fn uf_allocate(size: usize) -> *mut c_void {
 ///
 /// Errors: ENOMEM, EDQUOT, EINVAL (fd is a listener, or a duplicate), ESTALE (it is the parent process's), EBADF.
 #[unsafe(no_mangle)]
-pub extern "C" fn uf_allocate_for(fd: c_int, size: usize) -> *mut c_void {
+pub unsafe extern "C" fn uf_allocate_for(fd: c_int, size: usize) -> *mut c_void {
     call(std::ptr::null_mut(), || {
         let process = Process::current()?;
         let descriptor = process.descriptor(fd)?;
-        let fbuf = Target::of(descriptor.as_deref(), fd)?.allocate(process, size)?;
+        // SAFETY: the caller's descriptor.
+        let fbuf = unsafe { Target::of(descriptor.as_deref(), fd) }?.allocate(process, size)?;
         Ok(pointer(process.buffers.add(fbuf)))
     })
 }
@@ -75,7 +76,8 @@ pub unsafe extern "C" fn uf_read(fd: c_int, bufpp: *mut *mut c_void, nbytes: usi
             return Err(Failure::null("where the fbuf's address is to go"));
         }
         let process = Process::current()?;
-        let fbuf = read(process, fd, nbytes)?;
+        // SAFETY: the caller's descriptor.
+        let fbuf = unsafe { read(process, fd, nbytes) }?;
         let len = fbuf.as_ref().map_or(0, |fbuf| fbuf.len());
         let addr = fbuf.filter(|_| len > 0).map_or(0, |fbuf| process.buffers.add(fbuf));
         // SAFETY: the caller's pointer is not null.
@@ -112,11 +114,12 @@ pub unsafe extern "C" fn uf_get(fd: c_int, bufpp: *mut *mut c_void) -> ssize_t {
 /// ESTALE, ENOMEM (no buffer for a copy), those of write and sendfile, and of a Genie server those of uf_read. If a server has ended
 /// or was given up with the fbuf in its hands (ECONNRESET, ETIMEDOUT), the fbuf may be gone: calls then refuse it (EFAULT).
 #[unsafe(no_mangle)]
-pub extern "C" fn uf_write(fd: c_int, bufp: *const c_void, nbytes: usize) -> ssize_t {
+pub unsafe extern "C" fn uf_write(fd: c_int, bufp: *const c_void, nbytes: usize) -> ssize_t {
     call(-1, || {
         let process = Process::current()?;
         let descriptor = process.descriptor(fd)?;
-        let target = Target::of(descriptor.as_deref(), fd)?;
+        // SAFETY: the caller's descriptor.
+        let target = unsafe { Target::of(descriptor.as_deref(), fd) }?;
         let written = match (process.buffers.take(bufp.addr(), nbytes)?, target) {
             (Taken::Mapped(mapped, range), Target::Kernel(fd)) => mapped.write(fd, range)?,
             (Taken::Mapped(mapped, range), _) => {
@@ -142,7 +145,7 @@ pub extern "C" fn uf_write(fd: c_int, bufp: *const c_void, nbytes: usize) -> ssi
 /// Errors: EINVAL (len is 0, off is not a multiple of the page's size, or flags are others), EACCES (prot is not PROT_READ), EBADF,
 /// and those of mmap.
 #[unsafe(no_mangle)]
-pub extern "C" fn uf_mmap(
+pub unsafe extern "C" fn uf_mmap(
     addr: *mut c_char,
     len: usize,
     prot: c_int,
@@ -165,7 +168,8 @@ pub extern "C" fn uf_mmap(
         }
         let off = u64::try_from(off).map_err(|_| Failure::misuse("a file has no negative offsets"))?;
         let process = Process::current()?;
-        let mapped = process.pool()?.map(kernels(fd)?, off, len)?;
+        // SAFETY: the caller's descriptor.
+        let mapped = process.pool()?.map(unsafe { kernels(fd) }?, off, len)?;
         Ok(pointer(process.buffers.add_mapped(mapped)).cast())
     })
 }
@@ -180,9 +184,14 @@ pub extern "C" fn uf_unmap(addr: *mut c_void, len: usize) -> c_int {
     call(-1, || Process::current()?.buffers.remove_mapped(addr.addr(), len).map(|()| 0))
 }
 
-pub(crate) fn read(process: &Process, fd: c_int, len: usize) -> Result<Option<Fbuf>, Failure> {
+/// Reads from a descriptor.
+///
+/// # Safety
+/// As [`kernels`], where it is none of the library's.
+pub(crate) unsafe fn read(process: &Process, fd: c_int, len: usize) -> Result<Option<Fbuf>, Failure> {
     let descriptor = process.descriptor(fd)?;
-    let target = Target::of(descriptor.as_deref(), fd)?;
+    // SAFETY: the caller's promise.
+    let target = unsafe { Target::of(descriptor.as_deref(), fd) }?;
     if len == 0 {
         return Ok(None);
     }
@@ -207,9 +216,13 @@ fn pass_copy(process: &Process, target: Target<'_>, fbuf: Fbuf, whole: Whole) ->
 }
 
 /// Writes bytes in a new buffer; returns how many were written, at least one.
-pub(crate) fn pass_on(process: &Process, fd: c_int, bytes: &[u8]) -> Result<usize, Failure> {
+///
+/// # Safety
+/// As [`kernels`], where it is none of the library's.
+pub(crate) unsafe fn pass_on(process: &Process, fd: c_int, bytes: &[u8]) -> Result<usize, Failure> {
     let descriptor = process.descriptor(fd)?;
-    let target = Target::of(descriptor.as_deref(), fd)?;
+    // SAFETY: the caller's promise.
+    let target = unsafe { Target::of(descriptor.as_deref(), fd) }?;
     let mut fbuf = target.allocate(process, bytes.len())?;
     fbuf.copy_from_slice(bytes);
     target.write(fbuf).or_else(|unwritten| {

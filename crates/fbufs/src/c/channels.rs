@@ -157,10 +157,11 @@ pub unsafe extern "C" fn uf_open(
 ///
 /// Errors: EINVAL (fd is no channel's; for one of the kernel's, wait for POLLOUT), ESTALE (it is the parent process's), EBADF.
 #[unsafe(no_mangle)]
-pub extern "C" fn uf_room(fd: c_int) -> c_int {
+pub unsafe extern "C" fn uf_room(fd: c_int) -> c_int {
     call(-1, || {
         let descriptor = Process::current()?.descriptor(fd)?;
-        match Target::of(descriptor.as_deref(), fd)? {
+        // SAFETY: the caller's descriptor.
+        match unsafe { Target::of(descriptor.as_deref(), fd) }? {
             Target::Channel(channel, _) => Ok(channel.room().as_raw_fd()),
             _ => Err(Failure::misuse("it is no channel's descriptor: wait for the descriptor itself")),
         }
@@ -177,7 +178,7 @@ pub extern "C" fn uf_room(fd: c_int) -> c_int {
 ///
 /// Errors: EBADF (also after uf_close), EINVAL (uf_room gave it), and those of close.
 #[unsafe(no_mangle)]
-pub extern "C" fn uf_close(fd: c_int) -> c_int {
+pub unsafe extern "C" fn uf_close(fd: c_int) -> c_int {
     call(-1, || {
         let process = Process::current()?;
         if process.close(fd)? {
@@ -203,7 +204,7 @@ pub extern "C" fn uf_close(fd: c_int) -> c_int {
 /// Errors: EBADF, ESTALE (it is the parent process's), EINVAL (it is a duplicate of one of the library's, or uf_room gave it), EOPNOTSUPP
 /// (it is a Genie server's: calls wait for the server's reply).
 #[unsafe(no_mangle)]
-pub extern "C" fn uf_set_nonblocking(fd: c_int, nonblocking: c_int) -> c_int {
+pub unsafe extern "C" fn uf_set_nonblocking(fd: c_int, nonblocking: c_int) -> c_int {
     call(-1, || {
         if let Some(descriptor) = Process::current()?.descriptor(fd)? {
             if nonblocking != 0 && matches!(descriptor.kind, Kind::Server(_)) {
@@ -212,7 +213,8 @@ pub extern "C" fn uf_set_nonblocking(fd: c_int, nonblocking: c_int) -> c_int {
             descriptor.waits.store(nonblocking == 0, Ordering::Relaxed);
             return Ok(0);
         }
-        let (fd, failed) = (kernels(fd)?, |errno| Error::Io { call: "fcntl", errno });
+        // SAFETY: the caller's descriptor.
+        let (fd, failed) = (unsafe { kernels(fd) }?, |errno| Error::Io { call: "fcntl", errno });
         let mut flags = rustix::fs::fcntl_getfl(fd).map_err(failed)?;
         flags.set(OFlags::NONBLOCK, nonblocking != 0);
         rustix::fs::fcntl_setfl(fd, flags).map_err(failed)?;
@@ -247,7 +249,8 @@ pub unsafe extern "C" fn uf_explain(fd: c_int, textp: *mut *const c_char) -> c_i
                     return Err(Failure::misuse("nothing is read from or written to a listener"));
                 }
             },
-            None => crate::explain(kernels(fd)?)?,
+            // SAFETY: the caller's descriptor.
+            None => crate::explain(unsafe { kernels(fd) }?)?,
         };
         if !textp.is_null() {
             LAST.with(|last| {

@@ -231,11 +231,12 @@ pub unsafe extern "C" fn uf_block(mp: *mut mblk_t, index: c_int, bytesp: *mut *m
 ///
 /// Errors: EFAULT (there is no such message), and those of uf_write.
 #[unsafe(no_mangle)]
-pub extern "C" fn uf_putmsg(fd: c_int, mp: *mut mblk_t) -> ssize_t {
+pub unsafe extern "C" fn uf_putmsg(fd: c_int, mp: *mut mblk_t) -> ssize_t {
     call(-1, || {
         let process = Process::current()?;
         let descriptor = process.descriptor(fd)?;
-        let target = Target::of(descriptor.as_deref(), fd)?;
+        // SAFETY: the caller's descriptor.
+        let target = unsafe { Target::of(descriptor.as_deref(), fd) }?;
         let (written, is_over) = process.messages.with(mp, |message| {
             let written = match target {
                 Target::Channel(channel, true) => channel.write_message(message)?,

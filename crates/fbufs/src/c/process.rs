@@ -115,8 +115,12 @@ pub(crate) enum Target<'t> {
 
 impl<'t> Target<'t> {
     /// What a number names that is this descriptor's, or none of the library's.
-    pub(crate) fn of(descriptor: Option<&'t Descriptor>, number: c_int) -> Result<Self, Failure> {
-        let Some(descriptor) = descriptor else { return Ok(Self::Kernel(kernels(number)?)) };
+    ///
+    /// # Safety
+    /// As [`kernels`], where it is none of the library's.
+    pub(crate) unsafe fn of(descriptor: Option<&'t Descriptor>, number: c_int) -> Result<Self, Failure> {
+        // SAFETY: the caller's promise.
+        let Some(descriptor) = descriptor else { return Ok(Self::Kernel(unsafe { kernels(number) }?)) };
         match &descriptor.kind {
             Kind::Channel(channel) => Ok(Self::Channel(channel, descriptor.waits.load(Ordering::Relaxed))),
             Kind::Server(server) => Ok(Self::Server(&server.connection)),
@@ -277,7 +281,8 @@ impl Process {
 
     /// Refuses copies of the library's descriptors, and those for room.
     fn ensure_kernels(&self, number: c_int) -> Result<(), Failure> {
-        let fd = kernels(number)?;
+        // SAFETY: it is looked at, whoever owns it, and not kept.
+        let fd = unsafe { kernels(number) }?;
         let found = inode(fd)?;
         if unshared::is_parents(fd) {
             return Err(Error::Inherited.into());
@@ -296,7 +301,8 @@ impl Process {
     /// Refuses to close what uf_room gave.
     pub(crate) fn ensure_no_room(&self, number: c_int) -> Result<(), Failure> {
         // By inode, too: another file may have its number since the program closed it.
-        let found = || kernels(number).and_then(inode).ok();
+        // SAFETY: it is looked at, whoever owns it, and not kept.
+        let found = || unsafe { kernels(number) }.and_then(inode).ok();
         let is_room = |slot: &Slot| {
             !slot.is_over() && slot.room.is_some_and(|(room, inode)| room == number && Some(inode) == found())
         };
@@ -305,11 +311,14 @@ impl Process {
 }
 
 /// A descriptor of the kernel's, if there may be one of this number.
-pub(crate) fn kernels<'fd>(number: c_int) -> Result<BorrowedFd<'fd>, Failure> {
+///
+/// # Safety
+/// While it is used, the number is a descriptor of the program's, or no descriptor at all.
+pub(crate) unsafe fn kernels<'fd>(number: c_int) -> Result<BorrowedFd<'fd>, Failure> {
     if number < 0 {
         return Err(Failure::new(libc::EBADF, format!("there is no descriptor {number}")));
     }
-    // SAFETY: not -1. The kernel refuses a number that is not open; the program keeps others open during the call.
+    // SAFETY: not -1, and the caller's promise. The kernel refuses a number that is not open.
     Ok(unsafe { BorrowedFd::borrow_raw(number) })
 }
 

@@ -22,6 +22,7 @@ const MOST: usize = 256 << 10;
 /// What a stream has.
 #[derive(Debug)]
 struct Stream {
+    /// The stream's from `uf_fdopen` to `fclose`, by the program's promise.
     fd: c_int,
     /// What was read and not yet taken.
     rest: Option<Fbuf>,
@@ -58,7 +59,8 @@ pub unsafe extern "C" fn uf_fdopen(fd: c_int, mode: *const c_char) -> *mut FILE 
             return Err(Failure::null("the mode"));
         }
         if Process::current()?.descriptor(fd)?.is_none() {
-            crate::explain(crate::c::process::kernels(fd)?)?;
+            // SAFETY: the caller's descriptor.
+            crate::explain(unsafe { crate::c::process::kernels(fd) }?)?;
         }
         let stream = Box::into_raw(Box::new(Stream { fd, rest: None, taken: 0 })).cast();
         let functions =
@@ -104,7 +106,8 @@ unsafe extern "C" fn put(stream: *mut c_void, bytes: *const c_char, size: usize)
         let process = Process::current()?;
         let mut written = 0;
         while written < size {
-            match pass_on(process, stream.fd, &bytes[written..size.min(written + MOST)]) {
+            // SAFETY: the stream's descriptor.
+            match unsafe { pass_on(process, stream.fd, &bytes[written..size.min(written + MOST)]) } {
                 Ok(count) => written += count,
                 // With errno, too: the bytes before are written.
                 Err(failure) => {
@@ -122,14 +125,16 @@ unsafe extern "C" fn put(stream: *mut c_void, bytes: *const c_char, size: usize)
 unsafe extern "C" fn close(stream: *mut c_void) -> c_int {
     // SAFETY: the C library's promise; it was made by `uf_fdopen`.
     let stream = unsafe { Box::from_raw(stream.cast::<Stream>()) };
-    uf_close(stream.fd)
+    // SAFETY: the stream's descriptor.
+    unsafe { uf_close(stream.fd) }
 }
 
 impl Stream {
     /// What there is to read; nothing at the end.
     fn rest(&mut self) -> Result<Option<&[u8]>, Failure> {
         if self.rest.is_none() {
-            (self.rest, self.taken) = (read(Process::current()?, self.fd, usize::MAX)?, 0);
+            // SAFETY: the stream's descriptor.
+            (self.rest, self.taken) = (unsafe { read(Process::current()?, self.fd, usize::MAX) }?, 0);
         }
         let Some(rest) = &self.rest else { return Ok(None) };
         // A child has zeros there.
