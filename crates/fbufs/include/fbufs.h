@@ -405,7 +405,7 @@ ssize_t uf_putmsg(int fd,
 //
 // Returns a handle on the pool, for uf_allocb and uf_deregister, or NULL with errno set.
 //
-// Errors: ESRCH (there is no such process, or none that shares a pool with this one), EFAULT (a pointer is NULL), EAGAIN (there is no
+// Errors: ESRCH (there is no such process, or none that shares a pool with this one and is in its PID namespace), EFAULT (a pointer is NULL), EAGAIN (there is no
 // thread), EMFILE, ENOMEM.
 //
 // Pointers: procref points to a pid_t, or is NULL.

@@ -9,7 +9,8 @@
 //! that lacks memory or descriptors tries again until it has some: it gives the name up only when it leaves.
 //! Trust: the directory is the user's alone (0700), and both sides make sure that the other is a process of the same user.
 //! Members can spoil the group's buffers, and no others (`words`).
-//! Limits: 64 members; a thread for each. Lock files, which are empty, stay.
+//! Limits: 64 members; a thread for each. Lock files, which are empty, stay. A child of a keeper that was made by a bare `clone` has its
+//! connections: followers in a PID namespace that does not see the keeper learn that it is gone when that child is gone, too.
 //! Source: SMLI TR-95-39 §5.5 (pools for sets of processes that share a key).
 
 use std::fs::File;
@@ -48,6 +49,10 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// Between two attempts of a member that lacks memory or descriptors.
 const LACKING: Duration = Duration::from_millis(100);
 
+/// Its members have its lock.
+const NO_ANSWER: &str = "it has members, of which none has answered for 10 s: continue them if they are stopped (SIGCONT), raise their limit on \
+                         open files (`ulimit -n`), or end them";
+
 /// What a member's poller calls the end of the membership.
 const STOP: u64 = u64::MAX;
 
@@ -81,7 +86,7 @@ impl Group {
                 return Ok(group);
             }
             if Instant::now() > end {
-                return Err(failed(name, "its members do not answer: end them"));
+                return Err(failed(name, NO_ANSWER));
             }
             std::thread::sleep(PAUSE);
         }
@@ -123,7 +128,24 @@ enum Role {
     /// Has the connections of the others, who learn from them when it is gone.
     Keeper(Listener, Vec<Kept>),
     /// Has a connection to the keeper.
-    Follower(Socket, Process),
+    Follower(Keeper),
+}
+
+/// The keeper, as a follower knows it.
+struct Keeper {
+    connection: Socket,
+    /// None where it is in a PID namespace that this process does not see: its connection alone tells then that it is gone.
+    process: Option<Process>,
+}
+
+impl Keeper {
+    fn is_gone(&self) -> bool {
+        self.connection.is_hung_up() || self.has_exited()
+    }
+
+    fn has_exited(&self) -> bool {
+        self.process.as_ref().is_some_and(Process::has_exited)
+    }
 }
 
 /// A keeper's connection to a follower. A child that had it would keep the follower from learning that the keeper is gone.
@@ -165,15 +187,15 @@ impl Place {
                 false => self.found(config).map(Some),
             };
         }
-        let Some((keeper, process, descriptor)) = self.ask()? else { return Ok(None) };
+        let Some((keeper, descriptor)) = self.ask()? else { return Ok(None) };
         let pool = Pool::join(descriptor, config)?;
         let byte = self.enter()?;
-        if keeper.is_hung_up() || process.has_exited() {
+        if keeper.is_gone() {
             // Before this member was entered: others may have founded the group anew.
             self.locks.unlock(byte)?;
             return Ok(None);
         }
-        self.start(pool, Role::Follower(keeper, process)).map(Some)
+        self.start(pool, Role::Follower(keeper)).map(Some)
     }
 
     fn found(self: &Arc<Self>, config: Config) -> Result<Group> {
@@ -228,28 +250,30 @@ impl Place {
     }
 
     /// Asks the keeper for the pool; nothing where it is gone.
-    fn ask(&self) -> Result<Option<(Socket, Process, OwnedFd)>> {
-        let keeper = match Socket::connect(&self.socket) {
+    fn ask(&self) -> Result<Option<(Keeper, OwnedFd)>> {
+        let connection = match Socket::connect(&self.socket) {
             Err(error) if is_lack(error.errno) => return Err(error.into()),
             Err(_) => return Ok(None),
-            Ok(keeper) => keeper,
+            Ok(connection) => connection,
         };
-        self.ensure_own_user(&keeper)?;
-        let process = match keeper.peer_process() {
+        self.ensure_own_user(&connection)?;
+        let process = match connection.peer_process() {
             Err(error) if is_lack(error.errno) => return Err(error.into()),
+            Err(_) if connection.peer()?.pid == 0 => None,
             Err(_) => return Ok(None),
-            Ok(process) => process,
+            Ok(process) => Some(process),
         };
+        let keeper = Keeper { connection, process };
         // A child of the keeper's may have the connection, and never answer.
         let end = Instant::now() + ANSWER;
         loop {
             // Looked at first: it may have answered before it exited.
-            let is_over = process.has_exited() || Instant::now() >= end;
-            if let Some(mut received) = keeper.receive_timeout(&mut [0], LOOK)? {
+            let is_over = keeper.has_exited() || Instant::now() >= end;
+            if let Some(mut received) = keeper.connection.receive_timeout(&mut [0], LOOK)? {
                 if received.is_short {
                     return Err(genie_sys::Error::new("recvmsg", "the group's pool", Errno::MFILE).into());
                 }
-                return Ok(received.descriptors.pop().map(|descriptor| (keeper, process, descriptor)));
+                return Ok(received.descriptors.pop().map(|descriptor| (keeper, descriptor)));
             }
             if is_over {
                 return Ok(None);
@@ -269,7 +293,7 @@ impl Member {
         loop {
             let next = match &mut role {
                 Role::Keeper(listener, members) => self.keep(listener, members).map(|()| None),
-                Role::Follower(keeper, process) => self.follow(keeper, process),
+                Role::Follower(keeper) => self.follow(keeper),
             };
             match next {
                 Ok(Some(next)) => role = next,
@@ -301,16 +325,18 @@ impl Member {
     }
 
     /// Waits until the keeper is gone; returns what this member is to do then.
-    fn follow(&self, keeper: &Socket, process: &Process) -> Result<Option<Role>> {
-        if !wait(&self.poller(&[keeper.as_fd(), process.as_fd()])?)? {
+    fn follow(&self, keeper: &Keeper) -> Result<Option<Role>> {
+        let process = keeper.process.as_ref().map(AsFd::as_fd);
+        let watched: Vec<_> = process.into_iter().chain([keeper.connection.as_fd()]).collect();
+        if !wait(&self.poller(&watched)?)? {
             return Ok(None);
         }
         loop {
             if self.place.locks.try_lock(KEEPER)? {
                 return Ok(Some(Role::Keeper(self.place.listen()?, Vec::new())));
             }
-            if let Some((keeper, process, _)) = self.place.ask()? {
-                return Ok(Some(Role::Follower(keeper, process)));
+            if let Some((keeper, _)) = self.place.ask()? {
+                return Ok(Some(Role::Follower(keeper)));
             }
             if genie_sys::poll::readable(&self.stop, Some(PAUSE))? {
                 return Ok(None);

@@ -21,8 +21,10 @@ use crate::holder::Holder;
 use crate::layout::{Layout, MEMBERS};
 use crate::words::Words;
 
-/// Where a member's process number is, behind whether the place is taken.
+/// Where a member's process number is, behind whether the place is taken: the number as its PID namespace has it, and above that the
+/// namespace's own.
 const PID: usize = 1;
+const NAMESPACE_AT: u32 = 32;
 /// How often a word's lock is tried when pages of the dead are freed.
 const TRIES: u32 = 16;
 
@@ -35,9 +37,8 @@ pub(crate) fn join(shared: Arc<Shared>, layout: Layout) -> Result<(Words, Record
         }
         let words = Words { shared: Arc::clone(&shared), layout, me: Holder::member(index) };
         if taken(&words, index).load(Ordering::Acquire) == 0 || reclaim(&words, index) {
-            words
-                .at(layout.member(index) + PID)
-                .store(own_pid().as_raw_nonzero().get() as u64, Ordering::Release);
+            let number = own_pid().as_raw_nonzero().get() as u64 | own_namespace()? << NAMESPACE_AT;
+            process(&words, index).store(number, Ordering::Release);
             taken(&words, index).store(1, Ordering::Release);
             return Ok((words, locks));
         }
@@ -64,7 +65,7 @@ pub(crate) fn sweep(words: &Words, locks: &RecordLocks) -> Result<Vec<i32>> {
     let mut gone = Vec::new();
     for index in dead {
         if reclaim(words, index) {
-            gone.push(words.at(words.layout.member(index) + PID).load(Ordering::Relaxed) as i32);
+            gone.push(pid(words, index));
             taken(words, index).store(0, Ordering::Release);
         }
         locks.unlock(index as u64)?;
@@ -83,8 +84,26 @@ pub(crate) fn leave(words: &Words) {
 /// The process numbers of all members.
 pub(crate) fn pids(words: &Words) -> Vec<i32> {
     let is_taken = |index: &usize| taken(words, *index).load(Ordering::Acquire) != 0;
-    let pid = |index| words.at(words.layout.member(index) + PID).load(Ordering::Relaxed) as i32;
-    (0..MEMBERS).filter(is_taken).map(pid).collect()
+    (0..MEMBERS).filter(is_taken).map(|index| pid(words, index)).collect()
+}
+
+/// A member's process number; 0 where it is in another PID namespace than this member, which has another process of that number, or none.
+fn pid(words: &Words, index: usize) -> i32 {
+    let number = |index| process(words, index).load(Ordering::Relaxed);
+    let is_of_ours = |own| number(own) >> NAMESPACE_AT == number(index) >> NAMESPACE_AT;
+    if words.me.member_index().is_some_and(is_of_ours) { number(index) as i32 } else { 0 }
+}
+
+/// The number of this process's PID namespace.
+fn own_namespace() -> Result<u64> {
+    let path = "/proc/self/ns/pid";
+    let found = rustix::fs::stat(path).map_err(|errno| genie_sys::Error::new("stat", path, errno));
+    Ok(found?.st_ino & u64::from(u32::MAX))
+}
+
+/// The word with the number of a member's process.
+fn process(words: &Words, index: usize) -> &AtomicU64 {
+    words.at(words.layout.member(index) + PID)
 }
 
 /// Frees all that a member had; returns whether that was possible.
@@ -112,4 +131,23 @@ pub(crate) fn give_all_of(words: &Words, is_holder: impl Fn(Holder) -> bool + Co
 /// Whether the place of a member is taken.
 fn taken(words: &Words, index: usize) -> &AtomicU64 {
     words.at(words.layout.member(index))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, Pool};
+
+    /// Once, `uf_register` took the number of a process in another PID namespace for that of one in its own.
+    #[test]
+    fn a_process_in_another_pid_namespace_has_no_number_here() {
+        let config = Config { limit: 4 << 20, ..Config::default() };
+        let one = Pool::new(config).unwrap();
+        let other = Pool::join(one.descriptor().unwrap(), config).unwrap();
+        let own = std::process::id() as i32;
+        assert_eq!(one.members(), [own; 2]);
+        let index = other.0.words.me.member_index().unwrap();
+        process(&one.0.words, index).fetch_add(1 << NAMESPACE_AT, Ordering::Relaxed);
+        assert_eq!((one.members(), other.members()), (vec![own, 0], vec![0, own]));
+    }
 }

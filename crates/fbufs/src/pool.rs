@@ -126,7 +126,7 @@ impl Pool {
     }
 
     /// Takes back what members had that have died. Allocation does so before it fails, and joining does so for one of them.
-    /// Returns the numbers of their processes.
+    /// Returns the numbers of their processes, as [`Pool::members`] has them.
     ///
     /// # Errors
     /// [`Error::Inherited`]; the kernel's, where it has no memory for locks.
@@ -138,7 +138,7 @@ impl Pool {
         self.0.sweep()
     }
 
-    /// The numbers of the processes that are members, each as often as it is one.
+    /// The numbers of the processes that are members, each as often as it is one; 0 for one in another PID namespace.
     pub fn members(&self) -> Vec<i32> {
         members::pids(&self.0.words)
     }

@@ -8,6 +8,8 @@
 #[path = "../../io/tests/soak/random.rs"]
 #[allow(dead_code, reason = "another soak uses the rest")]
 mod random;
+#[path = "../../sys/tests/skip/mod.rs"]
+mod skip;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -41,7 +43,18 @@ struct Member {
 
 impl Member {
     fn start(directory: &std::path::Path) -> Self {
-        let child = Command::new(std::env::current_exe().unwrap())
+        Self::start_by(Command::new(std::env::current_exe().unwrap()), directory)
+    }
+
+    /// Starts it in a PID namespace of its own, from where it sees none of the others.
+    fn start_unseen(directory: &std::path::Path) -> Self {
+        let mut program = in_a_namespace();
+        program.arg(std::env::current_exe().unwrap());
+        Self::start_by(program, directory)
+    }
+
+    fn start_by(mut program: Command, directory: &std::path::Path) -> Self {
+        let child = program
             .args(["--exact", "join_and_wait", "--ignored", "--nocapture"])
             .env("GROUP_MEMBER", "1")
             .env("GENIE_RUNTIME_DIR", directory)
@@ -67,6 +80,32 @@ impl Drop for Member {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Runs a program in a PID namespace, with which it ends.
+fn in_a_namespace() -> Command {
+    let mut program = Command::new("unshare");
+    program.args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child"]);
+    program
+}
+
+/// Once, a process in another PID namespace waited for 10 s, and then said that the members, which it did not see, should be ended.
+#[test]
+fn processes_that_do_not_see_each_other_are_in_one_pool() {
+    let can = in_a_namespace().arg("true").stderr(Stdio::null()).status();
+    if !can.is_ok_and(|status| status.success()) {
+        let reason = "this user may not make PID namespaces (unshare --user --pid)";
+        return skip::skip("processes_that_do_not_see_each_other_are_in_one_pool", reason);
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut founder = Member::start(directory.path());
+    let pool = founder.inode().to_owned();
+    let mut unseen = Member::start_unseen(directory.path());
+    assert_eq!(unseen.inode(), pool, "its keeper cannot be seen");
+    // The one that does not see it learns that the keeper is gone, and is the keeper that the next ones ask.
+    drop(founder);
+    let mut members = [Member::start(directory.path()), Member::start_unseen(directory.path())];
+    assert_eq!(members.each_mut().map(|member| member.inode().to_owned()), [pool.clone(), pool]);
 }
 
 #[test]

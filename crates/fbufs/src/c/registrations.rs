@@ -50,7 +50,7 @@ static NEXT: AtomicUsize = AtomicUsize::new(1);
 ///
 /// Returns a handle on the pool, for uf_allocb and uf_deregister, or NULL with errno set.
 ///
-/// Errors: ESRCH (there is no such process, or none that shares a pool with this one), EFAULT (a pointer is NULL), EAGAIN (there is no
+/// Errors: ESRCH (there is no such process, or none that shares a pool with this one and is in its PID namespace), EFAULT (a pointer is NULL), EAGAIN (there is no
 /// thread), EMFILE, ENOMEM.
 ///
 /// Pointers: procref points to a pid_t, or is NULL.
@@ -66,7 +66,11 @@ pub unsafe extern "C" fn uf_register(
         let callback = proc_exit_callback.ok_or_else(|| Failure::null("the callback"))?;
         let process = Process::current()?;
         let shares = |pool: &Pool| number > 0 && pool.members().contains(&number);
-        let sentence = || format!("process {number} shares no pool with this one: let it call uf_join");
+        let sentence = || {
+            format!(
+                "process {number}, of this PID namespace, shares no pool with this one: let it call uf_join"
+            )
+        };
         let pool = process.pools().into_iter().find(shares);
         let pool = pool.ok_or_else(|| Failure::new(libc::ESRCH, sentence()))?;
         process.registrations.add(number, pool, callback)
