@@ -66,14 +66,16 @@ function(rust_library name crate description)
     file(RELATIVE_PATH up "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
     configure_file(${RUST_LIBRARY_FOLDER}/library.pc.in ${name}.pc @ONLY)
     install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-    install(DIRECTORY examples/ DESTINATION ${CMAKE_INSTALL_DATADIR}/${name}/examples FILES_MATCHING PATTERN "*.[ch]" PATTERN "queue" EXCLUDE)
+    install(DIRECTORY examples/ DESTINATION ${CMAKE_INSTALL_DATADIR}/${name}/examples FILES_MATCHING PATTERN "*.[ch]" PATTERN "*.cpp"
+        PATTERN "queue" EXCLUDE)
     install(DIRECTORY man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man3)
 endfunction()
 
-# Makes a program in C11 that uses libraries.
+# Makes a program in C11, or in C++17, that uses libraries.
 function(c_program target source)
     add_executable(${target} ${source})
-    set_target_properties(${target} PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
+    set_target_properties(${target} PROPERTIES
+        C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF CXX_STANDARD 17 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF)
     target_compile_options(${target} PRIVATE -Wall -Wextra -Werror -pedantic)
     target_link_libraries(${target} PRIVATE ${ARGN} Threads::Threads)
 endfunction()

@@ -59,10 +59,11 @@ expect 0 '^held output: .*yes; 0 bytes copied$' "${program}copy_semantics" emula
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 page="$here/../../../docs/c.md"
 if [[ -r $page ]]; then
-    python3 - "$page" "$here/../examples" "$here/cpp.cpp" <<'EOF'
+    python3 - "$page" "$here/../examples" "$here" <<'EOF'
 import pathlib, re, sys
-page, examples, cpp = map(pathlib.Path, sys.argv[1:])
-sources = {"c": [path.read_text() for path in sorted(examples.glob("*.c"))], "cpp": [cpp.read_text()]}
+page, examples, tests = map(pathlib.Path, sys.argv[1:])
+found = {"c": examples.glob("*.c"), "cpp": [*examples.glob("*.cpp"), *tests.glob("*.cpp")]}
+sources = {language: [path.read_text() for path in paths] for language, paths in found.items()}
 blocks = re.findall(r"^```(c|cpp)\n(.*?)^```$", page.read_text(), re.M | re.S)
 wrong = [code for language, code in blocks if not any(code in source for source in sources[language])]
 for code in wrong:

@@ -16,6 +16,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -236,6 +237,95 @@ class request : public holder {
     pending submit() { io_request_t number = 0; return make(&number), pending(number, std::move(job_)); }
 };
 
+/// Bytes in one run of addresses, as a std::span, which C++17 does not have.
+template <class Byte> class span {
+    Byte *data_ = nullptr; std::size_t size_ = 0;
+  public:
+    span() noexcept = default;
+    span(Byte *data, std::size_t size) noexcept : data_(data), size_(size) {}
+    Byte *data() const noexcept { return data_; } std::size_t size() const noexcept { return size_; }
+    Byte *begin() const noexcept { return data_; } Byte *end() const noexcept { return data_ + size_; }
+    Byte &operator[](std::size_t index) const noexcept { return data_[index]; }
+};
+template <class Byte> class piece;
+/// The bytes of a buffer of a request where they are: for (auto part : segments) visits the spans of which they consist, in order. A view:
+/// a copy is of the same bytes. Each thread uses a copy of its own, which remembers the segment where it was last.
+template <class Byte> class segments {
+    const io_segment *first_, *last_, *here_; std::size_t before_ = 0, size_ = 0; // before_ bytes lie before *here_
+    template <class Act> void each(std::size_t offset, std::size_t size, Act act) { // act(place, bytes before it, how many are there)
+        for (std::size_t done = 0; done < size;) {
+            const span<Byte> there = from(offset + done);
+            const std::size_t part = there.size() < size - done ? there.size() : size - done;
+            act(there.data(), done, part), done += part;
+        }
+    }
+    void ensure(std::size_t offset, std::size_t size) const {
+        if (offset > size_ || size > size_ - offset) throw error(EINVAL, "bytes beyond the end of the buffer");
+    }
+    friend class piece<Byte>;
+  public:
+    class iterator {
+        const io_segment *at_;
+      public:
+        explicit iterator(const io_segment *at) noexcept : at_(at) {}
+        span<Byte> operator*() const noexcept { return {static_cast<Byte *>(at_->addr), at_->length}; }
+        iterator &operator++() noexcept { return ++at_, *this; }
+        bool operator!=(const iterator &other) const noexcept { return at_ != other.at_; }
+    };
+    segments(const io_segment *first, std::size_t count) noexcept : first_(first), last_(first + count), here_(first) {
+        for (span<Byte> each : *this) size_ += each.size();
+    }
+    iterator begin() const noexcept { return iterator(first_); } iterator end() const noexcept { return iterator(last_); }
+    std::size_t size() const noexcept { return size_; } ///< All bytes.
+    /// The bytes from there on that are in one segment; none at the end. Takes no time if it is asked in order.
+    span<Byte> from(std::size_t offset) noexcept {
+        if (offset >= size_) return {};
+        while (offset < before_) before_ -= (--here_)->length;
+        while (offset - before_ >= here_->length) before_ += (here_++)->length;
+        return {static_cast<Byte *>(here_->addr) + (offset - before_), here_->length - (offset - before_)};
+    }
+    /// So many bytes from there on in one run of addresses, such as a row of an image. Throws EINVAL beyond the end.
+    genie::piece<Byte> piece(std::size_t offset, std::size_t size) { return {*this, offset, size}; }
+    void load(std::size_t offset, void *to, std::size_t size) { ///< Copies bytes from there on.
+        ensure(offset, size);
+        each(offset, size, [to](const Byte *at, std::size_t done, std::size_t part) { std::memcpy(static_cast<char *>(to) + done, at, part); });
+    }
+    void store(std::size_t offset, const void *from, std::size_t size) { ///< The same in the other direction, for inputs.
+        ensure(offset, size);
+        each(offset, size, [from](Byte *at, std::size_t done, std::size_t part) { std::memcpy(at, static_cast<const char *>(from) + done, part); });
+    }
+};
+/// Some bytes of segments: in place if they are in one segment; else a copy, which an input gets back when this object ends.
+template <class Byte> class piece {
+    using stored = std::remove_const_t<Byte>;
+    segments<Byte> of_; std::size_t offset_; span<Byte> bytes_; std::unique_ptr<stored[]> copy_{};
+  public:
+    piece(const segments<Byte> &of, std::size_t offset, std::size_t size) : of_(of), offset_(offset) {
+        of_.ensure(offset, size);
+        bytes_ = {of_.from(offset).data(), size};
+        if (of_.from(offset).size() >= size) return;
+        copy_.reset(new stored[size]), bytes_ = {copy_.get(), size};
+        of_.load(offset, copy_.get(), size);
+    }
+    piece(piece &&) noexcept = default;
+    ~piece() { if constexpr (!std::is_const_v<Byte>) if (copy_) of_.store(offset_, copy_.get(), bytes_.size()); }
+    Byte *data() const noexcept { return bytes_.data(); } std::size_t size() const noexcept { return bytes_.size(); }
+    Byte *begin() const noexcept { return bytes_.begin(); } Byte *end() const noexcept { return bytes_.end(); }
+    Byte &operator[](std::size_t index) const noexcept { return bytes_[index]; }
+};
+/// Calls act(from, to, size) for as many bytes as both have, in order, and each time for as many as are in one segment of both. Returns how
+/// many these are in all.
+template <class From, class To, class Act> std::size_t together(segments<From> from, segments<To> to, Act act) {
+    const std::size_t all = from.size() < to.size() ? from.size() : to.size();
+    for (std::size_t done = 0; done < all;) {
+        const span<From> source = from.from(done);
+        const span<To> target = to.from(done);
+        const std::size_t part = source.size() < target.size() ? source.size() : target.size();
+        act(source.data(), target.data(), part), done += part;
+    }
+    return all;
+}
+
 /// What a registered server gets. A request that is dropped without a reply fails with EREMOTEIO.
 class message {
     friend class registered; detail::slot<io_server_t> server_; // while the request is held
@@ -256,20 +346,30 @@ class message {
     const io_message *operator->() const noexcept { return &message_; } ///< message->what, ->service, ->client and so on.
     std::string_view argument() const noexcept { return {static_cast<const char *>(message_.argument), message_.argument_length}; }
     const io_server_buffer &buffer(std::size_t at) const { return at < message_.bufc ? message_.bufv[at] : throw error(EINVAL, "no such buffer"); }
-    /// Makes an input ready, if it is not yet, and copies so many bytes there, or as many as fit. Returns how many; reply passes these.
+    /// The bytes of an output, where they are. Good until the reply, as what ready returns is. A client that is hostile may store into
+    /// them meanwhile: load what you check once, and use what you have loaded.
+    segments<const unsigned char> output(std::size_t number) const {
+        const io_server_buffer &found = buffer(number);
+        if (found.direction != IO_OUT) throw error(EINVAL, "the buffer is an input: ready has it");
+        if (!found.segc && found.length) throw error(EINVAL, "the service was not registered with IO_READ");
+        return {found.segv, found.segc};
+    }
+    /// Makes an input ready to be filled, if it is not yet: the bytes to be stored into, where they are. Say by actual how many pass.
+    segments<unsigned char> ready(std::size_t number) {
+        const io_server_buffer &found = buffer(number);
+        if (found.direction != IO_IN || !found.segc) detail::check(io_ready(server_.get(), message_.request, number));
+        return {found.segv, found.segc};
+    }
+    /// Makes an input ready, and copies so many bytes there, or as many as fit. Returns how many; reply passes these.
     std::size_t fill(std::size_t number, const void *from, std::size_t size) {
-        if (!buffer(number).segc) detail::check(io_ready(server_.get(), message_.request, number));
-        std::size_t done = 0;
-        for (std::size_t i = 0, part; i < buffer(number).segc && done < size; i++, done += part) {
-            const io_segment &to = buffer(number).segv[i];
-            std::memcpy(to.addr, static_cast<const char *>(from) + done, part = to.length < size - done ? to.length : size - done);
-        }
-        return actual(number, done), done;
+        segments<unsigned char> to = ready(number);
+        return size = size < to.size() ? size : to.size(), to.store(0, from, size), actual(number, size), size;
     }
     std::string read(std::size_t number) const { ///< A copy of an output.
         std::string bytes;
-        for (std::size_t i = 0; i < buffer(number).segc; i++)
-            bytes.append(static_cast<const char *>(buffer(number).segv[i].addr), buffer(number).segv[i].length);
+        segments<const unsigned char> from = output(number);
+        bytes.reserve(from.size());
+        for (span<const unsigned char> each : from) bytes.append(reinterpret_cast<const char *>(each.data()), each.size());
         return bytes;
     }
     void actual(std::size_t number, std::size_t size) { buffer(number), actual_.at(number) = size; } ///< How much is passed.
