@@ -69,7 +69,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.json {
         output::print_json(&document)?;
     } else {
-        output::print(&table::text(&document, output::is_coloured()))?;
+        output::print_styled(&table::text(&document, output::is_coloured()))?;
     }
     notice(&bench, baselines.as_ref());
     document.wrong().map_or(Ok(()), Err)

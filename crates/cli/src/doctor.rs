@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.json {
         output::print_json(&report)?;
     } else {
-        output::print(&report.text(output::is_coloured()))?;
+        output::print_styled(&report.text(output::is_coloured()))?;
     }
     report.failed().map_or(Ok(()), Err)
 }

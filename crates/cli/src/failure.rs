@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::io::Write;
 use std::process::ExitCode;
 
+use crate::output;
+
 /// The exit status of a command that was called correctly but could not do its work.
 const COULD_NOT: u8 = 1;
 /// The exit status of a command that was called wrongly.
@@ -31,9 +33,8 @@ impl Failure {
 
     /// Prints the line to standard error and gives the status to exit with.
     pub(crate) fn report(&self) -> ExitCode {
-        let line = self.message.lines().map(str::trim).collect::<Vec<_>>().join(" ");
         // If standard error cannot be written to, the status alone reports the failure.
-        let _ = writeln!(std::io::stderr(), "genie: {line}");
+        let _ = writeln!(std::io::stderr(), "genie: {}", output::one_line(&self.message));
         ExitCode::from(self.status)
     }
 }

@@ -66,10 +66,15 @@ impl Facts {
             uptime_s: status.uptime.as_secs(),
             services: status.services.iter().map(|offer| offer.service.name.to_string()).collect(),
             clients: status.clients_total,
-            pending_requests: pending.clone().map(|pending| u64::from(pending.pending_requests)).sum(),
-            pending_bytes: pending.map(|pending| pending.pending_bytes).sum(),
+            pending_requests: saturating_sum(pending.clone().map(|pending| pending.pending_requests.into())),
+            pending_bytes: saturating_sum(pending.map(|pending| pending.pending_bytes)),
         }
     }
+}
+
+/// The sum of what a server says, however large it says that is.
+pub(crate) fn saturating_sum(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::saturating_add)
 }
 
 /// What is said if there is no server.
@@ -111,7 +116,14 @@ fn table(rows: &[&Row]) -> String {
             ],
             (None, error) => {
                 let none = || "-".to_owned();
-                [row.name.clone(), none(), none(), none(), none(), error.clone().unwrap_or_default()]
+                [
+                    row.name.clone(),
+                    none(),
+                    none(),
+                    none(),
+                    none(),
+                    output::one_line(error.as_deref().unwrap_or_default()),
+                ]
             }
         };
         table.add_row(cells);

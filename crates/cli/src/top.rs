@@ -53,7 +53,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let now = sample()?;
         let servers = servers(&before, &now);
         match is_live {
-            true => output::print(&(CLEAR.to_owned() + &text(&servers, args.interval)))?,
+            true => {
+                output::print_styled(CLEAR)?;
+                output::print(&text(&servers, args.interval))?;
+            }
             false if args.json => return output::print_json(&servers),
             false => return output::print(&text(&servers, args.interval)),
         }
@@ -80,7 +83,7 @@ fn text(servers: &[Server], interval: Duration) -> String {
         }
     };
     for error in servers.iter().filter_map(|server| server.error.as_deref()) {
-        text += &format!("{error}\n");
+        text += &(output::one_line(error) + "\n");
     }
     text
 }

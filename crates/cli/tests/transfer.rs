@@ -1,5 +1,7 @@
 //! `genie fetch` and `genie store` as a user meets them: every byte against the source, whole or not at all.
 
+#[path = "transfer/hostile.rs"]
+mod hostile;
 #[path = "transfer/interrupted.rs"]
 mod interrupted;
 #[path = "transfer/refusals.rs"]

@@ -23,7 +23,8 @@ pub enum Kind {
 pub struct Attributes {
     /// What the name stands for.
     pub kind: Kind,
-    /// Bytes in it, as far as the file system says: files of procfs say 0, and directories anything.
+    /// Bytes in it, as far as the file system says: files of procfs say 0, and directories anything. No file has more than
+    /// `i64::MAX`.
     pub size: u64,
     /// Seconds from 1970 to its last modification.
     pub modified_seconds: i64,
@@ -63,7 +64,7 @@ impl Attributes {
         };
         Some(Self {
             kind,
-            size: u64::from_le_bytes(*size),
+            size: Some(u64::from_le_bytes(*size)).filter(|size| i64::try_from(*size).is_ok())?,
             modified_seconds: i64::from_le_bytes(*modified_seconds),
             modified_nanoseconds: u32::from_le_bytes(*modified_nanoseconds),
             mode: u32::from_le_bytes(*mode),

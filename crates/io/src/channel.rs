@@ -62,7 +62,7 @@ pub(crate) use remote::{Patience, Remote};
 pub use serving::{Driven, Running, Serving, Stopper};
 pub(crate) use session::Session;
 pub(crate) use wire::control::MAX_NAME;
-pub use wire::control::{ClientCounts, ClientStatus, Counts, Limits, Status, Traffic};
+pub use wire::control::{ClientCounts, ClientStatus, Counts, Limits, Status, Traffic, is_control};
 pub(crate) use wire::record::Slot;
 
 use std::time::{Duration, Instant};

@@ -89,7 +89,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         output::print_json(&printed(&run, &outcome, &found))?;
     } else {
         let coloured = output::is_coloured();
-        output::print(&found.iter().map(|one| tables::found(one, coloured)).collect::<String>())?;
+        output::print_styled(&found.iter().map(|one| tables::found(one, coloured)).collect::<String>())?;
     }
     report::announce(&run);
     judge(&run, &outcome)

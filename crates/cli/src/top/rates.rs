@@ -9,6 +9,8 @@ use genie_io::Error;
 use genie_io::channel::{Answer, ClientCounts, Counts, Status, Traffic};
 use serde::Serialize;
 
+use crate::servers::saturating_sum;
+
 /// All servers' answers, and when they were there.
 pub(super) struct Sample {
     pub(super) at: Instant,
@@ -127,8 +129,8 @@ fn server(
     let total = earlier.map(Traffic::total).unwrap_or_default();
     Server {
         row: Row {
-            pending_requests: clients.iter().map(|client| client.pending_requests).sum(),
-            pending_bytes: clients.iter().map(|client| client.pending_bytes).sum(),
+            pending_requests: saturating_sum(clients.iter().map(|client| client.pending_requests)),
+            pending_bytes: saturating_sum(clients.iter().map(|client| client.pending_bytes)),
             ..Row::new(name, status.pid, traffic.total(), total, interval)
         },
         uptime_s: status.uptime.as_secs(),
@@ -210,6 +212,37 @@ mod tests {
             || Sample { at: Instant::now(), answers: vec![answers(7, SECOND, 0, &[(1, 1), (2, 1)])] };
         let servers = servers(&sample(), &sample());
         assert_eq!((servers[0].row.pending_requests, servers[0].row.pending_bytes), (4, 20));
+    }
+
+    /// The sum of what a server said was pending overflowed.
+    #[test]
+    fn a_server_that_says_the_largest_numbers_is_listed_with_them() {
+        let most = u64::MAX;
+        let (name, answer) = answers(most, Duration::MAX, most, &[(1, most), (2, most)]);
+        let (mut status, traffic) = answer.unwrap();
+        let pending = Limits { pending_bytes: most, pending_requests: u32::MAX };
+        status.clients.iter_mut().for_each(|client| client.pending = pending);
+        let later = |seconds, counts: Counts| {
+            let clients = traffic.clients.iter().map(|client| ClientCounts { counts, ..*client }).collect();
+            let traffic = Traffic { departed: counts, clients };
+            Sample {
+                at: Instant::now() + seconds * SECOND,
+                answers: vec![(name.clone(), Ok((status.clone(), traffic)))],
+            }
+        };
+        let all = |count| Counts {
+            requests: count,
+            failures: count,
+            out_copied: count,
+            out_passed: count,
+            in_copied: count,
+            in_passed: count,
+        };
+        let listed = servers(&later(0, all(0)), &later(1, all(most)));
+        let Row { pending_bytes, pending_requests, total, .. } = listed[0].row;
+        assert_eq!((pending_bytes, pending_requests, total.requests), (most, 2 * u64::from(u32::MAX), most));
+        // They go backwards, too.
+        assert_eq!(servers(&later(0, all(most)), &later(1, all(0)))[0].row.per_second.requests, 0.0);
     }
 
     #[test]

@@ -41,8 +41,8 @@ impl Client {
         }
     }
 
-    /// Everything in a directory.
-    pub(super) fn list(&self, directory: &Path) -> Result<Vec<Entry>, Failure> {
+    /// Everything in a directory, which may be `most` entries.
+    pub(super) fn list(&self, directory: &Path, most: usize) -> Result<Vec<Entry>, Failure> {
         let mut all: Vec<Entry> = Vec::new();
         let mut page = vec![0; PAGE];
         loop {
@@ -60,6 +60,12 @@ impl Client {
                 return Err(nonsense("list", directory));
             }
             all.extend(entries);
+            if all.len() > most {
+                return Err(Failure::could_not(format!(
+                    "the server lists too many entries: with those in {directory:?}, more than a tree may have; fetch the \
+                     directories one by one"
+                )));
+            }
             if !is_followed {
                 return Ok(all);
             }

@@ -148,7 +148,7 @@ impl Download {
         &self,
         carrier: &mut Carrier<'_>,
         part: &Part,
-        missing: Vec<Chunk>,
+        missing: Vec<Range<u64>>,
         verify: bool,
         bar: &Bar,
     ) -> Result<u64, Failure> {
@@ -164,7 +164,8 @@ impl Download {
             }
             Ok(())
         };
-        carrier.fetch(&self.source, missing.into_iter(), verify, take)?;
+        let missing: Vec<_> = missing.into_iter().map(|bytes| carrier.chunks(bytes)).collect();
+        carrier.fetch(&self.source, missing.into_iter().flatten(), verify, take)?;
         let mut asked = self.asked();
         while self.to_end && end.get().is_none() {
             asked = asked.end..asked.end + CHUNK as u64;
@@ -183,30 +184,35 @@ impl Download {
         self.bytes.start..self.bytes.end + beyond
     }
 
-    /// The chunks that the part does not hold yet, and how many bytes it holds already.
+    /// The ranges that the part does not hold yet, and how many bytes it holds already.
     fn missing(
         &self,
         carrier: &Carrier<'_>,
         part: &Part,
         resume: bool,
-    ) -> Result<(Vec<Chunk>, u64), Failure> {
+    ) -> Result<(Vec<Range<u64>>, u64), Failure> {
         let len = if resume { part.len()? } else { 0 };
+        // Of a size that a server claims, only as much is gone through as there is.
+        let there = (self.bytes.start + len).min(self.bytes.end);
         let (mut missing, mut kept) = (Vec::new(), 0);
         let mut bytes = Vec::new();
+        let mut checked = self.bytes.start;
         for chunk in carrier.chunks(self.asked()) {
-            let place = chunk.offset - self.bytes.start;
-            let is_sure = chunk.offset + chunk.len as u64 <= self.bytes.end;
-            if is_sure && place + chunk.len as u64 <= len {
-                bytes.resize(chunk.len, 0);
-                part.read(place, &mut bytes)?;
-                let wanted = carrier.client.checksum(&self.source, chunk.offset, chunk.len as u64)?;
-                if Checksum::of(&bytes) == wanted {
-                    kept += chunk.len as u64;
-                    continue;
-                }
+            let end = chunk.offset + chunk.len as u64;
+            if end > there {
+                break;
             }
-            missing.push(chunk);
+            checked = end;
+            bytes.resize(chunk.len, 0);
+            part.read(chunk.offset - self.bytes.start, &mut bytes)?;
+            let wanted = carrier.client.checksum(&self.source, chunk.offset, chunk.len as u64)?;
+            if Checksum::of(&bytes) == wanted {
+                kept += chunk.len as u64;
+            } else {
+                missing.push(chunk.offset..end);
+            }
         }
+        missing.push(checked..self.asked().end);
         Ok((missing, kept))
     }
 

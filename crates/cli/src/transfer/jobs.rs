@@ -22,7 +22,7 @@ pub(super) fn share_out<T: Sync>(
     size: impl Fn(&T) -> u64,
     work: impl Fn(&mut Carrier<'_>, &T, &Bar) -> Result<(), Failure> + Sync,
 ) -> Result<Tally, Failure> {
-    let bytes = items.iter().map(size).sum();
+    let bytes = items.iter().map(size).fold(0, u64::saturating_add);
     let bar = Bar::new(bytes, "{wide_bar} {bytes}/{total_bytes}  {bytes_per_sec}  {eta}");
     let jobs = options.jobs.get().min(items.len()).max(1);
     let (next, total) = (AtomicUsize::new(0), Mutex::new(Ok(Tally::default())));

@@ -1,4 +1,7 @@
 //! Trees: the contents of a directory, here or on the server, and the directories that those contents need.
+//!
+//! Trust: a server can claim any tree; what no file system here could hold is refused.
+//! Limits: a path has [`PATH_MAX`] bytes, and a tree of a server's [`ENTRIES_MAX`] entries.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -9,6 +12,11 @@ use genie::file::{Attributes, Kind};
 
 use super::client::Client;
 use crate::failure::Failure;
+
+/// The kernel's limit on the bytes of a path, the end mark not counted.
+const PATH_MAX: usize = 4095;
+/// The most entries of a tree that is fetched at a time: their names fit into memory with ease.
+const ENTRIES_MAX: usize = 1 << 22;
 
 /// Everything beneath a directory, by paths relative to it.
 #[derive(Debug, Default)]
@@ -36,8 +44,17 @@ impl Tree {
     pub(super) fn remote(client: &Client, root: &Path) -> Result<Self, Failure> {
         let mut tree = Self::default();
         let mut waiting = vec![PathBuf::new()];
+        let mut left = ENTRIES_MAX;
         while let Some(directory) = waiting.pop() {
-            let entries = client.list(&served(root, &directory))?;
+            let path = served(root, &directory);
+            if path.as_os_str().len() > PATH_MAX {
+                return Err(Failure::could_not(format!(
+                    "beneath {root:?} the server lists directories within directories, until their paths have more than \
+                     {PATH_MAX} bytes; fetch a directory further down"
+                )));
+            }
+            let entries = client.list(&path, left)?;
+            left -= entries.len();
             let mut taken: HashSet<OsString> = entries.iter().map(|entry| entry.name.clone()).collect();
             for entry in &entries {
                 let path = directory.join(&entry.name);

@@ -32,7 +32,7 @@ use super::cursor::Cursor;
 use super::{Malformed, TooLarge};
 use layout::Head;
 use part::Part;
-pub(crate) use part::is_control;
+pub use part::is_control;
 
 /// The version of the layout of the handshake, which never changes.
 pub const HANDSHAKE_VERSION: u16 = 1;

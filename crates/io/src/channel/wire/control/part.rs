@@ -52,10 +52,12 @@ pub(super) fn fixed<T: IntoBytes + Immutable + Unaligned>(bytes: &mut Vec<u8>, p
     bytes.extend_from_slice(part.as_bytes());
 }
 
-/// Whether a character changes how a terminal shows others: a control character, or one that turns the direction of text.
-pub(crate) fn is_control(char: char) -> bool {
-    let turns = matches!(char, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    turns || char.is_control()
+/// Whether a character changes how a terminal shows others: a control character, or one that turns the direction of text or
+/// breaks lines. Names on channels have none; what a peer says besides, such as why a request failed, may have any.
+pub fn is_control(char: char) -> bool {
+    let turns = matches!(char, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let breaks = matches!(char, '\u{2028}' | '\u{2029}');
+    turns || breaks || char.is_control()
 }
 
 /// A name's length, as a message has it, and the name's bytes.
