@@ -4,7 +4,8 @@
 //! reply takes effect when the last fragment has been let go, so that no subcontractor ever works in memory that its
 //! client has back. The graph's edges are kept with the contractor's request, which lists the requests originated from it.
 //! Invariants: eviction is in post-order: whatever a request originated is aborted before the request itself. A request that
-//! is being aborted originates no more requests, since nothing would abort those.
+//! is being aborted originates no more requests, since nothing would abort those. Where several threads abort a request, its
+//! server is asked once, after all that it originated.
 //! Limits: [`DEEPEST`]: replies and evictions go along a chain of requests by recursion.
 //! Source: thesis §3.1.2, figure 3.1; §5.3.
 
@@ -83,19 +84,23 @@ impl Contract {
 
     /// Aborts the requests that this one originated, but first the requests that those originated. Each server has `grace`
     /// for letting its request go.
+    ///
+    /// Threads that evict the same request at the same time all go through all of what it originated, so that each of them
+    /// returns after the last of these servers was asked. One of them asks, and the others wait with it.
     pub(crate) fn evict(&self, reason: &Error, grace: Duration) {
         for (request, server) in self.end(reason) {
             if let Some(request) = request.upgrade() {
-                request.abort(&server, reason, grace);
+                request.evict(&server, reason, grace);
             }
         }
     }
 
-    /// Stops requests from being originated; returns those that have been.
+    /// Stops requests from being originated; returns those that have been. They stay listed for another thread that evicts
+    /// this request.
     fn end(&self, reason: &Error) -> Vec<(Weak<Exchange>, ServerHandle)> {
         let mut originated = self.originated.lock();
         originated.over.get_or_insert_with(|| reason.clone());
-        std::mem::take(&mut originated.requests)
+        originated.requests.clone()
     }
 }
 

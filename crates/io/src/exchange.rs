@@ -32,7 +32,7 @@ enum Phase {
     Replied(Box<Work>),
     /// The reply is there; the server goes on with the outputs.
     Anticipated(Box<Reply>),
-    /// The client has given up, for this reason; the server may still hold the work.
+    /// The client has given up, for this reason, which it may have heard; the server may still hold the work.
     GivenUp(Box<Error>),
     /// The client no longer wants a reply that has not come; its time still counts.
     Forgotten,
@@ -70,6 +70,15 @@ pub(crate) struct Exchange {
     is_aborting: AtomicBool,
 }
 
+/// Whether the server was asked to let the request go: of several threads that abort it, one does that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    No,
+    /// A thread is in the server's code.
+    UnderWay,
+    Yes,
+}
+
 #[derive(Debug)]
 struct State {
     phase: Phase,
@@ -83,6 +92,7 @@ struct State {
     alarm: Option<Alarm>,
     /// Why the request is being aborted.
     aborting: Option<Error>,
+    asked: Asked,
     /// The request's contract, if its server has made one.
     contract: Weak<Contract>,
 }
@@ -96,6 +106,7 @@ impl State {
             listing: None,
             alarm: None,
             aborting: None,
+            asked: Asked::No,
             contract: Weak::new(),
         }
     }
@@ -337,7 +348,10 @@ impl Exchange {
 
     /// Takes the reply, or the reason why there is none.
     pub(crate) fn take(&self) -> Found {
-        std::mem::replace(&mut self.state.lock().phase, Phase::Over).into()
+        match &mut self.state.lock().phase {
+            Phase::GivenUp(reason) => Found::Error(reason.clone()),
+            phase => std::mem::replace(phase, Phase::Over).into(),
+        }
     }
 
     /// Looks at a reply that is there, without taking it.
@@ -354,6 +368,7 @@ impl Exchange {
         let is_left = !state.is_done;
         let next = match state.phase {
             Phase::Waiting => Phase::Forgotten,
+            Phase::GivenUp(_) => return is_left,
             _ => Phase::Over,
         };
         let left = std::mem::replace(&mut state.phase, next);
@@ -382,7 +397,7 @@ impl Exchange {
                     exchange.go_on_to_abort(contract, &server, &of, grace);
                 });
             }
-            Some(None) => server.abort(self.id()),
+            Some(None) => drop(self.ask(server)),
             None => {}
         }
         self.give_up(reason);
@@ -398,6 +413,14 @@ impl Exchange {
         }
     }
 
+    /// As [`Exchange::abort`], before the request that originated this one is aborted: where another thread is just asking the
+    /// server, this waits for that thread, too, since it could otherwise be too late.
+    pub(crate) fn evict(&self, server: &ServerHandle, reason: &Error, grace: Duration) {
+        self.abort(server, reason, grace);
+        let is_settled = |state: &State| state.is_done || state.asked != Asked::UnderWay;
+        drop(self.changed.wait_until(self.state.lock(), deadline_after(grace), is_settled));
+    }
+
     /// Asks the server to let the request go, after whatever the request originated has been aborted; returns whether there
     /// was no reply yet.
     pub(crate) fn ask_to_abort(&self, server: &ServerHandle, reason: &Error, grace: Duration) -> bool {
@@ -408,18 +431,29 @@ impl Exchange {
     }
 
     /// Notes that the request is being aborted, unless there is a reply. Returns its contract, if its server has made one.
+    ///
+    /// A request that its client has given up is still to be aborted, if its server was not asked: a thread that aborts it may be busy
+    /// with what it originated.
     fn begin_to_abort(&self, server: &ServerHandle, reason: &Error) -> Option<Option<Arc<Contract>>> {
         let mut state = self.state.lock();
-        if state.is_done || !matches!(state.phase, Phase::Waiting | Phase::Forgotten) {
+        let is_pending = match state.phase {
+            Phase::Waiting | Phase::Forgotten => true,
+            Phase::GivenUp(_) => state.asked == Asked::No,
+            Phase::Replied(_) | Phase::Anticipated(_) | Phase::Over => false,
+        };
+        if state.is_done || !is_pending {
             return None;
         }
+        let is_first = state.aborting.is_none();
         state.aborting.get_or_insert_with(|| reason.clone());
         // The server takes one lock for the abort and for the request; the lock orders this store for the thread that hands
         // the request over.
         self.is_aborting.store(true, Ordering::Relaxed);
         let contract = state.contract.upgrade();
         drop(state);
-        telemetry::aborted(server.name(), self.id(), reason);
+        if is_first {
+            telemetry::aborted(server.name(), self.id(), reason);
+        }
         Some(contract)
     }
 
@@ -432,14 +466,24 @@ impl Exchange {
     ) -> bool {
         if let Some(contract) = contract {
             contract.evict(reason, grace);
-            // The requests that this one originated may have completed, and so may this request.
-            drop(contract);
-            let state = self.state.lock();
-            if matches!(state.phase, Phase::Replied(_) | Phase::Anticipated(_)) {
-                return false;
-            }
         }
-        server.abort(self.id());
+        self.ask(server)
+    }
+
+    /// Asks the server to let the request go, unless another thread has asked it; returns whether there was no reply yet.
+    fn ask(&self, server: &ServerHandle) -> bool {
+        let mut state = self.state.lock();
+        // The requests that this one originated may have completed, and so may this request.
+        if state.is_done || matches!(state.phase, Phase::Replied(_) | Phase::Anticipated(_)) {
+            return false;
+        }
+        if state.asked == Asked::No {
+            state.asked = Asked::UnderWay;
+            drop(state);
+            server.abort(self.id());
+            self.state.lock().asked = Asked::Yes;
+            self.changed.notify_all();
+        }
         true
     }
 

@@ -3,8 +3,9 @@
 //! How: the server's code is told at once to abort a request that has originated nothing. If a request has originated
 //! others, those are aborted first, which may take as long as their servers are allowed. A few threads do that; they start
 //! when they are needed and end when nothing is left.
-//! Limits: [`THREADS`]; further requests wait. Each request is aborted once by its client, and once more when its channel
-//! ends, so at most twice as many wait as are pending.
+//! Limits: [`THREADS`]; further requests wait. A request is aborted by its client, or when its channel ends; and once more if it was
+//! in the server's code when the channel ended.
+//! So at most twice as many wait as are pending.
 //! Source: thesis §3.1.2 (eviction).
 
 use std::collections::VecDeque;

@@ -120,9 +120,10 @@ impl InProgress {
         self.requests.get(slot).is_none_or(|entry| entry.is_aborted)
     }
 
-    /// All requests that are pending, and what they have originated.
+    /// All requests that are pending, and what they have originated, but for those that are being aborted already.
     pub(super) fn all(&self) -> Vec<Aborted> {
-        self.requests.iter().map(|(_, entry)| (entry.id, entry.contract.clone())).collect()
+        let kept = self.requests.iter().filter(|(_, entry)| !entry.is_aborted);
+        kept.map(|(_, entry)| (entry.id, entry.contract.clone())).collect()
     }
 
     /// Grants other limits; places are never taken away.

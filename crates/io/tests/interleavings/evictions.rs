@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use genie_io::{Error, In, Limits, Out};
+use shuttle::sync::Mutex;
 use shuttle::thread;
 
 use crate::scene::{FOR_EVER, Keeper, SERVICE, explore, forward, interface};
@@ -48,5 +49,31 @@ fn an_eviction_that_meets_the_subcontractors_reply_leaves_one_result_for_all() {
         assert_eq!(is_passed, is_replied, "the contractor hears what the leaf did");
         assert_eq!(came.is_ok(), is_passed, "the client hears what the contractor did");
         assert!(kept.is_empty());
+    });
+}
+
+/// The second thread once found the list of what was originated taken, and asked the contractor before its subcontractor.
+#[test]
+fn two_threads_that_abort_a_request_have_each_server_asked_once_and_the_contractor_last() {
+    explore(|| {
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let (leaf, kept) = Keeper::noting("leaf", &order);
+        let (contractor, contracted) = Keeper::noting("contractor", &order);
+        let client = interface(Limits { abort_timeout: FOR_EVER, ..Limits::default() });
+        let pending = client.request(&contractor, SERVICE).out(Out::copy(b"forwarded")).submit();
+        let pending = Arc::new(pending.expect("it is admitted"));
+        let fragment = contracted.fragment();
+        let forwarded = client.request(&leaf, SERVICE).out(Out::fragment(fragment)).submit();
+        let forwarded = forwarded.expect("it is admitted");
+        // The contractor's reply takes effect when this has been taken.
+        let takes = thread::spawn(move || forwarded.sync().is_err());
+        let aborts = [0, 1].map(|_| {
+            let pending = Arc::clone(&pending);
+            thread::spawn(move || pending.give_up())
+        });
+        aborts.into_iter().for_each(|abort| abort.join().unwrap());
+        assert_eq!(*order.lock().unwrap(), ["leaf", "contractor"]);
+        assert!(takes.join().unwrap());
+        assert!(kept.is_empty() && contracted.is_empty());
     });
 }

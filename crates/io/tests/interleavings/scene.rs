@@ -7,8 +7,8 @@ use std::time::Duration;
 use genie_io::channel::directory::Directory;
 use genie_io::channel::{ConnectOptions, Layout, Listener, Running, ServeOptions};
 use genie_io::{
-    Error, Failed, Incoming, Interface, Limits, Out, Reply, RequestId, Server, ServerError, ServerHandle,
-    Service, ServiceId,
+    Error, Failed, Fragment, Incoming, Interface, Limits, Out, Reply, RequestId, Server, ServerError,
+    ServerHandle, Service, ServiceId,
 };
 use genie_memory::{Config, Faults, Granularity, GranuleKind, Space};
 use genie_passing::{Costs, Passing};
@@ -77,9 +77,12 @@ pub(crate) struct Keeper {
     /// There is one more.
     more: Condvar,
     is_deaf: bool,
-    /// Requests that it was to let go.
-    aborted: Mutex<Vec<RequestId>>,
+    /// Its name, and the list on which it notes that it was asked to let a request go.
+    notes: Option<(&'static str, Notes)>,
 }
+
+/// The names of servers, in the order in which they were asked to let requests go.
+pub(crate) type Notes = Arc<Mutex<Vec<&'static str>>>;
 
 /// The server's face.
 struct Face(Arc<Keeper>);
@@ -101,7 +104,9 @@ impl Server for Face {
     }
 
     fn abort(&self, request: RequestId) {
-        self.0.aborted.lock().unwrap().push(request);
+        if let Some((name, notes)) = &self.0.notes {
+            notes.lock().unwrap().push(name);
+        }
         if !self.0.is_deaf {
             drop(self.0.take_named(request));
         }
@@ -118,6 +123,19 @@ impl Keeper {
     pub(crate) fn deaf() -> (ServerHandle, Arc<Self>) {
         let keeper = Arc::new(Self { is_deaf: true, ..Self::default() });
         (ServerHandle::new(Face(Arc::clone(&keeper))), keeper)
+    }
+
+    /// One that notes that it was asked to let a request go.
+    pub(crate) fn noting(name: &'static str, notes: &Notes) -> (ServerHandle, Arc<Self>) {
+        let keeper = Arc::new(Self { notes: Some((name, Arc::clone(notes))), ..Self::default() });
+        (ServerHandle::new(Face(Arc::clone(&keeper))), keeper)
+    }
+
+    /// All of the data of the request that has been there for longest, to be forwarded.
+    pub(crate) fn fragment(&self) -> Fragment {
+        let mut kept = self.kept.lock().unwrap();
+        let incoming = kept.front_mut().expect("a request");
+        incoming.fragment(0, 0..incoming.len(0)).expect("a fragment")
     }
 
     /// Takes the request that has been there for longest, if there is any.

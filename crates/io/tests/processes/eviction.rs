@@ -11,13 +11,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use genie_io::channel::directory::Directory;
+use genie_io::channel::{ConnectOptions, Listener, ServeOptions};
 use genie_io::{Error, Interface, Limits, Out, ServerHandle};
 use genie_memory::GranuleKind;
-use genie_passing::Thresholds;
+use genie_passing::{Scheme, Thresholds};
 
 use super::{connect, eventually, open, opening};
 use crate::support::bytes::pattern;
-use crate::support::holder::{Control, HOLD, Held, HoldingServer};
+use crate::support::holder::{Command, Control, HOLD, Held, HoldingServer};
 use crate::support::log::{self, Log};
 use crate::support::peer::{Kind, Link, Peer};
 use crate::support::relay::{Manner, Relay};
@@ -144,4 +146,111 @@ fn an_asynchronous_request_is_evicted_in_post_order_too() {
         let request = interface.request(&a, HOLD).out(Out::copy(&bytes)).timeout(timeout);
         request.submit().expect("a request").sync().expect_err("nobody replies").error
     });
+}
+
+/// A client's request to a relay `b` that has forwarded it to `c`, which does not let go until it is told to, and to `d`.
+struct Meeting {
+    interface: Interface,
+    path: PathBuf,
+    to: Vec<ServerHandle>,
+    c: Arc<Held>,
+    d: Arc<Held>,
+    directory: tempfile::TempDir,
+}
+
+impl Meeting {
+    fn new(test: &str) -> Option<Self> {
+        let interface = interface(test)?;
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("log");
+        let (to_c, c) = leaf(&path, "c");
+        c.set_obliging(false);
+        let (to_d, d) = leaf(&path, "d");
+        Some(Self { interface, path, to: vec![to_c, to_d], c, d, directory })
+    }
+
+    fn b(&self) -> ServerHandle {
+        relay(&self.interface, self.to.clone(), &self.path, "b")
+    }
+
+    /// Waits until a first thread has come to `c`, gives a second one, which does `second`, the time to pass it by, and lets `c`
+    /// go on. Verifies that each of the `servers` was asked once, in this order.
+    #[track_caller]
+    fn assert_order(&self, second: impl FnOnce() + Send, servers: &[&str]) {
+        eventually("c is not asked to let go", || !self.c.aborted().is_empty());
+        std::thread::scope(|scope| {
+            scope.spawn(second);
+            std::thread::sleep(Duration::from_millis(50));
+            self.c.command(self.c.held()[0], Command::Drop);
+        });
+        let expected: Vec<_> = servers.iter().map(|server| format!("{server} aborted")).collect();
+        let aborted = || {
+            let mut events = log::read(&self.path);
+            events.retain(|event| event.ends_with("aborted"));
+            events
+        };
+        eventually("a server is not asked to let go", || aborted().len() >= servers.len());
+        eventually("memory is held", || self.interface.pending_bytes() == 0);
+        assert_eq!(aborted(), expected);
+        assert!(self.d.held().is_empty());
+    }
+}
+
+/// The second thread once found the list of what was originated taken, and asked the contractor before its second
+/// subcontractor; the first thread asked the contractor again.
+#[test]
+fn two_aborts_of_one_request_evict_in_post_order() {
+    let Some(meeting) = Meeting::new("two_aborts_of_one_request") else { return };
+    let b = meeting.b();
+    let pending = meeting.interface.request(&b, HOLD).out(Out::copy(b"forwarded")).submit();
+    let pending = Arc::new(pending.expect("a request"));
+    let first = Arc::clone(&pending);
+    let first = std::thread::spawn(move || first.give_up());
+    meeting.assert_order(move || pending.give_up(), &["c", "d", "b"]);
+    first.join().expect("no panic");
+}
+
+/// See `two_aborts_of_one_request_evict_in_post_order`.
+#[test]
+fn an_abort_that_meets_the_requests_timeout_evicts_in_post_order() {
+    for gives in [false, true] {
+        let Some(meeting) = Meeting::new("an_abort_that_meets_the_requests_timeout") else { return };
+        let b = meeting.b();
+        let request = meeting.interface.request(&b, HOLD).timeout(Duration::from_millis(50));
+        let buffer = super::filled(&meeting.interface, 1, 10_000);
+        let out = if gives { Out::owned(Scheme::Copy, buffer) } else { Out::copy(b"forwarded") };
+        let pending = request.out(out).submit().expect("a request");
+        meeting.assert_order(|| drop(pending.abort().expect_err("nobody replies")), &["c", "d", "b"]);
+    }
+}
+
+/// A request that had timed out, and whose eviction was under way, was once passed by as over, so that the request that had originated
+/// it was aborted before it.
+#[test]
+fn an_abort_that_meets_the_timeout_of_what_was_originated_evicts_in_post_order() {
+    let Some(meeting) = Meeting::new("an_abort_that_meets_another_timeout") else { return };
+    let limits = Limits { timeout: Some(Duration::from_millis(50)), ..Limits::default() };
+    let hasty = Interface::new(meeting.interface.passing().clone(), limits);
+    let a = relay(&hasty, vec![meeting.b()], &meeting.path, "a");
+    let request = meeting.interface.request(&a, HOLD).out(Out::copy(b"forwarded"));
+    let pending = request.submit().expect("a request");
+    meeting.assert_order(|| drop(pending.abort().expect_err("nobody replies")), &["c", "d", "b", "a"]);
+}
+
+/// See `two_aborts_of_one_request_evict_in_post_order`.
+#[test]
+fn a_client_elsewhere_that_aborts_and_then_dies_is_evicted_in_post_order() {
+    let Some(meeting) = Meeting::new("a_client_elsewhere_that_aborts_and_then_dies") else { return };
+    let Some(client) = interface("a_client_elsewhere_that_aborts_and_then_dies") else { return };
+    let directory = Directory::at(meeting.directory.path().join("run")).expect("a run-time directory");
+    let options = ServeOptions { abort_timeout: Duration::from_secs(20), ..ServeOptions::default() };
+    let log = Some(Log::open(&meeting.path, "b"));
+    let b = Relay::new(meeting.interface.clone(), meeting.to.clone(), Manner::Plain, log);
+    let running = Listener::bind_in(&directory, "b", b, options).expect("a name").start().expect("threads");
+    let server = client.connect_with(&directory, "b", &ConnectOptions::default()).expect("a connection");
+    let request = client.request(&server, HOLD).out(Out::copy(b"forwarded"));
+    let pending = request.timeout(Duration::from_millis(50)).submit().expect("a request");
+    let die = move || drop((pending, server, client));
+    meeting.assert_order(die, &["c", "d", "b"]);
+    drop(running);
 }
