@@ -239,6 +239,17 @@ pub enum Error {
         /// Bytes allowed.
         max: usize,
     },
+    /// Data was redirected to more buffers than the request has native inputs.
+    #[error(
+        "data was redirected to {given} buffers, and the request has {inputs} native inputs; migrant inputs and fragments are \
+         not redirected"
+    )]
+    TooManyDestinations {
+        /// To how many.
+        given: usize,
+        /// How many there are.
+        inputs: usize,
+    },
     /// The run-time directory can't be used.
     #[error("{0}")]
     Directory(String),
@@ -298,6 +309,7 @@ impl Error {
                     | Self::Unmapped { .. }
                     | Self::Elsewhere { .. }
                     | Self::TooManyParts { .. }
+                    | Self::TooManyDestinations { .. }
                     | Self::BadName(_)
                     | Self::Unservable(_)
                     | Self::Inherited

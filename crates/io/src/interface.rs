@@ -310,7 +310,7 @@ impl Interface {
             Found::Anticipated(reply) => borrow.end(&mut reply.buffers),
             Found::Error(_) => drop(borrow),
         }
-        deliver(found, destinations, gave)
+        deliver(found, (destinations, &mut []), gave)
     }
 
     /// Waits for a reply, or aborts the request when its time is over, and if it gave buffers, waits for those. Returns the
@@ -451,7 +451,9 @@ impl Interface {
             }
             return Ok((exchange, destinations, borrow));
         }
-        Err(deliver(exchange.take(), destinations, false).err().unwrap_or_else(|| Error::Aborted.into()))
+        Err(deliver(exchange.take(), (destinations, &mut []), false)
+            .err()
+            .unwrap_or_else(|| Error::Aborted.into()))
     }
 
     /// Gives a request back, unless its server's code has forked since it was made and this is the child.

@@ -114,12 +114,12 @@ impl<'i> Pending<'i> {
     /// See [`Error`]; after one, the input buffers are as they were.
     pub fn sync(mut self) -> Result<Reply, Failed> {
         let destinations = std::mem::take(&mut self.destinations);
-        self.finish(destinations)
+        self.finish(destinations, &mut [])
     }
 
-    /// Waits for the reply and copies the first input data bytes to `peeks`, one buffer for each of the request's input
-    /// elements that were borrowed; the request stays pending, to be synchronized later: *peeked* delivery. Returns how
-    /// many bytes went to each.
+    /// Waits for the reply and copies the first input data bytes to `peeks`, one buffer for each of the request's native input
+    /// elements, whether borrowed or given by value; the request stays pending, to be synchronized later: *peeked* delivery.
+    /// Returns how many bytes went to each.
     ///
     /// # Errors
     /// The request failed; [`Pending::sync`] returns the reason, too.
@@ -135,21 +135,18 @@ impl<'i> Pending<'i> {
     }
 
     /// Waits for the reply and takes it, delivering the inputs' data to `others` in place of the buffers of the request,
-    /// in the order of the borrowed input elements: *redirected* delivery. Elements for which `others` has none are
-    /// delivered as requested.
+    /// in the order of its native input elements, whether borrowed or given by value: *redirected* delivery. Elements for which
+    /// `others` has none are delivered as requested.
+    ///
+    /// A buffer that was given by value comes back as it was, unless it was shared: then the server has filled it, and the data
+    /// is copied from there.
     ///
     /// # Errors
-    /// As [`Pending::sync`]; also when a replacement is shorter than its data.
-    pub fn redirect<'r>(mut self, others: impl IntoIterator<Item = &'r mut [u8]>) -> Result<Reply, Failed>
-    where
-        'i: 'r,
-    {
-        let mut destinations: Destinations<'r> = others.into_iter().collect();
-        destinations.truncate(self.destinations.len());
-        let kept = destinations.len();
-        let rest = std::mem::take(&mut self.destinations).into_iter().skip(kept);
-        destinations.extend(rest.map(|bytes| -> &'r mut [u8] { bytes }));
-        self.finish(destinations)
+    /// As [`Pending::sync`]; also when a replacement is shorter than its data, and [`Error::TooManyDestinations`].
+    pub fn redirect<'r>(mut self, others: impl IntoIterator<Item = &'r mut [u8]>) -> Result<Reply, Failed> {
+        let mut others: Destinations<'r> = others.into_iter().collect();
+        let destinations = std::mem::take(&mut self.destinations);
+        self.finish(destinations, &mut others)
     }
 
     /// Aborts the request: asks the server to let it go. It may still succeed, if the reply was on its way.
@@ -194,7 +191,7 @@ impl<'i> Pending<'i> {
         }
     }
 
-    fn finish(&self, destinations: Destinations<'_>) -> Result<Reply, Failed> {
+    fn finish(&self, destinations: Destinations<'_>, others: &mut [&mut [u8]]) -> Result<Reply, Failed> {
         if self.is_inherited() {
             return Err(Error::Inherited.into());
         }
@@ -203,7 +200,7 @@ impl<'i> Pending<'i> {
         if self.is_inherited() {
             return Err(Error::Inherited.into());
         }
-        deliver(self.exchange.take(), destinations, self.gave)
+        deliver(self.exchange.take(), (destinations, others), self.gave)
     }
 }
 
@@ -219,9 +216,15 @@ impl Drop for Pending<'_> {
     }
 }
 
-/// Runs the reply-time operations of the inputs and makes a reply from what was found. `gave` says whether buffers were given
-/// by value.
-pub(crate) fn deliver(found: Found, destinations: Destinations<'_>, gave: bool) -> Result<Reply, Failed> {
+/// Runs the reply-time operations of the inputs and makes a reply from what was found; see [`Work::finish_inputs`]. `gave` says
+/// whether buffers were given by value.
+///
+/// [`Work::finish_inputs`]: crate::work::Work::finish_inputs
+pub(crate) fn deliver(
+    found: Found,
+    (destinations, others): (Destinations<'_>, &mut [&mut [u8]]),
+    gave: bool,
+) -> Result<Reply, Failed> {
     let mut work = match found {
         Found::Work(work) => work,
         Found::Anticipated(reply) => return Ok(*reply),
@@ -232,7 +235,7 @@ pub(crate) fn deliver(found: Found, destinations: Destinations<'_>, gave: bool) 
     };
     let error = match work.error.take() {
         Some(error) => Some(error),
-        None => work.finish_inputs(destinations).err(),
+        None => work.finish_inputs(destinations, others).err(),
     };
     match &error {
         None => telemetry::replied(&work),

@@ -159,21 +159,40 @@ impl Work {
         }
     }
 
-    /// Runs the reply-time operations of all inputs, delivering to `destinations`: all, or none where one cannot be delivered.
-    pub(crate) fn finish_inputs(&mut self, mut destinations: Destinations<'_>) -> Result<(), Error> {
+    /// Runs the reply-time operations of all inputs: all, or none where one cannot be delivered. The first native inputs go to
+    /// `others`, the rest where the request said: to `destinations`, if their memory was borrowed.
+    ///
+    /// # Errors
+    /// There are more `others` than native inputs; an input cannot be delivered.
+    pub(crate) fn finish_inputs(
+        &mut self,
+        mut destinations: Destinations<'_>,
+        others: &mut [&mut [u8]],
+    ) -> Result<(), Error> {
+        let (given, inputs) = (others.len(), || self.inputs_native());
+        if given > 0 && given > inputs() {
+            return Err(Error::TooManyDestinations { given, inputs: inputs() });
+        }
         // Where the delivery of a single input fails, it has no effect.
         if self.has_several_inputs()
-            && let Err(error) = self.prepare_inputs(&destinations)
+            && let Err(error) = self.prepare_inputs(&destinations, others)
         {
             self.inputs().for_each(|(element, _)| element.forget_input());
             return Err(error);
         }
-        let mut destinations = destinations.iter_mut();
+        let (mut destinations, mut others) = (destinations.iter_mut(), others.iter_mut());
         for (element, here) in self.inputs() {
-            let bytes = if element.is_borrowed_input() { destinations.next() } else { None };
-            element.finish_input(here, bytes.map(|bytes| &mut **bytes))?;
+            let own = if element.is_borrowed_input() { destinations.next() } else { None };
+            let other = if element.is_native_input() { others.next() } else { None };
+            let bytes = other.map(|bytes| &mut **bytes).or(own.map(|bytes| &mut **bytes));
+            element.finish_input(here, bytes)?;
         }
         Ok(())
+    }
+
+    fn inputs_native(&self) -> usize {
+        let elements = self.buffers.iter().flat_map(|buffer| &buffer.elements);
+        elements.filter(|element| element.is_native_input()).count()
     }
 
     fn has_several_inputs(&self) -> bool {
@@ -182,11 +201,12 @@ impl Work {
     }
 
     /// Does the part of the delivery that can fail.
-    fn prepare_inputs(&mut self, destinations: &[&mut [u8]]) -> Result<(), Error> {
-        let mut destinations = destinations.iter();
+    fn prepare_inputs(&mut self, destinations: &[&mut [u8]], others: &[&mut [u8]]) -> Result<(), Error> {
+        let (mut destinations, mut others) = (destinations.iter(), others.iter());
         self.inputs().try_for_each(|(element, here)| {
-            let bytes = if element.is_borrowed_input() { destinations.next() } else { None };
-            element.prepare_input(here, bytes.map(|bytes| &**bytes))
+            let own = if element.is_borrowed_input() { destinations.next() } else { None };
+            let other = if element.is_native_input() { others.next() } else { None };
+            element.prepare_input(here, other.or(own).map(|bytes| &**bytes))
         })
     }
 
@@ -219,10 +239,10 @@ impl Work {
         })
     }
 
-    /// Copies the inputs' first bytes to `peeks`; returns how many went to each.
+    /// Copies the native inputs' first bytes to `peeks`; returns how many went to each.
     pub(crate) fn peek(&mut self, peeks: &mut [&mut [u8]]) -> Result<Vec<usize>, Error> {
-        let borrowed = self.inputs().filter(|(element, _)| element.is_borrowed_input());
-        let peeked = borrowed.zip(peeks).filter_map(|((element, here), peek)| match &mut element.transfer {
+        let native = self.inputs().filter(|(element, _)| element.is_native_input());
+        let peeked = native.zip(peeks).filter_map(|((element, here), peek)| match &mut element.transfer {
             Transfer::In(input) => Some(input.peek(here, peek).map_err(Error::from)),
             _ => None,
         });

@@ -42,6 +42,8 @@ crate::promise! {
     strong_input::neighbouring_elements_meet_in_one_granule as elements_may_meet_in_one_granule,
     strong_input_delivery::a_peek_takes_nothing as peeked_input_stays_pending,
     strong_input_delivery::data_can_be_redirected as redirected_input_leaves_the_buffer,
+    strong_input_delivery::data_for_buffers_given_by_value_can_be_redirected as given_input_can_be_redirected,
+    strong_input_delivery::a_redirection_to_more_buffers_than_there_are_inputs_is_refused as redirection_has_a_place_for_each,
     strong_input_delivery::a_redirection_that_is_too_short_changes_nothing as redirection_is_all_or_nothing,
     strong_input_delivery::a_pending_input_may_be_forgotten as forgotten_input_leaves_the_buffer,
     strong_input_delivery::data_beyond_the_servers_buffer_is_refused as input_shorter_than_said_is_refused,

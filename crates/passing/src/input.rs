@@ -243,9 +243,9 @@ impl Input {
         }
     }
 
-    /// Runs the reply-time operations of a request that succeeded with `actual` bytes. A native strong scheme delivers
-    /// to `bytes`, the buffer named at request time or another buffer; other schemes are given no buffer, or the shared
-    /// buffer itself. A migrant scheme returns the buffer that arrived.
+    /// Runs the reply-time operations of a request that succeeded with `actual` bytes. A native scheme delivers to `bytes`, the buffer
+    /// named at request time or another buffer; data that was shared is copied to another buffer, and stays in its own, too. A migrant
+    /// scheme is given no buffer, and returns the one that arrived.
     ///
     /// # Errors
     /// [`Error::TooLong`], [`Error::Outboard`], or the kernel's reason; the client's buffer is untouched, and the input is over.
@@ -263,6 +263,7 @@ impl Input {
         self.prepare(actual, bytes.as_deref())?;
         let missing = guard::breaks();
         let mut bytes = bytes.map(|bytes| &mut bytes[..actual]);
+        self.redeliver_shared(&mut bytes);
         // The scheme in effect may change on the way.
         let scheme = self.receipt.effective;
         let mut watch = Watch::start(self.passing().recorder());

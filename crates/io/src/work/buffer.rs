@@ -112,13 +112,14 @@ impl WorkElement {
         matches!(self.kept, Kept::Buffer(..))
     }
 
-    /// Whether the client's memory is delivered to when the client takes the reply.
+    /// Whether native memory of the client's is delivered to when the client takes the reply.
+    pub(crate) fn is_native_input(&self) -> bool {
+        matches!(&self.transfer, Transfer::In(input) if !is_migrant(input))
+    }
+
+    /// Whether that memory is borrowed.
     pub(crate) fn is_borrowed_input(&self) -> bool {
-        !self.holds_buffer()
-            && match &self.transfer {
-                Transfer::In(input) => !is_migrant(input),
-                _ => false,
-            }
+        !self.holds_buffer() && self.is_native_input()
     }
 
     /// Makes an input ready.
@@ -155,18 +156,17 @@ impl WorkElement {
         }
     }
 
-    /// Does the part of an input's delivery that can fail: of `actual` bytes, to the client's `bytes` if it borrowed any.
-    /// Only after that may the client's native buffers be stored into. A migrant buffer arrives now.
+    /// Does the part of an input's delivery that can fail: of `actual` bytes, to `bytes`, or to a buffer given by value. Only after that may the client's native buffers be stored into. A migrant buffer arrives now.
     pub(super) fn prepare_input(&mut self, actual: usize, bytes: Option<&[u8]>) -> Result<(), Error> {
         match &mut self.transfer {
             Transfer::In(input) if is_migrant(input) => {
                 self.kept = input.deliver(actual, None)?.map_or(Kept::Nothing, Kept::Migrant);
             }
             Transfer::In(input) => {
-                let bytes = match &self.kept {
+                let bytes = bytes.or(match &self.kept {
                     Kept::Buffer(buffer, range) => Some(&buffer[range.clone()]),
-                    Kept::Nothing | Kept::Migrant(_) => bytes,
-                };
+                    Kept::Nothing | Kept::Migrant(_) => None,
+                });
                 input.prepare(actual, bytes)?;
             }
             Transfer::Located(located) => {
@@ -178,13 +178,12 @@ impl WorkElement {
         Ok(())
     }
 
-    /// Delivers an input of `actual` bytes, prepared or not: to the client's `bytes`, to a buffer given by value, or as a
-    /// migrant buffer. If this fails for an input that was not prepared, nothing has been delivered.
+    /// Delivers an input of `actual` bytes, prepared or not: to `bytes`, or to a buffer given by value, or as a migrant buffer. If this fails for an input that was not prepared, nothing has been delivered.
     pub(super) fn finish_input(&mut self, actual: usize, bytes: Option<&mut [u8]>) -> Result<(), Error> {
         let Transfer::In(input) = &mut self.transfer else { return self.prepare_input(actual, None) };
         let bytes = match &mut self.kept {
             Kept::Migrant(_) => return Ok(()),
-            Kept::Buffer(buffer, range) => Some(&mut buffer[range.clone()]),
+            Kept::Buffer(buffer, range) => bytes.or_else(|| Some(&mut buffer[range.clone()])),
             Kept::Nothing => bytes,
         };
         if let Some(migrant) = input.deliver(actual, bytes)? {

@@ -2,12 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use genie_io::Error;
+use genie_io::{Error, In, Pending};
 use genie_passing::Scheme;
+use genie_passing::model::Integrity;
 
 use super::schemes::{failed, filled, replied, slices, strong_native};
 use super::strong_input::submit_in;
 use crate::support::bytes::{pattern, same};
+use crate::support::holder::HOLD;
 use crate::support::setup::fresh_seed;
 use crate::support::transport::Transport;
 
@@ -36,6 +38,19 @@ enum Elsewhere {
     Heap,
     /// Memory of the interface, at this offset in its granule.
     Region(usize),
+}
+
+impl Elsewhere {
+    fn is_heap(&self) -> bool {
+        matches!(self, Self::Heap)
+    }
+
+    fn offset(&self) -> usize {
+        match self {
+            Self::Heap => 0,
+            Self::Region(offset) => *offset,
+        }
+    }
 }
 
 pub(crate) fn data_can_be_redirected(t: &dyn Transport) {
@@ -70,6 +85,57 @@ fn redirect(t: &dyn Transport, scheme: Scheme, slice: std::ops::Range<usize>, el
         }
     }
     same(&buffer, &before, format_args!("{what}: the buffer named in the request"));
+}
+
+/// Inputs given by value were once passed over: where one was shared, a redirection succeeded and delivered nothing there.
+pub(crate) fn data_for_buffers_given_by_value_can_be_redirected(t: &dyn Transport) {
+    for scheme in Scheme::ALL.into_iter().take(4) {
+        for elsewhere in [Elsewhere::Heap, Elsewhere::Region(0), Elsewhere::Region(5)] {
+            let after = pattern(fresh_seed(), 2 * t.setup().granule() + 13);
+            let pending = give(t, scheme, &after);
+            let mut peeked = [0; 100];
+            assert_eq!(pending.peek(&mut [&mut peeked]), Ok(vec![100]), "{scheme}");
+            same(&peeked, &after[..100], format_args!("{scheme}: peeked"));
+            let mut region =
+                t.interface().allocate_at(elsewhere.offset(), after.len() + 1).expect("a buffer");
+            let mut heap = vec![0; after.len() + 1];
+            let other = if elsewhere.is_heap() { &mut heap[..] } else { &mut region[..] };
+            let mut reply =
+                pending.redirect([&mut *other]).unwrap_or_else(|failed| panic!("{scheme}: {failed}"));
+            same(&other[..after.len()], &after, format_args!("{scheme}: redirected"));
+            assert_eq!(other[after.len()], 0, "{scheme}: the byte after the data");
+            let buffer = reply.take_buffer().expect("the buffer comes back");
+            if scheme.integrity() == Integrity::Strong {
+                assert!(buffer.iter().all(|byte| *byte == BEFORE), "{scheme}: it comes back as it was");
+            } else {
+                let receipt = reply.receipt();
+                assert!(receipt.copied >= after.len(), "{scheme}: {receipt}");
+            }
+        }
+    }
+}
+
+pub(crate) fn a_redirection_to_more_buffers_than_there_are_inputs_is_refused(t: &dyn Transport) {
+    let after = pattern(fresh_seed(), 1000);
+    let pending = give(t, Scheme::EmulatedCopy, &after);
+    let [mut one, mut other] = [[0; 1000]; 2];
+    let mut failed = pending.redirect([&mut one[..], &mut other[..]]).expect_err("one input");
+    assert_eq!(failed.error, Error::TooManyDestinations { given: 2, inputs: 1 });
+    assert!(failed.take_buffer().expect("the buffer comes back").iter().all(|byte| *byte == BEFORE));
+    assert!(one.iter().chain(&other).all(|byte| *byte == 0));
+}
+
+/// What buffers hold that are given by value.
+const BEFORE: u8 = 0x11;
+
+/// A request whose input buffer was given by value, and for which there is data.
+fn give(t: &dyn Transport, scheme: Scheme, data: &[u8]) -> Pending<'static> {
+    let mut buffer = t.interface().allocate(data.len()).expect("a buffer");
+    buffer.fill(BEFORE);
+    let request = t.interface().request(t.holder().handle(), HOLD).input(In::owned(scheme, buffer));
+    let pending = request.submit().expect("a request");
+    t.holder().deliver(pending.id(), data);
+    pending
 }
 
 pub(crate) fn a_redirection_that_is_too_short_changes_nothing(t: &dyn Transport) {

@@ -82,6 +82,16 @@ impl Input {
         }
     }
 
+    /// Copies data that was shared to a buffer other than the shared one, since no operation of the share schemes moves it.
+    pub(super) fn redeliver_shared(&mut self, bytes: &mut Option<&mut [u8]>) {
+        let Target::Native { addr: asked, .. } = self.target else { return };
+        let is_shared = matches!(self.receipt.effective, Scheme::Share | Scheme::EmulatedShare);
+        if is_shared && bytes.as_ref().is_some_and(|bytes| bytes.as_ptr().addr() != asked) {
+            self.receipt.reason = Some(Reason::Redelivered);
+            self.copyout(bytes);
+        }
+    }
+
     /// Passes data by swapping the granules for which that pays: into native memory at `bytes`, or into an immigrating
     /// region.
     pub(super) fn swap(&mut self, actual: usize, bytes: &mut Option<&mut [u8]>) -> Result<()> {
