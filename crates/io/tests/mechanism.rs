@@ -3,6 +3,7 @@
 mod foreign;
 mod input;
 mod output;
+mod overlays;
 mod subcontract;
 
 use genie_io::{Interface, Limits, Pending, ServerHandle, servers::memory::Memory};

@@ -74,6 +74,32 @@ impl Immigrating {
         if self.region.queue == Mark::WeakEmigrant { Ok(0) } else { self.region.reinstate() }
     }
 
+    /// Has the data lie in the region where it lies in `system`, so that its `len` bytes can be swapped in whatever their
+    /// offset: that far into the first granule. A region of other granules, or too short for data there, goes back into its
+    /// queue, and another one takes its place. Where there is none, or the data is in no whole granules, the region stays as it
+    /// is, and the data will be copied.
+    ///
+    /// # Errors
+    /// [`Error::Inherited`](crate::Error::Inherited).
+    ///
+    /// # Cost
+    /// Where the region fits, as if it was filled in place, the space's lock.
+    pub fn align(&mut self, system: &SystemBuffer, len: usize) -> Result<()> {
+        let Some(offset) = system.alignment() else { return Ok(()) };
+        let (space, owned) = (system.space(), self.inner());
+        let core = owned.space.core();
+        core.ensure_own()?;
+        let granules = core.lock().regions.get(owned.region).map_or(0, |region| region.slots.len);
+        let fits = owned.space.has_tables_of(space) && granules >= core.granules(offset, len);
+        if !fits {
+            let Ok(region) = space.dequeue_here(offset + len, self.region.queue) else { return Ok(()) };
+            self.region = region;
+        }
+        let owned = self.region.owned_mut();
+        owned.addr += offset - owned.space.core().misalignment(owned.addr);
+        Ok(())
+    }
+
     /// Where the region's data will be.
     pub fn addr(&self) -> usize {
         self.inner().addr

@@ -92,11 +92,24 @@ impl Space {
     /// As [`Space::allocate`].
     pub fn dequeue(&self, len: usize, strong: bool) -> Result<Immigrating> {
         let queue = if strong { Mark::Emigrant } else { Mark::WeakEmigrant };
-        let (owned, hidden) = match self.for_len(len).dequeue_cached(len, queue, Mark::Immigrating)? {
-            Some(owned) => (owned, strong),
-            None => (self.allocate_owned(0, len.max(1), Mark::Immigrating)?, false),
+        let region = match self.for_len(len).dequeue_migrating(len, queue)? {
+            Some(region) => region,
+            None => Migrating::new(self.allocate_owned(0, len.max(1), Mark::Immigrating)?, queue, false),
         };
-        Ok(Immigrating { region: Migrating::new(owned, queue, hidden), len })
+        Ok(Immigrating { region, len })
+    }
+
+    /// As [`Space::dequeue`], of this space's granules, whatever the length.
+    pub(crate) fn dequeue_here(&self, len: usize, queue: Mark) -> Result<Migrating> {
+        match self.dequeue_migrating(len, queue)? {
+            Some(region) => Ok(region),
+            None => Ok(Migrating::new(self.allocate_here(0, len.max(1), Mark::Immigrating)?, queue, false)),
+        }
+    }
+
+    fn dequeue_migrating(&self, len: usize, queue: Mark) -> Result<Option<Migrating>> {
+        let found = self.dequeue_cached(len, queue, Mark::Immigrating)?;
+        Ok(found.map(|owned| Migrating::new(owned, queue, queue == Mark::Emigrant)))
     }
 
     /// As [`Space::dequeue`], and also references the granules, for a server to fill.

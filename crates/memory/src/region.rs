@@ -225,7 +225,7 @@ impl Space {
     }
 
     /// Allocates from this space's granules.
-    fn allocate_here(&self, offset: usize, len: usize, mark: Mark) -> Result<Owned> {
+    pub(crate) fn allocate_here(&self, offset: usize, len: usize, mark: Mark) -> Result<Owned> {
         let core = self.core();
         let offset = core.misalignment(offset);
         core.ensure_own()?;

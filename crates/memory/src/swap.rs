@@ -4,7 +4,7 @@
 //! data on the first and last of these granules are copied into the system buffer's granules (reverse copyout). The
 //! client's granules are write-protected meanwhile, so that no other thread's store next to the data is lost. Where the
 //! client's buffer begins or ends within a granule, nobody's bytes lie beyond it: none are copied there, and a granule with
-//! no other bytes beside the data is not protected either. All other data is copied out through the client's window, like a
+//! no other bytes beside the data is not protected either; nor are there any in an immigrating region. All other data is copied out through the client's window, like a
 //! store by the client: if an output is pending there, the store faults and TCOW saves the output.
 //!
 //! ```text
@@ -29,7 +29,7 @@ use crate::runs::Run;
 use crate::slots::Slot;
 use crate::space::{Core, Space, State};
 use crate::system::{SystemBuffer, runs_of};
-use crate::{Error, Result, views};
+use crate::{Error, Mark, Result, views};
 
 /// Which granules of an input to swap; the rest is copied out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -66,13 +66,16 @@ impl Delivery {
         (start - core.slot_addr(slot), end - start)
     }
 
-    /// The client's bytes before and after the data in a slot's granule, as offsets in the granule.
+    /// The client's bytes before and after the data in a slot's granule, as offsets in the granule. A region that is not the
+    /// client's yet has none.
     fn beside(&self, core: &Core, state: &State, slot: u32) -> [Range<usize>; 2] {
         let region = state.slots.get(slot).region.and_then(|index| state.regions.id(index));
         let within = |addr: usize| addr.saturating_sub(core.slot_addr(slot)).min(core.granule());
-        let used = region
-            .and_then(|region| state.regions.get(region))
-            .map_or(0..core.granule(), |region| within(region.used.start)..within(region.used.end));
+        let used = match region.and_then(|region| state.regions.get(region)) {
+            None => 0..core.granule(),
+            Some(region) if region.mark == Mark::Immigrating => return [0..0, 0..0],
+            Some(region) => within(region.used.start)..within(region.used.end),
+        };
         let (offset, len) = self.data_in(core, slot);
         [used.start..offset.clamp(used.start, used.end), (offset + len).clamp(used.start, used.end)..used.end]
     }

@@ -6,6 +6,7 @@
 #[macro_use]
 mod machine;
 
+mod arrivals;
 mod borrows;
 mod collapsed;
 mod data;

@@ -177,3 +177,21 @@ fn running_out_of_huge_pages_is_no_error() {
     println!("{} MiB in granules of 2 MiB, {} MiB in granules of 4 KiB", bytes(LARGE), bytes(SMALL));
     assert!(bytes(LARGE) > 0 && bytes(LARGE) + bytes(SMALL) == 2048);
 }
+
+/// A region for a short part of long data was of small granules, so that the data was copied.
+#[test]
+fn a_region_takes_the_granules_of_its_data() {
+    let Some(space) = space("a_region_takes_the_granules_of_its_data", 64 * MIB) else { return };
+    let data = pattern(6, 5000);
+    let mut system = space.aligned_buffer(100, LARGE).unwrap();
+    system.data().copy_from(&data);
+    let mut immigrating = space.dequeue(data.len(), true).unwrap();
+    assert_eq!(space.at(immigrating.addr()).granule(), SMALL);
+    immigrating.align(&system, data.len()).unwrap();
+    assert_eq!(space.at(immigrating.addr()).granule(), LARGE);
+    immigrating.reinstate().unwrap();
+    let passed = immigrating.deliver(&mut system, data.len(), &InputPlan { swap: 0..1 }).unwrap();
+    assert_eq!(passed, Passed { swapped: 1, ..Passed::default() });
+    same(&immigrating.arrive(data.len()), &data, "the region");
+    checked(&space);
+}

@@ -95,6 +95,12 @@ impl Input {
     /// Passes data by swapping the granules for which that pays: into native memory at `bytes`, or into an immigrating
     /// region.
     pub(super) fn swap(&mut self, actual: usize, bytes: &mut Option<&mut [u8]>) -> Result<()> {
+        if let (Some(immigrating), Buffering::Overlaid(overlay)) =
+            (&mut self.immigrating, &mut self.buffering)
+            && let Some(system) = overlay.buffer_mut()
+        {
+            immigrating.align(system, actual)?;
+        }
         self.reinstate()?;
         if actual == 0 {
             return Ok(());
@@ -103,7 +109,7 @@ impl Input {
             (Some(immigrating), _) => {
                 let addr = immigrating.addr();
                 let granule = self.space().at(addr).granule();
-                (addr, InputPlan { swap: 0..actual.div_ceil(granule) as u32 })
+                (addr, InputPlan { swap: 0..((addr & (granule - 1)) + actual).div_ceil(granule) as u32 })
             }
             (None, Some(bytes)) => {
                 let addr = bytes.as_ptr().addr();
@@ -170,9 +176,9 @@ impl Input {
         self.run_ready()?;
         let space = self.space().clone();
         let Some(system) = self.source() else { return Ok(()) };
-        let granule = system.space().granule();
+        let (granule, offset) = (system.space().granule(), system.alignment().unwrap_or_default());
         let (migrant, zeroed) = space.region_from(system, actual)?;
-        self.receipt.mapped += actual.div_ceil(granule) as u32;
+        self.receipt.mapped += (offset + actual).div_ceil(granule) as u32;
         self.receipt.zeroed += zeroed;
         self.migrant = Some(migrant);
         Ok(())
