@@ -5,7 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::machine::{
     Machine, checked, frame, is_accessible, output_of, pattern, same, scatter, seen, server,
 };
-use genie_memory::{Direction, Error, Immigrating, InputPlan, Mark, Migrant, Reference, Space};
+use genie_memory::{
+    Direction, Error, Faults, Immigrating, InputPlan, Mark, Migrant, Protection, Reference, Space,
+};
 use genie_sys::process;
 
 on_each_kind!(
@@ -340,20 +342,26 @@ fn a_region_referenced_as_it_changes_hands_is_referenced_until_it_has(machine: M
     }
 }
 
+/// The output's granule is protected, or, where nothing can be, replaced in the region when the output's borrow ends.
 fn a_region_that_is_taken_for_input_spares_an_output_pending_from_it(machine: Machine) {
-    let (space, granule) = (machine.space(4), machine.granule());
-    let migrant = filled(&space, granule, false, 8);
-    let addr = addr_of(&migrant);
-    let output = output_of(&space, addr, granule);
-    drop(migrant);
-    let (immigrating, reference) = space.dequeue_referenced(granule, false).unwrap();
-    assert_eq!(immigrating.addr(), addr);
-    scatter(&server(&reference), &vec![9; granule]);
-    same(&seen(&output), &pattern(8, granule), "the output");
-    let (migrant, _) = immigrating.arrive_released(reference, granule).unwrap();
-    assert!(migrant.iter().all(|byte| *byte == 9), "the input");
-    drop(output);
-    assert_eq!(checked(&space).references, 0);
+    for space in [machine.space(4), machine.space_with(4, |config| config.faults = Faults::Never)] {
+        let granule = machine.granule();
+        let migrant = filled(&space, granule, false, 8);
+        let addr = addr_of(&migrant);
+        let output = space.reference(addr, granule, Direction::Out).unwrap();
+        let kept = space.end_borrow(addr, granule).unwrap();
+        let is_protected = !matches!(space.protection(), Protection::None(_));
+        assert_eq!((kept.protected, kept.replaced), if is_protected { (1, 0) } else { (0, 1) });
+        drop(migrant);
+        let (immigrating, reference) = space.dequeue_referenced(granule, false).unwrap();
+        assert_eq!(immigrating.addr(), addr);
+        scatter(&server(&reference), &vec![9; granule]);
+        same(&seen(&output), &pattern(8, granule), "the output");
+        let (migrant, _) = immigrating.arrive_released(reference, granule).unwrap();
+        assert!(migrant.iter().all(|byte| *byte == 9), "the input");
+        drop(output);
+        assert_eq!(checked(&space).references, 0);
+    }
 }
 
 /// Granules were counted in 32 bits without a check: 2^32 of them and one more were found in a cached region of one, and the
