@@ -70,7 +70,8 @@ impl OutputPin {
 impl InputPin {
     /// The data.
     pub fn data(&self) -> DataMut<'_> {
-        // SAFETY: as above; while the request is pending, nothing else refers to its input.
+        // SAFETY: as above; while the request is pending, no Rust reference to its input is used. Other pins of the same
+        // bytes may be filled at the same time, which spans allow.
         unsafe { DataMut::new(self.0.segments.clone()) }
     }
 }

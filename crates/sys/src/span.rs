@@ -10,7 +10,8 @@
 //!   the call.
 //!
 //! Trust: contents may change between any two loads. Each method loads each byte once, and the compiler can neither repeat
-//! a load nor load again where a copy's bytes should be used.
+//! a load nor load again where a copy's bytes should be used. Several threads may load and store the same bytes at once,
+//! by spans: `copying` makes no data race of that, and each byte is then as one of them stored it.
 #![allow(
     unsafe_code,
     reason = "loads from and stores to addresses whose validity each method's caller vouches for"
@@ -20,57 +21,13 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use rustix::process::Pid;
 
+use crate::copying::{self, Line};
 use crate::error::last_errno;
-use crate::{Errno, Error, Result, copying};
-
-/// The words that are loaded in one step. Sums that alternated word by word would stay in memory, each waiting for its
-/// last store.
-type Line = [u64; 8];
+use crate::{Errno, Error, Result};
 
 /// How many lines each round of a loop over many of them loads. The compiler unrolls no loop around assembly, and loading
 /// one line at a time takes a quarter longer for 64 KiB of which another CPU has just written some lines.
 const LINES_PER_ROUND: usize = 4;
-
-/// Loads a line from any address, by loads that the compiler can neither repeat nor leave out.
-///
-/// It does not load volatile words: the compiler never joins those, which takes three times as long where the line is
-/// in a cache.
-///
-/// # Safety
-/// The line is mapped and readable.
-#[cfg(all(target_arch = "x86_64", not(miri), not(sanitized)))]
-#[inline(always)]
-unsafe fn load_once(at: *const u8) -> Line {
-    use std::arch::x86_64::__m128i;
-    let (a, b, c, d): (__m128i, __m128i, __m128i, __m128i);
-    // SAFETY: the instructions load the 64 bytes that the caller vouches for into registers, and do nothing else; any bytes
-    // are words.
-    unsafe {
-        std::arch::asm!(
-            "movdqu {a}, [{at}]",
-            "movdqu {b}, [{at} + 16]",
-            "movdqu {c}, [{at} + 32]",
-            "movdqu {d}, [{at} + 48]",
-            at = in(reg) at,
-            a = out(xmm_reg) a,
-            b = out(xmm_reg) b,
-            c = out(xmm_reg) c,
-            d = out(xmm_reg) d,
-            options(readonly, nostack, preserves_flags),
-        );
-        std::mem::transmute::<[__m128i; 4], Line>([a, b, c, d])
-    }
-}
-
-#[cfg(not(all(target_arch = "x86_64", not(miri), not(sanitized))))]
-unsafe fn load_once(at: *const u8) -> Line {
-    #[derive(Clone, Copy)]
-    #[repr(C, packed)]
-    struct Unaligned(u64);
-    let words = at.cast::<Unaligned>();
-    // SAFETY: inside the line that the caller vouches for.
-    std::array::from_fn(|word| unsafe { words.add(word).read_volatile() }.0)
-}
 
 /// A run of bytes at an address, without any claim that they are there, or do not change.
 ///
@@ -148,7 +105,7 @@ impl Span {
     pub unsafe fn copy_from(self, bytes: &[u8]) {
         assert_eq!(self.len, bytes.len(), "copying between unlike lengths");
         // SAFETY: valid for stores by this function's contract.
-        unsafe { copying::copy(bytes.as_ptr(), self.start, self.len) }
+        unsafe { copying::copy_in(bytes, self.start) }
     }
 
     /// Copies the bytes of `from` in; the two may overlap.
@@ -170,7 +127,7 @@ impl Span {
     /// To *store*, as the [module](self) says.
     pub unsafe fn fill(self, byte: u8) {
         // SAFETY: valid for stores by this function's contract.
-        unsafe { std::ptr::write_bytes(self.start, byte, self.len) }
+        unsafe { copying::fill(self.start, byte, self.len) }
     }
 
     /// The first offset at which the bytes of the span and of `bytes` differ.
@@ -218,7 +175,7 @@ impl Span {
         let lines = self.len / size_of::<Line>();
         let mut see_line = |line: usize| {
             // SAFETY: inside the span; the value may be stale or torn, never invalid.
-            let words = unsafe { load_once(self.start.add(line * size_of::<Line>())) };
+            let words = unsafe { copying::load_line(self.start.add(line * size_of::<Line>())) };
             see(words.map(u64::from_le));
         };
         let in_rounds = lines - lines % LINES_PER_ROUND;
@@ -400,6 +357,25 @@ mod tests {
             target.part(20, 4).copy_from(&[4; 4]);
         }
         assert_eq!(to, [&[1; 10][..], &[3; 10], &[4; 4], &[2; 36]].concat());
+    }
+
+    /// Under Miri, this was a data race.
+    #[test]
+    fn two_threads_may_fill_a_span_at_once() {
+        for len in [1, 9, 100, 300] {
+            let mut bytes = vec![0; len];
+            let span = over(&mut bytes);
+            std::thread::scope(|scope| {
+                for byte in [1, 2] {
+                    // SAFETY: the vector outlives its span, and is not looked at before the threads have ended.
+                    scope.spawn(move || unsafe {
+                        span.copy_from(&vec![byte; len]);
+                        span.fill(byte);
+                    });
+                }
+            });
+            assert!(bytes.iter().all(|byte| [1, 2].contains(byte)), "{len} bytes");
+        }
     }
 
     #[test]

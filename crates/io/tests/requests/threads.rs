@@ -1,7 +1,7 @@
 //! Clients and servers in several threads.
 
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
@@ -134,6 +134,41 @@ fn a_reply_that_races_with_an_abort_is_one_or_the_other() {
         }
     }
     drop(buffer);
+    t.assert_idle();
+}
+
+/// Two pins of one range are safe code. Copying into them was the C library's, which makes a data race of that.
+#[test]
+fn two_threads_may_fill_one_range_by_two_pins() {
+    const ROUNDS: usize = 50;
+    let lengths = [1, 7, 20, 100, 1000, 5000, 20_000];
+    let Some(t) = client("two_threads_may_fill_one_range", Limits::default()) else { return };
+    let (sender, requests) = channel::<Incoming>();
+    let server = ServerHandle::new(Echo(Mutex::new(sender)));
+    for len in lengths {
+        let mut buffer = vec![0; len];
+        let request =
+            t.interface().request(&server, ServiceId(0)).out(Out::copy(b"")).input(In::copy(&mut buffer));
+        let pending = request.submit().expect("a request");
+        let mut incoming = requests.recv().expect("the request");
+        let together = Barrier::new(2);
+        std::thread::scope(|scope| {
+            for byte in [0x11, 0x22] {
+                let (pin, together) = (incoming.pin_input(1, 0..len).expect("a pin"), &together);
+                scope.spawn(move || {
+                    together.wait();
+                    for _ in 0..ROUNDS {
+                        assert_eq!(pin.data().copy_from(&vec![byte; len]), len);
+                        pin.data().fill(byte);
+                    }
+                });
+            }
+        });
+        incoming.set_actual(1, len).expect("as many as were asked for");
+        incoming.reply(Ok(()));
+        pending.sync().expect("a reply");
+        assert!(buffer.iter().all(|byte| [0x11, 0x22].contains(byte)), "{len} bytes");
+    }
     t.assert_idle();
 }
 
