@@ -11,6 +11,7 @@ mod error;
 mod mmap;
 
 pub mod arena;
+pub mod cgroup;
 pub mod event;
 pub mod fork;
 pub mod futex;

@@ -14,7 +14,7 @@ use rustix::thread::{CapabilitySet, CpuSet, sched_getaffinity, sched_setaffinity
 use rustix::time::ClockId;
 
 use crate::inspect::read_text;
-use crate::{Error, Result};
+use crate::{Error, Result, cgroup};
 
 pub use turns::{Turns, on_two_cpus, ping_pong};
 
@@ -192,6 +192,16 @@ pub fn total_memory() -> u64 {
     (info.totalram as u64).saturating_mul(u64::from(info.mem_unit))
 }
 
+/// The memory that this process may use, in bytes: the machine's, or three quarters of what its memory cgroup allows, if that
+/// is less. The rest of a cgroup's is for the programs themselves.
+pub fn usable_memory() -> u64 {
+    usable(total_memory(), cgroup::memory_limit())
+}
+
+fn usable(total: u64, limit: Option<u64>) -> u64 {
+    limit.map_or(total, |limit| total.min(limit / 4 * 3))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -268,6 +278,14 @@ mod tests {
         assert_eq!(model_of("processor\t: 0\nCPU part\t: 0xd0c\n"), "0xd0c");
         assert_eq!(model_of(""), "unknown");
         assert!(!cpu_model().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_cgroup_with_a_low_limit_leaves_less_of_the_memory_to_use() {
+        assert_eq!(usable(64 << 30, None), 64 << 30);
+        assert_eq!(usable(64 << 30, Some(32 << 20)), 24 << 20);
+        assert_eq!(usable(1 << 30, Some(64 << 30)), 1 << 30);
+        assert!(usable_memory() <= total_memory());
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! Invariants: an object's size never changes (sealed against shrinking and growing), no other seal can be put on an
 //! object made here, its descriptor is not inherited by exec, and no other user can open it (mode 0600).
 //! Limits: reserved huge pages are set aside when an object is made; where the reserve is empty, making an object of them
-//! fails with ENOMEM. Pages are collapsed to huge ones, likewise, when an object is made, and only then.
+//! fails with ENOMEM. Pages are collapsed to huge ones, likewise, when an object is made, and only then. Memory that is taken
+//! at once is first looked for in the process's cgroup, which would kill the process and not refuse (`cgroup`).
 //! Source: thesis §1.1.1 (memory objects, pages); Linux memfd_create(2), madvise(2).
 
 mod acceptance;
@@ -17,7 +18,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags, Mode, SealFlags, SeekFrom};
 use rustix::process::Resource;
 
 use crate::arena::set_huge_pages_aside;
-use crate::{Access, Arena, Errno, Error, Result};
+use crate::{Access, Arena, Errno, Error, Result, cgroup};
 
 /// What an object's granules are made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -59,6 +60,9 @@ impl GranuleKind {
         }
     }
 }
+
+/// The unit in which the kernel tells how much memory an object has.
+const BLOCK: usize = 512;
 
 /// A memfd of fixed size.
 #[derive(Debug)]
@@ -131,6 +135,7 @@ impl Object {
     /// The kernel collapses no holes, and granule after granule is done while its pages are in the CPU's cache. A kernel
     /// that cannot collapse shared memory at all is asked once.
     fn collapse(&self) -> Result<usize> {
+        self.ensure_room()?;
         let granule = self.kind.size();
         let arena = Arena::reserve(self.len)?;
         arena.map_for(0, self, 0, self.len, Access::None)?;
@@ -150,10 +155,23 @@ impl Object {
     /// takes no time for allocation.
     ///
     /// # Errors
-    /// ENOMEM, ENOSPC: there is too little memory, or too few huge pages; EBADF: the descriptor is read-only.
+    /// ENOMEM, ENOSPC: there is too little memory, or too few huge pages; ENOMEM of an *allocation*: the process's cgroup has
+    /// too little room, and nothing was taken; EBADF: the descriptor is read-only.
     #[doc(alias = "fallocate")]
     pub fn allocate(&self) -> Result<()> {
+        self.ensure_room()?;
         self.allocate_part(0, self.len)
+    }
+
+    /// Makes sure that the process's cgroup has room for what the object lacks.
+    fn ensure_room(&self) -> Result<()> {
+        // Pages of the reserve are not counted as the cgroup's memory.
+        if self.kind == GranuleKind::Huge {
+            return Ok(());
+        }
+        let found = rustix::fs::fstat(&self.descriptor)
+            .map_err(|errno| Error::new("fstat", format!("an object of {} bytes", self.len), errno))?;
+        cgroup::ensure_room(self.len.saturating_sub(found.st_blocks as usize * BLOCK))
     }
 
     fn allocate_part(&self, offset: usize, len: usize) -> Result<()> {
