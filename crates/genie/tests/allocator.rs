@@ -79,7 +79,7 @@ fn picture() -> ImageBuffer<Rgba<u8>, Vec<u8>> {
 
 /// An interface that avoids copying wherever it can.
 fn interface() -> Interface {
-    let passing = Passing::over(space()).expect("costs").with_thresholds(Thresholds::ALWAYS);
+    let passing = Passing::over(space()).with_thresholds(Thresholds::ALWAYS);
     Interface::new(passing, Limits::default())
 }
 

@@ -64,14 +64,15 @@ struct Inner {
 impl Interface {
     /// Opens an interface with the default space and limits; the space has the best granules the machine has. If the
     /// program's global allocator is Genie's (feature `allocator` of the crate `genie`), the space is the allocator's. Where the
-    /// process may not have addresses for all of the default space (`ulimit -v`), it is smaller.
+    /// process may not have addresses for all of the default space (`ulimit -v`), it is smaller. It takes memory as it is needed,
+    /// and none that the process's memory cgroup has no room for.
     ///
     /// # Errors
     /// No memory object could be had; the error says what to do.
     ///
     /// # Cost
     /// The first time on a machine, about a second: what copying and protecting cost there is measured, and stored in the file
-    /// that `genie calibrate` names.
+    /// that `genie calibrate` names. Memory of some 3 MiB.
     pub fn open() -> Result<Self, Error> {
         Self::open_with(Limits::default())
     }
@@ -83,7 +84,7 @@ impl Interface {
     pub fn open_with(limits: Limits) -> Result<Self, Error> {
         #[cfg(feature = "allocator")]
         if let Some(space) = genie_memory::Allocator::space() {
-            return Ok(Self::new(Passing::over(space)?, limits));
+            return Ok(Self::new(Passing::over(space), limits));
         }
         let mut config = Config::default();
         let passing = loop {

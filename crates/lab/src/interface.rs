@@ -51,7 +51,7 @@ impl Granule {
     }
 
     fn open_with(self, adjust: impl FnOnce(Passing) -> Passing) -> Result<Interface> {
-        let passing = Passing::over(self.space()?)?;
+        let passing = Passing::over(self.space()?);
         let limits = Limits { pending_bytes: usize::MAX, ..Limits::default() };
         Ok(Interface::new(adjust(passing), limits))
     }

@@ -69,7 +69,7 @@ const THRESHOLD_MAX: usize = 64 << 20;
 ///
 /// # Cost
 /// A small allocation costs a comparison more. A large one costs a lock, or, if no freed one of about its length is kept,
-/// some system calls and the kernel's page faults; of freed ones, a sixteenth of the machine's memory is kept, at most 1 GiB. Each large allocation has one
+/// some system calls and the kernel's page faults; of freed ones, a sixteenth of the memory that the process may use is kept, at most 1 GiB. Each large allocation has one
 /// descriptor and two mappings, or more after it has grown; `fork` copies them all.
 #[derive(Debug)]
 pub struct Allocator {
@@ -101,7 +101,7 @@ impl Allocator {
     }
 
     /// Makes blocks of granules of this kind. With [`GranuleKind::Huge`], a block takes whole pages of 2 MiB of the machine's
-    /// reserve, and where the reserve is empty, memory is the system's.
+    /// reserve, and where the reserve is empty, memory is the system's; what else the space has is then of collapsed pages.
     #[must_use]
     pub const fn granules(mut self, kind: GranuleKind) -> Self {
         self.granules = kind;

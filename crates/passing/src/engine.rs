@@ -91,25 +91,19 @@ impl Passing {
 
     /// Passes data in `space`, with the costs stored for this machine, or, the first time, with those of a short calibration;
     /// granules of each size have costs of their own.
-    ///
-    /// # Errors
-    /// The calibration ran out of memory.
-    pub fn over(space: Space) -> genie_memory::Result<Self> {
-        let rules = Rules::derive(&space, calibration::load_or_measure(&space.alone())?);
-        let small = match space.small() {
-            Some(small) => Some(Rules::derive(small, calibration::load_or_measure(small)?)),
-            None => None,
-        };
-        Ok(Self(Arc::new(Engine { space, rules, small, recorder: None })))
+    pub fn over(space: Space) -> Self {
+        let rules = Rules::derive(&space, calibration::load_or_measure(&space.alone()));
+        let small = space.small().map(|small| Rules::derive(small, calibration::load_or_measure(small)));
+        Self(Arc::new(Engine { space, rules, small, recorder: None }))
     }
 
     /// Makes a space and passes data in it, with the costs stored for this machine, or, the first time, with those of a
     /// short calibration.
     ///
     /// # Errors
-    /// As [`Space::new`], or the calibration ran out of memory.
+    /// As [`Space::new`].
     pub fn open(config: &Config) -> genie_memory::Result<Self> {
-        Self::over(Space::new(config)?)
+        Ok(Self::over(Space::new(config)?))
     }
 
     /// Overrides the thresholds, whatever the size of the granules.

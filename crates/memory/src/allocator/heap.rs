@@ -19,7 +19,7 @@ static HEAP: OnceLock<Heap> = OnceLock::new();
 /// Whether a thread makes the heap, or has made it, or could not. So no thread ever waits at `HEAP`.
 static IS_BEGUN: AtomicBool = AtomicBool::new(false);
 
-/// The most bytes of freed blocks that are kept, and the part of the machine's memory that they may be.
+/// The most bytes of freed blocks that are kept, and the part of the usable memory that they may be.
 const KEPT: usize = 1 << 30;
 const KEPT_PART: u64 = 16;
 
@@ -56,8 +56,10 @@ impl Heap {
         if allocator.granules != GranuleKind::Huge && inspect::is_overcommit_forbidden() {
             return None;
         }
+        // The space's own objects, which hold everything but blocks, are of the best pages there are. Only blocks are of huge
+        // pages or not at all: the system has memory for the others.
         let config = Config {
-            granularity: Granularity::Only(allocator.granules),
+            granularity: Granularity::Best,
             kernel_never_stores: allocator.kernel_never_stores,
             ..Config::default()
         };
@@ -65,7 +67,7 @@ impl Heap {
         let core = space.core();
         let mappings = inspect::max_map_count().unwrap_or(usize::MAX);
         let lent = core.aliases().len() - core.limit();
-        let kept = KEPT.min((machine::total_memory() / KEPT_PART) as usize);
+        let kept = KEPT.min((machine::usable_memory() / KEPT_PART) as usize);
         let bounds = Bounds {
             objects: (machine::descriptors_max() / 2).min(mappings / 8),
             left: core.granules(0, lent / 8),

@@ -27,7 +27,7 @@ const IN_A_ROW: usize = 8;
 /// # Errors
 /// No memory.
 pub(super) fn measure(space: &Space, pair: Pair, effort: Effort, samples: &mut Costs) -> Result<()> {
-    for len in LENGTHS {
+    for len in LENGTHS.into_iter().filter(|len| 4 * len <= space.limit()) {
         let buffers = [space.system_buffer(len)?, space.system_buffer(len)?];
         let [client, system] = buffers.each_ref().map(SystemBuffer::data);
         let written_by = |buffer: &DataMut<'_>| buffer.fill(1);

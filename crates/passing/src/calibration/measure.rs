@@ -26,12 +26,13 @@ impl Effort {
         }
     }
 
-    /// The lengths, all multiples of the granule.
-    fn lengths(self, granule: usize) -> Vec<usize> {
+    /// The lengths for a space of this limit, all multiples of the granule; the first one whatever the limit.
+    fn lengths(self, granule: usize, limit: usize) -> Vec<usize> {
         let largest = match self {
             Self::Quick => 4 << 20,
             Self::Thorough => 16 << 20,
         };
+        let largest = largest.min(limit / BUFFERS).max(granule);
         let step = if granule > 4096 { 2 } else { 4 };
         std::iter::successors(Some(granule), |len| Some(len * step))
             .take_while(|len| *len <= largest)
@@ -39,6 +40,8 @@ impl Effort {
     }
 }
 
+/// How many buffers of one length the measurements take at most.
+const BUFFERS: usize = 4;
 /// Lengths below a granule at which copying and referencing are measured.
 const SHORT: [usize; 5] = [64, 4096, 65536, 256 << 10, 1 << 20];
 /// How often a sleeper is woken in a round.
@@ -47,7 +50,7 @@ const WAKES: u32 = 8;
 /// Measures the primitive operations in `space`.
 ///
 /// # Errors
-/// The space's limit is below three times the largest length.
+/// There is no memory for some granules. Where the space's limit is low, long lengths are not measured.
 ///
 /// # Cost
 /// 0.2 to 1 s for [`Effort::Quick`], some seconds for [`Effort::Thorough`].
@@ -57,7 +60,7 @@ pub fn measure(space: &Space, effort: Effort) -> Result<Costs> {
     // an interruption of the other. Where the thread may not be pinned, the measurements include these interruptions.
     let _pinned = machine::allowed_cpus().ok().and_then(|cpus| machine::pin_thread(*cpus.last()?).ok());
     let mut samples = Costs::default();
-    for len in effort.lengths(space.granule()) {
+    for len in effort.lengths(space.granule(), space.limit()) {
         let mut bench = Bench::new(space, len)?;
         // The first round fills caches and pools.
         bench.round(&mut Costs::default())?;

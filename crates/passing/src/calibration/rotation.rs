@@ -7,7 +7,8 @@
 //! How: one CPU writes a buffer and another one reads it, over and over, rotating over 1, 4, 16 and 64 buffers. More buffers
 //! are chosen only when they are faster by a tenth, since they take memory. They are made in a space of their own, which
 //! gives its memory back.
-//! Limits: 64 MiB of buffers, and no more than the program's own space may have; for each length 40 ms when quick, half a
+//! Limits: 64 MiB of buffers, and no more than the space of the measurements may have, of which the longest buffers take a
+//! quarter; for each length 40 ms when quick, half a
 //! second when thorough.
 
 use std::time::{Duration, Instant};
@@ -38,7 +39,9 @@ pub(super) fn measure(space: &Space, pair: Option<Pair>, effort: Effort) -> [u16
         pool: 0,
     };
     let (Some(pair), Ok(own)) = (pair, Space::new(&config)) else { return [0; Recycling::CLASSES] };
-    let bounded = Recycling::BOUNDS.map(|len| best(&own, pair, len, effort));
+    // What is written is copied from the heap.
+    let fits = |len: usize| len <= space.limit() / 4;
+    let bounded = Recycling::BOUNDS.map(|len| if fits(len) { best(&own, pair, len, effort) } else { 0 });
     std::array::from_fn(|class| bounded[class.min(bounded.len() - 1)])
 }
 

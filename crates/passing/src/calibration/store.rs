@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use genie_memory::{GranuleKind, Protection, Space};
-use genie_sys::machine;
+use genie_sys::{inspect, machine};
 use serde::{Deserialize, Serialize};
 
 use crate::Costs;
@@ -24,7 +24,7 @@ struct Stored {
 
 impl Stored {
     fn of(space: &Space, costs: Costs) -> Self {
-        Self { version: VERSION, kernel: machine::kernel_release(), cpu: cpu(), granule: kind(space), costs }
+        Self { version: VERSION, kernel: machine::kernel_release(), cpu: cpu(), granule: name(space), costs }
     }
 
     fn is_of_this_machine(&self, space: &Space) -> bool {
@@ -43,7 +43,7 @@ pub fn path(space: &Space) -> Option<PathBuf> {
         .or_else(|| set("HOME").map(|folder| folder.join(".cache/genie")))?;
     // A build without optimizations runs at other costs, and another version counts others: none rules the others' thresholds.
     let build = if cfg!(debug_assertions) { "-debug" } else { "" };
-    Some(folder.join(format!("costs-{VERSION}-{}{build}.json", kind(space))))
+    Some(folder.join(format!("costs-{VERSION}-{}{build}.json", name(space))))
 }
 
 /// Loads the costs stored for this machine and granule kind; none when none are stored, or the stored ones are of
@@ -76,8 +76,23 @@ fn cpu() -> String {
     format!("{count} x {}", machine::cpu_model().unwrap_or_default())
 }
 
-fn kind(space: &Space) -> String {
-    let granule = match space.granule_kind() {
+/// What the space's granules are made of. Where granules of reserved huge pages are wanted, but there are none, and none are
+/// free, the space's own objects are made of collapsed pages.
+pub(super) fn kind(space: &Space) -> GranuleKind {
+    match space.granule_kind() {
+        GranuleKind::Huge if space.made_of().reserved == 0 && !are_huge_pages_free() => {
+            GranuleKind::Collapsed
+        }
+        kind => kind,
+    }
+}
+
+fn are_huge_pages_free() -> bool {
+    inspect::huge_pages().is_ok_and(|pages| pages.free > pages.reserved)
+}
+
+fn name(space: &Space) -> String {
+    let granule = match kind(space) {
         GranuleKind::Huge => "2m",
         GranuleKind::Collapsed => "2m-collapsed",
         GranuleKind::Base => "4k",
