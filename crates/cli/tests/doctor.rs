@@ -8,13 +8,14 @@ use running::{assert_fails_in_one_line, genie, is_root, skip, text};
 
 mod running;
 
-const SUBJECTS: [&str; 8] = [
+const SUBJECTS: [&str; 9] = [
     "huge pages",
     "collapsed pages",
     "userfaultfd",
     "io_uring",
     "AF_XDP",
     "memory lock",
+    "memory limit",
     "CPUs",
     "mappings for each process",
 ];

@@ -20,11 +20,19 @@ use crate::runs::Run;
 use crate::space::{Core, Space, State};
 use crate::{Error, LenderId, Result};
 
-/// Objects are at least this long, so that buffers seldom span two.
+/// A space grows by objects of this length or more, once it has grown to that, so that buffers seldom span two.
 pub(crate) const OBJECT_LEN: usize = 32 << 20;
-/// How long the first object is where pages have to be collapsed. That takes time, and all of the memory at once, so such
-/// a space begins small, and doubles until its objects are [`OBJECT_LEN`] long.
-pub(crate) const FIRST_COLLAPSED_LEN: usize = 8 << 20;
+
+/// How long the first object of granules of a kind is. Reserved pages lie ready. Other memory is taken when an object is made,
+/// and a program that passes little is to take little: such a space begins small, and doubles until its objects are
+/// [`OBJECT_LEN`] long.
+pub(crate) const fn first_len(kind: GranuleKind) -> usize {
+    match kind {
+        GranuleKind::Huge => OBJECT_LEN,
+        GranuleKind::Collapsed => 8 << 20,
+        GranuleKind::Base => 1 << 20,
+    }
+}
 
 /// Names a memory object of a space; never reused within it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -306,20 +314,30 @@ impl State {
             let used = core.common.taken.load(Ordering::Relaxed).saturating_sub(free);
             return Err(Error::Limit { asked: core.bytes(count), used, limit: core.limit() });
         }
-        let usual = match core.kind {
-            GranuleKind::Collapsed => core.bytes(self.granules.own().max(count)).min(OBJECT_LEN),
-            GranuleKind::Huge | GranuleKind::Base => OBJECT_LEN,
-        };
-        let generous = usual.max(missing).min(room);
-        let lens = if generous > missing { &[generous, missing][..] } else { &[missing] };
         let mut result = Err(Error::Limit { asked: core.bytes(count), used: 0, limit: core.limit() });
-        for (kind, len) in core.kinds().iter().flat_map(|kind| lens.iter().map(move |len| (*kind, *len))) {
-            result = self.add_object(core, kind, len);
-            if result.is_ok() {
-                break;
+        for kind in core.kinds() {
+            let generous = self.usual_len(core, *kind, count).max(missing).min(room);
+            let lens = if generous > missing { [generous, missing] } else { [missing, 0] };
+            for len in lens.into_iter().filter(|len| *len > 0) {
+                result = self.add_object(core, *kind, len);
+                if result.is_ok() {
+                    return result;
+                }
             }
         }
         result
+    }
+
+    /// How long the next object is to be where there is memory: as long as all that there are, and so that buffers of `count`
+    /// granules fill it, since what is left could only be a part of another one.
+    fn usual_len(&self, core: &Core, kind: GranuleKind, count: u32) -> usize {
+        if kind == GranuleKind::Huge {
+            return OBJECT_LEN;
+        }
+        let first = if self.granules.own() == 0 { first_len(kind) } else { 0 };
+        let doubled = core.bytes(self.granules.own()).max(first).min(OBJECT_LEN);
+        let filled = doubled.next_multiple_of(core.bytes(count.max(1)));
+        if filled <= OBJECT_LEN { filled } else { doubled }
     }
 
     fn add_object(&mut self, core: &Core, kind: GranuleKind, len: usize) -> Result<()> {
@@ -327,7 +345,8 @@ impl State {
         let more = |taken: usize| Some(taken + len).filter(|taken| *taken <= core.limit());
         let bounded = |used| Error::Limit { asked: len, used, limit: core.limit() };
         taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).map_err(bounded)?;
-        let added = Object::create(kind, len).map_err(Error::from).and_then(|o| self.adopt(core, o));
+        let made = Object::create(kind, len).and_then(|object| object.allocate().map(|()| object));
+        let added = made.map_err(Error::from).and_then(|object| self.adopt(core, object));
         added.inspect_err(|_| {
             taken.fetch_sub(len, Ordering::Relaxed);
         })

@@ -19,7 +19,7 @@ use crate::granule::Granules;
 use crate::locked::Locked;
 use crate::losses::Losses;
 use crate::mixed::Common;
-use crate::objects::{FIRST_COLLAPSED_LEN, OBJECT_LEN, Objects};
+use crate::objects::{OBJECT_LEN, Objects, first_len};
 use crate::pool::Pools;
 use crate::queues::Queues;
 use crate::region::Regions;
@@ -63,7 +63,8 @@ pub enum Faults {
 pub struct Config {
     /// What its granules are made of ([`Granularity::Best`]).
     pub granularity: Granularity,
-    /// How many bytes of memory it may take (half of the machine's).
+    /// How many bytes of memory it may take (half of the machine's, or three quarters of what the process's memory cgroup
+    /// allows, if that is less). Besides, a space takes no memory that the cgroup has no room for.
     pub limit: usize,
     /// How stores into protected granules are caught ([`Faults::Best`]).
     pub faults: Faults,
@@ -71,14 +72,13 @@ pub struct Config {
     /// pending (no `read` into the buffer and the like). Only with it may a userfaultfd that cannot catch the kernel's
     /// own stores be used; the kernel's store would fail with `EFAULT` instead.
     pub kernel_never_stores: bool,
-    /// How many bytes of system buffers are kept for reuse, in granules of each size (an eighth of the machine's
-    /// memory).
+    /// How many bytes of system buffers are kept for reuse, in granules of each size (a quarter of the limit).
     pub pool: usize,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        let limit = machine::total_memory() as usize / 2;
+        let limit = (machine::total_memory() / 2).min(machine::usable_memory()) as usize;
         Self {
             granularity: Granularity::Best,
             limit,
@@ -183,8 +183,8 @@ impl Space {
     /// Granules or a userfaultfd of the kind asked for cannot be had; each error says what to do.
     ///
     /// # Cost
-    /// The first object's memory is taken now: 32 MiB, of collapsed pages 8 MiB. That takes some 10 to 30 ms, unless the
-    /// huge pages are reserved.
+    /// The first object's memory is taken now: of reserved pages 32 MiB; of pages that are collapsed 8 MiB, or 2 MiB if the
+    /// space chooses them; of others 1 MiB. Collapsing takes some 1 ms a MiB.
     pub fn new(config: &Config) -> Result<Self> {
         let object = first_object(config.granularity, config.limit)?;
         let kind = object.kind();
@@ -195,6 +195,7 @@ impl Space {
         let common = Common::new(len.next_multiple_of(kind.size()), object.len())?;
         let small = is_mixed.then(|| Self::part(config, small, &common, start, None)).transpose()?;
         let space = Self::part(config, kind, &common, 0, small)?;
+        object.allocate()?;
         space.core().lock().adopt(space.core(), object)?;
         Ok(space)
     }
@@ -481,10 +482,9 @@ impl State {
 }
 
 /// Chooses the granule kind by making the first object. Of the best granules to be had, collapsed ones are chosen if the
-/// kernel has collapsed at least half of them.
+/// kernel has collapsed one of them, at the second try if not at the first.
 fn first_object(granularity: Granularity, limit: usize) -> Result<Object> {
-    let make = |kind: GranuleKind| {
-        let len = if kind == GranuleKind::Collapsed { FIRST_COLLAPSED_LEN } else { OBJECT_LEN };
+    let make = |kind: GranuleKind, len: usize| {
         // Where granules are of two sizes, those of the other size have half of the limit, however low that is.
         let limit = if granularity == Granularity::Best { limit / 2 } else { limit };
         Object::create(kind, len.min(limit & !(kind.size() - 1)).max(kind.size()))
@@ -492,15 +492,15 @@ fn first_object(granularity: Granularity, limit: usize) -> Result<Object> {
     match granularity {
         Granularity::Only(GranuleKind::Huge) => {
             require_huge_pages(limit)?;
-            Ok(make(GranuleKind::Huge)?)
+            Ok(make(GranuleKind::Huge, OBJECT_LEN)?)
         }
-        Granularity::Only(kind) => Ok(make(kind)?),
+        Granularity::Only(kind) => Ok(make(kind, first_len(kind))?),
         Granularity::Best => {
-            let is_collapsed = |object: &Object| 2 * object.huge_bytes() >= object.len();
-            let collapsed = || make(GranuleKind::Collapsed).ok().filter(is_collapsed);
-            match make(GranuleKind::Huge).ok().or_else(collapsed) {
+            let collapse = || make(GranuleKind::Collapsed, GranuleKind::Collapsed.size());
+            let collapsed = || collapse().ok().filter(|object| object.huge_bytes() > 0);
+            match make(GranuleKind::Huge, OBJECT_LEN).ok().or_else(collapsed).or_else(collapsed) {
                 Some(object) => Ok(object),
-                None => Ok(make(GranuleKind::Base)?),
+                None => Ok(make(GranuleKind::Base, first_len(GranuleKind::Base))?),
             }
         }
     }

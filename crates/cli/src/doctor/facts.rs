@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
+use genie_sys::cgroup::{self, MemoryCgroup};
 use genie_sys::userfault::{Userfault, Way};
 use genie_sys::{Errno, inspect, machine, probe};
 
@@ -92,6 +93,8 @@ pub(super) struct Facts {
     pub(super) root: bool,
     /// The machine's memory, in bytes.
     pub(super) memory: u64,
+    /// The memory cgroup that leaves this process the least, if any limits it.
+    pub(super) memory_cgroup: Option<MemoryCgroup>,
     pub(super) huge_pages: Answer<HugePages>,
     /// Whether the kernel collapses pages of shared memory to huge ones.
     pub(super) collapse: Result<(), Uncollapsed>,
@@ -114,6 +117,7 @@ impl Facts {
             program: program(),
             root: machine::is_root(),
             memory: machine::total_memory(),
+            memory_cgroup: cgroup::tightest(),
             huge_pages: huge_pages(),
             collapse: collapse(),
             faults: faults(),

@@ -20,6 +20,9 @@ const MAPPINGS_WANTED: usize = 65_530;
 /// Room for the longest buffer of `genie compare` on both sides, and to spare.
 const LOCKED_WANTED: u64 = 64 << 20;
 
+/// Room for the longest buffer of `genie compare` on both sides, with what stands between them.
+const ROOM_WANTED: u64 = 128 << 20;
+
 /// One finding for each facility.
 pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
     vec![
@@ -29,6 +32,7 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
         io_uring(facts),
         af_xdp(facts),
         memory_lock(facts),
+        memory_limit(facts),
         cpus(facts),
         mappings(facts),
     ]
@@ -223,6 +227,28 @@ fn raise_memory_lock(lock: MemoryLock) -> Remedy {
     let limits = format!("* - memlock {}", LOCKED_WANTED >> 10);
     let lasting = format!("echo '{limits}' | sudo tee /etc/security/limits.d/60-genie.conf");
     Remedy::ByHand { command, lasting: Some(lasting) }
+}
+
+fn memory_limit(facts: &Facts) -> Finding {
+    const SUBJECT: &str = "memory limit";
+    const REFUSED: &str = "an interface begins with some 3 MiB and grows to at most three quarters of the limit; what the \
+                           cgroup has no room for is refused by an error";
+    const TIGHT: &str = "what the cgroup has no room for is refused by an error: short data passes, long buffers are few, and \
+                         servers lend each client little";
+    let Some(cgroup) = &facts.memory_cgroup else {
+        return Finding::ok(
+            SUBJECT,
+            "none by a cgroup",
+            "an interface takes at most half of the machine's memory",
+        );
+    };
+    let [limit, used] = [cgroup.limit, cgroup.used].map(|bytes| bytes >> 20);
+    let found = format!("{limit} MiB by the cgroup {}, {used} in use", cgroup.path().display());
+    if cgroup.left() >= ROOM_WANTED {
+        return Finding::ok(SUBJECT, found, REFUSED);
+    }
+    let (wanted, file) = (cgroup.used + 2 * ROOM_WANTED, cgroup.limit_file.display());
+    Finding::degraded(SUBJECT, found, TIGHT).with(Remedy::by_hand(format!("echo {wanted} | sudo tee {file}")))
 }
 
 fn cpus(facts: &Facts) -> Finding {

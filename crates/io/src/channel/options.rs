@@ -16,7 +16,8 @@ const ADDRESSES: usize = 1 << 40;
 /// How a server serves clients in other processes. Defaults are in parentheses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServeOptions {
-    /// Bytes lent to each client (16 MiB), at most as many as the machine has. Data that is not passed in place is put
+    /// Bytes lent to each client (16 MiB), at most as many as the machine has; fewer where that would be more than an eighth of
+    /// what the process's memory cgroup leaves. Data that is not passed in place is put
     /// there. Each client is lent memory of its own. Clients refuse a server whose pool and rings are longer than their
     /// [`ConnectOptions::lent`](super::ConnectOptions::lent).
     pub pool: usize,

@@ -6,13 +6,18 @@
 //! Where the client has granules of both sizes, so has its pool. An object whose length is a multiple of 2 MiB is for the
 //! larger granules, any other for those of 4 KiB; and so a question for a number of bytes says which granules are lacking.
 //! Limits: [`ServeOptions::pool`](super::ServeOptions::pool) bytes at first, [`hard_pool`](super::ServeOptions::hard_pool)
-//! in all. Lent memory is never taken back.
+//! in all, and a part of what this process's memory cgroup leaves. Lent memory is never taken back.
 //! Source: thesis §5.2, §7.2.
 
-use genie_sys::{GranuleKind, Object};
+use genie_sys::{GranuleKind, Object, cgroup};
 
 /// The part of a mixed pool that granules of 4 KiB have at first.
 const SMALL: usize = 8;
+
+/// The part of what the process's memory cgroup leaves that a client is lent at first, and at once later: other clients are to
+/// have some, too.
+const FIRST_PART: usize = 8;
+const MORE_PART: usize = 2;
 
 /// What one client is lent.
 #[derive(Debug)]
@@ -32,6 +37,7 @@ impl Pool {
 
     /// Makes the first objects, of at most `len` bytes together: of each kind one, as long as there is memory for.
     pub(super) fn lend_first(&mut self, len: usize) -> Vec<Object> {
+        let len = len.min(room() / FIRST_PART);
         let granule = self.granules.size();
         let large = if self.is_mixed { (len - len / SMALL) / granule * granule } else { len };
         let lent = [
@@ -45,8 +51,11 @@ impl Pool {
     pub(super) fn lend(&mut self, len: usize) -> Option<Object> {
         let is_small = self.is_mixed && !len.is_multiple_of(self.granules.size());
         let kind = if is_small { GranuleKind::Base } else { self.granules };
-        let create = |len| kind.of_its_size().iter().find_map(|kind| Object::create(*kind, len).ok());
-        self.lend_by(kind.size(), len, create)
+        // The client would take the memory at once; what is lent is to be had from this process's cgroup.
+        let allocated =
+            |kind, len| Object::create(kind, len).and_then(|object| object.allocate().map(|()| object));
+        let create = |len| kind.of_its_size().iter().find_map(|kind| allocated(*kind, len).ok());
+        self.lend_by(kind.size(), len.min(room() / MORE_PART), create)
     }
 
     fn lend_by(
@@ -72,6 +81,11 @@ impl Pool {
         }
         None
     }
+}
+
+/// How many bytes this process may take without being killed.
+fn room() -> usize {
+    cgroup::tightest().map_or(usize::MAX, |cgroup| cgroup.left() as usize)
 }
 
 /// At least `len` bytes, as a number that stands for granules of 4 KiB where there are granules of both sizes.

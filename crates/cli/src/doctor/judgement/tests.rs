@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::super::facts::{Faults, Refusal};
 use super::super::finding::State;
 use super::*;
+use genie_sys::cgroup::MemoryCgroup;
 
 /// A machine on which nothing is amiss, seen by an ordinary user.
 fn sound() -> Facts {
@@ -13,6 +14,7 @@ fn sound() -> Facts {
         program: "/usr/bin/genie".to_owned(),
         root: false,
         memory: 24 << 30,
+        memory_cgroup: None,
         huge_pages: Ok(HugePages { total: 400, available: 400, size_kib: 2048 }),
         collapse: Ok(()),
         faults: Faults { way: Ok(Way::Device), open_to_all: true, device_mode: Some(0o666) },
@@ -54,6 +56,8 @@ fn a_machine_that_answers_nothing_still_gets_every_finding() {
     facts.memory_lock = Err(no());
     facts.cpus = Err(no());
     facts.max_map_count = Err(no());
+    facts.memory_cgroup =
+        Some(MemoryCgroup { limit_file: format!("{}/memory.max", no()).into(), limit: 0, used: 0 });
     let all = findings(&facts);
     assert_eq!(all.len(), findings(&sound()).len());
     for finding in all {
@@ -164,6 +168,20 @@ fn a_low_memory_lock_limit_is_raised_by_the_shell_where_it_may() {
     assert_eq!(command("memory lock", &facts), "sudo prlimit --memlock=67108864 --pid $$");
     facts.memory_lock = Ok(MemoryLock { soft: Some(8 << 20), hard: Some(8 << 20), exempt: true });
     assert_eq!(about("memory lock", &facts).state, State::Ok);
+}
+
+#[test]
+fn a_cgroup_that_leaves_little_memory_is_named_with_its_limit_and_where_to_raise_it() {
+    let mut facts = sound();
+    let cgroup =
+        |limit| MemoryCgroup { limit_file: "/sys/fs/cgroup/job/memory.max".into(), limit, used: 20 << 20 };
+    facts.memory_cgroup = Some(cgroup(32 << 20));
+    let finding = about("memory limit", &facts);
+    assert_eq!(finding.state, State::Degraded);
+    assert_eq!(finding.found, "32 MiB by the cgroup /sys/fs/cgroup/job, 20 in use");
+    assert_eq!(command("memory limit", &facts), "echo 289406976 | sudo tee /sys/fs/cgroup/job/memory.max");
+    facts.memory_cgroup = Some(cgroup(1 << 30));
+    assert_eq!(about("memory limit", &facts).state, State::Ok);
 }
 
 #[test]
