@@ -273,7 +273,7 @@ int uf_close(int fd);
 // Returns 0, or -1 with errno set.
 //
 // Errors: EBADF, ESTALE (it is the parent process's), EINVAL (it is a duplicate of one of the library's, or uf_room gave it), EOPNOTSUPP
-// (it is a Genie server's: calls wait for the server's reply).
+// (it is a Genie server's: calls wait for the server's reply; or a pipe that uf_take_over has taken over).
 int uf_set_nonblocking(int fd,
                        int nonblocking);
 
@@ -288,6 +288,23 @@ int uf_set_nonblocking(int fd,
 // Pointers: textp points to a pointer, or is NULL.
 int uf_explain(int fd,
                const char **textp);
+
+// Takes over one end of a pipe, by which a shell, or whoever has started this program, has connected it with another one: calls of this
+// library on fd then pass fbufs without a copy if the program at the other end uses the library, too, and has called this. fd is most
+// often 0 or 1. uf_fdopen does this as well.
+//
+// Until both have done so, and where the other program does not use the library, bytes go through the pipe, as they would without this
+// call; uf_explain says which it is. The two are processes of one user. Unless this process has joined a group, its fbufs are of the
+// writer's pool from when it reads what a writer passes, so that it can pass them on. Between the two, what is written by these calls
+// does not keep its order with what is written to the pipe by others, write and children among them.
+//
+// Calls on fd wait, whatever uf_set_nonblocking says. It is closed by uf_close, never by close. A child made by fork has the pipe, and
+// can take it over anew. For a descriptor that is no pipe, that does not block, or that is the library's already, this does nothing.
+//
+// Returns 0, or -1 with errno set.
+//
+// Errors: EBADF, ESTALE (it is the parent process's), EINVAL (it is a duplicate of a channel's).
+int uf_take_over(int fd);
 
 // Makes an fbuf, of which nbytes bytes from bufp on are the bytes, a message. The fbuf is not the program's any more.
 //
@@ -434,7 +451,7 @@ mblk_t *uf_allocb(void *handle,
                   int size);
 
 // Opens a stream of the C library's over a descriptor, of this library or of the kernel's, as fdopen does: reading from it takes fbufs,
-// and writing to it passes fbufs on. fclose closes the descriptor. The stream cannot be sought in, and fileno has no number for it.
+// and writing to it passes fbufs on; a pipe is taken over (uf_take_over). fclose closes the descriptor. The stream cannot be sought in, and fileno has no number for it.
 // Let the descriptor wait: where it does not, what has no room is lost from the stream's buffer, as from those of fdopen, and fwrite and
 // fflush fail (EAGAIN); fwrite without a buffer (setvbuf) says how much was written.
 //

@@ -28,6 +28,7 @@ pub mod calls;
 pub mod channels;
 pub mod failure;
 pub mod messages;
+pub mod pipes;
 pub mod pools;
 mod process;
 pub mod registrations;

@@ -84,6 +84,11 @@ impl Offer {
         Ok(())
     }
 
+    /// Whether a pool is the one that it is of.
+    pub(crate) fn is_of(&self, pool: &Pool) -> bool {
+        self.token == pool.token()
+    }
+
     /// That it is not a parent's: a child has only dummies for the descriptors.
     fn ensure_own(&self) -> Result<()> {
         if self.maker.is_this_process() { Ok(()) } else { Err(Error::Inherited) }
@@ -141,7 +146,7 @@ impl Pool {
     pub fn take(&self, mut offer: Offer) -> Result<Channel> {
         self.ensure_own()?;
         offer.ensure_own()?;
-        if offer.token != self.token() {
+        if !offer.is_of(self) {
             return Err(Error::OtherGroup);
         }
         // What keeps the end alive is closed when this returns: then the end is this member's.

@@ -14,6 +14,7 @@ fn the_header_and_the_man_pages_are_those_of_the_sources() {
         "c/pools.rs",
         "c/calls.rs",
         "c/channels.rs",
+        "c/pipes.rs",
         "c/messages.rs",
         "c/registrations.rs",
         "c/streams.rs",

@@ -50,10 +50,23 @@ impl Listener {
     /// EADDRINUSE: there is something at the path. ENAMETOOLONG: it is longer than 107 bytes. What making a file there
     /// fails with.
     pub fn bind(path: &Path) -> Result<Self> {
-        let failed = |call, errno| Error::new(call, format!("a socket at {}", path.display()), errno);
-        let address = address(path)?;
+        Self::listen(&address(path)?, &path.display().to_string())
+    }
+
+    /// Makes a socket that has a name and no path, and listens. Any process in this network namespace may connect, or may have taken the
+    /// name. The name is free again when the socket is closed.
+    ///
+    /// # Errors
+    /// EADDRINUSE: the name is taken. ENAMETOOLONG: it is longer than 107 bytes. The limit on descriptors.
+    #[doc(alias = "abstract")]
+    pub fn bind_name(name: &str) -> Result<Self> {
+        Self::listen(&abstract_address(name)?, name)
+    }
+
+    fn listen(address: &SocketAddrUnix, place: &str) -> Result<Self> {
+        let failed = |call, errno| Error::new(call, format!("a socket at {place}"), errno);
         let descriptor = open(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
-        rustix::net::bind(&descriptor, &address).map_err(|errno| match errno {
+        rustix::net::bind(&descriptor, address).map_err(|errno| match errno {
             Errno::ADDRINUSE => failed("bind", errno).with_remedy("remove what is there, if nobody listens"),
             _ => failed("bind", errno),
         })?;
@@ -116,10 +129,21 @@ impl Socket {
     /// ENOENT: there is no such server. ECONNREFUSED: nobody listens there any more. EACCES: the path's rights forbid it.
     /// EPROTOTYPE: it is a socket of another type. EAGAIN: the server has stopped accepting.
     pub fn connect(path: &Path) -> Result<Self> {
-        let address = address(path)?;
+        Self::connect_to(&address(path)?, &path.display().to_string())
+    }
+
+    /// Connects to the listener that has this name ([`Listener::bind_name`]), as [`Socket::connect`] does.
+    ///
+    /// # Errors
+    /// ECONNREFUSED: nobody has the name. EAGAIN: whoever has it has stopped accepting.
+    pub fn connect_to_name(name: &str) -> Result<Self> {
+        Self::connect_to(&abstract_address(name)?, name)
+    }
+
+    fn connect_to(address: &SocketAddrUnix, place: &str) -> Result<Self> {
         // Not blocking: a server that hangs, with a full backlog, would otherwise hang its clients.
         let descriptor = open(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
-        rustix::net::connect(&descriptor, &address).map_err(|errno| refused(path, errno))?;
+        rustix::net::connect(&descriptor, address).map_err(|errno| refused(place, errno))?;
         rustix::io::ioctl_fionbio(&descriptor, false)
             .map_err(|errno| Error::new("ioctl(FIONBIO)", "a socket", errno))?;
         Ok(Self { descriptor })
@@ -345,8 +369,13 @@ fn address(path: &Path) -> Result<SocketAddrUnix> {
     })
 }
 
-fn refused(path: &Path, errno: Errno) -> Error {
-    let error = Error::new("connect", format!("the server at {}", path.display()), errno);
+fn abstract_address(name: &str) -> Result<SocketAddrUnix> {
+    SocketAddrUnix::new_abstract_name(name.as_bytes())
+        .map_err(|errno| Error::new("bind or connect", format!("a socket named {name}"), errno))
+}
+
+fn refused(place: &str, errno: Errno) -> Error {
+    let error = Error::new("connect", format!("the server at {place}"), errno);
     match errno {
         Errno::NOENT => error.with_remedy(
             "nobody listens there; start the server, and make sure that both sides name the same path",

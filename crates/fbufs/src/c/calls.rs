@@ -120,14 +120,14 @@ pub unsafe extern "C" fn uf_write(fd: c_int, bufp: *const c_void, nbytes: usize)
         let descriptor = process.descriptor(fd)?;
         // SAFETY: the caller's descriptor.
         let target = unsafe { Target::of(descriptor.as_deref(), fd) }?;
-        let written = match (process.buffers.take(bufp.addr(), nbytes)?, target) {
-            (Taken::Mapped(mapped, range), Target::Kernel(fd)) => mapped.write(fd, range)?,
-            (Taken::Mapped(mapped, range), _) => {
+        let written = match (process.buffers.take(bufp.addr(), nbytes)?, target.kernels()) {
+            (Taken::Mapped(mapped, range), Some(fd)) => mapped.write(fd, range)?,
+            (Taken::Mapped(mapped, range), None) => {
                 let mut copy = target.allocate(process, range.len())?;
                 mapped.copy_to(range.start, &mut copy)?;
                 target.write(copy)?
             }
-            (Taken::Fbuf(fbuf, whole), Target::Channel(channel, _)) if !channel.pool().has(&fbuf) => {
+            (Taken::Fbuf(fbuf, whole), _) if target.channel().is_some_and(|to| !to.pool().has(&fbuf)) => {
                 pass_copy(process, target, fbuf, whole)?
             }
             (Taken::Fbuf(fbuf, whole), _) => finish(process, whole, target.write(fbuf))?,
@@ -200,6 +200,7 @@ pub(crate) unsafe fn read(process: &Process, fd: c_int, len: usize) -> Result<Op
         Target::Channel(channel, false) => channel.try_read(len)?,
         Target::Server(connection) => connection.read(len)?,
         Target::Kernel(fd) => process.pool()?.read(fd, len)?,
+        Target::Pipe(pipe) => pipe.read(process, len)?,
     })
 }
 

@@ -12,9 +12,7 @@ use rustix::fs::OFlags;
 
 use crate::c::failure::{Failure, call, text};
 use crate::c::process::{Kind, Process, Server, Target, kernels};
-use crate::{Connection, Error, Explanation, Passing};
-
-const ANOTHER_POOL: &str = "the channel passes fbufs of the pool that this process had when it was made";
+use crate::{Connection, Error, Passing};
 
 /// In the result of uf_explain: uf_write of an fbuf passes it without a copy, if uf_allocate_for allocates such fbufs for the descriptor.
 pub const UF_PASSES_FBUFS: c_int = 1;
@@ -202,13 +200,14 @@ pub unsafe extern "C" fn uf_close(fd: c_int) -> c_int {
 /// Returns 0, or -1 with errno set.
 ///
 /// Errors: EBADF, ESTALE (it is the parent process's), EINVAL (it is a duplicate of one of the library's, or uf_room gave it), EOPNOTSUPP
-/// (it is a Genie server's: calls wait for the server's reply).
+/// (it is a Genie server's: calls wait for the server's reply; or a pipe that uf_take_over has taken over).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uf_set_nonblocking(fd: c_int, nonblocking: c_int) -> c_int {
     call(-1, || {
         if let Some(descriptor) = Process::current()?.descriptor(fd)? {
-            if nonblocking != 0 && matches!(descriptor.kind, Kind::Server(_)) {
-                return Err(Failure::new(libc::EOPNOTSUPP, "calls on a Genie server wait for its reply"));
+            if nonblocking != 0 && matches!(descriptor.kind, Kind::Server(_) | Kind::Pipe(_)) {
+                let why = "calls on a Genie server, and on a pipe that was taken over (uf_take_over), wait";
+                return Err(Failure::new(libc::EOPNOTSUPP, why));
             }
             descriptor.waits.store(nonblocking == 0, Ordering::Relaxed);
             return Ok(0);
@@ -240,10 +239,8 @@ pub unsafe extern "C" fn uf_explain(fd: c_int, textp: *mut *const c_char) -> c_i
         let process = Process::current()?;
         let explanation = match process.descriptor(fd)? {
             Some(descriptor) => match &descriptor.kind {
-                Kind::Channel(channel) if !channel.pool().is_handle_of(&process.pool()?) => {
-                    Explanation { write: Passing::Copied(ANOTHER_POOL), ..channel.explain() }
-                }
-                Kind::Channel(channel) => channel.explain(),
+                Kind::Channel(channel) => process.explain(channel)?,
+                Kind::Pipe(pipe) => pipe.explain(process)?,
                 Kind::Server(server) => server.connection.explain(),
                 Kind::Listener(_) => {
                     return Err(Failure::misuse("nothing is read from or written to a listener"));

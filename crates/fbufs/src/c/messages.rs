@@ -243,6 +243,7 @@ pub unsafe extern "C" fn uf_putmsg(fd: c_int, mp: *mut mblk_t) -> ssize_t {
                 Target::Channel(channel, false) => channel.try_write_message(message)?,
                 Target::Server(connection) => connection.write_message(message)?,
                 Target::Kernel(fd) => process.pool()?.write_message(fd, message)?,
+                Target::Pipe(pipe) => pipe.write_message(process, message)?,
             };
             Ok((written, message.is_empty()))
         })?;

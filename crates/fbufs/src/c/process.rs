@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 use std::ffi::c_int;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use genie_io::Interface;
@@ -18,9 +18,10 @@ use genie_sys::unshared::{self, Unshared};
 use crate::c::buffers::Buffers;
 use crate::c::failure::Failure;
 use crate::c::messages::Messages;
+use crate::c::pipes::Pipe;
 use crate::c::registrations::Registrations;
 use crate::own::PerProcess;
-use crate::{Channel, Connection, Error, Fbuf, Group, Pool, Unwritten};
+use crate::{Channel, Connection, Error, Explanation, Fbuf, Group, Offer, Passing, Pool, Unwritten};
 
 /// What a process has.
 #[derive(Debug, Default)]
@@ -33,14 +34,16 @@ pub(crate) struct Process {
     pub(crate) buffers: Buffers,
     pub(crate) messages: Messages,
     pub(crate) registrations: Registrations,
+    /// How many pipes it reads whose writers have not come yet.
+    pub(crate) unmet: Arc<AtomicUsize>,
     descriptors: RwLock<HashMap<c_int, Slot>>,
 }
 
 /// A descriptor of the library's.
 #[derive(Debug)]
 pub(crate) struct Descriptor {
-    /// Dropped before the descriptor is.
-    _unshared: Unshared,
+    /// Dropped before the descriptor is. A child has its parent's pipes.
+    _unshared: Option<Unshared>,
     pub(crate) kind: Kind,
     /// Whether calls on it wait.
     pub(crate) waits: AtomicBool,
@@ -53,7 +56,8 @@ pub(crate) struct Descriptor {
 struct Slot {
     /// None after uf_close, while other threads' calls still use it.
     open: Option<Arc<Descriptor>>,
-    inode: (u64, u64),
+    /// None of a pipe, both of whose ends have the same.
+    inode: Option<(u64, u64)>,
     /// A channel's descriptor for room.
     room: Option<(c_int, (u64, u64))>,
     /// Whether the descriptor is closed, so that the number may be anything's.
@@ -86,6 +90,7 @@ pub(crate) enum Kind {
     Channel(Box<Channel>),
     Server(Box<Server>),
     Listener(Listener),
+    Pipe(Box<Pipe>),
 }
 
 /// A Genie server, by a socket that names it: its other end has signalled once, so that `poll` reports it ready, as it does files.
@@ -111,6 +116,7 @@ pub(crate) enum Target<'t> {
     Channel(&'t Channel, bool),
     Server(&'t Connection),
     Kernel(BorrowedFd<'t>),
+    Pipe(&'t Pipe),
 }
 
 impl<'t> Target<'t> {
@@ -124,18 +130,40 @@ impl<'t> Target<'t> {
         match &descriptor.kind {
             Kind::Channel(channel) => Ok(Self::Channel(channel, descriptor.waits.load(Ordering::Relaxed))),
             Kind::Server(server) => Ok(Self::Server(&server.connection)),
+            Kind::Pipe(pipe) => {
+                pipe.look(Process::current()?);
+                Ok(Self::Pipe(pipe))
+            }
             Kind::Listener(_) => {
                 Err(Failure::misuse("it is a listener: read and write what uf_accept gives"))
             }
         }
     }
 
+    /// The channel through which buffers go.
+    pub(crate) fn channel(self) -> Option<&'t Channel> {
+        match self {
+            Self::Channel(channel, _) => Some(channel),
+            Self::Pipe(pipe) => pipe.channel(),
+            Self::Server(_) | Self::Kernel(_) => None,
+        }
+    }
+
+    /// The descriptor to which the kernel writes.
+    pub(crate) fn kernels(self) -> Option<BorrowedFd<'t>> {
+        match self {
+            Self::Kernel(fd) => Some(fd),
+            Self::Pipe(pipe) if pipe.channel().is_none() => Some(pipe.as_fd()),
+            _ => None,
+        }
+    }
+
     /// A buffer that can be written there without a copy, if any can.
     pub(crate) fn allocate(self, process: &Process, len: usize) -> Result<Fbuf, Failure> {
-        Ok(match self {
-            Self::Channel(channel, _) => channel.pool().allocate(len)?,
-            Self::Server(connection) => connection.allocate(len)?,
-            Self::Kernel(_) => process.pool()?.allocate(len)?,
+        Ok(match (self, self.channel()) {
+            (_, Some(channel)) => channel.pool().allocate(len)?,
+            (Self::Server(connection), _) => connection.allocate(len)?,
+            _ => process.pool()?.allocate(len)?,
         })
     }
 
@@ -145,6 +173,7 @@ impl<'t> Target<'t> {
             Self::Channel(channel, false) => channel.try_write(fbuf),
             Self::Server(connection) => connection.write(fbuf),
             Self::Kernel(fd) => crate::descriptors::write(fd, fbuf),
+            Self::Pipe(pipe) => pipe.write(fbuf),
         }
     }
 }
@@ -155,6 +184,7 @@ impl Kind {
             Self::Channel(channel) => channel.as_fd(),
             Self::Server(server) => server.name.as_fd(),
             Self::Listener(listener) => listener.as_fd(),
+            Self::Pipe(pipe) => pipe.as_fd(),
         }
     }
 
@@ -164,6 +194,7 @@ impl Kind {
     }
 }
 
+const ANOTHER_POOL: &str = "the channel passes fbufs of the pool that this process had when it was made";
 const DUPLICATE: &str =
     "it is a duplicate of a descriptor of the library's: use the number that the library gave";
 const CLOSED: &str =
@@ -232,6 +263,33 @@ impl Process {
         Ok(())
     }
 
+    /// The pool that an offer is of, whose descriptor this is. Unless the process has joined another one, it has that from now on.
+    pub(crate) fn pool_of(&self, offer: &Offer, descriptor: OwnedFd) -> Result<Pool, Error> {
+        let _deciding = self.deciding.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = read(&self.pool).clone();
+        if let Some(known) = self.pools().into_iter().chain(own.clone()).find(|pool| offer.is_of(pool)) {
+            return Ok(known);
+        }
+        let pool = Pool::join(descriptor, Pool::config_of_process())?;
+        // Asked for only where the process has a pool: this makes one.
+        let is_own = |pool: &Pool| Pool::of_process().is_ok_and(|own| own.is_handle_of(pool));
+        if own.as_ref().is_none_or(is_own) {
+            self.use_pool(pool.clone());
+        }
+        Ok(pool)
+    }
+
+    /// What calls on a channel do with this process's buffers.
+    pub(crate) fn explain(&self, channel: &Channel) -> Result<Explanation, Failure> {
+        let is_own = channel.pool().is_handle_of(&self.pool()?);
+        let explanation = channel.explain();
+        Ok(if is_own {
+            explanation
+        } else {
+            Explanation { write: Passing::Copied(ANOTHER_POOL), ..explanation }
+        })
+    }
+
     pub(crate) fn add_channel(&self, channel: Channel) -> Result<c_int, Failure> {
         self.add(Kind::Channel(Box::new(channel)))
     }
@@ -240,8 +298,10 @@ impl Process {
     pub(crate) fn add(&self, kind: Kind) -> Result<c_int, Failure> {
         let number = kind.as_fd().as_raw_fd();
         let inode_of_room = |room: BorrowedFd<'_>| inode(room).map(|found| (room.as_raw_fd(), found));
-        let (found, room) = (inode(kind.as_fd())?, kind.room().map(inode_of_room).transpose()?);
-        let _unshared = Unshared::new(kind.as_fd()).map_err(Error::from)?;
+        let is_own = !matches!(kind, Kind::Pipe(_));
+        let found = is_own.then(|| inode(kind.as_fd())).transpose()?;
+        let room = kind.room().map(inode_of_room).transpose()?;
+        let _unshared = is_own.then(|| Unshared::new(kind.as_fd())).transpose().map_err(Error::from)?;
         HAS_CHANNELS.store(true, Ordering::Relaxed);
         let is_over = Arc::new(AtomicBool::new(false));
         let _over = Over(Arc::clone(&is_over));
@@ -288,7 +348,7 @@ impl Process {
             return Err(Error::Inherited.into());
         }
         for slot in read(&self.descriptors).values().filter(|slot| !slot.is_over()) {
-            if slot.inode == found {
+            if slot.inode == Some(found) {
                 return Err(Failure::misuse(DUPLICATE));
             }
             if slot.room.is_some_and(|(_, room)| room == found) {

@@ -14,7 +14,8 @@ use crate::Fbuf;
 use crate::c::calls::{pass_on, read};
 use crate::c::channels::uf_close;
 use crate::c::failure::{Failure, call, fail};
-use crate::c::process::Process;
+use crate::c::pipes::take_over;
+use crate::c::process::{Process, kernels};
 
 /// The longest fbuf that is written at once.
 const MOST: usize = 256 << 10;
@@ -43,7 +44,7 @@ unsafe extern "C" {
 }
 
 /// Opens a stream of the C library's over a descriptor, of this library or of the kernel's, as fdopen does: reading from it takes fbufs,
-/// and writing to it passes fbufs on. fclose closes the descriptor. The stream cannot be sought in, and fileno has no number for it.
+/// and writing to it passes fbufs on; a pipe is taken over (uf_take_over). fclose closes the descriptor. The stream cannot be sought in, and fileno has no number for it.
 /// Let the descriptor wait: where it does not, what has no room is lost from the stream's buffer, as from those of fdopen, and fwrite and
 /// fflush fail (EAGAIN); fwrite without a buffer (setvbuf) says how much was written.
 ///
@@ -58,9 +59,10 @@ pub unsafe extern "C" fn uf_fdopen(fd: c_int, mode: *const c_char) -> *mut FILE 
         if mode.is_null() {
             return Err(Failure::null("the mode"));
         }
-        if Process::current()?.descriptor(fd)?.is_none() {
+        let process = Process::current()?;
+        if process.descriptor(fd)?.is_none() {
             // SAFETY: the caller's descriptor.
-            crate::explain(unsafe { crate::c::process::kernels(fd) }?)?;
+            crate::explain(unsafe { kernels(fd) }?)?;
         }
         let stream = Box::into_raw(Box::new(Stream { fd, rest: None, taken: 0 })).cast();
         let functions =
@@ -76,6 +78,8 @@ pub unsafe extern "C" fn uf_fdopen(fd: c_int, mode: *const c_char) -> *mut FILE 
                 format!("no stream: {error}; the mode is one of fopen's"),
             ));
         }
+        // SAFETY: the descriptor is the stream's now. Where this fails, the kernel copies.
+        let _ = unsafe { take_over(process, fd) };
         Ok(file)
     })
 }

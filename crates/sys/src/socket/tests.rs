@@ -22,6 +22,22 @@ impl Place {
     }
 }
 
+#[test]
+fn a_name_is_one_listeners_and_free_again_when_that_is_closed() {
+    let name = format!("genie-sys-test/{}", own_pid());
+    assert_eq!(Socket::connect_to_name(&name).unwrap_err().errno, Errno::CONNREFUSED);
+    let listener = Listener::bind_name(&name).unwrap();
+    assert_eq!(Listener::bind_name(&name).unwrap_err().errno, Errno::ADDRINUSE);
+    let client = Socket::connect_to_name(&name).unwrap();
+    let served = listener.accept().unwrap().unwrap();
+    client.send(b"hello", &[]).unwrap();
+    assert_eq!(received(&served).0, b"hello");
+    drop(listener);
+    Listener::bind_name(&name).unwrap();
+    let long = "n".repeat(108);
+    assert_eq!(Listener::bind_name(&long).unwrap_err().errno, Errno::NAMETOOLONG);
+}
+
 fn received(socket: &Socket) -> (Vec<u8>, Received) {
     let mut bytes = [0; 256];
     let received = socket.receive(&mut bytes).unwrap();

@@ -1,0 +1,397 @@
+//! Pipes that a shell makes: programs that both use the library pass fbufs by reference, and all others get the bytes.
+//!
+//! How: a shell runs this binary once more as the programs of `a | b | c`. What a program of libtest prints would go into the pipe, so
+//! the pipe comes as another descriptor, and becomes the standard one when the program has begun. Programs append what they found to a
+//! file.
+#![allow(unsafe_code, reason = "calls what C programs call")]
+
+#[path = "../../sys/tests/skip/mod.rs"]
+mod skip;
+
+use std::ffi::{CStr, c_int, c_void};
+use std::io::{BufRead, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::ptr::null_mut;
+
+use genie_fbufs::c::calls::{uf_allocate, uf_allocate_for, uf_deallocate, uf_get, uf_write};
+use genie_fbufs::c::channels::{UF_PASSES_FBUFS, UF_PASSES_INPUT, uf_close, uf_explain, uf_set_nonblocking};
+use genie_fbufs::c::failure::uf_error_text;
+use genie_fbufs::c::pipes::uf_take_over;
+use genie_fbufs::c::streams::uf_fdopen;
+
+const LENGTH: usize = 256 << 10;
+const COUNT: usize = 200;
+/// The descriptor that the shell gives a writer for its standard output.
+const GIVEN: c_int = 4;
+
+/// The command by which a shell runs this binary in a role, perhaps late.
+fn command(role: &str) -> String {
+    let (wait, role) = role.strip_prefix("late ").map_or(("", role), |role| ("sleep 0.2; ", role));
+    let own = std::env::current_exe().unwrap();
+    let own = own.display();
+    format!("({wait}ROLE={role} exec {own} --exact role --ignored --nocapture {GIVEN}>&1 >/dev/null)")
+}
+
+/// Runs programs of a shell's, connected by pipes; returns the output, and what roles have reported.
+fn pipeline(programs: &[&str]) -> (Vec<u8>, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let report = directory.path().join("report");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &programs.join(" | ")]).env("REPORT", &report).stdin(Stdio::null());
+    let output = shell.output().unwrap();
+    assert!(output.status.success(), "{programs:?}: {}", String::from_utf8_lossy(&output.stderr));
+    (output.stdout, std::fs::read_to_string(report).unwrap_or_default())
+}
+
+/// As [`pipeline`], of roles alone.
+fn roles(roles: &[&str]) -> String {
+    let commands: Vec<_> = roles.iter().map(|role| command(role)).collect();
+    pipeline(&commands.iter().map(String::as_str).collect::<Vec<_>>()).1
+}
+
+fn report(line: &str) {
+    let path = std::env::var_os("REPORT").unwrap();
+    let mut file = std::fs::OpenOptions::new().append(true).create(true).open(Path::new(&path)).unwrap();
+    file.write_all(format!("{line}\n").as_bytes()).unwrap();
+}
+
+#[test]
+#[ignore = "run by tests below, in processes of its own"]
+fn role() {
+    let Ok(role) = std::env::var("ROLE") else { return };
+    // SAFETY: descriptors of this process's, of which nothing else uses the standard ones any more.
+    unsafe { assert_eq!(libc::dup2(GIVEN, 1), 1) };
+    // SAFETY: as above.
+    unsafe { libc::close(GIVEN) };
+    match role.as_str() {
+        "source" => source(),
+        "lines" => lines(),
+        "filter" => filter(),
+        "sink" => sink(),
+        "reader-of-lines" => read_lines(),
+        "endless" => endless(),
+        "short" => read_some(),
+        role => panic!("no role {role}"),
+    }
+    std::process::exit(0);
+}
+
+fn sentence() -> String {
+    // SAFETY: a string until this thread's next failure.
+    unsafe { CStr::from_ptr(uf_error_text()) }.to_string_lossy().into_owned()
+}
+
+/// Where an address is: the object that is mapped there, and the place in the object.
+fn place(address: *const c_void) -> String {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let number = |text: &str| usize::from_str_radix(text, 16).unwrap();
+    for line in maps.lines() {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        let (start, end) = fields[0].split_once('-').unwrap();
+        if (number(start)..number(end)).contains(&address.addr()) {
+            return format!("{}:{:x}", fields[4], number(fields[2]) + address.addr() - number(start));
+        }
+    }
+    panic!("nothing is mapped at {address:?}")
+}
+
+fn bytes(at: usize) -> u8 {
+    (at * 31 + 7) as u8
+}
+
+/// Writes a buffer at a time, by reference as soon as that is possible, and reports where each lay.
+fn source() {
+    // SAFETY: the descriptor, buffers and lengths are those that the calls gave and were given.
+    unsafe {
+        assert_eq!(uf_take_over(1), 0, "{}", sentence());
+        for at in 0..COUNT {
+            let buffer = uf_allocate_for(1, LENGTH);
+            assert!(!buffer.is_null(), "{}", sentence());
+            buffer.cast::<u8>().write_bytes(bytes(at), LENGTH);
+            let (is_passed, here) = (uf_explain(1, null_mut()) & UF_PASSES_FBUFS != 0, place(buffer));
+            assert_eq!(uf_write(1, buffer, LENGTH), LENGTH as isize, "{}", sentence());
+            report(&format!("written {at} {} {here}", if is_passed { "passed" } else { "copied" }));
+        }
+        assert_eq!(uf_set_nonblocking(1, 1), -1);
+        assert_eq!(uf_close(1), 0);
+    }
+}
+
+/// Passes on what it reads, by what it has read.
+fn filter() {
+    let mut buffer = null_mut();
+    // SAFETY: as above.
+    unsafe {
+        assert_eq!((uf_take_over(0), uf_take_over(1)), (0, 0));
+        loop {
+            let count = uf_get(0, &mut buffer);
+            assert!(count >= 0, "{}", sentence());
+            if count == 0 {
+                break;
+            }
+            assert_eq!(uf_write(1, buffer, count as usize), count, "{}", sentence());
+        }
+    }
+}
+
+/// Reads all, and reports where the buffers lay that came by reference.
+fn sink() {
+    let (mut total, mut buffer) = (0, null_mut());
+    // SAFETY: as above.
+    unsafe {
+        assert_eq!(uf_take_over(0), 0);
+        loop {
+            let count = uf_get(0, &mut buffer);
+            assert!(count >= 0, "{}", sentence());
+            if count == 0 {
+                break;
+            }
+            let count = count as usize;
+            let found = std::slice::from_raw_parts(buffer.cast::<u8>(), count);
+            assert!(
+                (0..count).step_by(1000).all(|at| found[at] == bytes((total + at) / LENGTH)),
+                "at {total}"
+            );
+            let is_passed = uf_explain(0, null_mut()) & UF_PASSES_INPUT != 0;
+            if is_passed && count == LENGTH && total % LENGTH == 0 {
+                report(&format!("read {} {}", total / LENGTH, place(buffer)));
+            }
+            total += count;
+            uf_deallocate(buffer, count);
+        }
+        report(&format!("sink {total}"));
+    }
+}
+
+fn lines() {
+    // SAFETY: as above; a stream of the C library's.
+    unsafe {
+        let stream = uf_fdopen(1, c"w".as_ptr());
+        assert!(!stream.is_null(), "{}", sentence());
+        for at in 0..100_000 {
+            let line = format!("line {at}\n");
+            assert_eq!(libc::fwrite(line.as_ptr().cast(), 1, line.len(), stream), line.len());
+        }
+        assert_eq!(libc::fflush(stream), 0);
+        report(&format!("lines {}", uf_explain(1, null_mut()) & UF_PASSES_FBUFS));
+        assert_eq!(libc::fclose(stream), 0);
+    }
+}
+
+fn read_lines() {
+    // SAFETY: as above.
+    unsafe {
+        let stream = uf_fdopen(0, c"r".as_ptr());
+        assert!(!stream.is_null(), "{}", sentence());
+        let mut line = [0u8; 100];
+        for at in 0..100_000 {
+            assert!(!libc::fgets(line.as_mut_ptr().cast(), 100, stream).is_null(), "line {at}");
+            let found = CStr::from_bytes_until_nul(&line).unwrap().to_str().unwrap();
+            assert_eq!(found, format!("line {at}\n"));
+        }
+        assert!(libc::fgets(line.as_mut_ptr().cast(), 100, stream).is_null());
+        assert_eq!(libc::feof(stream), 1);
+        report("all lines");
+    }
+}
+
+/// Writes until nobody reads.
+fn endless() {
+    // SAFETY: as above. Rust ignores SIGPIPE, of which this is to die as other programs do.
+    unsafe {
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        assert_eq!(uf_take_over(1), 0);
+        loop {
+            let buffer = uf_allocate(LENGTH);
+            assert!(!buffer.is_null(), "{}", sentence());
+            if uf_write(1, buffer, LENGTH) < 0 {
+                report("an error instead of SIGPIPE");
+                libc::_exit(1);
+            }
+        }
+    }
+}
+
+/// Reads until buffers are passed, and ends.
+fn read_some() {
+    let mut buffer = null_mut();
+    // SAFETY: as above.
+    unsafe {
+        assert_eq!(uf_take_over(0), 0);
+        while uf_explain(0, null_mut()) & UF_PASSES_INPUT == 0 {
+            assert!(uf_get(0, &mut buffer) > 0, "{}", sentence());
+        }
+    }
+    report("read some");
+}
+
+/// The lines of a report that begin with a word, without it.
+fn said<'r>(report: &'r str, word: &str) -> Vec<&'r str> {
+    report.lines().filter_map(|line| line.strip_prefix(word)).collect()
+}
+
+/// That most buffers went by reference: those that were passed lie in the same pages of the same object at both ends.
+fn ensure_passed(report: &str) {
+    let read: Vec<_> = said(report, "read ");
+    let written: std::collections::BTreeMap<_, _> =
+        said(report, "written ").into_iter().filter_map(|line| line.split_once(" passed ")).collect();
+    assert!(read.len() >= COUNT - 10, "{} of {COUNT} were passed", read.len());
+    for line in read {
+        let (at, place) = line.split_once(' ').unwrap();
+        assert_eq!(written.get(at), Some(&place), "buffer {at}");
+    }
+}
+
+#[test]
+fn programs_of_a_pipeline_pass_buffers_by_reference() {
+    for all in [["source", "sink"], ["late source", "sink"], ["source", "late sink"]] {
+        let report = roles(&all);
+        ensure_passed(&report);
+        assert_eq!(said(&report, "sink "), [(COUNT * LENGTH).to_string()]);
+    }
+}
+
+#[test]
+fn what_a_filter_passes_on_is_the_pages_that_the_first_program_wrote() {
+    ensure_passed(&roles(&["source", "filter", "sink"]));
+    ensure_passed(&roles(&["source", "late filter", "filter", "late sink"]));
+}
+
+#[test]
+fn other_programs_of_a_pipeline_get_the_bytes() {
+    let (output, report) = pipeline(&[&command("source"), "cat"]);
+    assert_eq!(output.len(), COUNT * LENGTH);
+    assert!(output.chunks(LENGTH).enumerate().all(|(at, part)| part.iter().all(|byte| *byte == bytes(at))));
+    assert!(said(&report, "written ").iter().all(|line| line.contains(" copied ")), "{report}");
+    let (_, report) = pipeline(&[&command("source"), "cat", &command("sink")]);
+    assert_eq!((said(&report, "read ").len(), said(&report, "sink ").len()), (0, 1));
+    let (output, report) = pipeline(&[&command("lines"), &command("filter"), "tail -n 1"]);
+    assert_eq!((&output[..], said(&report, "lines ")), (&b"line 99999\n"[..], vec!["1"]));
+}
+
+#[test]
+fn lines_of_streams_arrive_in_order_from_one_writer_after_the_other() {
+    assert_eq!(roles(&["lines", "reader-of-lines"]), "lines 1\nall lines\n");
+    // The second writer finds no listener, and the pipe goes on.
+    let lines = command("lines");
+    let both = format!("(printf 'first\\n'; {lines}; printf 'between\\n'; {lines})");
+    let (output, _) = pipeline(&[&both, &command("filter"), "cat"]);
+    let found = String::from_utf8(output).unwrap();
+    let lines = || (0..100_000).map(|at| format!("line {at}"));
+    let expected =
+        ["first".to_owned()].into_iter().chain(lines()).chain(["between".to_owned()]).chain(lines());
+    assert!(found.lines().eq(expected));
+}
+
+#[test]
+fn a_writer_whose_reader_ends_is_told_by_the_pipe() {
+    let (_, report) = pipeline(&[&command("endless"), "head -c 100000 | wc -c >&2"]);
+    assert_eq!(report, "");
+    assert_eq!(roles(&["endless", "short"]), "read some\n");
+}
+
+/// Another user's process takes the name that a pipe's ends find each other by, and waits for what it is sent.
+#[test]
+fn a_stranger_that_has_taken_a_pipes_name_is_sent_nothing() {
+    if !rustix::process::geteuid().is_root() {
+        let reason = "only root can start a process of another user";
+        return skip::skip("a_stranger_that_has_taken_a_pipes_name_is_sent_nothing", reason);
+    }
+    use std::os::fd::IntoRawFd;
+
+    let (read, write) = std::io::pipe().unwrap();
+    let found = rustix::fs::fstat(&read).unwrap();
+    let name = format!("genie-fbufs/0/pipe-{:x}-{}", found.st_dev, found.st_ino);
+    let mut stranger = Command::new("setpriv");
+    stranger.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(std::env::current_exe().unwrap());
+    stranger.args(["--exact", "take_a_name", "--ignored", "--nocapture"]).env("NAME", name);
+    let mut stranger = stranger.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let said = std::io::BufReader::new(stranger.stdout.take().unwrap()).lines();
+    let mut said =
+        said.map_while(Result::ok).filter_map(|line| Some(line.strip_prefix("stranger ")?.to_owned()));
+    assert_eq!(said.next().unwrap(), "listens");
+    let (read, write) = (read.into_raw_fd(), write.into_raw_fd());
+    // SAFETY: the ends are the library's from here on; the buffer is this test's.
+    unsafe {
+        assert_eq!((uf_take_over(write), uf_take_over(read)), (0, 0));
+        let sent = uf_allocate(1000);
+        sent.cast::<u8>().write_bytes(1, 1000);
+        assert_eq!(uf_write(write, sent, 1000), 1000);
+        let mut got = null_mut();
+        assert_eq!(uf_get(read, &mut got), 1000);
+        uf_deallocate(got, 1000);
+        assert_eq!(uf_explain(write, null_mut()) & UF_PASSES_FBUFS, 0);
+        assert_eq!((uf_close(write), uf_close(read)), (0, 0));
+    }
+    drop(stranger.stdin.take());
+    assert_eq!(said.collect::<Vec<_>>(), ["got 0 bytes and 0 descriptors of user 0"]);
+    assert!(stranger.wait().unwrap().success());
+}
+
+#[test]
+#[ignore = "run by the test above, in a process of another user"]
+fn take_a_name() {
+    let Ok(name) = std::env::var("NAME") else { return };
+    let listener = genie_sys::socket::Listener::bind_name(&name).unwrap();
+    println!("\nstranger listens");
+    std::io::stdin().lines().for_each(drop);
+    while let Some(victim) = listener.accept().unwrap() {
+        let got = victim.receive(&mut [0; 100]).unwrap();
+        let (len, count, user) = (got.len, got.descriptors.len(), victim.peer().unwrap().uid);
+        println!("stranger got {len} bytes and {count} descriptors of user {user}");
+    }
+}
+
+#[test]
+fn what_was_in_the_pipe_comes_before_what_the_channel_brings() {
+    use std::os::fd::IntoRawFd;
+
+    let (read, write) = std::io::pipe().unwrap();
+    let (read, write) = (read.into_raw_fd(), write.into_raw_fd());
+    let mut got = null_mut();
+    // SAFETY: the ends are this test's, and then the library's.
+    unsafe {
+        assert_eq!((uf_take_over(read), uf_take_over(read)), (0, 0), "once more does nothing");
+        assert_eq!(uf_explain(read, null_mut()) & (UF_PASSES_FBUFS | UF_PASSES_INPUT), 0);
+        assert_eq!(uf_set_nonblocking(read, 1), -1);
+        // By the kernel's call, as another program would.
+        assert_eq!(libc::write(write, c"plain".as_ptr().cast(), 5), 5);
+        assert_eq!(uf_get(read, &mut got), 5, "{}", sentence());
+        uf_deallocate(got, 5);
+        assert_eq!(libc::write(write, c"first".as_ptr().cast(), 5), 5);
+        assert_eq!(uf_take_over(write), 0);
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            // SAFETY: as above.
+            unsafe {
+                for at in 0..8 {
+                    let sent = uf_allocate(LENGTH);
+                    sent.cast::<u8>().write_bytes(at, LENGTH);
+                    assert_eq!(uf_write(write, sent, LENGTH), LENGTH as isize, "{}", sentence());
+                }
+                assert_ne!(uf_explain(write, null_mut()) & UF_PASSES_FBUFS, 0);
+                assert_eq!(uf_close(write), 0);
+            }
+        });
+        let mut all = Vec::new();
+        // SAFETY: as above.
+        unsafe {
+            loop {
+                let count = uf_get(read, &mut got);
+                assert!(count >= 0, "{}", sentence());
+                if count == 0 {
+                    break;
+                }
+                all.extend_from_slice(std::slice::from_raw_parts(got.cast::<u8>(), count as usize));
+                uf_deallocate(got, count as usize);
+            }
+            assert_eq!(uf_close(read), 0);
+        }
+        assert_eq!((&all[..5], all.len()), (&b"first"[..], 5 + 8 * LENGTH));
+        assert!(
+            all[5..].chunks(LENGTH).enumerate().all(|(at, part)| part.iter().all(|byte| *byte == at as u8))
+        );
+    });
+}
