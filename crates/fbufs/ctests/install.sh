@@ -32,11 +32,12 @@ cc $(pkg-config --cflags fbufs) "$prefix/main.c" -o "$prefix/static" "$lib/libfb
 "$prefix/static"
 
 # The paper's programs, as they were installed.
-for program in ttcp ftp; do
+for program in ttcp ftp filters; do
     source=$prefix/share/fbufs/examples/$program.c
     cc -std=c11 "$source" -o "$prefix/${program}_standard" -lpthread
     cc -std=c11 -DUF $(pkg-config --cflags fbufs) "$source" -o "$prefix/${program}_uf" $(pkg-config --libs fbufs) -lpthread
 done
+cc -std=c11 -DFBUFS $(pkg-config --cflags fbufs) "$source" -o "$prefix/filters_fbufs" $(pkg-config --libs fbufs)
 LD_LIBRARY_PATH=$lib "$(dirname "$0")/programs.sh" "$prefix"
 
 cat > "$prefix/CMakeLists.txt" << 'END'

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/stat.h>
 
 #include "check.h"
@@ -229,7 +230,20 @@ static void names(void) {
     OK(uf_set_nonblocking(listener, 1));
     FAILS(EAGAIN, uf_accept(listener));
     OK(uf_close(listener));
+    FAILS(ENOENT, uf_connect(path));
+    FAILS(ENOENT, uf_connect_timeout(path, 20));
+    FAILS(EFAULT, uf_connect_timeout(NULL, 0));
+    /* The path of a process that is gone is taken over. */
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    strcpy(address.sun_path, path);
+    int gone = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+    OK(bind(gone, (struct sockaddr *)&address, sizeof address));
+    OK(close(gone));
     FAILS(ECONNREFUSED, uf_connect(path));
+    listener = uf_listen(path);
+    CHECK(listener >= 0);
+    FAILS(ETIMEDOUT, uf_connect_timeout(path, 20));
+    OK(uf_close(listener));
     memset(path, 'p', sizeof path - 1);
     path[sizeof path - 1] = 0;
     FAILS(ENAMETOOLONG, uf_listen(path));

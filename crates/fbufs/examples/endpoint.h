@@ -77,19 +77,16 @@ static inline int serve(const char *name) {
 
 /* Connects to a server, which may be about to start. */
 static inline int reach(const char *name) {
+#ifdef UF
+    if (strchr(name, '/')) {
+        MUST(uf_join("transfer") == 0);
+        int channel = uf_connect_timeout(name, 10000);
+        MUST(channel >= 0);
+        return channel;
+    }
+#endif
     struct timespec pause = {0, 10000000};
     for (int attempt = 0; attempt < 1000; attempt++) {
-#ifdef UF
-        if (strchr(name, '/')) {
-            MUST(attempt > 0 || uf_join("transfer") == 0);
-            int channel = uf_connect(name);
-            if (channel >= 0)
-                return channel;
-            MUST(errno == ENOENT || errno == ECONNREFUSED);
-            nanosleep(&pause, NULL);
-            continue;
-        }
-#endif
         struct sockaddr_storage address;
         socklen_t length = address_of(name, &address);
         int fd = socket(address.ss_family, SOCK_STREAM, 0);

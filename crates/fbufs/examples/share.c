@@ -24,7 +24,7 @@ static ssize_t checked(ssize_t result, const char *call) {
 enum { LENGTH = 64 << 10 };
 
 static void send_all(const char *path, int count) {
-    int fd = (int)MUST(uf_connect(path));
+    int fd = (int)MUST(uf_connect_timeout(path, 10000)); /* the receiver may listen a little later */
     for (int i = 0; i < count; i++) {
         char *buffer = uf_allocate_for(fd, LENGTH);
         MUST(buffer ? 0 : -1);
@@ -76,6 +76,7 @@ static void receive(const char *path, int senders) {
         if (errno != EAGAIN)
             MUST(fd);
     }
+    MUST(uf_close(listener));
     printf("%lld bytes\n", received);
 }
 

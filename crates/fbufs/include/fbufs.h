@@ -200,12 +200,13 @@ int uf_unmap(void *addr, size_t len);
 // Pointers: fdv points to two ints, or is NULL.
 int uf_pair(int *fdv);
 
-// Makes a socket at a path, at which other processes ask for channels by uf_connect: those of the same group (uf_join). The path
-// stays when the descriptor is closed.
+// Makes a socket at a path, at which other processes ask for channels by uf_connect: those of the same group (uf_join). A path at which
+// a process has listened that is gone is taken over. uf_close removes the path, and a lock file beside it, whose name ends in .lock.
 //
 // Returns a descriptor, for uf_accept, uf_close and poll (POLLIN: somebody asks), or -1 with errno set.
 //
-// Errors: EADDRINUSE (there is something at the path), ENAMETOOLONG (it has more than 107 bytes), EFAULT (it is NULL), and those of bind.
+// Errors: EADDRINUSE (another process listens at the path, or is a child made by fork of one that did; or there is something else than a
+// socket), ENAMETOOLONG (it has more than 107 bytes), EFAULT (it is NULL), and those of open and bind.
 //
 // Pointers: path points to a string, or is NULL.
 int uf_listen(const char *path);
@@ -228,6 +229,18 @@ int uf_accept(int listener);
 //
 // Pointers: path points to a string, or is NULL.
 int uf_connect(const char *path);
+
+// Makes a channel as uf_connect does, with a process that may not listen yet: waits for that, and until it accepts, for at most
+// timeout_ms milliseconds, or without a limit if that is negative.
+//
+// Returns a descriptor, or -1 with errno set.
+//
+// Errors: ENOENT and ECONNREFUSED (nobody has listened there in that time), ETIMEDOUT (the process that listens has not accepted in that
+// time), and the others of uf_connect.
+//
+// Pointers: path points to a string, or is NULL.
+int uf_connect_timeout(const char *path,
+                       int timeout_ms);
 
 // Opens a Genie server, in another process, as a descriptor: server is its name in the run-time directory ($GENIE_RUNTIME_DIR, or
 // $XDG_RUNTIME_DIR/genie, or /tmp/genie-UID), read_service names the service that is asked for input by uf_read, and write_service the

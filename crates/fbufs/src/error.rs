@@ -1,5 +1,6 @@
 //! What can go wrong with fbufs, as sentences that say what to do, and as the numbers that C programs get.
 
+use genie_io::channel::directory;
 use genie_sys::Errno;
 
 /// The result of a call of this crate.
@@ -68,6 +69,9 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
+    /// A path at which to listen cannot be used, or another process listens there.
+    #[error(transparent)]
+    Place(directory::Error),
     /// A child made by fork uses what it has inherited.
     #[error("this pool was inherited over fork: join the group again in the child")]
     Inherited,
@@ -142,6 +146,10 @@ impl Error {
             | Self::Group { .. }
             | Self::TooShort { .. } => Errno::INVAL,
             Self::Full { .. } => Errno::USERS,
+            Self::Place(directory::Error::File { source, .. }) => {
+                Errno::from_io_error(source).unwrap_or(Errno::IO)
+            }
+            Self::Place(_) => Errno::ADDRINUSE,
             Self::Inherited => Errno::STALE,
             Self::NotAnFbuf { .. } => Errno::FAULT,
             Self::Closed => Errno::PIPE,
@@ -164,6 +172,15 @@ impl Error {
 impl From<genie_io::Error> for Error {
     fn from(error: genie_io::Error) -> Self {
         if matches!(error, genie_io::Error::Inherited) { Self::Inherited } else { Self::Server(error) }
+    }
+}
+
+impl From<directory::Error> for Error {
+    fn from(error: directory::Error) -> Self {
+        match error {
+            directory::Error::Socket(error) => Self::System(error),
+            error => Self::Place(error),
+        }
     }
 }
 

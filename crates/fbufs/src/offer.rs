@@ -8,6 +8,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use genie_sys::event::Event;
 use genie_sys::fork::Maker;
@@ -22,6 +23,16 @@ use crate::{Channel, Pool, channels};
 
 /// The end of a channel that an offer is of.
 const END: usize = 1;
+/// Room for the bytes of an offer, and for one that is too many.
+const BYTES: usize = 33;
+/// How long to wait before looking again whether somebody listens; then twice as long, and so on.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(20);
+
+/// Whether nobody listens at a path now.
+fn is_absent(errno: Errno) -> bool {
+    matches!(errno, Errno::NOENT | Errno::CONNREFUSED | Errno::AGAIN)
+}
 
 /// The end of a channel that a member of the group is to take. Dropping it closes that end.
 #[derive(Debug)]
@@ -114,8 +125,13 @@ impl Offer {
     /// # Errors
     /// [`Error::Closed`]: the sender has hung up. [`Error::Spoilt`]: what came is no offer. The limit on descriptors.
     pub fn receive(socket: &Socket) -> Result<Self> {
-        let mut bytes = [0; 33];
-        let Received { len, truncated, is_short, descriptors } = socket.receive(&mut bytes)?;
+        let mut bytes = [0; BYTES];
+        let received = socket.receive(&mut bytes)?;
+        Self::of(received, &bytes)
+    }
+
+    fn of(received: Received, bytes: &[u8; BYTES]) -> Result<Self> {
+        let Received { len, truncated, is_short, descriptors } = received;
         if len == 0 {
             return Err(Error::Closed);
         }
@@ -185,10 +201,43 @@ impl Pool {
     /// # Errors
     /// As [`Socket::connect`], [`Offer::receive`] and [`Pool::take`].
     pub fn connect(&self, path: &Path) -> Result<Channel> {
-        let socket = Socket::connect(path)?;
+        self.connect_over(&Socket::connect(path)?, Duration::MAX)
+    }
+
+    /// As [`Pool::connect`], with a member that may not listen yet: waits for that and until it accepts, for at most `timeout`.
+    ///
+    /// # Errors
+    /// As [`Pool::connect`]: ENOENT, ECONNREFUSED and EAGAIN where the time was over before somebody listened there; ETIMEDOUT where it was
+    /// over before that one accepted.
+    pub fn connect_timeout(&self, path: &Path, timeout: Duration) -> Result<Channel> {
+        let start = Instant::now();
+        let left = || timeout.saturating_sub(start.elapsed());
+        let mut pause = PAUSE_MIN;
+        let socket = loop {
+            match Socket::connect(path) {
+                Err(error) if is_absent(error.errno) && left() > Duration::ZERO => {
+                    std::thread::sleep(pause.min(left()));
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+                found => break found?,
+            }
+        };
+        self.connect_over(&socket, left())
+    }
+
+    fn connect_over(&self, socket: &Socket, timeout: Duration) -> Result<Channel> {
         // An offer that waits there is lost with this process.
-        let _unshared = Unshared::new(&socket)?;
-        self.take(Offer::receive(&socket)?)
+        let _unshared = Unshared::new(socket)?;
+        let mut bytes = [0; BYTES];
+        let received = socket.receive_timeout(&mut bytes, timeout)?.ok_or_else(|| {
+            let error = genie_sys::Error::new(
+                "connect",
+                "a channel with the process that listens there",
+                Errno::TIMEDOUT,
+            );
+            error.with_remedy("let it accept (uf_accept, Pool::accept), or wait longer")
+        })?;
+        self.take(Offer::of(received, &bytes)?)
     }
 }
 

@@ -6,8 +6,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use genie_sys::socket::Listener;
+use genie_io::channel::directory::Claim;
 use rustix::fs::OFlags;
 
 use crate::c::failure::{Failure, call, text};
@@ -50,12 +51,13 @@ pub unsafe extern "C" fn uf_pair(fdv: *mut c_int) -> c_int {
     })
 }
 
-/// Makes a socket at a path, at which other processes ask for channels by uf_connect: those of the same group (uf_join). The path
-/// stays when the descriptor is closed.
+/// Makes a socket at a path, at which other processes ask for channels by uf_connect: those of the same group (uf_join). A path at which
+/// a process has listened that is gone is taken over. uf_close removes the path, and a lock file beside it, whose name ends in .lock.
 ///
 /// Returns a descriptor, for uf_accept, uf_close and poll (POLLIN: somebody asks), or -1 with errno set.
 ///
-/// Errors: EADDRINUSE (there is something at the path), ENAMETOOLONG (it has more than 107 bytes), EFAULT (it is NULL), and those of bind.
+/// Errors: EADDRINUSE (another process listens at the path, or is a child made by fork of one that did; or there is something else than a
+/// socket), ENAMETOOLONG (it has more than 107 bytes), EFAULT (it is NULL), and those of open and bind.
 ///
 /// Pointers: path points to a string, or is NULL.
 #[unsafe(no_mangle)]
@@ -63,7 +65,7 @@ pub unsafe extern "C" fn uf_listen(path: *const c_char) -> c_int {
     call(-1, || {
         // SAFETY: the caller has promised a string.
         let path = unsafe { path_of(&path) }?;
-        Process::current()?.add(Kind::Listener(Listener::bind(path)?))
+        Process::current()?.add(Kind::Listener(Claim::at(path).map_err(Error::from)?))
     })
 }
 
@@ -79,8 +81,8 @@ pub extern "C" fn uf_accept(listener: c_int) -> c_int {
     call(-1, || {
         let process = Process::current()?;
         let descriptor = process.descriptor(listener)?.ok_or_else(not_a_listener)?;
-        let Kind::Listener(listener) = &descriptor.kind else { return Err(not_a_listener()) };
-        let pool = process.pool()?;
+        let Kind::Listener(claim) = &descriptor.kind else { return Err(not_a_listener()) };
+        let (listener, pool) = (claim.listener(), process.pool()?);
         loop {
             if let Some(channel) = pool.accept(listener)? {
                 return process.add_channel(channel);
@@ -108,6 +110,26 @@ pub unsafe extern "C" fn uf_connect(path: *const c_char) -> c_int {
         let path = unsafe { path_of(&path) }?;
         let process = Process::current()?;
         process.add_channel(process.pool()?.connect(path)?)
+    })
+}
+
+/// Makes a channel as uf_connect does, with a process that may not listen yet: waits for that, and until it accepts, for at most
+/// timeout_ms milliseconds, or without a limit if that is negative.
+///
+/// Returns a descriptor, or -1 with errno set.
+///
+/// Errors: ENOENT and ECONNREFUSED (nobody has listened there in that time), ETIMEDOUT (the process that listens has not accepted in that
+/// time), and the others of uf_connect.
+///
+/// Pointers: path points to a string, or is NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn uf_connect_timeout(path: *const c_char, timeout_ms: c_int) -> c_int {
+    call(-1, || {
+        // SAFETY: the caller has promised a string.
+        let path = unsafe { path_of(&path) }?;
+        let timeout = u64::try_from(timeout_ms).map_or(Duration::MAX, Duration::from_millis);
+        let process = Process::current()?;
+        process.add_channel(process.pool()?.connect_timeout(path, timeout)?)
     })
 }
 

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use genie_io::Interface;
+use genie_io::channel::directory::Claim;
 use genie_sys::event::Event;
-use genie_sys::socket::Listener;
 use genie_sys::unshared::{self, Unshared};
 
 use crate::c::buffers::Buffers;
@@ -89,7 +89,7 @@ impl Slot {
 pub(crate) enum Kind {
     Channel(Box<Channel>),
     Server(Box<Server>),
-    Listener(Listener),
+    Listener(Claim),
     Pipe(Box<Pipe>),
 }
 
@@ -183,7 +183,7 @@ impl Kind {
         match self {
             Self::Channel(channel) => channel.as_fd(),
             Self::Server(server) => server.name.as_fd(),
-            Self::Listener(listener) => listener.as_fd(),
+            Self::Listener(claim) => claim.listener().as_fd(),
             Self::Pipe(pipe) => pipe.as_fd(),
         }
     }

@@ -1,3 +1,4 @@
+use genie_sys::Errno;
 use genie_sys::shared::PAGE;
 
 use super::*;
@@ -261,6 +262,28 @@ fn a_write_that_meets_a_close_comes_back_or_was_made() {
         assert!(matches!(unwritten.error, Error::Closed) && *unwritten.fbuf == vec![2; len]);
         assert_eq!(one.read(usize::MAX).unwrap().unwrap().to_vec(), [3; 10]);
     }
+}
+
+#[test]
+fn a_client_waits_for_a_listener_and_until_it_accepts_but_no_longer_than_it_says() {
+    let directory = tempfile::tempdir().unwrap();
+    let (path, pool) = (directory.path().join("late"), Pool::new(Config::default()).unwrap());
+    let errno = |timeout| pool.connect_timeout(&path, Duration::from_millis(timeout)).unwrap_err().errno();
+    assert_eq!((errno(0), errno(30)), (Errno::NOENT, Errno::NOENT));
+    std::thread::scope(|scope| {
+        let client = scope.spawn(|| pool.connect_timeout(&path, Duration::MAX).unwrap());
+        std::thread::sleep(Duration::from_millis(30));
+        // The path of a process that is gone is waited at, too.
+        drop(genie_sys::socket::Listener::bind(&path).unwrap());
+        let claim = genie_io::channel::directory::Claim::at(&path).unwrap();
+        genie_sys::poll::readable(claim.listener(), None).unwrap();
+        let channel = pool.accept(claim.listener()).unwrap().unwrap();
+        let client = client.join().unwrap();
+        client.write(filled(&pool, 10, 1)).unwrap();
+        assert_eq!(channel.read(10).unwrap().unwrap().to_vec(), [1; 10]);
+        assert_eq!(errno(30), Errno::TIMEDOUT, "it listens, and does not accept");
+    });
+    assert_eq!(errno(0), Errno::NOENT, "a claim that is dropped removes its path");
 }
 
 #[test]

@@ -48,6 +48,18 @@ impl Claim {
         Ok(Self { listener, maker, socket: Identity::of(&socket), path, _lock: lock })
     }
 
+    /// Claims a path, in whatever directory, and listens there, also in place of a process that was killed. A lock file is beside it,
+    /// whose name ends in `.lock`.
+    ///
+    /// # Errors
+    /// [`Error::Running`] where a living process listens there; otherwise the path, or the file there, can't be used.
+    pub fn at(path: &Path) -> Result<Self, Error> {
+        if path.as_os_str().is_empty() {
+            return Ok(Err(genie_sys::Error::new("bind", "a socket without a path", Errno::NOENT))?);
+        }
+        Self::take(&path.display().to_string(), path.to_owned())
+    }
+
     /// The socket, which accepts clients.
     pub fn listener(&self) -> &Listener {
         &self.listener

@@ -46,6 +46,23 @@ fn complaint(result: Result<impl std::fmt::Debug, Error>) -> String {
 }
 
 #[test]
+fn a_path_anywhere_is_claimed_also_in_place_of_a_process_that_is_gone() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("any name, of more than a server's characters");
+    drop(Listener::bind(&path).unwrap());
+    let claim = Claim::at(&path).unwrap();
+    let Error::Running { pid, .. } = Claim::at(&path).unwrap_err() else { panic!("it is claimed") };
+    assert_eq!(pid, Some(std::process::id()));
+    let _client = Socket::connect(&path).unwrap();
+    assert!(claim.listener().accept().unwrap().is_some());
+    drop(claim);
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 0, "neither path nor lock file is left");
+    fs::write(&path, "somebody's").unwrap();
+    assert!(matches!(Claim::at(&path), Err(Error::InTheWay { .. })));
+    assert!(matches!(Claim::at(Path::new("")), Err(Error::Socket(error)) if error.errno == Errno::NOENT));
+}
+
+#[test]
 fn the_variables_choose_the_directory_in_their_order() {
     let choose = |genie: &str, xdg: &str| place::choose(Some(genie.into()), Some(xdg.into()), 7);
     let default = |path: &str| default_at(Path::new(path));
