@@ -1,14 +1,15 @@
-//! Processes that may not have much: clients and servers in memory cgroups, which kill where a limit is met.
+//! Processes that may not have or do much: clients and servers in memory cgroups, which kill where a limit is met, and under
+//! system call filters.
 //!
-//! How: the test binary is run once more for each client and server, in a cgroup that the test makes. That takes root, and a
-//! hierarchy in which cgroups can be made.
+//! How: the test binary is run once more for each client and server, in a cgroup that the test makes, which takes root and a
+//! hierarchy in which cgroups can be made, or with calls that it gives up.
 //!
 //! A test binary of its own, since all that a process maps counts against its cgroup's limit.
 
 mod cgroup;
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,8 @@ use genie_passing::Scheme;
 
 use cgroup::Cgroup;
 
+#[path = "../../sys/tests/seccomp/mod.rs"]
+mod seccomp;
 #[path = "../../sys/tests/skip/mod.rs"]
 mod skip;
 
@@ -29,6 +32,8 @@ const NAME: &str = "limited";
 const ROLE: &str = "GENIE_TEST_ROLE";
 const FOLDER: &str = "GENIE_TEST_FOLDER";
 const LEN: &str = "GENIE_TEST_LEN";
+/// The system calls that the process does without, by number, after the errno with which they fail.
+const WITHOUT: &str = "GENIE_TEST_WITHOUT";
 
 /// Once, passing 64 bytes took 43 MiB, and cgroups of 16 to 32 MiB were killed.
 #[test]
@@ -58,7 +63,7 @@ fn a_buffer_that_the_cgroup_has_no_room_for_is_refused() {
     let test = "a_buffer_that_the_cgroup_has_no_room_for_is_refused";
     let Some(cgroup) = Cgroup::make(test, 48 * MIB) else { return };
     let folder = tempfile::tempdir().expect("a folder");
-    let mut child = start(&cgroup, "refused", folder.path(), 64);
+    let mut child = run(&mut within(&cgroup), "refused", folder.path(), 64);
     assert_eq!(end(&mut child), Some(0));
     assert_eq!(cgroup.kills(), 0);
 }
@@ -66,23 +71,73 @@ fn a_buffer_that_the_cgroup_has_no_room_for_is_refused() {
 /// Runs a server and a client that pass `len` bytes both ways by every native scheme.
 #[track_caller]
 fn passes(servers: &Cgroup, clients: &Cgroup, len: usize) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let mut server = start(servers, "server", folder.path(), len);
-    let mut client = start(clients, "client", folder.path(), len);
-    let ended = end(&mut client);
-    let is_alive = server.try_wait().expect("the server's state").is_none();
-    // The server ends with its standard input.
-    drop(server.stdin.take());
-    let server = end(&mut server);
-    assert_eq!((servers.kills(), clients.kills()), (0, 0), "server: {server:?}, client: {ended:?}");
-    assert_eq!((ended, is_alive, server), (Some(0), true, Some(0)));
+    let ends = ends(within(servers), within(clients), len);
+    assert_eq!((servers.kills(), clients.kills()), (0, 0), "{ends:?}");
+    assert_eq!(ends, [Some(0), Some(0)]);
 }
 
-/// Runs this binary again, in a cgroup from its first instruction on.
-fn start(cgroup: &Cgroup, role: &str, folder: &Path, len: usize) -> Child {
+/// Runs a server and a client, and says how they end.
+fn ends(mut server: Command, mut client: Command, len: usize) -> [Option<i32>; 2] {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut server = run(&mut server, "server", folder.path(), len);
+    let client = end(&mut run(&mut client, "client", folder.path(), len));
+    assert!(server.try_wait().expect("the server's state").is_none(), "the server has ended");
+    // The server ends with its standard input.
+    drop(server.stdin.take());
+    [end(&mut server), client]
+}
+
+/// What a client or a server needs no more than a slower way for.
+const DISPENSABLE: [i64; 3] = [libc::SYS_madvise, libc::SYS_fallocate, libc::SYS_flock];
+
+/// Once, opening an interface failed without any of these, and serving without flock.
+#[test]
+fn without_madvise_fallocate_and_flock_data_passes_both_ways() {
+    for errno in [libc::EPERM, libc::ENOSYS] {
+        for len in [64, 4 * MIB] {
+            let [server, client] = [without(&DISPENSABLE, errno), without(&DISPENSABLE, errno)];
+            assert_eq!(ends(server, client, len), [Some(0), Some(0)], "errno {errno}, {len} bytes");
+        }
+    }
+}
+
+/// As in most containers.
+#[test]
+fn without_userfaultfd_and_io_uring_data_passes_both_ways() {
+    let calls = [libc::SYS_userfaultfd, libc::SYS_io_uring_setup];
+    let [server, client] = [without(&calls, libc::EPERM), without(&calls, libc::EPERM)];
+    assert_eq!(ends(server, client, 4 * MIB), [Some(0), Some(0)]);
+}
+
+/// Only memfds can be sealed, so that a peer may map them: without them, the error says so. Once, it advised huge pages.
+#[test]
+fn without_memfd_create_the_error_names_the_filter() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut program = without(&[libc::SYS_memfd_create], libc::EPERM);
+    assert_eq!(end(&mut run(&mut program, "no memfd", folder.path(), 64)), Some(0));
+}
+
+/// This binary in a cgroup from its first instruction on.
+fn within(cgroup: &Cgroup) -> Command {
     let mut program = Command::new("sh");
-    let binary = std::env::current_exe().expect("the test's own path");
-    program.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(cgroup.entrance()).arg(binary);
+    program.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(cgroup.entrance()).arg(binary());
+    program
+}
+
+/// This binary without some system calls.
+fn without(calls: &[i64], errno: i32) -> Command {
+    let mut program = Command::new(binary());
+    let numbers: Vec<_> = calls.iter().map(i64::to_string).collect();
+    program.env(WITHOUT, format!("{errno} {}", numbers.join(" ")));
+    program
+}
+
+fn binary() -> PathBuf {
+    std::env::current_exe().expect("the test's own path")
+}
+
+/// Runs this binary once more.
+fn run(program: &mut Command, role: &str, folder: &Path, len: usize) -> Child {
     program.args(["process", "--exact", "--ignored", "--nocapture", "--test-threads=1"]);
     program.env(ROLE, role).env(FOLDER, folder).env(LEN, len.to_string());
     program.env("GENIE_CACHE_DIR", folder.join(role)).stdin(Stdio::piped()).stdout(Stdio::null());
@@ -98,12 +153,21 @@ fn end(process: &mut Child) -> Option<i32> {
 #[ignore = "is run by the tests, as another process"]
 fn process() {
     let set = |name| std::env::var(name).expect("what the test has set");
+    if let Ok(without) = std::env::var(WITHOUT) {
+        let numbers: Vec<i64> = without.split(' ').map(|number| number.parse().expect("a number")).collect();
+        seccomp::refuse(&numbers[1..], numbers[0] as i32);
+    }
     let (folder, len) = (set(FOLDER), set(LEN).parse().expect("a length"));
     let directory = Directory::at(Path::new(&folder)).expect("a directory");
     match set(ROLE).as_str() {
         "server" => serve(&directory),
         "client" => client(&directory, len),
         "refused" => refused(),
+        "no memfd" => {
+            let error = Interface::open().map(drop).expect_err("no memory can be shared").to_string();
+            assert!(error.contains("memfd_create") && error.contains("seccomp"), "{error}");
+            assert!(!error.contains("huge pages need"), "{error}");
+        }
         role => panic!("no role: {role}"),
     }
 }

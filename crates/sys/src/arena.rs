@@ -10,7 +10,9 @@
 //! How: reserve = an inaccessible anonymous mapping; every later mapping is MAP_FIXED over a part of it, and a part
 //! that is given up becomes a reservation again.
 //! Invariants: until the arena is dropped, each of its addresses is mapped at every moment, even if it is inaccessible.
-//! No mapping in an arena is inherited by fork (MADV_DONTFORK): a child has zeros there (see [`fork`](crate::fork)).
+//! No mapping in an arena is inherited by fork (MADV_DONTFORK): a child has zeros there (see [`fork`](crate::fork)). Where a
+//! system call filter refuses that advice, children inherit the mappings, and `fork` maps zeros over them; a child that a bare
+//! `clone` makes would see, and could change, its parent's memory.
 //! Limits: each change of (object, offset) along the addresses is a mapping of its own; the kernel's limit is
 //! vm.max_map_count, at which calls fail with ENOMEM and leave the old mapping intact. Where a huge-paged object has lost
 //! pages to a hole that a peer punched, mmap over a range fails after it has unmapped the range. A few instructions later
@@ -18,9 +20,10 @@
 
 mod placement;
 mod private;
+mod taking;
 
 use std::ffi::c_void;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError, Weak};
 
 use rustix::io::Errno;
@@ -29,6 +32,8 @@ use crate::fork::Placed;
 use crate::guard::{Guard, Registration, Replaces};
 use crate::mmap::{self, ANYWHERE, RESERVED};
 use crate::{Error, GranuleKind, Object, Result, Span};
+
+pub(crate) use taking::{set_huge_pages_aside, touch};
 
 pub use private::{map_private, move_private, unmap_private};
 
@@ -92,15 +97,15 @@ impl Arena {
             Error::new("mmap", format!("{whole} bytes of addresses"), errno)
                 .with_remedy("raise `ulimit -v` or ask for a lower memory limit")
         })? as usize;
-        Self::of_reservation(start.next_multiple_of(ALIGN), len, (start, whole))
+        Ok(Self::of_reservation(start.next_multiple_of(ALIGN), len, (start, whole)))
     }
 
     /// Makes an arena of reserved addresses: (address, length).
-    fn of_reservation(base: usize, len: usize, reservation: (usize, usize)) -> Result<Self> {
+    fn of_reservation(base: usize, len: usize, reservation: (usize, usize)) -> Self {
         let placed = Placed::new(base, len);
         let arena = Self { base, len, reservation, placed, guard: Mutex::default() };
-        arena.dont_fork(0, len)?;
-        Ok(arena)
+        arena.dont_fork(0, len);
+        arena
     }
 
     /// The first address.
@@ -146,9 +151,7 @@ impl Arena {
         // references exist into it is the duty of the code that made them.
         unsafe { map_object(at, libc::MAP_FIXED, object, object_offset, len, access) }
             .inspect_err(|_| self.fill_hole(offset, len))?;
-        // The mapping is in use from here on, so the call that follows must not make this one fail. It fails only under a
-        // system call filter; then children inherit the mapping.
-        let _ = self.dont_fork(offset, len);
+        self.dont_fork(offset, len);
         Ok(())
     }
 
@@ -176,8 +179,7 @@ impl Arena {
                     .with_remedy("free memory or raise vm.max_map_count")
             },
         )?;
-        // As in `map`.
-        let _ = self.dont_fork(offset, len);
+        self.dont_fork(offset, len);
         Ok(())
     }
 
@@ -205,8 +207,9 @@ impl Arena {
         self.check_mapping(offset, object, object_offset, len);
         // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
         let mapped = unsafe { map_object(ANYWHERE, 0, object, object_offset, len, access)? };
-        let prepared = advise(mapped, len, libc::MADV_DONTFORK, "madvise(MADV_DONTFORK)");
-        let moved = prepared.and_then(|()| self.move_here(mapped, offset, len));
+        // As in `dont_fork`.
+        let _ = advise(mapped, len, libc::MADV_DONTFORK, "madvise(MADV_DONTFORK)");
+        let moved = self.move_here(mapped, offset, len);
         if moved.is_err() {
             // SAFETY: mapped above, and still there, known to nobody else.
             unsafe { libc::munmap(mapped, len) };
@@ -244,7 +247,7 @@ impl Arena {
         let (at, flags) = (self.pointer(offset), RESERVED | libc::MAP_FIXED_NOREPLACE);
         // SAFETY: MAP_FIXED_NOREPLACE maps where nothing is mapped, or nowhere; the range is this arena's.
         if unsafe { mmap::map(at, len, libc::PROT_NONE, flags, None) }.is_ok() {
-            let _ = self.dont_fork(offset, len);
+            self.dont_fork(offset, len);
         }
     }
 
@@ -258,8 +261,8 @@ impl Arena {
         // SAFETY: as in `map`.
         unsafe { mmap::map(at, len, libc::PROT_NONE, flags, None) }
             .map_err(|errno| Error::new("mmap", format!("{len} bytes to be reserved again"), errno))?;
-        // The old mapping is gone; a child that inherits a reservation inherits nothing.
-        let _ = self.dont_fork(offset, len);
+        // A child that inherits a reservation inherits nothing.
+        self.dont_fork(offset, len);
         Ok(())
     }
 
@@ -373,8 +376,10 @@ impl Arena {
         );
     }
 
-    fn dont_fork(&self, offset: usize, len: usize) -> Result<()> {
-        self.advise(offset, len, libc::MADV_DONTFORK, "madvise(MADV_DONTFORK)")
+    /// Keeps a mapping from children. The mapping is in use from here on, so no caller may fail where this does. It fails only
+    /// under a system call filter; then the handler of `fork` maps zeros over what a child has inherited.
+    fn dont_fork(&self, offset: usize, len: usize) {
+        let _ = self.advise(offset, len, libc::MADV_DONTFORK, "madvise(MADV_DONTFORK)");
     }
 
     fn advise(&self, offset: usize, len: usize, advice: i32, call: &'static str) -> Result<()> {
@@ -436,20 +441,6 @@ impl Drop for Arena {
         // SAFETY: the arena owns the whole reservation; users of its spans have promised not to use them after it.
         unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(start), len) };
     }
-}
-
-/// Sets aside, for as long as the object exists, the huge pages that its `len` bytes need.
-///
-/// Mapping over a reservation would set them aside as well; but where that fails, the kernel has unmapped what was
-/// there.
-pub(crate) fn set_huge_pages_aside(object: BorrowedFd<'_>, len: usize) -> std::result::Result<(), Errno> {
-    // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists; nobody uses it before it
-    // is unmapped.
-    unsafe {
-        let mapped = mmap::map(ANYWHERE, len, libc::PROT_NONE, libc::MAP_SHARED, Some((object, 0)))?;
-        libc::munmap(mapped, len);
-    }
-    Ok(())
 }
 
 #[cfg(test)]

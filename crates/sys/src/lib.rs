@@ -44,5 +44,8 @@ mod child;
 #[path = "../tests/proc/mod.rs"]
 mod proc;
 #[cfg(test)]
+#[path = "../tests/seccomp/mod.rs"]
+mod seccomp;
+#[cfg(test)]
 #[path = "../tests/skip/mod.rs"]
 mod skip;

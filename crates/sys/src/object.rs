@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, SealFlags, SeekFrom};
 use rustix::process::Resource;
 
-use crate::arena::set_huge_pages_aside;
+use crate::arena::{set_huge_pages_aside, touch};
 use crate::{Access, Arena, Errno, Error, Result, cgroup};
 
 /// What an object's granules are made of.
@@ -102,8 +102,11 @@ impl Object {
             flags |= MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
         }
         let descriptor = rustix::fs::memfd_create("genie", flags).map_err(|errno| {
-            Error::new("memfd_create", subject(), errno)
-                .with_remedy("huge pages need a kernel with CONFIG_HUGETLBFS; `genie doctor` tells")
+            let error = Error::new("memfd_create", subject(), errno);
+            match unmade(kind, errno) {
+                Some(remedy) => error.with_remedy(remedy),
+                None => error,
+            }
         })?;
         rustix::fs::fchmod(&descriptor, Mode::RUSR | Mode::WUSR)
             .map_err(|errno| Error::new("fchmod", subject(), errno))?;
@@ -169,23 +172,30 @@ impl Object {
         if self.kind == GranuleKind::Huge {
             return Ok(());
         }
-        let found = rustix::fs::fstat(&self.descriptor)
-            .map_err(|errno| Error::new("fstat", format!("an object of {} bytes", self.len), errno))?;
-        cgroup::ensure_room(self.len.saturating_sub(found.st_blocks as usize * BLOCK))
+        cgroup::ensure_room(self.len.saturating_sub(self.taken()?))
     }
 
     fn allocate_part(&self, offset: usize, len: usize) -> Result<()> {
-        let (offset, len) = (offset as u64, len as u64);
-        loop {
-            match rustix::fs::fallocate(&self.descriptor, FallocateFlags::empty(), offset, len) {
-                Ok(()) => return Ok(()),
-                Err(Errno::INTR) => {}
-                Err(errno) => {
-                    let subject = format!("an object of {} bytes ({})", self.len, self.kind.name());
-                    return Err(Error::new("fallocate", subject, errno));
-                }
+        let failed = |call, errno| {
+            Error::new(call, format!("an object of {} bytes ({})", self.len, self.kind.name()), errno)
+        };
+        let allocate =
+            || rustix::fs::fallocate(&self.descriptor, FallocateFlags::empty(), offset as u64, len as u64);
+        match rustix::io::retry_on_intr(allocate) {
+            Ok(()) => Ok(()),
+            // A system call filter refuses it. Pages that touching does not get are got when they are used.
+            Err(Errno::PERM | Errno::NOSYS | Errno::ACCESS) => {
+                touch(self.as_fd(), offset, len).map_err(|errno| failed("mmap", errno))
             }
+            Err(errno) => Err(failed("fallocate", errno)),
         }
+    }
+
+    /// How many bytes of memory it has.
+    fn taken(&self) -> Result<usize> {
+        let found = rustix::fs::fstat(&self.descriptor)
+            .map_err(|errno| Error::new("fstat", format!("an object of {} bytes", self.len), errno))?;
+        Ok(found.st_blocks as usize * BLOCK)
     }
 
     /// Gives all of the object's memory back: whoever has it mapped reads zeros from then on.
@@ -238,6 +248,20 @@ impl Object {
     #[expect(clippy::len_without_is_empty, reason = "an object is never empty")]
     pub fn len(&self) -> usize {
         self.len
+    }
+}
+
+/// What to do where no memory object can be made.
+fn unmade(kind: GranuleKind, errno: Errno) -> Option<&'static str> {
+    match errno {
+        Errno::PERM | Errno::NOSYS | Errno::ACCESS => Some(
+            "a system call filter refuses it: allow memfd_create in the container's seccomp profile; no other memory can be \
+             sealed, and so be shown to another process",
+        ),
+        _ if kind == GranuleKind::Huge => {
+            Some("huge pages need a kernel with CONFIG_HUGETLBFS; `genie doctor` tells")
+        }
+        _ => None,
     }
 }
 

@@ -37,7 +37,8 @@ impl Arena {
         // SAFETY: MAP_FIXED_NOREPLACE maps where nothing is mapped, or nowhere.
         match unsafe { mmap::map(at, range.len(), libc::PROT_NONE, flags, None) } {
             Ok(start) => {
-                Self::of_reservation(addr, range.len(), (start.expose_provenance(), range.len())).map(Some)
+                let reservation = (start.expose_provenance(), range.len());
+                Ok(Some(Self::of_reservation(addr, range.len(), reservation)))
             }
             Err(Errno::EXIST | Errno::NOMEM | Errno::PERM | Errno::INVAL) => Ok(None),
             Err(errno) => Err(Error::new("mmap", format!("{len} bytes of addresses at {addr:#x}"), errno)),

@@ -197,25 +197,6 @@ fn a_range_beyond_the_arena_is_refused() {
     let _ = arena.unmap(MIB, 2 * MIB);
 }
 
-/// Makes every madvise of the calling thread fail from now on.
-fn refuse_advice() {
-    let step = |code, k, jt, jf| libc::sock_filter { code, jt, jf, k };
-    let (load, equal, answer) =
-        (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, libc::BPF_JMP | libc::BPF_JEQ, libc::BPF_RET);
-    let mut steps = [
-        step(load as u16, 0, 0, 0),
-        step(equal as u16, libc::SYS_madvise as u32, 0, 1),
-        step(answer as u16, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, 0, 0),
-        step(answer as u16, libc::SECCOMP_RET_ALLOW, 0, 0),
-    ];
-    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
-    // SAFETY: the program is valid for the call.
-    unsafe {
-        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program), 0);
-    }
-}
-
 /// Once, a call failed because advice was refused, although its mapping was in use already. Its caller then went on as if
 /// the old mapping were still there.
 #[test]
@@ -232,12 +213,36 @@ fn a_call_that_fails_has_changed_nothing_and_one_that_has_mapped_succeeds() {
     // allocator's locks across a fork.
     let child = unsafe {
         crate::child::fork_child(|| {
-            refuse_advice();
+            crate::seccomp::refuse(&[libc::SYS_madvise], libc::EPERM);
             let mapped = arena.map(0, &before, 0, MIB).is_ok() && byte(&arena, 0) == 7;
             let replaced =
                 arena.map_for(0, &after, 0, MIB, Access::ReadWrite).is_ok() && byte(&arena, 0) == 8;
             let unmapped = arena.unmap(0, MIB).is_ok();
             u8::from(mapped) + 2 * u8::from(replaced) + 4 * u8::from(unmapped)
+        })
+    };
+    assert_eq!(child.unwrap().wait().unwrap(), crate::child::ExitOutcome::Code(7));
+}
+
+/// Once, no arena could be reserved where advice is refused, nor was an object's memory to be had without fallocate. The child's
+/// child has zeros in the arena all the same.
+#[test]
+fn without_advice_and_fallocate_an_arena_works_and_its_children_have_zeros() {
+    // SAFETY: as above; objects and arenas are made by system calls, and what they allocate is from an allocator whose locks the C
+    // library keeps across a fork.
+    let child = unsafe {
+        crate::child::fork_child(|| {
+            crate::seccomp::refuse(&[libc::SYS_madvise, libc::SYS_fallocate], libc::ENOSYS);
+            let object = Object::create(GranuleKind::Base, MIB).unwrap();
+            let arena = Arena::reserve(2 * MIB).unwrap();
+            object.allocate().unwrap();
+            let taken = rustix::fs::fstat(&object).unwrap().st_blocks;
+            arena.map(0, &object, 0, MIB).unwrap();
+            filled(&arena, 0, MIB, 7);
+            let grandchild = crate::child::fork_child(|| byte(&arena, 0) + byte(&arena, MIB - 1));
+            let zeros = grandchild.unwrap().wait().unwrap() == crate::child::ExitOutcome::Code(0);
+            let kept = byte(&arena, 0) == 7;
+            u8::from(taken as usize * 512 == MIB) + 2 * u8::from(zeros) + 4 * u8::from(kept)
         })
     };
     assert_eq!(child.unwrap().wait().unwrap(), crate::child::ExitOutcome::Code(7));

@@ -204,3 +204,17 @@ fn an_object_tells_what_was_touched_until_it_is_emptied() {
     rustix::io::pread(&object, &mut bytes, 3 * 4096).unwrap();
     assert_eq!(bytes, [0; 8]);
 }
+
+/// Once, a refused memfd_create of 4 KiB pages advised to have huge pages.
+#[test]
+fn an_object_that_cannot_be_made_says_what_is_in_the_way() {
+    for errno in [Errno::PERM, Errno::NOSYS] {
+        for kind in [GranuleKind::Base, GranuleKind::Huge] {
+            assert!(unmade(kind, errno).is_some_and(|remedy| remedy.contains("seccomp")), "{errno}");
+        }
+    }
+    assert_eq!(unmade(GranuleKind::Base, Errno::NOMEM), None);
+    assert!(
+        unmade(GranuleKind::Huge, Errno::NODEV).is_some_and(|remedy| remedy.contains("CONFIG_HUGETLBFS"))
+    );
+}

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use genie_sys::Errno;
 use genie_sys::fork::Maker;
+use genie_sys::record_lock::RecordLocks;
 use genie_sys::socket::{Listener, Socket};
-use rustix::fs::{FlockOperation, OFlags};
+use rustix::fs::OFlags;
 
 use super::{Error, LOCK_SUFFIX};
 
@@ -19,7 +20,7 @@ const PID_LEN_MAX: u64 = 16;
 /// A server's name, held by this process, and the socket that listens under it. Dropping it removes the socket and the lock
 /// file, unless other files are in their place.
 ///
-/// A child made by fork shares the lock until it execs or ends, and leaves the files when it drops its copy.
+/// A child made by fork has no part of the lock, and leaves the files when it drops its copy.
 #[derive(Debug)]
 pub struct Claim {
     listener: Listener,
@@ -118,6 +119,8 @@ struct Lock {
     maker: Maker,
     path: PathBuf,
     file: File,
+    /// The lock is on the first byte, whether or not that is there.
+    _locks: RecordLocks,
 }
 
 impl Lock {
@@ -128,17 +131,13 @@ impl Lock {
         let path = PathBuf::from(path);
         loop {
             let file = open(&path)?;
-            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {}
-                Err(Errno::INTR) => continue,
-                Err(Errno::WOULDBLOCK) => {
-                    return Err(Error::Running { name: name.to_owned(), pid: read_pid(file) });
-                }
-                Err(errno) => return Err(file_error(&path, "locked")(errno.into())),
+            let locks = RecordLocks::open(&file)?;
+            if !locks.try_lock(0)? {
+                return Err(Error::Running { name: name.to_owned(), pid: read_pid(file) });
             }
             // Its last owner may have removed it between our opening and our locking it.
             if is_at(&file, &path)? {
-                let lock = Self { maker: Maker::this_process(), path, file };
+                let lock = Self { maker: Maker::this_process(), path, file, _locks: locks };
                 lock.write_pid().map_err(file_error(&lock.path, "written"))?;
                 return Ok(lock);
             }
