@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use crate::machine::{Machine, checked, frame, output, output_of, pattern, proc, same, seen, server};
 use genie_memory::{Buffer, Direction, Error, Faults, Protection, Reference, Space, Stakes};
-use genie_sys::userfault::Way;
+use genie_sys::userfault::{Userfault, Way};
 
 on_each_kind!(
     a_store_after_output_does_not_reach_the_server,
@@ -399,7 +399,19 @@ fn a_region_whose_faults_cost_too_much_is_copied(machine: Machine) {
     );
 }
 
+/// Whether the kernel grants a userfaultfd that catches the program's stores; says so if not.
+fn is_user_mode_granted(machine: &Machine) -> bool {
+    let granted = Userfault::open_way(Way::UserModeOnly);
+    if let Err(error) = &granted {
+        machine.skip(&error.to_string());
+    }
+    granted.is_ok()
+}
+
 fn user_mode_only_needs_a_promise(machine: Machine) {
+    if !is_user_mode_granted(&machine) {
+        return;
+    }
     let space = machine.space_with(4, |config| config.faults = Faults::Only(Way::UserModeOnly));
     assert!(matches!(space.protection(), Protection::None(_)), "{:?}", space.protection());
     assert_eq!(space.fault_way(), None);
@@ -409,6 +421,9 @@ fn user_mode_only_needs_a_promise(machine: Machine) {
 }
 
 fn user_mode_only_catches_stores_and_refuses_the_kernels(machine: Machine) {
+    if !is_user_mode_granted(&machine) {
+        return;
+    }
     let space = machine.space_with(4, |config| {
         config.faults = Faults::Only(Way::UserModeOnly);
         config.kernel_never_stores = true;

@@ -60,6 +60,8 @@ impl Heap {
         // pages or not at all: the system has memory for the others.
         let config = Config {
             granularity: Granularity::Best,
+            // Blocks take memory where they are touched, as other allocations do; this is for their addresses.
+            limit: machine::total_memory() as usize / 2,
             kernel_never_stores: allocator.kernel_never_stores,
             ..Config::default()
         };
