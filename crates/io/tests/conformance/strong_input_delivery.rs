@@ -142,8 +142,8 @@ pub(crate) fn a_redirection_that_is_too_short_changes_nothing(t: &dyn Transport)
     for scheme in strong_native() {
         let (mut buffer, before) = filled(t);
         let (low, high) = buffer.split_at_mut(100);
-        let request = t.interface().request(t.holder().handle(), crate::support::holder::HOLD);
-        let input = |bytes| genie_io::In::borrowed(scheme, bytes);
+        let request = t.interface().request(t.holder().handle(), HOLD);
+        let input = |bytes| In::borrowed(scheme, bytes);
         let pending = request.input(input(low)).and_input(input(high)).submit().expect("a request");
         t.holder().deliver(pending.id(), &pattern(fresh_seed(), before.len()));
         let (mut enough, mut short) = (vec![0; 100], vec![0; 100]);
