@@ -88,7 +88,7 @@ impl Interface {
     /// Makes a request, which must be of this interface, and waits for the reply without blocking a thread.
     ///
     /// Dropping the future lets the request run on unobserved; inputs are discarded, and buffers given by value are freed
-    /// when the server has replied.
+    /// when the server has replied. With [`Request::abort_on_drop`], dropping the future aborts the request, without waiting.
     ///
     /// # Errors
     /// As [`Request::submit`] and [`Pending::sync`]; [`Error::OtherInterface`] for a request of another interface;
@@ -150,6 +150,8 @@ impl Interface {
     }
 
     /// Calls a method of a typed service, by a client of this interface, and waits for the result without blocking a thread.
+    /// Dropping the future lets the call run on, or aborts it if it is made with
+    /// [`abort_on_drop`](crate::service::Call::abort_on_drop).
     ///
     /// # Errors
     /// See [`Error`](crate::service::Error), and [`Interface::send`].

@@ -9,8 +9,8 @@ use std::time::Duration;
 use genie::channel::{ConnectOptions, Directory, Listener, Running, ServeOptions};
 use genie::mechanism::{Config, Costs, Faults, Granularity, GranuleKind, Passing, Space, Thresholds};
 use genie::{
-    Completer, Error, In, Incoming, Interface, Limits, Out, Reconnecting, RequestId, Server, ServerHandle,
-    Service, ServiceId, memory,
+    Completer, Error, In, Incoming, Interface, Limits, Out, Reconnecting, RequestId, Scheme, Server,
+    ServerHandle, Service, ServiceId, memory,
 };
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -240,6 +240,34 @@ async fn a_request_times_out_whether_its_server_lets_it_go_or_not() {
         assert_eq!(error, Error::TimedOut { timeout: time }, "minds aborts: {minds_aborts}");
         timeout(FOR_EVER, keeper.is_asked_to_let_go()).await.expect("the server is asked to let it go");
         keeper.kept().clear();
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_aborts_on_drop_is_let_go_and_its_buffer_is_the_servers_until_then() {
+    for minds_aborts in [true, false] {
+        let stage = Stage::new();
+        let keeper = Keeper { minds_aborts, ..Keeper::default() };
+        let _running = stage.serve("keeper", keeper.clone());
+        let server = stage.connect("keeper");
+        let given = stage.genie().allocate(10_000).unwrap();
+        let request = stage.genie().request(&server, KEEP).input(In::owned(Scheme::EmulatedShare, given));
+        let mut sending = Box::pin(stage.client.send(request.abort_on_drop()));
+        tokio::select! {
+            biased;
+            reply = &mut sending => panic!("nobody replies: {reply:?}"),
+            () = keeper.has(1) => drop(sending),
+        }
+        timeout(FOR_EVER, keeper.is_asked_to_let_go()).await.expect("the server is asked to let it go");
+        if !minds_aborts {
+            assert_eq!(stage.genie().pending_bytes(), 10_000, "the server has the buffer");
+            let mut kept = keeper.kept().pop().unwrap();
+            kept.ready(0).unwrap().fill(9);
+            drop(kept);
+        }
+        assert!(stage.genie().flush(&server, FOR_EVER));
+        assert_eq!(stage.genie().pending_bytes(), 0);
+        stage.genie().space().check().expect("no granule is lost");
     }
 }
 

@@ -397,7 +397,15 @@ impl Interface {
         let is_held_here = listed && timed.is_none() && !server.is_remote();
         let presence = is_held_here.then(|| Arc::clone(&self.0.presence));
         let abort_timeout = self.0.limits.abort_timeout;
-        Ok(Pending::new(exchange, server.clone(), destinations, (abort_timeout, gave, ends), timed, presence))
+        let pending = Pending::new(
+            exchange,
+            server.clone(),
+            destinations,
+            (abort_timeout, gave, ends),
+            timed,
+            presence,
+        );
+        Ok(if request.aborts { pending.abort_on_drop() } else { pending })
     }
 
     /// Lists a request that outlives the call that made it, unless the request is over already; returns whether it is still

@@ -24,7 +24,8 @@ pub(crate) fn next_look(ends: Option<Instant>) -> Option<Instant> {
 }
 
 /// A request that was submitted: the interim reply. It holds the client's input buffers borrowed; data is delivered to
-/// them when the reply is taken, never before. Dropping it lets the request run on unobserved; inputs are discarded.
+/// them when the reply is taken, never before. Dropping it lets the request run on unobserved, unless
+/// [`Pending::abort_on_drop`] says otherwise; inputs are discarded.
 #[derive(Debug)]
 #[must_use = "dropping a pending request discards its reply"]
 pub struct Pending<'i> {
@@ -35,6 +36,8 @@ pub struct Pending<'i> {
     abort_timeout: Duration,
     /// Buffers were given by value.
     gave: bool,
+    /// Dropping this aborts the request.
+    aborts: bool,
     /// When the timer gives the request up.
     ends: Option<Instant>,
     maker: Maker,
@@ -60,6 +63,7 @@ impl<'i> Pending<'i> {
             destinations,
             abort_timeout,
             gave,
+            aborts: false,
             ends,
             maker,
             _timed: timed,
@@ -149,6 +153,14 @@ impl<'i> Pending<'i> {
         self.finish(destinations, &mut others)
     }
 
+    /// Has the request aborted if this is dropped before the reply is there. The server is asked to let the request go, and nothing
+    /// waits until it does, so that a future may be dropped anywhere. Until then the memory stays the server's: buffers that were
+    /// given by value are freed when the server has let them go, and the request counts against the limits.
+    pub fn abort_on_drop(mut self) -> Self {
+        self.aborts = true;
+        self
+    }
+
     /// Aborts the request: asks the server to let it go. It may still succeed, if the reply was on its way.
     ///
     /// This waits until the server has let the request go, at most for
@@ -209,6 +221,9 @@ impl Drop for Pending<'_> {
         if self.is_inherited() {
             // What the exchange holds belongs to the parent, and threads of the parent may hold its locks.
             return std::mem::forget(Arc::clone(&self.exchange));
+        }
+        if self.aborts && !self.exchange.is_replied() {
+            self.exchange.end(&self.server, &Error::Aborted, self.abort_timeout);
         }
         if self.exchange.depart() {
             self.server.tend();

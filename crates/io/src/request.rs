@@ -25,6 +25,8 @@ pub struct Request<'r, 'o, 'i> {
     pub(crate) timeout: Option<Duration>,
     pub(crate) argument: &'o [u8],
     pub(crate) room: usize,
+    /// Dropping the pending request aborts it.
+    pub(crate) aborts: bool,
     pub(crate) buffers: Buffers<'o, 'i>,
 }
 
@@ -99,6 +101,7 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
             timeout: None,
             argument: &[],
             room: 0,
+            aborts: false,
             buffers: Buffers::default(),
         }
     }
@@ -220,6 +223,14 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
     #[inline(always)]
     pub fn room(mut self, len: usize) -> Self {
         self.room = len;
+        self
+    }
+
+    /// Has the request aborted when it is dropped before its reply is there: the [`Pending`] of [`Request::submit`], or a future
+    /// that awaits the reply. See [`Pending::abort_on_drop`].
+    #[inline(always)]
+    pub fn abort_on_drop(mut self) -> Self {
+        self.aborts = true;
         self
     }
 

@@ -95,6 +95,14 @@ where
         self
     }
 
+    /// Has the call aborted when it is dropped before its result is there, as [`Request::abort_on_drop`] does: the [`Pending`], or a
+    /// future that awaits the result.
+    #[inline(always)]
+    pub fn abort_on_drop(mut self) -> Self {
+        self.request = self.request.abort_on_drop();
+        self
+    }
+
     /// Calls the method and waits for its result, as [`Request::send`] does.
     ///
     /// # Errors

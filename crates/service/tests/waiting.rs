@@ -1,9 +1,11 @@
 //! Calls that are awaited, submitted, limited or aborted; closures.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use genie::service::Error;
-use genie::{Error as GenieError, ServerHandle};
+use genie::{Error as GenieError, Incoming, ServerHandle};
 
 use crate::stage::{BulkClient, BulkServer, Bulks, SmallClient, SmallServer, Smalls, interface, serve};
 
@@ -68,6 +70,49 @@ fn a_call_is_given_up_when_its_time_is_over() {
         aborted.map(|reply| reply.value).map_err(|failed| failed.error),
         Ok(1) | Err(Error::Genie(GenieError::Aborted))
     ));
+}
+
+/// A server whose method goes on until its client has aborted the call.
+struct Patient(Arc<AtomicBool>);
+
+#[genie::service]
+trait Waits {
+    fn wait(&self, request: &Incoming);
+}
+
+impl Waits for Patient {
+    fn wait(&self, request: &Incoming) {
+        while !request.is_aborted() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_call_that_aborts_on_drop_is_aborted_when_its_future_or_pending_call_is_dropped() {
+    let genie = interface();
+    let tasks = genie::tokio::Interface::new(genie.clone()).unwrap();
+    for is_awaited in [true, false] {
+        let is_aborted = Arc::new(AtomicBool::new(false));
+        let served = serve(&genie, WaitsServer::new(Patient(Arc::clone(&is_aborted))));
+        let waits = WaitsClient::new(&genie, served.server.clone()).unwrap();
+        let call = waits.wait().abort_on_drop();
+        if is_awaited {
+            tokio::select! {
+                biased;
+                came = tasks.call(call) => panic!("nobody aborts it before: {came:?}"),
+                () = std::future::ready(()) => {}
+            }
+        } else {
+            drop(call.submit().unwrap());
+        }
+        let asked_until = Instant::now() + Duration::from_secs(60);
+        while !is_aborted.load(Ordering::Acquire) {
+            assert!(Instant::now() < asked_until, "the server does not hear of it");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 #[test]
