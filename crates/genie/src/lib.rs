@@ -51,14 +51,35 @@ pub use genie_memory::Allocator;
 #[cfg(feature = "service")]
 pub use genie_service::service;
 
-pub use genie_file as file;
-pub use genie_io::servers::memory;
-pub use genie_io::{
-    Anticipated, BufferRing, Client, ClientId, Completer, Completions, Element, Error, Failed, Fragment, In,
-    Incoming, InputPin, Interface, Limits, Out, OutputPin, Part, Parts, Pending, PerClient, Reconnecting,
-    Reply, ReplyBuffer, ReplyElement, Request, RequestId, Returned, Server, ServerError, ServerHandle,
-    Service, ServiceId, Shared, Stream, Streams,
-};
+pub use names::*;
+
+mod names {
+    pub use genie_file as file;
+    pub use genie_io::servers::memory;
+    pub use genie_io::{
+        Anticipated, BufferRing, Client, ClientId, Completer, Completions, Element, Error, Failed, Fragment,
+        In, Incoming, InputPin, Interface, Limits, Out, OutputPin, Part, Parts, Pending, PerClient,
+        Reconnecting, Reply, ReplyBuffer, ReplyElement, Request, RequestId, Returned, Server, ServerError,
+        ServerHandle, Service, ServiceId, Shared, Stream, Streams,
+    };
+    pub use genie_memory::{Buffer, Data, DataMut, Direction, Migrant};
+    pub use genie_passing::{Reason, Receipt, Scheme, TotalReceipt};
+}
+
+/// All that programs use, to be imported at once. It lacks the module `tokio`, whose name would hide the crate `tokio`: write
+/// `genie::tokio::Interface`.
+pub mod prelude {
+    #[cfg(feature = "allocator")]
+    #[doc(no_inline)]
+    pub use crate::Allocator;
+    #[doc(no_inline)]
+    pub use crate::names::*;
+    #[cfg(feature = "service")]
+    #[doc(no_inline)]
+    pub use crate::service;
+    #[doc(no_inline)]
+    pub use crate::{channel, mechanism};
+}
 
 /// Servers in other processes: listening and connecting.
 pub mod channel {
@@ -77,9 +98,6 @@ pub mod service {
     #[doc(inline)]
     pub use genie_service::*;
 }
-
-pub use genie_memory::{Buffer, Data, DataMut, Direction, Migrant};
-pub use genie_passing::{Reason, Receipt, Scheme, TotalReceipt};
 
 /// The parts that an [`Interface`] is made of. Programs that pass data need none of them: [`Interface::open`] makes the best
 /// interface there is.

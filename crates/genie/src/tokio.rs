@@ -11,6 +11,7 @@
 //! same.
 //! For an ordinary user, who cannot protect memory, that means copying; so give long outputs by value
 //! ([`Out::owned`](crate::Element::owned)), which costs neither for anybody: the reply brings the buffer back.
+//! `use genie::*` makes `tokio` the name of this module, and hides the crate; import [`prelude`](crate::prelude) instead.
 //! Limits: one of these for each [`crate::Interface`].
 //! Replies that come together wake all waiting tasks once.
 //!

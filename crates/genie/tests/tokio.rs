@@ -530,3 +530,15 @@ async fn tasks_with_long_arguments_wait_for_the_rings_room() {
         sent.unwrap().unwrap();
     }
 }
+
+/// With `use genie::*` the name of Genie's module takes the place of the crate's.
+mod everything {
+    use genie::prelude::*;
+
+    #[tokio::test]
+    async fn the_prelude_leaves_tokio_what_it_is() {
+        let client = genie::tokio::Interface::new(Interface::open().unwrap()).unwrap();
+        let pending = tokio::spawn(async move { client.genie().pending_bytes() });
+        assert_eq!(pending.await.unwrap(), 0);
+    }
+}
