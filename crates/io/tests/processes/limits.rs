@@ -16,7 +16,7 @@ use super::{connect, open, opening};
 use crate::support::channel::Remote;
 use crate::support::holder::{HOLD, Holder, Name};
 use crate::support::peer::{Kind, Opening, Peer, fresh_name};
-use crate::support::setup::{Setup, assert_idle, memory_limit};
+use crate::support::setup::{Buffering, Granules, Guard, Setup, assert_idle, memory_limit};
 
 /// A client of a holder that grants little.
 struct Tight {
@@ -119,10 +119,11 @@ fn waiting_for_room_ends_with_the_timeout() {
     assert_idle(&t.interface, 0);
 }
 
-/// An interface of small pages.
+/// An interface of small pages without protection, which these tests need no more than rights.
 fn interface(test: &str) -> Interface {
-    let (kind, limits) = (GranuleKind::Base, Limits::default());
-    let interface = Setup::plain(kind).interface(test, memory_limit(kind), limits, Thresholds::ALWAYS);
+    let limit = memory_limit(GranuleKind::Base);
+    let setup = Setup::new(Granules::Base, Guard::Never, Buffering::Customized);
+    let interface = setup.interface(test, limit, Limits::default(), Thresholds::ALWAYS);
     interface.expect("small pages need no more")
 }
 
