@@ -26,6 +26,8 @@ pub type In<'i> = Element<&'i mut [u8], usize>;
 #[derive(Debug)]
 pub struct Element<B, M> {
     pub(crate) scheme: Scheme,
+    /// The interface's default scheme takes the place of `scheme`.
+    pub(crate) is_by_default: bool,
     /// Boxed, as few elements have one.
     pub(crate) lender: Option<Box<ServerHandle>>,
     pub(crate) memory: Memory<B, M>,
@@ -99,6 +101,24 @@ impl<'i, T: AsMut<[u8]> + ?Sized> Shared<&'i mut [u8]> for &'i mut T {
 }
 
 impl<B: Borrowed, M: Moved> Element<B, M> {
+    /// Passes `bytes` by the interface's default scheme: emulated copy, unless
+    /// [`Interface::set_scheme`](crate::Interface::set_scheme) has changed it.
+    ///
+    /// Where the default is a share scheme and the request is submitted, the borrow ends too early for sharing, and `bytes` are
+    /// passed by emulated copy; [`Element::given`] shares them.
+    #[inline]
+    #[must_use]
+    pub fn new(bytes: B) -> Self {
+        Self { is_by_default: true, ..Self::emulated_copy(bytes) }
+    }
+
+    /// Passes a whole native buffer by the interface's default scheme; the reply brings it back.
+    #[inline]
+    #[must_use]
+    pub fn given(buffer: Buffer) -> Self {
+        Self { is_by_default: true, ..Self::owned(Scheme::EmulatedCopy, buffer) }
+    }
+
     /// Passes `bytes` by copy.
     #[inline]
     pub fn copy(bytes: B) -> Self {
@@ -156,7 +176,7 @@ impl<B: Borrowed, M: Moved> Element<B, M> {
     #[inline]
     pub fn borrowed(scheme: Scheme, bytes: B) -> Self {
         assert_allocation(scheme, Allocation::Native);
-        Self { scheme, lender: None, memory: Memory::Borrowed(bytes) }
+        Self { scheme, is_by_default: false, lender: None, memory: Memory::Borrowed(bytes) }
     }
 
     /// Passes memory that is borrowed for as long as the program runs, by any native scheme. So it can be shared with a server beyond
@@ -169,7 +189,7 @@ impl<B: Borrowed, M: Moved> Element<B, M> {
         B: 'static,
     {
         assert_allocation(scheme, Allocation::Native);
-        Self { scheme, lender: None, memory: Memory::Lasting(bytes) }
+        Self { scheme, is_by_default: false, lender: None, memory: Memory::Lasting(bytes) }
     }
 
     /// Passes a whole native buffer by any native scheme; the reply brings it back. So no borrow lasts as long as the request:
@@ -181,7 +201,7 @@ impl<B: Borrowed, M: Moved> Element<B, M> {
     pub fn owned(scheme: Scheme, buffer: Buffer) -> Self {
         assert_allocation(scheme, Allocation::Native);
         let range = 0..buffer.len();
-        Self { scheme, lender: None, memory: Memory::Owned(buffer, range) }
+        Self { scheme, is_by_default: false, lender: None, memory: Memory::Owned(buffer, range) }
     }
 
     /// Passes a migrant buffer by any migrant scheme: for output `migrant` itself, for input a buffer of at most `migrant`
@@ -192,7 +212,7 @@ impl<B: Borrowed, M: Moved> Element<B, M> {
     #[inline]
     pub fn migrant(scheme: Scheme, migrant: M) -> Self {
         assert_allocation(scheme, Allocation::Migrant);
-        Self { scheme, lender: None, memory: Memory::Migrant(migrant) }
+        Self { scheme, is_by_default: false, lender: None, memory: Memory::Migrant(migrant) }
     }
 
     /// Forwards a part of a buffer of a request that the caller serves: subcontracting.
@@ -202,7 +222,8 @@ impl<B: Borrowed, M: Moved> Element<B, M> {
     pub fn fragment(fragment: Fragment) -> Self {
         let direction = fragment.direction();
         assert_eq!(direction, B::DIRECTION, "a fragment is forwarded in its own direction");
-        Self { scheme: Scheme::Fragment, lender: None, memory: Memory::Fragment(Box::new(fragment)) }
+        let memory = Memory::Fragment(Box::new(fragment));
+        Self { scheme: Scheme::Fragment, is_by_default: false, lender: None, memory }
     }
 
     /// Has `lender` lend the system buffer, if data passing needs one. Of all servers that the data will reach, name the one

@@ -5,12 +5,14 @@
 //! only a request that outlives the call is listed, so that it can be timed out, flushed or aborted.
 //! Source: thesis §7.1.
 
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Context;
 use std::time::{Duration, Instant};
 
 use genie_memory::{Buffer, Config, Migrant, Space};
-use genie_passing::Passing;
+use genie_passing::model::Allocation;
+use genie_passing::{Passing, Scheme};
 use smallvec::SmallVec;
 
 use crate::channel::directory::Directory;
@@ -49,6 +51,8 @@ pub struct Interface(Arc<Inner>);
 struct Inner {
     passing: Passing,
     limits: Limits,
+    /// The default scheme's number.
+    scheme: AtomicU8,
     pendings: Arc<Pendings>,
     ids: RequestIds,
     outstanding: Arc<Outstanding>,
@@ -107,6 +111,7 @@ impl Interface {
         Self(Arc::new(Inner {
             passing,
             limits,
+            scheme: AtomicU8::new(Scheme::EmulatedCopy as u8),
             presence: Presence::new(pendings.client()),
             pendings,
             ids: RequestIds::new(),
@@ -115,6 +120,23 @@ impl Interface {
             remotes: Mutex::default(),
             watch: OnceLock::new(),
         }))
+    }
+
+    /// The scheme of elements that name none ([`Element::new`](crate::Element::new)): emulated copy, unless
+    /// [`Interface::set_scheme`] has changed it.
+    pub fn scheme(&self) -> Scheme {
+        Scheme::ALL[usize::from(self.0.scheme.load(Ordering::Relaxed))]
+    }
+
+    /// Sets the scheme of elements that name none, for requests that are made from now on; returns the one that it was. So a
+    /// program can be switched, to emulated share say, in one place (thesis §13.1).
+    ///
+    /// # Panics
+    /// When `scheme` is none of the native ones.
+    pub fn set_scheme(&self, scheme: Scheme) -> Scheme {
+        let is_native = scheme != Scheme::Fragment && scheme.allocation() == Allocation::Native;
+        assert!(is_native, "{scheme} cannot be the default: it passes no native buffers");
+        Scheme::ALL[usize::from(self.0.scheme.swap(scheme as u8, Ordering::Relaxed))]
     }
 
     /// Begins a request for one of a server's services.

@@ -19,6 +19,8 @@ struct Way<'a> {
     parties: Parties,
     /// The request's borrows last until its outputs end, or are ended one by one.
     is_held: bool,
+    /// The interface's default scheme.
+    default: Scheme,
 }
 
 impl Way<'_> {
@@ -157,7 +159,8 @@ impl Work {
         mut borrowings: Option<&mut Borrowings>,
     ) -> Destinations<'i> {
         let (passing, parties) = (request.interface.passing(), request.server.parties());
-        let way = Way { passing, parties, is_held: borrowings.is_some() };
+        let default = request.interface.scheme();
+        let way = Way { passing, parties, is_held: borrowings.is_some(), default };
         let mut destinations = Destinations::new();
         for buffer in request.buffers.iter_mut() {
             match buffer {
@@ -205,7 +208,7 @@ impl Work {
         way: &Way<'_>,
         element: Element<B, M>,
     ) -> Option<B> {
-        let scheme = element.scheme;
+        let scheme = if element.is_by_default { way.default } else { element.scheme };
         let way = &way.lent_by(element.lender.as_deref());
         let has_failed = self.error.is_some();
         let begin = |by: Scheme, bytes: &[u8], is_owned| match has_failed {
@@ -214,7 +217,13 @@ impl Work {
         };
         match element.memory {
             Memory::Borrowed(bytes) => {
-                let (by, reason) = B::borrowed_by(way, scheme, &bytes);
+                let (by, reason) = match B::borrowed_by(way, scheme, &bytes) {
+                    // A program that names no scheme loses nothing by a default that cannot be had here (§13.1).
+                    (Scheme::Copy, Some(Reason::Borrowed)) if element.is_by_default => {
+                        (Scheme::EmulatedCopy, Some(Reason::Borrowed))
+                    }
+                    by => by,
+                };
                 let begun = begin(by, &bytes, false).map(|transfer| note(scheme, reason, transfer));
                 self.add(scheme, begun, Kept::Nothing);
                 return Some(bytes);

@@ -1,12 +1,12 @@
 //! What requests are composed of: buffers, arguments, and elements of different schemes.
 
 use genie_io::servers::memory;
-use genie_io::{Error, In, Limits, Out, Returned};
+use genie_io::{Error, In, Limits, Out, Reply, Returned};
 use genie_passing::{Reason, Scheme};
 
 use super::{client, finish};
 use crate::support::bytes::{pattern, same};
-use crate::support::holder::{Answer, Command, HOLD};
+use crate::support::holder::{Answer, Command, HOLD, PASS};
 use crate::support::transport::{InProcess, Transport};
 
 #[test]
@@ -56,6 +56,41 @@ fn a_replys_receipt_is_the_total_of_all_elements_of_all_buffers() {
     assert!(total.reasons().eq([Reason::Foreign]));
     let said = format!("{} bytes copied", len + 100);
     assert!(total.to_string().contains(&said), "{total}");
+}
+
+#[test]
+fn elements_that_name_no_scheme_go_by_the_interfaces_default() {
+    let Some(t) = client("elements_that_name_no_scheme", Limits::default()) else { return };
+    let buffer = || t.interface().allocate(2 * t.setup().granule()).expect("a buffer");
+    let request = |service| t.interface().request(t.holder().handle(), service);
+    let done = |reply: Reply| {
+        let receipt = reply.buffers[0].elements[0].receipt;
+        (receipt.asked, receipt.effective, receipt.copied)
+    };
+    let sent = |out| done(request(PASS).out(out).send().expect("a reply"));
+    let submitted = |out| done(finish(&t, request(HOLD).out(out).submit().expect("a request")));
+    let (copy, share) = (Scheme::EmulatedCopy, Scheme::EmulatedShare);
+    let bytes = buffer();
+    assert_eq!(t.interface().scheme(), copy);
+    assert_eq!(sent(Out::new(&bytes)), (copy, copy, 0));
+    assert_eq!(submitted(Out::given(buffer())), (copy, copy, 0));
+
+    assert_eq!(t.interface().set_scheme(share), copy);
+    assert_eq!(sent(Out::new(&bytes)), (share, share, 0));
+    assert_eq!(submitted(Out::given(buffer())), (share, share, 0));
+    assert_eq!(submitted(Out::new(&bytes)), (share, copy, 0), "the borrow ends before the reply");
+    assert_eq!(sent(Out::emulated_copy(&bytes)), (copy, copy, 0), "it names its scheme");
+    let mut room = buffer();
+    let pending = request(HOLD).input(In::new(&mut room)).submit().expect("a request");
+    t.holder().deliver(pending.id(), &bytes);
+    let (asked, effective, _) = done(pending.sync().expect("a reply"));
+    assert_eq!((asked, effective), (share, copy));
+
+    t.interface().set_scheme(Scheme::Copy);
+    assert_eq!(sent(Out::new(&bytes)), (Scheme::Copy, Scheme::Copy, bytes.len()));
+    let interface = std::panic::AssertUnwindSafe(t.interface());
+    let refused = std::panic::catch_unwind(move || interface.set_scheme(Scheme::Move));
+    assert!(refused.is_err(), "it passes no native buffers");
 }
 
 #[test]
