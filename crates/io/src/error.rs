@@ -228,6 +228,20 @@ pub enum Error {
         /// How many bytes.
         len: usize,
     },
+    /// A part of a request cannot be forwarded to a server in another process: this process has it in memory that it cannot name to
+    /// that server.
+    #[error(
+        "{len} bytes of a request cannot be forwarded to server {server}: {why}; copy them to memory of the interface that asks it, and \
+         pass that"
+    )]
+    Unforwardable {
+        /// The server's name.
+        server: String,
+        /// How many bytes.
+        len: usize,
+        /// Why not.
+        why: &'static str,
+    },
     /// A request with all its parts is longer than the channel carries.
     #[error(
         "the request's argument and parts take {len} bytes on a channel that carries {max}; pass long data in a buffer, or have the \
@@ -308,6 +322,7 @@ impl Error {
                     | Self::NoSuchBuffer { .. }
                     | Self::Unmapped { .. }
                     | Self::Elsewhere { .. }
+                    | Self::Unforwardable { .. }
                     | Self::TooManyParts { .. }
                     | Self::TooManyDestinations { .. }
                     | Self::BadName(_)

@@ -224,6 +224,12 @@ impl Incoming {
     /// server that gets the fragment has the memory made ready, or puts a buffer of its own in the memory's place, as if the
     /// client had asked that server. (That is so in the client's process; elsewhere the server's buffer is copied.)
     ///
+    /// A server in another process gets parts only if their memory can be named to it. It cannot if this server's client is in another
+    /// process and does not trust this server, which then has private copies; or if the other server is itself not trusted, and the
+    /// client is in another process than this one; or if the client is in this process and has another interface than the one that
+    /// asks the other server. Requests with such parts fail with [`Error::Unforwardable`]; the server copies the data, and passes the
+    /// copy. A server in this process gets any part.
+    ///
     /// Once this request is being aborted, requests with parts of it are refused, for the reason of the abort.
     ///
     /// # Errors

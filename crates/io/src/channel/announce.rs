@@ -139,6 +139,9 @@ impl Announcements {
     }
 
     /// Names memory of a forwarded part: the client's own, or another client's.
+    ///
+    /// # Errors
+    /// [`Error::Unforwardable`]; the kernel's reason.
     pub(super) fn lent(
         &mut self,
         link: &Arc<Link>,
@@ -147,11 +150,12 @@ impl Announcements {
         segments: &mut Segments,
     ) -> Result<(), Error> {
         match location {
-            Location::Here(spans) => self.own(link, spans, writes, segments),
+            Location::Here(spans) => self.own(link, spans, writes, segments).map_err(|error| match error {
+                Error::Elsewhere { .. } => unforwardable(link, location, NOT_OURS),
+                error => error,
+            }),
             Location::Forwarded(input) => self.own(link, &input.seen(), writes, segments),
-            Location::There(mirror, _) if self.is_silent => {
-                Err(Error::Elsewhere { addr: mirror.base(), len: location.len() })
-            }
+            Location::There(..) if self.is_silent => Err(unforwardable(link, location, UNSHOWN)),
             Location::There(mirror, extents) => {
                 let number = self.arena(link, mirror)?;
                 for Extent { offset, len } in extents.iter().copied() {
@@ -297,6 +301,15 @@ impl Arena {
         self.objects.push(Known { id, number, start, end, writes });
         Ok(())
     }
+}
+
+/// Why parts are not forwarded that are in this process, but not in memory of the interface.
+const NOT_OURS: &str = "its data is in another interface's memory, or in private memory, since its client does not trust this server";
+/// Why parts are not forwarded that are in another process.
+const UNSHOWN: &str = "that server is not trusted, so it is shown no other process's memory";
+
+fn unforwardable(link: &Link, location: &Location, why: &'static str) -> Error {
+    Error::Unforwardable { server: link.server().to_owned(), len: location.len(), why }
 }
 
 fn segment(arena: u16, offset: usize, len: usize) -> Segment {

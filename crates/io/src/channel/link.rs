@@ -172,6 +172,11 @@ impl Link {
         }
     }
 
+    /// The server's name.
+    pub(super) fn server(&self) -> &str {
+        &self.server
+    }
+
     /// Whether this process is a child, made by fork, of the one that has connected: the socket is its parent's.
     pub(super) fn is_inherited(&self) -> bool {
         !self.maker.is_this_process()

@@ -2,10 +2,12 @@
 //!
 //! Source: thesis §5.1, §7.5.
 
+use genie_io::channel::directory::Directory;
+use genie_io::channel::{ConnectOptions, Listener, ServeOptions};
 use genie_io::servers::memory;
 use genie_io::{In, Interface, Out, ServerHandle};
 use genie_memory::GranuleKind;
-use genie_passing::Scheme;
+use genie_passing::{Scheme, Thresholds};
 
 use super::{Fixture, connect, eventually, filled, open, opening};
 use crate::on_both_granules;
@@ -39,7 +41,7 @@ impl Chain {
     fn open(test: &str, kind: GranuleKind, manner: Manner) -> Option<Self> {
         let setup = Setup::allowed(kind);
         let limits = genie_io::Limits::default();
-        let thresholds = genie_passing::Thresholds::ALWAYS;
+        let thresholds = Thresholds::ALWAYS;
         let interface = setup.interface(test, memory_limit(kind), limits, thresholds)?;
         let (middle, last) = (Peer::own(), Peer::own());
         let pool = super::pool(kind);
@@ -191,4 +193,36 @@ fn a_reply_waits_for_fragments_in_other_processes() {
     pending.sync().expect("a reply");
     drop(buffer);
     fixture.channel.assert_idle();
+}
+
+/// The error once said that the data was "not in memory of this interface", of which the server in the middle knows nothing.
+#[test]
+fn parts_that_cannot_be_named_to_another_process_are_refused_by_a_clear_error() {
+    let test = "parts_that_cannot_be_named";
+    let kind = GranuleKind::Base;
+    let limits = genie_io::Limits::default();
+    let interface =
+        || Setup::allowed(kind).interface(test, memory_limit(kind), limits.clone(), Thresholds::ALWAYS);
+    for (is_middle_trusted, why) in
+        [(false, "its client does not trust this server"), (true, "that server is not trusted")]
+    {
+        let [Some(client), Some(middle)] = [interface(), interface()] else { return };
+        let scratch = tempfile::tempdir().expect("a directory");
+        let directory = Directory::at(scratch.path().join("run")).expect("a run-time directory");
+        let options =
+            |is_trusted: bool| ConnectOptions { untrusted: !is_trusted, ..ConnectOptions::default() };
+        let last = memory::Memory::customized();
+        let last = Listener::bind_in(&directory, "last", last, ServeOptions::default()).expect("a name");
+        let _last = last.start().expect("threads");
+        let to = middle.connect_with(&directory, "last", &options(!is_middle_trusted)).expect("a connection");
+        let relay = Relay::new(middle, vec![to], Manner::Plain, None);
+        let relay = Listener::bind_in(&directory, "middle", relay, ServeOptions::default()).expect("a name");
+        let _middle = relay.start().expect("threads");
+        let server =
+            client.connect_with(&directory, "middle", &options(is_middle_trusted)).expect("a connection");
+        let store = client.request(&server, memory::STORE).argument(b"a").out(Out::copy(b"forwarded"));
+        let error = store.send().expect_err("it cannot be forwarded").error.to_string();
+        assert!(error.contains("9 bytes of a request cannot be forwarded to server last"), "{error}");
+        assert!(error.contains(why), "{error}");
+    }
 }
