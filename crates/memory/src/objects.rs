@@ -424,13 +424,22 @@ impl State {
     /// The kernel's. Of several parts the first ones may be mapped. A part that was not mapped is as it was before, or
     /// inaccessible, if a lender has taken its memory away.
     pub(crate) fn map(&self, core: &Core, slot: u32, runs: &[Run]) -> Result<()> {
+        self.map_unregistered(core, slot, runs)?;
+        self.register(core, slot, runs.iter().map(|run| run.len).sum());
+        Ok(())
+    }
+
+    /// As [`State::map`], but not registered for faults: for windows into which no client stores.
+    ///
+    /// # Errors
+    /// As [`State::map`].
+    pub(crate) fn map_unregistered(&self, core: &Core, slot: u32, runs: &[Run]) -> Result<()> {
         let mut at = slot;
         for (entry, part) in runs.iter().flat_map(|run| self.objects.entries(*run)) {
             let within = core.bytes(part.start - entry.granules.start);
             core.windows.map(core.bytes(at), &entry.object, within, core.bytes(part.len))?;
             at += part.len;
         }
-        self.register(core, slot, at - slot);
         Ok(())
     }
 }

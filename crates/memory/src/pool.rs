@@ -262,7 +262,7 @@ impl State {
     /// Maps granules at addresses of their own.
     fn new_window(&mut self, core: &Core, runs: &GranuleRuns) -> Result<Run> {
         let window = self.take_slots(core, runs.iter().map(|run| run.len).sum())?;
-        if let Err(error) = self.map(core, window.start, runs) {
+        if let Err(error) = self.map_unregistered(core, window.start, runs) {
             self.give_window(core, window)?;
             return Err(error);
         }

@@ -254,6 +254,10 @@ impl State {
             return false;
         }
         let Ok(scratch) = self.take_slots(core, slots.len) else { return false };
+        if self.would_join(slots, scratch) {
+            self.slots.give(scratch);
+            return false;
+        }
         let bytes = |run: Run| core.bytes(run.start);
         let result = core.windows.swap(bytes(slots), bytes(own), bytes(scratch), core.bytes(slots.len));
         self.give_scratch(core, slots, scratch);
@@ -266,6 +270,18 @@ impl State {
         }
         self.enter_swap(slots, granules);
         true
+    }
+
+    /// Whether slots show the granules next to those that a neighbour of `to` shows. If page tables that are registered with the
+    /// userfaultfd are moved there, Linux joins their mapping with the neighbour's, and then drops the registration of both:
+    /// what was protected in the neighbour is not any more. (A system buffer's window is never registered, nor is what it
+    /// becomes here before it is in its place.)
+    fn would_join(&self, slots: Run, to: Run) -> bool {
+        let granule = |slot: u32| self.slots.get(slot).granule;
+        let [first, last] = [slots.start, slots.end() - 1].map(granule);
+        let before = to.start.checked_sub(1).and_then(granule);
+        before.is_some_and(|id| first == Some(id + 1))
+            || granule(to.end()).is_some_and(|id| last == Some(id.wrapping_sub(1)))
     }
 
     /// Gives back the addresses through which page tables were swapped. These still map objects that the client's slots

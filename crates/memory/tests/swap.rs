@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use crate::machine::{
     Machine, checked, client, frame, output, output_of, pattern, proc, same, scatter, seen,
 };
-use genie_memory::{Error, Faults, InputPlan, Passed, Space, SystemBuffer};
+use genie_memory::{Buffer, Error, Faults, InputPlan, Passed, Space, SystemBuffer};
 
 on_each_kind!(
     every_geometry_delivers_its_bytes_and_no_others,
@@ -23,6 +23,8 @@ on_each_kind!(
     unlike_swaps_take_turns,
     scattered_granules_are_swapped_as_well,
     a_swapped_region_can_still_be_protected,
+    a_swap_beside_a_protected_region_leaves_it_protected,
+    a_swap_by_way_of_a_place_beside_a_protected_region_leaves_it_protected,
 );
 
 /// Fills the first `data.len()` bytes of the system buffer and delivers them.
@@ -380,4 +382,60 @@ fn a_swapped_region_can_still_be_protected(machine: Machine) {
     assert!(seen(&reference).iter().all(|byte| *byte == 1));
     drop((reference, migrant));
     checked(&space);
+}
+
+/// Linux joins page tables that are moved with a neighbour that shows the granules before them, and then drops the registration
+/// with the userfaultfd of both: stores into the neighbour reached pending output. Here page tables come from a new system
+/// buffer to the place beside the neighbour.
+fn a_swap_beside_a_protected_region_leaves_it_protected(machine: Machine) {
+    let (granule, granules) = (machine.granule(), machine.windowed());
+    let Some(space) = machine.protecting_space(6 * granules) else { return };
+    let (len, plan) = (granules * granule, all_of(granule, 0, granules * granule));
+    let neighbour = space.allocate(len).unwrap();
+    let buffer = space.allocate(len).unwrap();
+    let (_apart, addr) = (space.allocate(len).unwrap(), buffer.addresses().start);
+    // The granules behind the neighbour's leave the buffer, and come back in a system buffer that is new.
+    let mut system = space.aligned_buffer(0, len).unwrap();
+    deliver(&space, &mut system, addr, &pattern(4, len), &plan);
+    remove(&space, system);
+    let mut system = space.aligned_buffer(0, len).unwrap();
+    is_protected_during(&space, neighbour, || {
+        deliver(&space, &mut system, addr, &pattern(5, len), &plan);
+    });
+}
+
+/// As above; here page tables go through the place beside the neighbour.
+fn a_swap_by_way_of_a_place_beside_a_protected_region_leaves_it_protected(machine: Machine) {
+    let (granule, granules) = (machine.granule(), machine.windowed());
+    let Some(space) = machine.protecting_space(6 * granules) else { return };
+    let (len, plan) = (granules * granule, all_of(granule, 0, granules * granule));
+    let neighbour = space.allocate(len).unwrap();
+    let mut beside = space.aligned_buffer(0, len).unwrap();
+    let buffer = space.allocate(len).unwrap();
+    let addr = buffer.addresses().start;
+    let mut system = space.aligned_buffer(0, len).unwrap();
+    // The buffer gets the granules behind the neighbour's, and the place behind the neighbour becomes free.
+    deliver(&space, &mut beside, addr, &pattern(4, len), &plan);
+    remove(&space, beside);
+    is_protected_during(&space, neighbour, || {
+        deliver(&space, &mut system, addr, &pattern(5, len), &plan);
+    });
+}
+
+/// Takes a system buffer's granules and addresses away.
+fn remove(space: &Space, mut system: SystemBuffer) {
+    let len = system.len();
+    let (migrant, _) = space.region_from(&mut system, len).unwrap();
+    migrant.emigrate().unwrap().remove().unwrap();
+}
+
+fn is_protected_during(space: &Space, mut buffer: Buffer, swap: impl FnOnce()) {
+    let data = pattern(3, buffer.len());
+    buffer.copy_from_slice(&data);
+    let output = output(space, &buffer);
+    swap();
+    buffer.fill(9);
+    same(&seen(&output), &data, "the output");
+    drop(output);
+    checked(space);
 }

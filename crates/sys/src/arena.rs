@@ -271,7 +271,7 @@ impl Arena {
     /// `a` meanwhile finds either its old or its new bytes.
     ///
     /// Both ranges must be mappings of objects with small pages; the kernel refuses to do this to huge-paged ones,
-    /// for which [`Arena::map`] is as fast. A registration with a userfaultfd is lost.
+    /// for which [`Arena::map`] is as fast. Registrations with a userfaultfd are lost, as [`Arena::move_tables`] says.
     ///
     /// # Errors
     /// [`Errno::FAULT`] when a range spans several mappings, which Linux up to 6.16 cannot move; ENOMEM at the limit of
@@ -287,7 +287,8 @@ impl Arena {
     }
 
     /// Moves the page tables at `from` over those at `to`; `from` stays mapped, its page tables empty: a touch there
-    /// fills them again, from the same object. A registration with a userfaultfd is lost.
+    /// fills them again, from the same object. A registration with a userfaultfd is lost; and so is that of a mapping beside `to`
+    /// which shows the bytes next to those moved, and is registered like `from`: the kernel joins the two.
     ///
     /// # Errors
     /// As [`Arena::swap`].
