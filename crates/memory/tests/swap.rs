@@ -23,6 +23,7 @@ on_each_kind!(
     unlike_swaps_take_turns,
     scattered_granules_are_swapped_as_well,
     a_swapped_region_can_still_be_protected,
+    granules_between_protected_edges_swap_page_tables,
     a_swap_beside_a_protected_region_leaves_it_protected,
     a_swap_by_way_of_a_place_beside_a_protected_region_leaves_it_protected,
 );
@@ -382,6 +383,36 @@ fn a_swapped_region_can_still_be_protected(machine: Machine) {
     assert!(seen(&reference).iter().all(|byte| *byte == 1));
     drop((reference, migrant));
     checked(&space);
+}
+
+/// Granules with bytes to keep are protected meanwhile, for which no page tables were swapped at all: each page was mapped, and
+/// the system buffer lost its window.
+fn granules_between_protected_edges_swap_page_tables(machine: Machine) {
+    let (granule, granules) = (machine.granule(), 130);
+    if machine.is_large() {
+        return;
+    }
+    let Some(space) = machine.protecting_space(3 * granules) else { return };
+    let mut buffer = space.allocate(granules * granule).unwrap();
+    let addr = buffer.addresses().start;
+    let mut expected = pattern(9, buffer.len());
+    buffer.copy_from_slice(&expected);
+    for (round, (offset, end)) in [(100, 0), (0, 100), (7, 9)].into_iter().cycle().take(12).enumerate() {
+        let len = granules * granule - offset - end;
+        let mut system = space.aligned_buffer(offset, len).unwrap();
+        let data = pattern(round as u64, len);
+        let passed = deliver(&space, &mut system, addr + offset, &data, &all_of(granule, offset, len));
+        assert_eq!(
+            passed,
+            Passed { copied: 0, kept: offset + end, swapped: granules as u32 },
+            "round {round}"
+        );
+        assert!(has_window(&system), "round {round}");
+        expected[offset..offset + len].copy_from_slice(&data);
+        same(&buffer, &expected, &format!("round {round}"));
+    }
+    buffer.fill(3);
+    assert_eq!(space.statistics().faults, 0);
 }
 
 /// Linux joins page tables that are moved with a neighbour that shows the granules before them, and then drops the registration
