@@ -218,10 +218,14 @@ impl Passing {
         let offset = addr & (granule - 1);
         let end = (offset + len) & (granule - 1);
         let head = if offset == 0 { 0 } else { granule - offset };
-        if head >= len || head + end >= len {
+        if head >= len {
             return 0..len;
         }
         let short = |edge: usize| if edge < t_o { edge } else { 0 };
-        short(head)..len - short(end)
+        match (short(head), short(end)) {
+            // Two edges that are all there is, each shorter than t_o: one call protects both.
+            (head, end) if head + end >= len => 0..len,
+            (head, end) => head..len - end,
+        }
     }
 }

@@ -20,6 +20,7 @@ on_each_kind! {
     data_too_short_to_protect_is_copied_no_more_while_it_stays_unchanged,
     thresholds_that_never_avoid_copying_copy,
     copied_edges_are_short_and_say_so,
+    an_edge_beside_a_longer_one_is_copied_if_it_is_short,
     shared_output_is_never_protected,
 }
 
@@ -156,6 +157,32 @@ fn copied_edges_are_short_and_say_so(fixture: &Fixture) {
     let receipt = reply.buffers[0].elements[0].receipt;
     assert_eq!((receipt.effective, receipt.reason), (Scheme::EmulatedCopy, Some(Reason::Edges)));
     assert_eq!((receipt.copied, receipt.referenced), (999 + 10, 2));
+}
+
+/// Where no whole granule lay between, the shorter edge was protected with the longer one, and stores beside it faulted.
+fn an_edge_beside_a_longer_one_is_copied_if_it_is_short(fixture: &Fixture) {
+    let thresholds = Thresholds { output: 1000, ..Thresholds::ALWAYS };
+    let Some(edges) = Fixture::open(fixture.name, fixture.kind, Guard::Full, thresholds) else { return };
+    let mut buffer = edges.buffer(7);
+    let granule = edges.granule();
+    for (head, tail, copied) in
+        [(999, 1000, 999), (1000, 999, 999), (1000, 1000, 0), (999, 999, 0), (10, granule, 10)]
+    {
+        let data = granule - head..granule + tail;
+        let pending = submit(&edges, &buffer[data.clone()]);
+        let expected = buffer[data.clone()].to_vec();
+        buffer[data].fill(1);
+        same(&edges.holder.read(pending.id()), &expected, "the server's view");
+        edges.holder.reply(pending.id());
+        let receipt = pending.sync().expect("a reply").buffers[0].elements[0].receipt;
+        let what = format!("{head} and {tail} bytes");
+        assert_eq!((receipt.effective, receipt.copied), (Scheme::EmulatedCopy, copied), "{what}");
+        assert_eq!(
+            (receipt.referenced, receipt.protected),
+            if copied > 0 { (1, 1) } else { (2, 2) },
+            "{what}"
+        );
+    }
 }
 
 fn shared_output_is_never_protected(fixture: &Fixture) {
