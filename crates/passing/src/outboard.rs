@@ -1,6 +1,6 @@
 //! Outboard memory: data that lies in a device's own memory until a driver is asked to transfer it.
 //!
-//! Source: thesis §6.5, §7.4.4.
+//! Source: thesis §6.6, §7.4.4.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};

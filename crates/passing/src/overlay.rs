@@ -5,7 +5,7 @@
 //! length (client-aligned buffering). A client of another space than the pool's gets its data by copying: pages can be
 //! passed within one space's tables only.
 //! Limits: a fixed number of buffers; when all are in use, allocation fails and the owner must wait or drop data.
-//! Source: thesis §6.1 (pooled in-host buffering), §7.4.3, figure 7.3; §4.1 for preferred alignment and length.
+//! Source: thesis §6.1 (pooled in-host buffering), §7.4.3, table 7.3; §4.1 for preferred alignment and length.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

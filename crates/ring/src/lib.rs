@@ -37,8 +37,8 @@
 //! Limits: one producer and one consumer a direction, attached once; records of up to half of the argument area
 //! ([`Layout::record_max`], by default 128 KiB); when lines or area are used up, pushes fail with [`PushError::Full`],
 //! and [`wait_for_room`] waits until they are not. Positions are 64 bits wide and do not come round.
-//! Source: thesis §3.1.1 (I/O-oriented IPC needs little more than a transfer of control). Differs: there, control
-//! crosses by system calls; here, by lines that both sides poll, and by system calls only when a side sleeps.
+//! Source: thesis chapter 5 and §9.2 (what I/O-oriented IPC adds to a request is a transfer of control). Differs: there,
+//! control crosses by system calls; here, by lines that both sides poll, and by system calls only when a side sleeps.
 //!
 //! The interleavings of both sides are explored with loom, in less than a minute:
 //! `RUSTFLAGS="--cfg loom" cargo test -p genie-ring --release --test loom`. (Loom does not delay a load until after a

@@ -12,7 +12,7 @@
 //! Limits: ranges are whole pages of the mapping (2 MiB where it is huge-paged). At most `FAULTS_PER_READ`
 //! faults a read. A child of fork starts with its copies of the ranges unregistered and writable, and shares
 //! the descriptor.
-//! Source: thesis §3.3 (TCOW). Differs: NetBSD's fault handler ran inside the faulting thread; here another
+//! Source: thesis §4.2 (TCOW). Differs: NetBSD's fault handler ran inside the faulting thread; here another
 //! thread must be woken, because Linux hands the fault to the thread that reads the descriptor.
 
 mod calls;
