@@ -11,7 +11,7 @@ use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use std::time::Instant;
 
-use genie_capi::interface::{io_connect, io_disconnect};
+use genie_capi::connect::{io_connect, io_disconnect};
 use genie_capi::memory::{io_allocate, io_free};
 use genie_capi::request::io_request;
 use genie_capi::types::{
@@ -96,6 +96,7 @@ fn c_turn(scheme: Option<u32>, len: usize) -> Vec<f64> {
         first_sg: &mut element,
         direction: IO_OUT,
         actual_lengthp: null_mut(),
+        totalp: null_mut(),
     };
     let headers = [&raw mut header];
     let count = usize::from(scheme.is_some());

@@ -11,10 +11,12 @@ static void names_nothing(int error, io_interface_t interface, io_server_t serve
     struct io_message message;
     io_server_t found;
     FAILS(error, io_get_thresholds(interface, &thresholds));
+    FAILS(error, io_set_thresholds(interface, NULL));
     FAILS(error, io_set_limits(interface, 1, 1));
     FAILS(error, io_set_scheme(interface, IO_COPY));
     FAILS(error, io_doctor(interface, NULL, 0));
     FAILS(error, io_connect(interface, "nobody", 0, &found));
+    FAILS(error, io_connect_with(interface, "nobody", NULL, &found));
     FAILS(error, io_descriptor(interface));
     FAILS(error, io_arm(interface));
     FAILS(error, io_collect(interface));
@@ -35,6 +37,8 @@ static void names_nothing(int error, io_interface_t interface, io_server_t serve
     FAILS(error, io_server(server, NULL, &message, 0));
     FAILS(error, io_ready(server, 1, 0));
     FAILS(error, io_is_aborted(server, 1));
+    FAILS(error, io_anticipate(server, &(struct io_reply_message){.request = 1}));
+    FAILS(error, io_server_watch(server, 0));
     FAILS(error, io_server_descriptor(server));
     FAILS(error, io_sync(request, IO_NORMAL, 0, NULL, 0));
     FAILS(error, io_abort(request));

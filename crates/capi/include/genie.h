@@ -27,11 +27,32 @@
 // protected then. It is ignored where the request is asynchronous.
 #define IO_HELD 1
 
+// A flag of a native element: its buffer, one of io_allocate, is given by value. Until the request is over the library holds it,
+// and nobody may touch it; so nothing has to be protected or copied for want of protection, in an asynchronous request either.
+// The data may be a part of the buffer; other requests cannot have the buffer meanwhile, and io_free refuses it (EBUSY). When the
+// request is over, the buffer is the caller's again, at the same address. If the request has failed and its server has not let the
+// buffer go, the element's address is set to NULL instead, and the buffer is freed when the server does.
+#define IO_OWNED 2
+
 // What io_request and io_sync return while the request is pending.
 #define IO_PENDING 1
 
 // A timeout that never ends.
 #define IO_FOREVER -1
+
+// A flag of an interface: the program promises that no system call ever stores into its buffers (no read, recv and the like)
+// while output from them is pending; such a call fails with EFAULT then. Where the kernel lets an ordinary user catch only
+// the program's own stores, which is common, asynchronous output is protected with this promise, and copied without it.
+#define IO_KERNEL_NEVER_STORES 1
+
+// A flag of connecting: the server is shown no memory. The kernel copies all data, and the server sees nothing else.
+#define IO_UNTRUSTED 1
+
+// A flag of connecting: the server may go and come again, and its number stays good. A request that finds that the server has gone
+// connects anew, as the options say, to the server that then has the name. A request that was never sent (EPIPE) is sent to that
+// server by the same call of io_request; one that may have been done fails (ECONNRESET), since nobody knows. The new server has to
+// have the services that the first one had, with the same numbers, or else requests fail (ENOENT).
+#define IO_RECONNECTING 2
 
 // The data goes where the request said.
 #define IO_NORMAL 0
@@ -60,6 +81,10 @@
 // A client has left: no more of its requests come.
 #define IO_DEPARTURE 3
 
+// Replies have come to requests of an interface that the server watches (io_server_watch): look at the pending ones by io_sync with
+// timeout 0. There may be none.
+#define IO_REPLIES 4
+
 // Bytes from which on copying is avoided; 0 for what was measured on this machine.
 struct io_thresholds {
     // Output that has to be protected.
@@ -86,6 +111,8 @@ struct io_options {
     int64_t abort_timeout;
     // From which length on copying is avoided.
     struct io_thresholds thresholds;
+    // IO_KERNEL_NEVER_STORES, or 0.
+    uint32_t flags;
 };
 
 // An interface, made by io_open; 0 is one that is opened with the default limits when it is first named, and is enough for most
@@ -97,6 +124,30 @@ typedef uint32_t io_scheme_t;
 
 // A server, from io_connect or io_server_register; never 0.
 typedef uint64_t io_server_t;
+
+// How to connect to a server. Set size to sizeof(struct io_connect_options) and all else to 0, and then change what you need.
+struct io_connect_options {
+    // Bytes of this structure, by which later versions of the library know what it has.
+    size_t size;
+    // How long to wait for a server that is not there yet, or is busy, in nanoseconds; 0 for not at all, IO_FOREVER for as long as
+    // it takes.
+    int64_t wait;
+    // How long a server that is there may take to answer, in nanoseconds; 0 for 5 s.
+    int64_t timeout;
+    // Bytes that may be pending at the server; 0 for 1 GiB. The server may grant fewer.
+    size_t pending_bytes;
+    // From which length on output by emulated copy may show the server the client's own memory, with whatever else lies in the
+    // same memory object; 0 for wherever that is faster. Shorter output is copied to the server's pool.
+    size_t shown_from;
+    // The most bytes that the server may lend; 0 for 1 GiB.
+    size_t lent;
+    // What the server calls this client; NULL for the program's name.
+    const char *client_name;
+    // Requests that may be pending at the server; 0 for 256. The server may grant fewer.
+    uint32_t pending_requests;
+    // IO_UNTRUSTED, IO_RECONNECTING, both, or 0.
+    uint32_t flags;
+};
 
 // Where a native element's data is.
 struct io_native_location {
@@ -181,7 +232,7 @@ struct io_receipt {
 struct io_scatter_gather {
     // How the data is passed.
     io_scheme_t scheme;
-    // IO_HELD, or 0.
+    // IO_HELD, IO_OWNED, both, or 0.
     uint32_t flags;
     // Where the data is.
     union io_location location;
@@ -215,6 +266,9 @@ struct io_buffer_header {
     // Where the number of bytes that were really passed is written, as the server says, or NULL. After a failure it is 0; a call that
     // is refused because it is wrong writes nothing.
     size_t *actual_lengthp;
+    // Where what was done with all elements of the request together is to be written, those of other headers, too, or NULL: the
+    // receipts of the elements added up. asked and effective are IO_DEFAULT where elements have several, and reason is the first.
+    struct io_receipt *totalp;
 };
 
 // One of a server's services.
@@ -262,7 +316,7 @@ struct io_server_buffer {
 
 // What io_server brings.
 struct io_message {
-    // IO_NO_MESSAGE, IO_REQUEST, IO_ABORT or IO_DEPARTURE.
+    // IO_NO_MESSAGE, IO_REQUEST, IO_ABORT, IO_DEPARTURE or IO_REPLIES.
     uint32_t what;
     // The service that is asked for.
     uint32_t service;
@@ -355,6 +409,15 @@ int io_close(io_interface_t interface);
 // Pointers: thresholdsp is valid.
 int io_get_thresholds(io_interface_t interface, struct io_thresholds *thresholdsp);
 
+// Changes the thresholds of an interface, for requests that are made from now on (thesis §13.1): to those of thresholds, where
+// 0 is for what was measured on this machine, or all to that if it is NULL. They hold for servers in other processes, too.
+//
+// Errors: EBADF, ECHILD.
+//
+// Pointers: thresholds is valid or NULL.
+int io_set_thresholds(io_interface_t interface,
+                      const struct io_thresholds *thresholds);
+
 // Changes how many bytes and requests of an interface may be pending. Unlike in io_open, 0 means none. A request that alone has more
 // bytes than that is EINVAL from then on.
 //
@@ -380,6 +443,24 @@ int io_doctor(io_interface_t interface,
               char *text,
               size_t length);
 
+// A descriptor for poll or epoll: after io_arm has returned 1, it is readable when a reply comes. It is the library's: do not read or
+// close it.
+//
+// Errors: EBADF, ECHILD, EMFILE.
+int io_descriptor(io_interface_t interface);
+
+// Makes the descriptor become readable when the next reply comes. Returns 1, or 0 if there may be replies already: look for them by
+// io_collect first.
+//
+// Errors: EBADF, ECHILD.
+int io_arm(io_interface_t interface);
+
+// Takes the replies that have come, for all threads; io_sync then finds them without waiting. Call it when the descriptor is
+// readable. Returns how many requests were completed.
+//
+// Errors: EBADF, ECHILD.
+int io_collect(io_interface_t interface);
+
 // Connects an interface to a server in another process, by its name in the run-time directory ($GENIE_RUNTIME_DIR, or
 // $XDG_RUNTIME_DIR/genie, or /tmp/genie-UID). Waits up to timeout nanoseconds for a server that is not there yet; with 0 it does not
 // wait for that; but a server that is there, and stopped, is given 5 s to answer. Disconnect by io_disconnect.
@@ -392,6 +473,16 @@ int io_connect(io_interface_t interface,
                const char *name,
                int64_t timeout,
                io_server_t *serverp);
+
+// Connects an interface to a server as io_connect does, with options; if they are NULL, they are the defaults.
+//
+// Errors: those of io_connect; EINVAL (options that are wrong).
+//
+// Pointers: name is a string; options points to a structure of options->size bytes, or is NULL; serverp is valid.
+int io_connect_with(io_interface_t interface,
+                    const char *name,
+                    const struct io_connect_options *options,
+                    io_server_t *serverp);
 
 // Lets a server go that io_connect has connected to. Its pending requests go on.
 //
@@ -420,24 +511,6 @@ int io_preferred(io_server_t server,
                  uint32_t service,
                  size_t *offsetp,
                  size_t *lengthp);
-
-// A descriptor for poll or epoll: after io_arm has returned 1, it is readable when a reply comes. It is the library's: do not read or
-// close it.
-//
-// Errors: EBADF, ECHILD, EMFILE.
-int io_descriptor(io_interface_t interface);
-
-// Makes the descriptor become readable when the next reply comes. Returns 1, or 0 if there may be replies already: look for them by
-// io_collect first.
-//
-// Errors: EBADF, ECHILD.
-int io_arm(io_interface_t interface);
-
-// Takes the replies that have come, for all threads; io_sync then finds them without waiting. Call it when the descriptor is
-// readable. Returns how many requests were completed.
-//
-// Errors: EBADF, ECHILD.
-int io_collect(io_interface_t interface);
 
 // Allocates a native buffer of length bytes, all zero, and returns its address; NULL on failure. Data in such buffers can be passed
 // without copying. Free it by io_free.
@@ -479,10 +552,12 @@ int io_free(void *buffer);
 // Until the request is over (a synchronous one when this call returns, another one when io_sync or io_abort says so):
 // - headers, lists, receipts, and what else they point to but for data and out_arg, stay where they are, and are the library's;
 // - data of outputs by IO_COPY and IO_EMULATED_COPY may be stored into and freed as soon as this call returns; the server gets what
-//   was there when the request was made. With IO_HELD nobody may store into it before the call returns;
+//   was there when the request was made. With IO_HELD nobody may store into it before the call returns, and with IO_OWNED
+//   nobody may touch it until the request is over;
 // - data of inputs may not be touched, and what is there before success is what was there when the request was made;
 // - data under IO_SHARE and IO_EMULATED_SHARE may not be touched. After a failure an input's is undefined, and a server that is late may
 //   still store there: free the buffer, and allocate another one;
+// - buffers that are given by value (IO_OWNED) may not be touched, and are the caller's again afterwards: see there;
 // - migrant buffers of outputs are gone. After a failure they are back, and their segments say where.
 //
 // io_free refuses buffers that the request still uses. One buffer may be output and input of the same request, by copy and emulated copy.
@@ -493,7 +568,8 @@ int io_free(void *buffer);
 //
 // Errors: EBADF and ECHILD (there is no such server, or it is the parent process's), EINVAL (a header, list or scheme is wrong, the
 // server has no such service, or the service needs access to a buffer that it has not declared), EFAULT (a null address; or a migrant
-// element names no migrant buffer), EBUSY (another request uses the migrant buffer), EAGAIN, ETIMEDOUT, ECONNRESET and EPIPE (the
+// element names no migrant buffer, or one with IO_OWNED no buffer of io_allocate), EBUSY (another request uses the migrant buffer, or the
+// one that is given by value, or was given it), EAGAIN, ETIMEDOUT, ECONNRESET and EPIPE (the
 // server has ended; with EPIPE it was never asked), EMSGSIZE (the reply's argument is longer than its room), ENOMEM, EREMOTEIO, or
 // the errno with which the server has replied: then io_error_text says so.
 //
@@ -589,6 +665,28 @@ int io_server(io_server_t server,
               const struct io_reply_message *out_msg,
               struct io_message *in_msg,
               int blocking);
+
+// Replies to a request with success in anticipation: its client goes on, while the server still reads the outputs (thesis §1.1.2).
+// The message says what it says to io_server. The request stays held, for its outputs alone, until io_server gets a reply to it,
+// of which nothing else counts. Until then stores by the client are not seen; io_flush waits for that at the client's.
+//
+// Returns 0, or -1; then nothing was sent, and the request is held as before.
+//
+// Errors: EBADF (no such server, or it holds no such request), ECHILD, EINVAL (the client awaits inputs, or buffers that it gave by value;
+// the request was replied to in anticipation before; error is not 0; or an actual length is wrong), EMSGSIZE.
+//
+// Pointers: reply, and what it points to, are valid.
+int io_anticipate(io_server_t server,
+                  const struct io_reply_message *reply);
+
+// Has a server of this program wait for an interface's replies, too: for a program that is server and client in one loop. From now on,
+// when replies to requests of the interface come, io_server brings IO_REPLIES, even if it waits, and the descriptor of
+// io_server_descriptor becomes readable. io_collect and io_arm need not be called for the interface then. To watch the same
+// interface again does nothing.
+//
+// Errors: EBADF, ECHILD, EINVAL (the server is in another process), EMFILE.
+int io_server_watch(io_server_t server,
+                    io_interface_t interface);
 
 // Makes an input buffer of a request ready to be filled: from now on the message's bufv has its segments. Until then a request holds no
 // memory for its input.

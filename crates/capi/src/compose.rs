@@ -2,7 +2,7 @@
 //!
 //! How: one walk over headers and lists reads and checks each element, and adds it to the request. If an element is wrong, what
 //! the walk has counted and taken is given back.
-//! Invariants: if composing fails, migrant buffers are where they were, and no buffer has another user.
+//! Invariants: if composing fails, buffers given by value are where they were, and no buffer has another user.
 //! Cost: a request and what it holds are composed where they stay; each move of theirs would be a copy through memory.
 
 use std::sync::atomic::Ordering;
@@ -18,7 +18,9 @@ use crate::headers::{Headers, MOST_ELEMENTS, checked, elements};
 use crate::memory::Users;
 use crate::process::{Process, Server};
 use crate::receipt;
-use crate::types::{FragmentLocation, IO_DEFAULT, IO_HELD, IO_IN, Region, ScatterGather, Segment};
+use crate::types::{
+    FragmentLocation, IO_DEFAULT, IO_EMULATED_SHARE, IO_HELD, IO_IN, IO_OWNED, Region, ScatterGather, Segment,
+};
 
 /// What a request holds until it is over.
 #[derive(Debug, Default)]
@@ -97,9 +99,7 @@ pub(crate) unsafe fn compose<'r>(
         Ok(()) => Ok(composer.is_held),
         Err(failure) => {
             composer.begun.users.end();
-            for migrant in request.take_migrants() {
-                process.regions.add_migrant(migrant);
-            }
+            request.take_given().into_iter().for_each(|given| process.regions.take_back(given));
             Err(failure)
         }
     }
@@ -118,6 +118,7 @@ impl Composer<'_> {
         for (index, header) in unsafe { headers.each() }.enumerate() {
             let (is_input, mut is_first) = (header.checked_direction(index)? == IO_IN, true);
             self.begun.is_reported |= header.in_arg_length > 0 || !header.actual_lengthp.is_null();
+            self.begun.is_reported |= !header.totalp.is_null();
             // SAFETY: the caller vouches for the list.
             for element in unsafe { elements(header) } {
                 // SAFETY: and for the element.
@@ -138,8 +139,9 @@ impl Composer<'_> {
         is_first: bool,
         element: &ScatterGather,
     ) -> Result<(), Failure> {
-        if element.flags & !IO_HELD != 0 {
-            return Err(Failure::misuse(format!("there are no flags {:#x}", element.flags & !IO_HELD)));
+        let (is_owned, others) = (element.flags & IO_OWNED != 0, element.flags & !(IO_HELD | IO_OWNED));
+        if others != 0 {
+            return Err(Failure::misuse(format!("there are no flags {others:#x}")));
         }
         self.begun.is_reported |= !element.receiptp.is_null();
         let number = match element.scheme {
@@ -147,6 +149,9 @@ impl Composer<'_> {
             number => number,
         };
         let scheme = receipt::scheme(number)?;
+        if is_owned && number > IO_EMULATED_SHARE {
+            return Err(Failure::misuse(format!("IO_OWNED is for native elements, and {scheme} has none")));
+        }
         if scheme == Scheme::Fragment {
             // SAFETY: the scheme says which member it is.
             let named = unsafe { element.location.fragment };
@@ -167,6 +172,9 @@ impl Composer<'_> {
         let native = unsafe { element.location.native };
         let segment = checked(native.addr, element.length)?;
         let lender = if native.lender == 0 { None } else { Some(self.process.server(native.lender)?) };
+        if is_owned {
+            return self.add_owned(request, is_input, is_first, scheme, segment, lender.as_deref());
+        }
         let is_share = matches!(scheme, Scheme::Share | Scheme::EmulatedShare);
         let is_brief = !is_input && !is_share;
         let space = self.server.client.interface.space();
@@ -193,6 +201,31 @@ impl Composer<'_> {
             match &lender {
                 Some(lender) => request.add_out(out().lent_by(&lender.handle), is_first),
                 None => request.add_out(out(), is_first),
+            }
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn add_owned(
+        &mut self,
+        request: &mut Request<'_, 'static, 'static>,
+        is_input: bool,
+        is_first: bool,
+        scheme: Scheme,
+        bytes: Segment,
+        lender: Option<&Server>,
+    ) -> Result<(), Failure> {
+        self.begun.is_reported = true;
+        let (buffer, part) = self.process.regions.give(bytes)?;
+        match (is_input, lender) {
+            (true, None) => request.add_input(In::owned(scheme, buffer).part(part), is_first),
+            (false, None) => request.add_out(Out::owned(scheme, buffer).part(part), is_first),
+            (true, Some(lender)) => {
+                request.add_input(In::owned(scheme, buffer).part(part).lent_by(&lender.handle), is_first);
+            }
+            (false, Some(lender)) => {
+                request.add_out(Out::owned(scheme, buffer).part(part).lent_by(&lender.handle), is_first);
             }
         }
         Ok(())

@@ -11,13 +11,15 @@ use genie_io::{Error, Failed};
 pub(crate) struct Failure {
     errno: c_int,
     sentence: String,
+    /// The server has gone, and was never asked.
+    pub(crate) is_unasked: bool,
 }
 
 impl Failure {
     /// Cold, so that what leads here is out of the way of calls that succeed.
     #[cold]
     pub(crate) fn new(errno: c_int, sentence: impl Into<String>) -> Self {
-        Self { errno, sentence: sentence.into() }
+        Self { errno, sentence: sentence.into(), is_unasked: false }
     }
 
     /// The caller has used the interface wrongly.
@@ -29,7 +31,8 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self { errno: error.errno(), sentence: error.to_string() }
+        let is_unasked = matches!(error, Error::Gone { asked: false, .. });
+        Self { errno: error.errno(), sentence: error.to_string(), is_unasked }
     }
 }
 

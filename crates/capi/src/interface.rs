@@ -1,24 +1,27 @@
-//! Interfaces: opening, limits, thresholds, the default scheme, servers in other processes, and event loops.
+//! Interfaces: opening, limits, thresholds, the default scheme, and event loops.
 
 use std::ffi::{CStr, c_char, c_int};
+use std::mem::{MaybeUninit, offset_of};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use genie_io::channel::ConnectOptions;
-use genie_io::channel::directory::Directory;
-use genie_io::{Interface, Limits, ServiceId};
-use genie_memory::{LenderId, Protection};
+use genie_io::{Interface, Limits};
+use genie_memory::{Config, LenderId, Protection};
 use genie_passing::model::Allocation;
 use genie_passing::{Passing, Scheme};
 
 use crate::failure::{Failure, call};
 use crate::headers::set;
-use crate::process::{Opened, Server, process};
+use crate::process::{Opened, process};
 use crate::receipt;
 use crate::request::duration;
-use crate::types::{io_interface_t, io_scheme_t, io_server_t};
+use crate::types::{io_interface_t, io_scheme_t};
+
+/// A flag of an interface: the program promises that no system call ever stores into its buffers (no read, recv and the like)
+/// while output from them is pending; such a call fails with EFAULT then. Where the kernel lets an ordinary user catch only
+/// the program's own stores, which is common, asynchronous output is protected with this promise, and copied without it.
+pub const IO_KERNEL_NEVER_STORES: u32 = 1;
 
 /// Bytes from which on copying is avoided; 0 for what was measured on this machine.
 #[repr(C)]
@@ -50,6 +53,8 @@ pub struct Options {
     pub abort_timeout: i64,
     /// From which length on copying is avoided.
     pub thresholds: Thresholds,
+    /// IO_KERNEL_NEVER_STORES, or 0.
+    pub flags: u32,
 }
 
 /// Opens an interface of its own: memory that no server of another interface sees, and limits. If options is NULL, it has the
@@ -65,51 +70,69 @@ pub struct Options {
 pub unsafe extern "C" fn io_open(options: *const Options, interfacep: *mut io_interface_t) -> c_int {
     call(|| {
         ensure_place(interfacep)?;
-        let mut limits = Limits::default();
-        let mut thresholds = Thresholds::default();
         // SAFETY: the caller vouches for the pointer.
-        if let Some(options) = unsafe { options.as_ref() } {
-            if options.size != size_of::<Options>() {
-                return Err(Failure::misuse(format!(
-                    "options of {} bytes, and this library's have {}: set size to sizeof(struct io_options)",
-                    options.size,
-                    size_of::<Options>()
-                )));
-            }
-            let or = |given: usize, default| if given == 0 { default } else { given };
-            limits.pending_bytes = or(options.pending_bytes, limits.pending_bytes);
-            limits.pending_requests = or(options.pending_requests, limits.pending_requests);
-            limits.timeout = duration(options.timeout).filter(|timeout| !timeout.is_zero());
-            let grace = duration(options.abort_timeout).filter(|grace| !grace.is_zero());
-            limits.abort_timeout = grace.unwrap_or(limits.abort_timeout);
-            thresholds = options.thresholds;
+        let options = unsafe { sized::<Options>(options, offset_of!(Options, flags)) }?;
+        if options.flags & !IO_KERNEL_NEVER_STORES != 0 {
+            return Err(Failure::misuse(format!("there are no interface flags {:#x}", options.flags)));
         }
-        let interface = match [thresholds.output, thresholds.held, thresholds.input, thresholds.input_run] {
-            [0, 0, 0, 0] => Interface::open_with(limits)?,
+        let mut limits = Limits::default();
+        limits.pending_bytes = or(options.pending_bytes, limits.pending_bytes);
+        limits.pending_requests = or(options.pending_requests, limits.pending_requests);
+        limits.timeout = duration(options.timeout).filter(|timeout| !timeout.is_zero());
+        let grace = duration(options.abort_timeout).filter(|grace| !grace.is_zero());
+        limits.abort_timeout = grace.unwrap_or(limits.abort_timeout);
+        let interface = match options.flags {
+            0 => Interface::open_with(limits)?,
             _ => {
-                let passing = Interface::open_with(limits.clone())?.passing().clone();
-                Interface::new(changed(passing, thresholds), limits)
+                let config = Config { kernel_never_stores: true, ..Config::default() };
+                Interface::open_configured(config, limits)?
             }
         };
+        adjust(interface.passing(), &options.thresholds);
         // SAFETY: the caller vouches for the pointer.
         unsafe { set(interfacep, process().add_interface(Opened::new(interface))) };
         Ok(0)
     })
 }
 
-/// The engine with thresholds of the program's.
-fn changed(passing: Passing, wanted: Thresholds) -> Passing {
-    let mut thresholds = *passing.thresholds(LenderId::OWN);
-    let change = |place: &mut usize, wanted: usize| {
-        if wanted > 0 {
-            *place = wanted;
+/// What the caller wants, or the default where that is 0.
+pub(crate) fn or(wanted: usize, default: usize) -> usize {
+    if wanted == 0 { default } else { wanted }
+}
+
+/// A structure of the caller's that begins with its size; what an earlier version of it had not is 0, and all is if it is missing.
+///
+/// # Errors
+/// The size is less than `least`, or more than that of this version.
+///
+/// # Safety
+/// `T` has no values that are not valid; the pointer is null or that of as many bytes as its first member says.
+pub(crate) unsafe fn sized<T: Copy>(given: *const T, least: usize) -> Result<T, Failure> {
+    let mut known = MaybeUninit::<T>::zeroed();
+    if !given.is_null() {
+        // SAFETY: the caller vouches for the first member.
+        let size = unsafe { given.cast::<usize>().read() };
+        if size < least || size > size_of::<T>() {
+            let len = size_of::<T>();
+            return Err(Failure::misuse(format!(
+                "options of {size} bytes, and this library's have {len}: set size to the size of the structure"
+            )));
         }
-    };
-    change(&mut thresholds.output, wanted.output);
-    change(&mut thresholds.held, wanted.held);
-    change(&mut thresholds.input, wanted.input);
-    change(&mut thresholds.input_run, wanted.input_run);
-    passing.with_thresholds(thresholds)
+        // SAFETY: the caller vouches for so many bytes, and there is room for them.
+        unsafe { std::ptr::copy_nonoverlapping(given.cast::<u8>(), known.as_mut_ptr().cast(), size) };
+    }
+    // SAFETY: it was zero, and the caller vouches for what was copied.
+    Ok(unsafe { known.assume_init() })
+}
+
+/// Has the engine heed thresholds of the program's, if there are any.
+fn adjust(passing: &Passing, wanted: &Thresholds) {
+    passing.adjust_thresholds(|thresholds| {
+        thresholds.output = or(wanted.output, thresholds.output);
+        thresholds.held = or(wanted.held, thresholds.held);
+        thresholds.input = or(wanted.input, thresholds.input);
+        thresholds.input_run = or(wanted.input_run, thresholds.input_run);
+    });
 }
 
 /// Closes an interface that io_open has opened. Its buffers and servers stay good until they are freed and disconnected, and its
@@ -140,6 +163,25 @@ pub unsafe extern "C" fn io_get_thresholds(interface: io_interface_t, thresholds
         };
         // SAFETY: the caller vouches for the pointer.
         unsafe { set(thresholdsp, told) };
+        Ok(0)
+    })
+}
+
+/// Changes the thresholds of an interface, for requests that are made from now on (thesis §13.1): to those of thresholds, where
+/// 0 is for what was measured on this machine, or all to that if it is NULL. They hold for servers in other processes, too.
+///
+/// Errors: EBADF, ECHILD.
+///
+/// Pointers: thresholds is valid or NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn io_set_thresholds(
+    interface: io_interface_t,
+    thresholds: *const Thresholds,
+) -> c_int {
+    call(|| {
+        // SAFETY: the caller vouches for the pointer.
+        let wanted = unsafe { thresholds.as_ref() }.copied().unwrap_or_default();
+        adjust(process().interface(interface)?.interface.passing(), &wanted);
         Ok(0)
     })
 }
@@ -209,120 +251,6 @@ pub unsafe extern "C" fn io_doctor(interface: io_interface_t, text: *mut c_char,
     })
 }
 
-/// Connects an interface to a server in another process, by its name in the run-time directory ($GENIE_RUNTIME_DIR, or
-/// $XDG_RUNTIME_DIR/genie, or /tmp/genie-UID). Waits up to timeout nanoseconds for a server that is not there yet; with 0 it does not
-/// wait for that; but a server that is there, and stopped, is given 5 s to answer. Disconnect by io_disconnect.
-///
-/// Errors: ENOENT (nobody serves under that name), EACCES (the server refuses; or the run-time directory cannot be used), EBUSY,
-/// EHOSTDOWN, EBADF, ECHILD, EINVAL (no name, or one that no server can have; serverp is NULL), ENOMEM, EMFILE.
-///
-/// Pointers: name is a string, and serverp is valid.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn io_connect(
-    interface: io_interface_t,
-    name: *const c_char,
-    timeout: i64,
-    serverp: *mut io_server_t,
-) -> c_int {
-    call(|| {
-        ensure_place(serverp)?;
-        // SAFETY: the caller vouches for the string.
-        let name = unsafe { text(name) }?;
-        let client = process().interface(interface)?;
-        let wait = duration(timeout).unwrap_or(Duration::MAX);
-        let options = ConnectOptions { wait, ..ConnectOptions::default() };
-        let handle = client.interface.connect_with(
-            &Directory::open().map_err(genie_io::Error::from)?,
-            name,
-            &options,
-        )?;
-        let number = process().add_server(Server::new(client, handle, None));
-        // SAFETY: the caller vouches for the pointer.
-        unsafe { set(serverp, number) };
-        Ok(0)
-    })
-}
-
-/// Makes sure that the caller will know what is made: nobody else could end it.
-pub(crate) fn ensure_place<T>(place: *mut T) -> Result<(), Failure> {
-    if place.is_null() { Err(Failure::misuse("there is no place for the result: NULL")) } else { Ok(()) }
-}
-
-/// A string of the caller's.
-///
-/// # Safety
-/// It is NULL, or ends with a zero and stays as it is while it is used.
-pub(crate) unsafe fn text<'t>(text: *const c_char) -> Result<&'t str, Failure> {
-    if text.is_null() {
-        return Err(Failure::misuse("a string is missing"));
-    }
-    // SAFETY: the caller vouches for the string.
-    let text = unsafe { CStr::from_ptr(text) }.to_str();
-    text.map_err(|_| Failure::misuse("a string is not UTF-8"))
-}
-
-/// Lets a server go that io_connect has connected to. Its pending requests go on.
-///
-/// Errors: EBADF, ECHILD; EINVAL (it is served by this program: call io_server_unregister).
-#[unsafe(no_mangle)]
-pub extern "C" fn io_disconnect(server: io_server_t) -> c_int {
-    call(|| {
-        if process().server(server)?.registered.is_some() {
-            return Err(Failure::misuse("this program serves the server: call io_server_unregister"));
-        }
-        process().remove_server(server).map(|_gone| 0)
-    })
-}
-
-/// Whether a server in another process has ended: 1 or 0.
-///
-/// Errors: EBADF, ECHILD.
-#[unsafe(no_mangle)]
-pub extern "C" fn io_is_gone(server: io_server_t) -> c_int {
-    call(|| Ok(c_int::from(process().server(server)?.handle.is_gone())))
-}
-
-/// The number of a server's service of this name, for io_request.
-///
-/// Errors: ENOENT (the server has no such service), EBADF, ECHILD, EINVAL.
-///
-/// Pointers: name is a string.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn io_service(server: io_server_t, name: *const c_char) -> c_int {
-    call(|| {
-        // SAFETY: the caller vouches for the string.
-        let name = unsafe { text(name) }?;
-        let server = process().server(server)?;
-        Ok(server.handle.service(name)?.0 as c_int)
-    })
-}
-
-/// How a service wants clients to lay out input buffers: data begins *offsetp bytes into a granule, and *lengthp bytes come at once.
-/// Allocate such buffers by io_allocate_at. Returns 1, or 0 if the layout makes no difference.
-///
-/// Errors: EBADF, ECHILD.
-///
-/// Pointers: the pointers are valid or NULL.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn io_preferred(
-    server: io_server_t,
-    service: u32,
-    offsetp: *mut usize,
-    lengthp: *mut usize,
-) -> c_int {
-    call(|| match process().server(server)?.handle.preferred(ServiceId(service)) {
-        Some(preferred) => {
-            // SAFETY: the caller vouches for the pointers.
-            unsafe {
-                set(offsetp, preferred.offset);
-                set(lengthp, preferred.len);
-            }
-            Ok(1)
-        }
-        None => Ok(0),
-    })
-}
-
 /// A descriptor for poll or epoll: after io_arm has returned 1, it is readable when a reply comes. It is the library's: do not read or
 /// close it.
 ///
@@ -348,6 +276,24 @@ pub extern "C" fn io_arm(interface: io_interface_t) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn io_collect(interface: io_interface_t) -> c_int {
     call(|| Ok(process().interface(interface)?.interface.collect() as c_int))
+}
+
+/// Makes sure that the caller will know what is made: nobody else could end it.
+pub(crate) fn ensure_place<T>(place: *mut T) -> Result<(), Failure> {
+    if place.is_null() { Err(Failure::misuse("there is no place for the result: NULL")) } else { Ok(()) }
+}
+
+/// A string of the caller's.
+///
+/// # Safety
+/// It is NULL, or ends with a zero and stays as it is while it is used.
+pub(crate) unsafe fn text<'t>(text: *const c_char) -> Result<&'t str, Failure> {
+    if text.is_null() {
+        return Err(Failure::misuse("a string is missing"));
+    }
+    // SAFETY: the caller vouches for the string.
+    let text = unsafe { CStr::from_ptr(text) }.to_str();
+    text.map_err(|_| Failure::misuse("a string is not UTF-8"))
 }
 
 /// The interface of a server that this program serves.

@@ -16,8 +16,10 @@
 )]
 
 mod compose;
+pub mod connect;
 pub mod failure;
 mod headers;
+mod held;
 pub mod interface;
 pub mod memory;
 mod outcome;

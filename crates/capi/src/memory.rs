@@ -1,17 +1,20 @@
 //! Buffers: memory of an interface's own, by its addresses.
 //!
 //! How: a table of all buffers by their first address. A request counts itself among the users of each buffer that it names, so that a
-//! buffer that is in use cannot be freed. A migrant buffer leaves the table when a request takes it.
+//! buffer that is in use cannot be freed. A migrant buffer leaves the table when a request takes it. A native one that a request is
+//! given by value keeps its place there, and is nobody else's until the request gives it back.
 //! Cost: each thread remembers the buffers that it has named last; to name one of them again takes no lock.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ffi::{c_int, c_void};
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, RwLock};
 
+use genie_io::Returned;
 use genie_memory::{Buffer, Migrant, Space};
 use genie_sys::fork::Maker;
 use smallvec::SmallVec;
@@ -32,9 +35,10 @@ struct Region {
 
 #[derive(Debug)]
 enum Owner {
-    /// Held only so that it is freed with the table's entry.
-    Native(#[expect(dead_code, reason = "holds the memory")] Buffer),
+    Native(Buffer),
     Migrant(Migrant),
+    /// A request, which was given the native buffer by value; the usage has [`ENDED`].
+    Request,
 }
 
 /// Where a buffer is, and who uses it.
@@ -46,7 +50,7 @@ struct Usage {
     users: AtomicU32,
 }
 
-/// The users of a buffer that has left the table.
+/// The users of a buffer that has left the table, or that a request was given.
 const ENDED: u32 = u32::MAX;
 
 /// How many buffers a thread remembers.
@@ -85,25 +89,29 @@ impl Usage {
         addr.wrapping_sub(self.start) < self.len.max(1)
     }
 
-    /// Counts another user; returns false if the buffer has left the table.
+    /// Counts another user; returns false if the buffer has left the table, or a request was given it.
     fn begin(&self) -> bool {
         let more = |users| (users < ENDED - 1).then(|| users + 1);
         self.users.fetch_update(Ordering::Acquire, Ordering::Relaxed, more).is_ok()
     }
 
-    /// Lets the buffer leave the table.
+    /// Lets the buffer leave the table, or be given to a request.
     ///
     /// # Errors
     /// It has users.
     fn end(&self) -> Result<(), Failure> {
         let users = self.users.compare_exchange(0, ENDED, Ordering::Acquire, Ordering::Relaxed);
-        users.map(|_| ()).map_err(|count| {
-            let start = self.start;
-            Failure::new(
-                libc::EBUSY,
-                format!("the buffer at {start:#x} is in use by requests (elements: {count})"),
-            )
-        })
+        users.map(|_| ()).map_err(|count| self.busy(count))
+    }
+
+    #[cold]
+    fn busy(&self, count: u32) -> Failure {
+        let start = self.start;
+        let sentence = match count {
+            ENDED => format!("the buffer at {start:#x} was given to a request by value (IO_OWNED)"),
+            _ => format!("the buffer at {start:#x} is in use by requests (elements: {count})"),
+        };
+        Failure::new(libc::EBUSY, sentence)
     }
 }
 
@@ -176,7 +184,7 @@ impl Regions {
     /// The buffer in which bytes begin, which has one user more.
     ///
     /// # Errors
-    /// They begin in none, and reach into one.
+    /// They begin in none, and reach into one; or a request was given it.
     #[inline]
     fn used(&self, bytes: Segment) -> Result<Option<NonNull<Usage>>, Failure> {
         let addr = bytes.addr.addr();
@@ -198,7 +206,7 @@ impl Regions {
     fn look_up(&self, addr: usize, len: usize) -> Result<Option<NonNull<Usage>>, Failure> {
         let regions = read(&self.0);
         let before = regions.range(..=addr).next_back().map(|(_, region)| &region.usage);
-        let Some(usage) = before.filter(|usage| usage.has(addr) && usage.begin()) else {
+        let Some(usage) = before.filter(|usage| usage.has(addr)) else {
             return match regions.range(addr..addr + len).next() {
                 Some((start, _)) => Err(Failure::misuse(format!(
                     "an element of {len} bytes at {addr:#x} reaches into the buffer at {start:#x}"
@@ -206,6 +214,9 @@ impl Regions {
                 None => Ok(None),
             };
         };
+        if !usage.begin() {
+            return Err(usage.busy(ENDED));
+        }
         let _ = RECENT.try_with(|recent| {
             let recent = &mut *recent.borrow_mut();
             if !recent.maker.is_some_and(Maker::is_this_process) {
@@ -222,7 +233,7 @@ impl Regions {
         let mut regions = write(&self.0);
         let Entry::Occupied(entry) = regions.entry(addr) else { return Err(unknown(addr)) };
         match entry.get() {
-            Region { owner: Owner::Native(_), .. } => Err(Failure::misuse(format!(
+            Region { owner: Owner::Native(_) | Owner::Request, .. } => Err(Failure::misuse(format!(
                 "the buffer at {addr:#x} is native, and the scheme passes migrant ones"
             ))),
             Region { usage, .. } if usage.len != len => Err(Failure::misuse(format!(
@@ -233,9 +244,65 @@ impl Regions {
                 usage.end()?;
                 match entry.remove().owner {
                     Owner::Migrant(migrant) => Ok(migrant),
-                    Owner::Native(_) => unreachable!("it was looked at above"),
+                    Owner::Native(_) | Owner::Request => unreachable!("it was looked at above"),
                 }
             }
+        }
+    }
+
+    /// Gives a request the native buffer in which bytes lie, and says where in it they do. The buffer's place in the table is kept.
+    ///
+    /// # Errors
+    /// They lie in none, or requests use it.
+    pub(crate) fn give(&self, bytes: Segment) -> Result<(Buffer, Range<usize>), Failure> {
+        let addr = bytes.addr.addr();
+        let mut regions = write(&self.0);
+        let before = regions.range_mut(..=addr).next_back().map(|(_, region)| region);
+        let region = before.filter(|region| region.usage.has(addr)).ok_or_else(|| {
+            Failure::new(
+                libc::EFAULT,
+                format!("IO_OWNED: no buffer of io_allocate is at {addr:#x}; leave the flag out to pass other memory"),
+            )
+        })?;
+        let start = addr - region.usage.start;
+        let part = start..start + bytes.length;
+        if part.end > region.usage.len {
+            let (end, len) = (part.end, region.usage.len);
+            return Err(Failure::misuse(format!("an element ends at byte {end} of a buffer of {len}")));
+        }
+        if matches!(region.owner, Owner::Migrant(_)) {
+            return Err(Failure::misuse(format!("IO_OWNED: the buffer at {addr:#x} is migrant; move it")));
+        }
+        region.usage.end()?;
+        match std::mem::replace(&mut region.owner, Owner::Request) {
+            Owner::Native(buffer) => Ok((buffer, part)),
+            Owner::Migrant(_) | Owner::Request => unreachable!("it was looked at above"),
+        }
+    }
+
+    /// Takes in what a request gives back.
+    pub(crate) fn take_back(&self, given: Returned) {
+        match given {
+            Returned::Nothing => {}
+            Returned::Migrant(migrant) => {
+                self.add_migrant(migrant);
+            }
+            Returned::Buffer(buffer) => {
+                if let Some(region) = write(&self.0).get_mut(&buffer.as_ptr().addr()) {
+                    region.owner = Owner::Native(buffer);
+                    region.usage.users.store(0, Ordering::Release);
+                }
+            }
+        }
+    }
+
+    /// Forgets the buffer, given to a request, in which this address lies: its server has not let it go.
+    pub(crate) fn forget(&self, addr: usize) {
+        let mut regions = write(&self.0);
+        let before = regions.range(..=addr).next_back();
+        let is_it = |region: &Region| region.usage.has(addr) && matches!(region.owner, Owner::Request);
+        if let Some(start) = before.filter(|(_, region)| is_it(region)).map(|(start, _)| *start) {
+            regions.remove(&start);
         }
     }
 
@@ -370,6 +437,7 @@ mod tests {
             first_sg: &raw mut element,
             direction: IO_OUT,
             actual_lengthp: null_mut(),
+            totalp: null_mut(),
         };
         let mut request = 0;
         // SAFETY: the header and its element stay here until the request has been aborted.

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::headers::{Headers, elements, set};
 use crate::process::Process;
 use crate::receipt;
-use crate::types::{IO_EMULATED_WEAK_MOVE, IO_IN, IO_MOVE, ScatterGather, Segment};
+use crate::types::{IO_EMULATED_WEAK_MOVE, IO_IN, IO_MOVE, IO_OWNED, ScatterGather, Segment};
 
 impl Begun {
     /// Ends a request: writes what came of it to its headers, and lets its buffers go.
@@ -55,6 +55,13 @@ unsafe fn write_argument(headers: Headers<'_>, argument: &[u8]) {
 /// # Safety
 /// As [`Begun::end`].
 unsafe fn write(process: &Process, headers: Headers<'_>, buffers: &mut [ReplyBuffer], has_succeeded: bool) {
+    // SAFETY: the caller vouches for the headers.
+    for header in unsafe { headers.each() }.filter(|header| !header.totalp.is_null()) {
+        let elements = buffers.iter().flat_map(|buffer| &buffer.elements);
+        let total = elements.map(|element| &element.receipt).collect();
+        // SAFETY: the caller vouches for the place of the total.
+        unsafe { header.totalp.write(receipt::total(&total)) };
+    }
     let mut buffers = buffers.iter_mut();
     // SAFETY: the caller vouches for the headers.
     for header in unsafe { headers.each() }.filter(|header| !header.first_sg.is_null()) {
@@ -67,9 +74,13 @@ unsafe fn write(process: &Process, headers: Headers<'_>, buffers: &mut [ReplyBuf
         for element in unsafe { elements(header) }.flatten() {
             // SAFETY: as when the request was composed.
             let Some(places) = (unsafe { places(element) }) else {
-                if let Some(done) = replied.next() {
+                let done = replied.next();
+                if let Some(done) = &done {
                     // SAFETY: the pointer is null or that of the caller's receipt.
                     unsafe { write_receipt(element, done) };
+                }
+                if element.flags & IO_OWNED != 0 {
+                    take_back(process, element, done.map(|done| std::mem::take(&mut done.returned)));
                 }
                 continue;
             };
@@ -90,6 +101,20 @@ unsafe fn write(process: &Process, headers: Headers<'_>, buffers: &mut [ReplyBuf
             if is_input && let Some(region) = unsafe { element.location.region.as_mut() } {
                 region.count = 1;
             }
+        }
+    }
+}
+
+/// Takes back the buffer of an element that was given by value, or says that its server still has it.
+#[inline(never)]
+fn take_back(process: &Process, element: &mut ScatterGather, returned: Option<Returned>) {
+    // SAFETY: only native elements are given so.
+    let location = unsafe { &mut element.location.native };
+    match returned {
+        Some(returned @ Returned::Buffer(_)) => process.regions.take_back(returned),
+        _ => {
+            process.regions.forget(location.addr.addr());
+            location.addr = std::ptr::null_mut();
         }
     }
 }

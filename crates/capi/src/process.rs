@@ -11,7 +11,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
-use genie_io::{Interface, Limits, ServerHandle};
+use genie_io::{Interface, Limits, Reconnecting, ServerHandle};
 use genie_sys::fork::Maker;
 
 use crate::failure::Failure;
@@ -58,6 +58,8 @@ pub(crate) struct Server {
     pub(crate) handle: ServerHandle,
     /// Some if it is served by this program, through io_server.
     pub(crate) registered: Option<Arc<Registered>>,
+    /// Some if it is connected to anew when it has gone.
+    again: Option<Arc<Reconnecting>>,
     /// Whether it is in the table: a call that has found it keeps it for longer.
     is_listed: AtomicBool,
 }
@@ -68,7 +70,15 @@ impl Server {
         handle: ServerHandle,
         registered: Option<Arc<Registered>>,
     ) -> Self {
-        Self { client, handle, registered, is_listed: AtomicBool::new(true) }
+        Self { client, handle, registered, again: None, is_listed: AtomicBool::new(true) }
+    }
+
+    pub(crate) fn reconnecting(client: Arc<Opened>, handle: ServerHandle, again: Arc<Reconnecting>) -> Self {
+        Self { again: Some(again), ..Self::new(client, handle, None) }
+    }
+
+    pub(crate) fn is_reconnecting(&self) -> bool {
+        self.again.is_some()
     }
 }
 
@@ -172,6 +182,44 @@ impl Process {
         let server = Arc::downgrade(&found);
         let _ = LAST.try_with(|last| last.replace(Last { number, maker: Some(self.maker), server }));
         Ok(found)
+    }
+
+    /// A server to make a request of: connected to anew if it has gone, and is one to which that is done.
+    #[inline]
+    pub(crate) fn connected(&self, number: io_server_t) -> Result<Arc<Server>, Failure> {
+        let found = self.server(number)?;
+        match &found.again {
+            Some(again) if found.handle.is_gone() => self.connect_again(number, &found, again),
+            _ => Ok(found),
+        }
+    }
+
+    #[cold]
+    fn connect_again(
+        &self,
+        number: io_server_t,
+        gone: &Server,
+        again: &Arc<Reconnecting>,
+    ) -> Result<Arc<Server>, Failure> {
+        let handle = again.handle()?;
+        let (before, now) = (gone.handle.services(), handle.services());
+        if before.len() > now.len() || before.iter().zip(now).any(|(before, now)| before.name != now.name) {
+            let name = handle.name();
+            return Err(Failure::new(
+                libc::ENOENT,
+                format!(
+                    "server {name} has come again with other services: disconnect, connect, and look up their numbers"
+                ),
+            ));
+        }
+        let mut servers = write(&self.servers);
+        let listed =
+            servers.get_mut(&number).ok_or_else(|| self.unknown("server", number, self.child_from))?;
+        if listed.handle.is_gone() {
+            let server = Server::reconnecting(Arc::clone(&gone.client), handle, Arc::clone(again));
+            std::mem::replace(listed, Arc::new(server)).is_listed.store(false, Ordering::Release);
+        }
+        Ok(Arc::clone(listed))
     }
 
     /// A server that this program serves, or one that was unregistered and still holds requests.

@@ -3,12 +3,12 @@
 use std::ffi::c_char;
 use std::ptr::null;
 
-use genie_passing::{Receipt, Scheme};
+use genie_passing::{Receipt, Scheme, TotalReceipt};
 
 use crate::failure::Failure;
 use crate::types::{
-    self, IO_COPY, IO_EMULATED_COPY, IO_EMULATED_MOVE, IO_EMULATED_SHARE, IO_EMULATED_WEAK_MOVE, IO_FRAGMENT,
-    IO_MOVE, IO_SHARE, IO_WEAK_MOVE, io_scheme_t,
+    self, IO_COPY, IO_DEFAULT, IO_EMULATED_COPY, IO_EMULATED_MOVE, IO_EMULATED_SHARE, IO_EMULATED_WEAK_MOVE,
+    IO_FRAGMENT, IO_MOVE, IO_SHARE, IO_WEAK_MOVE, io_scheme_t,
 };
 
 const SCHEMES: [(io_scheme_t, Scheme); 9] = [
@@ -50,6 +50,31 @@ pub(crate) fn receipt(receipt: &Receipt) -> types::Receipt {
         mapped: receipt.mapped,
         faults: receipt.faults,
         reason: receipt.reason.map_or(null(), phrase),
+    }
+}
+
+/// The total of all elements for C.
+pub(crate) fn total(total: &TotalReceipt) -> types::Receipt {
+    types::Receipt {
+        asked: only(total.asked()),
+        effective: only(total.effective()),
+        copied: total.copied,
+        zeroed: total.zeroed,
+        referenced: total.referenced,
+        write_protected: total.protected,
+        replaced: total.replaced,
+        swapped: total.swapped,
+        mapped: total.mapped,
+        faults: total.faults,
+        reason: total.reasons().next().map_or(null(), phrase),
+    }
+}
+
+/// The number of the scheme, if there is just one.
+fn only(mut schemes: impl Iterator<Item = Scheme>) -> io_scheme_t {
+    match (schemes.next(), schemes.next()) {
+        (Some(scheme), None) => number(scheme),
+        _ => IO_DEFAULT,
     }
 }
 

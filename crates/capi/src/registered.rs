@@ -6,26 +6,23 @@
 //! Source: thesis §7.2.
 
 use std::collections::{HashMap, VecDeque};
-use std::ffi::CString;
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, RwLock, TryLockError};
 use std::time::{Duration, Instant};
 
 use genie_io::channel::{Driven, Listener, ServeOptions};
-use genie_io::{ClientId, Fragment, Incoming, RequestId, ServerError, ServerHandle, Service, ServiceId};
-use genie_memory::Direction;
+use genie_io::{ClientId, Fragment, Incoming, RequestId, ServerHandle, Service, ServiceId};
 use genie_passing::Preferred;
 use genie_sys::event::Event;
 use genie_sys::poll::{self, Poller};
 
 use crate::failure::Failure;
-use crate::headers::checked;
-use crate::interface::text;
-use crate::process::lock;
-use crate::server::{IO_REQUEST, Message, ReplyMessage, ServerBuffer};
-use crate::types::{IO_IN, IO_OUT, Segment, io_request_t};
+use crate::held::Held;
+use crate::process::{Opened, lock, read, write};
+use crate::server::{Message, ReplyMessage};
+use crate::types::io_request_t;
 
 /// A server of this program.
 #[derive(Debug)]
@@ -43,6 +40,8 @@ pub(crate) struct Registered {
     /// None if only this process can ask the server.
     driven: Mutex<Option<Driven>>,
     spin: Duration,
+    /// The interfaces to whose requests' replies waits end, too.
+    watched: RwLock<Vec<Arc<Opened>>>,
 }
 
 #[derive(Debug, Default)]
@@ -55,23 +54,11 @@ struct Queue {
 #[derive(Debug)]
 pub(crate) enum Arrived {
     Request(Incoming),
-    Abort(RequestId),
+    Abort(io_request_t),
     Departure(ClientId),
+    /// Replies to requests of an interface that is watched.
+    Replies,
 }
-
-/// A request that io_server has brought, with what the program was shown of it.
-#[derive(Debug)]
-struct Held {
-    incoming: Incoming,
-    client_name: CString,
-    buffers: Vec<ServerBuffer>,
-    segments: Vec<Vec<Segment>>,
-    /// The buffers of which parts were forwarded, by their numbers: others may have filled them.
-    forwarded: Vec<usize>,
-}
-
-// SAFETY: the pointers are into the same value, or to the request's memory, which may be used in any thread.
-unsafe impl Send for Held {}
 
 /// How long a thread sleeps before it looks whether another one has stopped attending to other processes.
 const LONGEST: Duration = Duration::from_millis(100);
@@ -102,7 +89,7 @@ impl genie_io::Server for Front {
         // Dropping it is its reply, which takes locks of Genie's.
         drop(waiting);
         if is_held {
-            self.0.put(Arrived::Abort(request));
+            self.0.put(Arrived::Abort(request.number()));
         }
     }
 
@@ -136,6 +123,7 @@ impl Registered {
             poller: Poller::new().map_err(failure)?,
             driven: Mutex::default(),
             spin: options.spin,
+            watched: RwLock::default(),
         });
         registered.poller.add(&registered.event, 0).map_err(failure)?;
         if let Some(name) = name {
@@ -153,7 +141,7 @@ impl Registered {
     }
 
     pub(crate) fn is_aborted(&self, request: io_request_t) -> Result<bool, Failure> {
-        self.with(request, |held| Ok(held.incoming.is_aborted()))
+        self.with(request, |held| Ok(held.is_aborted()))
     }
 
     fn put(&self, message: Arrived) {
@@ -220,6 +208,9 @@ impl Registered {
             if let Some(message) = serve() {
                 return Ok(Some(message));
             }
+            if self.has_replies() {
+                return Ok(Some(Arrived::Replies));
+            }
             if !waits || since.elapsed() >= self.spin {
                 break;
             }
@@ -245,41 +236,9 @@ impl Registered {
 
     /// Keeps a request until it is replied to, and says what the program is to see of it.
     pub(crate) fn hold(&self, incoming: Incoming) -> Result<Message, Failure> {
-        let client = incoming.client().clone();
-        let mut held = Box::new(Held {
-            client_name: CString::new(client.name).unwrap_or_default(),
-            buffers: Vec::new(),
-            segments: Vec::new(),
-            forwarded: Vec::new(),
-            incoming,
-        });
-        for index in 0..held.incoming.buffers() {
-            let segments =
-                held.incoming.output(index).map(|data| segments(data.places())).unwrap_or_default();
-            let is_input = held.incoming.direction(index).is_ok_and(|direction| direction == Direction::In);
-            held.buffers.push(ServerBuffer {
-                direction: if is_input { IO_IN } else { IO_OUT },
-                length: held.incoming.len(index),
-                segc: segments.len(),
-                segv: segments.as_ptr(),
-            });
-            held.segments.push(segments);
-        }
-        let message = Message {
-            what: IO_REQUEST,
-            service: held.incoming.service().0,
-            request: held.incoming.id().number(),
-            client: client.id.number(),
-            pid: client.pid,
-            uid: client.uid,
-            client_name: held.client_name.as_ptr(),
-            argument: held.incoming.argument().as_ptr().cast(),
-            argument_length: held.incoming.argument().len(),
-            room: held.incoming.room(),
-            bufc: held.buffers.len(),
-            bufv: held.buffers.as_ptr(),
-        };
-        let (id, is_aborted) = (held.incoming.id(), held.incoming.is_aborted());
+        let (id, is_aborted) = (incoming.id(), incoming.is_aborted());
+        let held = Held::new(incoming);
+        let message = held.message();
         let mut queue = lock(&self.queue);
         if self.is_over.load(Ordering::SeqCst) {
             drop(queue);
@@ -289,7 +248,7 @@ impl Registered {
         drop(queue);
         if is_aborted {
             // `Front::abort` may have found it neither in the queue nor held.
-            self.put(Arrived::Abort(id));
+            self.put(Arrived::Abort(id.number()));
         }
         Ok(message)
     }
@@ -322,25 +281,11 @@ impl Registered {
         buffer: usize,
         range: Range<usize>,
     ) -> Result<Fragment, Failure> {
-        self.with(request, |held| {
-            let fragment = held.incoming.fragment(buffer, range)?;
-            held.forwarded.push(buffer);
-            Ok(fragment)
-        })
+        self.with(request, |held| held.fragment(buffer, range))
     }
 
     pub(crate) fn ready(&self, request: io_request_t, buffer: usize) -> Result<(), Failure> {
-        self.with(request, |held| {
-            let is_input = |shown: &&ServerBuffer| shown.direction == IO_IN;
-            if held.buffers.get(buffer).filter(is_input).is_some_and(|shown| shown.segc > 0) {
-                return Ok(()); // another thread may be at work by what it was shown
-            }
-            let found = segments(held.incoming.ready(buffer)?.places());
-            let shown = &mut held.buffers[buffer];
-            (shown.segc, shown.segv) = (found.len(), found.as_ptr());
-            held.segments[buffer] = found;
-            Ok(())
-        })
+        self.with(request, |held| held.ready(buffer))
     }
 
     /// # Safety
@@ -349,12 +294,12 @@ impl Registered {
         let mut queue = lock(&self.queue);
         let held = queue.held.get_mut(&message.request).ok_or_else(|| self.missing(message.request))?;
         // SAFETY: the caller vouches for them.
-        let result = unsafe { completed(held, message) }?;
+        let result = unsafe { held.complete(message) }?;
         let held = queue.held.remove(&message.request);
         drop(queue);
         let is_too_long = message.error == 0 && result.is_err();
         if let Some(held) = held {
-            held.incoming.reply(result);
+            held.end(result);
         }
         match is_too_long {
             true => Err(Failure::new(
@@ -363,6 +308,58 @@ impl Registered {
             )),
             false => Ok(()),
         }
+    }
+
+    /// Replies with success, and keeps the request for its outputs.
+    ///
+    /// # Safety
+    /// The message's pointers are valid.
+    pub(crate) unsafe fn anticipate(&self, message: &ReplyMessage) -> Result<(), Failure> {
+        if message.error != 0 {
+            return Err(Failure::misuse(
+                "an anticipated reply is a success: reply with an error by io_server",
+            ));
+        }
+        let mut queue = lock(&self.queue);
+        let held = queue.held.get_mut(&message.request).ok_or_else(|| self.missing(message.request))?;
+        held.ensure_due()?;
+        // SAFETY: the caller vouches for them.
+        if let Err(error) = unsafe { held.complete(message) }? {
+            return Err(Failure::new(libc::EMSGSIZE, error.message));
+        }
+        let Some(mut held) = queue.held.remove(&message.request) else { return Ok(()) };
+        // The reply takes locks of Genie's.
+        drop(queue);
+        let anticipated = held.anticipate();
+        let is_aborted = held.is_aborted();
+        lock(&self.queue).held.insert(message.request, held);
+        if is_aborted {
+            // `Front::abort` may have found it neither in the queue nor held.
+            self.put(Arrived::Abort(message.request));
+        }
+        anticipated
+    }
+
+    /// Has waits for messages, and the descriptor, tell of replies to requests of this interface, too.
+    pub(crate) fn watch(&self, client: Arc<Opened>) -> Result<(), Failure> {
+        let mut watched = write(&self.watched);
+        if !watched.iter().any(|known| Arc::ptr_eq(known, &client)) {
+            self.poller.add(client.interface.descriptor()?, 2).map_err(genie_io::Error::from)?;
+            watched.push(client);
+        }
+        Ok(())
+    }
+
+    /// Whether replies may have come to requests of the interfaces that are watched. If not, the descriptor is readable when some do.
+    fn has_replies(&self) -> bool {
+        // `fold` does not stop at the first one: each is armed.
+        read(&self.watched).iter().fold(false, |found, client| {
+            let is_armed = client.interface.arm();
+            if !is_armed {
+                client.interface.collect();
+            }
+            found | !is_armed
+        })
     }
 
     /// Ends the server: its clients see it hang up, and threads in io_server return. Requests that are held stay: threads may be at
@@ -382,59 +379,4 @@ impl Registered {
 
 fn ended() -> Failure {
     Failure::new(libc::ECANCELED, "the server has been unregistered")
-}
-
-fn segments(places: impl Iterator<Item = (usize, usize)>) -> Vec<Segment> {
-    let segment = |(addr, length)| Segment { addr: std::ptr::with_exposed_provenance_mut(addr), length };
-    places.map(segment).collect()
-}
-
-/// What a reply says; the outer error is the caller's.
-///
-/// # Safety
-/// The message's pointers are valid.
-unsafe fn completed(held: &mut Held, message: &ReplyMessage) -> Result<Result<(), ServerError>, Failure> {
-    if message.error < 0 {
-        return Err(Failure::misuse(format!("the error {} is no errno", message.error)));
-    }
-    if message.error != 0 {
-        let text = match message.error_text.is_null() {
-            true => std::io::Error::from_raw_os_error(message.error).to_string(),
-            // SAFETY: the caller vouches for the string.
-            false => unsafe { text(message.error_text) }?.to_owned(),
-        };
-        return Ok(Err(ServerError { code: message.error, message: text }));
-    }
-    let count = held.buffers.len();
-    if message.actualc > 0 && message.actualv.is_null() {
-        return Err(Failure::misuse("the list of actual lengths is missing: actualv is NULL".to_owned()));
-    }
-    if message.actualc > count {
-        return Err(Failure::misuse(format!("{} actual lengths for {count} buffers", message.actualc)));
-    }
-    let actual = |index| match index < message.actualc {
-        // SAFETY: the caller vouches for so many lengths.
-        true => unsafe { message.actualv.add(index).read() },
-        false => 0,
-    };
-    // All is looked at before any of it counts.
-    for (index, buffer) in held.buffers.iter().enumerate() {
-        let actual = actual(index);
-        if actual > buffer.length {
-            let length = buffer.length;
-            return Err(Failure::misuse(format!("{actual} bytes of buffer {index}, which has {length}")));
-        }
-        let is_unfilled = buffer.direction == IO_IN && buffer.segc == 0 && !held.forwarded.contains(&index);
-        if actual > 0 && is_unfilled {
-            return Err(Failure::misuse(format!(
-                "buffer {index} is an input: call io_ready and fill it first"
-            )));
-        }
-    }
-    // SAFETY: the caller vouches for the argument.
-    let argument = unsafe { checked(message.argument.cast_mut(), message.argument_length)?.read() };
-    for index in 0..count {
-        held.incoming.set_actual(index, actual(index))?;
-    }
-    Ok(held.incoming.set_argument(argument).map_err(ServerError::from))
 }

@@ -24,10 +24,12 @@ use crate::types::{BufferHeader, IO_PENDING, io_request_t, io_server_t};
 /// Until the request is over (a synchronous one when this call returns, another one when io_sync or io_abort says so):
 /// - headers, lists, receipts, and what else they point to but for data and out_arg, stay where they are, and are the library's;
 /// - data of outputs by IO_COPY and IO_EMULATED_COPY may be stored into and freed as soon as this call returns; the server gets what
-///   was there when the request was made. With IO_HELD nobody may store into it before the call returns;
+///   was there when the request was made. With IO_HELD nobody may store into it before the call returns, and with IO_OWNED
+///   nobody may touch it until the request is over;
 /// - data of inputs may not be touched, and what is there before success is what was there when the request was made;
 /// - data under IO_SHARE and IO_EMULATED_SHARE may not be touched. After a failure an input's is undefined, and a server that is late may
 ///   still store there: free the buffer, and allocate another one;
+/// - buffers that are given by value (IO_OWNED) may not be touched, and are the caller's again afterwards: see there;
 /// - migrant buffers of outputs are gone. After a failure they are back, and their segments say where.
 ///
 /// io_free refuses buffers that the request still uses. One buffer may be output and input of the same request, by copy and emulated copy.
@@ -38,7 +40,8 @@ use crate::types::{BufferHeader, IO_PENDING, io_request_t, io_server_t};
 ///
 /// Errors: EBADF and ECHILD (there is no such server, or it is the parent process's), EINVAL (a header, list or scheme is wrong, the
 /// server has no such service, or the service needs access to a buffer that it has not declared), EFAULT (a null address; or a migrant
-/// element names no migrant buffer), EBUSY (another request uses the migrant buffer), EAGAIN, ETIMEDOUT, ECONNRESET and EPIPE (the
+/// element names no migrant buffer, or one with IO_OWNED no buffer of io_allocate), EBUSY (another request uses the migrant buffer, or the
+/// one that is given by value, or was given it), EAGAIN, ETIMEDOUT, ECONNRESET and EPIPE (the
 /// server has ended; with EPIPE it was never asked), EMSGSIZE (the reply's argument is longer than its room), ENOMEM, EREMOTEIO, or
 /// the errno with which the server has replied: then io_error_text says so.
 ///
@@ -54,36 +57,62 @@ pub unsafe extern "C" fn io_request(
 ) -> c_int {
     call(|| {
         let process = process();
-        let found = process.server(server)?;
         // SAFETY: the caller vouches for the headers.
         let headers = unsafe { Headers::new(bufc, bufv) }?;
-        // SAFETY: and for the arguments.
-        let (argument, room) = unsafe { arguments(headers) }?;
-        let interface = &found.client.interface;
-        let mut request = interface.request(&found.handle, ServiceId(service)).argument(argument).room(room);
-        if let Some(timeout) = duration(timeout) {
-            request = request.timeout(timeout);
+        // SAFETY: and for all that they point to.
+        let ask = || unsafe { ask(process, server, service, headers, timeout, requestp) };
+        match ask() {
+            Err(failure)
+                if failure.is_unasked
+                    && process.server(server).is_ok_and(|found| found.is_reconnecting()) =>
+            {
+                ask()
+            }
+            done => done,
         }
-        let mut begun = Begun::default();
-        // SAFETY: and for the lists and the data.
-        let is_held = unsafe { compose(process, &found, headers, &mut request, &mut begun) }?;
-        // While a request is sent its data counts as borrowed. Here another thread may store into it, unless the caller has said that none
-        // does; so the data is protected, as for a request that is submitted.
-        let result = match (requestp.is_null(), is_held) {
-            (true, true) => request.send_added(),
-            (true, false) => submit_and_sync(request),
-            (false, _) => match submit(process, headers, request, &mut begun) {
-                Ok(number) => {
-                    // SAFETY: the caller's pointer is not null.
-                    unsafe { set(requestp, number) };
-                    return Ok(IO_PENDING);
-                }
-                Err(failed) => Err(failed),
-            },
-        };
-        // SAFETY: the headers are the library's until this call returns.
-        unsafe { begun.end(process, headers, result) }.map(|()| 0)
     })
+}
+
+/// Makes the request. After a failure the headers say what the caller has, so that it can be made again.
+///
+/// # Safety
+/// As [`io_request`].
+#[inline]
+unsafe fn ask(
+    process: &Process,
+    server: io_server_t,
+    service: u32,
+    headers: Headers<'_>,
+    timeout: i64,
+    requestp: *mut io_request_t,
+) -> Result<c_int, Failure> {
+    let found = process.connected(server)?;
+    // SAFETY: the caller vouches for the arguments.
+    let (argument, room) = unsafe { arguments(headers) }?;
+    let interface = &found.client.interface;
+    let mut request = interface.request(&found.handle, ServiceId(service)).argument(argument).room(room);
+    if let Some(timeout) = duration(timeout) {
+        request = request.timeout(timeout);
+    }
+    let mut begun = Begun::default();
+    // SAFETY: and for the lists and the data.
+    let is_held = unsafe { compose(process, &found, headers, &mut request, &mut begun) }?;
+    // While a request is sent its data counts as borrowed. Here another thread may store into it, unless the caller has said that none
+    // does; so the data is protected, as for a request that is submitted.
+    let result = match (requestp.is_null(), is_held) {
+        (true, true) => request.send_added(),
+        (true, false) => submit_and_sync(request),
+        (false, _) => match submit(process, headers, request, &mut begun) {
+            Ok(number) => {
+                // SAFETY: the caller's pointer is not null.
+                unsafe { set(requestp, number) };
+                return Ok(IO_PENDING);
+            }
+            Err(failed) => Err(failed),
+        },
+    };
+    // SAFETY: the headers are the library's until this call returns.
+    unsafe { begun.end(process, headers, result) }.map(|()| 0)
 }
 
 #[inline(never)]

@@ -15,7 +15,7 @@ use crate::headers::set;
 use crate::interface::{default_client, ensure_place, text};
 use crate::process::{Server, process};
 use crate::registered::{Arrived, Registered};
-use crate::types::{Segment, io_request_t, io_server_t};
+use crate::types::{Segment, io_interface_t, io_request_t, io_server_t};
 
 /// The service reads outputs.
 pub const IO_READ: u32 = 1;
@@ -30,6 +30,10 @@ pub const IO_REQUEST: u32 = 1;
 pub const IO_ABORT: u32 = 2;
 /// A client has left: no more of its requests come.
 pub const IO_DEPARTURE: u32 = 3;
+
+/// Replies have come to requests of an interface that the server watches (io_server_watch): look at the pending ones by io_sync with
+/// timeout 0. There may be none.
+pub const IO_REPLIES: u32 = 4;
 
 /// One of a server's services.
 #[repr(C)]
@@ -63,7 +67,7 @@ pub struct ServerBuffer {
 #[repr(C)]
 #[derive(Debug)]
 pub struct Message {
-    /// IO_NO_MESSAGE, IO_REQUEST, IO_ABORT or IO_DEPARTURE.
+    /// IO_NO_MESSAGE, IO_REQUEST, IO_ABORT, IO_DEPARTURE or IO_REPLIES.
     pub what: u32,
     /// The service that is asked for.
     pub service: u32,
@@ -87,6 +91,26 @@ pub struct Message {
     pub bufc: usize,
     /// The buffers. They, and all else that this structure points to, stay where they are until the request is replied to.
     pub bufv: *const ServerBuffer,
+}
+
+impl Message {
+    /// A message that only says what it is.
+    pub(crate) fn of(what: u32) -> Self {
+        Self {
+            what,
+            service: 0,
+            request: 0,
+            client: 0,
+            pid: 0,
+            uid: 0,
+            client_name: null(),
+            argument: null(),
+            argument_length: 0,
+            room: 0,
+            bufc: 0,
+            bufv: null(),
+        }
+    }
 }
 
 /// A reply.
@@ -224,31 +248,52 @@ pub unsafe extern "C" fn io_server(
         if in_msg.is_null() {
             return Ok(0);
         }
-        let empty = Message {
-            what: IO_NO_MESSAGE,
-            service: 0,
-            request: 0,
-            client: 0,
-            pid: 0,
-            uid: 0,
-            client_name: null(),
-            argument: null(),
-            argument_length: 0,
-            room: 0,
-            bufc: 0,
-            bufv: null(),
-        };
         let message = match registered.next(blocking != 0)? {
-            None => empty,
+            None => Message::of(IO_NO_MESSAGE),
             Some(Arrived::Request(incoming)) => registered.hold(incoming)?,
-            Some(Arrived::Abort(request)) => Message { what: IO_ABORT, request: request.number(), ..empty },
+            Some(Arrived::Abort(request)) => Message { request, ..Message::of(IO_ABORT) },
             Some(Arrived::Departure(client)) => {
-                Message { what: IO_DEPARTURE, client: client.number(), ..empty }
+                Message { client: client.number(), ..Message::of(IO_DEPARTURE) }
             }
+            Some(Arrived::Replies) => Message::of(IO_REPLIES),
         };
         // SAFETY: the caller vouches for the pointer.
         unsafe { set(in_msg, message) };
         Ok(0)
+    })
+}
+
+/// Replies to a request with success in anticipation: its client goes on, while the server still reads the outputs (thesis §1.1.2).
+/// The message says what it says to io_server. The request stays held, for its outputs alone, until io_server gets a reply to it,
+/// of which nothing else counts. Until then stores by the client are not seen; io_flush waits for that at the client's.
+///
+/// Returns 0, or -1; then nothing was sent, and the request is held as before.
+///
+/// Errors: EBADF (no such server, or it holds no such request), ECHILD, EINVAL (the client awaits inputs, or buffers that it gave by value;
+/// the request was replied to in anticipation before; error is not 0; or an actual length is wrong), EMSGSIZE.
+///
+/// Pointers: reply, and what it points to, are valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn io_anticipate(server: io_server_t, reply: *const ReplyMessage) -> c_int {
+    call(|| {
+        // SAFETY: the caller vouches for the message.
+        let reply = unsafe { reply.as_ref() }.ok_or_else(|| Failure::misuse("there is no reply: NULL"))?;
+        // SAFETY: and for what it points to.
+        unsafe { process().registered(server)?.anticipate(reply) }.map(|()| 0)
+    })
+}
+
+/// Has a server of this program wait for an interface's replies, too: for a program that is server and client in one loop. From now on,
+/// when replies to requests of the interface come, io_server brings IO_REPLIES, even if it waits, and the descriptor of
+/// io_server_descriptor becomes readable. io_collect and io_arm need not be called for the interface then. To watch the same
+/// interface again does nothing.
+///
+/// Errors: EBADF, ECHILD, EINVAL (the server is in another process), EMFILE.
+#[unsafe(no_mangle)]
+pub extern "C" fn io_server_watch(server: io_server_t, interface: io_interface_t) -> c_int {
+    call(|| {
+        let process = process();
+        process.registered(server)?.watch(process.interface(interface)?).map(|()| 0)
     })
 }
 

@@ -43,6 +43,13 @@ pub const IO_IN: u32 = 1;
 /// protected then. It is ignored where the request is asynchronous.
 pub const IO_HELD: u32 = 1;
 
+/// A flag of a native element: its buffer, one of io_allocate, is given by value. Until the request is over the library holds it,
+/// and nobody may touch it; so nothing has to be protected or copied for want of protection, in an asynchronous request either.
+/// The data may be a part of the buffer; other requests cannot have the buffer meanwhile, and io_free refuses it (EBUSY). When the
+/// request is over, the buffer is the caller's again, at the same address. If the request has failed and its server has not let the
+/// buffer go, the element's address is set to NULL instead, and the buffer is freed when the server does.
+pub const IO_OWNED: u32 = 2;
+
 /// What io_request and io_sync return while the request is pending.
 pub const IO_PENDING: i32 = 1;
 
@@ -142,7 +149,7 @@ pub struct Receipt {
 pub struct ScatterGather {
     /// How the data is passed.
     pub scheme: io_scheme_t,
-    /// IO_HELD, or 0.
+    /// IO_HELD, IO_OWNED, both, or 0.
     pub flags: u32,
     /// Where the data is.
     pub location: Location,
@@ -177,4 +184,7 @@ pub struct BufferHeader {
     /// Where the number of bytes that were really passed is written, as the server says, or NULL. After a failure it is 0; a call that
     /// is refused because it is wrong writes nothing.
     pub actual_lengthp: *mut usize,
+    /// Where what was done with all elements of the request together is to be written, those of other headers, too, or NULL: the
+    /// receipts of the elements added up. asked and effective are IO_DEFAULT where elements have several, and reason is the first.
+    pub totalp: *mut Receipt,
 }

@@ -90,7 +90,14 @@ impl Interface {
         if let Some(space) = genie_memory::Allocator::space() {
             return Ok(Self::new(Passing::over(space), limits));
         }
-        let mut config = Config::default();
+        Self::open_configured(Config::default(), limits)
+    }
+
+    /// The same with a space of its own, made as `config` says, or smaller where addresses are limited.
+    ///
+    /// # Errors
+    /// As [`Interface::open`].
+    pub fn open_configured(mut config: Config, limits: Limits) -> Result<Self, Error> {
         let passing = loop {
             match Passing::open(&config) {
                 // Addresses are limited: by `ulimit -v`, say.

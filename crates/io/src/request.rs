@@ -6,11 +6,11 @@
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use genie_memory::{Migrant, Space};
+use genie_memory::Space;
 
 use crate::element::{Borrowed, Element, Memory, Moved};
 use crate::work::Work;
-use crate::{Error, Failed, In, Interface, Out, Pending, Reply, ServerHandle, ServiceId};
+use crate::{Error, Failed, In, Interface, Out, Pending, Reply, Returned, ServerHandle, ServiceId};
 
 /// A request under composition: a server, a service, a timeout, an argument, and buffers, each with its elements.
 ///
@@ -191,18 +191,24 @@ impl<'r, 'o, 'i> Request<'r, 'o, 'i> {
         }
     }
 
-    /// Takes the migrant buffers of the outputs back, if the request is not to be made after all.
-    pub fn take_migrants(&mut self) -> Vec<Migrant> {
-        let mut migrants = Vec::new();
+    /// Takes the buffers that were given by value back, if the request is not to be made after all.
+    pub fn take_given(&mut self) -> Vec<Returned> {
+        let mut given = Vec::new();
         for buffer in self.buffers.iter_mut() {
-            let Elements::Out(elements) = buffer else { continue };
-            elements.take_each(|element| {
-                if let Memory::Migrant(migrant) = element.memory {
-                    migrants.push(migrant);
-                }
-            });
+            match buffer {
+                Elements::Out(elements) => elements.take_each(|element| match element.memory {
+                    Memory::Migrant(migrant) => given.push(Returned::Migrant(migrant)),
+                    Memory::Owned(buffer, _) => given.push(Returned::Buffer(buffer)),
+                    _ => {}
+                }),
+                Elements::In(elements) => elements.take_each(|element| {
+                    if let Memory::Owned(buffer, _) = element.memory {
+                        given.push(Returned::Buffer(buffer));
+                    }
+                }),
+            }
         }
-        migrants
+        given
     }
 
     /// Sets the argument: some bytes that tell the server what to do. They are copied. Without this the argument is empty.

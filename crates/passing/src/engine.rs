@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use genie_memory::{Config, LenderId, Protection, Space, Stakes};
 
+use crate::threshold::Current;
 use crate::{Costs, Parties, Reason, Recorder, Scheme, Thresholds, calibration};
 
 /// Passes data between one client's buffers and system buffers. Cloning makes another handle to the same engine.
@@ -52,7 +53,7 @@ struct Engine {
 pub(crate) struct Rules {
     costs: Costs,
     /// For servers in this process, and in others.
-    thresholds: [Thresholds; 2],
+    thresholds: [Current; 2],
 }
 
 impl Rules {
@@ -60,7 +61,7 @@ impl Rules {
     fn derive(space: &Space, costs: Costs) -> Self {
         space.set_replacement_cost(costs.replacement.at(space.granule()) as u64);
         space.set_recycling(costs.recycling());
-        let thresholds = [&costs, &costs.between()].map(|costs| Thresholds::derive(costs, space.granule()));
+        let thresholds = measured(&costs, space).map(Current::new);
         Self { costs, thresholds }
     }
 
@@ -75,9 +76,14 @@ impl Rules {
     }
 
     /// The thresholds for requests to this server.
-    pub(crate) fn thresholds(&self, server: LenderId) -> &Thresholds {
-        &self.thresholds[usize::from(server != LenderId::OWN)]
+    pub(crate) fn thresholds(&self, server: LenderId) -> Thresholds {
+        self.thresholds[usize::from(server != LenderId::OWN)].get()
     }
+}
+
+/// The thresholds that follow from the costs: for servers in this process, and in others.
+fn measured(costs: &Costs, space: &Space) -> [Thresholds; 2] {
+    [costs, &costs.between()].map(|costs| Thresholds::derive(costs, space.granule()))
 }
 
 impl Passing {
@@ -111,9 +117,22 @@ impl Passing {
     pub fn with_thresholds(mut self, thresholds: Thresholds) -> Self {
         let engine = Arc::make_mut(&mut self.0);
         for rules in std::iter::once(&mut engine.rules).chain(&mut engine.small) {
-            rules.thresholds = [thresholds; 2];
+            rules.thresholds = [thresholds; 2].map(Current::new);
         }
         self
+    }
+
+    /// Changes the thresholds at run time, for all handles to this engine: transfers that begin from now on heed them (thesis
+    /// §13.1). `change` gets those that follow from the costs, one after the other for granules of each size, and for servers in
+    /// this process and in others; what was changed before does not count.
+    pub fn adjust_thresholds(&self, change: impl Fn(&mut Thresholds)) {
+        let Engine { space, rules, small, .. } = &*self.0;
+        for (rules, space) in [(rules, space)].into_iter().chain(small.iter().zip(space.small())) {
+            for (current, mut wanted) in rules.thresholds.iter().zip(measured(&rules.costs, space)) {
+                change(&mut wanted);
+                current.set(wanted);
+            }
+        }
     }
 
     /// Has the time of each operation recorded, in transfers that this handle and its later clones begin.
@@ -134,7 +153,7 @@ impl Passing {
     }
 
     /// The thresholds in force for requests to this server; those of the larger granules, where there are two sizes.
-    pub fn thresholds(&self, server: LenderId) -> &Thresholds {
+    pub fn thresholds(&self, server: LenderId) -> Thresholds {
         self.0.rules.thresholds(server)
     }
 

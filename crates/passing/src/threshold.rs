@@ -11,6 +11,8 @@
 //! granule that they are in.
 //! Source: thesis §4.1, §4.2, §4.3, §5.1.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use genie_memory::InputPlan;
 use serde::{Deserialize, Serialize};
 
@@ -105,6 +107,16 @@ impl Thresholds {
         }
     }
 
+    const fn to_array(self) -> [usize; 8] {
+        let Self { output, unchanged, held, input, input_alone, input_run, input_edge, mapping } = self;
+        [output, unchanged, held, input, input_alone, input_run, input_edge, mapping]
+    }
+
+    const fn from_array(values: [usize; 8]) -> Self {
+        let [output, unchanged, held, input, input_alone, input_run, input_edge, mapping] = values;
+        Self { output, unchanged, held, input, input_alone, input_run, input_edge, mapping }
+    }
+
     /// Decides which granules of an input of `len` bytes, the first `offset` bytes into a granule, are swapped.
     ///
     /// `partial` says whether granules that must be completed may be swapped; `beside` says how many bytes of a granule
@@ -151,6 +163,33 @@ impl Thresholds {
         let head = full.start > 0 && edge_swaps(0, granule - offset);
         let tail = full.end < count && edge_swaps(full.end, end % granule);
         InputPlan { swap: full.start - u32::from(head)..full.end + u32::from(tail) }
+    }
+}
+
+/// Thresholds that change while transfers look at them: each one by itself, since transfers are right with any.
+#[derive(Debug)]
+pub(crate) struct Current([AtomicUsize; 8]);
+
+impl Current {
+    pub(crate) fn new(thresholds: Thresholds) -> Self {
+        Self(thresholds.to_array().map(AtomicUsize::new))
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> Thresholds {
+        Thresholds::from_array(std::array::from_fn(|index| self.0[index].load(Ordering::Relaxed)))
+    }
+
+    pub(crate) fn set(&self, thresholds: Thresholds) {
+        for (current, wanted) in self.0.iter().zip(thresholds.to_array()) {
+            current.store(wanted, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Clone for Current {
+    fn clone(&self) -> Self {
+        Self::new(self.get())
     }
 }
 

@@ -8,8 +8,16 @@ use library::Library;
 
 #[test]
 fn the_header_and_the_man_pages_are_those_of_the_sources() {
-    let sources =
-        &["types.rs", "failure.rs", "interface.rs", "memory.rs", "request.rs", "pending.rs", "server.rs"];
+    let sources = &[
+        "types.rs",
+        "failure.rs",
+        "interface.rs",
+        "connect.rs",
+        "memory.rs",
+        "request.rs",
+        "pending.rs",
+        "server.rs",
+    ];
     Library { name: "libgenie", header: "genie.h", sources }.ensure();
 }
 
@@ -18,6 +26,7 @@ fn the_header_and_the_man_pages_are_those_of_the_sources() {
 fn the_layout_is_what_c_programs_were_compiled_with() {
     use std::mem::offset_of;
 
+    use genie_capi::connect::Connecting;
     use genie_capi::interface::{Options, Thresholds};
     use genie_capi::server::{Message, ReplyMessage, ServerBuffer, ServiceMapping};
     use genie_capi::types::{
@@ -42,9 +51,10 @@ fn the_layout_is_what_c_programs_were_compiled_with() {
         "io_location" Location, native;
         "io_receipt" Receipt, reason;
         "io_scatter_gather" ScatterGather, receiptp;
-        "io_buffer_header" BufferHeader, actual_lengthp;
+        "io_buffer_header" BufferHeader, totalp;
         "io_thresholds" Thresholds, input_run;
-        "io_options" Options, thresholds;
+        "io_options" Options, flags;
+        "io_connect_options" Connecting, flags;
         "io_service_mapping" ServiceMapping, preferred_length;
         "io_server_buffer" ServerBuffer, segv;
         "io_message" Message, bufv;

@@ -1,0 +1,214 @@
+//! Requests that io_server has brought, until they are replied to.
+//!
+//! Invariants: what the program was shown of a request stays where it is as long as the request is held.
+
+use std::ffi::CString;
+use std::ops::Range;
+
+use genie_io::{Anticipated, Fragment, Incoming, ServerError};
+use genie_memory::Direction;
+
+use crate::failure::Failure;
+use crate::headers::checked;
+use crate::interface::text;
+use crate::server::{IO_REQUEST, Message, ReplyMessage, ServerBuffer};
+use crate::types::{IO_IN, IO_OUT, Segment};
+
+/// A request that io_server has brought, with what the program was shown of it.
+#[derive(Debug)]
+pub(crate) struct Held {
+    stage: Stage,
+    client_name: CString,
+    buffers: Vec<ServerBuffer>,
+    segments: Vec<Vec<Segment>>,
+    /// The buffers of which parts were forwarded, by their numbers: others may have filled them.
+    forwarded: Vec<usize>,
+}
+
+/// How far a request is.
+#[derive(Debug)]
+enum Stage {
+    Due(Incoming),
+    /// Its client has the reply; it is held for its outputs.
+    Anticipated(#[expect(dead_code, reason = "holds the outputs")] Anticipated),
+    /// On the way from one to the other.
+    Moving,
+}
+
+// SAFETY: the pointers are into the same value, or to the request's memory, which may be used in any thread.
+unsafe impl Send for Held {}
+
+impl Held {
+    pub(crate) fn new(incoming: Incoming) -> Box<Self> {
+        let mut held = Box::new(Self {
+            client_name: CString::new(incoming.client().name.clone()).unwrap_or_default(),
+            buffers: Vec::new(),
+            segments: Vec::new(),
+            forwarded: Vec::new(),
+            stage: Stage::Moving,
+        });
+        for index in 0..incoming.buffers() {
+            let segments = incoming.output(index).map(|data| segments(data.places())).unwrap_or_default();
+            let is_input = incoming.direction(index).is_ok_and(|direction| direction == Direction::In);
+            held.buffers.push(ServerBuffer {
+                direction: if is_input { IO_IN } else { IO_OUT },
+                length: incoming.len(index),
+                segc: segments.len(),
+                segv: segments.as_ptr(),
+            });
+            held.segments.push(segments);
+        }
+        held.stage = Stage::Due(incoming);
+        held
+    }
+
+    /// What the program sees of it when it comes.
+    pub(crate) fn message(&self) -> Message {
+        let Stage::Due(incoming) = &self.stage else { return Message::of(IO_REQUEST) };
+        let client = incoming.client();
+        Message {
+            service: incoming.service().0,
+            request: incoming.id().number(),
+            client: client.id.number(),
+            pid: client.pid,
+            uid: client.uid,
+            client_name: self.client_name.as_ptr(),
+            argument: incoming.argument().as_ptr().cast(),
+            argument_length: incoming.argument().len(),
+            room: incoming.room(),
+            bufc: self.buffers.len(),
+            bufv: self.buffers.as_ptr(),
+            ..Message::of(IO_REQUEST)
+        }
+    }
+
+    /// The request, which has to be replied to.
+    ///
+    /// # Errors
+    /// It was, in anticipation.
+    fn due(&mut self) -> Result<&mut Incoming, Failure> {
+        match &mut self.stage {
+            Stage::Due(incoming) => Ok(incoming),
+            Stage::Anticipated(_) | Stage::Moving => Err(Failure::misuse(
+                "the request was replied to in anticipation, and only its outputs are left",
+            )),
+        }
+    }
+
+    pub(crate) fn ensure_due(&mut self) -> Result<(), Failure> {
+        self.due().map(|_| ())
+    }
+
+    pub(crate) fn is_aborted(&self) -> bool {
+        matches!(&self.stage, Stage::Due(incoming) if incoming.is_aborted())
+    }
+
+    /// A part of a buffer, to be forwarded.
+    pub(crate) fn fragment(&mut self, buffer: usize, range: Range<usize>) -> Result<Fragment, Failure> {
+        let fragment = self.due()?.fragment(buffer, range)?;
+        self.forwarded.push(buffer);
+        Ok(fragment)
+    }
+
+    /// Makes an input ready, and shows the program where it is.
+    pub(crate) fn ready(&mut self, buffer: usize) -> Result<(), Failure> {
+        let is_input = |shown: &&ServerBuffer| shown.direction == IO_IN;
+        if self.buffers.get(buffer).filter(is_input).is_some_and(|shown| shown.segc > 0) {
+            return Ok(()); // another thread may be at work by what it was shown
+        }
+        let found = segments(self.due()?.ready(buffer)?.places());
+        let shown = &mut self.buffers[buffer];
+        (shown.segc, shown.segv) = (found.len(), found.as_ptr());
+        self.segments[buffer] = found;
+        Ok(())
+    }
+
+    /// Replies with success, and keeps the outputs. Takes locks of Genie's.
+    ///
+    /// # Errors
+    /// The client awaits inputs, or buffers that it gave by value; nothing has changed.
+    pub(crate) fn anticipate(&mut self) -> Result<(), Failure> {
+        let (stage, result) = match std::mem::replace(&mut self.stage, Stage::Moving) {
+            Stage::Due(incoming) => match incoming.anticipate() {
+                Ok(anticipated) => (Stage::Anticipated(anticipated), Ok(())),
+                Err(incoming) => {
+                    let sentence = "the client awaits inputs, or buffers that it gave by value: reply when the request is done";
+                    (Stage::Due(incoming), Err(Failure::misuse(sentence)))
+                }
+            },
+            stage => (stage, Ok(())),
+        };
+        self.stage = stage;
+        result
+    }
+
+    /// Ends the request: by this reply, if it has had none. Takes locks of Genie's.
+    pub(crate) fn end(self, result: Result<(), ServerError>) {
+        if let Stage::Due(incoming) = self.stage {
+            incoming.reply(result);
+        }
+    }
+
+    /// Notes what a reply says; the outer error is the caller's. Of a request that has had its reply nothing is noted.
+    ///
+    /// # Safety
+    /// The message's pointers are valid.
+    pub(crate) unsafe fn complete(
+        &mut self,
+        message: &ReplyMessage,
+    ) -> Result<Result<(), ServerError>, Failure> {
+        if let Stage::Anticipated(_) = self.stage {
+            return Ok(Ok(()));
+        }
+        if message.error < 0 {
+            return Err(Failure::misuse(format!("the error {} is no errno", message.error)));
+        }
+        if message.error != 0 {
+            let text = match message.error_text.is_null() {
+                true => std::io::Error::from_raw_os_error(message.error).to_string(),
+                // SAFETY: the caller vouches for the string.
+                false => unsafe { text(message.error_text) }?.to_owned(),
+            };
+            return Ok(Err(ServerError { code: message.error, message: text }));
+        }
+        let count = self.buffers.len();
+        if message.actualc > 0 && message.actualv.is_null() {
+            return Err(Failure::misuse("the list of actual lengths is missing: actualv is NULL".to_owned()));
+        }
+        if message.actualc > count {
+            return Err(Failure::misuse(format!("{} actual lengths for {count} buffers", message.actualc)));
+        }
+        let actual = |index| match index < message.actualc {
+            // SAFETY: the caller vouches for so many lengths.
+            true => unsafe { message.actualv.add(index).read() },
+            false => 0,
+        };
+        // All is looked at before any of it counts.
+        for (index, buffer) in self.buffers.iter().enumerate() {
+            let actual = actual(index);
+            if actual > buffer.length {
+                let length = buffer.length;
+                return Err(Failure::misuse(format!("{actual} bytes of buffer {index}, which has {length}")));
+            }
+            let is_unfilled =
+                buffer.direction == IO_IN && buffer.segc == 0 && !self.forwarded.contains(&index);
+            if actual > 0 && is_unfilled {
+                return Err(Failure::misuse(format!(
+                    "buffer {index} is an input: call io_ready and fill it first"
+                )));
+            }
+        }
+        // SAFETY: the caller vouches for the argument.
+        let argument = unsafe { checked(message.argument.cast_mut(), message.argument_length)?.read() };
+        let incoming = self.due()?;
+        for index in 0..count {
+            incoming.set_actual(index, actual(index))?;
+        }
+        Ok(incoming.set_argument(argument).map_err(ServerError::from))
+    }
+}
+
+fn segments(places: impl Iterator<Item = (usize, usize)>) -> Vec<Segment> {
+    let segment = |(addr, length)| Segment { addr: std::ptr::with_exposed_provenance_mut(addr), length };
+    places.map(segment).collect()
+}
