@@ -16,6 +16,7 @@ on_each_kind!(
     without_fresh_granules_a_system_buffer_is_left_empty,
     a_copy_leaves_pending_output_to_its_server,
     stores_beside_a_buffer_survive_every_delivery,
+    stores_beside_the_data_survive_swaps_of_page_tables,
 );
 
 fn a_swap_leaves_pending_output_to_its_server(machine: Machine) {
@@ -163,6 +164,38 @@ fn stores_beside_a_buffer_survive_every_delivery(machine: Machine) {
     assert_eq!(value(&buffer[..8]), increments, "increments before the buffer were lost");
     assert_eq!(value(&buffer[2 * granule - 8..]), increments, "increments after the buffer were lost");
     assert!(buffer[8..16].iter().chain(&buffer[2 * granule - 16..2 * granule - 8]).all(|byte| *byte == 0));
+    checked(&space);
+}
+
+/// While page tables are moved, a store beside the data would find the old granule, which goes to the system buffer. The
+/// stores come now and then, lest each waits for its granule's protection.
+fn stores_beside_the_data_survive_swaps_of_page_tables(machine: Machine) {
+    let granules = if machine.is_large() { 2 } else { 130 };
+    let Some(space) = machine.protecting_space(4 * granules) else { return };
+    let len = granules * machine.granule();
+    let mut buffer = space.allocate(len).unwrap();
+    let (data, after) = buffer.split_at_mut(len - 8);
+    let stop = AtomicBool::new(false);
+    let increments = std::thread::scope(|scope| {
+        let client = scope.spawn(|| {
+            let mut increments = 0u64;
+            while !stop.load(Relaxed) {
+                increment(after);
+                increments += 1;
+                (0..increments % 1024).for_each(|_| std::hint::spin_loop());
+            }
+            increments
+        });
+        let stopped = StopOnDrop(&stop);
+        for _ in 0..2000 {
+            let mut system = space.aligned_buffer(0, data.len()).unwrap();
+            let plan = InputPlan { swap: 0..granules as u32 };
+            assert_eq!(space.deliver(&mut system, &mut *data, &plan).unwrap().swapped as usize, granules);
+        }
+        drop(stopped);
+        client.join().unwrap()
+    });
+    assert_eq!(u64::from_le_bytes(after.try_into().unwrap()), increments, "increments were lost");
     checked(&space);
 }
 
