@@ -68,6 +68,18 @@ mod names {
 
 /// All that programs use, to be imported at once. It lacks the module `tokio`, whose name would hide the crate `tokio`: write
 /// `genie::tokio::Interface`.
+///
+/// ```
+/// use genie::prelude::*;
+///
+/// # fn main() -> Result<(), Error> {
+/// let genie = Interface::open()?;
+/// let server = ServerHandle::new(memory::Memory::customized());
+/// let page = genie.allocate(1 << 20)?;
+/// println!("{}", genie.request(&server, memory::STORE).out(Out::new(&page)).argument(b"a").send()?.receipt());
+/// # Ok(())
+/// # }
+/// ```
 pub mod prelude {
     #[cfg(feature = "allocator")]
     #[doc(no_inline)]

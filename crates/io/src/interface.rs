@@ -5,13 +5,12 @@
 //! only a request that outlives the call is listed, so that it can be timed out, flushed or aborted.
 //! Source: thesis §7.1.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::AtomicU8;
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Context;
 use std::time::{Duration, Instant};
 
 use genie_memory::{Buffer, Config, Migrant, Space};
-use genie_passing::model::Allocation;
 use genie_passing::{Passing, Scheme};
 use smallvec::SmallVec;
 
@@ -30,6 +29,7 @@ use crate::work::{Borrowings, Destinations, Work};
 use crate::{Error, Failed, Limits, Pending, Reply, Request, ServerHandle, ServiceId};
 
 mod borrow;
+mod default_scheme;
 mod watch;
 
 use borrow::Borrow;
@@ -127,23 +127,6 @@ impl Interface {
             remotes: Mutex::default(),
             watch: OnceLock::new(),
         }))
-    }
-
-    /// The scheme of elements that name none ([`Element::new`](crate::Element::new)): emulated copy, unless
-    /// [`Interface::set_scheme`] has changed it.
-    pub fn scheme(&self) -> Scheme {
-        Scheme::ALL[usize::from(self.0.scheme.load(Ordering::Relaxed))]
-    }
-
-    /// Sets the scheme of elements that name none, for requests that are made from now on; returns the one that it was. So a
-    /// program can be switched, to emulated share say, in one place (thesis §13.1).
-    ///
-    /// # Panics
-    /// When `scheme` is none of the native ones.
-    pub fn set_scheme(&self, scheme: Scheme) -> Scheme {
-        let is_native = scheme != Scheme::Fragment && scheme.allocation() == Allocation::Native;
-        assert!(is_native, "{scheme} cannot be the default: it passes no native buffers");
-        Scheme::ALL[usize::from(self.0.scheme.swap(scheme as u8, Ordering::Relaxed))]
     }
 
     /// Begins a request for one of a server's services.
