@@ -27,6 +27,7 @@ use rustix::net::{
 };
 
 use crate::poll::{poll_until, readable};
+use crate::unshared::Unshared;
 use crate::{Error, Result};
 
 pub use credentials::Peer;
@@ -40,11 +41,13 @@ const BACKLOG: i32 = 4096;
 /// A socket at a path, at which clients ask to be connected. The path stays when it is dropped.
 #[derive(Debug)]
 pub struct Listener {
+    _unshared: Option<Unshared>,
     descriptor: OwnedFd,
 }
 
 impl Listener {
-    /// Makes a socket at `path`, with the rights that the umask leaves, and listens.
+    /// Makes a socket at `path`, with the rights that the umask leaves, and listens. Children made by fork do not have it, as far as
+    /// [`unshared`](crate::unshared) has room.
     ///
     /// # Errors
     /// EADDRINUSE: there is something at the path. ENAMETOOLONG: it is longer than 107 bytes. What making a file there
@@ -71,7 +74,7 @@ impl Listener {
             _ => failed("bind", errno),
         })?;
         rustix::net::listen(&descriptor, BACKLOG).map_err(|errno| failed("listen", errno))?;
-        Ok(Self { descriptor })
+        Ok(Self { _unshared: Unshared::new(&descriptor).ok(), descriptor })
     }
 
     /// Connects the client that has waited longest. If no client waits, returns `None` at once.
@@ -81,7 +84,7 @@ impl Listener {
     pub fn accept(&self) -> Result<Option<Socket>> {
         loop {
             match rustix::net::accept_with(&self.descriptor, SocketFlags::CLOEXEC) {
-                Ok(descriptor) => return Ok(Some(Socket { descriptor })),
+                Ok(descriptor) => return Ok(Some(Socket { unshared: None, descriptor })),
                 Err(Errno::AGAIN) => return Ok(None),
                 // A client that has given up meanwhile is ignored.
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
@@ -119,10 +122,17 @@ impl Received {
 /// One end of a connection.
 #[derive(Debug)]
 pub struct Socket {
+    unshared: Option<Unshared>,
     descriptor: OwnedFd,
 }
 
 impl Socket {
+    /// Keeps the socket from children made by fork from now on, so that the other end learns of this process's end although a child
+    /// lives. Where [`unshared`](crate::unshared) has no room, children have it as before.
+    pub fn unshare(&mut self) {
+        self.unshared = self.unshared.take().or_else(|| Unshared::new(&self.descriptor).ok());
+    }
+
     /// Connects to the listener at `path`; does not wait for it to accept.
     ///
     /// # Errors
@@ -146,7 +156,7 @@ impl Socket {
         rustix::net::connect(&descriptor, address).map_err(|errno| refused(place, errno))?;
         rustix::io::ioctl_fionbio(&descriptor, false)
             .map_err(|errno| Error::new("ioctl(FIONBIO)", "a socket", errno))?;
-        Ok(Self { descriptor })
+        Ok(Self { unshared: None, descriptor })
     }
 
     /// Makes two ends connected to each other.
@@ -157,7 +167,7 @@ impl Socket {
         let (one, other) =
             rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
                 .map_err(|errno| failed_to_open("socketpair", errno))?;
-        Ok((Self { descriptor: one }, Self { descriptor: other }))
+        Ok((Self { unshared: None, descriptor: one }, Self { unshared: None, descriptor: other }))
     }
 
     /// Takes an end that came from another process. A process that holds a duplicate can set whether calls on it block.
@@ -169,7 +179,7 @@ impl Socket {
             return Err(Error::new("check", "a descriptor that should be a socket", Errno::INVAL)
                 .with_remedy("its sender is to send a Unix-domain socket of type SOCK_SEQPACKET"));
         }
-        Ok(Self { descriptor })
+        Ok(Self { unshared: None, descriptor })
     }
 
     /// Sends one message, waiting while too many messages wait for the other side to receive them.

@@ -114,7 +114,9 @@ fn connect_now(
     options: &ConnectOptions,
 ) -> Result<Arc<Remote>, Error> {
     let path = directory.socket_path(server)?;
-    let socket = dial(&path, server)?;
+    let mut socket = dial(&path, server)?;
+    // A child of this process's would keep the connection open when the process dies.
+    socket.unshare();
     let (lifeline, held) = Socket::pair()?;
     let hello = Hello {
         version_min: VERSION,

@@ -28,7 +28,9 @@ struct Handshake {
 }
 
 impl Handshakes {
-    pub(super) fn add(&mut self, token: u64, socket: Socket) {
+    pub(super) fn add(&mut self, token: u64, mut socket: Socket) {
+        // A child of the server's would keep the connection open when the server dies.
+        socket.unshare();
         // Where the kernel does not say which user it is, the connection gets a number that no user has.
         let user = socket.peer().map_or(u32::MAX, |peer| peer.uid);
         self.handshakes.insert(token, Handshake { socket, user, since: Instant::now() });
