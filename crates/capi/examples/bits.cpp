@@ -35,7 +35,7 @@ static bool ask() {
     genie::buffer text(io, 8 << 20), inverted(io, text.size());
     std::fill(text.begin(), text.end(), 'a');
     genie::reply reply = genie::request(server, "invert").out(text).held().in(inverted).send();
-    std::printf("%zu bytes came back; %zu were copied\n", reply.actual(1), reply.receipt(0).copied + reply.receipt(1).copied);
+    std::printf("%zu bytes came back; %zu were copied\n", reply.actual(1), reply.receipt().copied);
     return std::count(inverted.begin(), inverted.end(), static_cast<unsigned char>(~'a')) == 8 << 20;
 }
 

@@ -28,6 +28,10 @@ enum class scheme : io_scheme_t {
     copy = IO_COPY, emulated_copy = IO_EMULATED_COPY, share = IO_SHARE, emulated_share = IO_EMULATED_SHARE,
     move = IO_MOVE, emulated_move = IO_EMULATED_MOVE, weak_move = IO_WEAK_MOVE, emulated_weak_move = IO_EMULATED_WEAK_MOVE
 };
+/// How an interface is to be opened: what is 0 is the default. flags may be IO_KERNEL_NEVER_STORES.
+struct options : io_options { options() noexcept : io_options() { size = sizeof(io_options); } };
+/// How to connect to a server: what is 0 is the default. Times are in nanoseconds. flags may be IO_UNTRUSTED and IO_RECONNECTING.
+struct connect_options : io_connect_options { connect_options() noexcept : io_connect_options() { size = sizeof(io_connect_options); } };
 /// Why a call has failed: code() is the errno and can be compared with std::errc, what() is the sentence of io_error_text.
 class error : public std::system_error {
     std::runtime_error text_; // can be copied without throwing
@@ -48,16 +52,27 @@ template <class T, T Nothing = T{}> struct slot { // a value that leaves the slo
     bool has() const noexcept { return value != Nothing; }
     T get() const { return has() ? value : throw error(EBADF, "the object has been moved from, or what it had is over"); }
 };
+struct native { // a native buffer's memory
+    slot<void *> first;
+    explicit native(void *data) noexcept : first(data) {}
+    native(native &&) noexcept = default;
+    ~native() { io_free(first.value); }
+};
 struct part { // a buffer of a request
     io_buffer_header header{}; io_scatter_gather element{}; io_receipt receipt{};
     io_region region{}; // its address is not null while a migrant buffer is ours
-    std::size_t actual = 0; std::shared_ptr<const void> keeps{};
+    std::size_t actual = 0; std::shared_ptr<native> keeps{};
     bool is_migrant() const { return element.scheme >= IO_MOVE; }
-    ~part() { if (is_migrant()) io_free(region.segmentv[0].addr); }
+    void *given() { // where a buffer that was given by value is; nowhere if the server has kept it, and it is freed without us
+        void *first = element.location.native.addr;
+        if (!first && keeps) keeps->first = nullptr;
+        return first;
+    }
+    ~part() { is_migrant() ? void(io_free(region.segmentv[0].addr)) : void(given()); }
 };
 struct job { // all that stays where it is until a request is over
     io_server_t server; std::uint32_t service; std::int64_t timeout = IO_FOREVER;
-    std::string argument{}, room{}; io_buffer_header arguments{}; std::deque<part> parts{};
+    std::string argument{}, room{}; io_buffer_header arguments{}; io_receipt total{}; std::deque<part> parts{};
     void passed(bool all = false) noexcept { // outputs, or all, are not ours any more
         for (part &each : parts) if (all || each.header.direction == IO_OUT) each.region.segmentv[0].addr = nullptr;
     }
@@ -95,8 +110,14 @@ class memory {
 };
 /// A native buffer. A request that names one keeps its memory until the request is over, even if the buffer is destroyed before.
 class buffer : public memory { // with an offset, as io_allocate_at makes it
-    friend class request; std::shared_ptr<const void> owner_;
-    void own() { owner_.reset(data(), [](void *first) { io_free(first); }); } // frees it if this throws
+    friend class holder; friend class request; std::shared_ptr<detail::native> owner_;
+    buffer(std::shared_ptr<detail::native> owner, void *data, std::size_t size) noexcept : owner_(std::move(owner)) {
+        data_ = static_cast<unsigned char *>(data), size_ = size;
+    }
+    void own() {
+        detail::native freed(data()); // if this throws
+        owner_ = std::make_shared<detail::native>(std::move(freed));
+    }
   public:
     buffer() noexcept = default; ///< An empty one.
     buffer(const interface &io, std::size_t size) : memory(io_allocate(io.number(), size), size) { own(); }
@@ -137,6 +158,9 @@ class server : public peer {
     server(const interface &io, const std::string &name, nanoseconds timeout = nanoseconds(0)) : peer(io_disconnect) {
         detail::check(io_connect(io.number(), name.c_str(), timeout.count(), &number_.value));
     }
+    server(const interface &io, const std::string &name, const connect_options &how) : peer(io_disconnect) {
+        detail::check(io_connect_with(io.number(), name.c_str(), &how, &number_.value));
+    }
     bool is_gone() const { return detail::check(io_is_gone(number())) == 1; }
 };
 
@@ -150,6 +174,15 @@ class holder {
         if (!part.is_migrant() || !back.addr) throw error(EFAULT, "this buffer of the request has no migrant buffer to take");
         return migrant(std::exchange(back.addr, nullptr), back.length, part.element.scheme >= IO_WEAK_MOVE);
     }
+    /// The buffer that was given by value, after success and after failure. Throws EFAULT if none was, it was taken, or the request has
+    /// failed and its server has not let the buffer go.
+    buffer take_buffer(std::size_t number) {
+        detail::part &part = job().parts.at(number);
+        void *first = part.element.flags & IO_OWNED ? part.given() : nullptr;
+        if (!first) throw error(EFAULT, "this buffer of the request has no buffer to take that was given by value");
+        part.element.location.native.addr = nullptr;
+        return buffer(std::move(part.keeps), first, part.element.length);
+    }
   protected:
     explicit holder(std::unique_ptr<detail::job> job) noexcept : job_(std::move(job)) {}
     detail::job &job() const { return job_ ? *job_ : throw error(EBADF, "the request has been moved from, or is pending, or over"); }
@@ -161,7 +194,8 @@ class reply : public holder {
     using holder::holder;
   public:
     std::size_t actual(std::size_t number) const { return job().parts.at(number).actual; } ///< Bytes that were passed.
-    const io_receipt &receipt(std::size_t number) const { return job().parts.at(number).receipt; } ///< What was done.
+    const io_receipt &receipt() const { return job().total; } ///< What was done with all buffers together.
+    const io_receipt &receipt(std::size_t number) const { return job().parts.at(number).receipt; } ///< What was done with one.
     std::string_view argument() const { return {job().room.data(), job().arguments.in_arg_actual}; } ///< Good while this object is.
 };
 /// A request that is pending. If it is dropped, it is aborted, which takes at most the interface's abort_timeout.
@@ -172,6 +206,7 @@ class pending : public holder {
         const int ended = io_abort(std::exchange(number_.value, 0));
         return ended ? job_->passed(ended < 0), ended : ended; // if it was not this process's, nothing of it is
     }
+    void ensure_over() const { if (number_.has()) throw error(EBUSY, "the request is pending"); }
   public:
     pending(pending &&) noexcept = default;
     pending &operator=(pending other) noexcept { return std::swap(job_, other.job_), std::swap(number_, other.number_), *this; }
@@ -186,13 +221,14 @@ class pending : public holder {
     }
     /// Aborts the request. Brings the reply if it had succeeded before that; if not, take has migrant outputs.
     std::optional<reply> abort() { return number_.get(), end() == 1 ? std::optional(reply(std::move(job_))) : std::nullopt; }
-    migrant take(std::size_t number) { return number_.has() ? throw error(EBUSY, "the request is pending") : holder::take(number); }
+    migrant take(std::size_t number) { return ensure_over(), holder::take(number); }
+    buffer take_buffer(std::size_t number) { return ensure_over(), holder::take_buffer(number); }
 };
 /// A request to be made: request(server, "invert").out(text).in(room).send(). One that has failed can be sent again. Memory that is given
 /// by its address is the caller's: an input, and any under share, has to stay until the request is over.
 class request : public holder {
     io_scatter_gather &last() const { return !job().parts.empty() ? job().parts.back().element : throw error(EINVAL, "no buffer is named yet"); }
-    detail::part &push(std::uint32_t direction, std::size_t size, std::shared_ptr<const void> keeps = {}) {
+    detail::part &push(std::uint32_t direction, std::size_t size, std::shared_ptr<detail::native> keeps = {}) {
         detail::part &part = job().parts.emplace_back();
         part.header.direction = direction, part.header.first_sg = &part.element, part.header.actual_lengthp = &part.actual;
         part.element.length = size, part.element.receiptp = &part.receipt, part.keeps = std::move(keeps);
@@ -202,12 +238,17 @@ class request : public holder {
         part.element.scheme = weak ? IO_EMULATED_WEAK_MOVE : IO_EMULATED_MOVE, part.element.location.region = &part.region;
         return part.region = {1, {{data, part.element.length}}}, *this;
     }
+    request &owned(std::uint32_t direction, buffer &&given) {
+        detail::part &part = push(direction, given.size(), given.owner_);
+        part.element.flags = IO_OWNED, native(part, given.data()), given = {};
+        return *this;
+    }
     request &native(detail::part &part, const void *data) { return part.element.location.native.addr = const_cast<void *>(data), *this; }
     void make(io_request_t *number) {
         std::vector<io_buffer_header *> headers{&job().arguments};
         for (detail::part &part : job_->parts) headers.push_back(&part.header);
         job_->arguments.out_arg = job_->argument.data(), job_->arguments.out_arg_length = job_->argument.size();
-        job_->arguments.in_arg = job_->room.data(), job_->arguments.in_arg_length = job_->room.size();
+        job_->arguments.in_arg = job_->room.data(), job_->arguments.in_arg_length = job_->room.size(), job_->arguments.totalp = &job_->total;
         detail::check(io_request(job_->server, job_->service, headers.size(), headers.data(), job_->timeout, number));
     }
   public:
@@ -217,6 +258,9 @@ class request : public holder {
     request &out(const void *data, std::size_t size) { return native(push(IO_OUT, size), data); }
     request &in(buffer &room) { return native(push(IO_IN, room.size(), room.owner_), room.data()); }
     request &in(void *room, std::size_t size) { return native(push(IO_IN, size), room); }
+    /// By value: the request has the buffer until take_buffer of the reply, or of what has failed, brings it back.
+    request &out(buffer &&data) { return owned(IO_OUT, std::move(data)); }
+    request &in(buffer &&room) { return owned(IO_IN, std::move(room)); }
     request &out(migrant &&data) { ///< Gives it away.
         migrates(push(IO_OUT, data.size()), data.data(), data.weak_);
         return data.data_ = {}, data.size_ = {}, *this;
@@ -227,7 +271,7 @@ class request : public holder {
         if ((by >= genie::scheme::move) != (last().scheme >= IO_MOVE)) throw error(EINVAL, "the scheme is not for this kind of buffer");
         return last().scheme = static_cast<io_scheme_t>(by), *this;
     }
-    request &held() { return last().flags = IO_HELD, *this; } ///< Nobody stores into what was named last before send returns.
+    request &held() { return last().flags |= IO_HELD, *this; } ///< Nobody stores into what was named last before send returns.
     request &argument(std::string_view bytes) { return job().argument = bytes, *this; }
     request &room(std::size_t size) { return job().room.resize(size), *this; } ///< Room for the reply's argument.
     request &timeout(nanoseconds time) { return job().timeout = time.count(), *this; }
@@ -295,7 +339,7 @@ template <class Byte> class segments {
         each(offset, size, [from](Byte *at, std::size_t done, std::size_t part) { std::memcpy(at, static_cast<const char *>(from) + done, part); });
     }
 };
-/// Some bytes of segments: in place if they are in one segment; else a copy, which an input gets back when this object ends.
+/// Some bytes of segments: in place if they are in one segment; else a copy, which an input gets back when this object ends: before the reply.
 template <class Byte> class piece {
     using stored = std::remove_const_t<Byte>;
     segments<Byte> of_; std::size_t offset_; span<Byte> bytes_; std::unique_ptr<stored[]> copy_{};
@@ -331,8 +375,11 @@ class message {
     friend class registered; detail::slot<io_server_t> server_; // while the request is held
     io_message message_{};
     std::vector<std::size_t> actual_{};
+    io_reply_message said(int code, const char *text, std::string_view argument) const noexcept {
+        return {message_.request, code, text, argument.data(), argument.size(), actual_.size(), actual_.data()};
+    }
     void answer(int code, const char *text, std::string_view argument) {
-        const io_reply_message reply{message_.request, code, text, argument.data(), argument.size(), actual_.size(), actual_.data()};
+        const io_reply_message reply = said(code, text, argument);
         const int returned = io_server(server_.get(), &reply, nullptr, 0);
         if (returned == 0 || errno == EMSGSIZE) server_ = {}, message_.bufc = message_.argument_length = 0;
         detail::check(returned);
@@ -375,6 +422,11 @@ class message {
     void actual(std::size_t number, std::size_t size) { buffer(number), actual_.at(number) = size; } ///< How much is passed.
     bool is_aborted() const { return detail::check(io_is_aborted(server_.get(), message_.request)) == 1; }
     void reply(std::string_view argument = {}) { answer(0, nullptr, argument); }
+    /// Replies before the work is done, if that will surely succeed. The outputs stay until reply, of which nothing else counts then.
+    void anticipate(std::string_view argument = {}) {
+        const io_reply_message early = said(0, nullptr, argument);
+        detail::check(io_anticipate(server_.get(), &early));
+    }
     void fail(int code, const char *text = nullptr) { answer(code, text, {}); }
 };
 /// A server of this program, which is unregistered with the object. No thread may be in next then: close it before.
@@ -394,6 +446,7 @@ class registered : public peer {
         return true;
     }
     int descriptor() const { return detail::check(io_server_descriptor(number())); }
+    void watch(const interface &io) const { detail::check(io_server_watch(number(), io.number())); } ///< Its replies bring IO_REPLIES here.
     void close() const { detail::check(io_server_unregister(number())); } ///< Threads in next return.
 };
 } // namespace genie
