@@ -624,7 +624,8 @@ int io_abort(io_request_t request);
 // Makes this program a server (thesis §7.2), with number_services services, which are numbered from 0. If name is not NULL, clients
 // in other processes find the server by it (io_connect). This program can make requests of it by *serverp in any case.
 //
-// pool_size is how many bytes of the server's memory each client is lent at first, for data that is copied; 0 for 16 MiB.
+// pool_size is how many bytes of the server's memory each client is lent at first, for inputs and for data that is copied; 0 for 16 MiB.
+// Give as much as one client has in flight at once.
 //
 // The server's messages come by io_server. A device, as the thesis has it, is not among the arguments, since Genie drives none; for
 // buffers of its own the server has io_allocate.
