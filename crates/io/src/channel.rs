@@ -45,6 +45,7 @@ mod serving;
 mod session;
 mod shares;
 mod signals;
+mod stand_ins;
 mod table;
 mod unwanted;
 #[doc(hidden)]

@@ -227,8 +227,9 @@ impl<B: Borrowed, M: Moved> Element<B, M> {
     }
 
     /// Has `lender` lend the system buffer, if data passing needs one. Of all servers that the data will reach, name the one
-    /// that touches it. By default the request's server lends. A request is refused if another interface was connected to
-    /// its lender.
+    /// that touches it: then a contractor in this process forwards the data without a copy. By default the request's server
+    /// lends; a server in another process always does, since it would be shown all that lies in the other lender's pool. A request is
+    /// refused if another interface was connected to its lender.
     #[must_use]
     pub fn lent_by(mut self, lender: &ServerHandle) -> Self {
         self.lender = Some(Box::new(lender.clone()));

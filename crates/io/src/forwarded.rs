@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use genie_memory::{Segments, part};
-use genie_passing::{Input, Outboard, Overlay, Receipt};
+use genie_passing::{Input, Outboard, Overlay, Parties, Receipt};
 
 use crate::Error;
 use crate::incoming::Access;
@@ -88,7 +88,14 @@ impl ForwardedInput {
         self.state.lock().input.as_ref().map(|input| *input.receipt())
     }
 
-    /// The memory that a server fills; any server may be shown it.
+    /// Has the memory made for a server in another process, unless there is some.
+    pub(crate) fn made_for(&self, parties: Parties) {
+        if let Some(input) = self.state.lock().input.as_mut() {
+            input.made_for(parties);
+        }
+    }
+
+    /// The memory that a server fills.
     pub(crate) fn ready(&self) -> Result<Segments, Error> {
         let mut state = self.state.lock();
         let brought = state.brought;

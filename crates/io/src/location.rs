@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use genie_memory::{Extent, Extents, Mapped, Mirror, Segments, Span};
+use genie_memory::{Extent, Extents, Mapped, Mirror, Segments, Span, SystemBuffer};
 use genie_passing::{Reason, Receipt, Spare};
 use smallvec::SmallVec;
 
@@ -17,6 +17,10 @@ use crate::exchange::Exchange;
 use crate::forwarded::{ForwardedInput, Supply};
 use crate::incoming::Origin;
 use crate::{Error, Fragment, ServerHandle};
+
+pub(crate) use shown_copy::Viewer;
+
+mod shown_copy;
 
 /// Where data is: in memory that this process shows, or in a peer's that it may map.
 #[derive(Debug, Clone)]
@@ -88,6 +92,8 @@ pub(crate) struct LocatedTransfer {
     receipt: Receipt,
     /// The buffer of data that the kernel copies from and to another process.
     private: Option<Box<PrivateBuffer>>,
+    /// The copy that a server in another process works on, where it may not be shown the data itself.
+    shown: Option<Box<SystemBuffer>>,
     /// For an input: where its data is until the request has succeeded, if not in place.
     supply: Option<Box<Supply>>,
 }
@@ -143,6 +149,7 @@ impl LocatedTransfer {
                 ready: 0,
                 receipt,
                 private: None,
+                shown: None,
                 supply: None,
             }),
         }
@@ -153,7 +160,7 @@ impl LocatedTransfer {
         self.mapped.clear();
         self.origin = Source::Client(Named::new());
         self.ready = 0;
-        (self.private, self.supply) = (None, None);
+        (self.private, self.shown, self.supply) = (None, None, None);
         if self.mapped.capacity().max(self.segments.capacity()) > MOST_KEPT {
             // Otherwise a peer could make this thread hold as much memory as the peer likes.
             return;
@@ -313,6 +320,7 @@ impl LocatedTransfer {
     /// # Errors
     /// No memory, or a device's transfer failed.
     pub(crate) fn bring(&mut self, actual: usize) -> Result<(), Error> {
+        self.bring_shown(actual);
         let Some(supply) = self.supply.take().map(|supply| *supply) else { return Ok(()) };
         let forwarded = self.forwarded().cloned();
         let supply = match &forwarded {

@@ -10,7 +10,8 @@ use genie_memory::Direction;
 
 use crate::channel::wire::record::{Outcome, Reply};
 use crate::exchange::{Awaited, Exchange};
-use crate::work::{Work, WorkElement};
+use crate::location::Viewer;
+use crate::work::{Transfer, Work};
 use crate::{Error, RequestId, ServiceId};
 
 #[derive(Debug)]
@@ -47,11 +48,19 @@ impl Outgoing {
         &mut self.held.as_mut().expect("a request has its work until it is over").0
     }
 
-    /// Makes the inputs ready: their memory goes along with the request.
-    pub(crate) fn make_ready(&mut self) -> Result<(), Error> {
-        let buffers = self.work_mut().buffers.iter_mut();
-        let inputs = buffers.filter(|buffer| buffer.direction == Direction::In);
-        inputs.flat_map(|buffer| &mut buffer.elements).try_for_each(WorkElement::make_ready)
+    /// Makes the inputs ready, since their memory goes along with the request, and copies what is forwarded and the server may
+    /// not be shown.
+    pub(crate) fn make_ready(&mut self, viewer: &Viewer<'_>) -> Result<(), Error> {
+        for buffer in &mut self.work_mut().buffers {
+            for element in &mut buffer.elements {
+                match (&mut element.transfer, buffer.direction) {
+                    (Transfer::Located(located), direction) => located.show_to(viewer, direction)?,
+                    (_, Direction::In) => element.make_ready()?,
+                    (_, Direction::Out) => {}
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Notes what the reply says of the argument and the buffers.

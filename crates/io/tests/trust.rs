@@ -36,6 +36,8 @@ mod replies;
 mod scene;
 #[path = "trust/server.rs"]
 mod server;
+#[path = "trust/shown.rs"]
+mod shown;
 #[path = "trust/silence.rs"]
 mod silence;
 #[path = "trust/untrusted.rs"]

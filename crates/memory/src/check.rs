@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use crate::LenderId;
 use crate::granule::{Granule, Place};
+use crate::lent_objects::Origin;
 use crate::space::{Space, State};
 
 /// Where a space's granules are, those of both sizes counted together.
@@ -26,11 +27,13 @@ pub struct Usage {
     pub deferred: u32,
     /// On the free lists of all pools.
     pub free: u32,
-    /// Granules of lent objects whose lender is gone; they wait until the other granules of their objects are free,
+    /// Granules of stand-ins, and of lent objects whose lender is gone; they wait until the other granules of their objects are free,
     /// too.
     pub retired: u32,
     /// Of all these, granules of lent objects.
     pub lent: u32,
+    /// Of all these, granules of objects that stand in for lent ones.
+    pub stand_ins: u32,
     /// References by pending inputs and outputs.
     pub references: u32,
     /// Memory objects, lent ones included.
@@ -108,7 +111,10 @@ impl State {
         for (id, granule) in self.granules.iter() {
             granules += 1;
             usage.references += granule.inputs + granule.outputs;
-            usage.lent += u32::from(id >= self.granules.lent_objects.bound());
+            if id >= self.granules.lent_objects.bound() {
+                let is_stand_in = self.granules.lent_objects.is_stand_in(id);
+                *if is_stand_in { &mut usage.stand_ins } else { &mut usage.lent } += 1;
+            }
             let places = found[self.granules.dense(id)].as_slice();
             match usage.of(granule, places, self.granules.stocks.owner(granule.pool), &mut in_use) {
                 Some(count) => *count += 1,
@@ -163,9 +169,10 @@ impl State {
     /// Compares each lent object's count of retired granules with the granules' places, and verifies that its granules
     /// are those of one object.
     fn check_lent_objects(&self, wrong: &mut Vec<String>) {
-        let mut leftovers = 0;
-        for (run, lender, recorded) in self.granules.lent_objects.iter() {
-            leftovers += u32::from(!self.granules.stocks.is_live(lender));
+        let mut leaving = 0;
+        for (run, lender, origin, recorded) in self.granules.lent_objects.iter() {
+            let is_left = !self.granules.stocks.is_live(lender);
+            leaving += u32::from(is_left || origin == Origin::StandIn);
             let retired =
                 run.numbers().filter(|id| self.granules.get(*id).place == Place::Retired).count() as u32;
             differ(wrong, &format!("retired granules of those from {} on", run.start), retired, recorded);
@@ -173,7 +180,7 @@ impl State {
                 wrong.push(format!("granules {run:?} are not one object's"));
             }
         }
-        differ(wrong, "objects left by lenders", leftovers, self.granules.lent_objects.leftovers() as u32);
+        differ(wrong, "objects whose granules retire", leaving, self.granules.lent_objects.leaving() as u32);
     }
 }
 
@@ -189,6 +196,7 @@ impl Usage {
             free: self.free + other.free,
             retired: self.retired + other.retired,
             lent: self.lent + other.lent,
+            stand_ins: self.stand_ins + other.stand_ins,
             references: self.references + other.references,
             objects: self.objects + other.objects,
         }

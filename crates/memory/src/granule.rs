@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use crate::lent_objects::LentObjects;
+use crate::lent_objects::{LentObjects, Origin};
 use crate::runs::Run;
 use crate::stock::Stocks;
 use crate::{Direction, LenderId};
@@ -36,7 +36,7 @@ pub(crate) enum Place {
     System,
     /// In no region or buffer any more, but referenced by a pending request.
     Deferred,
-    /// Of an object whose lender is gone, waiting until all of it can be unmapped.
+    /// Of a stand-in, or an object whose lender is gone, waiting until all of it can be unmapped.
     Retired,
 }
 
@@ -132,8 +132,8 @@ impl Granules {
     }
 
     /// Adds the granules of an object that `lender` has lent, numbered by [`LentObjects::take_numbers`], to its pool.
-    pub(crate) fn add_lent_object(&mut self, lender: LenderId, run: Run) {
-        self.enter(lender, run, Granule::free(lender, true));
+    pub(crate) fn add_lent_object(&mut self, lender: LenderId, run: Run, origin: Origin) {
+        self.enter(lender, run, Granule::free(lender, origin == Origin::Lent), origin);
         let stock = self.stocks.of(lender);
         stock.size += run.len;
         stock.free.give(run);
@@ -144,18 +144,18 @@ impl Granules {
     #[cfg(feature = "allocator")]
     pub(crate) fn add_separate_object(&mut self, run: Run) {
         let granule = Granule { place: Place::System, ..Granule::free(LenderId::OWN, true) };
-        self.enter(LenderId::NOBODY, run, granule);
+        self.enter(LenderId::NOBODY, run, granule, Origin::Lent);
         self.stocks.own.size += run.len;
     }
 
-    fn enter(&mut self, lender: LenderId, run: Run, granule: Granule) {
+    fn enter(&mut self, lender: LenderId, run: Run, granule: Granule, origin: Origin) {
         let first = self.lent_objects.index(run.start);
         let end = first + run.len as usize;
         if self.lent.len() < end {
             self.lent.resize(end, granule);
         }
         self.lent[first..end].fill(granule);
-        self.lent_objects.add(lender, run);
+        self.lent_objects.add(lender, run, origin);
     }
 
     /// Whether a pending request uses a granule of a run.
@@ -312,7 +312,7 @@ impl Granules {
 
     /// Whether a buffer from `lender`'s pool with these granules may be kept for reuse.
     pub(crate) fn may_be_kept(&self, ids: &[u32], lender: LenderId) -> bool {
-        let all_stay = self.lent_objects.all_have_lenders();
+        let all_stay = self.lent_objects.all_stay();
         self.stocks.is_live(lender)
             && ids.iter().all(|id| {
                 let granule = self.get(*id);
@@ -322,7 +322,7 @@ impl Granules {
     }
 
     /// Puts granules that nobody holds on the free list of `to`, or retires them if there is none.
-    fn send(&mut self, run: Run, to: Option<LenderId>) {
+    pub(crate) fn send(&mut self, run: Run, to: Option<LenderId>) {
         let place = if to.is_some() { Place::Free } else { Place::Retired };
         for id in run.numbers() {
             self.set_pool(id, to.unwrap_or(LenderId::OWN));

@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use genie_sys::Object;
 use genie_sys::guard::{Guard, Replaces};
 
+use crate::lent_objects::Origin;
 use crate::space::{Core, Space, State};
 use crate::{Error, ObjectId, Result};
 
@@ -91,15 +92,7 @@ impl Space {
         }
         core.lock().check_lent_object(core, lender, object.len())?;
         object.allocate()?;
-        let mut guard = core.lock();
-        let state = &mut *guard;
-        for (guard, arena) in [(&core.guard, &core.windows), (&*core.common.guard, core.aliases())] {
-            if guard.get().is_none() {
-                // The arena shows the space's own memory, too. Where another thread has just set a guard, this one goes.
-                let _ = guard.set(arena.guard(Replaces::Missing)?);
-            }
-        }
-        state.take_in(core, lender, object)
+        core.lock().take_in(core, lender, object, Origin::Lent)
     }
 
     /// Whether a lender has taken memory away while this space used it: some bytes are zeros that should not be.
@@ -141,6 +134,17 @@ impl Core {
     /// Whether memory of this core's was missing when it was touched.
     pub(crate) fn is_broken(&self) -> bool {
         [&self.guard, &*self.common.guard].into_iter().any(|guard| guard.get().is_some_and(Guard::is_broken))
+    }
+
+    /// Sets guards where lent memory is mapped, since its lender may take it away.
+    pub(crate) fn guard_lent(&self) -> Result<()> {
+        for (guard, arena) in [(&self.guard, &self.windows), (&*self.common.guard, self.aliases())] {
+            if guard.get().is_none() {
+                // The arena shows the space's own memory, too. Where another thread has just set a guard, this one goes.
+                let _ = guard.set(arena.guard(Replaces::Missing)?);
+            }
+        }
+        Ok(())
     }
 
     fn remove_lender(&self, lender: LenderId) {

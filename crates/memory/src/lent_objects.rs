@@ -14,11 +14,23 @@ use crate::LenderId;
 use crate::runs::{FreeRuns, Run};
 use crate::stock::Stocks;
 
+/// Whose memory a lender's object is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The lender's.
+    Lent,
+    /// The space's own, made for this lender alone.
+    StandIn,
+}
+
 /// One lent object's granules.
 #[derive(Debug)]
 struct LentObject {
     len: u32,
     lender: LenderId,
+    origin: Origin,
+    /// Whether its granules retire when they are freed into the space's own pool: its lender is gone, or it is a stand-in.
+    is_leaving: bool,
     /// How many have retired.
     retired: u32,
 }
@@ -32,8 +44,8 @@ pub(crate) struct LentObjects {
     numbers: FreeRuns,
     /// First granules of lent objects that have retired wholly.
     ended: Vec<u32>,
-    /// How many lent objects have a lender that is gone.
-    leftovers: usize,
+    /// How many lent objects have a lender that is gone, or are stand-ins.
+    leaving: usize,
 }
 
 impl LentObjects {
@@ -41,7 +53,7 @@ impl LentObjects {
     pub(crate) fn new(bound: u32, room: u32) -> Self {
         let mut numbers = FreeRuns::default();
         numbers.give(Run { start: bound, len: room });
-        Self { bound, objects: BTreeMap::new(), numbers, ended: Vec::new(), leftovers: 0 }
+        Self { bound, objects: BTreeMap::new(), numbers, ended: Vec::new(), leaving: 0 }
     }
 
     /// The first number of lent granules; lower numbers are the space's own granules'.
@@ -49,14 +61,16 @@ impl LentObjects {
         self.bound
     }
 
-    /// Whether no object is left whose lender is gone.
-    pub(crate) fn all_have_lenders(&self) -> bool {
-        self.leftovers == 0
+    /// Whether all granules go back to the pools that they belong to, and none retires.
+    pub(crate) fn all_stay(&self) -> bool {
+        self.leaving == 0
     }
 
     /// Puts on record that a lender is gone.
     pub(crate) fn leave(&mut self, lender: LenderId) {
-        self.leftovers += self.of(lender).len();
+        for object in self.objects.values_mut().filter(|object| object.lender == lender) {
+            self.leaving += usize::from(!std::mem::replace(&mut object.is_leaving, true));
+        }
     }
 
     /// A granule's index among the lent granules.
@@ -79,9 +93,10 @@ impl LentObjects {
         self.numbers.give(run);
     }
 
-    pub(crate) fn add(&mut self, lender: LenderId, run: Run) {
-        self.leftovers += usize::from(lender == LenderId::NOBODY);
-        self.objects.insert(run.start, LentObject { len: run.len, lender, retired: 0 });
+    pub(crate) fn add(&mut self, lender: LenderId, run: Run, origin: Origin) {
+        let is_leaving = lender == LenderId::NOBODY || origin == Origin::StandIn;
+        self.leaving += usize::from(is_leaving);
+        self.objects.insert(run.start, LentObject { len: run.len, lender, origin, is_leaving, retired: 0 });
     }
 
     fn around(&self, id: u32) -> Option<&LentObject> {
@@ -93,8 +108,8 @@ impl LentObjects {
     /// retires.
     pub(crate) fn destination(&self, stocks: &Stocks, id: u32, pool: LenderId) -> Option<LenderId> {
         let pool = stocks.owner(pool);
-        let is_left = || self.around(id).is_some_and(|object| !stocks.is_live(object.lender));
-        (pool != LenderId::OWN || !is_left()).then_some(pool)
+        let retires = || self.around(id).is_some_and(|object| object.is_leaving);
+        (pool != LenderId::OWN || !retires()).then_some(pool)
     }
 
     /// Retires granules of one pool. They may be of one object or of several.
@@ -123,11 +138,12 @@ impl LentObjects {
         self.ended.push(object.start);
     }
 
-    /// Forgets an object that is unmapped.
-    pub(crate) fn forget(&mut self, run: Run) {
-        self.objects.remove(&run.start);
-        self.leftovers -= 1;
+    /// Forgets an object that is unmapped; returns whose memory it was.
+    pub(crate) fn forget(&mut self, run: Run) -> Option<Origin> {
+        let object = self.objects.remove(&run.start);
+        self.leaving -= 1;
         self.give_numbers(run);
+        object.map(|object| object.origin)
     }
 
     /// The granules of a lender's objects.
@@ -136,20 +152,38 @@ impl LentObjects {
         lent.map(|(start, object)| Run { start: *start, len: object.len }).collect()
     }
 
+    /// The granules of the objects that stand in for a lender's.
+    pub(crate) fn stand_ins(&self, lender: LenderId) -> Vec<Run> {
+        let stands_in = |object: &LentObject| object.lender == lender && object.origin == Origin::StandIn;
+        let found = self.objects.iter().filter(|(_, object)| stands_in(object));
+        found.map(|(start, object)| Run { start: *start, len: object.len }).collect()
+    }
+
+    /// Whether a granule is of an object that stands in for a lender's.
+    pub(crate) fn is_stand_in(&self, id: u32) -> bool {
+        self.around(id).is_some_and(|object| object.origin == Origin::StandIn)
+    }
+
+    /// How many granules a lender has lent.
+    pub(crate) fn lent_by(&self, lender: LenderId) -> u32 {
+        let is_lent = |object: &&LentObject| object.lender == lender && object.origin == Origin::Lent;
+        self.objects.values().filter(is_lent).map(|object| object.len).sum()
+    }
+
     /// The granules of all lent objects.
     pub(crate) fn runs(&self) -> impl Iterator<Item = Run> + '_ {
         self.objects.iter().map(|(start, object)| Run { start: *start, len: object.len })
     }
 
-    /// Each object's granules, lender, and count of granules that have retired.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (Run, LenderId, u32)> + '_ {
-        self.objects
-            .iter()
-            .map(|(start, object)| (Run { start: *start, len: object.len }, object.lender, object.retired))
+    /// Each object's granules, lender, origin, and count of granules that have retired.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Run, LenderId, Origin, u32)> + '_ {
+        self.objects.iter().map(|(start, object)| {
+            (Run { start: *start, len: object.len }, object.lender, object.origin, object.retired)
+        })
     }
 
-    /// How many objects are on record as left by lenders that are gone.
-    pub(crate) fn leftovers(&self) -> usize {
-        self.leftovers
+    /// How many objects are on record whose granules retire.
+    pub(crate) fn leaving(&self) -> usize {
+        self.leaving
     }
 }

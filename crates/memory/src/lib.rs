@@ -50,6 +50,7 @@ mod segments;
 mod shortage;
 mod slots;
 mod space;
+mod stand_ins;
 mod stock;
 mod swap;
 mod system;

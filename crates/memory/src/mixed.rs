@@ -35,6 +35,8 @@ pub(crate) struct Common {
     pub(crate) guard: Arc<OnceLock<Guard>>,
     /// Bytes of the spaces' own objects, which the limit bounds.
     pub(crate) taken: Arc<AtomicUsize>,
+    /// Bytes of the objects that stand in for lenders' memory, which the limit bounds separately.
+    pub(crate) standing_in: Arc<AtomicUsize>,
     /// Counts objects that come or go, and names those that come.
     pub(crate) objects_version: Arc<AtomicU64>,
 }
@@ -46,6 +48,7 @@ impl Common {
             aliases: Arc::new(Arena::reserve(len)?),
             guard: Arc::default(),
             taken: Arc::new(AtomicUsize::new(taken)),
+            standing_in: Arc::default(),
             objects_version: Arc::default(),
         })
     }

@@ -11,11 +11,12 @@
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use genie_sys::{Access, GranuleKind, Object};
 
 use crate::granule::GranuleRuns;
+use crate::lent_objects::Origin;
 use crate::runs::Run;
 use crate::space::{Core, Space, State};
 use crate::{Error, LenderId, Result};
@@ -251,6 +252,21 @@ impl Space {
     }
 }
 
+impl Core {
+    /// Makes an object, and takes all of its memory.
+    pub(crate) fn new_object(kind: GranuleKind, len: usize) -> Result<Object> {
+        let made = Object::create(kind, len).and_then(|object| object.allocate().map(|()| object));
+        made.map_err(Error::from)
+    }
+
+    /// Counts `len` more bytes as taken, within the limit.
+    pub(crate) fn count(&self, taken: &AtomicUsize, len: usize) -> Result<()> {
+        let more = |taken: usize| taken.checked_add(len).filter(|taken| *taken <= self.limit());
+        let bounded = |used| Error::Limit { asked: len, used, limit: self.limit() };
+        taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).map(drop).map_err(bounded)
+    }
+}
+
 impl State {
     /// Takes granules of a pool for a buffer. If the space's own pool has too few free ones, the space grows. If that
     /// does not suffice, or the pool is a lender's, what the pool keeps for reuse is given up.
@@ -341,14 +357,10 @@ impl State {
     }
 
     fn add_object(&mut self, core: &Core, kind: GranuleKind, len: usize) -> Result<()> {
-        let taken = &core.common.taken;
-        let more = |taken: usize| Some(taken + len).filter(|taken| *taken <= core.limit());
-        let bounded = |used| Error::Limit { asked: len, used, limit: core.limit() };
-        taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).map_err(bounded)?;
-        let made = Object::create(kind, len).and_then(|object| object.allocate().map(|()| object));
-        let added = made.map_err(Error::from).and_then(|object| self.adopt(core, object));
+        core.count(&core.common.taken, len)?;
+        let added = Core::new_object(kind, len).and_then(|object| self.adopt(core, object));
         added.inspect_err(|_| {
-            taken.fetch_sub(len, Ordering::Relaxed);
+            core.common.taken.fetch_sub(len, Ordering::Relaxed);
         })
     }
 
@@ -377,9 +389,16 @@ impl State {
     }
 
     /// Maps a lent object's aliases and adds its granules to the lender's pool.
-    pub(crate) fn take_in(&mut self, core: &Core, lender: LenderId, object: Object) -> Result<()> {
+    pub(crate) fn take_in(
+        &mut self,
+        core: &Core,
+        lender: LenderId,
+        object: Object,
+        origin: Origin,
+    ) -> Result<()> {
         let asked = object.len();
         let count = self.check_lent_object(core, lender, asked)?;
+        core.guard_lent()?;
         let granules =
             self.granules.lent_objects.take_numbers(count).ok_or_else(|| self.no_room(core, asked))?;
         let offset = core.alias_offset(granules.start);
@@ -388,7 +407,7 @@ impl State {
             self.granules.lent_objects.give_numbers(granules);
             return Err(error.into());
         }
-        self.granules.add_lent_object(lender, granules);
+        self.granules.add_lent_object(lender, granules, origin);
         self.objects.add(granules, object, Some(lender));
         Ok(())
     }
@@ -407,9 +426,12 @@ impl State {
             if core.aliases().unmap(core.alias_offset(object.start), core.bytes(object.len)).is_err() {
                 return self.granules.lent_objects.put_back(object);
             }
-            self.granules.lent_objects.forget(object);
+            let is_stand_in = self.granules.lent_objects.forget(object) == Some(Origin::StandIn);
+            if is_stand_in {
+                core.common.standing_in.fetch_sub(core.bytes(object.len), Ordering::Relaxed);
+            }
             let entry = self.objects.remove(object.start);
-            if let Some(entry) = entry.filter(|entry| entry.shown && entry.is_separate) {
+            if let Some(entry) = entry.filter(|entry| entry.shown && (entry.is_separate || is_stand_in)) {
                 // The kernel may refuse; then the peers' mappings keep the memory until they end.
                 let _ = entry.object.discard();
             }

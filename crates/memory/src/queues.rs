@@ -69,7 +69,7 @@ impl Queues {
 impl State {
     /// Whether a region holds granules of a lender that is gone, and so should not last.
     pub(crate) fn holds_leftovers(&self, region: RegionId) -> bool {
-        if self.granules.lent_objects.all_have_lenders() {
+        if self.granules.lent_objects.all_stay() {
             return false;
         }
         let Some(region) = self.regions.get(region) else { return false };

@@ -64,7 +64,8 @@ pub struct Config {
     /// What its granules are made of ([`Granularity::Best`]).
     pub granularity: Granularity,
     /// How many bytes of memory it may take (half of the machine's, or three quarters of what the process's memory cgroup
-    /// allows, if that is less). Besides, a space takes no memory that the cgroup has no room for.
+    /// allows, if that is less); and how many more it may add to lenders' pools, while requests need that
+    /// ([`Space::with_stand_ins`]). Besides, a space takes no memory that the cgroup has no room for.
     pub limit: usize,
     /// How stores into protected granules are caught ([`Faults::Best`]).
     pub faults: Faults,

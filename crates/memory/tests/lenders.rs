@@ -2,6 +2,7 @@
 
 mod adoption;
 mod departures;
+mod stand_ins;
 
 use std::os::fd::{AsRawFd, OwnedFd};
 

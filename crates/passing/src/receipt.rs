@@ -52,6 +52,9 @@ pub enum Reason {
     Untrusted,
     /// The data came in a buffer of the server's own, which is not shared with this client.
     Overlaid,
+    /// The data lay in memory that the server, a subcontractor in another process, must not be shown: with other data of the
+    /// client's that was passed by copy, or in another server's pool.
+    Unshown,
     /// The region could not be wired (the memory-lock limit is too low), so the emulated scheme of the same semantics took
     /// effect, which wires nothing.
     Unwired,
@@ -106,6 +109,7 @@ impl Reason {
             Self::Lent => c"memory open to another process",
             Self::Untrusted => c"server not trusted",
             Self::Overlaid => c"the server's own buffer",
+            Self::Unshown => c"from memory that the server may not be shown",
             Self::Unwired => c"memory-lock limit too low to wire it",
         }
     }

@@ -41,7 +41,7 @@ pub(super) struct Announcements {
     /// The server, as the lender of its pool.
     lender: LenderId,
     /// Whether the server maps nothing, so that nothing is announced: the kernel copies.
-    pub(super) is_silent: bool,
+    is_silent: bool,
 }
 
 /// What the server has been told so far.

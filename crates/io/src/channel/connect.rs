@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use genie_memory::Space;
+use genie_memory::{LenderId, Space};
 use genie_passing::Parties;
 use genie_ring::{Bells, Ends, Record, Side, Spin};
 use genie_sys::event::Event;
@@ -25,6 +25,7 @@ use super::in_progress::MOST_REQUESTS;
 use super::link::{Link, PATIENCE};
 use super::receiving::Receiving;
 use super::remote::{Remote, Sending};
+use super::stand_ins::StandIns;
 use super::table::Table;
 use super::unwanted::{self, Unusable};
 use super::wire::control::{
@@ -163,7 +164,9 @@ fn connect_now(
         .and_then(|()| Link::new(server.to_owned(), socket, lifeline, bytes))
         .and_then(|link| {
             let spin = options.spin.unwrap_or(spin);
-            let parties = Parties { shown_from: options.shown_from, ..Parties::by(lender) };
+            // A server that maps nothing is shown nothing, wherever the data is.
+            let sees = if is_mapped { lender } else { LenderId::OWN };
+            let parties = Parties { shown_from: options.shown_from, ..Parties::by(sees) };
             let remote = remote(space, parties, spin, welcome, (ends, watched), link);
             let (link, watched, space) = (Arc::clone(&remote.link), Arc::downgrade(&remote), space.clone());
             spawn("genie-link", move || link.watch(&watched, &space, lender))?;
@@ -177,10 +180,14 @@ fn connect_now(
             link.upgrade().iter().for_each(|link| link.break_off(took));
         });
         let small = space.small().map(|small| (small.clone(), true));
+        let stand_ins = StandIns::default();
         for (space, is_small) in std::iter::once((space.alone(), false)).chain(small) {
-            let link = Arc::downgrade(&remote.link);
+            let (watched, stand_ins) = (Arc::downgrade(&remote), stand_ins.clone());
             space.on_shortage(lender, move |lacking| {
-                link.upgrade().iter().for_each(|link| link.want_pool(lacking, is_small));
+                if let Some(remote) = watched.upgrade() {
+                    remote.link.want_pool(lacking, is_small);
+                    stand_ins.watch(&watched);
+                }
             });
         }
     }
@@ -271,6 +278,7 @@ fn remote(
         services,
         preferred,
         parties,
+        is_silent: welcome.trust == Trust::Copied,
         space: space.clone(),
         spin: Spin::new(spin),
         bell,

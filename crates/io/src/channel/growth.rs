@@ -3,8 +3,8 @@
 //! Why: each client has a pool; a pool made for the client's busiest moment would lie idle at all other times.
 //! How: the space says when a system buffer can't be had from the pool. The client then asks the server for as many bytes as
 //! the pool has, or for as many as were lacking if that is more. No thread waits for the answer: the link's thread takes in
-//! what comes, and a request that needs memory meanwhile takes the client's own. So do all requests where the server lends
-//! no more.
+//! what comes, and for a request that needs memory meanwhile the client adds some of its own (`stand_ins.rs`). So it does for
+//! all requests where the server lends no more.
 //! Invariants: only one question at a time is open.
 //! Trust: a channel ends when its server lends memory that was not asked for, or more than was asked for.
 //! Limits: what the server allows. A client that was lent nothing does not ask again for [`SHORTEST`]; each further time it

@@ -22,7 +22,7 @@ pub struct ServeOptions {
     /// [`ConnectOptions::lent`](super::ConnectOptions::lent).
     pub pool: usize,
     /// Bytes that each client may be lent in all (256 MiB): a client whose pool is exhausted asks for more. Beyond that, and
-    /// where there is no memory (huge pages), data goes by way of the client's own memory. On an untrusted channel nothing
+    /// where there is no memory (huge pages), the client adds memory of its own, which only this server is shown. On an untrusted channel nothing
     /// is lent, and the server uses at most this many bytes of its own for the client.
     pub hard_pool: usize,
     /// Bytes of the server's own (64 MiB), for buffers that it fills before it is asked

@@ -76,7 +76,7 @@ impl Pool {
                 self.lent += len;
                 return Some(object);
             }
-            // Memory may be scarce; with a smaller pool, clients use more of their own.
+            // Memory may be scarce; to a smaller pool, clients add more of their own.
             len = whole(len / 2);
         }
         None

@@ -25,6 +25,7 @@ use super::receiving::Receiving;
 use super::table::Table;
 use super::wire::control::Limits;
 use super::wire::record::{Body, Kind, RequestWriter, Slot, encode_said, encode_slot};
+use crate::location::Viewer;
 use crate::outgoing::Outgoing;
 use crate::primitive::{AtomicBool, Mutex, Ordering, thread};
 use crate::work::Transfer;
@@ -37,6 +38,8 @@ pub(crate) struct Remote {
     pub(super) services: Vec<Service>,
     pub(super) preferred: Vec<Option<Preferred>>,
     pub(super) parties: Parties,
+    /// Whether the server maps nothing: the kernel copies.
+    pub(super) is_silent: bool,
     /// The client's space: it takes in the server's pool, and holds the memory of the requests.
     pub(crate) space: Space,
     pub(super) spin: Spin,
@@ -75,7 +78,7 @@ impl Remote {
     }
 
     pub(crate) fn is_untrusted(&self) -> bool {
-        self.sending.lock().announcements.is_silent
+        self.is_silent
     }
 
     pub(crate) fn services(&self) -> &[Service] {
@@ -89,6 +92,11 @@ impl Remote {
     /// From whose pool the server's system buffers come, and what the server is shown.
     pub(crate) fn parties(&self) -> Parties {
         self.parties
+    }
+
+    /// The server, as one to which data is forwarded.
+    fn viewer(&self) -> Viewer<'_> {
+        Viewer { space: &self.space, parties: self.parties, is_silent: self.is_silent }
     }
 
     /// Asks the server to let more, or less, be pending; returns the (bytes, requests) that it grants.
@@ -143,7 +151,7 @@ impl Remote {
     /// Sends a request. If the server's limits leave no room now, it waits as long as `patience` allows. Returns whether the
     /// request was sent; if not, the request has failed.
     pub(crate) fn request(&self, mut request: Outgoing, patience: Patience) -> bool {
-        if let Err(error) = request.make_ready() {
+        if let Err(error) = request.make_ready(&self.viewer()) {
             request.fail(error);
             return false;
         }
@@ -219,6 +227,9 @@ impl Remote {
                     }
                     Transfer::In(input) => {
                         announcements.own(&self.link, &input.segments(), writes, &mut segments)?;
+                    }
+                    Transfer::Located(located) if let Some(copy) = located.shown() => {
+                        announcements.own(&self.link, &copy.segments(), writes, &mut segments)?;
                     }
                     Transfer::Located(located) => {
                         for location in located.fragment_locations() {

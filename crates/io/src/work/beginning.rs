@@ -3,7 +3,7 @@
 //! Invariants: after a request has failed or was refused, none of its transfers is under way, and what it owned is given
 //! back.
 
-use genie_memory::{Direction, Migrant};
+use genie_memory::{Direction, LenderId, Migrant};
 use genie_passing::{Parties, Passing, Reason, Receipt, Scheme, Source, Target};
 
 use super::buffer::Kept;
@@ -24,7 +24,9 @@ struct Way<'a> {
 }
 
 impl Way<'_> {
+    /// A server in another process is shown whole objects, and so sees no other server's pool: its own pool lends.
     fn lent_by(&self, lender: Option<&ServerHandle>) -> Self {
+        let lender = lender.filter(|_| self.parties.server == LenderId::OWN);
         let lender = lender.map_or(self.parties.lender, |lender| lender.parties().lender);
         Self { parties: Parties { lender, ..self.parties }, ..*self }
     }

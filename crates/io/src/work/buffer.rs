@@ -287,7 +287,7 @@ impl WorkBuffer {
             match &element.transfer {
                 Transfer::Out(output) => all.push(Location::Here(output.segments())),
                 Transfer::In(input) => all.push(Location::Here(input.segments())),
-                // Other servers may be shown only memory made for them, not what the contractor may look at.
+                // Other servers work in memory made for the request, not in what the contractor may look at.
                 Transfer::Forwarded(input) => all.push(Location::Here(input.ready()?)),
                 Transfer::Located(located) => all.extend(located.locations(origin)),
                 Transfer::None(_) => {}

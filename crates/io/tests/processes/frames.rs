@@ -255,7 +255,7 @@ fn a_device_elsewhere_fills_the_clients_input(test: &str, kind: GranuleKind) {
 
 /// What a receipt says of data that no pool had room for.
 #[test]
-fn without_room_in_the_pool_the_clients_own_memory_is_lent() {
+fn without_room_in_the_pool_the_client_adds_memory_to_it() {
     let test = "without_room_in_the_pool";
     let Some(fixture) = Fixture::open(test, GranuleKind::Base, Place::Cached) else { return };
     let len = super::pool(GranuleKind::Base) + fixture.granule();

@@ -15,7 +15,9 @@ use genie_sys::process::Pid;
 use rustix::process::{Signal, kill_process};
 
 use crate::scene::HONEST;
-use crate::{descriptors, floods, fuse, losses, memory, records, replies, silence, untrusted, welcomes};
+use crate::{
+    descriptors, floods, fuse, losses, memory, records, replies, shown, silence, untrusted, welcomes,
+};
 
 const ROLE: &str = "GENIE_TEST_ROLE";
 const RUN: &str = "GENIE_TEST_RUN";
@@ -54,7 +56,7 @@ fn role(name: &str) -> Role {
         silence::ROLES,
     ]
     .into_iter()
-    .chain([untrusted::ROLES, welcomes::ROLES, descriptors::ROLES]);
+    .chain([untrusted::ROLES, welcomes::ROLES, descriptors::ROLES, shown::ROLES]);
     let found = all.flatten().find(|(known, _)| *known == name);
     found.unwrap_or_else(|| panic!("no attacker plays {name}")).1
 }

@@ -24,7 +24,7 @@ fn take(granules: &mut Granules, lender: LenderId, count: u32) -> Option<Granule
 /// Lends `len` granules.
 fn lend(granules: &mut Granules, lender: LenderId, len: u32) -> Run {
     let run = granules.lent_objects.take_numbers(len).unwrap();
-    granules.add_lent_object(lender, run);
+    granules.add_lent_object(lender, run, Origin::Lent);
     run
 }
 

@@ -8,7 +8,7 @@ use super::{Buffering, Input, Target};
 use crate::operation::Operation;
 use crate::parties::needs_completion;
 use crate::recorder::{Column, Moment, Watch};
-use crate::{Overlay, Reason, Result, Scheme};
+use crate::{Overlay, Parties, Reason, Result, Scheme};
 
 impl Input {
     /// Zeroes the whole system buffer if `server` did not lend it: the server is about to see the buffer (as a
@@ -20,6 +20,14 @@ impl Input {
     pub fn zero_around(&mut self, server: LenderId) {
         if let Some(system) = self.system.as_ref().filter(|system| needs_completion(system, server)) {
             self.receipt.zeroed += system.zero_around(0..0);
+        }
+    }
+
+    /// Has another server than the one named at request time see the system buffer, as a subcontractor; it comes from that
+    /// server's pool, too. An input that is ready already stays as it is.
+    pub fn made_for(&mut self, parties: Parties) {
+        if !self.is_ready {
+            self.parties = parties;
         }
     }
 
