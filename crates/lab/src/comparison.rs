@@ -1,13 +1,18 @@
 //! Two runs side by side: their medians, and the points where these differ by more than noise explains.
 //!
-//! How: a point differs where the medians of the sittings of one run all lie beyond those of the other, and the medians of
-//! all samples are more than 10 % apart. Points that only one run has are left out.
+//! How: a point differs where the medians of the sittings of one run all lie beyond those of the other, the medians of
+//! all samples are more than 10 % apart, and the sittings scatter so little that this is no chance even among all points
+//! that are compared: of two runs of one program, one pair in a hundred has a point that differs (see `scatter`). Points that
+//! only one run has are left out.
+//! Limits: where both runs have one sitting, nothing shows how far sittings scatter, and no point differs.
+
+mod scatter;
 
 use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use crate::measurement::{Measurements, Point, Quantity};
+use crate::measurement::{Measurements, Quantity};
 use crate::runner::noise::TOLERATED;
 
 /// One point of both runs.
@@ -57,14 +62,14 @@ pub fn compare(runs: [&Measurements; 2]) -> Vec<Row> {
     };
     let mut together = curves.clone();
     together.sort_by_key(figure);
-    let mut rows = Vec::new();
+    let (mut rows, mut pairs) = (Vec::new(), Vec::new());
     for (experiment, setting, quantity, series) in together {
         let [first, second] = runs.map(|run| run.points(experiment, setting, series, quantity));
         for one in &first {
             let Some(other) = second.iter().find(|other| other.x == one.x) else { continue };
             let medians = [one.median(), other.median()];
             let ratio = medians[1].max(1) as f64 / medians[0].max(1) as f64;
-            let mut row = Row {
+            rows.push(Row {
                 experiment: experiment.to_owned(),
                 setting: setting.to_owned(),
                 quantity,
@@ -74,18 +79,14 @@ pub fn compare(runs: [&Measurements; 2]) -> Vec<Row> {
                 ratio,
                 disagreements: [one.disagreement(), other.disagreement()],
                 differs: false,
-            };
-            row.differs = !row.agrees() && apart(one, other);
-            rows.push(row);
+            });
+            pairs.push([one.clone(), other.clone()]);
         }
     }
+    for (row, unlikely) in rows.iter_mut().zip(scatter::unlikely(&pairs)) {
+        row.differs = !row.agrees() && unlikely;
+    }
     rows
-}
-
-/// Whether all sittings of one run lie beyond all of the other.
-fn apart(one: &Point, other: &Point) -> bool {
-    let (one, other) = (one.ends(), other.ends());
-    one.0 > other.1 || other.0 > one.1
 }
 
 /// Experiments that must not be compared, since their CPUs were placed differently in the two runs.
@@ -102,6 +103,7 @@ mod tests {
     use crate::experiments::synthetic;
     use crate::measurement::{Measured, StepResult};
     use crate::placement::Placement;
+    use crate::random::Random;
 
     fn run(placement: Placement, sittings: &[u64]) -> Measurements {
         let step = |(sitting, median): (usize, &u64)| {
@@ -127,6 +129,55 @@ mod tests {
             !differs(&[1000, 1010, 1500], &[1200, 1210, 1220]),
             "a sitting of the one was slower than the other"
         );
+    }
+
+    /// Two runs of a program, or of two: 400 points in three sittings, of which each scatters by its own measure; at some points the
+    /// second run takes longer.
+    fn recorded(seed: u64, slower: &[usize]) -> Vec<Row> {
+        let mut random = Random::new(seed);
+        let mut scatter = || (0..12).map(|_| random.number() as f64 / u64::MAX as f64 - 0.5).sum::<f64>();
+        let run = |run: usize, scatter: &mut dyn FnMut() -> f64| {
+            let step = |sitting| {
+                let measured = (0..400).map(|point| {
+                    let factor = if run == 1 && slower.contains(&point) { 2.5 } else { 1.0 };
+                    // From 2 to 15 %.
+                    let wide = 0.02 + 0.13 * (point % 20) as f64 / 19.0;
+                    let median = 1e6 * factor * (wide * scatter()).exp();
+                    Measured::new("", "copy", point + 1, Quantity::Latency, vec![median as u64; 9])
+                });
+                StepResult { sitting, ..synthetic::step("latency", measured.collect()) }
+            };
+            Measurements { steps: (0..3).map(step).collect(), ..Measurements::default() }
+        };
+        let runs = [run(0, &mut scatter), run(1, &mut scatter)];
+        compare(runs.each_ref())
+    }
+
+    /// Of hundreds of points, some have all sittings of one run beyond all of the other by chance: a tenth of those that scatter.
+    #[test]
+    fn two_runs_of_one_program_do_not_differ() {
+        let ends = |row: &Row| !row.agrees();
+        let (mut far, mut found) = (0, 0);
+        for seed in 0..20 {
+            let rows = recorded(seed, &[]);
+            far += rows.iter().filter(|row| ends(row)).count();
+            found += rows.iter().filter(|row| row.differs).count();
+        }
+        assert!(far > 500, "{far} medians are more than 10 % apart");
+        assert!(found <= 1, "{found} points of 20 pairs of runs of one program differ");
+    }
+
+    #[test]
+    fn a_program_that_is_slower_at_some_points_differs_at_these() {
+        // These scatter little.
+        let slower = [20, 101, 240, 380];
+        for seed in 0..20 {
+            let rows = recorded(seed, &slower);
+            let differing: Vec<_> =
+                rows.iter().filter(|row| row.differs).map(|row| row.x as usize - 1).collect();
+            assert!(slower.iter().all(|point| differing.contains(point)), "seed {seed}: {differing:?}");
+            assert!(differing.len() <= slower.len() + 1, "seed {seed}: {differing:?}");
+        }
     }
 
     #[test]

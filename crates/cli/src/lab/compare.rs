@@ -131,11 +131,11 @@ fn cells(row: &Row) -> Vec<String> {
 
 fn summary(rows: &[Row]) -> String {
     let count = |condition: fn(&Row) -> bool| rows.iter().filter(|row| condition(row)).count();
-    format!(
+    fold(&format!(
         "\nof {} points {} agree within 10 %, and {} differ by more than noise explains\n\
          ratio: the other run's median over the one's; sittings: how far those of each run are apart\n",
         rows.len(),
         count(Row::agrees),
         count(|row| row.differs),
-    )
+    ))
 }
