@@ -5,7 +5,7 @@
 
 use crate::error::Result;
 use crate::experiment::{Declaration, Experiment};
-use crate::figure::{self, Ink};
+use crate::figure;
 use crate::findings::{Conclusion, Finding};
 use crate::measurement::{Measurements, StepResult};
 use crate::runner::noise::{self, Noise};
@@ -72,13 +72,10 @@ fn one(run: &Run, experiment: &dyn Experiment, measurements: &Measurements) -> R
 }
 
 /// Puts the verdicts into the order of the claims, and adds missing verdicts. A smoke run has measured too little for
-/// verdicts.
+/// verdicts, as its reader is told once.
 fn complete(declaration: &Declaration, mut conclusion: Conclusion, smoke: bool) -> Conclusion {
     let verdict = |claim: &str| match conclusion.verdicts.iter().find(|finding| finding.claim == claim) {
-        Some(finding) if smoke => {
-            let found = format!("A smoke run is too short to tell. {}", finding.found);
-            Finding::of(claim, Err(found))
-        }
+        Some(finding) if smoke => Finding::of(claim, Err(finding.found.clone())),
         Some(finding) => finding.clone(),
         None => Finding::of(claim, Err("What was measured says nothing about it.".to_owned())),
     };
@@ -92,12 +89,14 @@ fn complete(declaration: &Declaration, mut conclusion: Conclusion, smoke: bool) 
 /// No room is left, or writing there is not allowed.
 pub fn write(run: &Run, found: &[Found]) -> Result<()> {
     let measurements = run.measurements()?;
+    let mark = if run.record.options.smoke { "A smoke run, to conclude nothing from: " } else { "" };
+    let machine = format!("{mark}{}", run.record.machine.name());
     for one in found {
         let id = one.declaration.id;
         let steps: Vec<_> = measurements.of(id).cloned().collect();
         run.write(&format!("{id}.csv"), &csv::text(&steps))?;
         for figure in &one.conclusion.figures {
-            run.write(&figure::file(id, figure), &figure::draw(figure, figure::WIDE, Ink::Printed))?;
+            run.write(&figure::file(id, figure), &figure::sheet(&machine, std::slice::from_ref(figure)))?;
         }
         let document = Document {
             schema: SCHEMA,

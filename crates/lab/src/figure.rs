@@ -3,10 +3,11 @@
 //! How: the plotting library draws axes, grid and lines; markers, whiskers and the legend are added in its own primitives,
 //! since it has no hollow markers and its legend shows either a line or a marker. Each curve differs from the others in
 //! colour and marker, and estimates are dashed. The legend lists the curves in the order of their right ends, from top to
-//! bottom.
+//! bottom. Emulated copy is drawn last, over the others. No line joins two measured points, which would look like a curve.
 //! Limits: the files of this module are the only ones that know the plotting library.
 
 mod axes;
+mod crowd;
 mod curve;
 mod legend;
 pub mod palette;
@@ -59,16 +60,19 @@ pub fn file(experiment: &str, figure: &Figure) -> String {
 
 /// Draws a figure.
 pub fn draw(figure: &Figure, shape: Shape, ink: Ink) -> String {
+    let (thinned, notes) = crowd::thinned(std::slice::from_ref(figure));
+    let figure = thinned.first().unwrap_or(figure);
     let axes = Axes::around(figure);
     let styles = style::assign(&figure.curves);
     let order = legend::order(figure, &axes);
     let (mut scene, top) = plotted(figure, &axes, &styles, shape, ink);
-    legend::add(&mut scene, figure, &order, &styles, top, shape, ink);
+    legend::add(&mut scene, figure, (&order, &notes), &styles, top, shape, ink);
     finished(&scene, figure)
 }
 
 /// Draws figures on a sheet to be printed, two in a row; they share their axes and one legend.
 pub fn sheet(title: &str, figures: &[Figure]) -> String {
+    let (figures, notes) = crowd::thinned(figures);
     let Some(first) = figures.first() else { return String::new() };
     let ink = Ink::Printed;
     let curves = || figures.iter().flat_map(|figure| &figure.curves);
@@ -98,7 +102,8 @@ pub fn sheet(title: &str, figures: &[Figure]) -> String {
         scene.add(Primitive::GroupEnd);
     }
     let shape = Shape { width, height, legend: Some(LEGEND), ..PANEL };
-    legend::add(&mut scene, &each, &legend::order(&each, &axes), &styles, f64::from(HEADING), shape, ink);
+    let order = legend::order(&each, &axes);
+    legend::add(&mut scene, &each, (&order, &notes), &styles, f64::from(HEADING), shape, ink);
     finished(&scene, &each)
 }
 
@@ -118,7 +123,7 @@ fn plotted(figure: &Figure, axes: &Axes, styles: &[Style], shape: Shape, ink: In
     let lines = curve::lines(figure, axes, styles, ink);
     let computed = ComputedLayout::from_layout(&layout);
     let mut scene = render_multiple(lines, layout);
-    for (curve, style) in figure.curves.iter().zip(styles) {
+    for (curve, style) in curve::in_front(figure, styles) {
         curve::marks(&mut scene, &computed, axes, curve, *style, ink);
     }
     (scene, computed.margin_top)

@@ -88,8 +88,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if args.json {
         output::print_json(&printed(&run, &outcome, &found))?;
     } else {
-        let coloured = output::is_coloured();
-        output::print_styled(&found.iter().map(|one| tables::found(one, coloured)).collect::<String>())?;
+        output::print_styled(&tables::all(&found, run.record.options.smoke, output::is_coloured()))?;
     }
     report::announce(&run);
     judge(&run, &outcome)

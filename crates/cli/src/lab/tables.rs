@@ -8,8 +8,21 @@ use owo_colors::OwoColorize;
 
 use crate::tables;
 
+/// The tables of experiments, their verdicts, and the notes for the reader; a smoke run's claims are not judged, which is said once.
+pub(super) fn all(found: &[Found], smoke: bool, coloured: bool) -> String {
+    let text: String = found.iter().map(|one| self::found(one, smoke, coloured)).collect();
+    if !smoke {
+        return text;
+    }
+    let claims: usize = found.iter().map(|one| one.declaration.claims.len()).sum();
+    text + "\n"
+        + &tables::fold(&format!(
+            "a smoke run is too short to judge these experiments' {claims} claims; run them without --smoke"
+        ))
+}
+
 /// An experiment's tables, its verdicts, and the notes for the reader.
-pub(super) fn found(found: &Found, coloured: bool) -> String {
+fn found(found: &Found, smoke: bool, coloured: bool) -> String {
     let declaration = found.declaration;
     let heading = format!("{}: {}", declaration.id, declaration.title);
     let heading = tables::fold(&heading);
@@ -18,7 +31,8 @@ pub(super) fn found(found: &Found, coloured: bool) -> String {
         let _ = write!(text, "\n{}{}", tables::fold(&table.title), numbers(table));
     }
     text.push('\n');
-    for (claim, finding) in declaration.claims.iter().zip(&found.conclusion.verdicts) {
+    let judged = if smoke { &[] } else { declaration.claims };
+    for (claim, finding) in judged.iter().zip(&found.conclusion.verdicts) {
         let words = verdict(finding.verdict, coloured);
         let claim = format!("{words}: {} ({})\n    here: {}", claim.text, claim.source, finding.found);
         text += &tables::fold(&claim);

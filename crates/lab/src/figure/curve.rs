@@ -13,6 +13,8 @@ use crate::findings::{Curve, Figure};
 
 /// Half the width of a marker.
 const MARKER: f64 = 4.2;
+/// How many measured points make a line.
+pub(super) const LINE: usize = 3;
 /// How much of a curve's colour its spread has.
 const FAINT: f64 = 0.45;
 
@@ -21,14 +23,27 @@ pub(super) fn lines(figure: &Figure, axes: &Axes, styles: &[Style], ink: Ink) ->
     let line = |(curve, style): (&Curve, &Style)| {
         let points: Vec<_> =
             curve.points.iter().map(|point| (axes.across(point.x), axes.up(point.y))).collect();
-        let line =
-            LinePlot::new().with_data(points).with_color(ink.hue(style.hue)).with_stroke_width(style.width);
+        // The library draws axes around lines only: where there is none to be seen, it has no width.
+        let width = if is_joined(curve) { style.width } else { 0.0 };
+        let line = LinePlot::new().with_data(points).with_color(ink.hue(style.hue)).with_stroke_width(width);
         Plot::Line(match style.dashes {
             Some(dashes) => line.with_line_style(LineStyle::Custom(dashes.to_owned())),
             None => line,
         })
     };
-    figure.curves.iter().zip(styles).map(line).collect()
+    in_front(figure, styles).into_iter().map(line).collect()
+}
+
+/// Whether a line joins the points: measured ones must be so many that it does not pass for a curve that was measured.
+pub(super) fn is_joined(curve: &Curve) -> bool {
+    !curve.measured || curve.points.len() >= LINE
+}
+
+/// The curves in the order in which they are drawn, each over those before it: emulated copy comes last.
+pub(super) fn in_front<'f>(figure: &'f Figure, styles: &'f [Style]) -> Vec<(&'f Curve, &'f Style)> {
+    let mut all: Vec<_> = figure.curves.iter().zip(styles).collect();
+    all.sort_by_key(|(curve, _)| curve.name.starts_with("emulated copy"));
+    all
 }
 
 /// Adds the markers of a curve and, behind them, its spread.

@@ -29,11 +29,12 @@ pub(super) fn order(figure: &Figure, axes: &Axes) -> Vec<usize> {
     order
 }
 
-/// Adds the legend beside the curves, from `top` on, or below them, and makes room for it.
+/// Adds the legend beside the curves, from `top` on, or below them, and the notes on curves that are not drawn; makes room for
+/// both.
 pub(super) fn add(
     scene: &mut Scene,
     figure: &Figure,
-    order: &[usize],
+    (order, notes): (&[usize], &[String]),
     styles: &[Style],
     top: f64,
     shape: Shape,
@@ -54,6 +55,14 @@ pub(super) fn add(
             scene.add(text(&part, place, shape.text, TextAnchor::Start, colour));
             top += line;
         }
+    }
+    for part in notes
+        .iter()
+        .flat_map(|note| wrapped(note, letters + (SAMPLE / (f64::from(shape.text) * LETTER)) as usize))
+    {
+        let place = (left, top + f64::from(shape.text) * 0.36);
+        scene.add(text(&part, place, shape.text, TextAnchor::Start, Some(Color::from(ink.text()))));
+        top += line;
     }
     scene.width = f64::from(shape.width);
     scene.height = scene.height.max(top);

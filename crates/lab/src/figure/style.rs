@@ -4,6 +4,7 @@
 //! full for the emulated scheme, hollow for the basic one. A curve that would look like an earlier curve gets another marker
 //! and finer dashes. Curves of no scheme get the remaining looks, in order.
 
+use crate::figure::curve::LINE;
 use crate::figure::palette::Hue;
 use crate::findings::Curve;
 
@@ -12,7 +13,19 @@ const ESTIMATE: &str = "7 5";
 /// The patterns of curves that would otherwise look like another one.
 const OTHERWISE: [&str; 3] = ["2 3", "10 3 2 3", "12 4"];
 
-/// The patterns of curves that others are compared with, one after the other.
+/// Curves that others are compared with, whose colours are the same in all figures.
+const KNOWN: [&str; 9] = [
+    "shared-memory",
+    "unix-stream",
+    "pipe",
+    "tcp-loopback",
+    "process-vm",
+    "shared-memory-copy",
+    "iceoryx2-loan",
+    "zeromq-ipc",
+    "iceoryx2-copy",
+];
+/// The patterns of such curves: of those that sleep, and of those that spin.
 const BESIDE: [&str; 2] = ["7 2 1 2", "2 2"];
 /// The widths of the line of a curve, and of a curve that others are compared with.
 const WIDTH: f64 = 2.0;
@@ -60,14 +73,17 @@ pub(super) fn assign(curves: &[Curve]) -> Vec<Style> {
     for curve in curves {
         let dashes = (!curve.measured).then_some(ESTIMATE);
         let style = match scheme(&curve.name) {
-            _ if curve.beside => beside(styles.iter().filter(|style| style.width < WIDTH).count()),
+            _ if curve.beside => beside(&curve.name, &styles),
             Some((_, hue, mark, full)) => plain(*hue, *mark, *full, dashes),
             None => unused(&styles, dashes, curves),
         };
         // An estimate's points were computed, not observed: its line is enough.
-        let marked = !curve.beside && (curve.measured || curve.points.len() == 1);
+        let marked = match curve.beside {
+            true => curve.points.len() < LINE,
+            false => curve.measured || curve.points.len() == 1,
+        };
         let style = Style { marked, ..style };
-        styles.push(if curve.beside { style } else { distinct(&styles, style) });
+        styles.push(if curve.beside && !styles.contains(&style) { style } else { distinct(&styles, style) });
     }
     styles
 }
@@ -76,10 +92,13 @@ fn plain(hue: Hue, mark: Mark, full: bool, dashes: Option<&'static str>) -> Styl
     Style { hue, mark, full, dashes, width: WIDTH, marked: false }
 }
 
-/// The look of a curve that others are compared with, when `before` such curves have their looks already.
-fn beside(before: usize) -> Style {
-    let hue = Hue::ALL[before / BESIDE.len() % Hue::ALL.len()];
-    Style { width: THIN, ..plain(hue, Mark::Circle, false, Some(BESIDE[before % BESIDE.len()])) }
+/// The look of a curve that others are compared with: that of its name in all figures, or the next one.
+fn beside(name: &str, styles: &[Style]) -> Style {
+    let polled = name.strip_suffix("-polled");
+    let known = KNOWN.iter().position(|known| *known == polled.unwrap_or(name));
+    let next = || KNOWN.len() + styles.iter().filter(|style| style.width < WIDTH).count();
+    let hue = Hue::ALL[known.unwrap_or_else(next) % Hue::ALL.len()];
+    Style { width: THIN, ..plain(hue, Mark::Diamond, false, Some(BESIDE[usize::from(polled.is_some())])) }
 }
 
 /// The scheme of a curve, by the beginning of the curve's name.

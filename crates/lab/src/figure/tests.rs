@@ -146,3 +146,39 @@ fn a_file_is_named_for_its_experiment_once() {
     one.name = "latency-unlimited".to_owned();
     assert_eq!(file("latency", &one), "latency-unlimited.svg");
 }
+
+/// A picture of twenty curves shows none.
+#[test]
+fn of_many_curves_eight_are_drawn_and_the_others_are_named() {
+    let mut curves: Vec<_> =
+        (0..12).map(|index| curve(&format!("means {index}"), true, 10.0 * f64::from(index + 1))).collect();
+    curves.push(curve("emulated copy", true, 5.0));
+    curves.push(curve("emulated share", true, 5.1));
+    let (thinned, notes) = crowd::thinned(&[figure(curves.clone())]);
+    assert_eq!(thinned[0].curves.len(), crowd::MOST);
+    assert!(thinned[0].curves.iter().any(|curve| curve.name == "emulated copy"));
+    assert_eq!(notes[0], "On emulated copy, within 5 %: emulated share.");
+    assert_eq!(notes[1], "Not drawn: means 7, means 8, means 9, means 10, means 11.");
+    let svg = draw(&figure(curves), WIDE, Ink::Printed);
+    assert!(svg.contains(">On emulated copy,"), "{svg}");
+}
+
+#[test]
+fn emulated_copy_is_in_front_and_two_points_make_no_line() {
+    let mut curves = vec![curve("emulated copy", true, 5.0), curve("copy", true, 9.0)];
+    let both = figure(curves.clone());
+    let styles = style::assign(&both.curves);
+    assert_eq!(curve::in_front(&both, &styles).last().unwrap().0.name, "emulated copy");
+    assert!(!curve::is_joined(&curves[0]), "two points");
+    let middle = CurvePoint { x: 4096.0, ..curves[0].points[1] };
+    curves[0].points.insert(1, middle);
+    assert!(curve::is_joined(&curves[0]));
+}
+
+#[test]
+fn a_means_has_one_look_in_all_figures() {
+    let beside = |name: &str| Curve { beside: true, ..curve(name, true, 99.0) };
+    let alone = style::assign(&[beside("pipe")])[0];
+    let among = style::assign(&[beside("unix-stream"), beside("pipe-polled"), beside("pipe")]);
+    assert_eq!((alone, alone.hue), (among[2], among[1].hue));
+}
