@@ -24,10 +24,14 @@ use crate::thresholds::Both;
 /// The lengths whose costs the table shows.
 const SHOWN: [usize; 3] = [4 << 10, 64 << 10, 2 << 20];
 
+/// The load from which on other threads disturb the measurements.
+const BUSY: f64 = 1.5;
+
 /// Measure what the operations of the data passing schemes cost on this machine, and remember it.
 ///
 /// Takes some seconds. A program that uses Genie measures the same more hastily the first time; the costs measured here
-/// replace those.
+/// replace those, unless the machine is busy: then what is stored stays. Operations of which nothing was left when what they have in
+/// common with others was taken off are "lost in noise".
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The kind of pages of the interface's memory; each kind has costs of its own.
@@ -45,6 +49,8 @@ struct Document {
     granules: String,
     /// The file that holds the costs from now on; none where it could not be written.
     stored: Option<String>,
+    /// How many other threads ran, if so many that costs may be wrong. Costs that are stored already were kept then.
+    measured_under_load: Option<f64>,
     costs: Vec<Operation>,
     #[serde(flatten)]
     thresholds: Both,
@@ -70,16 +76,23 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if std::io::stderr().is_terminal() {
         eprintln!("genie: measuring for some seconds ...");
     }
+    let load = genie_lab::machine::load();
+    let busy = (load >= BUSY).then_some(load);
     let measure = |space: &Space| {
         let costs = calibration::measure(space, Effort::Thorough).map_err(Failure::could_not)?;
-        let stored = calibration::store(space, &costs);
+        let kept = calibration::load(space).filter(|_| busy.is_some());
+        let stored = match kept {
+            Some(_) => Ok(None),
+            None => calibration::store(space, &costs).map(Some),
+        };
         Ok::<_, Failure>((costs, stored))
     };
     // The small granules' costs are stored, too; the table shows those of the large ones.
     space.small().map(measure).transpose()?;
     let space = space.alone();
     let (costs, stored) = measure(&space)?;
-    let document = Document::new(&space, &costs, stored.as_ref().ok().map(|path| path.display().to_string()));
+    let path = stored.as_ref().ok().and_then(Option::as_ref).map(|path| path.display().to_string());
+    let document = Document { measured_under_load: busy, ..Document::new(&space, &costs, path) };
     if args.json {
         output::print_json(&document)?;
     } else {
@@ -101,6 +114,7 @@ impl Document {
             granule: space.granule(),
             granules: interface::describe(space),
             stored,
+            measured_under_load: None,
             costs: costs.rows().into_iter().map(|(name, cost)| Operation::new(name, cost)).collect(),
             thresholds: Both::of(costs, space.granule()),
         }
@@ -110,6 +124,13 @@ impl Document {
         let mut text = format!("granules of {}; costs for B bytes, in microseconds\n\n", self.granules);
         text.push_str(&tables::text(&self.table()));
         let _ = write!(text, "\n{}", self.thresholds.text());
+        if let Some(load) = self.measured_under_load {
+            let kept =
+                if self.stored.is_none() { ", and the costs that were stored before stay" } else { "" };
+            text += &tables::fold(&format!(
+                "\nmeasured under load ({load:.1}): costs and thresholds may be wrong{kept}; calibrate again when nothing else runs"
+            ));
+        }
         if let Some(path) = &self.stored {
             let _ = writeln!(text, "\nstored in {path}");
         }
@@ -140,6 +161,11 @@ impl Operation {
         }
     }
 
+    /// Whether nothing was left of the measurements when what they have in common with others was taken off.
+    fn is_lost(&self) -> bool {
+        self.points.iter().all(|(_, nanoseconds)| *nanoseconds < 1.0)
+    }
+
     fn cells(&self) -> Vec<String> {
         let mut cells = vec![self.operation.to_owned()];
         if self.points.is_empty() {
@@ -148,6 +174,11 @@ impl Operation {
         }
         cells.push(format!("{:.6} B", self.per_byte_ns / 1e3));
         cells.push(format!("{:.3}", self.fixed_ns / 1e3));
+        if self.is_lost() {
+            cells.truncate(1);
+            cells.push("lost in noise".to_owned());
+            return cells;
+        }
         cells.extend(self.at_us.values().map(|us| format!("{us:.3}")));
         cells
     }

@@ -69,7 +69,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.json {
         output::print_json(&document)?;
     } else {
-        output::print_styled(&table::text(&document, output::is_coloured()))?;
+        let text = if args.is_brief() { table::screen } else { table::text };
+        output::print_styled(&text(&document, output::is_coloured()))?;
     }
     notice(&bench, baselines.as_ref());
     document.wrong().map_or(Ok(()), Err)

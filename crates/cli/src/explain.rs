@@ -14,15 +14,16 @@ use genie_lab::call::Call;
 use genie_lab::client_buffer::ClientBuffer;
 use genie_lab::interface::Granule;
 use genie_lab::length;
-use genie_lab::memory_server::Buffers;
+use genie_lab::memory_server::{self, Buffers};
 
 use crate::failure::Failure;
 use crate::output;
-use report::{Question, Report};
+use report::{Case, Question, Report, Server};
 
 /// Say which operations would pass some data, what each would cost, and why.
 ///
-/// An alignment is how far into a granule the client's buffer starts. Costs are those that `genie calibrate` measured.
+/// The steps are those of the call that --call names, to a server in the same process; below them is what both calls would do, to
+/// servers of both kinds. An alignment is how far into a granule the client's buffer starts. Costs are those that `genie calibrate` measured.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Out to the server, or in from it.
@@ -84,9 +85,18 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         alignment: native.then_some(args.alignment),
         buffers: args.buffers,
         call: args.call,
+        server: Server::InProcess,
     };
     let receipt = pass(&genie, &server, question).map_err(Failure::could_not)?;
-    let report = Report::new(&genie, question, &receipt);
+    let mut report = Report::new(&genie, question, &receipt);
+    let (other, _peer) = memory_server::connect(&genie, args.buffers, args.length, None, None)?;
+    for (server, place) in [(&server, Server::InProcess), (&other, Server::Process)] {
+        for call in [Call::Send, Call::Submit] {
+            let question = Question { call, server: place, ..question };
+            let receipt = pass(&genie, server, question).map_err(Failure::could_not)?;
+            report.cases.push(Case::new(&genie, question, &receipt));
+        }
+    }
     if args.json { output::print_json(&report) } else { output::print(&report.text()) }
 }
 

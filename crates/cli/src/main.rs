@@ -151,7 +151,7 @@ mod tests {
         let lab = message("genie lab frobnicate");
         assert!(lab.contains("the subcommands of `genie lab` are list, run, report, compare"), "{lab}");
         let option = message("genie compare --frobnicate");
-        assert!(option.contains("the options of `genie compare` are --lengths, --touch"), "{option}");
+        assert!(option.contains("the options of `genie compare` are --all, --lengths, --touch"), "{option}");
         assert!(!option.contains("--in-process"), "{option}");
         for (line, accepted) in [
             ("genie compare --touch everybody", "none, client, server, both, full"),

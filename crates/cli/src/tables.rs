@@ -1,10 +1,10 @@
 //! Tables and prose for people at a terminal: columns have no lines between them, numbers are aligned to the right, and what is
-//! wider than a hundred letters is folded.
+//! wider than eighty letters is folded.
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table};
 
 /// The width beyond which tables and prose are folded.
-pub(crate) const WIDTH: u16 = 100;
+pub(crate) const WIDTH: u16 = 80;
 /// On a narrower terminal, the terminal breaks the lines; otherwise words would break within columns.
 const WIDTH_MIN: u16 = 60;
 

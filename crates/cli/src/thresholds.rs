@@ -1,10 +1,16 @@
 //! Thresholds, as text for people and as JSON for programs.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use genie::mechanism::{Costs, Thresholds};
 use genie_lab::length;
 use serde::Serialize;
+
+use crate::tables;
+
+/// The length at which costs are compared where copying is never avoided: the longest that thresholds are found for.
+const LONG: usize = 16 << 20;
 
 /// The shortest data, in bytes, for which copying is avoided; none where copying is never avoided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -26,28 +32,77 @@ pub(crate) struct Both {
     thresholds: Shortest,
     /// For servers in other processes, on another CPU.
     thresholds_between_processes: Shortest,
+    /// Why copying is never avoided, by threshold, where that is so for either kind of server.
+    never: BTreeMap<&'static str, String>,
 }
 
 impl Both {
     pub(crate) fn of(costs: &Costs, granule: usize) -> Self {
         let of = |costs: &Costs| Shortest::from(&Thresholds::derive(costs, granule));
-        Self { thresholds: of(costs), thresholds_between_processes: of(&costs.between()) }
+        let (between, mut never) = (costs.between(), BTreeMap::new());
+        let [here, there] = [of(costs), of(&between)];
+        for (thresholds, costs) in [(there, &between), (here, costs)] {
+            let lost = thresholds.lines().into_iter().filter(|line| line.bytes.is_none());
+            never.extend(lost.map(|line| (line.name, why(line.name, costs, granule))));
+        }
+        Self { thresholds: here, thresholds_between_processes: there, never }
     }
 
     /// The thresholds, a line for each.
     pub(crate) fn text(&self) -> String {
         let mut text = format!(
-            "copying is avoided from these lengths on:{:14} {:>20} {:>20}\n",
-            "", "in one process", "between processes"
+            "copying is avoided from these lengths on:{:10} {:>12} {:>12}\n",
+            "", "one process", "two of them"
         );
-        for ((what, here), (_, there)) in
-            self.thresholds.lines().into_iter().zip(self.thresholds_between_processes.lines())
-        {
-            let [here, there] = [here, there].map(|bytes| bytes.map_or("never".to_owned(), readable));
-            let _ = writeln!(text, "  {what:53} {here:>20} {there:>20}");
+        let lines = self.thresholds.lines().into_iter().zip(self.thresholds_between_processes.lines());
+        for (Line { what, bytes, .. }, there) in lines {
+            let [here, there] = [bytes, there.bytes].map(|bytes| bytes.map_or("never".to_owned(), readable));
+            let _ = writeln!(text, "  {what:49} {here:>12} {there:>12}");
         }
-        text
+        let mut reasons: Vec<&str> = self.never.values().map(String::as_str).collect();
+        reasons.sort_unstable();
+        reasons.dedup();
+        text + &reasons.into_iter().map(|why| tables::fold(&format!("never: {why}"))).collect::<String>()
     }
+}
+
+/// Why copying is never avoided below this threshold.
+fn why(name: &str, costs: &Costs, granule: usize) -> String {
+    let copyin = |len: usize| costs.copyin.at(len) + costs.system_buffer.at(len);
+    let copyout = |len: usize| costs.copyout.at(len) + costs.system_buffer.at(len);
+    let swap = |len: usize| costs.swap.at(len) + costs.aligned_buffer.at(len);
+    let cannot = |what: &str| format!("{what} cannot be used here (see `genie doctor`)");
+    let dear = |what: &str, len: usize, cost: f64, copy: f64| {
+        let [cost, copy] = [cost, copy].map(|nanoseconds| nanoseconds / 1e3);
+        let len = length::format(len);
+        format!("{what} {len} takes {cost:.1} us, copying it {copy:.1} us, of which a quarter must be saved")
+    };
+    match name {
+        "output" | "unchanged" if costs.read_only.points.is_empty() => {
+            cannot("write protection, by which output that is not borrowed is referenced,")
+        }
+        "output" | "unchanged" => {
+            dear("protecting and reinstating", LONG, costs.protecting(LONG), copyin(LONG))
+        }
+        "held" => dear("referencing", LONG, costs.referencing(LONG), copyin(LONG)),
+        "mapping" if costs.zero.points.is_empty() => cannot("zeroing the rest of a mapped granule"),
+        "mapping" => {
+            dear("zeroing the rest of a granule of", granule, costs.zero.at(0), costs.copyin.at(granule))
+        }
+        _ if costs.swap.points.is_empty() => cannot("page swapping"),
+        "input" | "input_edge" if costs.guard.points.is_empty() => {
+            cannot("guarding a granule while it is completed")
+        }
+        "input_run" => dear("swapping", LONG, swap(LONG), copyout(LONG)),
+        _ => dear("swapping a granule of", granule, swap(granule), copyout(granule)),
+    }
+}
+
+/// A threshold: its name in documents, what it is of, and the bytes.
+struct Line {
+    name: &'static str,
+    what: &'static str,
+    bytes: Option<usize>,
 }
 
 impl From<&Thresholds> for Shortest {
@@ -67,31 +122,31 @@ impl From<&Thresholds> for Shortest {
 }
 
 impl Shortest {
-    fn lines(self) -> [(&'static str, Option<usize>); 8] {
+    fn lines(self) -> [Line; 8] {
         [
-            ("output whose data is borrowed (send)", self.held),
-            ("output whose data is not (submit: t_o)", self.output),
-            ("the same, while its data stays unchanged", self.unchanged),
-            ("input on one partly filled granule (t_i)", self.input),
-            ("the same, where the granule holds nothing else", self.input_alone),
-            ("input on a run of full granules", self.input_run),
-            ("input on a partly filled granule beside such a run", self.input_edge),
-            ("another lender's buffer, mapped to a server (t_m)", self.mapping),
+            ("held", "output whose data is borrowed (send)", self.held),
+            ("output", "output whose data is not (submit: t_o)", self.output),
+            ("unchanged", "the same, while its data stays unchanged", self.unchanged),
+            ("input", "input on one partly filled granule (t_i)", self.input),
+            ("input_alone", "the same, where the granule holds nothing else", self.input_alone),
+            ("input_run", "input on a run of full granules", self.input_run),
+            ("input_edge", "input on a partly filled granule beside such a run", self.input_edge),
+            ("mapping", "another lender's buffer, mapped to a server (t_m)", self.mapping),
         ]
+        .map(|(name, what, bytes)| Line { name, what, bytes })
     }
 }
 
-/// A number of bytes, with an approximation where it is no round number.
+/// A number of bytes, approximate where it is no round number.
 fn readable(bytes: usize) -> String {
     let exact = length::format(bytes);
-    if bytes >= 10_000 && exact.ends_with(" B") {
-        return format!("{exact} ({})", length::approximate(bytes as u64));
-    }
-    exact
+    if bytes >= 10_000 && exact.ends_with(" B") { length::approximate(bytes as u64) } else { exact }
 }
 
 #[cfg(test)]
 mod tests {
+    use genie_passing::Cost;
+
     use super::*;
 
     #[test]
@@ -99,13 +154,33 @@ mod tests {
         let [thresholds, thresholds_between_processes] =
             [&Thresholds::ALWAYS, &Thresholds::NEVER].map(Shortest::from);
         assert_eq!((thresholds.input_edge, thresholds_between_processes.output), (Some(1), None));
-        let text = Both { thresholds, thresholds_between_processes }.text();
+        let never = BTreeMap::new();
+        let text = Both { thresholds, thresholds_between_processes, never }.text();
         assert_eq!((text.matches(" 1 B").count(), text.matches(" never").count()), (8, 8), "{text}");
+    }
+
+    #[test]
+    fn never_has_a_reason_in_the_costs() {
+        let line =
+            |per_byte: f64| Cost::measured([1, 4096, LONG].map(|len| (len, per_byte * len as f64)).into());
+        let costs = Costs { copyin: line(1.0), copyout: line(1.0), reference: line(0.1), ..Costs::default() };
+        let both = |costs: &Costs| Both::of(costs, 4096);
+        let unable = both(&costs);
+        assert!(unable.never["output"].contains("write protection"), "{:?}", unable.never);
+        assert!(unable.never["input_run"].contains("page swapping"), "{:?}", unable.never);
+        assert!(!unable.never.contains_key("held"));
+        let slow = both(&Costs { read_only: line(2.0), swap: line(3.0), ..costs });
+        let said = "protecting and reinstating 16 MiB takes 35232.2 us, copying it 16777.2 us, of which a quarter must be saved";
+        assert_eq!(slow.never["output"], said);
+        assert!(slow.never["input_edge"].contains("guarding"), "{:?}", slow.never);
+        let text = slow.text();
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("never: protecting and reinstating 16 MiB"), "{text}");
     }
 
     #[test]
     fn odd_numbers_are_explained() {
         assert_eq!(readable(4096), "4 KiB");
-        assert_eq!(readable(700_001), "700001 B (683.6 KiB)");
+        assert_eq!(readable(700_001), "683.6 KiB");
     }
 }

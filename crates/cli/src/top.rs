@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use comfy_table::ContentArrangement;
 use genie_io::channel;
-use genie_lab::length;
 
 use crate::failure::Failure;
 use crate::servers::none_runs;
@@ -19,7 +18,7 @@ use rates::{Numbers, Row, Sample, Server, servers};
 /// How long servers may take to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// The longest name that is shown whole.
-const NAME: usize = 20;
+const NAME: usize = 17;
 /// The upper left corner of the terminal, and nothing on it.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
@@ -90,10 +89,10 @@ fn text(servers: &[Server], interval: Duration) -> String {
 
 fn table(servers: &[&Server]) -> String {
     let headings =
-        ["server", "process", "requests/s", "failed/s", "out/s", "in/s", "copied/s", "passed/s", "pending"];
+        ["server", "process", "req/s", "fail/s", "out/s", "in/s", "copied/s", "passed/s", "pending"];
     let mut table = tables::new(headings, 1..headings.len());
     table.set_content_arrangement(ContentArrangement::Disabled);
-    // A hundred columns are enough for the longest numbers.
+    // Eighty columns are enough for the longest numbers.
     table.column_iter_mut().for_each(|column| {
         column.set_padding((0, 1));
     });
@@ -112,7 +111,6 @@ fn cells(indent: &str, row: &Row) -> Vec<String> {
         name.push('\u{2026}');
     }
     let Numbers { requests, failures, out_copied, out_passed, in_copied, in_passed } = row.per_second;
-    let bytes = |bytes: f64| length::approximate(bytes as u64);
     vec![
         name,
         row.pid.to_string(),
@@ -122,12 +120,37 @@ fn cells(indent: &str, row: &Row) -> Vec<String> {
         bytes(in_copied + in_passed),
         bytes(out_copied + in_copied),
         bytes(out_passed + in_passed),
-        row.pending_requests.to_string(),
+        number(row.pending_requests as f64),
     ]
 }
 
+/// A number of requests in at most five letters: 0.5, 12345, 12.3M.
 fn number(number: f64) -> String {
-    if number == 0.0 || number >= 10.0 { format!("{number:.0}") } else { format!("{number:.1}") }
+    match number {
+        0.0 => "0".to_owned(),
+        few if few < 10.0 => format!("{few:.1}"),
+        some if some < 99_999.5 => format!("{some:.0}"),
+        many => scaled(many, 1000.0, ["k", "M", "G"]),
+    }
+}
+
+/// A number of bytes in at most five letters: 512, 4.0K, 12.3G.
+fn bytes(bytes: f64) -> String {
+    if bytes < 1024.0 { format!("{bytes:.0}") } else { scaled(bytes, 1024.0, ["K", "M", "G"]) }
+}
+
+/// A number with three digits or so, and the unit that makes it so short; more than the last unit allows are "lots".
+fn scaled(number: f64, step: f64, units: [&str; 3]) -> String {
+    let mut left = number;
+    for unit in units {
+        left /= step;
+        match left {
+            left if left < 99.95 => return format!("{left:.1}{unit}"),
+            left if left < 999.5 => return format!("{left:.0}{unit}"),
+            _ => {}
+        }
+    }
+    "lots".to_owned()
 }
 
 #[cfg(test)]
@@ -135,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_widest_table_has_a_hundred_columns() {
+    fn the_widest_table_has_eighty_columns() {
         let most = (1u64 << 40) as f64 - 1.0;
         let per_second = Numbers {
             requests: 9_999_999_999.0,
@@ -163,8 +186,25 @@ mod tests {
         };
         let table = text(&[server], Duration::from_secs(1));
         let widest = table.lines().map(|line| line.chars().count()).max();
-        assert!(widest <= Some(100), "{widest:?}: {table}");
+        assert!(widest <= Some(80), "{widest:?}: {table}");
         assert_eq!(table.matches('\u{2026}').count(), 2, "{table}");
+    }
+
+    #[test]
+    fn numbers_are_short_and_of_three_digits() {
+        for (count, shown) in [
+            (0.0, "0"),
+            (0.25, "0.2"),
+            (12_345.0, "12345"),
+            (123_456.0, "123k"),
+            (9e9, "9.0G"),
+            (1e300, "lots"),
+        ] {
+            assert_eq!(number(count), shown);
+        }
+        for (count, shown) in [(1000.0, "1000"), (1024.0, "1.0K"), (1_047_527.0, "1.0M"), (5e12, "lots")] {
+            assert_eq!(bytes(count), shown);
+        }
     }
 
     #[test]

@@ -143,6 +143,20 @@ fn the_text_names_operations_prices_the_copy_and_the_thresholds() {
     }
 }
 
+/// A client in another process was told of a server in the same one.
+#[test]
+fn both_calls_and_both_kinds_of_server_are_explained() {
+    let document = explain(&["out", "64K", "0", "emulated copy"]);
+    let cases = document["cases"].as_array().unwrap();
+    let names: Vec<_> =
+        cases.iter().map(|case| (case["server"].as_str().unwrap(), case["call"].as_str().unwrap())).collect();
+    let expected =
+        ["in-process", "process"].into_iter().flat_map(|server| [(server, "send"), (server, "submit")]);
+    assert_eq!(names, expected.collect::<Vec<_>>());
+    assert_eq!(cases[0]["effective"], document["effective"], "{document}");
+    assert!(cases.iter().all(|case| case["predicted_us"].as_f64().unwrap() > 0.0), "{document}");
+}
+
 #[test]
 fn nonsense_is_one_line_and_status_2() {
     let cases: [(&[&str], &str); 7] = [

@@ -87,7 +87,14 @@ pub fn sheet(title: &str, figures: &[Figure]) -> String {
     let height = HEADING + figures.len().div_ceil(2) as u32 * step;
     let mut scene = Scene::new(width.into(), height.into());
     scene.font_family = Some(FONT.to_owned());
-    heading(&mut scene, title, (f64::from(width) / 2.0, f64::from(HEADING) * 0.6), PANEL.text + 3);
+    // A long title has smaller letters.
+    let letters = f64::from(width) / (title.chars().count().max(1) as f64 * 0.62);
+    heading(
+        &mut scene,
+        title,
+        (f64::from(width) / 2.0, f64::from(HEADING) * 0.6),
+        (PANEL.text + 3).min(letters as u32),
+    );
     for (index, figure) in figures.iter().enumerate() {
         let style_of = |curve: &findings::Curve| each.curves.iter().position(|one| one.name == curve.name);
         let styles: Vec<_> = figure.curves.iter().filter_map(style_of).map(|index| styles[index]).collect();

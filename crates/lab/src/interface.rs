@@ -72,6 +72,6 @@ pub fn describe(space: &Space) -> String {
 pub fn loss(kind: GranuleKind) -> Option<&'static str> {
     (kind == GranuleKind::Base).then_some(
         "with 4 KiB granules, swapping, and protecting data that changes, cost about as much as copying it; \
-         2 MiB granules make that many times cheaper: sudo sysctl vm.nr_hugepages=256, or sudo genie doctor --fix",
+         2 MiB granules make that many times cheaper: sudo sysctl vm.nr_hugepages=400, or sudo genie doctor --fix",
     )
 }

@@ -112,7 +112,8 @@ fn way(way: Way) -> &'static str {
     }
 }
 
-fn load() -> f64 {
+/// Runnable threads, averaged over the last minute; 0 where the kernel does not say.
+pub fn load() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or_default()
 }

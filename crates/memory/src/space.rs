@@ -519,7 +519,7 @@ fn require_huge_pages(limit: usize) -> Result<()> {
     let subject = format!("{needed} huge pages of 2 MiB ({available} available)");
     Err(Error::Kernel(
         genie_sys::Error::new("mmap", subject, Errno::NOMEM)
-            .with_remedy("reserve some: `sysctl vm.nr_hugepages=256` as root, or `genie doctor --fix`"),
+            .with_remedy("reserve some: `sysctl vm.nr_hugepages=400` as root, or `genie doctor --fix`"),
     ))
 }
 

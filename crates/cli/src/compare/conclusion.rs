@@ -4,7 +4,7 @@
 use genie::Scheme;
 use genie_lab::length;
 
-use super::document::{Document, Row};
+use super::document::{Document, OfCopy, Row};
 use super::table::short;
 use crate::tables;
 
@@ -15,6 +15,16 @@ const SHOWN: [&str; 2] = ["unix-stream", "shared-memory-polled"];
 
 /// Means that promise nothing to either side.
 const IN_PLACE: [&str; 2] = ["shared-memory", "shared-memory-polled"];
+
+/// The conclusion with the least that must be known of how it was found: one screen.
+pub(super) fn screen(document: &Document, conditions: &str) -> String {
+    let heading = format!(
+        "{}; {conditions}. The server is another process; both sides touch every byte, and every byte was verified. `genie \
+         compare --all` prints all schemes and means.",
+        document.machine.name()
+    );
+    tables::fold(&heading) + &text(document)
+}
 
 /// The conclusion; empty where emulated copy was not measured.
 pub(super) fn text(document: &Document) -> String {
@@ -42,12 +52,13 @@ fn of(document: &Document, direction: &str) -> Option<String> {
         .collect();
     let way = if direction == "out" { "output" } else { "input" };
     let mut text = format!("\nconclusion, {way}: microseconds from request to reply\n{}", table(&shown));
-    for emulated in emulated.iter().filter(|rows| !rows.is_empty() && !copy.is_empty()) {
+    for emulated in emulated.iter().filter(|rows| rows.iter().any(|row| row.of_copy.is_some())) {
         let label = emulated[0].label();
-        let latency = sentence(emulated, &copy, |row| row.latency_us.median);
-        let cycle = sentence(emulated, &copy, |row| row.cycle_us.median);
-        text += &tables::fold(&format!("{label} takes {latency}."));
-        text += &tables::fold(&format!("With what the client does to its buffer (cycle) it takes {cycle}."));
+        let latency = sentence(emulated, |of_copy| of_copy.latency);
+        let cycle = sentence(emulated, |of_copy| of_copy.cycle);
+        text += &tables::fold(&format!(
+            "{label} takes {latency}; with what the client does to its buffer {cycle}."
+        ));
     }
     if let Some(faster) = faster(&there, emulated.iter().find(|rows| !rows.is_empty())?) {
         text += &tables::fold(&format!(
@@ -75,10 +86,10 @@ fn table(shown: &[&Vec<&Row>]) -> String {
 }
 
 /// "36 % of copy's time at 64 KiB, 18 % at 2 MiB; about as long as copy at 4 KiB; 115 % of copy's time at 64 B"
-fn sentence(rows: &[&Row], copy: &[&Row], time: fn(&Row) -> f64) -> String {
+fn sentence(rows: &[&Row], time: fn(OfCopy) -> f64) -> String {
     let (mut less, mut alike, mut more) = (Vec::new(), Vec::new(), Vec::new());
-    for (row, copy) in rows.iter().zip(copy) {
-        let (length, ratio) = (length::format(row.length), time(row) / time(copy).max(f64::MIN_POSITIVE));
+    for (row, of_copy) in rows.iter().filter_map(|row| Some((row, row.of_copy?))) {
+        let (length, ratio) = (length::format(row.length), time(of_copy));
         let list = match ratio {
             ratio if ratio < 1.0 - ABOUT => &mut less,
             ratio if ratio > 1.0 + ABOUT => &mut more,
@@ -92,6 +103,9 @@ fn sentence(rows: &[&Row], copy: &[&Row], time: fn(&Row) -> f64) -> String {
     }
     let part =
         |words: &str, list: Vec<String>| (!list.is_empty()).then(|| format!("{words}{}", list.join(", ")));
+    if alike.len() == rows.len() {
+        return "about as long as copy".to_owned();
+    }
     let parts = [part("", less), part("about as long as copy at ", alike), part("", more)];
     parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }

@@ -92,6 +92,9 @@ pub(super) struct Row {
     pub(super) touch: &'static str,
     pub(super) latency_us: Spread,
     pub(super) cycle_us: Spread,
+    /// What it takes beside copy, if it is emulated copy and copy was measured, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) of_copy: Option<OfCopy>,
     /// Length divided by the median latency; a megabyte is 10^6 bytes.
     pub(super) throughput_mb_s: f64,
     /// The client's CPU time in a cycle; it includes the work of an in-process server.
@@ -110,6 +113,13 @@ pub(super) struct Row {
     /// Whether it is a scheme of strong integrity.
     #[serde(skip)]
     pub(super) strong: bool,
+}
+
+/// The factors between what a scheme takes and what copy takes in the same turn: the middle of all turns.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(super) struct OfCopy {
+    pub(super) latency: f64,
+    pub(super) cycle: f64,
 }
 
 /// The direction of round trips without data.
@@ -160,6 +170,7 @@ impl Row {
         };
         Self {
             cycle_us: samples(Of::Cycle(index)).spread(),
+            of_copy: OfCopy::new(records, index),
             cpu_us: rounded(samples(Of::CpuTime(index)).median_us()),
             verified: contender.wrong.is_none(),
             wrong: contender.wrong,
@@ -179,6 +190,7 @@ impl Row {
             touch: block.touch,
             latency_us: spread,
             cycle_us: spread,
+            of_copy: None,
             throughput_mb_s: rounded(block.length as f64 / spread.median.max(1e-3)),
             cpu_us: 0.0,
             verified: true,
@@ -222,6 +234,13 @@ pub(super) fn rows(measured: Measurements, block: Block) -> (Vec<Row>, Vec<Row>)
 /// The word for a direction.
 pub(super) fn name(direction: Direction) -> &'static str {
     if direction == Direction::Out { "out" } else { "in" }
+}
+
+impl OfCopy {
+    fn new(records: &Records, index: usize) -> Option<Self> {
+        let latency = rounded(records.of_copy(Of::LatencyOfCopy(index))?);
+        Some(Self { latency, cycle: rounded(records.of_copy(Of::CycleOfCopy(index))?) })
+    }
 }
 
 impl Passed {

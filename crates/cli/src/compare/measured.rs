@@ -7,13 +7,17 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use genie::Receipt;
+use genie_baselines::Exchanged;
 use genie_lab::call::Call;
 use genie_lab::data::Verdict;
 use genie_lab::placement::Placement;
 use genie_lab::probe::majority;
-use genie_lab::samples::Samples;
+use genie_lab::samples::{Samples, nanoseconds};
 
 use super::bench::Place;
+
+/// The parts into which copy's time is divided.
+const WHOLE: u64 = 10_000;
 
 /// The quantity that samples measure. Numbers are indices of contenders, baselines or servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,6 +28,10 @@ pub(super) enum Of {
     Cycle(usize),
     /// The client's CPU time in a cycle.
     CpuTime(usize),
+    /// A contender's latency in ten-thousandths of copy's, which was measured beside it.
+    LatencyOfCopy(usize),
+    /// The same of cycles.
+    CycleOfCopy(usize),
     /// Write faults in a cycle.
     Faults(usize),
     /// A round trip of 64 bytes by a baseline.
@@ -53,6 +61,21 @@ impl Records {
 
     pub(super) fn add_number(&mut self, of: Of, number: u64) {
         self.0.entry(of).or_default().add_number(number);
+    }
+
+    /// Adds what contenders that were measured beside each other took, as shares of what copy took.
+    pub(super) fn add_beside(&mut self, copy: Exchanged, others: &[(usize, Exchanged)]) {
+        let share =
+            |time: Duration, of: Duration| nanoseconds(time).saturating_mul(WHOLE) / nanoseconds(of).max(1);
+        for (index, other) in others {
+            self.add_number(Of::LatencyOfCopy(*index), share(other.latency, copy.latency));
+            self.add_number(Of::CycleOfCopy(*index), share(other.cycle, copy.cycle));
+        }
+    }
+
+    /// The middle of the shares of copy's time, as a factor.
+    pub(super) fn of_copy(&self, of: Of) -> Option<f64> {
+        self.get(of).map(|samples| samples.median() as f64 / WHOLE as f64)
     }
 
     pub(super) fn merge(&mut self, other: &Self) {
@@ -129,5 +152,40 @@ impl Measurements {
         like.iter().for_each(|batch| records.merge(&batch.records));
         let round_trip = like.iter().filter_map(|batch| batch.round_trip).min();
         Self { placement, round_trip, records, contenders, dropped: batches.len() - like.len() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exchanged(us: u64) -> Exchanged {
+        let time = Duration::from_micros(us);
+        Exchanged { latency: time, cycle: 2 * time, sum: None }
+    }
+
+    /// A share was the quotient of two medians. Where rounds took unlike times, as on a busy machine, or in unlike caches when other
+    /// schemes took turns, the medians were of unlike rounds: "129 % of copy" of what took 90 %.
+    #[test]
+    fn a_share_of_copys_time_is_of_rounds_and_not_of_medians() {
+        let mut records = Records::default();
+        let (mut copies, mut others) = (Vec::new(), Vec::new());
+        // Most copies fall into quick rounds, and most of the other's measurements into slow ones.
+        for (round, slow) in [1, 1, 10, 10, 10].into_iter().enumerate() {
+            let copy = if round == 2 { 90 } else { 100 * slow };
+            copies.push(copy);
+            others.push(if round == 2 { 900 } else { 90 * slow });
+            records.add_beside(exchanged(copy), &[(3, exchanged(others[round]))]);
+        }
+        let median = |mut times: Vec<u64>| {
+            times.sort_unstable();
+            times[times.len() / 2]
+        };
+        assert!(median(others) > 8 * median(copies), "medians deceive");
+        for of in [Of::LatencyOfCopy(3), Of::CycleOfCopy(3)] {
+            let share = records.of_copy(of).unwrap();
+            assert!((share - 0.9).abs() < 0.01, "{share}");
+        }
+        assert_eq!(records.of_copy(Of::LatencyOfCopy(2)), None);
     }
 }

@@ -7,6 +7,9 @@
 //! 64 bytes, which warms the code again. The third is the measured operation. Every fourth round measures CPU time
 //! instead of latency, since reading the CPU clock disturbs the operations that follow. Baselines, plain copying and empty
 //! requests take turns with the schemes; the limits of control are measured once in a batch.
+//! Copy and emulated copy, of which conclusions speak, have one turn together: whatever took its turn before, each is first
+//! operated once without being timed, and what emulated copy takes is compared with what copy takes in the same turn. So what
+//! else is measured does not change the conclusion, and a busy machine hardly does.
 //! Where a buffer lies makes a difference in a cache, and cannot be chosen; so copy and emulated copy swap their buffers
 //! from batch to batch.
 
@@ -67,6 +70,8 @@ pub(super) struct Series<'b> {
 #[derive(Debug, Clone, Copy)]
 enum Turn {
     Contender(usize),
+    /// Copy and emulated copy, at the server of this number.
+    Beside(usize),
     Memcpy,
     EmptyRequest,
 }
@@ -196,12 +201,17 @@ impl<'b> Series<'b> {
     }
 
     fn round(&mut self, round: usize, records: &mut Records) -> Result<(), Failure> {
-        let mut turns: Vec<_> = (0..self.contenders.len()).map(Turn::Contender).collect();
+        let beside = self.beside();
+        let alone =
+            (0..self.contenders.len()).filter(|index| !beside.iter().flatten().any(|one| one == index));
+        let mut turns: Vec<_> = alone.map(Turn::Contender).collect();
+        turns.extend((0..beside.len()).map(Turn::Beside));
         turns.extend([Turn::Memcpy, Turn::EmptyRequest]);
         self.random.shuffle(&mut turns);
         for turn in turns {
             match turn {
-                Turn::Contender(index) => self.contender(index, round, records)?,
+                Turn::Contender(index) => drop(self.contender(index, round, records)?),
+                Turn::Beside(server) => self.side_by_side(&beside[server], round, records)?,
                 Turn::Memcpy => records.add(Of::Memcpy, self.memcpy()),
                 Turn::EmptyRequest => {
                     records.add(Of::RequestInTurn, self.empty_request().map_err(Failure::could_not)?);
@@ -211,24 +221,62 @@ impl<'b> Series<'b> {
         Ok(())
     }
 
-    fn contender(&mut self, index: usize, round: usize, records: &mut Records) -> Result<(), Failure> {
+    /// The subjects that are compared with copy, copy among them, for each server.
+    fn beside(&self) -> Vec<Vec<usize>> {
+        let compared = |place, subject: &Subject<'_>| {
+            subject.place == place && matches!(subject.scheme, Scheme::Copy | Scheme::EmulatedCopy)
+        };
+        let subjects = || self.subjects.iter().enumerate();
+        let at = |place| subjects().filter(|(_, one)| compared(place, one)).map(|(index, _)| index).collect();
+        self.bench.places().map(at).filter(|group: &Vec<_>| group.len() > 1).collect()
+    }
+
+    /// Gives subjects that are compared their turns one after another, in an order drawn anew.
+    fn side_by_side(&mut self, group: &[usize], round: usize, records: &mut Records) -> Result<(), Failure> {
+        let mut group = group.to_vec();
+        self.random.shuffle(&mut group);
+        for index in &group {
+            self.operate(*index, self.task).map_err(Failure::could_not)?;
+        }
+        let mut found = Vec::with_capacity(group.len());
+        for index in group {
+            found.extend(self.contender(index, round, records)?.map(|times| (index, times)));
+        }
+        let copy = found.iter().position(|(index, _)| self.subjects[*index].scheme == Scheme::Copy);
+        if let Some(copy) = copy {
+            let (_, copy) = found.swap_remove(copy);
+            records.add_beside(copy, &found);
+        }
+        Ok(())
+    }
+
+    /// Measures a contender; returns its times, unless it was CPU time that was measured.
+    fn contender(
+        &mut self,
+        index: usize,
+        round: usize,
+        records: &mut Records,
+    ) -> Result<Option<Exchanged>, Failure> {
         let clock = round.is_multiple_of(CPU_TIME_EVERY).then_some(self.cpu_clock);
         let timed = match index.checked_sub(self.subjects.len()) {
             None => self.scheme(index, clock, records).map_err(Failure::could_not)?,
             Some(baseline) => {
-                let Some(baselines) = &mut self.baselines else { return Ok(()) };
+                let Some(baselines) = &mut self.baselines else { return Ok(None) };
                 baselines.exchange(baseline, self.passing, |exchange| time(clock, exchange))?
             }
         };
         match timed {
-            Timed::Cpu(time) => records.add(Of::CpuTime(index), time),
+            Timed::Cpu(time) => {
+                records.add(Of::CpuTime(index), time);
+                Ok(None)
+            }
             Timed::Operation(exchanged) => {
                 records.add(Of::Latency(index), exchanged.latency);
                 records.add(Of::Cycle(index), exchanged.cycle);
                 self.contenders[index].judge(compared(self.sum, exchanged.sum));
+                Ok(Some(exchanged))
             }
         }
-        Ok(())
     }
 
     fn scheme(

@@ -8,6 +8,7 @@ use genie_lab::length;
 use genie_lab::samples::Spread;
 use owo_colors::OwoColorize;
 
+use super::bench::Place;
 use super::conclusion;
 use super::document::{Document, EMPTY, Row};
 use super::overhead;
@@ -15,8 +16,7 @@ use super::throughput::Throughput;
 use crate::tables;
 
 /// The columns, in order; all but the first are numbers.
-const COLUMNS: [&str; 10] =
-    ["scheme", "latency us", "(p5-p95)", "cycle us", "MB/s", "CPU us", "copied", "prot", "swap", "flt"];
+const COLUMNS: [&str; 9] = ["scheme", "reply", "p95", "cycle", "CPU", "copied", "prot", "swap", "flt"];
 
 /// The tables, with a heading and an explanation.
 pub(super) fn text(document: &Document, coloured: bool) -> String {
@@ -28,11 +28,16 @@ pub(super) fn text(document: &Document, coloured: bool) -> String {
     control(&mut text, document);
     in_flight(&mut text, &document.throughput);
     difference(&mut text, document);
-    text.push_str(EXPLANATION);
+    text.push_str(&tables::fold(EXPLANATION));
     if document.baselines.iter().any(|row| row.direction != EMPTY) {
-        text.push_str(BASELINES);
+        text.push_str(&tables::fold(BASELINES));
     }
     text + &conclusion::text(document)
+}
+
+/// The conclusion alone.
+pub(super) fn screen(document: &Document, _: bool) -> String {
+    conclusion::screen(document, &limits(document))
 }
 
 /// Round trips without data, and the limits that they cannot beat.
@@ -85,10 +90,9 @@ fn difference(text: &mut String, document: &Document) {
     if document.overhead.is_empty() {
         return;
     }
-    let _ = writeln!(
-        text,
-        "\na server in a process of its own takes so much longer to reply (middle and range of all schemes):"
-    );
+    text.push_str(&tables::fold(
+        "\na server in a process of its own takes so much longer to reply (middle and range):",
+    ));
     for line in overhead::lines(&document.overhead) {
         let _ = writeln!(text, "{line}");
     }
@@ -96,18 +100,17 @@ fn difference(text: &mut String, document: &Document) {
 
 const EXPLANATION: &str = "
 * the fastest cycle among schemes of strong integrity: copy, emulated copy, move, emulated move.
-latency: from request to reply; cycle: with what the client does to its buffer, faults and fresh
-  mappings included. CPU: the client's time in a cycle.
-submit: the client goes on while the server reads, so what it outputs is protected; otherwise it
-  waits, and nothing has to be.
-copied: bytes; prot, swap: granules write-protected, swapped; flt: write faults in a cycle.
-  Every byte was verified.
+Times are in microseconds. reply: from request to reply, in the middle; p95: in 95 of 100 cases at most; cycle: \
+    with what the client does to its buffer, faults and fresh mappings included; CPU: the client's time in a cycle.
+submit: the client goes on while the server reads, so what it outputs is protected; otherwise it waits, and nothing \
+    has to be. here: a server in the client's process.
+copied: how much of the data; prot, swap: granules write-protected, swapped; flt: write faults in a cycle. Every \
+    byte was verified.
 ";
 
-const BASELINES: &str =
-    "baselines: the same data to and from a process on another CPU by other means, verified alike. The
-  limit is shared-memory, which is used in place. Those named -polled spin, as genie does here,
-  the others sleep, as genie-blocking does.
+const BASELINES: &str = "-: the same data to and from a process on another CPU by other means, verified alike. The \
+    limit is shared-memory, which is used in place. Those named -polled spin, as genie does here, the others sleep, \
+    as genie-blocking does.
 ";
 
 fn limits(document: &Document) -> String {
@@ -138,7 +141,8 @@ fn block(text: &mut String, rows: &[Row], document: &Document, coloured: bool) {
         },
         short(memcpy),
     );
-    let _ = writeln!(text, "\n{heading}");
+    text.push('\n');
+    text.push_str(&tables::fold(&heading));
     let best = fastest(rows);
     let beside = document.baselines.iter().filter(|row| row.at() == first.at());
     let table = tables::text(&table(rows, best, beside));
@@ -183,11 +187,11 @@ fn table<'d>(rows: &[Row], best: Option<usize>, baselines: impl Iterator<Item = 
     }
     for (index, row) in rows.iter().enumerate() {
         let mark = if best == Some(index) { "* " } else { "  " };
-        let server = if several { format!(", {}", row.server) } else { String::new() };
+        let server = if several && row.server == Place::InProcess.name() { ", here" } else { "" };
         table.add_row(cells(format!("{mark}{}{server}{}", row.label(), wrong(row)), row));
     }
     for row in baselines {
-        table.add_row(cells(format!("  - {}{}", row.name(), wrong(row)), row));
+        table.add_row(cells(format!("- {}{}", row.name(), wrong(row)), row));
     }
     table
 }
@@ -196,16 +200,23 @@ fn cells(name: String, row: &Row) -> Vec<String> {
     let times = [
         name,
         short(row.latency_us.median),
-        spread(row.latency_us),
+        short(row.latency_us.p95),
         short(row.cycle_us.median),
-        format!("{:.0}", row.throughput_mb_s),
         short(row.cpu_us),
     ];
     let done = row.receipt.iter().flat_map(|receipt| {
         let granules = [receipt.protected, receipt.swapped].map(|count| count.to_string());
-        [receipt.copied.to_string()].into_iter().chain(granules).chain([receipt.faults.to_string()])
+        [share(receipt.copied, row.length)].into_iter().chain(granules).chain([receipt.faults.to_string()])
     });
     times.into_iter().chain(done).collect()
+}
+
+/// How much of the data was copied.
+fn share(copied: usize, len: usize) -> String {
+    match 100.0 * copied as f64 / len.max(1) as f64 {
+        percent if copied > 0 && percent < 1.0 => "<1 %".to_owned(),
+        percent => format!("{percent:.0} %"),
+    }
 }
 
 fn spread(spread: Spread) -> String {
@@ -214,7 +225,7 @@ fn spread(spread: Spread) -> String {
 
 /// What is said of a row whose bytes were wrong.
 fn wrong(row: &Row) -> &'static str {
-    if row.wrong.is_some() { " WRONG BYTES" } else { "" }
+    if row.wrong.is_some() { " WRONG" } else { "" }
 }
 
 /// Microseconds, to about three digits.

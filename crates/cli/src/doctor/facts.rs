@@ -53,15 +53,6 @@ pub(super) struct MemoryLock {
     pub(super) exempt: bool,
 }
 
-/// Why a kernel facility was refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Refusal {
-    /// The kernel's answer.
-    pub(super) reason: String,
-    /// Whether more rights would have helped.
-    pub(super) forbidden: bool,
-}
-
 /// Why the kernel collapsed no pages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Uncollapsed {
@@ -87,8 +78,8 @@ pub(super) struct Cpus {
 pub(super) struct Facts {
     /// The kernel's release.
     pub(super) kernel: String,
-    /// The path of this program.
-    pub(super) program: String,
+    /// Threads that run or want to, averaged over the last minute, before anything was measured.
+    pub(super) load: f64,
     /// Whether the user is root.
     pub(super) root: bool,
     /// The machine's memory, in bytes.
@@ -99,10 +90,6 @@ pub(super) struct Facts {
     /// Whether the kernel collapses pages of shared memory to huge ones.
     pub(super) collapse: Result<(), Uncollapsed>,
     pub(super) faults: Faults,
-    pub(super) io_uring: Answer<()>,
-    /// The sysctl that forbids io_uring: 0 for no user, 1 for users without rights, 2 for all.
-    pub(super) io_uring_disabled: Option<u32>,
-    pub(super) af_xdp: Result<(), Refusal>,
     pub(super) memory_lock: Answer<MemoryLock>,
     pub(super) cpus: Answer<Cpus>,
     /// How many mappings a process may have.
@@ -114,16 +101,13 @@ impl Facts {
     pub(super) fn read() -> Self {
         Self {
             kernel: machine::kernel_release(),
-            program: program(),
+            load: genie_lab::machine::load(),
             root: machine::is_root(),
             memory: machine::total_memory(),
             memory_cgroup: cgroup::tightest(),
             huge_pages: huge_pages(),
             collapse: collapse(),
             faults: faults(),
-            io_uring: probe::io_uring_available().map_err(reason),
-            io_uring_disabled: number_in("/proc/sys/kernel/io_uring_disabled"),
-            af_xdp: af_xdp(),
             memory_lock: memory_lock(),
             cpus: cpus(),
             max_map_count: inspect::max_map_count().map_err(reason),
@@ -160,17 +144,6 @@ fn faults() -> Faults {
             || device_mode.is_some_and(|mode| mode & 0o006 == 0o006),
         device_mode,
     }
-}
-
-fn af_xdp() -> Result<(), Refusal> {
-    probe::af_xdp_available().map_err(|error| Refusal {
-        forbidden: matches!(error.errno, Errno::PERM | Errno::ACCESS),
-        reason: reason(error),
-    })
-}
-
-fn program() -> String {
-    std::env::current_exe().map_or_else(|_| "genie".to_owned(), |path| path.display().to_string())
 }
 
 fn memory_lock() -> Answer<MemoryLock> {

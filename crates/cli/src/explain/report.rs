@@ -35,6 +35,8 @@ pub(super) struct Report {
     predicted_us: f64,
     /// What copy would cost.
     copy_us: f64,
+    /// By each call, to each kind of server.
+    pub(super) cases: Vec<Case>,
     #[serde(flatten)]
     thresholds: Both,
     /// What passing such data once has just done.
@@ -60,6 +62,37 @@ pub(super) struct Question {
     pub(super) alignment: Option<usize>,
     pub(super) buffers: Buffers,
     pub(super) call: Call,
+    pub(super) server: Server,
+}
+
+/// Where the server is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Server {
+    InProcess,
+    Process,
+}
+
+/// What would be done by one of the calls, to a server of one of the kinds.
+#[derive(Debug, Serialize)]
+pub(super) struct Case {
+    call: &'static str,
+    server: &'static str,
+    effective: &'static str,
+    reason: Option<Reason>,
+    predicted_us: f64,
+    copy_us: f64,
+}
+
+impl Case {
+    pub(super) fn new(genie: &Interface, question: Question, receipt: &Receipt) -> Self {
+        let Report { call, effective, reason, predicted_us, copy_us, .. } =
+            Report::new(genie, question, receipt);
+        let server = match question.server {
+            Server::InProcess => "in-process",
+            Server::Process => "process",
+        };
+        Self { call, server, effective, reason, predicted_us, copy_us }
+    }
 }
 
 impl Report {
@@ -67,6 +100,9 @@ impl Report {
         let granule = genie.space().for_len(question.len).granule();
         let granules = (question.alignment.unwrap_or(0) + question.len).div_ceil(granule);
         let costs = genie.passing().costs_for(question.len);
+        let between = costs.between();
+        let thresholds = Both::of(costs, granule);
+        let costs = if question.server == Server::Process { &between } else { costs };
         let prices = Prices { costs, granule, len: question.len, granules, receipt };
         let (table, columns) = columns(question, receipt);
         let mut steps: Vec<_> = columns
@@ -96,7 +132,8 @@ impl Report {
             predicted_us: rounded(steps.iter().filter_map(|step| step.predicted_us).sum()),
             steps,
             copy_us: microseconds(prices.copy(copying)),
-            thresholds: Both::of(costs, granule),
+            cases: Vec::new(),
+            thresholds,
             receipt: receipt.to_string(),
         }
     }
@@ -109,13 +146,31 @@ impl Report {
             let when = if step.when == before { "" } else { step.when };
             before = step.when;
             let price = step.predicted_us.map_or("-".to_owned(), |us| format!("{us:.3}"));
-            let _ = writeln!(text, "  {when:8} {:66} {price:>10}", step.operation);
+            let _ = writeln!(text, "  {when:8} {:56} {price:>10}", step.operation);
         }
-        let _ = writeln!(text, "  {:8} {:66} {:>10.3}", "in all", "", self.predicted_us);
-        let _ = writeln!(text, "  {:8} {:66} {:>10.3}", "copy", "would cost", self.copy_us);
+        let _ = writeln!(text, "  {:8} {:56} {:>10.3}", "in all", "", self.predicted_us);
+        let _ = writeln!(text, "  {:8} {:56} {:>10.3}", "copy", "would cost", self.copy_us);
         text.push('\n');
         text += &fold(&format!("one such operation, just done in this process: {}", self.receipt));
+        text += &self.other_cases();
         let _ = write!(text, "\n{}", self.thresholds.text());
+        text
+    }
+
+    /// All calls and kinds of servers, of which the steps above are one.
+    fn other_cases(&self) -> String {
+        let mut text = format!("\n  {:8} {:14} {:43} {:>10}\n", "call", "server", "is done as", "cost us");
+        for case in &self.cases {
+            let server = if case.server == "process" { "other process" } else { "same process" };
+            let _ = writeln!(
+                text,
+                "  {:8} {server:14} {:43} {:>10.3}",
+                case.call, case.effective, case.predicted_us
+            );
+            if let Some(reason) = case.reason {
+                text += &fold(&format!("    because: {reason}"));
+            }
+        }
         text
     }
 
@@ -131,7 +186,8 @@ impl Report {
             ("out", _) => "output",
             _ => "input",
         };
-        let mut text = format!("{} {direction} of {}, {place}\n", self.scheme, length::format(self.length));
+        let mut text =
+            fold(&format!("{} {direction} of {}, {place}", self.scheme, length::format(self.length)));
         let because = self.reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
         let effect = match (self.effective == self.scheme, self.reason) {
             (true, None) => "takes effect as asked".to_owned(),
@@ -139,7 +195,7 @@ impl Report {
             (false, _) => format!("is done as {}{because}", self.effective),
         };
         text += &fold(&format!("{effect}, in one process: thesis, {}", self.table));
-        let _ = writeln!(text, "\n  {:8} {:66} {:>10}", "when", "operation", "cost us");
+        let _ = writeln!(text, "\n  {:8} {:56} {:>10}", "when", "operation", "cost us");
         text
     }
 }

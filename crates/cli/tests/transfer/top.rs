@@ -82,7 +82,7 @@ fn the_traffic_of_each_client_is_counted_to_the_byte() {
     assert_eq!(files["clients"][0]["pid"], json!(std::process::id()));
 
     let table = top(&place, &[]);
-    assert!(table.lines().all(|line| line.chars().count() <= 100), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
     let names: Vec<_> = table.lines().map(|line| line.split_whitespace().next().unwrap()).collect();
     assert_eq!(names, ["server", "files", "first", "second", "rates"], "{table}");
 

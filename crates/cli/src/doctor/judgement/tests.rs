@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::facts::{Faults, Refusal};
+use super::super::facts::Faults;
 use super::super::finding::State;
 use super::*;
 use genie_sys::cgroup::MemoryCgroup;
@@ -11,16 +11,13 @@ use genie_sys::cgroup::MemoryCgroup;
 fn sound() -> Facts {
     Facts {
         kernel: "6.18.0".to_owned(),
-        program: "/usr/bin/genie".to_owned(),
+        load: 0.1,
         root: false,
         memory: 24 << 30,
         memory_cgroup: None,
         huge_pages: Ok(HugePages { total: 400, available: 400, size_kib: 2048 }),
         collapse: Ok(()),
         faults: Faults { way: Ok(Way::Device), open_to_all: true, device_mode: Some(0o666) },
-        io_uring: Ok(()),
-        io_uring_disabled: Some(0),
-        af_xdp: Ok(()),
         memory_lock: Ok(MemoryLock { soft: None, hard: None, exempt: false }),
         cpus: Ok(Cpus { count: 2, allowed: vec![0, 1], round_trip: Some(Ok(Duration::from_nanos(120))) }),
         max_map_count: Ok(65_530),
@@ -51,8 +48,6 @@ fn a_machine_that_answers_nothing_still_gets_every_finding() {
     facts.huge_pages = Err(no());
     facts.collapse = Err(Uncollapsed { reason: no(), in_pieces: true });
     facts.faults = Faults { way: Err(no()), open_to_all: false, device_mode: None };
-    facts.io_uring = Err(no());
-    facts.af_xdp = Err(Refusal { reason: no(), forbidden: false });
     facts.memory_lock = Err(no());
     facts.cpus = Err(no());
     facts.max_map_count = Err(no());
@@ -140,25 +135,6 @@ fn root_is_told_what_other_users_lack() {
 }
 
 #[test]
-fn io_uring_is_allowed_again_only_where_a_sysctl_forbids_it() {
-    let mut facts = sound();
-    facts.io_uring = Err("io_uring_setup failed".to_owned());
-    facts.io_uring_disabled = Some(2);
-    assert_eq!(command("io_uring", &facts), "sudo sysctl kernel.io_uring_disabled=0");
-    facts.io_uring_disabled = None;
-    assert_eq!(about("io_uring", &facts).remedy, None);
-}
-
-#[test]
-fn af_xdp_has_a_remedy_only_where_rights_were_wanting() {
-    let mut facts = sound();
-    facts.af_xdp = Err(Refusal { reason: "EPERM".to_owned(), forbidden: true });
-    assert_eq!(command("AF_XDP", &facts), "sudo setcap cap_net_raw+ep '/usr/bin/genie'");
-    facts.af_xdp = Err(Refusal { reason: "EAFNOSUPPORT".to_owned(), forbidden: false });
-    assert_eq!(about("AF_XDP", &facts).remedy, None);
-}
-
-#[test]
 fn a_low_memory_lock_limit_is_raised_by_the_shell_where_it_may() {
     let mut facts = sound();
     facts.memory_lock = Ok(MemoryLock { soft: Some(8 << 20), hard: None, exempt: false });
@@ -204,6 +180,17 @@ fn far_cpus_are_named_far_with_the_time_measured() {
     assert_eq!(finding.remedy, None);
 }
 
+/// Other programs' threads between the two CPUs' turns were taken for a long way between the CPUs.
+#[test]
+fn a_distance_that_was_measured_under_load_is_told_as_such_and_not_judged() {
+    let mut facts = sound();
+    facts.cpus = Ok(Cpus { count: 2, allowed: vec![0, 1], round_trip: Some(Ok(Duration::from_nanos(390))) });
+    facts.load = 8.3;
+    let finding = about("CPUs", &facts);
+    assert_eq!(finding.state, State::Ok);
+    assert!(finding.found.ends_with("390 ns there and back, measured under load (8.3)"), "{finding:?}");
+}
+
 #[test]
 fn few_mappings_are_raised_to_the_kernels_default() {
     let mut facts = sound();
@@ -216,14 +203,13 @@ fn few_mappings_are_raised_to_the_kernels_default() {
 fn what_depends_on_rights_says_for_whom_it_holds() {
     let mut facts = sound();
     facts.faults.open_to_all = false;
-    facts.io_uring_disabled = Some(1);
     facts.memory_lock = Ok(MemoryLock { soft: None, hard: None, exempt: true });
     let found = |subject: &str, facts: &Facts| about(subject, facts).found;
-    for subject in ["userfaultfd", "io_uring", "AF_XDP", "memory lock"] {
+    for subject in ["userfaultfd", "memory lock"] {
         assert!(found(subject, &facts).contains("you"), "{}", found(subject, &facts));
     }
     facts.root = true;
-    for subject in ["userfaultfd", "AF_XDP", "memory lock"] {
+    for subject in ["userfaultfd", "memory lock"] {
         assert!(found(subject, &facts).contains("for root"), "{}", found(subject, &facts));
     }
     facts.faults.open_to_all = true;
