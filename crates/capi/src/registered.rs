@@ -236,7 +236,7 @@ impl Registered {
 
     /// Keeps a request until it is replied to, and says what the program is to see of it.
     pub(crate) fn hold(&self, incoming: Incoming) -> Result<Message, Failure> {
-        let (id, is_aborted) = (incoming.id(), incoming.is_aborted());
+        let id = incoming.id();
         let held = Held::new(incoming);
         let message = held.message();
         let mut queue = lock(&self.queue);
@@ -244,10 +244,12 @@ impl Registered {
             drop(queue);
             return Err(ended()); // and drop the request, which fails
         }
+        // Asked under the lock: an abort that has come by now may have found the request neither in the queue nor held, and a later
+        // one finds it held.
+        let is_aborted = held.is_aborted();
         queue.held.insert(message.request, held);
         drop(queue);
         if is_aborted {
-            // `Front::abort` may have found it neither in the queue nor held.
             self.put(Arrived::Abort(id.number()));
         }
         Ok(message)
