@@ -19,7 +19,7 @@ pub use link::Link;
 pub use process::{Peer, Watch};
 
 use genie_sys::machine::{self, Pinned};
-use rustix::process::{Signal, getpgid, getppid, set_parent_process_death_signal, setpgid};
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, setpgid};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -76,11 +76,20 @@ fn begin(cpu: Option<usize>) -> Result<(Link, Option<Pinned>)> {
     let refused = |error: rustix::io::Errno| Error::Peer(format!("a peer process cannot begin: {error}"));
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(refused)?;
     ignore_interruptions()?;
-    setpgid(None, Some(getpgid(getppid()).map_err(refused)?)).map_err(refused)?;
+    if let Some(group) = parents_group() {
+        setpgid(None, Some(group)).map_err(refused)?;
+    }
     // If the parent ended before these calls, the link shows it.
     let pinned = cpu.map(machine::pin_thread).transpose()?;
     say(&link, &Said::Ready)?;
     Ok((link, pinned))
+}
+
+/// The process group of the parent; none if it is of another PID namespace, whose groups have no numbers here.
+fn parents_group() -> Option<Pid> {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", getppid()?)).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?; // a name may hold anything
+    Pid::from_raw(fields.split_whitespace().nth(2)?.parse().ok()?)
 }
 
 /// Has this process ignore signals that ask it to end.
