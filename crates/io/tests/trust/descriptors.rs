@@ -3,6 +3,7 @@
 use std::fs::{File, Permissions};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
 
 use genie_io::channel::directory::Directory;
 use genie_io::channel::wire::control::{ArenaPlace, Message};
@@ -46,7 +47,15 @@ fn serves_with_few(ground: &mut Ground) {
     loop {
         let left: usize = ground.hear().parse().expect("a number");
         taken.clear();
-        taken.extend(std::iter::from_fn(|| File::open("/dev/null").ok()));
+        // A connection that was just refused is closed a moment later.
+        loop {
+            taken.extend(std::iter::from_fn(|| File::open("/dev/null").ok()));
+            std::thread::sleep(Duration::from_millis(20));
+            match File::open("/dev/null") {
+                Ok(file) => taken.push(file),
+                Err(_) => break,
+            }
+        }
         taken.truncate(taken.len() - left);
         ground.say("taken");
     }
