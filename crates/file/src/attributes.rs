@@ -97,7 +97,7 @@ mod tests {
         for kind in [Kind::File, Kind::Directory, Kind::Link, Kind::Other] {
             let attributes = Attributes {
                 kind,
-                size: u64::MAX - 1,
+                size: i64::MAX as u64,
                 modified_seconds: -5,
                 modified_nanoseconds: 999_999_999,
                 mode: 0o4755,
@@ -109,6 +109,8 @@ mod tests {
             let mut wrong = bytes;
             wrong[24] = 4;
             assert_eq!(Attributes::from_bytes(&wrong), None);
+            let too_long = Attributes { size: 1 << 63, ..attributes };
+            assert_eq!(Attributes::from_bytes(&too_long.to_bytes()), None, "no file is so long");
         }
     }
 }
