@@ -124,9 +124,12 @@ struct Place {
 }
 
 fn serve(server: &Attentive) -> Place {
+    serve_with(server, ServeOptions { pool: 1 << 20, threads: 2, ..ServeOptions::default() })
+}
+
+fn serve_with(server: &Attentive, options: ServeOptions) -> Place {
     let scratch = tempfile::tempdir().expect("a directory");
     let directory = Directory::at(scratch.path().join("run")).expect("a run-time directory");
-    let options = ServeOptions { pool: 1 << 20, threads: 2, ..ServeOptions::default() };
     let serving = Listener::bind_in(&directory, "attentive", server.clone(), options);
     let running = serving.and_then(Serving::start).expect("a server");
     Place { directory, running, _scratch: scratch }
@@ -303,4 +306,40 @@ fn a_panic_of_a_server_that_hears_of_a_departure_ends_nothing_else() {
         server.heard(4 * round);
     }
     drop(place.running);
+}
+
+/// What 127 clients may be lent, 256 MiB each, is more than most machines have.
+#[test]
+fn what_one_client_was_lent_another_gets_when_it_has_left() {
+    let options = ServeOptions { pool: 1 << 20, pools: 3 << 19, ..ServeOptions::default() };
+    let place = serve_with(&Attentive::default(), options);
+    let (first, second) = (interface(), interface());
+    let one = connect(&place, &first, "one");
+    let _two = connect(&place, &second, "two");
+    assert_eq!((lent(&first), lent(&second)), (1 << 20, 1 << 19), "the second gets what the first leaves");
+    drop((one, first));
+    let start = Instant::now();
+    loop {
+        let third = interface();
+        let _three = connect(&place, &third, "three");
+        if lent(&third) == 1 << 20 {
+            break;
+        }
+        assert!(start.elapsed() < FOR_EVER, "{} bytes are lent", lent(&third));
+    }
+}
+
+/// How many bytes servers have lent to the interface.
+fn lent(interface: &Interface) -> usize {
+    let (space, mut at, mut sum) = (interface.space(), 0, 0);
+    while at < space.aliases_len() {
+        at = match space.object_at(at) {
+            Some(object) => {
+                sum += object.lender.map_or(0, |_| object.len);
+                object.start + object.len
+            }
+            None => at + 4096,
+        };
+    }
+    sum
 }

@@ -290,7 +290,8 @@ impl Control {
         };
         let arenas = self.arenas(hello, lifeline)?;
         let most = if trust == Trust::Copied { 0 } else { options.pool.max(options.hard_pool) };
-        let mut pool = Pool::new(hello.granule, hello.mixed, most);
+        let together = (Arc::clone(&self.shared.lent), options.pools);
+        let mut pool = Pool::new(hello.granule, hello.mixed, most, together);
         let lent = pool.lend_first(options.pool);
         let rings = genie_ring::create(options.rings).map_err(Ending::exhausted)?;
         let (own, theirs) = Event::pair().map_err(Ending::exhausted)?;

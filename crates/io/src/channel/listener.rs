@@ -16,6 +16,7 @@ use genie_sys::fork::Maker;
 use super::directory::{Claim, Directory};
 use super::evictions::Evictions;
 use super::options::{MOST_THREADS, ServeOptions};
+use super::pool::Lent;
 use super::post::{Away, Post};
 use super::private;
 use super::serving::Serving;
@@ -140,6 +141,7 @@ impl Listener {
             looks: AtomicU32::new(0),
             threads: Mutex::default(),
             departed: Mutex::default(),
+            lent: Arc::default(),
             has_stopped: AtomicBool::new(false),
             attention: Event::new()?,
             options: self.options,
@@ -171,6 +173,8 @@ pub(super) struct Shared {
     pub(super) threads: Mutex<Vec<thread::JoinHandle<()>>>,
     /// What was passed for clients that have left.
     pub(super) departed: Mutex<Counts>,
+    /// What clients are lent now.
+    pub(super) lent: Arc<Lent>,
     pub(super) has_stopped: AtomicBool,
     /// Wakes the control thread.
     pub(super) attention: Event,

@@ -25,6 +25,9 @@ pub struct ServeOptions {
     /// where there is no memory (huge pages), the client adds memory of its own, which only this server is shown. On an untrusted channel nothing
     /// is lent, and the server uses at most this many bytes of its own for the client.
     pub hard_pool: usize,
+    /// Bytes that all clients together may be lent (half of the machine's memory). A client for which too little is left adds
+    /// memory of its own, as one does that has been lent `hard_pool`. What a client was lent counts until it leaves.
+    pub pools: usize,
     /// Bytes of the server's own (64 MiB), for buffers that it fills before it is asked
     /// ([`Listener::private_pool`](super::Listener::private_pool)).
     pub private_pool: usize,
@@ -122,6 +125,7 @@ impl Default for ServeOptions {
         Self {
             pool: 16 << 20,
             hard_pool: 256 << 20,
+            pools: memory / 2,
             private_pool: 64 << 20,
             pending_bytes: 1 << 30,
             pending_requests: 256,

@@ -6,8 +6,12 @@
 //! Where the client has granules of both sizes, so has its pool. An object whose length is a multiple of 2 MiB is for the
 //! larger granules, any other for those of 4 KiB; and so a question for a number of bytes says which granules are lacking.
 //! Limits: [`ServeOptions::pool`](super::ServeOptions::pool) bytes at first, [`hard_pool`](super::ServeOptions::hard_pool)
-//! in all, and a part of what this process's memory cgroup leaves. Lent memory is never taken back.
+//! in all, [`pools`](super::ServeOptions::pools) for all clients together, and a part of what this process's memory cgroup
+//! leaves. What counts is what is lent now; lent memory is never taken back before its client leaves.
 //! Source: thesis §5.2, §7.2.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use genie_sys::{GranuleKind, Object, cgroup};
 
@@ -19,6 +23,10 @@ const SMALL: usize = 8;
 const FIRST_PART: usize = 8;
 const MORE_PART: usize = 2;
 
+/// What all clients of a server are lent together.
+#[derive(Debug, Default)]
+pub(super) struct Lent(AtomicUsize);
+
 /// What one client is lent.
 #[derive(Debug)]
 pub(super) struct Pool {
@@ -27,12 +35,31 @@ pub(super) struct Pool {
     is_mixed: bool,
     lent: usize,
     most: usize,
+    /// What all clients are lent, and the most that it may be.
+    together: (Arc<Lent>, usize),
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.together.0.0.fetch_sub(self.lent, Ordering::Relaxed);
+    }
 }
 
 impl Pool {
-    /// Nothing yet, and at most `most` bytes.
-    pub(super) fn new(granules: GranuleKind, is_mixed: bool, most: usize) -> Self {
-        Self { granules, is_mixed, lent: 0, most }
+    /// Nothing yet, and at most `most` bytes, or what others leave of the most that all are lent `together`.
+    pub(super) fn new(
+        granules: GranuleKind,
+        is_mixed: bool,
+        most: usize,
+        together: (Arc<Lent>, usize),
+    ) -> Self {
+        Self { granules, is_mixed, lent: 0, most, together }
+    }
+
+    /// How many bytes more may be lent. One thread lends to all clients, so nobody else takes them meanwhile.
+    fn left(&self) -> usize {
+        let (lent, most) = &self.together;
+        self.most.saturating_sub(self.lent).min(most.saturating_sub(lent.0.load(Ordering::Relaxed)))
     }
 
     /// Makes the first objects, of at most `len` bytes together: of each kind one, as long as there is memory for.
@@ -70,10 +97,11 @@ impl Pool {
             len => len,
         };
         let wanted = len.checked_next_multiple_of(granule).unwrap_or(usize::MAX);
-        let mut len = whole(wanted.min(self.most.saturating_sub(self.lent)));
+        let mut len = whole(wanted.min(self.left()));
         while len > 0 {
             if let Some(object) = create(len) {
                 self.lent += len;
+                self.together.0.0.fetch_add(len, Ordering::Relaxed);
                 return Some(object);
             }
             // Memory may be scarce; to a smaller pool, clients add more of their own.
@@ -101,24 +129,28 @@ mod tests {
 
     const PAGE: usize = GranuleKind::Base.size();
 
+    fn alone(granules: GranuleKind, is_mixed: bool, most: usize) -> Pool {
+        Pool::new(granules, is_mixed, most, (Arc::default(), usize::MAX))
+    }
+
     fn len(object: Option<Object>) -> Option<usize> {
         object.map(|object| object.len() / PAGE)
     }
 
     #[test]
     fn no_more_is_lent_than_is_allowed() {
-        let mut pool = Pool::new(GranuleKind::Base, false, 10 * PAGE + 100);
+        let mut pool = alone(GranuleKind::Base, false, 10 * PAGE + 100);
         assert_eq!(len(pool.lend(3 * PAGE + 1)), Some(4), "whole granules");
         assert_eq!(len(pool.lend(0)), None);
         assert_eq!(len(pool.lend(usize::MAX)), Some(6), "what is left");
         assert_eq!(len(pool.lend(1)), None);
-        assert_eq!(len(Pool::new(GranuleKind::Base, false, 0).lend(1)), None);
+        assert_eq!(len(alone(GranuleKind::Base, false, 0).lend(1)), None);
     }
 
     #[test]
     fn a_pool_for_a_client_with_granules_of_both_sizes_has_both() {
         const HUGE: usize = GranuleKind::Huge.size();
-        let mut pool = Pool::new(GranuleKind::Huge, true, 32 * HUGE);
+        let mut pool = alone(GranuleKind::Huge, true, 32 * HUGE);
         let mut lend =
             |granule, len| pool.lend_by(granule, len, |len| Object::create(GranuleKind::Base, len).ok());
         assert_eq!(len(lend(HUGE, 3 * HUGE)), Some(3 * 512));
@@ -127,13 +159,13 @@ mod tests {
         let left = 27 * 512 - 1;
         assert_eq!(len(lend(PAGE, 100 * HUGE)), Some(left), "all that is left");
         assert_eq!([small(0), small(1), small(PAGE + 1), small(HUGE)], [PAGE, PAGE, 2 * PAGE, HUGE + PAGE]);
-        let first = Pool::new(GranuleKind::Base, false, 8 * PAGE).lend_first(4 * PAGE);
+        let first = alone(GranuleKind::Base, false, 8 * PAGE).lend_first(4 * PAGE);
         assert_eq!(first.iter().map(Object::len).collect::<Vec<_>>(), [4 * PAGE], "of one size");
     }
 
     #[test]
     fn where_memory_is_short_half_as_much_is_tried() {
-        let mut pool = Pool::new(GranuleKind::Base, false, 100 * PAGE);
+        let mut pool = alone(GranuleKind::Base, false, 100 * PAGE);
         let short = |most: usize| {
             move |len: usize| (len <= most * PAGE).then(|| Object::create(GranuleKind::Base, len).unwrap())
         };
@@ -145,5 +177,19 @@ mod tests {
             "and counts against what is allowed"
         );
         assert_eq!(len(pool.lend(PAGE)), None);
+    }
+
+    #[test]
+    fn all_clients_together_are_lent_no_more_than_is_allowed_and_what_one_gives_back_is_lent_again() {
+        let lent = Arc::new(Lent::default());
+        let pool = || Pool::new(GranuleKind::Base, false, 10 * PAGE, (Arc::clone(&lent), 12 * PAGE));
+        let (mut first, mut second) = (pool(), pool());
+        assert_eq!(len(first.lend(8 * PAGE)), Some(8));
+        assert_eq!(len(second.lend(8 * PAGE)), Some(4), "what the first one leaves");
+        assert_eq!(len(second.lend(PAGE)), None);
+        drop(first);
+        assert_eq!(len(second.lend(8 * PAGE)), Some(6), "what one client may be lent");
+        drop(second);
+        assert_eq!(lent.0.load(Ordering::Relaxed), 0);
     }
 }
