@@ -5,7 +5,7 @@
 //! How: the pipe stays what it is, and is what the two find each other by. Its reader listens at a name made of the pipe's device and
 //! inode. A writer that finds a listener there sends it its pool and one end of a channel; from then on buffers go through the
 //! channel. Bytes that were in the pipe before are read before. Until then, and where the other program does not use the library, bytes go
-//! through the pipe: the writer looks for the reader at its first write, and again after each [`LOOK`] bytes.
+//! through the pipe: the writer looks for the reader at its first write, and again after each `LOOK` bytes.
 //! Invariants: what one process has written is read in that order. When the channel has ended, the pipe is used again, until it ends
 //! itself: by another program that has inherited its end, or to tell the writer, as pipes do, that nobody reads.
 //! Trust: both sides make sure that the other is a process of the same user; it shares the writer's pool then, as a member of a group.

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use genie_sys::Errno;
 use genie_sys::process::Pid;
+use genie_sys::unshared::Unshared;
 use rustix::process::test_kill_process;
 
 use crate::support::machine::mappings_of;
@@ -35,6 +36,8 @@ pub(crate) struct Traces {
 impl Traces {
     /// The traces of this process.
     pub(crate) fn now() -> Self {
+        // A socket that children of fork get in other descriptors' place stays from the first connection on.
+        drop(Unshared::new(std::io::stdin()).expect("a descriptor"));
         let mapped = mappings_of(std::process::id());
         let objects: BTreeSet<_> = mapped.iter().filter_map(|mapping| mapping.object.as_ref()).collect();
         Self {
