@@ -62,7 +62,7 @@ pub enum Reason {
 
 impl Reason {
     /// All reasons.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Short,
         Self::Edges,
         Self::Beside,
@@ -79,6 +79,7 @@ impl Reason {
         Self::Lent,
         Self::Untrusted,
         Self::Overlaid,
+        Self::Unshown,
         Self::Unwired,
     ];
 
