@@ -124,8 +124,8 @@ impl From<&Thresholds> for Shortest {
 impl Shortest {
     fn lines(self) -> [Line; 8] {
         [
-            ("held", "output whose data is borrowed (send)", self.held),
-            ("output", "output whose data is not (submit: t_o)", self.output),
+            ("held", "output by send, or given by value", self.held),
+            ("output", "borrowed output (submit: t_o)", self.output),
             ("unchanged", "the same, while its data stays unchanged", self.unchanged),
             ("input", "input on one partly filled granule (t_i)", self.input),
             ("input_alone", "the same, where the granule holds nothing else", self.input_alone),

@@ -109,17 +109,17 @@ fn userfaultfd(facts: &Facts) -> Finding {
     const SUBJECT: &str = "userfaultfd";
     const FULL: &str =
         "output by emulated copy protects memory against stores and against writes by the kernel";
-    const STORES: &str = "output by emulated copy copies if it is by `submit`, since writes by the kernel into a buffer under output (read, \
-                          recv) could not be caught; a program that promises by Config::kernel_never_stores that there \
-                          are none protects all the same. The remedy lets any program delay the \
-                          kernel in a page fault: on a shared machine, give the device to a group (chgrp, mode 0660)";
-    const OTHERS: &str = "you, as root, lose nothing; for other users output by emulated copy copies if it is by `submit`, unless \
-                          their program promises that the kernel writes into no buffer under output. The remedy lets any program \
-                          delay the kernel in a page fault: on a shared machine, give the device to a group (chgrp, \
-                          mode 0660)";
+    const STORES: &str = "output by `submit` of a borrowed buffer is copied, since writes by the kernel into it (read, recv) could not be \
+                          caught. Give the buffer by value (Out::owned), and nothing is; or promise by \
+                          Config::kernel_never_stores that there are no such writes. The remedy lets any program delay \
+                          the kernel in a page fault: on a shared machine, give the device to a group (chgrp, mode 0660)";
+    const OTHERS: &str = "you, as root, lose nothing; for other users output by `submit` of a borrowed buffer is copied, unless their \
+                          program gives the buffer by value (Out::owned), or promises that the kernel writes into no \
+                          buffer under output. The remedy lets any program delay the kernel in a page fault: on a \
+                          shared machine, give the device to a group (chgrp, mode 0660)";
     match &facts.faults.way {
         Err(reason) => {
-            const NONE: &str = "output by emulated copy copies if it is by `submit`";
+            const NONE: &str = "output by `submit` of a borrowed buffer is copied; give it by value (Out::owned), and nothing is";
             Finding::missing(SUBJECT, reason, NONE).with(open_userfaultfd(facts))
         }
         Ok(Way::UserModeOnly) => {
