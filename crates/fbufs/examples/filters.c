@@ -52,8 +52,8 @@ static int add_up(uint64_t *total) {
 }
 #else
 #ifdef UF
-static FILE *out(void) { return uf_fdopen(1, "w"); }
-static FILE *in(void) { return uf_fdopen(0, "r"); }
+static FILE *out(void) { return uf_take_over(1) ? NULL : uf_fdopen(1, "w"); }
+static FILE *in(void) { return uf_take_over(0) ? NULL : uf_fdopen(0, "r"); }
 #else
 static FILE *out(void) { return fdopen(1, "w"); }
 static FILE *in(void) { return fdopen(0, "r"); }

@@ -304,15 +304,21 @@ int uf_explain(int fd,
 
 // Takes over one end of a pipe, by which a shell, or whoever has started this program, has connected it with another one: calls of this
 // library on fd then pass fbufs without a copy if the program at the other end uses the library, too, and has called this. fd is most
-// often 0 or 1. uf_fdopen does this as well.
+// often 0 or 1. No other call takes a pipe over: a program that wants to have a stream over it calls this first, and then uf_fdopen.
 //
 // Until both have done so, and where the other program does not use the library, bytes go through the pipe, as they would without this
 // call; uf_explain says which it is. The two are processes of one user. Unless this process has joined a group, its fbufs are of the
 // writer's pool from when it reads what a writer passes, so that it can pass them on. Between the two, what is written by these calls
 // does not keep its order with what is written to the pipe by others, write and children among them.
 //
-// Calls on fd wait, whatever uf_set_nonblocking says. It is closed by uf_close, never by close. A child made by fork has the pipe, and
-// can take it over anew. For a descriptor that is no pipe, that does not block, or that is the library's already, this does nothing.
+// Calls on fd wait, whatever uf_set_nonblocking says. It is closed by uf_close, never by close. For a descriptor that is no pipe, that does not block, or that is the library's already, this does nothing.
+//
+// Take a pipe over only where one process reads it, to its end, and where no other process uses this process's end of it meanwhile.
+// Elsewhere it is no pipe any more. When the reader ends early, the fbufs that it has not read are lost to the next reader, as in
+// `a | (b; c)`, and no error tells. What a child program writes to the pipe is read when this process has closed its end, so that waiting
+// for a child that writes more than a pipe holds, as system does, waits for ever; so does waiting for a child that is to read from
+// it. Of several readers, and of a process and the children that it makes by fork, one gets fbufs, and the others may wait for ever. A
+// duplicate of fd (dup) is the bare pipe, and is not refused.
 //
 // Returns 0, or -1 with errno set.
 //
@@ -464,7 +470,8 @@ mblk_t *uf_allocb(void *handle,
                   int size);
 
 // Opens a stream of the C library's over a descriptor, of this library or of the kernel's, as fdopen does: reading from it takes fbufs,
-// and writing to it passes fbufs on; a pipe is taken over (uf_take_over). fclose closes the descriptor. The stream cannot be sought in, and fileno has no number for it.
+// and writing to it passes fbufs on. fclose closes the descriptor. The stream cannot be sought in, and fileno has no number for it. A
+// pipe that was taken over before (uf_take_over) passes fbufs, too; uf_fdopen takes none over by itself.
 // Let the descriptor wait: where it does not, what has no room is lost from the stream's buffer, as from those of fdopen, and fwrite and
 // fflush fail (EAGAIN); fwrite without a buffer (setvbuf) says how much was written.
 //

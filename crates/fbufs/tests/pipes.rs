@@ -66,7 +66,8 @@ fn role() {
     unsafe { libc::close(GIVEN) };
     match role.as_str() {
         "source" => source(),
-        "lines" => lines(),
+        "lines" => lines(true),
+        "lines-unasked" => lines(false),
         "filter" => filter(),
         "sink" => sink(),
         "reader-of-lines" => read_lines(),
@@ -164,9 +165,12 @@ fn sink() {
     }
 }
 
-fn lines() {
+fn lines(takes_over: bool) {
     // SAFETY: as above; a stream of the C library's.
     unsafe {
+        if takes_over {
+            assert_eq!(uf_take_over(1), 0, "{}", sentence());
+        }
         let stream = uf_fdopen(1, c"w".as_ptr());
         assert!(!stream.is_null(), "{}", sentence());
         for at in 0..100_000 {
@@ -182,6 +186,7 @@ fn lines() {
 fn read_lines() {
     // SAFETY: as above.
     unsafe {
+        assert_eq!(uf_take_over(0), 0, "{}", sentence());
         let stream = uf_fdopen(0, c"r".as_ptr());
         assert!(!stream.is_null(), "{}", sentence());
         let mut line = [0u8; 100];
@@ -273,6 +278,8 @@ fn other_programs_of_a_pipeline_get_the_bytes() {
 #[test]
 fn lines_of_streams_arrive_in_order_from_one_writer_after_the_other() {
     assert_eq!(roles(&["lines", "reader-of-lines"]), "lines 1\nall lines\n");
+    // No call but uf_take_over takes a pipe over.
+    assert_eq!(roles(&["lines-unasked", "reader-of-lines"]), "lines 0\nall lines\n");
     // The second writer finds no listener, and the pipe goes on.
     let lines = command("lines");
     let both = format!("(printf 'first\\n'; {lines}; printf 'between\\n'; {lines})");

@@ -33,7 +33,8 @@ const LOOK: usize = 64 << 10;
 /// The same, where this process reads a pipe whose writer has not come yet: that one's pool is to be passed on.
 const LOOK_IN_BETWEEN: usize = 256 << 10;
 
-const ALONE: &str = "the program at the other end of the pipe has not shown yet that it uses this library (uf_take_over, uf_fdopen)";
+const ALONE: &str =
+    "the program at the other end of the pipe has not shown yet that it uses this library (uf_take_over)";
 
 /// One end of a pipe, which is the library's.
 #[derive(Debug)]
@@ -90,15 +91,21 @@ impl Drop for Listening {
 
 /// Takes over one end of a pipe, by which a shell, or whoever has started this program, has connected it with another one: calls of this
 /// library on fd then pass fbufs without a copy if the program at the other end uses the library, too, and has called this. fd is most
-/// often 0 or 1. uf_fdopen does this as well.
+/// often 0 or 1. No other call takes a pipe over: a program that wants to have a stream over it calls this first, and then uf_fdopen.
 ///
 /// Until both have done so, and where the other program does not use the library, bytes go through the pipe, as they would without this
 /// call; uf_explain says which it is. The two are processes of one user. Unless this process has joined a group, its fbufs are of the
 /// writer's pool from when it reads what a writer passes, so that it can pass them on. Between the two, what is written by these calls
 /// does not keep its order with what is written to the pipe by others, write and children among them.
 ///
-/// Calls on fd wait, whatever uf_set_nonblocking says. It is closed by uf_close, never by close. A child made by fork has the pipe, and
-/// can take it over anew. For a descriptor that is no pipe, that does not block, or that is the library's already, this does nothing.
+/// Calls on fd wait, whatever uf_set_nonblocking says. It is closed by uf_close, never by close. For a descriptor that is no pipe, that does not block, or that is the library's already, this does nothing.
+///
+/// Take a pipe over only where one process reads it, to its end, and where no other process uses this process's end of it meanwhile.
+/// Elsewhere it is no pipe any more. When the reader ends early, the fbufs that it has not read are lost to the next reader, as in
+/// `a | (b; c)`, and no error tells. What a child program writes to the pipe is read when this process has closed its end, so that waiting
+/// for a child that writes more than a pipe holds, as system does, waits for ever; so does waiting for a child that is to read from
+/// it. Of several readers, and of a process and the children that it makes by fork, one gets fbufs, and the others may wait for ever. A
+/// duplicate of fd (dup) is the bare pipe, and is not refused.
 ///
 /// Returns 0, or -1 with errno set.
 ///

@@ -14,7 +14,6 @@ use crate::Fbuf;
 use crate::c::calls::{pass_on, read};
 use crate::c::channels::uf_close;
 use crate::c::failure::{Failure, call, fail};
-use crate::c::pipes::take_over;
 use crate::c::process::{Process, kernels};
 
 /// The longest fbuf that is written at once.
@@ -44,7 +43,8 @@ unsafe extern "C" {
 }
 
 /// Opens a stream of the C library's over a descriptor, of this library or of the kernel's, as fdopen does: reading from it takes fbufs,
-/// and writing to it passes fbufs on; a pipe is taken over (uf_take_over). fclose closes the descriptor. The stream cannot be sought in, and fileno has no number for it.
+/// and writing to it passes fbufs on. fclose closes the descriptor. The stream cannot be sought in, and fileno has no number for it. A
+/// pipe that was taken over before (uf_take_over) passes fbufs, too; uf_fdopen takes none over by itself.
 /// Let the descriptor wait: where it does not, what has no room is lost from the stream's buffer, as from those of fdopen, and fwrite and
 /// fflush fail (EAGAIN); fwrite without a buffer (setvbuf) says how much was written.
 ///
@@ -78,8 +78,6 @@ pub unsafe extern "C" fn uf_fdopen(fd: c_int, mode: *const c_char) -> *mut FILE 
                 format!("no stream: {error}; the mode is one of fopen's"),
             ));
         }
-        // SAFETY: the descriptor is the stream's now. Where this fails, the kernel copies.
-        let _ = unsafe { take_over(process, fd) };
         Ok(file)
     })
 }
