@@ -275,9 +275,12 @@ int uf_room(int fd);
 // A channel or a Genie server is closed by this call alone, never by close. If another thread's call uses it, it is closed when that
 // returns, which this call does not bring about; until then, further calls on it fail.
 //
-// Returns 0, or -1 with errno set.
+// The writing end of a pipe that was taken over (uf_take_over) waits until no more is unread than a pipe holds, and leaves that in the
+// pipe.
 //
-// Errors: EBADF (also after uf_close), EINVAL (uf_room gave it), and those of close.
+// Returns 0, or -1 with errno set. A pipe is closed then, too.
+//
+// Errors: EBADF (also after uf_close), EINVAL (uf_room gave it), EPIPE (nobody reads what was written), and those of close.
 int uf_close(int fd);
 
 // Says whether calls on a descriptor, of this library or of the kernel's, wait (nonblocking is 0, as for new ones), or fail with
@@ -313,9 +316,12 @@ int uf_explain(int fd,
 //
 // Calls on fd wait, whatever uf_set_nonblocking says. It is closed by uf_close, never by close. For a descriptor that is no pipe, that does not block, or that is the library's already, this does nothing.
 //
-// Take a pipe over only where one process reads it, to its end, and where no other process uses this process's end of it meanwhile.
-// Elsewhere it is no pipe any more. When the reader ends early, the fbufs that it has not read are lost to the next reader, as in
-// `a | (b; c)`, and no error tells. What a child program writes to the pipe is read when this process has closed its end, so that waiting
+// When the reader ends before it has read all, as in `a | (b; c)`, the writer puts what is left into the pipe for the next reader, at its
+// next call on fd: uf_close does so, too, and waits until no more is unread than a pipe holds. So a writer must call uf_close or fclose,
+// as one that ends otherwise leaves nothing for a next reader.
+//
+// Take a pipe over only where one process at a time reads it, and where no other process uses this process's end of it meanwhile.
+// Elsewhere it is no pipe any more. What a child program writes to the pipe is read when this process has closed its end, so that waiting
 // for a child that writes more than a pipe holds, as system does, waits for ever; so does waiting for a child that is to read from
 // it. Of several readers, and of a process and the children that it makes by fork, one gets fbufs, and the others may wait for ever. A
 // duplicate of fd (dup) is the bare pipe, and is not refused.

@@ -14,9 +14,11 @@
 //! Limits: 128 channels in a pool; four descriptors and 80 KiB an end.
 //! Source: SMLI TR-95-39 §3.3, §6.1 (the loop-back driver).
 
+mod keeping;
 mod reading;
 mod writing;
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -69,6 +71,8 @@ pub struct Channel {
     room: Event,
     spin: Spin,
     is_spoilt: AtomicBool,
+    /// Whether what is on its way to an end that closes stays there (`keeping`).
+    keeps: bool,
 }
 
 #[derive(Debug)]
@@ -77,6 +81,10 @@ struct Sender {
     sent: u64,
     /// As seen last.
     taken: u64,
+    /// Where a channel keeps what is on its way: what may be unread, the oldest first.
+    kept: VecDeque<Place>,
+    /// Whether that was taken back.
+    is_over: bool,
 }
 
 #[derive(Debug)]
@@ -133,10 +141,11 @@ impl Channel {
         let is_alone = std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() == 1);
         Ok(Self {
             _unshared,
+            keeps: channels::keeps(&pool.0.words, index),
             pool,
             index,
             end,
-            sender: Mutex::new(Sender { producer, sent: 0, taken: 0 }),
+            sender: Mutex::new(Sender { producer, sent: 0, taken: 0, kept: VecDeque::new(), is_over: false }),
             receiver: Mutex::new(Receiver {
                 consumer,
                 record: Record::new(),
@@ -198,6 +207,13 @@ impl Channel {
         theirs.load(Ordering::Relaxed) == here
     }
 
+    /// Tells the other end that this one is over.
+    pub(crate) fn hang_up(&self) {
+        for descriptor in [self.descriptor.as_fd(), self.room.as_fd()] {
+            let _ = rustix::net::shutdown(descriptor, Shutdown::Both);
+        }
+    }
+
     fn ensure_usable(&self) -> Result<()> {
         self.pool.ensure_own()?;
         if self.is_spoilt.load(Ordering::Relaxed) { Err(Error::Spoilt { what: "a channel" }) } else { Ok(()) }
@@ -223,9 +239,7 @@ impl Drop for Channel {
         let words = &self.pool.0.words;
         channels::close_own(words, self.index, self.end);
         // A child that another thread is just forking may get duplicates.
-        for descriptor in [self.descriptor.as_fd(), self.room.as_fd()] {
-            let _ = rustix::net::shutdown(descriptor, Shutdown::Both);
-        }
+        self.hang_up();
     }
 }
 

@@ -5,6 +5,7 @@
 //! one sees the other. An end that was sent away is no member's: it is an *offer's*, which has a number of its own and a lock on
 //! the byte of that number (`offer`). While the lock is there, somebody may still take the end, whatever became of who sent it.
 //! While an end is being closed, it says so, and still whose it is: if that cannot be done now, a sweep does it.
+//! A channel may *keep* what is on its way: whoever closes an end leaves it there then, and the sender can take it back (`channel/keeping`).
 //! Invariants: a channel's place is used again when both ends are closed, and nothing is on its way. The word of its maker has a
 //! generation: no other channel ever has the same word, so that of several members that find a channel over, one removes it. No
 //! offer's number is used twice.
@@ -29,6 +30,10 @@ const TAKEN: usize = 4;
 const WANTED: usize = 6;
 /// Where the words of each end are that say on which CPU it was when it waited last, on a line that is seldom written.
 const CPU: usize = 8;
+/// Whether what is on its way to an end that closes stays there; which message was read in part,
+/// and where what is left of it begins.
+const KEEPS: usize = 10;
+const PARTLY: usize = 11;
 
 const NOBODY: u64 = 0;
 /// In the word of an end: the rest is an offer's number.
@@ -53,7 +58,7 @@ pub(crate) fn make(words: &Words) -> Result<usize> {
         let is_free = last & MEMBER == NOBODY;
         if is_free && maker.compare_exchange(last, made | MAKING, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         {
-            (TAKEN..CPU + 2).for_each(|at| part(words, channel, at).store(0, Ordering::Relaxed));
+            (TAKEN..PARTLY + 2).for_each(|at| part(words, channel, at).store(0, Ordering::Relaxed));
             ENDS.iter().for_each(|end| part(words, channel, *end).store(me, Ordering::Release));
             maker.store(made, Ordering::Release);
             return Ok(channel);
@@ -121,7 +126,7 @@ pub(crate) fn close(words: &Words, channel: usize, end: usize, holder: Holder) -
     word.store(holder.word() | CLOSING, Ordering::Release);
     // Partner: the fence in `is_closed`.
     fence(Ordering::SeqCst);
-    if !free_on_their_way(words, channel, end) {
+    if !keeps(words, channel) && !free_on_their_way(words, channel, end) {
         return false;
     }
     word.store(NOBODY, Ordering::Release);
@@ -176,6 +181,20 @@ pub(crate) fn wanted(words: &Words, channel: usize, end: usize) -> &AtomicU64 {
 /// The CPU on which an end was when it waited last, and one; 0 if it has not waited.
 pub(crate) fn cpu(words: &Words, channel: usize, end: usize) -> &AtomicU64 {
     part(words, channel, CPU + end)
+}
+
+/// Has a channel keep what is on its way to an end that closes, until both ends are closed.
+pub(crate) fn keep(words: &Words, channel: usize) {
+    part(words, channel, KEEPS).store(1, Ordering::Release);
+}
+
+pub(crate) fn keeps(words: &Words, channel: usize) -> bool {
+    part(words, channel, KEEPS).load(Ordering::Acquire) != 0
+}
+
+/// Of a channel that keeps: which message was read in part, and where what is left of it begins.
+pub(crate) fn partly(words: &Words, channel: usize) -> [&AtomicU64; 2] {
+    [PARTLY, PARTLY + 1].map(|at| part(words, channel, at))
 }
 
 fn free_on_their_way(words: &Words, channel: usize, end: usize) -> bool {

@@ -11,11 +11,12 @@
 //! Invariants: no page of a pool is handed to the kernel for longer than a call lasts.
 //! Source: SMLI TR-95-39 §3.3, §4.1 (descriptors whose devices know no fbufs).
 
+use std::io::IoSliceMut;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::event::PollFlags;
 use rustix::fs::OFlags;
-use rustix::io::Errno;
+use rustix::io::{Errno, ReadWriteFlags};
 use rustix::net::SocketType;
 
 use crate::channel::poll;
@@ -41,14 +42,46 @@ impl Pool {
     /// That of `read` and an allocation; above 16 KiB, a system call to learn how much there is.
     #[doc(alias = "uf_read")]
     pub fn read(&self, fd: impl AsFd, len: usize) -> Result<Option<Fbuf>> {
-        self.ensure_own()?;
         let fd = fd.as_fd();
-        let len = if len <= SHORT { len } else { available(fd)?.min(len).min(self.limit() / MOST) };
+        self.read_by(fd, len, || available(fd), |bytes| rustix::io::read(fd, bytes))
+    }
+
+    /// As [`Pool::read`], of a pipe that others read, too: fails with [`Error::WouldBlock`] instead of waiting, although the pipe
+    /// blocks. A kernel that cannot do so (before 6.5, or for a named pipe) waits where another process has read meanwhile.
+    pub(crate) fn read_now(&self, fd: BorrowedFd<'_>, len: usize) -> Result<Option<Fbuf>> {
+        let now = |bytes: &mut [u8]| {
+            // As for `read`: where the descriptor is.
+            let bytes = &mut [IoSliceMut::new(bytes)];
+            rustix::io::preadv2(fd, bytes, u64::MAX, ReadWriteFlags::NOWAIT)
+        };
+        self.read_by(
+            fd,
+            len,
+            || Ok(known(fd).unwrap_or(SHORT)),
+            |bytes| match now(bytes) {
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) if poll(fd, PollFlags::IN, false).unwrap_or(true) => {
+                    rustix::io::read(fd, bytes)
+                }
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => Err(Errno::AGAIN),
+                read => read,
+            },
+        )
+    }
+
+    fn read_by(
+        &self,
+        fd: BorrowedFd<'_>,
+        len: usize,
+        available: impl Fn() -> Result<usize>,
+        read: impl Fn(&mut [u8]) -> rustix::io::Result<usize>,
+    ) -> Result<Option<Fbuf>> {
+        self.ensure_own()?;
+        let len = if len <= SHORT { len } else { available()?.min(len).min(self.limit() / MOST) };
         let mut fbuf = self.allocate(self.bounded(fd, len))?;
         if fbuf.is_empty() {
             return Ok(Some(fbuf));
         }
-        let read = rustix::io::retry_on_intr(|| rustix::io::read(fd, &mut *fbuf));
+        let read = rustix::io::retry_on_intr(|| read(&mut fbuf));
         let read = read.map_err(|errno| Error::io("read", errno))?;
         fbuf.truncate(read)?;
         Ok((read > 0).then_some(fbuf))

@@ -95,6 +95,12 @@ impl Words {
         Some(Locked { words: self, word })
     }
 
+    /// Whether a holder has a run now.
+    pub(crate) fn has(&self, run: Run, holder: Holder) -> bool {
+        self.at(self.layout.head(run.page())).load(Ordering::Acquire)
+            == Head { holder, count: run.count }.word()
+    }
+
     /// Passes a run from one holder to another; returns whether the first one had it.
     pub(crate) fn pass(&self, run: Run, from: Holder, to: Holder) -> bool {
         let [from, to] = [from, to].map(|holder| Head { holder, count: run.count }.word());

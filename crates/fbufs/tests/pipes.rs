@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::ptr::null_mut;
 
-use genie_fbufs::c::calls::{uf_allocate, uf_allocate_for, uf_deallocate, uf_get, uf_write};
+use genie_fbufs::c::calls::{uf_allocate, uf_allocate_for, uf_deallocate, uf_get, uf_read, uf_write};
 use genie_fbufs::c::channels::{UF_PASSES_FBUFS, UF_PASSES_INPUT, uf_close, uf_explain, uf_set_nonblocking};
 use genie_fbufs::c::failure::uf_error_text;
 use genie_fbufs::c::pipes::uf_take_over;
@@ -22,6 +22,8 @@ use genie_fbufs::c::streams::uf_fdopen;
 
 const LENGTH: usize = 256 << 10;
 const COUNT: usize = 200;
+/// How much one reader reads before another one does.
+const PART: usize = 3_000_000;
 /// The descriptor that the shell gives a writer for its standard output.
 const GIVEN: c_int = 4;
 
@@ -65,11 +67,20 @@ fn role() {
     // SAFETY: as above.
     unsafe { libc::close(GIVEN) };
     match role.as_str() {
-        "source" => source(),
+        "source" => source(COUNT, LENGTH),
+        "source-of-many" => source(4 * COUNT, LENGTH / 4),
         "lines" => lines(true),
         "lines-unasked" => lines(false),
         "filter" => filter(),
-        "sink" => sink(),
+        "sink" => sink(0),
+        "part" => read_part(PART),
+        "part-and-close" => {
+            read_part(PART);
+            // SAFETY: the library's descriptor.
+            unsafe { assert_eq!(uf_close(0), 0) };
+        }
+        "nothing" => read_part(0),
+        "rest" => sink(PART),
         "reader-of-lines" => read_lines(),
         "endless" => endless(),
         "short" => read_some(),
@@ -102,16 +113,16 @@ fn bytes(at: usize) -> u8 {
 }
 
 /// Writes a buffer at a time, by reference as soon as that is possible, and reports where each lay.
-fn source() {
+fn source(count: usize, length: usize) {
     // SAFETY: the descriptor, buffers and lengths are those that the calls gave and were given.
     unsafe {
         assert_eq!(uf_take_over(1), 0, "{}", sentence());
-        for at in 0..COUNT {
-            let buffer = uf_allocate_for(1, LENGTH);
+        for at in 0..count {
+            let buffer = uf_allocate_for(1, length);
             assert!(!buffer.is_null(), "{}", sentence());
-            buffer.cast::<u8>().write_bytes(bytes(at), LENGTH);
+            buffer.cast::<u8>().write_bytes(bytes(at * length / LENGTH), length);
             let (is_passed, here) = (uf_explain(1, null_mut()) & UF_PASSES_FBUFS != 0, place(buffer));
-            assert_eq!(uf_write(1, buffer, LENGTH), LENGTH as isize, "{}", sentence());
+            assert_eq!(uf_write(1, buffer, length), length as isize, "{}", sentence());
             report(&format!("written {at} {} {here}", if is_passed { "passed" } else { "copied" }));
         }
         assert_eq!(uf_set_nonblocking(1, 1), -1);
@@ -137,8 +148,8 @@ fn filter() {
 }
 
 /// Reads all, and reports where the buffers lay that came by reference.
-fn sink() {
-    let (mut total, mut buffer) = (0, null_mut());
+fn sink(from: usize) {
+    let (mut total, mut buffer) = (from, null_mut());
     // SAFETY: as above.
     unsafe {
         assert_eq!(uf_take_over(0), 0);
@@ -162,6 +173,23 @@ fn sink() {
             uf_deallocate(buffer, count);
         }
         report(&format!("sink {total}"));
+    }
+}
+
+/// Reads so many bytes, of the last buffer a part, and ends.
+fn read_part(most: usize) {
+    let (mut total, mut buffer) = (0, null_mut());
+    // SAFETY: as above.
+    unsafe {
+        assert_eq!(uf_take_over(0), 0);
+        while total < most {
+            let count = uf_read(0, &mut buffer, most - total);
+            assert!(count > 0, "{}", sentence());
+            let found = std::slice::from_raw_parts(buffer.cast::<u8>(), count as usize);
+            assert!((0..found.len()).all(|at| found[at] == bytes((total + at) / LENGTH)), "at {total}");
+            total += count as usize;
+            uf_deallocate(buffer, count as usize);
+        }
     }
 }
 
@@ -296,6 +324,24 @@ fn a_writer_whose_reader_ends_is_told_by_the_pipe() {
     let (_, report) = pipeline(&[&command("endless"), "head -c 100000 | wc -c >&2"]);
     assert_eq!(report, "");
     assert_eq!(roles(&["endless", "short"]), "read some\n");
+}
+
+/// Once, what the first reader had not read of a channel was freed when it ended, and no error told.
+#[test]
+fn what_one_reader_has_not_read_the_next_one_reads() {
+    for (first, rest) in
+        [("part", "rest"), ("part-and-close", "rest"), ("nothing", "sink"), ("late nothing", "sink")]
+    {
+        for source in ["source", "source-of-many"] {
+            let readers = format!("({}; {})", command(first), command(rest));
+            let (_, report) = pipeline(&[&command(source), &readers]);
+            assert_eq!(said(&report, "sink "), [(COUNT * LENGTH).to_string()], "{source}, {first}");
+        }
+    }
+    // The next program may be any.
+    let readers = format!("({}; wc -c)", command("part"));
+    let (output, _) = pipeline(&[&command("source"), &readers]);
+    assert_eq!(String::from_utf8(output).unwrap().trim(), (COUNT * LENGTH - PART).to_string());
 }
 
 /// Another user's process takes the name that a pipe's ends find each other by, and waits for what it is sent.

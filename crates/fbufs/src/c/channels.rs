@@ -194,15 +194,22 @@ pub unsafe extern "C" fn uf_room(fd: c_int) -> c_int {
 /// A channel or a Genie server is closed by this call alone, never by close. If another thread's call uses it, it is closed when that
 /// returns, which this call does not bring about; until then, further calls on it fail.
 ///
-/// Returns 0, or -1 with errno set.
+/// The writing end of a pipe that was taken over (uf_take_over) waits until no more is unread than a pipe holds, and leaves that in the
+/// pipe.
 ///
-/// Errors: EBADF (also after uf_close), EINVAL (uf_room gave it), and those of close.
+/// Returns 0, or -1 with errno set. A pipe is closed then, too.
+///
+/// Errors: EBADF (also after uf_close), EINVAL (uf_room gave it), EPIPE (nobody reads what was written), and those of close.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn uf_close(fd: c_int) -> c_int {
     call(-1, || {
         let process = Process::current()?;
+        let settled = match process.descriptor(fd).ok().flatten().as_deref().map(|found| &found.kind) {
+            Some(Kind::Pipe(pipe)) => pipe.settle(),
+            _ => Ok(()),
+        };
         if process.close(fd)? {
-            return Ok(0);
+            return settled.map(|()| 0);
         }
         process.ensure_no_room(fd)?;
         // SAFETY: the program says that it uses the descriptor no more, and the library has none of this number.

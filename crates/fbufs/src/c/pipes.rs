@@ -7,11 +7,12 @@
 //! channel. Bytes that were in the pipe before are read before. Until then, and where the other program does not use the library, bytes go
 //! through the pipe: the writer looks for the reader at its first write, and again after each `LOOK` bytes.
 //! Invariants: what one process has written is read in that order. When the channel has ended, the pipe is used again, until it ends
-//! itself: by another program that has inherited its end, or to tell the writer, as pipes do, that nobody reads.
+//! itself: by another program that has inherited its end, or to tell the writer, as pipes do, that nobody reads. What the reader has not
+//! read then, the writer takes back, and sends through the pipe.
 //! Trust: both sides make sure that the other is a process of the same user; it shares the writer's pool then, as a member of a group.
 //! Another user that has taken the name keeps the bytes in the pipe.
 //! Limits: one channel for each end, and programs in one network namespace. What others write to the pipe meanwhile, children among
-//! them, is read when the channel has ended.
+//! them, is read when the channel has ended. A writer that ends without a close takes nothing back.
 
 use std::ffi::c_int;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -100,9 +101,12 @@ impl Drop for Listening {
 ///
 /// Calls on fd wait, whatever uf_set_nonblocking says. It is closed by uf_close, never by close. For a descriptor that is no pipe, that does not block, or that is the library's already, this does nothing.
 ///
-/// Take a pipe over only where one process reads it, to its end, and where no other process uses this process's end of it meanwhile.
-/// Elsewhere it is no pipe any more. When the reader ends early, the fbufs that it has not read are lost to the next reader, as in
-/// `a | (b; c)`, and no error tells. What a child program writes to the pipe is read when this process has closed its end, so that waiting
+/// When the reader ends before it has read all, as in `a | (b; c)`, the writer puts what is left into the pipe for the next reader, at its
+/// next call on fd: uf_close does so, too, and waits until no more is unread than a pipe holds. So a writer must call uf_close or fclose,
+/// as one that ends otherwise leaves nothing for a next reader.
+///
+/// Take a pipe over only where one process at a time reads it, and where no other process uses this process's end of it meanwhile.
+/// Elsewhere it is no pipe any more. What a child program writes to the pipe is read when this process has closed its end, so that waiting
 /// for a child that writes more than a pipe holds, as system does, waits for ever; so does waiting for a child that is to read from
 /// it. Of several readers, and of a process and the children that it makes by fork, one gets fbufs, and the others may wait for ever. A
 /// duplicate of fd (dup) is the bare pipe, and is not refused.
@@ -163,6 +167,38 @@ impl Pipe {
         self.is_over.store(true, Ordering::Release);
     }
 
+    /// Sends what the reader has not read through the pipe, for whoever reads there next, and ends the channel.
+    fn resend(&self, closes: bool) -> crate::Result<()> {
+        let (Some(channel), End::Writer(unlooked)) = (self.channel.get(), &self.end) else { return Ok(()) };
+        // What other threads write meanwhile comes after it.
+        let _unlooked = lock(unlooked);
+        if self.is_over.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let unread = channel.take_back()?;
+        self.end_channel();
+        // A reader that is still there goes on with the pipe.
+        channel.hang_up();
+        // A pipe does not tell a writer that closes it that nobody will read what it holds.
+        let fits = closes && unread.iter().map(|fbuf| fbuf.len()).sum::<usize>() <= LOOK;
+        if fits && crate::channel::poll(&self.fd, PollFlags::empty(), false)? {
+            return Ok(());
+        }
+        for fbuf in unread {
+            crate::descriptors::write(self.fd.as_fd(), fbuf)?;
+        }
+        Ok(())
+    }
+
+    /// Before a writer closes its end: waits until no more is unread than a pipe holds, and leaves that in the pipe.
+    pub(crate) fn settle(&self) -> Result<(), Failure> {
+        if let (Some(channel), End::Writer(_)) = (self.channel(), &self.end) {
+            channel.wait_until_read(LOOK)?;
+            return Ok(self.resend(true)?);
+        }
+        Ok(())
+    }
+
     pub(crate) fn explain(&self, process: &Process) -> Result<Explanation, Failure> {
         let of_pipe = crate::explain(&self.fd)?;
         Ok(match (self.channel(), &self.end) {
@@ -199,7 +235,7 @@ impl Pipe {
             return Ok(None);
         }
         let pool = process.pool()?;
-        let (channel, offer) = pool.channel()?;
+        let (channel, offer) = pool.keeping_channel()?;
         reader.send(&[1], &[pool.descriptor()?.as_fd()])?;
         offer.send(&reader)?;
         Ok(Some(channel))
@@ -230,7 +266,9 @@ impl Pipe {
                 return Err(Box::new(Unwritten { written, ..failed }));
             }
             // Now the pipe tells what to do: nobody reads, or somebody else does.
-            self.end_channel();
+            if let Err(error) = self.resend(false) {
+                return Err(Box::new(Unwritten { error, written, ..failed }));
+            }
             fbuf = failed.fbuf;
         }
     }
@@ -247,7 +285,7 @@ impl Pipe {
     pub(crate) fn write_message(&self, process: &Process, message: &mut Message) -> Result<usize, Failure> {
         if let Some(channel) = self.channel() {
             match channel.write_message(message) {
-                Err(Error::Closed) => self.end_channel(),
+                Err(Error::Closed) => self.resend(false)?,
                 done => return Ok(done?),
             }
         }
@@ -278,10 +316,19 @@ impl Pipe {
             if reading.before == 0 && self.meet(process, &mut reading, true)? {
                 continue;
             }
-            // Another process may have read what was there before.
-            let is_gone = reading.before > 0 && !crate::channel::poll(&self.fd, PollFlags::IN, false)?;
             let most = if reading.before > 0 { len.min(reading.before) } else { len };
-            let read = if is_gone { None } else { process.pool()?.read(&self.fd, most)? };
+            let read = if reading.before > 0 || reading.listener.is_some() {
+                match process.pool()?.read_now(self.fd.as_fd(), most) {
+                    // Another process has read what was there before.
+                    Err(Error::WouldBlock) => {
+                        reading.before = 0;
+                        continue;
+                    }
+                    read => read?,
+                }
+            } else {
+                process.pool()?.read(&self.fd, most)?
+            };
             match read {
                 Some(fbuf) => {
                     reading.before = reading.before.saturating_sub(fbuf.len());

@@ -50,7 +50,11 @@ impl Channel {
             return Ok(Some(next));
         }
         let (part, rest) = next.split_by_copy(len);
-        receiver.rest = Some(rest);
+        if self.keeps {
+            self.put_back(&mut receiver, rest);
+        } else {
+            receiver.rest = Some(rest);
+        }
         part.map(Some)
     }
 
@@ -81,7 +85,11 @@ impl Channel {
         receiver.unread = Some(place);
         let fbuf = self.make_ours(place, Holder::direction(self.index, self.end))?;
         receiver.unread = None;
-        fbuf.map(Some).ok_or_else(|| self.spoil("a buffer on its way"))
+        if fbuf.is_none() && !self.keeps {
+            return Err(self.spoil("a buffer on its way"));
+        }
+        // Where the channel keeps it, the writer has taken it back, and all that follows.
+        Ok(fbuf)
     }
 
     /// Waits until there is a message; returns whether there is one. If not, look whether the other end is there.

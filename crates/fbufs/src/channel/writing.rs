@@ -15,7 +15,7 @@ use crate::unwritten::Unwritten;
 use crate::{Fbuf, channels};
 
 /// How long a writer that waits for room sleeps before it looks for itself.
-const LOOK: Duration = Duration::from_millis(2);
+pub(super) const LOOK: Duration = Duration::from_millis(2);
 
 impl Channel {
     /// Writes a buffer away: the other end has it from now on. A buffer of another pool, or a migrant buffer, is copied into one of
@@ -57,6 +57,9 @@ impl Channel {
             return Ok(0);
         }
         let mut sender = lock(&self.sender);
+        if sender.is_over {
+            return Err(Unwritten::nothing(Error::Closed, fbuf));
+        }
         match self.wait_for_room(&mut sender, waits) {
             Ok(()) => self.transmit(&mut sender, fbuf),
             Err(error) => Err(Unwritten::nothing(error, fbuf)),
@@ -79,6 +82,7 @@ impl Channel {
             return Err(self.lost(place));
         }
         sender.sent += 1;
+        self.remember(sender, place);
         Ok(len)
     }
 

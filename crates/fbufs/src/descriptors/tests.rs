@@ -134,3 +134,18 @@ fn what_was_not_written_comes_back() {
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).map(|(r, w)| (w, r)).unwrap();
     assert!(matches!(pool.read(&read, 5), Err(Error::WouldBlock)));
 }
+
+/// Once, a pipe's reader that was told of bytes waited for them although another one had read them.
+#[test]
+fn a_pipe_that_blocks_is_read_without_waiting() {
+    let pool = Pool::new(Config { limit: 4 << 20, ..Config::default() }).unwrap();
+    let (read, write) = std::io::pipe().unwrap();
+    for len in [1, 100, usize::MAX] {
+        assert!(matches!(pool.read_now(read.as_fd(), len), Err(Error::WouldBlock)), "{len}");
+    }
+    rustix::io::write(&write, &[7; 60_000]).unwrap();
+    assert_eq!(pool.read_now(read.as_fd(), 50_000).unwrap().unwrap().to_vec(), [7; 50_000]);
+    assert_eq!(pool.read_now(read.as_fd(), usize::MAX).unwrap().unwrap().to_vec(), [7; 10_000]);
+    drop(write);
+    assert!(pool.read_now(read.as_fd(), usize::MAX).unwrap().is_none());
+}
