@@ -7,7 +7,11 @@
 //! them that needs memory has it made ready (point 1 of §7.5). A server that has the data in a buffer of its own puts that
 //! buffer in the memory's place when its request has succeeded (points 2 and 3); if another server needs memory after that, the
 //! data is copied there after all.
-//! Invariants: a buffer that the contractor may have been shown stays until the contractor's reply.
+//! The first server in another process that the element is forwarded to has the memory made in its pool, if there is none yet. Before
+//! anybody else gets memory, the element moves to memory that no other process is shown: that server might look at it,
+//! and might store into it after it was given up. From then on each server in another process has a copy of its own
+//! (`location/shown_copy.rs`).
+//! Invariants: a buffer that the contractor or a subcontractor may have been shown stays until the contractor's reply.
 //! Limits: the fragment is exactly one element, and the client and both servers are in one process. Otherwise the data is
 //! copied, and the receipt says why.
 //! Source: thesis §7.5.
@@ -15,7 +19,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use genie_memory::{Segments, part};
+use genie_memory::{Data, Segments, SystemBuffer, part};
 use genie_passing::{Input, Outboard, Overlay, Parties, Receipt};
 
 use crate::Error;
@@ -43,10 +47,14 @@ pub(crate) struct ForwardedInput {
 struct State {
     /// None once the contractor's request has been replied to.
     input: Option<Box<Input>>,
-    /// How many bytes the supply in place of memory has brought.
+    /// How many bytes the supply in place of memory has brought, or the server in another process that is shown the memory.
     brought: usize,
+    /// Whether a server in another process is shown the memory, and nobody else has been given it.
+    is_shown: bool,
     /// Buffers that were in place of memory and no longer are.
     spent: Vec<Overlay>,
+    /// Memory that a server in another process was shown, and in which the data no longer is.
+    left: Option<SystemBuffer>,
 }
 
 impl Supply {
@@ -76,7 +84,7 @@ impl Supply {
 impl ForwardedInput {
     pub(crate) fn new(input: Box<Input>, access: Access) -> Self {
         let len = input.len();
-        let state = State { input: Some(input), brought: 0, spent: Vec::new() };
+        let state = State { input: Some(input), brought: 0, is_shown: false, spent: Vec::new(), left: None };
         Self { len, is_mapped: access.reads || access.writes, state: Mutex::new(state) }
     }
 
@@ -88,28 +96,49 @@ impl ForwardedInput {
         self.state.lock().input.as_ref().map(|input| *input.receipt())
     }
 
-    /// Has the memory made for a server in another process, unless there is some.
-    pub(crate) fn made_for(&self, parties: Parties) {
-        if let Some(input) = self.state.lock().input.as_mut() {
-            input.made_for(parties);
-        }
+    /// The memory that a server fills; it is not shown to another process.
+    pub(crate) fn ready(&self) -> Result<Segments, Error> {
+        self.state.lock().ready()
     }
 
-    /// The memory that a server fills.
-    pub(crate) fn ready(&self) -> Result<Segments, Error> {
+    /// The memory for a server in another process, and whether it was made for this server alone.
+    pub(crate) fn ready_for(&self, parties: Parties) -> Result<(Segments, bool), Error> {
         let mut state = self.state.lock();
-        let brought = state.brought;
         let input = state.input.as_mut().ok_or(Error::Aborted)?;
-        let spent = input.customize(brought)?;
-        let segments = input.segments();
-        state.spent.extend(spent);
-        Ok(segments)
+        if input.is_ready() {
+            return Ok((state.ready()?, false));
+        }
+        input.made_for(parties);
+        let segments = state.ready()?;
+        state.is_shown = true;
+        Ok((segments, true))
+    }
+
+    /// A server has passed `actual` bytes in memory that `ready` or `ready_for` has returned. If the data has moved since, they
+    /// are copied to where it is; returns how many were copied.
+    pub(crate) fn passed(&self, data: &Data<'_>, actual: usize) -> Result<usize, Error> {
+        let mut state = self.state.lock();
+        let input = state.input.as_mut().ok_or(Error::Aborted)?;
+        if input.segments() == *data.segments() {
+            if state.is_shown {
+                state.brought = actual;
+            }
+            return Ok(0);
+        }
+        let into = input.ready()?;
+        let actual = actual.min(into.len()).min(data.len());
+        Ok(into.part(0..actual).copy_data(&data.part(0..actual)))
     }
 
     /// Makes memory for the contractor to see, unless a subcontractor has put a buffer that is long enough in its place.
     pub(crate) fn show(&self) -> Result<(), Error> {
-        let len: usize = self.seen().iter().map(|segment| segment.len()).sum();
+        let len: usize = self.seen_here().iter().map(|segment| segment.len()).sum();
         if len == self.len { Ok(()) } else { self.ready().map(drop) }
+    }
+
+    /// As `seen`, as far as no server in another process is shown the memory.
+    pub(crate) fn seen_here(&self) -> Segments {
+        if self.state.lock().is_shown { Segments::new() } else { self.seen() }
     }
 
     /// The part of the memory that is there.
@@ -146,7 +175,21 @@ impl ForwardedInput {
     pub(crate) fn take(&self) -> Option<Box<Input>> {
         let mut state = self.state.lock();
         state.spent.clear();
+        state.left = None;
         state.input.take()
+    }
+}
+
+impl State {
+    /// The input's memory, which moves if a server in another process is shown it.
+    fn ready(&mut self) -> Result<Segments, Error> {
+        let input = self.input.as_mut().ok_or(Error::Aborted)?;
+        if self.is_shown {
+            self.left = input.remake(self.brought)?;
+            self.is_shown = false;
+        }
+        self.spent.extend(input.customize(self.brought)?);
+        Ok(input.segments())
     }
 }
 

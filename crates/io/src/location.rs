@@ -321,8 +321,17 @@ impl LocatedTransfer {
     /// No memory, or a device's transfer failed.
     pub(crate) fn bring(&mut self, actual: usize) -> Result<(), Error> {
         self.bring_shown(actual);
-        let Some(supply) = self.supply.take().map(|supply| *supply) else { return Ok(()) };
         let forwarded = self.forwarded().cloned();
+        let Some(supply) = self.supply.take().map(|supply| *supply) else {
+            if let Some(input) = forwarded.filter(|_| !self.segments.is_empty()) {
+                let copied = input.passed(&self.data(), actual)?;
+                if copied > 0 {
+                    self.receipt.copied += copied;
+                    self.segments.clear();
+                }
+            }
+            return Ok(());
+        };
         let supply = match &forwarded {
             None => supply,
             Some(input) => match input.supply(supply, actual)? {

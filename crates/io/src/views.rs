@@ -54,7 +54,7 @@ impl ForwardedInput {
     pub(crate) fn data(&self) -> DataMut<'_> {
         // SAFETY: the input, and each buffer that was ever in place of its memory, stay until the contractor's reply takes
         // effect, and what the contractor is shown borrows its request.
-        unsafe { DataMut::new(self.seen()) }
+        unsafe { DataMut::new(self.seen_here()) }
     }
 }
 

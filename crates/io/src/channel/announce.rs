@@ -154,7 +154,7 @@ impl Announcements {
                 Error::Elsewhere { .. } => unforwardable(link, location, NOT_OURS),
                 error => error,
             }),
-            Location::Forwarded(input) => self.own(link, &input.seen(), writes, segments),
+            Location::Forwarded(_) => unreachable!("its memory is named as the transfer was given it"),
             Location::There(..) if self.is_silent => Err(unforwardable(link, location, UNSHOWN)),
             Location::There(mirror, extents) => {
                 let number = self.arena(link, mirror)?;

@@ -228,8 +228,8 @@ impl Remote {
                     Transfer::In(input) => {
                         announcements.own(&self.link, &input.segments(), writes, &mut segments)?;
                     }
-                    Transfer::Located(located) if let Some(copy) = located.shown() => {
-                        announcements.own(&self.link, &copy.segments(), writes, &mut segments)?;
+                    Transfer::Located(located) if let Some(shown) = located.shown() => {
+                        announcements.own(&self.link, &shown, writes, &mut segments)?;
                     }
                     Transfer::Located(located) => {
                         for location in located.fragment_locations() {

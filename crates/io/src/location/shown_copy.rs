@@ -5,11 +5,12 @@
 //! or in another server's pool.
 //! How: the subcontractor gets a buffer of its own pool. Output is copied there with the request; of an input, what the
 //! subcontractor has passed is copied back when its reply is taken. Inputs that are forwarded whole, before they are ready,
-//! are made in the subcontractor's pool at once (`forwarded.rs`), and are not copied for this.
+//! are made in the subcontractor's pool at once (`forwarded.rs`), and are not copied for this unless somebody else works on
+//! them later.
 //! Source: thesis §5.1 (zero completion), §7.5. Differs: a descriptor grants access to a whole object, so other data in it
 //! cannot be zeroed.
 
-use genie_memory::{Direction, Space, SystemBuffer};
+use genie_memory::{Direction, Segments, Space, SystemBuffer};
 use genie_passing::{Parties, Reason, Scheme};
 
 use super::{LocatedTransfer, Location};
@@ -33,11 +34,8 @@ impl Viewer<'_> {
             |span| !self.space.is_alias(span) || self.space.may_show(span, self.parties.lender, in_place);
         match location {
             Location::Here(spans) => spans.iter().copied().all(is_shown),
-            // A migrant buffer's memory is the client's from the start.
-            Location::Forwarded(input) => {
-                let is_move = input.receipt().is_some_and(|receipt| receipt.effective == Scheme::Move);
-                is_move || input.seen().iter().copied().all(is_shown)
-            }
+            // `show_to` looks at the memory that this transfer was given.
+            Location::Forwarded(_) => false,
             // The contractor's own client has announced these objects to the contractor.
             Location::There(..) => true,
         }
@@ -53,18 +51,19 @@ impl Viewer<'_> {
 impl LocatedTransfer {
     /// Makes ready what the server in another process will be shown.
     pub(crate) fn show_to(&mut self, viewer: &Viewer<'_>, direction: Direction) -> Result<(), Error> {
+        let mut is_own = false;
         if direction == Direction::In {
-            if let Some(input) = self.forwarded() {
-                input.made_for(viewer.parties);
+            if let Some(input) = self.forwarded()
+                && self.segments.is_empty()
+            {
+                (self.segments, is_own) = input.ready_for(viewer.parties)?;
             }
             self.ready()?;
         }
-        let in_place = direction == Direction::In || self.len >= viewer.parties.shown_from;
-        let may_see = |location| viewer.may_see(location, in_place);
         if viewer.is_silent
             || self.len == 0
             || self.shown.is_some()
-            || self.fragment_locations().iter().all(may_see)
+            || self.may_be_seen(viewer, direction, is_own)
         {
             return Ok(());
         }
@@ -78,9 +77,24 @@ impl LocatedTransfer {
         Ok(())
     }
 
-    /// The copy that the server in another process works on, if it does not work on the data itself.
-    pub(crate) fn shown(&self) -> Option<&SystemBuffer> {
-        self.shown.as_deref()
+    /// Whether the server may work on the data itself. `is_own` says whether its memory was made for this server alone.
+    fn may_be_seen(&self, viewer: &Viewer<'_>, direction: Direction, is_own: bool) -> bool {
+        let in_place = direction == Direction::In || self.len >= viewer.parties.shown_from;
+        match self.forwarded() {
+            // A migrant buffer's memory is the client's from the start.
+            Some(input) => {
+                let is_move = input.receipt().is_some_and(|receipt| receipt.effective == Scheme::Move);
+                is_own && is_move || viewer.may_see(&Location::Here(self.segments()), in_place)
+            }
+            None => self.fragment_locations().iter().all(|location| viewer.may_see(location, in_place)),
+        }
+    }
+
+    /// What the server in another process works on: a copy, or the memory that a forwarded input had when this was sent; none if
+    /// that is where the fragment's locations say.
+    pub(crate) fn shown(&self) -> Option<Segments> {
+        let copy = self.shown.as_deref().map(SystemBuffer::segments);
+        copy.or_else(|| self.forwarded().map(|_| self.segments()))
     }
 
     /// Brings the first `actual` bytes of an input from the copy that the server has filled.

@@ -31,6 +31,24 @@ impl Input {
         }
     }
 
+    /// Makes the input ready anew in memory of the space's own that no server has been shown, and copies the first `actual` bytes
+    /// there. Returns the system buffer that it had, into which a server may still store; none for data in place, which stays.
+    ///
+    /// # Errors
+    /// No memory: the data is where it was.
+    pub fn remake(&mut self, actual: usize) -> Result<Option<SystemBuffer>> {
+        let Some(shown) = self.system.take() else { return Ok(None) };
+        let parties = std::mem::replace(&mut self.parties, Parties::OWN);
+        self.is_ready = false;
+        if let Err(error) = self.run_ready() {
+            (self.system, self.parties, self.is_ready) = (Some(shown), parties, true);
+            return Err(error);
+        }
+        let copied = self.data().part(0..actual.min(self.len())).copy_data(&shown.data().into_data());
+        self.receipt.copied += copied;
+        Ok(Some(shown))
+    }
+
     /// Makes the input ready as if it had been neither overlaid nor linked to outboard memory, and copies the first
     /// `actual` bytes from the overlay buffer or outboard memory into its customized memory. This is for data that another
     /// server is to work on, or that can't be passed as it is. Returns the overlay buffer, which somebody may still look
