@@ -9,6 +9,7 @@
 //! others want the CPU, too, a reader looks but briefly, and sleeps.
 //! Invariants: bytes are read in the order in which they were written. What is on its way when an end closes, or its process
 //! dies, is freed if it went there, and can still be read if it came from there, even by a process that has not taken the other end yet.
+//! A pipe's channel keeps what went there instead, and the writer takes it back (`keeping`).
 //! A child made by fork has no duplicate of the descriptors by which an end learns that the other one is gone (`sys/unshared.rs`).
 //! Trust: the other end's process may tell any place: what the direction does not hold is refused, and ends this end.
 //! Limits: 128 channels in a pool; four descriptors and 80 KiB an end.
