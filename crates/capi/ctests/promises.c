@@ -404,9 +404,9 @@ static int can_protect(void) {
 }
 
 static void emulated_copy_avoids_copies(const struct trial *t) {
-    /* Whole buffers of some granules are longer than any machine's thresholds. */
-    int is_long = t->offset == 0 && t->length >= 4u << 20;
     struct area area = area_new(t);
+    /* Whole buffers of some granules are longer than any machine's thresholds. */
+    int is_long = t->offset == 0 && area.pieces[0].length >= 4u << 20;
     unsigned char *after = new_pattern(t->length);
     struct pass pass;
     submit_native(&pass, IO_OUT, t->scheme, &area);
