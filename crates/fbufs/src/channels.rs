@@ -192,7 +192,7 @@ pub(crate) fn keeps(words: &Words, channel: usize) -> bool {
     part(words, channel, KEEPS).load(Ordering::Acquire) != 0
 }
 
-/// Of a channel that keeps: which message was read in part, and where what is left of it begins.
+/// Which message of a channel that keeps was read in part, and where the rest of it begins.
 pub(crate) fn partly(words: &Words, channel: usize) -> [&AtomicU64; 2] {
     [PARTLY, PARTLY + 1].map(|at| part(words, channel, at))
 }

@@ -36,7 +36,7 @@ pub(crate) enum Place {
     System,
     /// In no region or buffer any more, but referenced by a pending request.
     Deferred,
-    /// Of a stand-in, or an object whose lender is gone, waiting until all of it can be unmapped.
+    /// It belongs to a stand-in, or to an object whose lender is gone, and waits until the whole object can be unmapped.
     Retired,
 }
 

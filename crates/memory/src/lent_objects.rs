@@ -14,7 +14,7 @@ use crate::LenderId;
 use crate::runs::{FreeRuns, Run};
 use crate::stock::Stocks;
 
-/// Whose memory a lender's object is.
+/// Where the memory of a lender's object comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// The lender's.

@@ -192,7 +192,7 @@ impl Download {
         resume: bool,
     ) -> Result<(Vec<Range<u64>>, u64), Failure> {
         let len = if resume { part.len()? } else { 0 };
-        // Of a size that a server claims, only as much is gone through as there is.
+        // The server may claim any size; the loop goes only through what is there.
         let there = (self.bytes.start + len).min(self.bytes.end);
         let (mut missing, mut kept) = (Vec::new(), 0);
         let mut bytes = Vec::new();

@@ -21,7 +21,7 @@ fn buffer(space: &Space, lender: LenderId, len: usize) -> genie_memory::Result<S
     space.with_stand_ins(lender, || space.aligned_buffer_from(lender, 0, len))
 }
 
-/// Who lent the object that a buffer's data lies in.
+/// The lender of the object in which a buffer's data lies.
 fn lender_of(space: &Space, buffer: &SystemBuffer) -> Option<LenderId> {
     space.object_at(buffer.segments()[0].addr() - space.aliases_base()).expect("an object").lender
 }
