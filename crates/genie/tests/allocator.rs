@@ -31,7 +31,7 @@ static ALLOCATOR: genie::Allocator = genie::Allocator::new();
 
 const MIB: usize = 1 << 20;
 
-/// Tests that count what the process has allocated run one by one.
+/// Tests that allocate blocks run one by one, since some count those of the process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -133,6 +133,7 @@ fn a_large_allocation_is_a_region_in_an_object_of_its_own_and_a_small_one_is_not
 
 #[test]
 fn an_interface_is_opened_over_the_space_of_the_programs_allocations() {
+    let _alone = alone();
     assert!(Interface::open().expect("an interface").space().is(&space()));
 }
 
@@ -366,6 +367,7 @@ fn tables_that_grow_under_the_lock_are_the_systems() {
 
 #[test]
 fn memory_has_the_alignment_asked_for() {
+    let _alone = alone();
     for align in [1, 4096, 64 << 10, 2 * MIB, 8 * MIB] {
         let layout = Layout::from_size_align(3 * MIB, align).expect("a layout");
         // SAFETY: the layout is not empty; what is freed was allocated with its layout.
@@ -404,6 +406,7 @@ fn a_thread_allocates_and_frees_while_its_locals_are_destroyed() {
         }
     }
     thread_local!(static LATE: RefCell<Option<Late>> = const { RefCell::new(None) });
+    let _alone = alone();
     std::thread::spawn(|| LATE.set(Some(Late(vec![6; MIB])))).join().expect("no panic");
 }
 
@@ -474,6 +477,7 @@ fn a_child_made_by_fork_has_a_copy_of_the_heap() {
 
 #[test]
 fn a_command_runs_whichever_way_the_library_starts_it() {
+    let _alone = alone();
     let _vec = pattern(9, 8 * MIB);
     let mut plain = Command::new("true");
     assert!(plain.status().expect("by posix_spawn").success());

@@ -16,7 +16,8 @@ use rustix::process::{Signal, kill_process};
 
 use crate::scene::HONEST;
 use crate::{
-    descriptors, floods, fuse, losses, memory, records, replies, shown, silence, untrusted, welcomes,
+    descriptors, floods, fuse, losses, memory, records, replies, shown, shown::failover, silence, untrusted,
+    welcomes,
 };
 
 const ROLE: &str = "GENIE_TEST_ROLE";
@@ -47,17 +48,20 @@ pub(crate) struct Ground {
 /// All roles, by name.
 fn role(name: &str) -> Role {
     let all = [
+        descriptors::ROLES,
+        failover::ROLES,
         floods::ROLES,
         fuse::ROLES,
         losses::ROLES,
         memory::ROLES,
         records::ROLES,
         replies::ROLES,
+        shown::ROLES,
         silence::ROLES,
-    ]
-    .into_iter()
-    .chain([untrusted::ROLES, welcomes::ROLES, descriptors::ROLES, shown::ROLES]);
-    let found = all.flatten().find(|(known, _)| *known == name);
+        untrusted::ROLES,
+        welcomes::ROLES,
+    ];
+    let found = all.into_iter().flatten().find(|(known, _)| *known == name);
     found.unwrap_or_else(|| panic!("no attacker plays {name}")).1
 }
 
