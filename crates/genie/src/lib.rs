@@ -5,7 +5,7 @@
 //! **emulated copy**: no copying of long data, yet copy's exact meaning.
 //!
 //! ```
-//! use genie::{Interface, Out, ServerHandle, memory};
+//! use genie::{Interface, Out, Scheme, ServerHandle, memory};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let genie = Interface::open()?;
@@ -13,11 +13,17 @@
 //! let mut page = genie.allocate(4 << 20)?;
 //! page.fill(b'a');
 //!
-//! // An asynchronous request: the page may be overwritten at once, whether or not the server has read it.
+//! // Until the reply comes the server reads the page where it is; what it keeps, it keeps whatever is stored here later.
 //! let store = genie.request(&server, memory::STORE).out(Out::emulated_copy(&page)).argument(b"letters");
-//! let pending = store.submit()?;
+//! let reply = store.send()?;
+//! assert_eq!(reply.receipt().copied, 0);
 //! page.fill(b'b');
-//! println!("{}", pending.sync()?.receipt());
+//!
+//! // A buffer that is given by value need not be waited for: the reply brings it back.
+//! let store = genie.request(&server, memory::STORE).out(Out::owned(Scheme::EmulatedCopy, page)).argument(b"more");
+//! let mut reply = store.submit()?.sync()?;
+//! assert_eq!(reply.receipt().copied, 0);
+//! let page = reply.take_buffer();
 //! # Ok(())
 //! # }
 //! ```
