@@ -13,6 +13,7 @@ use crate::{Direction, InputPlan, Mark, Migrant, Passed, Reference, Released, Re
 #[derive(Debug)]
 pub struct Immigrating {
     pub(crate) region: Migrating,
+    /// How many bytes the region has room for, from its address on.
     pub(crate) len: usize,
 }
 
@@ -76,8 +77,8 @@ impl Immigrating {
 
     /// Has the data lie in the region where it lies in `system`, so that its `len` bytes can be swapped in whatever their
     /// offset: that far into the first granule. A region of other granules, or too short for data there, goes back into its
-    /// queue, and another one takes its place. Where there is none, or the data is in no whole granules, the region stays as it
-    /// is, and the data will be copied.
+    /// queue, and another one takes its place. From then on there is room for `len` bytes, and no more than before. Where there is
+    /// no such region, or the data is in no whole granules, the region stays as it is, and the data will be copied.
     ///
     /// # Errors
     /// [`Error::Inherited`](crate::Error::Inherited).
@@ -96,7 +97,8 @@ impl Immigrating {
             self.region = region;
         }
         let owned = self.region.owned_mut();
-        owned.addr += offset - owned.space.core().misalignment(owned.addr);
+        owned.addr = owned.addr - owned.space.core().misalignment(owned.addr) + offset;
+        self.len = self.len.min(len);
         Ok(())
     }
 

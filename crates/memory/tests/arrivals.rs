@@ -1,9 +1,16 @@
 //! Arrivals: data in a system buffer that becomes a migrant buffer by swapping, wherever in the granules it lies.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use crate::machine::{Machine, checked, frame, pattern, same, scatter};
 use genie_memory::{Faults, InputPlan, Passed, Space};
 
-on_each_kind!(data_at_any_place_is_swapped_into_a_region, data_that_finds_no_region_of_its_size_is_copied,);
+on_each_kind!(
+    data_at_any_place_is_swapped_into_a_region,
+    data_that_finds_no_region_of_its_size_is_copied,
+    a_region_has_no_more_room_than_it_was_aligned_for,
+    a_region_is_aligned_again,
+);
 
 fn all_of(granule: usize, offset: usize, len: usize) -> InputPlan {
     InputPlan { swap: 0..(offset + len).div_ceil(granule) as u32 }
@@ -60,5 +67,40 @@ fn data_that_finds_no_region_of_its_size_is_copied(machine: Machine) {
         let migrant = immigrating.arrive(granule);
         same(&migrant, &data, "the region");
         checked(&space);
+    }
+}
+
+/// A region that fitted shorter data, moved a part of a granule on, still took as many bytes as were asked for: those behind its
+/// end, of whatever region lay there, were the buffer's, too.
+fn a_region_has_no_more_room_than_it_was_aligned_for(machine: Machine) {
+    let granule = machine.granule();
+    let space = machine.space(16);
+    let mut system = space.aligned_buffer(100, 2 * granule).unwrap();
+    let aligned = || {
+        let (mut immigrating, reference) = space.dequeue_referenced(2 * granule, false).unwrap();
+        immigrating.align(&system, granule).unwrap();
+        (immigrating, reference)
+    };
+    let ((mut filled, _), (arriving, _), (released, reference)) = (aligned(), aligned(), aligned());
+    let plan = all_of(granule, 100, 2 * granule);
+    for is_refused in [
+        catch_unwind(AssertUnwindSafe(|| filled.deliver(&mut system, 2 * granule, &plan).is_ok())).is_err(),
+        catch_unwind(AssertUnwindSafe(|| arriving.arrive(2 * granule).len())).is_err(),
+        catch_unwind(AssertUnwindSafe(|| released.arrive_released(reference, 2 * granule).is_ok())).is_err(),
+    ] {
+        assert!(is_refused, "the region ends before");
+    }
+    assert_eq!(filled.arrive(granule).len(), granule);
+}
+
+/// The second time, the address was moved on by less than nothing: a panic where overflow is checked.
+fn a_region_is_aligned_again(machine: Machine) {
+    let granule = machine.granule();
+    let space = machine.space(16);
+    let mut immigrating = space.dequeue(granule / 2, false).unwrap();
+    for offset in [100, 17, granule - 1] {
+        let system = space.aligned_buffer(offset, 1).unwrap();
+        immigrating.align(&system, 1).unwrap();
+        assert_eq!(immigrating.addr() % granule, offset);
     }
 }
