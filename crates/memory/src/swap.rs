@@ -14,7 +14,8 @@
 //! ```
 //!
 //! With granules of 2 MiB a swap maps the system buffer's granules over the client's, page tables filled; with 4 KiB
-//! pages it swaps the two windows' page tables, but for granules with bytes to keep, which it maps. Either way the client's addresses are mapped at every moment.
+//! pages it swaps the two windows' page tables, but for granules with bytes to keep, which it maps. Either way the client's addresses
+//! are mapped at every moment, unless the kernel refuses (see [`Arena`](genie_sys::Arena)); the bytes beside the data are, even then.
 //! Source: thesis §4.1, figure 4.1; §4.3 for buffers with output pending.
 
 use std::ops::Range;

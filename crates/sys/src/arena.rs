@@ -15,8 +15,9 @@
 //! `clone` makes would see, and could change, its parent's memory.
 //! Limits: each change of (object, offset) along the addresses is a mapping of its own; the kernel's limit is
 //! vm.max_map_count, at which calls fail with ENOMEM and leave the old mapping intact. Where a huge-paged object has lost
-//! pages to a hole that a peer punched, mmap over a range fails after it has unmapped the range. A few instructions later
-//! the range is reserved again; before that, another thread's mmap may take its addresses.
+//! pages to a hole that a peer punched, mmap over a range fails after it has unmapped the range; and so does mremap, up to Linux
+//! 6.16, where it finds that it cannot move page tables. A few instructions later the range is reserved again; before that,
+//! another thread's mmap may take its addresses.
 
 mod placement;
 mod private;
@@ -267,8 +268,8 @@ impl Arena {
     }
 
     /// Swaps the page tables, and with them the granules, of the ranges at `a` and `b`, through the range at
-    /// `scratch`; all three are `len` bytes long and do not overlap. No address is unmapped at any moment: a load from
-    /// `a` meanwhile finds either its old or its new bytes.
+    /// `scratch`; all three are `len` bytes long and do not overlap. Unless a move fails, no address is unmapped at any moment: a
+    /// load from `a` meanwhile finds either its old or its new bytes.
     ///
     /// Both ranges must be mappings of objects with small pages; the kernel refuses to do this to huge-paged ones,
     /// for which [`Arena::map`] is as fast. Registrations with a userfaultfd are lost, as [`Arena::move_tables`] says.
@@ -291,13 +292,17 @@ impl Arena {
     /// which shows the bytes next to those moved, and is registered like `from`: the kernel joins the two.
     ///
     /// # Errors
-    /// As [`Arena::swap`].
+    /// As [`Arena::swap`]; `to` may be inaccessible.
     pub fn move_tables(&self, from: usize, to: usize, len: usize) -> Result<()> {
         self.check(from, len);
         self.check(to, len);
         // SAFETY: both ranges lie inside this arena. MREMAP_DONTUNMAP keeps `from` mapped.
-        unsafe { mmap::move_over(self.pointer(from), len, self.pointer(to), libc::MREMAP_DONTUNMAP) }
-            .map_err(|errno| Error::new("mremap", format!("{len} bytes of page tables"), errno))
+        unsafe { mmap::move_over(self.pointer(from), len, self.pointer(to), libc::MREMAP_DONTUNMAP) }.map_err(
+            |errno| {
+                self.fill_hole(to, len);
+                Error::new("mremap", format!("{len} bytes of page tables"), errno)
+            },
+        )
     }
 
     /// Changes what may be done with the range.

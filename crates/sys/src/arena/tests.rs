@@ -137,6 +137,30 @@ fn a_swap_of_a_split_range_is_done_whole_or_not_at_all() {
     }
 }
 
+/// Linux up to 6.16 unmaps the range to which page tables are to be moved before it finds that it cannot move them. Once, these
+/// addresses were then left unmapped, until page tables were moved there again: whatever another thread had mapped there meanwhile
+/// was destroyed.
+#[test]
+fn a_move_that_fails_leaves_no_hole() {
+    // SAFETY: as below. Nobody uses the addresses that are unmapped.
+    let child = unsafe {
+        crate::child::fork_child(|| {
+            let object = Object::create(GranuleKind::Base, MIB).unwrap();
+            let arena = Arena::reserve(16 * MIB).unwrap();
+            arena.map(0, &object, 0, MIB).unwrap();
+            filled(&arena, 0, MIB, 7);
+            // What such a kernel does, whichever one runs here.
+            crate::seccomp::refuse(&[libc::SYS_mremap], libc::EFAULT);
+            libc::munmap(arena.pointer(8 * MIB), MIB);
+            let refused = arena.move_tables(0, 8 * MIB, MIB).unwrap_err().errno == Errno::FAULT;
+            let reserved = crate::proc::mapping_at(arena.base() + 8 * MIB)
+                .is_some_and(|mapping| mapping.permissions == "---p" && mapping.has_flag("dc"));
+            u8::from(refused) + 2 * u8::from(reserved) + 4 * u8::from(byte(&arena, 0) == 7)
+        })
+    };
+    assert_eq!(child.unwrap().wait().unwrap(), crate::child::ExitOutcome::Code(7));
+}
+
 /// The object has more huge pages than there are, and none are set aside, as after a peer has punched holes and taken the
 /// pages. The kernel unmaps a range before it finds that it cannot map such an object over it. Once, addresses of the arena
 /// were then left unmapped: the next mmap of any thread could use them, and its memory was destroyed with the arena.
