@@ -320,7 +320,7 @@ impl State {
     /// userfaultfd are moved there, Linux joins their mapping with the neighbour's, and then drops the registration of both:
     /// what was protected in the neighbour is not any more. (A system buffer's window is never registered, nor is what it
     /// becomes here before it is in its place.)
-    fn would_join(&self, slots: Run, to: Run) -> bool {
+    pub(crate) fn would_join(&self, slots: Run, to: Run) -> bool {
         let granule = |slot: u32| self.slots.get(slot).granule;
         let [first, last] = [slots.start, slots.end() - 1].map(granule);
         let before = to.start.checked_sub(1).and_then(granule);

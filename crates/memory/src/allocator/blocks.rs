@@ -275,10 +275,11 @@ impl State {
         self.runs_at(from).into_iter().for_each(|run| parts.extend(self.objects.parts(run)));
         let mut at = 0;
         for part in &parts {
-            let [old, new, len] = [from.start + at, to + at, part.len].map(|slots| core.bytes(slots));
-            if core.windows.move_tables(old, new, len).is_err()
-                && let Err(error) = self.map(core, to + at, &[*part])
-            {
+            let [old, new] = [from.start, to].map(|start| Run { start: start + at, len: part.len });
+            let [here, there, len] = [old.start, new.start, part.len].map(|slots| core.bytes(slots));
+            let can_move = !self.would_join(old, new);
+            let is_moved = can_move && core.windows.move_tables(here, there, len).is_ok();
+            if !is_moved && let Err(error) = self.map(core, new.start, &[*part]) {
                 // Where page tables have moved already, a touch fills those that were left.
                 self.register(core, from.start, from.len);
                 return Err(error);
@@ -325,3 +326,6 @@ impl State {
         runs
     }
 }
+
+#[cfg(test)]
+mod tests;
