@@ -164,9 +164,10 @@ impl Composer<'_> {
         }
         if scheme.allocation() == Allocation::Migrant {
             // SAFETY: the same; the pointer is null or that of a region.
-            let region = unsafe { element.location.region.as_ref() };
-            // SAFETY: the same.
-            return unsafe { self.add_migrants(request, is_input, is_first, scheme, region, element.length) };
+            return unsafe {
+                let region = element.location.region;
+                self.add_migrants(request, is_input, is_first, scheme, region, element.length)
+            };
         }
         // SAFETY: the same.
         let native = unsafe { element.location.native };
@@ -232,7 +233,7 @@ impl Composer<'_> {
     }
 
     /// # Safety
-    /// So many segments are there as the region says.
+    /// The pointer is null or that of a region, behind which so many segments are as it says.
     #[inline(never)]
     unsafe fn add_migrants(
         &mut self,
@@ -240,16 +241,17 @@ impl Composer<'_> {
         is_input: bool,
         is_first: bool,
         scheme: Scheme,
-        region: Option<&Region>,
+        region: *const Region,
         len: usize,
     ) -> Result<(), Failure> {
         self.begun.is_reported = true;
-        let region = region.ok_or_else(|| {
+        // SAFETY: the caller vouches for it.
+        let count = unsafe { region.as_ref() }.map(|region| region.count).ok_or_else(|| {
             Failure::misuse("the location of a migrant element is a null pointer".to_owned())
         })?;
-        match (region.count, is_input) {
+        match (count, is_input) {
             (0, _) => Err(Failure::misuse("a region of no segments".to_owned())),
-            (_, true) if self.arrivals.contains(&std::ptr::from_ref(region)) => {
+            (_, true) if self.arrivals.contains(&region) => {
                 Err(Failure::misuse("two migrant inputs have one region, which names one buffer".to_owned()))
             }
             (_, true) => {
@@ -258,8 +260,9 @@ impl Composer<'_> {
                 Ok(())
             }
             (1..=MOST_ELEMENTS, false) => {
-                // SAFETY: the caller vouches for them.
-                let segments = unsafe { std::slice::from_raw_parts(region.segmentv.as_ptr(), region.count) };
+                // SAFETY: the caller vouches for them. The pointer reaches all of them; a reference would reach one.
+                let segments: &[Segment] =
+                    unsafe { std::slice::from_raw_parts((&raw const (*region).segmentv).cast(), count) };
                 for (index, segment) in segments.iter().enumerate() {
                     let migrant = self.process.regions.take_migrant(segment.addr.addr(), segment.length)?;
                     request.add_out(Out::migrant(scheme, migrant), is_first && index == 0);

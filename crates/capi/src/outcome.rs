@@ -138,9 +138,11 @@ unsafe fn places(element: &ScatterGather) -> Option<&'static mut [Segment]> {
     if !(IO_MOVE..=IO_EMULATED_WEAK_MOVE).contains(&element.scheme) {
         return None;
     }
-    // SAFETY: the scheme says which member it is; so many segments are there as it says.
+    // SAFETY: the scheme says which member it is; so many segments are there as it says. The pointer reaches all of them; a
+    // reference would reach one.
     unsafe {
-        let region = element.location.region.as_mut().filter(|region| region.count > 0)?;
-        Some(std::slice::from_raw_parts_mut(region.segmentv.as_mut_ptr(), region.count))
+        let region = element.location.region;
+        let count = region.as_ref().map(|region| region.count).filter(|count| *count > 0)?;
+        Some(std::slice::from_raw_parts_mut((&raw mut (*region).segmentv).cast(), count))
     }
 }
