@@ -9,10 +9,11 @@
 //! Limits: `fork`, and the C library's functions that use it, call the handler. A child made by `vfork`, by `posix_spawn` or
 //! by the system call itself has none of this: it is to exec or exit, and to use no handle. Where zeros can't be mapped
 //! since addresses are limited (`ulimit -v`), a touch is SIGSEGV; where the reason is that memory may not be overcommitted,
-//! only a store is SIGSEGV.
+//! only a store is SIGSEGV. Where another library's handler for children comes before this one and maps memory, it may get
+//! addresses of an arena, and its memory is lost.
 #![allow(
     unsafe_code,
-    reason = "registers a handler with fork, which maps zeros only at addresses of arenas, whose memory the child does not have"
+    reason = "registers a handler with fork, which maps zeros only at addresses of arenas, whose memory a child must not have"
 )]
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -202,7 +203,8 @@ extern "C" fn in_child() {
 /// Maps zeros over an arena that this process has inherited; returns whether that was possible.
 fn map_zeros(start: usize, len: usize, rights: i32) -> bool {
     let start = std::ptr::with_exposed_provenance_mut(start);
-    // SAFETY: the addresses are an arena's, of which no memory is inherited (MADV_DONTFORK), and fork has not returned yet,
-    // so nothing else can have been mapped there.
+    // SAFETY: the addresses are an arena's, and fork has not returned yet, so that nobody uses them here: they are free
+    // (MADV_DONTFORK), but for what the module's Limits say; or, where a system call filter refuses that advice, they still show
+    // what the parent has there.
     unsafe { mmap::map(start, len, rights, mmap::RESERVED | libc::MAP_FIXED, None) }.is_ok()
 }

@@ -9,8 +9,9 @@
 //! - to *store*: the bytes are mapped and writable during the call, and no Rust reference to any of them is used after
 //!   the call.
 //!
-//! Trust: contents may change between any two loads. Each method loads each byte once, and the compiler can neither repeat
-//! a load nor load again where a copy's bytes should be used. Several threads may load and store the same bytes at once,
+//! Trust: contents may change between any two loads. What a method says of a byte, or copies, is from one load of it, and the
+//! compiler can neither repeat a load nor load again where a copy's bytes should be used. (A copy may load a byte twice, where its
+//! moves overlap; then it also stores the byte twice, and the last one stays.) Several threads may load and store the same bytes at once,
 //! by spans: `copying` makes no data race of that, and each byte is then as one of them stored it.
 #![allow(
     unsafe_code,

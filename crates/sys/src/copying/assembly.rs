@@ -29,7 +29,7 @@ const LINE: usize = size_of::<Line>();
 /// As [`std::ptr::copy`], except that others may load and store meanwhile.
 #[inline]
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: by this function's contract; the two moves of each size cover `len` bytes, and no more.
+    // SAFETY: by this function's contract; the moves for each length cover `len` bytes, and no more.
     unsafe {
         match len {
             129.. => copy_long(from, to, len),
@@ -170,8 +170,8 @@ fn is_close_behind(from: *const u8, to: *mut u8) -> bool {
 
 /// Copies more than a line, from the first byte to the last: right where the target is before the source, or apart from it.
 unsafe fn copy_upwards(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: inside the caller's places. A line is stored before the place from which the next one is loaded, and the last
-    // bytes were loaded before.
+    // SAFETY: inside the caller's places. Where they overlap, a line is stored before the place from which the next one is
+    // loaded, and the last bytes were loaded first.
     unsafe {
         let tail = load::<4>(from.add(len - LINE));
         (0..len - LINE).step_by(LINE).for_each(|at| store(to.add(at), load::<4>(from.add(at))));
@@ -193,8 +193,9 @@ unsafe fn copy_downwards(from: *const u8, to: *mut u8, len: usize) {
 /// Copies more than 128 bytes to a place that is apart from theirs, by the wide registers that the processor has.
 unsafe fn copy_wide(from: *const u8, to: *mut u8, len: usize) {
     let end = to.wrapping_add(len - 2 * LINE);
-    // SAFETY: the loop copies two lines at a time while two are left, and the last two lines are copied on their own. Each
-    // load and store is inside the caller's places. The wide registers are left as functions find them.
+    // SAFETY: the loop copies two lines at a time while more than two are left, at least once, and the last two lines are copied
+    // on their own. Each load and store is inside the caller's places. The processor has the wide registers, as the caller has
+    // found, and all of them count as changed.
     unsafe {
         asm!(
             "2:",
@@ -232,7 +233,7 @@ unsafe fn copy_wide(from: *const u8, to: *mut u8, len: usize) {
 /// Fills more than 128 bytes by the wide registers that the processor has.
 unsafe fn fill_wide(to: *mut u8, value: u8, len: usize) {
     let end = to.wrapping_add(len - 2 * LINE);
-    // SAFETY: as in `copy_wide`; any bytes are a vector.
+    // SAFETY: as in `copy_wide`, without loads; any bytes are a vector.
     unsafe {
         asm!(
             "vinsertf128 ymm0, ymm0, xmm0, 1",

@@ -13,7 +13,7 @@ const WORD: usize = size_of::<u64>();
 /// Copies `len` bytes; the two places may overlap.
 ///
 /// # Safety
-/// As [`std::ptr::copy`], except that others may load and store meanwhile, and that the source is writable memory, too.
+/// As [`std::ptr::copy`], except that others may load and store meanwhile.
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     let (from, upwards) = (from.cast_mut(), to.addr() <= from.addr());
     let words = words(to, len, (from.addr() ^ to.addr()) % WORD == 0);
@@ -99,7 +99,8 @@ fn each(len: usize, words: std::ops::Range<usize>, upwards: bool, mut step: impl
 }
 
 unsafe fn byte<'a>(at: *mut u8) -> &'a AtomicU8 {
-    // SAFETY: mapped and used by atomic accesses alone during the call, as the caller vouches.
+    // SAFETY: mapped and used by atomic accesses alone during the call, as the caller vouches. Memory that is mapped for loads
+    // alone is only loaded from, relaxed and at most 8 bytes at once, which needs no right to store.
     unsafe { AtomicU8::from_ptr(at) }
 }
 
