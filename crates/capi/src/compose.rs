@@ -34,7 +34,8 @@ pub(crate) struct Begun {
 /// Native inputs, in order, and whether the server works in them.
 type Inputs = SmallVec<[(Segment, bool); 1]>;
 
-// SAFETY: the pointers are to what the table of buffers keeps, and to memory of the program's, which nobody touches by them.
+// SAFETY: the pointers are to what the table of buffers keeps as long as a use is counted there, of which any thread may do the
+// counting; and to memory of the program's, which nobody touches by them.
 unsafe impl Send for Begun {}
 // SAFETY: as above.
 unsafe impl Sync for Begun {}

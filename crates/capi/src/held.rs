@@ -35,7 +35,8 @@ enum Stage {
     Moving,
 }
 
-// SAFETY: the pointers are into the same value, or to the request's memory, which may be used in any thread.
+// SAFETY: the pointers are to what vectors of the same value hold, or to the request's memory, which may be used in any thread.
+// All else, the request above all, is `Send` by itself.
 unsafe impl Send for Held {}
 
 impl Held {

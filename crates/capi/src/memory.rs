@@ -133,7 +133,7 @@ impl Users {
         });
     }
 
-    /// Ends all uses. To be called once.
+    /// Ends all uses. To be called once: after that the buffers, and their counts with them, may be freed.
     pub(crate) fn end(&self) {
         self.0.iter().for_each(User::end);
     }
