@@ -9,13 +9,14 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 
 use comfy_table::Table;
-use genie::mechanism::{Costs, Space};
+use genie::mechanism::Space;
 use genie_lab::interface::{self, Granule};
 use genie_lab::length;
 use genie_passing::Cost;
-use genie_passing::calibration::{self, Effort};
+use genie_passing::calibration::{self, Circumstances, Effort, Measured};
 use serde::Serialize;
 
+use crate::circumstances;
 use crate::failure::Failure;
 use crate::output;
 use crate::tables;
@@ -24,14 +25,12 @@ use crate::thresholds::Both;
 /// The lengths whose costs the table shows.
 const SHOWN: [usize; 3] = [4 << 10, 64 << 10, 2 << 20];
 
-/// The load from which on other threads disturb the measurements.
-const BUSY: f64 = 1.5;
-
 /// Measure what the operations of the data passing schemes cost on this machine, and remember it.
 ///
 /// Takes some seconds. A program that uses Genie measures the same more hastily the first time; the costs measured here
-/// replace those, unless the machine is busy: then what is stored stays. Operations of which nothing was left when what they have in
-/// common with others was taken off are "lost in noise".
+/// replace those, unless other programs disturbed the measurement, and disturbed the earlier one less. Builds with and without
+/// optimization have costs of their own. Operations of which nothing was left when what they have in common with others was taken off
+/// are "lost in noise".
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The kind of pages of the interface's memory; each kind has costs of its own.
@@ -47,10 +46,11 @@ pub(crate) struct Args {
 struct Document {
     granule: usize,
     granules: String,
-    /// The file that holds the costs from now on; none where it could not be written.
+    /// The file that holds the costs from now on; none where it could not be written, or better costs stay.
     stored: Option<String>,
-    /// How many other threads ran, if so many that costs may be wrong. Costs that are stored already were kept then.
-    measured_under_load: Option<f64>,
+    circumstances: Circumstances,
+    /// How better costs were measured, which were stored before and stay.
+    kept: Option<Circumstances>,
     costs: Vec<Operation>,
     #[serde(flatten)]
     thresholds: Both,
@@ -76,23 +76,22 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if std::io::stderr().is_terminal() {
         eprintln!("genie: measuring for some seconds ...");
     }
-    let load = genie_lab::machine::load();
-    let busy = (load >= BUSY).then_some(load);
     let measure = |space: &Space| {
-        let costs = calibration::measure(space, Effort::Thorough).map_err(Failure::could_not)?;
-        let kept = calibration::load(space).filter(|_| busy.is_some());
+        let measured = calibration::measure(space, Effort::Thorough).map_err(Failure::could_not)?;
+        let better = |stored: &Circumstances| stored.outdoes(&measured.circumstances);
+        let kept = calibration::load(space).map(|stored| stored.circumstances).filter(better);
         let stored = match kept {
             Some(_) => Ok(None),
-            None => calibration::store(space, &costs).map(Some),
+            None => calibration::store(space, &measured).map(Some),
         };
-        Ok::<_, Failure>((costs, stored))
+        Ok::<_, Failure>((measured, kept, stored))
     };
     // The small granules' costs are stored, too; the table shows those of the large ones.
     space.small().map(measure).transpose()?;
     let space = space.alone();
-    let (costs, stored) = measure(&space)?;
+    let (measured, kept, stored) = measure(&space)?;
     let path = stored.as_ref().ok().and_then(Option::as_ref).map(|path| path.display().to_string());
-    let document = Document { measured_under_load: busy, ..Document::new(&space, &costs, path) };
+    let document = Document { kept, ..Document::new(&space, &measured, path) };
     if args.json {
         output::print_json(&document)?;
     } else {
@@ -109,12 +108,14 @@ fn not_stored(space: &Space, error: &std::io::Error) -> Failure {
 }
 
 impl Document {
-    fn new(space: &Space, costs: &Costs, stored: Option<String>) -> Self {
+    fn new(space: &Space, measured: &Measured, stored: Option<String>) -> Self {
+        let Measured { costs, circumstances } = measured;
         Self {
             granule: space.granule(),
             granules: interface::describe(space),
             stored,
-            measured_under_load: None,
+            circumstances: *circumstances,
+            kept: None,
             costs: costs.rows().into_iter().map(|(name, cost)| Operation::new(name, cost)).collect(),
             thresholds: Both::of(costs, space.granule()),
         }
@@ -124,11 +125,14 @@ impl Document {
         let mut text = format!("granules of {}; costs for B bytes, in microseconds\n\n", self.granules);
         text.push_str(&tables::text(&self.table()));
         let _ = write!(text, "\n{}", self.thresholds.text());
-        if let Some(load) = self.measured_under_load {
-            let kept =
-                if self.stored.is_none() { ", and the costs that were stored before stay" } else { "" };
+        if let Some(sentence) = circumstances::sentence(self.circumstances) {
+            text += &tables::fold(&format!("\n{sentence}"));
+        }
+        if let Some(kept) = self.kept {
             text += &tables::fold(&format!(
-                "\nmeasured under load ({load:.1}): costs and thresholds may be wrong{kept}; calibrate again when nothing else runs"
+                "\nnot stored: the costs that are stored already were measured under less load (other programs had {:.0} % of \
+                 the CPUs), and stay",
+                kept.load * 100.0
             ));
         }
         if let Some(path) = &self.stored {

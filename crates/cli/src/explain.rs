@@ -18,12 +18,13 @@ use genie_lab::memory_server::{self, Buffers};
 
 use crate::failure::Failure;
 use crate::output;
-use report::{Case, Question, Report, Server};
+use report::{Case, Manner, Question, Report, Server};
 
 /// Say which operations would pass some data, what each would cost, and why.
 ///
-/// The steps are those of the call that --call names, to a server in the same process; below them is what both calls would do, to
-/// servers of both kinds. An alignment is how far into a granule the client's buffer starts. Costs are those that `genie calibrate` measured.
+/// The steps are those of the call that --call names, to a server in the same process. Below them is what each call would do, to
+/// servers of both kinds: send, submit of a borrowed buffer, and for output by emulated copy also submit of a buffer that is given by
+/// value (Out::owned). Costs are those that `genie calibrate` measured.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Out to the server, or in from it.
@@ -33,9 +34,10 @@ pub(crate) struct Args {
     #[arg(value_parser = length::parse, allow_hyphen_values = true)]
     length: usize,
     /// How far into a granule the buffer starts, in bytes or with a suffix K or M.
-    #[arg(value_parser = alignment, allow_hyphen_values = true)]
+    #[arg(value_parser = alignment, allow_hyphen_values = true, default_value = "0")]
     alignment: usize,
     /// The scheme, such as copy or "emulated copy".
+    #[arg(default_value = "emulated copy")]
     scheme: Scheme,
     /// The kind of pages of the interface's memory.
     #[arg(long, value_enum, default_value_t = Granule::Best)]
@@ -84,15 +86,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         len: args.length,
         alignment: native.then_some(args.alignment),
         buffers: args.buffers,
-        call: args.call,
+        manner: args.call.into(),
         server: Server::InProcess,
     };
     let receipt = pass(&genie, &server, question).map_err(Failure::could_not)?;
     let mut report = Report::new(&genie, question, &receipt);
     let (other, _peer) = memory_server::connect(&genie, args.buffers, args.length, None, None)?;
     for (server, place) in [(&server, Server::InProcess), (&other, Server::Process)] {
-        for call in [Call::Send, Call::Submit] {
-            let question = Question { call, server: place, ..question };
+        for manner in question.manners().iter().copied() {
+            let question = Question { manner, server: place, ..question };
             let receipt = pass(&genie, server, question).map_err(Failure::could_not)?;
             report.cases.push(Case::new(&genie, question, &receipt));
         }
@@ -111,14 +113,21 @@ fn pass(genie: &Interface, server: &ServerHandle, question: Question) -> Result<
     let result = match question.direction {
         Direction::Out => {
             let prepared = buffer.prepare(genie, scheme, len, |_| {})?;
-            question.call.make(request.out(buffer.output(scheme, prepared)))
+            let element = match question.manner {
+                Manner::SubmitByValue => buffer.output_by_value(scheme, prepared),
+                Manner::Send | Manner::Submit => buffer.output(scheme, prepared),
+            };
+            question.manner.call().make(request.out(element))
         }
-        Direction::In => question.call.make(request.input(buffer.input(genie, scheme, len)?)),
+        Direction::In => question.manner.call().make(request.input(buffer.input(genie, scheme, len)?)),
     };
     result.map(|reply| reply.buffers[0].elements[0].receipt).map_err(|failed| failed.error)
 }
 
 /// Reads an alignment: like a length, but it may be 0.
 fn alignment(text: &str) -> Result<usize, String> {
+    if text.parse::<Scheme>().is_ok() {
+        return Err(format!("the alignment comes before the scheme: `0 {text}`"));
+    }
     if text.trim() == "0" { Ok(0) } else { length::parse(text) }
 }

@@ -5,6 +5,7 @@
 
 mod bar;
 mod calibrate;
+mod circumstances;
 mod compare;
 mod doctor;
 mod explain;

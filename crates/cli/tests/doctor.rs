@@ -8,7 +8,7 @@ use running::{assert_fails_in_one_line, genie, is_root, skip, text};
 
 mod running;
 
-const SUBJECTS: [&str; 7] = [
+const SUBJECTS: [&str; 8] = [
     "huge pages",
     "collapsed pages",
     "userfaultfd",
@@ -16,6 +16,7 @@ const SUBJECTS: [&str; 7] = [
     "memory limit",
     "CPUs",
     "mappings for each process",
+    "costs",
 ];
 
 #[test]
@@ -25,7 +26,7 @@ fn the_table_names_every_facility_with_its_state_and_is_plain_in_a_pipe() {
     assert_eq!(text(&output.stderr), "");
     let table = text(&output.stdout);
     assert!(!table.contains('\u{1b}'), "{table}");
-    for first_word in ["huge", "collapsed", "userfaultfd", "memory", "CPUs", "mappings"] {
+    for first_word in ["huge", "collapsed", "userfaultfd", "memory", "CPUs", "mappings", "costs"] {
         let is_row = |line: &str| {
             let words: Vec<_> = line.split_whitespace().collect();
             words.len() > 2 && ["ok", "degraded", "missing"].contains(&words[0]) && words[1] == first_word
@@ -142,7 +143,9 @@ fn an_ordinary_user_gets_commands_that_begin_with_sudo_or_need_no_rights() {
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     for finding in document["findings"].as_array().unwrap() {
         if let Some(command) = finding["command"].as_str() {
-            let ordinary = ["ulimit ", "taskset ", "lscpu "].iter().any(|start| command.starts_with(start));
+            let ordinary = ["ulimit ", "taskset ", "lscpu ", "genie calibrate"]
+                .iter()
+                .any(|start| command.starts_with(start));
             assert!(ordinary || command.contains("sudo "), "{command}");
         }
     }

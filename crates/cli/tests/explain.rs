@@ -137,24 +137,47 @@ fn the_text_names_operations_prices_the_copy_and_the_thresholds() {
         "copyout data",
         "in all",
         "would cost",
-        "(submit: t_o)",
+        "output by submit borrowed (t_o)",
+        "All costs contain what the client's next loads and stores pay",
     ] {
         assert!(explanation.contains(part), "{part} is not in\n{explanation}");
     }
 }
 
-/// A client in another process was told of a server in the same one.
+/// A client in another process was told of a server in the same one, and nobody was told of buffers given by value.
 #[test]
-fn both_calls_and_both_kinds_of_server_are_explained() {
-    let document = explain(&["out", "64K", "0", "emulated copy"]);
-    let cases = document["cases"].as_array().unwrap();
-    let names: Vec<_> =
-        cases.iter().map(|case| (case["server"].as_str().unwrap(), case["call"].as_str().unwrap())).collect();
-    let expected =
-        ["in-process", "process"].into_iter().flat_map(|server| [(server, "send"), (server, "submit")]);
-    assert_eq!(names, expected.collect::<Vec<_>>());
-    assert_eq!(cases[0]["effective"], document["effective"], "{document}");
-    assert!(cases.iter().all(|case| case["predicted_us"].as_f64().unwrap() > 0.0), "{document}");
+fn all_calls_and_both_kinds_of_server_are_explained() {
+    let of = |args: &[&str]| -> Vec<(String, String, String)> {
+        let document = explain(args);
+        let cases = document["cases"].as_array().unwrap().clone();
+        assert_eq!(cases[0]["effective"], document["effective"], "{document}");
+        let cost = |case: &Value, name: &str| case[name].as_f64().unwrap();
+        assert!(cases.iter().all(|case| cost(case, "predicted_us") > 0.0 && cost(case, "copy_us") > 0.0));
+        let text = |case: &Value, name: &str| case[name].as_str().unwrap().to_owned();
+        cases.iter().map(|case| (text(case, "server"), text(case, "call"), text(case, "effective"))).collect()
+    };
+    let names = |cases: &[(String, String, String)], calls: &[&str]| {
+        let expected = ["in-process", "process"]
+            .into_iter()
+            .flat_map(|server| calls.iter().map(move |call| (server.to_owned(), (*call).to_owned())));
+        let found = cases.iter().map(|(server, call, _)| (server.clone(), call.clone()));
+        assert_eq!(found.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+    };
+    let output = of(&["out", "16M", "0", "emulated copy"]);
+    names(&output, &["send", "submit by value", "submit borrowed"]);
+    for (_, call, effective) in &output {
+        assert!(call == "submit borrowed" || effective == "emulated copy", "{call} is done as {effective}");
+    }
+    names(&of(&["in", "64K", "0", "emulated copy"]), &["send", "submit"]);
+    names(&of(&["out", "64K", "0", "share"]), &["send", "submit"]);
+}
+
+#[test]
+fn an_alignment_of_0_and_emulated_copy_go_without_saying() {
+    let document = explain(&["out", "64K"]);
+    assert_eq!((&document["alignment"], &document["scheme"]), (&0.into(), &"emulated copy".into()));
+    let document = explain(&["out", "64K", "100"]);
+    assert_eq!((&document["alignment"], &document["scheme"]), (&100.into(), &"emulated copy".into()));
 }
 
 #[test]
@@ -166,7 +189,7 @@ fn nonsense_is_one_line_and_status_2() {
         (&["out", "1M", "-1", "copy"], "\"-1\" is not a length"),
         (&["out", "1M", "4K", "copy"], "the alignment 4096 is not within a granule; granules are 4 KiB here"),
         (&["out", "1M", "0", "teleport"], "no data passing scheme is called \"teleport\""),
-        (&["out", "1M", "0"], "<SCHEME>"),
+        (&["out", "1M", "share"], "the alignment comes before the scheme: `0 share`"),
     ];
     for (args, message) in cases {
         let output = genie(&[&["explain", "--granule", "4k"], args].concat()).output().unwrap();

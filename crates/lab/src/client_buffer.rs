@@ -73,8 +73,19 @@ impl ClientBuffer {
     #[inline]
     pub fn output(&mut self, scheme: Scheme, prepared: Prepared) -> Out<'_> {
         match prepared {
-            Prepared::Migrant(migrant) => Out::migrant(scheme, migrant),
             Prepared::Native if is_strong(scheme) => Out::borrowed(scheme, self.0.as_ref().expect(PREPARED)),
+            prepared => self.output_by_value(scheme, prepared),
+        }
+    }
+
+    /// The same, with the buffer given by value, whatever the scheme.
+    ///
+    /// # Panics
+    /// As [`ClientBuffer::output`].
+    #[inline]
+    pub fn output_by_value(&mut self, scheme: Scheme, prepared: Prepared) -> Out<'static> {
+        match prepared {
+            Prepared::Migrant(migrant) => Out::migrant(scheme, migrant),
             Prepared::Native => Out::owned(scheme, self.0.take().expect(PREPARED)),
         }
     }

@@ -11,8 +11,9 @@ use std::sync::Arc;
 
 use genie_memory::{Config, LenderId, Protection, Space, Stakes};
 
+use crate::calibration::{self, Circumstances, Measured};
 use crate::threshold::Current;
-use crate::{Costs, Parties, Reason, Recorder, Scheme, Thresholds, calibration};
+use crate::{Costs, Parties, Reason, Recorder, Scheme, Thresholds};
 
 /// Passes data between one client's buffers and system buffers. Cloning makes another handle to the same engine.
 #[derive(Debug, Clone)]
@@ -45,6 +46,8 @@ struct Engine {
     rules: Rules,
     /// Those of the space's granules of 4 KiB, where it has larger ones, too.
     small: Option<Rules>,
+    /// How the costs were measured, if they were measured here.
+    circumstances: Option<Circumstances>,
     recorder: Option<&'static Recorder>,
 }
 
@@ -92,15 +95,20 @@ impl Passing {
     pub fn new(space: Space, costs: Costs) -> Self {
         let rules = Rules::derive(&space, costs.clone());
         let small = space.small().map(|small| Rules::derive(small, costs));
-        Self(Arc::new(Engine { space, rules, small, recorder: None }))
+        Self(Arc::new(Engine { space, rules, small, circumstances: None, recorder: None }))
     }
 
     /// Passes data in `space`, with the costs stored for this machine, or, the first time, with those of a short calibration;
     /// granules of each size have costs of their own.
     pub fn over(space: Space) -> Self {
-        let rules = Rules::derive(&space, calibration::load_or_measure(&space.alone()));
-        let small = space.small().map(|small| Rules::derive(small, calibration::load_or_measure(small)));
-        Self(Arc::new(Engine { space, rules, small, recorder: None }))
+        let large = calibration::load_or_measure(&space.alone());
+        let small = space.small().map(|small| (small, calibration::load_or_measure(small)));
+        let measured = large.iter().chain(small.iter().filter_map(|(_, measured)| measured.as_ref()));
+        let circumstances = measured.map(|measured| measured.circumstances).reduce(Circumstances::worse);
+        let costs = |measured: Option<Measured>| measured.map(|measured| measured.costs).unwrap_or_default();
+        let small = small.map(|(small, measured)| Rules::derive(small, costs(measured)));
+        let rules = Rules::derive(&space, costs(large));
+        Self(Arc::new(Engine { space, rules, small, circumstances, recorder: None }))
     }
 
     /// Makes a space and passes data in it, with the costs stored for this machine, or, the first time, with those of a
@@ -150,6 +158,11 @@ impl Passing {
     /// The costs; those of the larger granules, where there are two sizes.
     pub fn costs(&self) -> &Costs {
         &self.0.rules.costs
+    }
+
+    /// How the costs were measured, the worse where there are two sizes of granules; none where they were given, or are unknown.
+    pub fn circumstances(&self) -> Option<Circumstances> {
+        self.0.circumstances
     }
 
     /// The thresholds in force for requests to this server; those of the larger granules, where there are two sizes.

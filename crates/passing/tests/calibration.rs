@@ -21,7 +21,7 @@ fn space() -> Space {
 #[test]
 #[cfg_attr(miri, ignore = "memfd")]
 fn a_quick_calibration_measures_zeroing_and_what_two_cpus_show_where_there_are_two() {
-    let costs = calibration::measure(&space(), Effort::Quick).expect("costs");
+    let costs = calibration::measure(&space(), Effort::Quick).expect("costs").costs;
     assert!(costs.zero.at(1 << 20) > 0.0);
     let cpus = machine::allowed_cpus().expect("a list of CPUs").len();
     assert_eq!(costs.wake.at(1) > 0.0, cpus > 1, "{:?}", costs.wake);

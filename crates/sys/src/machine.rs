@@ -3,6 +3,7 @@
 //! Why: measurements mean nothing without the CPUs that they ran on, and wiring fails where the limit is low.
 //! Limits: CPU sets of at most 1024 CPUs.
 
+mod others;
 mod turns;
 
 use std::marker::PhantomData;
@@ -16,6 +17,7 @@ use rustix::time::ClockId;
 use crate::inspect::read_text;
 use crate::{Error, Result, cgroup};
 
+pub use others::OtherPrograms;
 pub use turns::{Turns, on_two_cpus, ping_pong};
 
 const ONLINE_CPUS: &str = "/sys/devices/system/cpu/online";

@@ -6,6 +6,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
+use genie_lab::interface::Granule;
+use genie_passing::calibration::{self, Circumstances};
 use genie_sys::cgroup::{self, MemoryCgroup};
 use genie_sys::userfault::{Userfault, Way};
 use genie_sys::{Errno, inspect, machine, probe};
@@ -94,6 +96,8 @@ pub(super) struct Facts {
     pub(super) cpus: Answer<Cpus>,
     /// How many mappings a process may have.
     pub(super) max_map_count: Answer<usize>,
+    /// How the costs were measured that are stored for an interface's granules; none where none are stored.
+    pub(super) costs: Answer<Option<Circumstances>>,
 }
 
 impl Facts {
@@ -111,6 +115,7 @@ impl Facts {
             memory_lock: memory_lock(),
             cpus: cpus(),
             max_map_count: inspect::max_map_count().map_err(reason),
+            costs: costs(),
         }
     }
 }
@@ -159,6 +164,14 @@ fn cpus() -> Answer<Cpus> {
         _ => None,
     };
     Ok(Cpus { count: machine::cpu_count().map_err(reason)?, allowed, round_trip })
+}
+
+fn costs() -> Answer<Option<Circumstances>> {
+    let space = Granule::Best.space().map_err(|error| error.to_string())?;
+    let large = calibration::load(&space.alone());
+    let small = space.small().and_then(calibration::load);
+    let stored = large.into_iter().chain(small).map(|measured| measured.circumstances);
+    Ok(stored.reduce(Circumstances::worse))
 }
 
 fn number_in(path: &str) -> Option<u32> {

@@ -9,6 +9,7 @@ use genie_sys::userfault::Way;
 use super::facts::{Cpus, Facts, HugePages, MemoryLock, USERFAULTFD_DEVICE, Uncollapsed};
 use super::finding::Finding;
 use super::remedy::Remedy;
+use crate::circumstances;
 
 /// The huge pages that the longest buffers of `genie compare`, of its server and of the tests take, with room to spare: 800
 /// MiB.
@@ -36,6 +37,7 @@ pub(super) fn findings(facts: &Facts) -> Vec<Finding> {
         memory_limit(facts),
         cpus(facts),
         mappings(facts),
+        costs(facts),
     ]
 }
 
@@ -284,6 +286,31 @@ fn mappings(facts: &Facts) -> Finding {
                                the output instead";
             Finding::degraded(SUBJECT, found, FEW)
                 .with(Remedy::setting("/proc/sys/vm/max_map_count", MAPPINGS_WANTED))
+        }
+    }
+}
+
+fn costs(facts: &Facts) -> Finding {
+    const SUBJECT: &str = "costs";
+    const USE: &str = "from which length on copying is avoided follows from these costs";
+    let measured = match &facts.costs {
+        Err(reason) => {
+            const NONE: &str = "no interface can be opened, and nothing can be passed";
+            return Finding::missing(SUBJECT, reason, NONE);
+        }
+        Ok(None) => {
+            const LATER: &str = "the first interface that is opened measures them, for about a second: let nothing else run then, or \
+                                 repeat it by `genie calibrate`";
+            return Finding::ok(SUBJECT, "not measured yet by such a build", LATER);
+        }
+        Ok(Some(measured)) => *measured,
+    };
+    match circumstances::doubt(measured) {
+        None => Finding::ok(SUBJECT, "measured and stored", USE),
+        Some(doubt) => {
+            let meaning = format!("{USE}, and may be wrong: {}", circumstances::remedy(measured));
+            let finding = Finding::degraded(SUBJECT, doubt, &meaning);
+            if measured.optimized { finding.with(Remedy::by_hand("genie calibrate")) } else { finding }
         }
     }
 }

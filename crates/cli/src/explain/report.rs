@@ -7,11 +7,13 @@ use genie_lab::call::Call;
 use genie_lab::length;
 use genie_lab::memory_server::Buffers;
 use genie_lab::samples::rounded;
+use genie_passing::calibration::Circumstances;
 use genie_passing::operation::Operation;
 use genie_passing::tables;
 use serde::Serialize;
 
 use super::price::Prices;
+use crate::circumstances;
 use crate::tables::fold;
 use crate::thresholds::Both;
 
@@ -39,6 +41,8 @@ pub(super) struct Report {
     pub(super) cases: Vec<Case>,
     #[serde(flatten)]
     thresholds: Both,
+    /// How the costs were measured.
+    circumstances: Option<Circumstances>,
     /// What passing such data once has just done.
     receipt: String,
 }
@@ -61,8 +65,56 @@ pub(super) struct Question {
     /// None where the interface places the buffer.
     pub(super) alignment: Option<usize>,
     pub(super) buffers: Buffers,
-    pub(super) call: Call,
+    pub(super) manner: Manner,
     pub(super) server: Server,
+}
+
+/// How the client makes its request, and how it names its buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Manner {
+    Send,
+    SubmitByValue,
+    /// With a borrowed buffer, if the scheme borrows buffers at all.
+    Submit,
+}
+
+impl From<Call> for Manner {
+    fn from(call: Call) -> Self {
+        match call {
+            Call::Send => Self::Send,
+            Call::Submit => Self::Submit,
+        }
+    }
+}
+
+impl Manner {
+    pub(super) fn call(self) -> Call {
+        if self == Self::Send { Call::Send } else { Call::Submit }
+    }
+}
+
+impl Question {
+    /// The manners that can make a difference.
+    pub(super) fn manners(self) -> &'static [Manner] {
+        if self.is_emulated_output() {
+            &[Manner::Send, Manner::SubmitByValue, Manner::Submit]
+        } else {
+            &[Manner::Send, Manner::Submit]
+        }
+    }
+
+    fn is_emulated_output(self) -> bool {
+        (self.scheme, self.direction) == (Scheme::EmulatedCopy, Direction::Out)
+    }
+
+    fn manner(self) -> &'static str {
+        match self.manner {
+            Manner::Send => "send",
+            Manner::SubmitByValue => "submit by value",
+            Manner::Submit if self.is_emulated_output() => "submit borrowed",
+            Manner::Submit => "submit",
+        }
+    }
 }
 
 /// Where the server is.
@@ -85,8 +137,8 @@ pub(super) struct Case {
 
 impl Case {
     pub(super) fn new(genie: &Interface, question: Question, receipt: &Receipt) -> Self {
-        let Report { call, effective, reason, predicted_us, copy_us, .. } =
-            Report::new(genie, question, receipt);
+        let call = question.manner();
+        let Report { effective, reason, predicted_us, copy_us, .. } = Report::new(genie, question, receipt);
         let server = match question.server {
             Server::InProcess => "in-process",
             Server::Process => "process",
@@ -125,7 +177,7 @@ impl Report {
             length: question.len,
             alignment: question.alignment,
             granule,
-            call: question.call.name(),
+            call: question.manner.call().name(),
             effective: receipt.effective.name(),
             reason: receipt.reason,
             table,
@@ -134,6 +186,7 @@ impl Report {
             copy_us: microseconds(prices.copy(copying)),
             cases: Vec::new(),
             thresholds,
+            circumstances: genie.passing().circumstances(),
             receipt: receipt.to_string(),
         }
     }
@@ -154,18 +207,24 @@ impl Report {
         text += &fold(&format!("one such operation, just done in this process: {}", self.receipt));
         text += &self.other_cases();
         let _ = write!(text, "\n{}", self.thresholds.text());
+        if let Some(sentence) = self.circumstances.and_then(circumstances::sentence) {
+            text += &fold(&format!("\n{sentence}"));
+        }
         text
     }
 
-    /// All calls and kinds of servers, of which the steps above are one.
+    /// All calls, to servers of both kinds, of which the steps above are one.
     fn other_cases(&self) -> String {
-        let mut text = format!("\n  {:8} {:14} {:43} {:>10}\n", "call", "server", "is done as", "cost us");
+        let mut text = format!(
+            "\n  {:15} {:14} {:24} {:>10} {:>10}\n",
+            "call", "server", "is done as", "cost us", "copy costs"
+        );
         for case in &self.cases {
             let server = if case.server == "process" { "other process" } else { "same process" };
             let _ = writeln!(
                 text,
-                "  {:8} {server:14} {:43} {:>10.3}",
-                case.call, case.effective, case.predicted_us
+                "  {:15} {server:14} {:24} {:>10.3} {:>10.3}",
+                case.call, case.effective, case.predicted_us, case.copy_us
             );
             if let Some(reason) = case.reason {
                 text += &fold(&format!("    because: {reason}"));

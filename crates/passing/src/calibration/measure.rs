@@ -6,7 +6,7 @@ use genie_memory::{Buffer, Direction, InputPlan, Protection, Result, Space};
 use genie_sys::machine;
 
 use super::pair::Pair;
-use super::{between, rotation};
+use super::{Circumstances, Measured, between, rotation};
 use crate::Costs;
 
 /// How much time to spend.
@@ -54,7 +54,13 @@ const WAKES: u32 = 8;
 ///
 /// # Cost
 /// 0.2 to 1 s for [`Effort::Quick`], some seconds for [`Effort::Thorough`].
-pub fn measure(space: &Space, effort: Effort) -> Result<Costs> {
+pub fn measure(space: &Space, effort: Effort) -> Result<Measured> {
+    let others = machine::OtherPrograms::watch();
+    let costs = costs(space, effort)?;
+    Ok(Measured { costs, circumstances: Circumstances::of_this_build(others.share()) })
+}
+
+fn costs(space: &Space, effort: Effort) -> Result<Costs> {
     let pair = Pair::of_this_thread();
     // A thread that moves between CPUs leaves the space's mappings in use on both, and then every change of them costs
     // an interruption of the other. Where the thread may not be pinned, the measurements include these interruptions.

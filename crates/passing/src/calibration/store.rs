@@ -8,7 +8,7 @@ use genie_memory::{GranuleKind, Protection, Space};
 use genie_sys::{inspect, machine};
 use serde::{Deserialize, Serialize};
 
-use crate::Costs;
+use super::{Circumstances, Measured};
 
 /// Raised whenever the meaning of a cost changes.
 const VERSION: u32 = 7;
@@ -19,18 +19,26 @@ struct Stored {
     kernel: String,
     cpu: String,
     granule: String,
-    costs: Costs,
+    #[serde(flatten)]
+    measured: Measured,
 }
 
 impl Stored {
-    fn of(space: &Space, costs: Costs) -> Self {
-        Self { version: VERSION, kernel: machine::kernel_release(), cpu: cpu(), granule: name(space), costs }
+    fn of(space: &Space, measured: Measured) -> Self {
+        Self {
+            version: VERSION,
+            kernel: machine::kernel_release(),
+            cpu: cpu(),
+            granule: name(space),
+            measured,
+        }
     }
 
-    fn is_of_this_machine(&self, space: &Space) -> bool {
-        let here = Self::of(space, Costs::default());
-        (self.version, &self.kernel, &self.cpu, &self.granule)
-            == (here.version, &here.kernel, &here.cpu, &here.granule)
+    /// Whether they were measured here, by the same kind of build.
+    fn hold_for(&self, space: &Space) -> bool {
+        let here = (VERSION, &machine::kernel_release(), &cpu(), &name(space));
+        (self.version, &self.kernel, &self.cpu, &self.granule) == here
+            && self.measured.circumstances.optimized == Circumstances::of_this_build(0.0).optimized
     }
 }
 
@@ -46,24 +54,24 @@ pub fn path(space: &Space) -> Option<PathBuf> {
     Some(folder.join(format!("costs-{VERSION}-{}{build}.json", name(space))))
 }
 
-/// Loads the costs stored for this machine and granule kind; none when none are stored, or the stored ones are of
-/// another machine.
-pub fn load(space: &Space) -> Option<Costs> {
+/// Loads the costs stored for this machine, granule kind and kind of build; none when none are stored, or the stored ones are of
+/// another machine or do not say how they were measured.
+pub fn load(space: &Space) -> Option<Measured> {
     let text = fs::read_to_string(path(space)?).ok()?;
     let stored: Stored = serde_json::from_str(&text).ok()?;
-    stored.is_of_this_machine(space).then_some(stored.costs)
+    stored.hold_for(space).then_some(stored.measured)
 }
 
 /// Stores costs; a reader finds the old file or the new one, never half of one. Returns where they are.
 ///
 /// # Errors
 /// The folder cannot be made or written, or there is no home to put it in.
-pub fn store(space: &Space, costs: &Costs) -> io::Result<PathBuf> {
+pub fn store(space: &Space, measured: &Measured) -> io::Result<PathBuf> {
     let path = path(space).ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "HOME is not set"))?;
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    let text = serde_json::to_string_pretty(&Stored::of(space, costs.clone()))?;
+    let text = serde_json::to_string_pretty(&Stored::of(space, measured.clone()))?;
     let draft = path.with_extension(format!("{}.tmp", std::process::id()));
     fs::write(&draft, text)?;
     fs::rename(&draft, &path).inspect_err(|_| drop(fs::remove_file(&draft)))?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::super::facts::Faults;
 use super::super::finding::State;
 use super::*;
+use genie_passing::calibration::Circumstances;
 use genie_sys::cgroup::MemoryCgroup;
 
 /// A machine on which nothing is amiss, seen by an ordinary user.
@@ -21,6 +22,7 @@ fn sound() -> Facts {
         memory_lock: Ok(MemoryLock { soft: None, hard: None, exempt: false }),
         cpus: Ok(Cpus { count: 2, allowed: vec![0, 1], round_trip: Some(Ok(Duration::from_nanos(120))) }),
         max_map_count: Ok(65_530),
+        costs: Ok(Some(Circumstances { load: 0.1, optimized: true })),
     }
 }
 
@@ -51,6 +53,7 @@ fn a_machine_that_answers_nothing_still_gets_every_finding() {
     facts.memory_lock = Err(no());
     facts.cpus = Err(no());
     facts.max_map_count = Err(no());
+    facts.costs = Err(no());
     facts.memory_cgroup =
         Some(MemoryCgroup { limit_file: format!("{}/memory.max", no()).into(), limit: 0, used: 0 });
     let all = findings(&facts);
@@ -214,4 +217,21 @@ fn what_depends_on_rights_says_for_whom_it_holds() {
     }
     facts.faults.open_to_all = true;
     assert!(found("userfaultfd", &facts).contains("for every user"));
+}
+
+/// Thresholds that made no sense rested on costs that had been measured beside a compiler, and nothing said so.
+#[test]
+fn costs_that_were_measured_under_load_or_by_a_debug_build_are_told_as_such() {
+    let mut facts = sound();
+    facts.costs = Ok(Some(Circumstances { load: 0.8, optimized: true }));
+    let finding = about("costs", &facts);
+    assert_eq!(finding.state, State::Degraded);
+    assert_eq!(finding.found, "measured under load (other programs had 80 % of the CPUs)");
+    assert_eq!(command("costs", &facts), "genie calibrate");
+    facts.costs = Ok(Some(Circumstances { load: 0.0, optimized: false }));
+    let finding = about("costs", &facts);
+    assert_eq!((finding.state, finding.remedy), (State::Degraded, None));
+    assert!(finding.meaning.contains("use a release build"), "{}", finding.meaning);
+    facts.costs = Ok(None);
+    assert_eq!(about("costs", &facts).state, State::Ok, "the first interface measures them");
 }
