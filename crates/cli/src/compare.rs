@@ -117,6 +117,7 @@ fn measure(
     others.extend(gathering.empty_rows(bench.places(), means));
     Ok(Document {
         machine: Machine::describe(bench.genie.space(), before),
+        costs: bench.genie.passing().circumstances(),
         granule: bench.genie.space().granule(),
         file: bench.data.name.clone(),
         limits: gathering.limits(),

@@ -101,16 +101,17 @@ fn set_load(document: &mut Value, load: f64) -> bool {
 #[test]
 fn costs_measured_under_load_or_by_a_debug_build_are_told_as_such_wherever_they_are_used() {
     let folder = tempfile::tempdir().unwrap();
+    let compare = ["compare", "--lengths", "64", "--rounds", "1"];
     run(folder.path(), &["explain", "out", "64K", "0", "copy"]);
     let of_this_build = |document: &Value| document["circumstances"]["optimized"] == !cfg!(debug_assertions);
     assert!(stored(folder.path(), |document| set_load(document, 0.65)).iter().all(of_this_build));
-    for args in [&["explain", "out", "64K", "0", "copy"][..], &["doctor", "--json"]] {
+    for args in [&["explain", "out", "64K", "0", "copy"][..], &["doctor", "--json"], &compare] {
         let said = run(folder.path(), args).replace("\n  ", " ");
         assert!(said.contains("under load (other programs had 65 % of the CPUs)"), "{args:?}: {said}");
         assert_eq!(said.contains("by a build without optimization"), cfg!(debug_assertions), "{said}");
     }
     stored(folder.path(), |document| set_load(document, 0.0));
-    for args in [&["explain", "out", "64K", "0", "copy"][..], &["doctor", "--json"]] {
+    for args in [&["explain", "out", "64K", "0", "copy"][..], &["doctor", "--json"], &compare] {
         let said = run(folder.path(), args);
         assert!(!said.contains("under load (other"), "{args:?}: {said}");
     }

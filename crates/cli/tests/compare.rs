@@ -46,7 +46,7 @@ fn alone(more: &[&str]) -> Value {
 fn the_document_has_the_documented_shape() {
     let document = small(&["--lengths", "64,64K"]);
     let documented =
-        ["machine", "granule", "file", "limits", "results", "baselines", "overhead", "throughput"];
+        ["machine", "costs", "granule", "file", "limits", "results", "baselines", "overhead", "throughput"];
     assert_eq!(keys(&document), set(documented));
     assert_eq!(document["granule"], 4096);
     assert_eq!(document["file"], "generated");

@@ -51,6 +51,34 @@ fn comparisons_fit_and_conclude() {
     assert!(ratios.iter().any(|words| prose.contains(words)), "{conclusion}");
 }
 
+/// `--lengths` brought 400 lines of tables, and nothing told which figures of emulated copy were copies.
+#[test]
+fn a_comparison_at_chosen_lengths_is_one_screen_that_tells_copies_from_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let lengths = "64,4K,16K,64K,256K,1M,2M";
+    let printed = fits(folder.path(), &["compare", "--lengths", lengths, "--rounds", "4"]);
+    // The longer the lists of lengths at which a means is faster, the more lines; the tables take 400.
+    assert!(printed.lines().count() <= 50, "{printed}");
+    assert_eq!(printed.matches("median microseconds from request to reply").count(), 2, "{printed}");
+    // 64 bytes are copied everywhere, in and out.
+    assert_eq!(printed.matches("\nc: done as copy (").count(), 2, "{printed}");
+    let marked = |name: &str| printed.lines().filter(|line| line.trim_start().starts_with(name)).collect();
+    let emulated: Vec<&str> = marked("emulated copy ");
+    assert!(emulated.iter().filter(|line| line.contains("c ")).count() >= 2, "{printed}");
+    let plain: Vec<&str> = marked("copy ");
+    assert!(!plain.is_empty() && plain.iter().all(|line| !line.ends_with('c')), "{printed}");
+}
+
+#[test]
+fn many_lengths_are_put_below_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let lengths = "64,128,256,512,1K,2K,4K,8K,16K,32K,60000,64K";
+    let printed = fits(folder.path(), &["compare", "--lengths", lengths, "--rounds", "1", "--granule", "4k"]);
+    let headings: Vec<_> = printed.lines().filter(|line| line.starts_with("      ")).collect();
+    assert_eq!(headings.len(), 4, "{printed}");
+    assert!(headings[0].contains(" 64 B ") && headings[1].contains(" 60000 B "), "{printed}");
+}
+
 #[test]
 fn runs_of_the_lab_fit() {
     let folder = tempfile::tempdir().unwrap();

@@ -11,6 +11,7 @@ use genie_lab::length;
 use genie_lab::machine::Machine;
 use genie_lab::placement::Placement;
 use genie_lab::samples::{Samples, Spread, nanoseconds, rounded};
+use genie_passing::calibration::Circumstances;
 use serde::Serialize;
 
 use super::bench::Place;
@@ -23,6 +24,8 @@ use crate::failure::Failure;
 #[derive(Debug, Serialize)]
 pub(super) struct Document {
     pub(super) machine: Machine,
+    /// How the costs were measured from which thresholds follow.
+    pub(super) costs: Option<Circumstances>,
     pub(super) granule: usize,
     pub(super) file: String,
     pub(super) limits: Limits,

@@ -26,15 +26,16 @@ const ALLOWANCE: Duration = Duration::from_secs(5);
 /// Measure what each data passing scheme costs on this machine, with your own data.
 ///
 /// Passes a file's bytes out to a server, and in from it, under each scheme and at each length, verifies every byte, and
-/// says what emulated copy gains over copy and where it loses: without options in one screen, within two minutes. With --all, or
-/// any other option, all schemes are measured, and there is a table for each length and direction. Latency is the time from request to reply. A cycle
+/// says in one screen what emulated copy gains over copy and where it loses, within two minutes. With --all, or any option but
+/// --lengths, --rounds and --granule, all schemes are measured, and there is a table for each length and direction. Latency is the time from request to reply. A cycle
 /// is the latency and what the client does with its buffer: it pays for faults and for fresh mappings. In turns with the
 /// schemes, the same data is passed to and from another process by other common means, the baselines.
 #[derive(Debug, Clone, PartialEq, Eq, clap::Args)]
 pub(crate) struct Args {
     /// The data to pass; a file shorter than a length is repeated. Without it, pseudo-random bytes are generated.
     pub(super) file: Option<PathBuf>,
-    /// Measure all schemes and print all tables, which take some 400 lines. Any other option does the same.
+    /// Measure all schemes and print all tables, which take some 400 lines. All options do the same but --lengths, --rounds and
+    /// --granule.
     #[arg(long)]
     pub(super) all: bool,
     /// How much to pass at once, in bytes or with a suffix K, M or G.
@@ -143,10 +144,12 @@ struct Alone {
 }
 
 impl Args {
-    /// Whether nothing but the conclusion was asked for: no option says otherwise.
+    /// Whether nothing but the conclusion was asked for: no option says otherwise. Of which data, at which lengths, how often and
+    /// with which granules changes nothing in its shape.
     pub(super) fn is_brief(&self) -> bool {
         let Alone { args } = <Alone as clap::Parser>::parse_from(["compare"]);
-        *self == Self { file: self.file.clone(), ..args }
+        let Self { file, lengths, rounds, granule, .. } = self.clone();
+        *self == Self { file, lengths, rounds, granule, ..args }
     }
 
     /// The lengths, ascending, each once.
@@ -236,17 +239,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_options_only_what_the_conclusion_needs_is_measured() {
+    fn only_what_the_conclusion_needs_is_measured_unless_an_option_asks_for_tables() {
         let ways = |words: &[&str]| {
             let args = <Alone as clap::Parser>::parse_from([&["compare"], words].concat()).args;
             (args.is_brief(), args.ways(Direction::Out).len())
         };
-        assert_eq!(ways(&[]), (true, 3));
-        assert_eq!(ways(&["file"]), (true, 3));
-        for option in
-            [&["--all"][..], &["--json"], &["--lengths", "64"], &["--plot", "out.svg"], &["--rounds", "2"]]
-        {
+        for brief in [
+            &[][..],
+            &["file"],
+            &["--lengths", "64"],
+            &["file", "--lengths", "64,2M", "--rounds", "2", "--granule", "4k"],
+        ] {
+            assert_eq!(ways(brief), (true, 3), "{brief:?}");
+        }
+        for option in [
+            &["--all"][..],
+            &["--json"],
+            &["--plot", "out.svg"],
+            &["--touch", "both"],
+            &["--lengths", "64", "--baselines", "none"],
+        ] {
             assert_eq!(ways(option), (false, 9), "{option:?}");
         }
+        assert_eq!(ways(&["--schemes", "copy"]), (false, 1));
     }
 }

@@ -21,7 +21,7 @@ const COLUMNS: [&str; 9] = ["scheme", "reply", "p95", "cycle", "CPU", "copied", 
 /// The tables, with a heading and an explanation.
 pub(super) fn text(document: &Document, coloured: bool) -> String {
     let heading = format!("{}\ndata: {}; {}", document.machine.line(), document.file, limits(document));
-    let mut text = tables::fold(&heading);
+    let mut text = tables::fold(&heading) + &conclusion::doubt(document);
     for rows in document.results.chunk_by(|a, b| a.at() == b.at()) {
         block(&mut text, rows, document, coloured);
     }
@@ -91,7 +91,7 @@ fn difference(text: &mut String, document: &Document) {
         return;
     }
     text.push_str(&tables::fold(
-        "\na server in a process of its own takes so much longer to reply (middle and range):",
+        "\na server in a process of its own takes so much longer to reply (median and range):",
     ));
     for line in overhead::lines(&document.overhead) {
         let _ = writeln!(text, "{line}");
@@ -100,7 +100,7 @@ fn difference(text: &mut String, document: &Document) {
 
 const EXPLANATION: &str = "
 * the fastest cycle among schemes of strong integrity: copy, emulated copy, move, emulated move.
-Times are in microseconds. reply: from request to reply, in the middle; p95: in 95 of 100 cases at most; cycle: \
+Times are in microseconds. reply: from request to reply, the median; p95: at most this in 95 of 100 cases; cycle: \
     with what the client does to its buffer, faults and fresh mappings included; CPU: the client's time in a cycle.
 submit: the client goes on while the server reads, so what it outputs is protected; otherwise it waits, and nothing \
     has to be. here: a server in the client's process.
