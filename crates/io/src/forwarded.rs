@@ -47,7 +47,7 @@ pub(crate) struct ForwardedInput {
 struct State {
     /// None once the contractor's request has been replied to.
     input: Option<Box<Input>>,
-    /// How many bytes the supply in place of memory has brought, or the server in another process that is shown the memory.
+    /// How many bytes the supply in place of memory has, or the server in another process that is shown the memory has brought.
     brought: usize,
     /// Whether a server in another process is shown the memory, and nobody else has been given it.
     is_shown: bool,
@@ -84,7 +84,9 @@ impl Supply {
 impl ForwardedInput {
     pub(crate) fn new(input: Box<Input>, access: Access) -> Self {
         let len = input.len();
-        let state = State { input: Some(input), brought: 0, is_shown: false, spent: Vec::new(), left: None };
+        // What the contractor has put in place of memory counts as brought, all of it: nobody has said how much it is.
+        let brought = if input.is_ready() { len } else { 0 };
+        let state = State { input: Some(input), brought, is_shown: false, spent: Vec::new(), left: None };
         Self { len, is_mapped: access.reads || access.writes, state: Mutex::new(state) }
     }
 

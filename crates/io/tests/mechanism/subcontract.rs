@@ -14,7 +14,7 @@ use genie_io::{
 };
 use genie_memory::Data;
 use genie_passing::model::Allocation;
-use genie_passing::{Reason, Receipt, Scheme};
+use genie_passing::{Overlays, Reason, Receipt, Scheme};
 
 use super::{Fixture, LEN};
 use crate::on_each_kind;
@@ -34,6 +34,7 @@ on_each_kind! {
     a_part_is_copied_and_says_so,
     a_client_elsewhere_is_copied_for_and_the_receipt_says_so,
     a_failed_subcontract_leaves_the_input_to_the_next,
+    a_failed_subcontract_leaves_what_the_contractor_has_overlaid,
 }
 
 /// A contractor that does as the test says.
@@ -375,4 +376,35 @@ fn a_failed_subcontract_leaves_the_input_to_the_next(fixture: &Fixture) {
     assert_eq!((reply.receipt().copied, reply.receipt().swapped as usize), (0, fixture.granules()));
     drop((contractor, buffer));
     assert_idle(&fixture.interface, fixture.granules());
+}
+
+/// What a contractor had overlaid was lost as soon as it forwarded the element: the client got whatever was in the memory that was
+/// made for the other server.
+fn a_failed_subcontract_leaves_what_the_contractor_has_overlaid(fixture: &Fixture) {
+    let len = 2 * fixture.granule();
+    let overlays = Overlays::reserve(fixture.interface.space(), 0, len, 1).expect("memory for the pool");
+    let data = Arc::new(pattern(16, len));
+    let failing = Contractor::seeing(|request: &mut Incoming| {
+        request.ready(0)?;
+        Err(ServerError::new("the disk is full"))
+    });
+    let (interface, failing) = (fixture.interface.clone(), ServerHandle::new(failing));
+    let (pool, bytes) = (overlays.clone(), Arc::clone(&data));
+    let contractor = ServerHandle::new(Contractor::seeing(move |request| {
+        let overlay = pool.allocate().expect("a buffer of the pool");
+        overlay.data().copy_from(&bytes);
+        request.overlay(0, 0, overlay)?;
+        let fragment = request.fragment(0, 0..request.len(0))?;
+        interface.request(&failing, ASK).input(In::fragment(fragment)).send().expect_err("it fails");
+        Ok(request.set_actual(0, request.len(0))?)
+    }));
+    for scheme in [Scheme::Copy, Scheme::EmulatedCopy, Scheme::EmulatedShare] {
+        let request = fixture.interface.request(&contractor, ASK);
+        let request = request.input(In::owned(scheme, fixture.buffer(17)).part(0..len));
+        let mut reply = request.send().unwrap_or_else(|failed| panic!("{scheme}: {failed}"));
+        same(&reply.take_buffer().expect("the buffer")[..len], &data, scheme);
+        assert_eq!(overlays.free(), 1, "{scheme}: the overlay buffer is the contractor's again");
+    }
+    drop((contractor, overlays));
+    assert_idle(&fixture.interface, 0);
 }
