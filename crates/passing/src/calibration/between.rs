@@ -5,7 +5,9 @@
 //! several times as much as a copy within one cache. But then the data is in the cache of the side that copied, where data
 //! passed in place is not yet. So the copy alone says too little.
 //! How: data is passed both ways between two CPUs, by a copy and in place, and each side touches all of it, as much with the one as
-//! with the other. The difference is what the copy costs.
+//! with the other. The difference is what the copy costs. Input in place comes in two buffers by turns, as it does when granules are
+//! swapped: the server fills next what the client had before. A server that fills the same buffer each time, as with a copy, first
+//! has to take its lines back from the client's cache.
 //! Limits: nothing is measured where there is no second CPU.
 
 use std::hint::black_box;
@@ -21,6 +23,8 @@ use crate::cost::median;
 const LENGTHS: [usize; 8] = [64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
 /// How often data is passed in a row by a copy, or in place. The first time is not counted: it follows the other way.
 const IN_A_ROW: usize = 8;
+/// A round that takes so many times as long as the fastest one was measured on CPUs that were placed otherwise.
+const PLACED_OTHERWISE: f64 = 1.5;
 
 /// Adds the samples of all lengths.
 ///
@@ -37,13 +41,13 @@ pub(super) fn measure(space: &Space, pair: Pair, effort: Effort, samples: &mut C
             difference(
                 pair,
                 effort,
-                |copies| {
+                |copies, _| {
                     written_by(&client);
                     if copies {
                         system.copy_data(&client);
                     }
                 },
-                |copies| load(if copies { &system } else { &client }),
+                |copies, _| load(if copies { &system } else { &client }),
             )
             .map(|cost| (len, cost)),
         );
@@ -51,12 +55,12 @@ pub(super) fn measure(space: &Space, pair: Pair, effort: Effort, samples: &mut C
             difference(
                 pair,
                 effort,
-                |_| written_by(&system),
-                |copies| {
+                |copies, turn| written_by(if copies || turn % 2 == 0 { &system } else { &client }),
+                |copies, turn| {
                     if copies {
                         client.copy_data(&system);
                     }
-                    load(if copies { &client } else { &system });
+                    load(if copies || turn % 2 == 1 { &client } else { &system });
                 },
             )
             .map(|cost| (len, cost)),
@@ -70,17 +74,26 @@ fn load(data: &Data<'_>) {
     black_box(data.sum());
 }
 
-/// How much longer passing takes when it copies, in nanoseconds: the middle of all rounds' differences. None where the machine
-/// left no time to find out.
-fn difference(pair: Pair, effort: Effort, write: impl Fn(bool), read: impl Fn(bool) + Sync) -> Option<f64> {
+/// How much longer passing takes when it copies, in nanoseconds: the median of the rounds' differences. The host of a virtual
+/// machine may place its CPUs otherwise meanwhile, so that they share no cache, and everything takes ten times as long: the rounds
+/// count in which the CPUs were nearest. None where the machine left no time to find out. `write` and `read` are told whether they copy, and which turn it is.
+fn difference(
+    pair: Pair,
+    effort: Effort,
+    write: impl Fn(bool, usize),
+    read: impl Fn(bool, usize) + Sync,
+) -> Option<f64> {
     let deadline = Instant::now() + effort.time_for_a_difference();
     let turns = 0..2 * IN_A_ROW * effort.differences();
-    let items = turns.map(|turn| turn / IN_A_ROW % 2).take_while(|_| Instant::now() < deadline);
-    let times = pair.relay(items, |copies| write(copies == 1), |copies| read(copies == 1));
+    let items = turns.take_while(|_| Instant::now() < deadline);
+    let copies = |turn| turn / IN_A_ROW % 2 == 1;
+    let times = pair.relay(items, |turn| write(copies(turn), turn), |turn| read(copies(turn), turn));
     let rounds = times.chunks_exact(2 * IN_A_ROW);
     let of = |times: &[f64]| median(times[1..].iter().copied());
-    let differences: Vec<_> = rounds.map(|round| of(&round[IN_A_ROW..]) - of(&round[..IN_A_ROW])).collect();
-    (!differences.is_empty()).then(|| median(differences).max(0.0))
+    let rounds: Vec<_> = rounds.map(|round| (of(&round[..IN_A_ROW]), of(&round[IN_A_ROW..]))).collect();
+    let nearest = rounds.iter().map(|(in_place, _)| *in_place).reduce(f64::min)?;
+    let near = rounds.iter().filter(|(in_place, _)| *in_place < PLACED_OTHERWISE * nearest);
+    Some(median(near.map(|(in_place, copied)| copied - in_place)).max(0.0))
 }
 
 impl Effort {
