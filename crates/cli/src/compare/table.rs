@@ -121,6 +121,7 @@ fn limits(document: &Document) -> String {
     };
     let dropped = match limits.batches_dropped {
         0 => String::new(),
+        1 => ", one batch dropped because the CPUs were placed otherwise".to_owned(),
         count => format!(", {count} batches dropped because the CPUs were placed otherwise"),
     };
     format!("{near}{dropped}; an empty request takes {} us", limits.empty_request_us)
