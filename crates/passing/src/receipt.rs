@@ -264,6 +264,28 @@ mod tests {
         assert_eq!(TotalReceipt::default().to_string(), "no elements: 0 bytes copied");
     }
 
+    /// The sum of receipts that a program had made itself overflowed, which is a panic where overflow is checked.
+    #[test]
+    fn a_total_that_is_too_high_stays_at_the_highest_number() {
+        let most = Receipt {
+            copied: usize::MAX,
+            zeroed: usize::MAX,
+            referenced: u32::MAX,
+            held: true,
+            protected: u32::MAX,
+            replaced: u32::MAX,
+            swapped: u32::MAX,
+            mapped: u32::MAX,
+            faults: u32::MAX,
+            ..Receipt::new(Scheme::EmulatedCopy)
+        };
+        let total: TotalReceipt = [most; 2].iter().collect();
+        assert_eq!((total.copied, total.zeroed), (usize::MAX, usize::MAX));
+        let granules = [total.referenced, total.held, total.protected, total.replaced];
+        assert_eq!(granules, [u32::MAX; 4]);
+        assert_eq!([total.swapped, total.mapped, total.faults], [u32::MAX; 3]);
+    }
+
     #[test]
     fn every_reason_is_among_all_at_its_number() {
         assert!(Reason::ALL.iter().enumerate().all(|(number, reason)| *reason as usize == number));

@@ -13,6 +13,8 @@ use crate::Scheme;
 /// It prints as a receipt does, in the same shape for one element and for many: `emulated copy: 0 bytes copied, 2 granules
 /// referenced while held`. Where only some elements were done by another scheme, it says how many of them: `emulated copy, 1 of
 /// 2 elements done as copy: 64 bytes copied (foreign memory)`.
+///
+/// A sum that is higher than its type's highest number stays at that number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TotalReceipt {
     /// How many elements there were.
@@ -80,20 +82,20 @@ impl TotalReceipt {
     }
 
     fn add(&mut self, receipt: &Receipt) {
-        self.elements += 1;
-        self.copied += receipt.copied;
-        self.zeroed += receipt.zeroed;
-        self.referenced += receipt.referenced;
-        self.held += if receipt.held { receipt.referenced } else { 0 };
-        self.protected += receipt.protected;
-        self.replaced += receipt.replaced;
-        self.swapped += receipt.swapped;
-        self.mapped += receipt.mapped;
-        self.faults += receipt.faults;
+        self.elements = self.elements.saturating_add(1);
+        self.copied = self.copied.saturating_add(receipt.copied);
+        self.zeroed = self.zeroed.saturating_add(receipt.zeroed);
+        self.referenced = self.referenced.saturating_add(receipt.referenced);
+        self.held = self.held.saturating_add(if receipt.held { receipt.referenced } else { 0 });
+        self.protected = self.protected.saturating_add(receipt.protected);
+        self.replaced = self.replaced.saturating_add(receipt.replaced);
+        self.swapped = self.swapped.saturating_add(receipt.swapped);
+        self.mapped = self.mapped.saturating_add(receipt.mapped);
+        self.faults = self.faults.saturating_add(receipt.faults);
         self.asked.add(receipt.asked as usize);
         self.effective.add(receipt.effective as usize);
         if receipt.effective != receipt.asked {
-            self.converted += 1;
+            self.converted = self.converted.saturating_add(1);
             self.instead.add(receipt.effective as usize);
         }
         receipt.reason.into_iter().for_each(|reason| self.reasons.add(reason as usize));
