@@ -1,8 +1,14 @@
 //! How small arguments and results become bytes: by serde and postcard, or as they are in memory.
 //!
 //! Trust: what is decoded comes from a peer. Decoding checks all lengths against the bytes that are there, and reserves no
-//! more memory than they can fill. A value in which values of its own type are nested takes stack for each: [`DEEPEST`] bounds it.
+//! more memory than they can fill. Elements of no bytes fill any length: [`MOST_EMPTY`] bounds them. A value in which values of
+//! its own type are nested takes stack for each: [`DEEPEST`] bounds it.
 
+mod elements;
+
+use std::cell::Cell;
+
+use elements::Counted;
 use postcard::{de_flavors, ser_flavors};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -56,16 +62,21 @@ impl<'r, T: Deserialize<'r>> Decode<'r, T> for Serde {
             base: here(),
             most: DEEPEST + 8 * size_of::<T>(),
         });
-        let value = T::deserialize(&mut deserializer).map_err(why)?;
-        *from = deserializer.finalize().map_err(why)?;
+        let left = Cell::new(from.len().checked_add(MOST_EMPTY));
+        let value = T::deserialize(Counted::new(&mut deserializer, &left));
+        let value = value.map_err(|error| why(error, from.len(), left.get().is_none()))?;
+        *from = deserializer.finalize().map_err(|error| error.to_string())?;
         Ok(value)
     }
 }
 
-/// What is wrong with bytes.
+/// What is wrong with `len` bytes.
 #[cold]
-fn why(error: postcard::Error) -> String {
+fn why(error: postcard::Error, len: usize, claim_too_many: bool) -> String {
     match error {
+        _ if claim_too_many => {
+            format!("its lists claim more elements than there are bytes left ({len}), plus {MOST_EMPTY}")
+        }
         TOO_DEEP => "values in it are nested too deeply, or are too large".to_owned(),
         error => error.to_string(),
     }
@@ -126,6 +137,9 @@ impl ser_flavors::Flavor for Appending<'_> {
         Ok(())
     }
 }
+
+/// How many more elements than bytes there may be in a value, in all its sequences and maps together.
+const MOST_EMPTY: usize = 1024;
 
 /// The most bytes of stack that decoding takes, beside a few of the value itself.
 const DEEPEST: usize = 128 << 10;

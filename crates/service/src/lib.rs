@@ -193,9 +193,10 @@
 //!
 //! Whatever does not fit a method is refused before the method is called, and a reply that is none is [`Error::Undecodable`].
 //! Lengths that a peer claims reserve no memory, and values that are nested until decoding takes 128 KiB of stack are refused.
-//! Lists of values without bytes, such as `Vec<()>`, are for trusted peers: a few bytes claim any number. An [`Output`] may
-//! change while it is read, if the client shares it or means harm, so its values are copied out; any bytes are values of plain
-//! data, so that nothing worse happens than wrong values.
+//! So are arguments and results whose lists and maps have more elements than there are bytes, and 1,024 more: elements without
+//! bytes, as those of `Vec<()>` or structs whose fields are all skipped, would come in any number. Pass a number instead. An
+//! [`Output`] may change while it is read, if the client shares it or means harm, so its values are copied out; any bytes are
+//! values of plain data, so that nothing worse happens than wrong values.
 //!
 //! # What it costs
 //!

@@ -1,5 +1,6 @@
 //! Peers that know nothing of types, or pretend to.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use allocation_counter::measure;
@@ -99,6 +100,69 @@ fn values_nested_too_deeply_are_refused() {
     let short = (0..50).fold(Chain::End, |chain, _| Chain::Link(Box::new(chain)));
     let chains = ChainsClient::new(&genie, server).unwrap();
     assert_eq!(chains.length(short).send().unwrap().value, 50);
+}
+
+/// Nine bytes took a server's memory without end, or its time: they claimed 2^62 elements, which encode to no bytes.
+#[test]
+fn elements_without_bytes_are_refused_beyond_a_bound() {
+    #[derive(Default, Serialize, Deserialize)]
+    struct Skips {
+        #[serde(skip)]
+        cache: [u64; 16],
+    }
+    #[genie::service]
+    trait Lists {
+        fn units(&self, list: Vec<()>) -> usize;
+        fn skips(&self, list: Vec<Skips>) -> usize;
+        fn nested(&self, list: Vec<Option<Vec<Skips>>>) -> usize;
+        fn map(&self, list: HashMap<u64, [u64; 16]>) -> usize;
+    }
+    struct Lengths;
+    impl Lists for Lengths {
+        fn units(&self, list: Vec<()>) -> usize {
+            list.len()
+        }
+        fn skips(&self, list: Vec<Skips>) -> usize {
+            list.iter().filter(|element| element.cache == [0; 16]).count()
+        }
+        fn nested(&self, list: Vec<Option<Vec<Skips>>>) -> usize {
+            list.iter().flatten().map(Vec::len).sum()
+        }
+        fn map(&self, list: HashMap<u64, [u64; 16]>) -> usize {
+            list.len()
+        }
+    }
+    let genie = interface();
+    let server = ServerHandle::new(ListsServer::new(Lengths));
+    // 2^62 elements; one more than 1,024 and the bytes of their number; and some in lists that are elements themselves.
+    let (endless, beyond) = ([&[0x80; 8][..], &[0x40]].concat(), vec![0x83, 0x08]);
+    let within = [&[3][..], &[1, 0xd0, 0x0f].repeat(3)].concat();
+    let hostile = [
+        ("units", &beyond),
+        ("units", &endless),
+        ("skips", &beyond),
+        ("skips", &endless),
+        ("nested", &within),
+        ("map", &endless),
+    ];
+    for (name, argument) in hostile {
+        let mut refused = String::new();
+        let allocated = measure(|| {
+            refused = reply_to(&genie, &server, method(&server, name), argument).unwrap_err();
+        });
+        let expected = format!(
+            "the argument list cannot be decoded: its lists claim more elements than there are bytes left ({}), plus 1024",
+            argument.len()
+        );
+        assert_eq!(refused, expected, "{name}");
+        assert!(allocated.bytes_total < 1 << 20, "{name}: {allocated:?}");
+    }
+    let lists = ListsClient::new(&genie, server).unwrap();
+    let skips = || (0..1024).map(|_| Skips::default()).collect::<Vec<_>>();
+    assert_eq!(lists.units(vec![(); 1024]).send().unwrap().value, 1024);
+    assert_eq!(lists.skips(skips()).send().unwrap().value, 1024);
+    assert_eq!(lists.nested(vec![None, Some(skips()), Some(Vec::new())]).send().unwrap().value, 1024);
+    assert_eq!(lists.map((0..2000).map(|key| (key, [key; 16])).collect()).send().unwrap().value, 2000);
 }
 
 #[test]
