@@ -33,7 +33,7 @@ use failure::Failure;
 
 /// I/O in which every buffer says how its data is to be passed.
 #[derive(Debug, clap::Parser)]
-#[command(name = "genie", version, max_term_width = 100)]
+#[command(name = "genie", version, max_term_width = 80)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
