@@ -197,22 +197,30 @@ impl State {
 
 impl WorkBuffer {
     /// Shares the input element that is exactly bytes `range` with another server.
-    pub(crate) fn forward(&mut self, range: &Range<usize>, access: Access) -> Option<Arc<ForwardedInput>> {
+    ///
+    /// # Errors
+    /// What a server has in place of the element's memory cannot be brought.
+    pub(crate) fn forward(
+        &mut self,
+        range: &Range<usize>,
+        access: Access,
+    ) -> Result<Option<Arc<ForwardedInput>>, Error> {
         let mut at = 0;
         let element = self.elements.iter_mut().find(|element| {
             let start = at;
             at += element.len();
             start == range.start && at == range.end && start < at
-        })?;
+        });
+        let Some(element) = element else { return Ok(None) };
         let scheme = element.receipt().asked;
         element.transfer = match std::mem::replace(&mut element.transfer, Transfer::None(scheme)) {
             Transfer::In(input) => Transfer::Forwarded(Arc::new(ForwardedInput::new(input, access))),
             other => other,
         };
         match &mut element.transfer {
-            Transfer::Forwarded(input) => Some(Arc::clone(input)),
+            Transfer::Forwarded(input) => Ok(Some(Arc::clone(input))),
             Transfer::Located(located) => located.forward(),
-            Transfer::In(_) | Transfer::Out(_) | Transfer::None(_) => None,
+            Transfer::In(_) | Transfer::Out(_) | Transfer::None(_) => Ok(None),
         }
     }
 }

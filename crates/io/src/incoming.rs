@@ -187,7 +187,8 @@ impl Incoming {
     /// ```
     ///
     /// # Errors
-    /// There is no such input buffer, the service's mapping flags do not allow writing, or there is no memory.
+    /// There is no such input buffer, the service's mapping flags do not allow writing, there is no memory, or a
+    /// transfer from outboard memory that the server has linked to the buffer failed.
     pub fn ready(&mut self, index: usize) -> Result<DataMut<'_>, Error> {
         self.require_writes()?;
         self.make_ready(index)?;
@@ -233,7 +234,8 @@ impl Incoming {
     /// Once this request is being aborted, requests with parts of it are refused, for the reason of the abort.
     ///
     /// # Errors
-    /// There is no such buffer, it is shorter, or there is no memory; [`Error::TooDeep`]: this is the 64th request in a chain of
+    /// There is no such buffer, it is shorter, there is no memory, or a transfer from outboard memory that the server has linked to
+    /// it failed; [`Error::TooDeep`]: this is the 64th request in a chain of
     /// requests of this process, each of which forwards parts of the one before.
     pub fn fragment(&mut self, index: usize, range: Range<usize>) -> Result<Fragment, Error> {
         self.ensure_own()?;
@@ -287,7 +289,7 @@ impl Incoming {
     fn locations(&mut self, index: usize, range: Range<usize>) -> Result<Locations, Error> {
         let access = self.access;
         let buffer = &mut self.work_mut().buffers[index];
-        if let Some(input) = buffer.forward(&range, access) {
+        if let Some(input) = buffer.forward(&range, access)? {
             return Ok(Locations::from_iter([Location::Forwarded(input)]));
         }
         if buffer.direction == Direction::In {

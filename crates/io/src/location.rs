@@ -94,7 +94,7 @@ pub(crate) struct LocatedTransfer {
     private: Option<Box<PrivateBuffer>>,
     /// The copy that a server in another process works on, where it may not be shown the data itself.
     shown: Option<Box<SystemBuffer>>,
-    /// For an input: where its data is until the request has succeeded, if not in place.
+    /// For an input: where its data is until the request has succeeded or somebody is to work on it, if not in place.
     supply: Option<Box<Supply>>,
 }
 
@@ -209,7 +209,11 @@ impl LocatedTransfer {
     }
 
     /// Makes memory ready for the server to fill.
+    ///
+    /// # Errors
+    /// No memory, or a device's transfer failed.
     pub(crate) fn ready(&mut self) -> Result<(), Error> {
+        self.settle()?;
         if let Some(input) = self.forwarded()
             && self.segments.is_empty()
         {
@@ -231,10 +235,22 @@ impl LocatedTransfer {
     }
 
     /// As `forwarded`, for an input that is to be forwarded once more.
-    pub(crate) fn forward(&mut self) -> Option<Arc<ForwardedInput>> {
-        let input = Arc::clone(self.forwarded()?);
+    ///
+    /// # Errors
+    /// As `ready`.
+    pub(crate) fn forward(&mut self) -> Result<Option<Arc<ForwardedInput>>, Error> {
+        let Some(input) = self.forwarded().cloned() else { return Ok(None) };
+        self.settle()?;
         self.ready = self.len;
-        Some(input)
+        Ok(Some(input))
+    }
+
+    /// Brings all that the server has elsewhere before anybody else stores into the data; brought at the reply, it would
+    /// overwrite what they have stored.
+    fn settle(&mut self) -> Result<(), Error> {
+        let Some(len) = self.supply.as_deref().map(Supply::len) else { return Ok(()) };
+        self.map(true)?;
+        self.bring(len.min(self.len))
     }
 
     /// Whether `actual` bytes of an input can have been passed: no more than the server ever had memory for.

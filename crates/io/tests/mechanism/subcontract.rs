@@ -3,6 +3,8 @@
 //!
 //! Source: thesis §7.5.
 
+mod supplied;
+
 use std::sync::{Arc, Mutex};
 
 use genie_io::channel::directory::Directory;

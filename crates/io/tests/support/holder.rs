@@ -3,7 +3,7 @@
 //! How: the test's side sends [`Command`]s and gets [`Answer`]s, which hold no memory of either side; so the server may
 //! as well live in another process.
 
-mod held;
+pub(crate) mod held;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

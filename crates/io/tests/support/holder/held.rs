@@ -296,7 +296,7 @@ impl Kept {
 
 /// A device with these bytes in its own memory.
 #[derive(Debug)]
-struct Device(Vec<u8>);
+pub(crate) struct Device(pub(crate) Vec<u8>);
 
 impl Outboard for Device {
     fn len(&self) -> usize {
