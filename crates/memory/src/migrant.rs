@@ -5,7 +5,7 @@
 //! region that was hidden or kept waits in a queue for the next input of its length. That input makes the region
 //! *immigrating*, and the reply makes it *immigrant* again. Nothing is mapped or unmapped on the way.
 //! Invariants: a region in a queue belongs to nobody; a hidden one cannot be touched, and keeps its bytes.
-//! Limits: a queue keeps `Config::pool` bytes; beyond that the region that has waited longest is removed.
+//! Limits: queues keep as many bytes as `Config::pool` says; beyond that the region that has waited longest is removed.
 //! Source: thesis §3.3, §7.4.
 
 use std::ops::{Deref, DerefMut, Range};
@@ -351,7 +351,9 @@ impl State {
         queue: Mark,
         next: Mark,
     ) -> Result<Option<(RegionId, usize)>> {
-        let Some(region) = self.queues.of(queue).take(core.granules(0, len.max(1))) else { return Ok(None) };
+        let Some(region) = self.queues.of(queue).take(core.granules(0, len.max(1)), queue) else {
+            return Ok(None);
+        };
         self.mark(region, next)?;
         let start = self.regions.get(region).map_or(0, |region| region.slots.start);
         Ok(Some((region, core.slot_addr(start))))
@@ -378,9 +380,9 @@ fn enqueue(owned: &Owned, queue: Mark, hidden: bool, first: impl FnOnce(&mut Sta
     }
     let Some(granules) = state.regions.get(owned.region).map(|region| region.slots.len) else { return };
     if state.mark(owned.region, queue).is_ok() {
-        state.queues.of(queue).push(owned.region, granules);
+        state.queues.of(queue).push(owned.region, granules, queue);
     }
-    while let Some(oldest) = state.queues.of(queue).take_excess(core.pool_limit) {
+    while let Some(oldest) = state.queues.of(queue).take_excess(core.migrants_limit) {
         // When the kernel cannot unmap, the addresses stay reserved; the granules are free.
         let _ = state.remove_region(core, oldest);
     }

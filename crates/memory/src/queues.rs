@@ -1,39 +1,54 @@
 //! Queues: regions that migrant buffers, or the allocator's blocks, have left, kept for the next ones.
 //!
 //! Invariants: a region in a queue belongs to nobody, and holds no granules of a lender that is gone.
-//! Limits: a queue keeps `Config::pool` bytes; beyond that the region that has waited longest is removed.
+//! Limits: migrant buffers' queues together keep [`MIGRANTS_KEPT`] bytes in granules of each size, or `Config::pool` if that is
+//! less, and blocks' queue what the allocator says. Beyond that the region that has waited longest is removed.
 //! Source: thesis §3.3 (region caching, region hiding).
+
+use std::collections::VecDeque;
 
 use crate::space::{Core, State};
 use crate::{LenderId, Mark, RegionId};
 
+/// Regions are reused only for buffers of as many granules, so regions of lengths that never come again would take all the memory
+/// that queues may keep. This is enough for two regions of 16 MiB in each of the two queues.
+pub(crate) const MIGRANTS_KEPT: usize = 64 << 20;
+
 /// Regions kept for reuse.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
-    emigrant: Queue,
-    weak_emigrant: Queue,
+    /// Emigrant and weak emigrant ones.
+    migrants: Queue,
     /// Those of blocks that were freed.
-    native: Queue,
+    natives: Queue,
 }
 
-/// Regions of one mark, each with its number of granules, the most recent last.
+/// Regions that share a limit, the most recent last.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    regions: Vec<(RegionId, u32)>,
+    regions: VecDeque<Queued>,
     granules: u32,
 }
 
+#[derive(Debug)]
+struct Queued {
+    region: RegionId,
+    granules: u32,
+    mark: Mark,
+}
+
 impl Queue {
-    pub(crate) fn push(&mut self, region: RegionId, granules: u32) {
-        self.regions.push((region, granules));
+    pub(crate) fn push(&mut self, region: RegionId, granules: u32, mark: Mark) {
+        self.regions.push_back(Queued { region, granules, mark });
         self.granules += granules;
     }
 
-    /// Takes the most recent region of this many granules.
-    pub(crate) fn take(&mut self, granules: u32) -> Option<RegionId> {
-        let at = self.regions.iter().rposition(|(_, len)| *len == granules)?;
+    /// Takes the most recent region of this many granules with this mark.
+    pub(crate) fn take(&mut self, granules: u32, mark: Mark) -> Option<RegionId> {
+        let fits = |queued: &Queued| queued.granules == granules && queued.mark == mark;
+        let at = self.regions.iter().rposition(fits)?;
         self.granules -= granules;
-        Some(self.regions.remove(at).0)
+        self.regions.remove(at).map(|queued| queued.region)
     }
 
     /// Takes the region that has waited longest, when more granules wait than are to be kept; never the last one.
@@ -41,19 +56,18 @@ impl Queue {
         if self.granules <= limit || self.regions.len() < 2 {
             return None;
         }
-        let (region, granules) = self.regions.remove(0);
-        self.granules -= granules;
-        Some(region)
+        let oldest = self.regions.pop_front()?;
+        self.granules -= oldest.granules;
+        Some(oldest.region)
     }
 }
 
 impl Queues {
-    /// The queue of regions with this mark.
+    /// The queue that regions with this mark are in.
     pub(crate) fn of(&mut self, mark: Mark) -> &mut Queue {
         match mark {
-            Mark::Emigrant => &mut self.emigrant,
-            Mark::WeakEmigrant => &mut self.weak_emigrant,
-            Mark::Native => &mut self.native,
+            Mark::Emigrant | Mark::WeakEmigrant => &mut self.migrants,
+            Mark::Native => &mut self.natives,
             Mark::Immigrant | Mark::Immigrating | Mark::Emigrating => {
                 unreachable!("regions marked {mark} are in no queue")
             }
@@ -61,8 +75,7 @@ impl Queues {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = RegionId> {
-        let queues = [&self.emigrant, &self.weak_emigrant, &self.native];
-        queues.into_iter().flat_map(|queue| &queue.regions).map(|(region, _)| *region)
+        self.migrants.regions.iter().chain(&self.natives.regions).map(|queued| queued.region)
     }
 }
 

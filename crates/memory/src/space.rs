@@ -21,7 +21,7 @@ use crate::losses::Losses;
 use crate::mixed::Common;
 use crate::objects::{OBJECT_LEN, Objects, first_len};
 use crate::pool::Pools;
-use crate::queues::Queues;
+use crate::queues::{MIGRANTS_KEPT, Queues};
 use crate::region::Regions;
 use crate::runs::Run;
 use crate::slots::Slots;
@@ -73,7 +73,9 @@ pub struct Config {
     /// pending (no `read` into the buffer and the like). Only with it may a userfaultfd that cannot catch the kernel's
     /// own stores be used; the kernel's store would fail with `EFAULT` instead.
     pub kernel_never_stores: bool,
-    /// How many bytes of system buffers are kept for reuse, in granules of each size (a quarter of the limit).
+    /// How many bytes of system buffers are kept for reuse, in granules of each size (a quarter of the limit). Of regions that
+    /// migrant buffers have left, weak and strong ones together, as many bytes are kept, but at most 64 MiB, in granules of each size.
+    /// Beyond that the region that has waited longest gives its memory back; the one freed last is kept, however long it is.
     pub pool: usize,
 }
 
@@ -144,6 +146,8 @@ pub(crate) struct Core {
     shift: u32,
     limit: usize,
     pub(crate) pool_limit: u32,
+    /// How many granules queues keep in regions that migrant buffers have left.
+    pub(crate) migrants_limit: u32,
     pub(crate) windows: Arena,
     pub(crate) common: Common,
     /// Where this core's granules begin among the aliases.
@@ -347,6 +351,7 @@ impl Core {
             shift: granule.trailing_zeros(),
             limit,
             pool_limit: (config.pool / granule).try_into().unwrap_or(u32::MAX),
+            migrants_limit: (config.pool.min(MIGRANTS_KEPT) / granule) as u32,
             windows,
             common,
             aliases_start,

@@ -17,6 +17,7 @@ mod mixed;
 mod pools;
 mod programs;
 mod promises;
+mod queues;
 mod regions;
 mod reuse;
 mod shortages;

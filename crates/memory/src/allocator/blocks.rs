@@ -49,7 +49,11 @@ impl Space {
         let count = class(core.granules(0, len))?;
         let mut guard = core.lock();
         let state = &mut *guard;
-        let kept = if align <= core.granule() { state.queues.of(Mark::Native).take(count) } else { None };
+        let kept = if align <= core.granule() {
+            state.queues.of(Mark::Native).take(count, Mark::Native)
+        } else {
+            None
+        };
         if let Some(region) = kept.and_then(|region| state.regions.get_mut(region)) {
             let addr = core.slot_addr(region.slots.start);
             region.used = addr..addr + len;
@@ -85,7 +89,7 @@ impl Space {
             let _ = state.remove_region(core, region);
             return;
         }
-        state.queues.of(Mark::Native).push(region, slots.len);
+        state.queues.of(Mark::Native).push(region, slots.len, Mark::Native);
         while let Some(excess) = state.queues.of(Mark::Native).take_excess(bounds.kept) {
             let _ = state.remove_region(core, excess);
         }
