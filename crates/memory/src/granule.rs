@@ -16,7 +16,8 @@ use smallvec::SmallVec;
 use crate::lent_objects::{LentObjects, Origin};
 use crate::runs::Run;
 use crate::stock::Stocks;
-use crate::{Direction, LenderId};
+use crate::tables::reserve;
+use crate::{Direction, LenderId, Result};
 
 /// A granule of one of a space's objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -121,6 +122,14 @@ impl Granules {
     /// How many wait for their last reference.
     pub(crate) fn deferred(&self) -> u32 {
         self.deferred
+    }
+
+    /// Makes room for granules with these numbers, which are then added without fail.
+    pub(crate) fn reserve(&mut self, run: Run) -> Result<()> {
+        match run.start < self.lent_objects.bound() {
+            true => reserve(&mut self.own, run.end() as usize),
+            false => reserve(&mut self.lent, self.lent_objects.index(run.end())),
+        }
     }
 
     /// Adds the granules of a new object of the space's own to its free list.

@@ -54,6 +54,7 @@ mod stand_ins;
 mod stock;
 mod swap;
 mod system;
+mod tables;
 mod tcow;
 mod views;
 mod wire;

@@ -166,6 +166,7 @@ impl Space {
         let zeroed = system.zero_granules_around(0..len, count);
         let mut guard = core.lock();
         let state = &mut *guard;
+        state.regions.reserve()?;
         let (granules, window) = system.surrender(core, state, count);
         let region = match window {
             Some(window) => {

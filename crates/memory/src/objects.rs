@@ -367,6 +367,7 @@ impl State {
     /// Maps a new object's aliases and adds its granules to the free list.
     pub(crate) fn adopt(&mut self, core: &Core, object: Object) -> Result<()> {
         let granules = Run { start: self.granules.own(), len: core.granules(0, object.len()) };
+        self.granules.reserve(granules)?;
         core.aliases().map(core.alias_offset(granules.start), &object, 0, object.len())?;
         self.granules.add_object(granules.len);
         self.objects.add(granules, object, None);
@@ -403,9 +404,10 @@ impl State {
             self.granules.lent_objects.take_numbers(count).ok_or_else(|| self.no_room(core, asked))?;
         let offset = core.alias_offset(granules.start);
         // The lender may be punching holes into it at this moment.
-        if let Err(error) = core.aliases().map_for(offset, &object, 0, asked, Access::ReadWrite) {
+        let map = || Ok(core.aliases().map_for(offset, &object, 0, asked, Access::ReadWrite)?);
+        if let Err(error) = self.granules.reserve(granules).and_then(|()| map()) {
             self.granules.lent_objects.give_numbers(granules);
-            return Err(error.into());
+            return Err(error);
         }
         self.granules.add_lent_object(lender, granules, origin);
         self.objects.add(granules, object, Some(lender));

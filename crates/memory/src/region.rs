@@ -10,6 +10,7 @@ use crate::reinstatement::Reinstatement;
 use crate::runs::Run;
 use crate::slots::Slot;
 use crate::space::{Core, Space, State};
+use crate::tables::reserve;
 use crate::{Error, LenderId, Mark, Result, views};
 
 /// Names a region; never reused within a space.
@@ -48,6 +49,16 @@ pub(crate) struct Regions {
 }
 
 impl Regions {
+    /// Makes room for one more, which can then be added and removed without fail.
+    pub(crate) fn reserve(&mut self) -> Result<()> {
+        if self.vacant.is_empty() {
+            let len = self.table.len() + 1;
+            reserve(&mut self.table, len)?;
+            reserve(&mut self.vacant, len)?;
+        }
+        Ok(())
+    }
+
     fn add(&mut self, core: &Core, slots: Run, mark: Mark) -> RegionId {
         self.generation = self.generation.wrapping_add(1);
         let region = Region {
@@ -117,6 +128,7 @@ impl State {
     /// Makes a region of granules that nobody holds: creates it, fills it and maps it.
     pub(crate) fn region_of(&mut self, core: &Core, runs: &GranuleRuns, mark: Mark) -> Result<RegionId> {
         let count = runs.iter().map(|run| run.len).sum();
+        self.regions.reserve()?;
         let window = self.take_slots(core, count)?;
         if let Err(error) = self.map(core, window.start, runs) {
             self.give_window(core, window)?;

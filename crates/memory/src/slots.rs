@@ -8,7 +8,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::Result;
 use crate::runs::{FreeRuns, Run};
+use crate::tables::reserve;
 
 /// One granule-sized place.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -72,25 +74,33 @@ impl Slots {
         0..self.table.len() as u32
     }
 
-    /// Takes a run of addresses.
-    pub(crate) fn take(&mut self, len: u32, align: u32) -> Option<Run> {
-        let run = self.free.take(len, align)?;
-        if self.table.len() < run.end() as usize {
-            self.table.resize(run.end() as usize, Entry::default());
-        }
-        Some(run)
+    /// Takes a run of addresses, if there is one.
+    ///
+    /// # Errors
+    /// The table has no room; nothing was taken.
+    pub(crate) fn take(&mut self, len: u32, align: u32) -> Result<Option<Run>> {
+        let taken = self.free.take(len, align);
+        self.enter(taken)
     }
 
-    /// Takes this run of addresses, if all of it is free.
+    /// Takes this run of addresses, if all of it is free; otherwise as [`Slots::take`].
     #[cfg(feature = "allocator")]
-    pub(crate) fn take_at(&mut self, run: Run) -> bool {
+    pub(crate) fn take_at(&mut self, run: Run) -> Result<bool> {
         let taken = self.free.take_chosen(run.len, |free| {
             (free.start <= run.start && run.end() <= free.end()).then_some(run.start)
         });
-        if taken.is_some() && self.table.len() < run.end() as usize {
-            self.table.resize(run.end() as usize, Entry::default());
+        Ok(self.enter(taken)?.is_some())
+    }
+
+    /// Has entries in the table for a run that was taken.
+    fn enter(&mut self, taken: Option<Run>) -> Result<Option<Run>> {
+        let Some(run) = taken else { return Ok(None) };
+        let len = run.end() as usize;
+        if self.table.len() < len {
+            reserve(&mut self.table, len).inspect_err(|_| self.free.give(run))?;
+            self.table.resize(len, Entry::default());
         }
-        taken.is_some()
+        Ok(taken)
     }
 
     /// Gives a run of addresses back; nothing may be mapped there.
@@ -175,7 +185,7 @@ mod tests {
         let protected = Arc::new(AtomicU32::new(0));
         let count = || protected.load(Ordering::Relaxed);
         let mut slots = Slots::new(16, Arc::clone(&protected));
-        let run = slots.take(8, 1).unwrap();
+        let run = slots.take(8, 1).unwrap().unwrap();
         for slot in run.numbers() {
             slots.set(slot, Slot { granule: Some(slot), region: Some(1), protected: false });
         }

@@ -474,7 +474,7 @@ impl State {
     /// Takes addresses for `slots` slots.
     pub(crate) fn take_slots(&mut self, core: &Core, slots: u32) -> Result<Run> {
         self.slots
-            .take(slots, core.slot_alignment(slots))
+            .take(slots, core.slot_alignment(slots))?
             .ok_or(Error::Addresses { asked: core.bytes(slots) })
     }
 

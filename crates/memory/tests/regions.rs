@@ -1,9 +1,12 @@
 //! Regions, granules and their tables: allocation, growth, limits, and deallocation while requests are pending.
 
 use std::panic::AssertUnwindSafe;
+use std::process::Command;
 
 use crate::machine::{self, Machine, checked, is_accessible, pattern, same, scatter, seen};
-use genie_memory::{Direction, Error, Mark, Space};
+use genie_memory::{Config, Direction, Error, Faults, Granularity, GranuleKind, Mark, Space};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 on_each_kind!(
     a_buffer_is_zero_whatever_its_granules_held,
@@ -270,4 +273,54 @@ fn a_refilled_system_buffer_loses_no_granule(machine: Machine) {
     assert!(buffer.refill(9 * granule).is_err());
     drop(buffer);
     assert_eq!(checked(&space).system, 0);
+}
+
+/// Takes all that malloc still has in blocks of this length.
+fn hoard(hoard: &mut Vec<Vec<u8>>, block: usize) {
+    while hoard.len() < hoard.capacity() {
+        let mut bytes = Vec::new();
+        if bytes.try_reserve_exact(block).is_err() {
+            return;
+        }
+        hoard.push(bytes);
+    }
+    panic!("there are more blocks of {block} bytes than can be hoarded");
+}
+
+/// Once, the tables grew by an allocation that ends the process where it fails.
+#[test]
+fn a_program_without_addresses_for_tables_gets_an_error_and_loses_nothing() {
+    const TEST: &str = "a_program_without_addresses_for_tables_gets_an_error_and_loses_nothing";
+    if std::env::var_os(TEST).is_none() {
+        // The limit is for a whole process.
+        let mut alone = Command::new(std::env::current_exe().unwrap());
+        let output = alone.args(["--exact", &format!("regions::{TEST}")]).env(TEST, "").output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(output.status.success() && said.contains("1 passed"), "{:?}: {said}", output.status);
+        return;
+    }
+    let granularity = Granularity::Only(GranuleKind::Base);
+    let config = Config { limit: 64 << 20, granularity, faults: Faults::Never, ..Config::default() };
+    let space = Space::new(&config).unwrap();
+    let before = checked(&space);
+    let (unlimited, mut blocks) = (getrlimit(Resource::As), Vec::with_capacity(1 << 16));
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = pages.split(' ').next().unwrap().parse().unwrap();
+    setrlimit(Resource::As, Rlimit { current: Some(pages * 4096), ..unlimited }).unwrap();
+    hoard(&mut blocks, 1 << 20);
+    hoard(&mut blocks, 64 << 10);
+    // For the error's text.
+    blocks.pop();
+    let refused = space.allocate(32 << 20);
+    setrlimit(Resource::As, unlimited).unwrap();
+    drop(blocks);
+    let refused = refused.unwrap_err();
+    assert!(matches!(&refused, Error::Kernel(error) if error.errno == Errno::NOMEM), "{refused}");
+    assert!(refused.to_string().starts_with("malloc of a table of "), "{refused}");
+    assert!(refused.to_string().ends_with("raise the limit on addresses: `ulimit -v`"), "{refused}");
+    assert_eq!(checked(&space), before);
+    let mut buffer = space.allocate(32 << 20).unwrap();
+    buffer.fill(1);
+    checked(&space);
 }

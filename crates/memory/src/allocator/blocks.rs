@@ -170,10 +170,10 @@ impl State {
         let (asked, count) = (object.len(), core.granules(0, object.len()));
         let granules =
             self.granules.lent_objects.take_numbers(count).ok_or_else(|| self.no_room(core, asked))?;
-        if let Err(error) = core.aliases().map_unfilled(core.alias_offset(granules.start), &object, 0, asked)
-        {
+        let map = || Ok(core.aliases().map_unfilled(core.alias_offset(granules.start), &object, 0, asked)?);
+        if let Err(error) = self.granules.reserve(granules).and_then(|()| map()) {
             self.granules.lent_objects.give_numbers(granules);
-            return Err(error.into());
+            return Err(error);
         }
         self.granules.add_separate_object(granules);
         self.objects.add(granules, object, Some(LenderId::NOBODY));
@@ -206,7 +206,8 @@ impl State {
     /// Maps the granules of a new object at an aligned window; returns its address.
     fn new_block(&mut self, core: &Core, granules: Run, len: usize, align: u32) -> Result<usize> {
         let asked = core.bytes(granules.len);
-        let window = self.slots.take(granules.len, align).ok_or(Error::Addresses { asked })?;
+        self.regions.reserve()?;
+        let window = self.slots.take(granules.len, align)?.ok_or(Error::Addresses { asked })?;
         if let Err(error) = self.map_unfilled(core, window.start, granules) {
             self.slots.give(window);
             return Err(error);
@@ -238,7 +239,7 @@ impl State {
         let asked = core.bytes(granules.len);
         let from = self.regions.get(region).ok_or(Error::Foreign { addr: 0, len })?.slots;
         let count = from.len + granules.len;
-        if self.slots.take_at(Run { start: from.end(), len: granules.len }) {
+        if self.slots.take_at(Run { start: from.end(), len: granules.len })? {
             if let Err(error) = self.map_unfilled(core, from.end(), granules) {
                 self.slots.give(Run { start: from.end(), len: granules.len });
                 return Err(error);
@@ -246,7 +247,7 @@ impl State {
             self.show(region, from.end(), granules);
             return self.reshape(core, region, Run { len: count, ..from }, len);
         }
-        let window = self.slots.take(count, align).ok_or(Error::Addresses { asked })?;
+        let window = self.slots.take(count, align)?.ok_or(Error::Addresses { asked })?;
         let mapped = self.map_unfilled(core, window.start + from.len, granules);
         if let Err(error) = mapped.and_then(|()| self.relocate(core, region, from, window.start)) {
             // When the kernel cannot unmap, the addresses stay taken.
