@@ -318,7 +318,8 @@ int uf_explain(int fd,
 //
 // When the reader ends before it has read all, as in `a | (b; c)`, the writer puts what is left into the pipe for the next reader, at its
 // next call on fd: uf_close does so, too, and waits until no more is unread than a pipe holds. So a writer must call uf_close or fclose,
-// as one that ends otherwise leaves nothing for a next reader.
+// as one that ends otherwise leaves nothing for a next reader. A reader that is killed in a read takes at most what this read was to
+// return, as with any pipe.
 //
 // Take a pipe over only where one process at a time reads it, and where no other process uses this process's end of it meanwhile.
 // Elsewhere it is no pipe any more. What a child program writes to the pipe is read when this process has closed its end, so that waiting

@@ -80,6 +80,8 @@ pub struct Channel {
 struct Sender {
     producer: Producer,
     sent: u64,
+    /// The bytes of these messages.
+    bytes: u64,
     /// As seen last.
     taken: u64,
     /// Where a channel keeps what is on its way: what may be unread, the oldest first.
@@ -93,7 +95,10 @@ struct Receiver {
     consumer: Consumer,
     record: Record,
     taken: u64,
-    /// A message that was read, whose buffer could not be made accessible.
+    /// Bytes of messages that were read.
+    bytes: u64,
+    /// A message that was taken from the ring and is still the direction's: its buffer could not be made accessible, or a part of it
+    /// was read.
     unread: Option<Place>,
     /// How many times more this end waits without offering its CPU to others.
     without_offers: u32,
@@ -146,11 +151,19 @@ impl Channel {
             pool,
             index,
             end,
-            sender: Mutex::new(Sender { producer, sent: 0, taken: 0, kept: VecDeque::new(), is_over: false }),
+            sender: Mutex::new(Sender {
+                producer,
+                sent: 0,
+                bytes: 0,
+                taken: 0,
+                kept: VecDeque::new(),
+                is_over: false,
+            }),
             receiver: Mutex::new(Receiver {
                 consumer,
                 record: Record::new(),
                 taken: 0,
+                bytes: 0,
                 unread: None,
                 without_offers: 0,
                 rest: None,

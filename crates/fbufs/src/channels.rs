@@ -30,10 +30,12 @@ const TAKEN: usize = 4;
 const WANTED: usize = 6;
 /// Where the words of each end are that say on which CPU it was when it waited last, on a line that is seldom written.
 const CPU: usize = 8;
-/// Whether what is on its way to an end that closes stays there; which message was read in part,
-/// and where what is left of it begins.
+/// Whether what is on its way to an end that closes stays there; how far that was read.
 const KEEPS: usize = 10;
-const PARTLY: usize = 11;
+const READ: usize = 11;
+
+/// In the word of how far was read: the writer has taken the rest back.
+pub(crate) const TAKEN_BACK: u64 = 1 << 63;
 
 const NOBODY: u64 = 0;
 /// In the word of an end: the rest is an offer's number.
@@ -58,7 +60,7 @@ pub(crate) fn make(words: &Words) -> Result<usize> {
         let is_free = last & MEMBER == NOBODY;
         if is_free && maker.compare_exchange(last, made | MAKING, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         {
-            (TAKEN..PARTLY + 2).for_each(|at| part(words, channel, at).store(0, Ordering::Relaxed));
+            (TAKEN..=READ).for_each(|at| part(words, channel, at).store(0, Ordering::Relaxed));
             ENDS.iter().for_each(|end| part(words, channel, *end).store(me, Ordering::Release));
             maker.store(made, Ordering::Release);
             return Ok(channel);
@@ -192,9 +194,9 @@ pub(crate) fn keeps(words: &Words, channel: usize) -> bool {
     part(words, channel, KEEPS).load(Ordering::Acquire) != 0
 }
 
-/// Which message of a channel that keeps was read in part, and where the rest of it begins.
-pub(crate) fn partly(words: &Words, channel: usize) -> [&AtomicU64; 2] {
-    [PARTLY, PARTLY + 1].map(|at| part(words, channel, at))
+/// How many bytes of a channel that keeps were read when a part of a message was read last, and [`TAKEN_BACK`].
+pub(crate) fn read(words: &Words, channel: usize) -> &AtomicU64 {
+    part(words, channel, READ)
 }
 
 fn free_on_their_way(words: &Words, channel: usize, end: usize) -> bool {

@@ -3,7 +3,7 @@
 //! ```text
 //! page 0        magic, pages, token (2 words), segments in use, offers made
 //! page 1        64 members, 8 words each: whether it is taken, process number
-//! pages 2 to 5  128 channels, 16 words each: made by, ends (2), unused, messages taken (2), wanted (2); CPUs (2), keeps, partly read (2)
+//! pages 2 to 5  128 channels, 16 words each: made by, ends (2), unused, messages taken (2), wanted (2); CPUs (2), keeps, bytes read
 //! then          for each 64 pages of buffers a word of the bit string, on a line of its own: lock, bits, intent
 //! then          for each page of buffers its head: who has the run that starts there, and how long the run is
 //! then          the pages of buffers

@@ -56,6 +56,12 @@ impl Place {
         self.0[3] as usize
     }
 
+    /// What is left of it behind its first `len` bytes, which are fewer than it has.
+    pub(crate) fn after(self, len: usize) -> Self {
+        let Self([first, count, start, all]) = self;
+        Self([first, count, start + len as u64, all - len as u64])
+    }
+
     pub(crate) fn runs(self) -> impl Iterator<Item = Run> {
         runs(self.first(), self.count())
     }

@@ -15,7 +15,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use genie_sys::fork::Maker;
 use genie_sys::record_lock::RecordLocks;
@@ -49,6 +49,8 @@ pub(crate) struct Inner {
     pub(crate) deferrals: AtomicUsize,
     /// What is locked into memory, if anything is to be.
     pub(crate) residence: Option<Residence>,
+    /// Held by threads that look into messages which are still on their way, and alone by one that takes messages back.
+    pub(crate) looking: RwLock<()>,
     /// A thread that sweeps holds it, since all threads of a process have the same record locks.
     locks: Mutex<RecordLocks>,
 }
@@ -99,6 +101,7 @@ impl Pool {
             deferred: Mutex::default(),
             deferrals: AtomicUsize::new(0),
             residence: Residence::new(&config),
+            looking: RwLock::new(()),
             locks: Mutex::new(locks),
         })))
     }

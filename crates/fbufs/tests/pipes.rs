@@ -58,6 +58,10 @@ fn report(line: &str) {
     file.write_all(format!("{line}\n").as_bytes()).unwrap();
 }
 
+fn reported() -> String {
+    std::fs::read_to_string(std::env::var_os("REPORT").unwrap()).unwrap()
+}
+
 #[test]
 #[ignore = "run by tests below, in processes of its own"]
 fn role() {
@@ -81,6 +85,8 @@ fn role() {
         }
         "nothing" => read_part(0),
         "rest" => sink(PART),
+        "killed" => be_killed_in_a_read(),
+        "rest-of-killed" => sink(said(&reported(), "killed at ")[0].parse().unwrap()),
         "reader-of-lines" => read_lines(),
         "endless" => endless(),
         "short" => read_some(),
@@ -191,6 +197,45 @@ fn read_part(most: usize) {
             uf_deallocate(buffer, count as usize);
         }
     }
+}
+
+/// Reads until buffers are passed, then a part of one, and is killed while the next part of it is copied: a page of that is not there.
+fn be_killed_in_a_read() {
+    extern "C" fn kill(_: c_int) {
+        // SAFETY: no memory is touched.
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    }
+    let (mut total, mut buffer) = (0, null_mut());
+    let mut last = String::new();
+    // SAFETY: as above; nothing uses the page that is taken away but the library's copy.
+    unsafe {
+        assert_eq!(uf_take_over(0), 0);
+        while last.is_empty() || total % LENGTH != 0 {
+            let count = uf_get(0, &mut buffer);
+            assert!(count > 0, "{}", sentence());
+            total += count as usize;
+            if count as usize == LENGTH && uf_explain(0, null_mut()) & UF_PASSES_INPUT != 0 {
+                last = place(buffer);
+            }
+            // Kept, so that the next one lies elsewhere.
+        }
+        let next = format!("written {} passed ", total / LENGTH);
+        let next = loop {
+            if let Some(next) = said(&reported(), &next).first() {
+                break next.to_string();
+            }
+            std::thread::yield_now();
+        };
+        let offset = |place: &str| isize::from_str_radix(place.split_once(':').unwrap().1, 16).unwrap();
+        let page = buffer.wrapping_byte_offset(offset(&next) - offset(&last) + 16384);
+        let first = uf_read(0, &mut buffer, 1000);
+        assert_eq!(first, 1000, "{}", sentence());
+        report(&format!("killed at {}", total + 1000));
+        libc::signal(libc::SIGSEGV, kill as *const () as usize);
+        assert_eq!(libc::mprotect(page, 4096, libc::PROT_NONE), 0);
+        uf_read(0, &mut buffer, 100_000);
+    }
+    report("not killed");
 }
 
 fn lines(takes_over: bool) {
@@ -342,6 +387,15 @@ fn what_one_reader_has_not_read_the_next_one_reads() {
     let readers = format!("({}; wc -c)", command("part"));
     let (output, _) = pipeline(&[&command("source"), &readers]);
     assert_eq!(String::from_utf8(output).unwrap().trim(), (COUNT * LENGTH - PART).to_string());
+}
+
+/// Once, the rest of the buffer was lost, since it was the reader's while a part was copied.
+#[test]
+fn what_a_reader_has_not_read_that_is_killed_in_a_read_the_next_one_reads() {
+    let readers = format!("({}; {})", command("killed"), command("rest-of-killed"));
+    let (_, report) = pipeline(&[&command("source"), &readers]);
+    assert_eq!((said(&report, "killed at ").len(), said(&report, "not killed").len()), (1, 0));
+    assert_eq!(said(&report, "sink "), [(COUNT * LENGTH).to_string()]);
 }
 
 /// Another user's process takes the name that a pipe's ends find each other by, and waits for what it is sent.

@@ -2,17 +2,23 @@
 //!
 //! How: the writer remembers where the messages lie that may be unread, at most as many as may be on their way. Whoever closes the
 //! reader's end does not free what was on its way there, so of each message its pages tell whether it was read: the direction holds
-//! those that were not. Messages are read in order, so these are the last ones. What is left of a message that was read in part goes
-//! back to the direction, and the channel's entry says where it begins.
-//! Invariants: of a reader that reads and a writer that takes back at once, one gets a message, whole; the reader ends there.
-//! Trust: a reader's word about where a rest begins is checked against the message.
+//! those that were not. Messages are read in order, so these are the last ones. While a message is read in parts it stays the
+//! direction's; the channel's entry says how many bytes were read. To read a part is one exchange there, once the part is copied; so a
+//! reader that is killed has read the part or not, and has nothing of the rest in its hands. The writer marks that word before
+//! it takes back: from then on no part is read.
+//! Invariants: of a reader that reads and a writer that takes back at once, one gets a message, or the rest of it, whole; the reader
+//! ends there.
+//! Trust: a reader's word about how far it has read is checked against the message.
+//! Limits: of a reader that is killed in a read, what this one read was to return may be lost, as with the kernel's pipes.
 
+use std::sync::PoisonError;
 use std::sync::atomic::{Ordering, fence};
 
 use genie_sys::poll::readable;
 
 use super::writing::LOOK;
 use super::{Channel, ON_THEIR_WAY, Receiver, Sender, lock};
+use crate::channels::TAKEN_BACK;
 use crate::error::Result;
 use crate::holder::Holder;
 use crate::offer::Offer;
@@ -40,39 +46,60 @@ impl Channel {
         }
     }
 
-    /// Gives what is left of a message that was read in part back to the direction.
-    pub(super) fn put_back(&self, receiver: &mut Receiver, rest: Fbuf) {
-        let (words, place) = (&self.pool.0.words, Place::of(&rest));
-        // While these change, the message is this member's, so that nobody asks.
-        let [message, start] = channels::partly(words, self.index);
-        message.store(receiver.taken, Ordering::Relaxed);
-        start.store(place.start() as u64, Ordering::Release);
-        rest.give_up();
-        let direction = Holder::direction(self.index, self.end);
-        // Where a member has spoilt the words, the next read finds that it has no such message.
-        place.runs().for_each(|run| {
-            words.pass(run, words.me, direction);
-        });
-        receiver.unread = Some(place);
+    /// Reads the first `len` bytes of a message that has more, by a copy. Where that fails, the message is as it was.
+    pub(super) fn read_part(
+        &self,
+        receiver: &mut Receiver,
+        place: Place,
+        len: usize,
+    ) -> Result<Option<Fbuf>> {
+        let words = &self.pool.0.words;
+        let mut part = self.pool.allocate(len)?;
+        {
+            // A writer in this process could not claim the pages meanwhile.
+            let _looking = self.pool.0.looking.read().unwrap_or_else(PoisonError::into_inner);
+            let direction = Holder::direction(self.index, self.end);
+            if !place.runs().all(|run| words.has(run, direction)) {
+                return Ok(None);
+            }
+            let message = words.shared.try_claim(place.first(), place.count())?;
+            let message = message.ok_or_else(|| self.spoil("a buffer on its way"))?;
+            part.copy_from_slice(&message[place.start()..][..len]);
+        }
+        let bytes = receiver.bytes.wrapping_add(len as u64) & !TAKEN_BACK;
+        let read = |found| (found & TAKEN_BACK == 0).then_some(bytes);
+        // Release: the copy comes before. If the writer has taken the message back, what was copied may be anything.
+        let is_read = channels::read(words, self.index)
+            .fetch_update(Ordering::Release, Ordering::Relaxed, read)
+            .is_ok();
+        if is_read {
+            (receiver.bytes, receiver.unread) = (bytes, Some(place.after(len)));
+        }
+        Ok(is_read.then_some(part))
     }
 
     /// Waits until at most `most` bytes are unread, or the other end is gone.
     pub(crate) fn wait_until_read(&self, most: usize) -> Result<()> {
         self.ensure_usable()?;
         let sender = lock(&self.sender);
-        let (words, direction) = (&self.pool.0.words, Holder::direction(self.index, 1 - self.end));
-        let is_unread = |place: &Place| place.runs().next().is_some_and(|run| words.has(run, direction));
-        loop {
-            let unread = sender.kept.iter().rev().copied().take_while(is_unread);
-            if unread.map(Place::len).sum::<usize>() <= most || self.is_hung_up() {
-                return Ok(());
-            }
+        while self.unread(&sender) > most && !self.is_hung_up() {
             self.room.clear()?;
-            channels::wanted(words, self.index, 1 - self.end).store(1, Ordering::Release);
+            channels::wanted(&self.pool.0.words, self.index, 1 - self.end).store(1, Ordering::Release);
             // Partner: the fence in `publish`.
             fence(Ordering::SeqCst);
             readable(&self.room, Some(LOOK))?;
         }
+        Ok(())
+    }
+
+    /// How many bytes of what was written are unread.
+    fn unread(&self, sender: &Sender) -> usize {
+        let (words, direction) = (&self.pool.0.words, Holder::direction(self.index, 1 - self.end));
+        let is_unread = |place: &Place| place.runs().next().is_some_and(|run| words.has(run, direction));
+        let messages = sender.kept.iter().rev().copied().take_while(is_unread).map(Place::len).sum();
+        // Of the first one, a part may have been read.
+        let read = channels::read(words, self.index).load(Ordering::Relaxed);
+        (sender.bytes.saturating_sub(read) as usize).min(messages)
     }
 
     /// Takes back what the other end has not read, in the order in which it was written. Nothing can be written any more.
@@ -84,6 +111,10 @@ impl Channel {
         let mut sender = lock(&self.sender);
         sender.is_over = true;
         let direction = Holder::direction(self.index, 1 - self.end);
+        // Acquire: what a reader has copied, it has copied before. From here on no part is read.
+        let word = channels::read(&self.pool.0.words, self.index);
+        let read = word.fetch_or(TAKEN_BACK, Ordering::AcqRel) & !TAKEN_BACK;
+        let _alone = self.pool.0.looking.write().unwrap_or_else(PoisonError::into_inner);
         let mut unread = Vec::new();
         while let Some(place) = sender.kept.pop_back() {
             match self.make_ours(place, direction)? {
@@ -92,18 +123,20 @@ impl Channel {
                 None => sender.kept.clear(),
             }
         }
-        let first = sender.sent + 1 - unread.len() as u64;
-        let [message, start] = channels::partly(&self.pool.0.words, self.index);
+        let first = sender.bytes - unread.iter().map(|fbuf| fbuf.len() as u64).sum::<u64>();
         if let Some(fbuf) = unread.last_mut()
-            && message.load(Ordering::Acquire) == first
+            && read > first
         {
-            let (start, end) = (start.load(Ordering::Acquire) as usize, fbuf.headroom() + fbuf.len());
-            if !(fbuf.headroom()..end).contains(&start) {
+            let (start, len, read) = (fbuf.headroom(), fbuf.len(), (read - first) as usize);
+            if read >= len {
                 return Err(self.spoil("a message that was read in part"));
             }
-            fbuf.set_data(start, end - start)?;
+            fbuf.set_data(start + read, len - read)?;
         }
         unread.reverse();
         Ok(unread)
     }
 }
+
+#[cfg(test)]
+mod tests;

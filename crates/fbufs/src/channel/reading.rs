@@ -38,29 +38,30 @@ impl Channel {
 
     fn receive(&self, len: usize, waits: bool) -> Result<Option<Fbuf>> {
         self.ensure_usable()?;
-        let mut receiver = lock(&self.receiver);
+        let receiver = &mut *lock(&self.receiver);
         let next = match receiver.rest.take() {
-            Some(rest) => rest,
-            None => match self.next(&mut receiver, waits)? {
-                Some(next) => next,
-                None => return Ok(None),
+            Some(rest) => Some(rest),
+            None => match self.next(receiver, waits)? {
+                Some(place) if self.keeps && place.len() > len => {
+                    return self.read_part(receiver, place, len);
+                }
+                Some(place) => self.accept(receiver, place)?,
+                None => None,
             },
         };
-        if next.len() <= len {
-            return Ok(Some(next));
-        }
+        let next = match next {
+            Some(next) if next.len() > len => next,
+            done => return Ok(done),
+        };
         let (part, rest) = next.split_by_copy(len);
-        if self.keeps {
-            self.put_back(&mut receiver, rest);
-        } else {
-            receiver.rest = Some(rest);
-        }
+        receiver.rest = Some(rest);
         part.map(Some)
     }
 
-    fn next(&self, receiver: &mut Receiver, waits: bool) -> Result<Option<Fbuf>> {
-        if let Some(place) = receiver.unread {
-            return self.accept(receiver, place);
+    /// The next message, which is the direction's.
+    fn next(&self, receiver: &mut Receiver, waits: bool) -> Result<Option<Place>> {
+        if receiver.unread.is_some() {
+            return Ok(receiver.unread);
         }
         while !self.wait_for_message(receiver, waits)? {
             if self.is_hung_up() && !receiver.consumer.is_ready() {
@@ -77,14 +78,15 @@ impl Channel {
         self.publish(*taken);
         let pages = self.pool.0.words.layout.pages();
         let place = Place::from_record(record, pages).ok_or_else(|| self.spoil("a message"))?;
-        self.accept(receiver, place)
+        receiver.unread = Some(place);
+        Ok(receiver.unread)
     }
 
     /// Makes the buffer that a message tells of this member's. Where that fails for now, the next read tries again.
     fn accept(&self, receiver: &mut Receiver, place: Place) -> Result<Option<Fbuf>> {
-        receiver.unread = Some(place);
         let fbuf = self.make_ours(place, Holder::direction(self.index, self.end))?;
         receiver.unread = None;
+        receiver.bytes = receiver.bytes.wrapping_add(place.len() as u64);
         if fbuf.is_none() && !self.keeps {
             return Err(self.spoil("a buffer on its way"));
         }

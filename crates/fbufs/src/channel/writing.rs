@@ -82,6 +82,7 @@ impl Channel {
             return Err(self.lost(place));
         }
         sender.sent += 1;
+        sender.bytes += len as u64;
         self.remember(sender, place);
         Ok(len)
     }
