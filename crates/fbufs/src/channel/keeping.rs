@@ -1,6 +1,6 @@
 //! Channels that keep what is on its way, as pipes do: what a reader has not read when it ends, the writer takes back.
 //!
-//! How: the writer remembers where the messages lie that may be unread, at most as many as may be on their way. Whoever closes the
+//! How: the writer remembers where the messages lie that may be unread: as many as may be in the ring, and the one before. Whoever closes the
 //! reader's end does not free what was on its way there, so of each message its pages tell whether it was read: the direction holds
 //! those that were not. Messages are read in order, so these are the last ones. While a message is read in parts it stays the
 //! direction's; the channel's entry says how many bytes were read. To read a part is one exchange there, once the part is copied; so a
@@ -39,7 +39,8 @@ impl Channel {
     /// Notes a message that is on its way now.
     pub(super) fn remember(&self, sender: &mut Sender, place: Place) {
         if self.keeps {
-            if sender.kept.len() as u64 == ON_THEIR_WAY {
+            // One more than may be in the ring: of one that was taken from there, a part may be unread.
+            if sender.kept.len() as u64 > ON_THEIR_WAY {
                 sender.kept.pop_front();
             }
             sender.kept.push_back(place);

@@ -86,6 +86,21 @@ fn a_part_is_read_or_not_and_the_rest_is_the_writers_to_take_back() {
     assert!(reader.read(1000).unwrap().is_none() && reader.read(usize::MAX).unwrap().is_none());
 }
 
+/// Once, the writer forgot the message of which a part was read when it had written 256 more.
+#[test]
+fn the_rest_of_a_message_is_taken_back_with_as_many_as_may_follow() {
+    let (reader, writer) = ends(false);
+    write(&writer, 0, 3000);
+    // As if the writer waited for room: it is told that a message was taken.
+    channels::wanted(&writer.pool().0.words, writer.index, reader.end).store(1, Ordering::Release);
+    assert_eq!(ensure_bytes(&reader.read(1000).unwrap().unwrap(), 0), 1000);
+    (0..ON_THEIR_WAY as usize).for_each(|at| write(&writer, 3000 + at * 10, 10));
+    assert!(writer.try_write(writer.pool().allocate(1).unwrap()).is_err(), "it is full");
+    let unread = writer.take_back().unwrap();
+    let end = unread.iter().fold(1000, |at, fbuf| ensure_bytes(fbuf, at));
+    assert_eq!(end, 3000 + ON_THEIR_WAY as usize * 10);
+}
+
 #[test]
 fn a_reader_that_says_it_has_read_more_than_there_is_is_refused() {
     for (read, is_good) in [(0, true), (1, true), (99, true), (100, false), (TAKEN_BACK - 1, false)] {
