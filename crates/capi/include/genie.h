@@ -14,7 +14,7 @@
  * of the parent's buffers hold zeros.
  *
  * No thread may be cancelled (pthread_cancel) while it is in a function of the library: that ends the process. A thread that may be
- * cancelled disables that around its calls (pthread_setcancelstate).
+ * cancelled disables that around its calls (pthread_setcancelstate). No function of the library may be called in a signal handler.
  */
 
 // Data goes from the client to the server.

@@ -20,7 +20,7 @@
  *
  * No thread may be cancelled (pthread_cancel) while it is in a function of the library, and no callback of the library's may end its
  * thread (pthread_exit): either ends the process. A thread that may be cancelled disables that around its calls
- * (pthread_setcancelstate).
+ * (pthread_setcancelstate). No function of the library may be called in a signal handler.
  */
 
 /* What uf_deallocate returns when it fails. */
