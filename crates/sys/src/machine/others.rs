@@ -112,12 +112,16 @@ mod tests {
     fn a_program_that_works_on_our_cpu_is_seen() {
         let cpu = *allowed_cpus().unwrap().last().unwrap();
         let _pinned = pin_thread(cpu).unwrap();
-        let others = OtherPrograms::watch();
         let mut other = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(400));
-        let share = others.share();
+        let share = || {
+            let others = OtherPrograms::watch();
+            std::thread::sleep(Duration::from_millis(400));
+            others.share()
+        };
+        // What tests in other threads take counts as our own, so it is not seen while they work.
+        let is_seen = (0..20).any(|_| share() > 0.5);
         other.kill().unwrap();
         other.wait().unwrap();
-        assert!(share > 0.5, "{share}");
+        assert!(is_seen);
     }
 }
