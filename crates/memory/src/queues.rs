@@ -11,7 +11,7 @@ use crate::space::{Core, State};
 use crate::{LenderId, Mark, RegionId};
 
 /// Regions are reused only for buffers of as many granules, so regions of lengths that never come again would take all the memory
-/// that queues may keep. This is enough for two regions of 16 MiB in each of the two queues.
+/// that queues may keep. This is enough for four regions of 16 MiB.
 pub(crate) const MIGRANTS_KEPT: usize = 64 << 20;
 
 /// Regions kept for reuse.

@@ -76,7 +76,8 @@ fn load(data: &Data<'_>) {
 
 /// How much longer passing takes when it copies, in nanoseconds: the median of the rounds' differences. The host of a virtual
 /// machine may place its CPUs otherwise meanwhile, so that they share no cache, and everything takes ten times as long: the rounds
-/// count in which the CPUs were nearest. None where the machine left no time to find out. `write` and `read` are told whether they copy, and which turn it is.
+/// count in which the CPUs were nearest. None where the machine left no time to find out. `write` and `read` are told whether they
+/// copy, and which turn it is.
 fn difference(
     pair: Pair,
     effort: Effort,
@@ -91,6 +92,11 @@ fn difference(
     let rounds = times.chunks_exact(2 * IN_A_ROW);
     let of = |times: &[f64]| median(times[1..].iter().copied());
     let rounds: Vec<_> = rounds.map(|round| (of(&round[..IN_A_ROW]), of(&round[IN_A_ROW..]))).collect();
+    where_nearest(&rounds)
+}
+
+/// How much longer the copy takes, of the times (in place, by a copy) of rounds.
+fn where_nearest(rounds: &[(f64, f64)]) -> Option<f64> {
     let nearest = rounds.iter().map(|(in_place, _)| *in_place).reduce(f64::min)?;
     let near = rounds.iter().filter(|(in_place, _)| *in_place < PLACED_OTHERWISE * nearest);
     Some(median(near.map(|(in_place, copied)| copied - in_place)).max(0.0))
@@ -111,5 +117,19 @@ impl Effort {
             Self::Quick => Duration::from_millis(20),
             Self::Thorough => Duration::from_millis(500),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rounds on CPUs that were far from each other once made the difference nothing.
+    #[test]
+    fn rounds_count_in_which_the_cpus_were_near() {
+        let (near, far) = ((100.0, 190.0), (2000.0, 1900.0));
+        assert_eq!(where_nearest(&[far, near, far, far]), Some(90.0));
+        assert_eq!(where_nearest(&[far, far]), Some(0.0), "a copy never takes less than nothing");
+        assert_eq!(where_nearest(&[]), None);
     }
 }
