@@ -27,7 +27,8 @@ pub(crate) const SEGMENT: usize = WORDS_PER_SEGMENT * PER_WORD * PAGE;
 /// The most segments: 64 GiB.
 const SEGMENTS_MAX: usize = 1 << 14;
 
-const MAGIC: u64 = 0x6662_7566_0000_0003;
+/// Its last digits count the layouts: a word that means something else is another layout.
+const MAGIC: u64 = 0x6662_7566_0000_0004;
 /// Words for each member, and for each word of the bit string.
 const ENTRY: usize = 8;
 /// Words for each channel.
