@@ -6,8 +6,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use genie_io::channel::directory::Directory;
-use genie_io::channel::{Listener, ServeOptions};
-use genie_io::{Error, In, Incoming, Limits, Out, RequestId, Server, Service};
+use genie_io::channel::{ConnectOptions, Listener, ServeOptions};
+use genie_io::servers::memory::Memory;
+use genie_io::{Completions, Error, In, Incoming, Limits, Out, RequestId, Server, Service};
 use genie_memory::{GranuleKind, Mapping};
 
 use super::{Fixture, eventually};
@@ -21,6 +22,7 @@ use crate::support::transport::Place;
 on_both_granules! {
     requests_of_a_server_that_is_killed_fail_and_their_memory_comes_back,
     a_request_of_a_stopped_server_times_out_and_holds_its_memory_until_the_server_is_gone,
+    requests_of_a_server_that_is_killed_come_out_of_a_queue_that_waits_for_another,
     a_server_that_is_killed_while_it_is_told_of_memory_holds_nobody_up,
 }
 
@@ -64,6 +66,29 @@ fn requests_of_a_server_that_is_killed_fail_and_their_memory_comes_back(test: &s
     assert!(matches!(error, Error::Gone { .. }), "{error}");
     drop((output, copied, input));
     eventually("a lent object is kept", || checked(fixture.interface().space()).lent == 0);
+}
+
+/// As a program waits whose server was started again.
+fn requests_of_a_server_that_is_killed_come_out_of_a_queue_that_waits_for_another(
+    test: &str,
+    kind: GranuleKind,
+) {
+    let Some(fixture) = Fixture::open(test, kind, Place::Cached) else { return };
+    let scratch = tempfile::tempdir().expect("a directory");
+    let directory = Directory::at(scratch.path().join("run")).expect("a run-time directory");
+    let listener = Listener::bind_in(&directory, "another", Memory::customized(), ServeOptions::default());
+    let _serving = listener.expect("a name").start().expect("threads");
+    let another = fixture.interface().connect_with(&directory, "another", &ConnectOptions::default());
+    let another = another.expect("a connection");
+    let completions = Completions::default();
+    let output = fixture.buffer(1);
+    let request = fixture.interface().request(fixture.holder().handle(), HOLD).out(Out::copy(&output));
+    completions.add(request.submit().expect("a request"), ());
+    fixture.peer.kill();
+    assert!(completions.wait(&another, Duration::from_secs(5)), "it waits for the other server");
+    let (pending, ()) = completions.next().expect("the request whose server is gone");
+    let error = pending.sync().expect_err("its server is gone").error;
+    assert!(matches!(error, Error::Gone { .. }), "{error}");
 }
 
 fn a_request_of_a_stopped_server_times_out_and_holds_its_memory_until_the_server_is_gone(
