@@ -222,7 +222,7 @@ fn header(kind: u8, stream: u64, asked: u64) -> [u8; 17] {
 #[derive(Debug, Default)]
 pub struct Streams(Arc<Table>);
 
-/// A stream stays until its client has been told of the end, wants no more, or is gone.
+/// A stream stays until its client has been told of the end where it looks for the next part, wants no more, or is gone.
 type Table = Mutex<HashMap<Name, Arc<Open>>>;
 
 /// A stream's name: its client's, and a number that the client gave it.
@@ -350,13 +350,15 @@ impl End {
 }
 
 impl Open {
-    /// Keeps a request for a part; returns whether the client was told of the stream's end instead.
+    /// Keeps a request for a part, or tells the client of the stream's end; returns whether that was where the client looks for the
+    /// next part. Where a server has several threads, a later request may come first.
     fn ask(&self, number: u64, request: Incoming) -> bool {
         let mut asked = self.asked.lock();
         if let Some(end) = asked.over {
+            let is_next = number == asked.sent;
             drop(asked);
             end.tell(request);
-            return true;
+            return is_next;
         }
         let replaced = asked.requests.insert(number, request);
         drop(asked);
@@ -370,14 +372,15 @@ impl Open {
         self.asked.lock().requests.values().any(|asked| asked.id() == request)
     }
 
-    /// Ends the stream, unless it is over; returns the requests for parts that it has.
-    fn end(&self, end: End) -> Vec<Incoming> {
+    /// Ends the stream, unless it is over; returns the requests for parts that it has, and whether the next part's is among them.
+    fn end(&self, end: End) -> (Vec<Incoming>, bool) {
         let mut asked = self.asked.lock();
         asked.over.get_or_insert(end);
         let requests = std::mem::take(&mut asked.requests);
+        let has_next = requests.contains_key(&asked.sent);
         drop(asked);
         self.changed.notify_all();
-        requests.into_values().collect()
+        (requests.into_values().collect(), has_next)
     }
 }
 
@@ -391,7 +394,7 @@ impl Parts {
         let (mut asked, _) = self.open.changed.wait_until(self.open.asked.lock(), None, has_next);
         let sent = asked.sent;
         let next = asked.requests.remove(&sent).filter(|_| asked.over.is_none());
-        asked.sent += 1;
+        asked.sent += u64::from(next.is_some());
         next.map(Part).ok_or(Error::Aborted)
     }
 
@@ -418,8 +421,8 @@ impl Parts {
     }
 
     fn finish(&self, end: End) {
-        let asked = self.open.end(end);
-        if !asked.is_empty() {
+        let (asked, has_next) = self.open.end(end);
+        if has_next {
             self.table.lock().remove(&self.name);
         }
         asked.into_iter().for_each(|request| end.tell(request));

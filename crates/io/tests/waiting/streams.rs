@@ -98,6 +98,35 @@ fn parts_come_in_their_order_without_being_copied() {
     }
 }
 
+/// A server with several threads may take the requests for parts in another order than they were made. Once, the first that was told
+/// of the end closed the stream: the one before it, for which the client waits, was then told that there was no such stream.
+#[test]
+fn a_client_is_told_of_the_end_in_whatever_order_its_requests_come() {
+    for is_asked_before in [false, true] {
+        let (fixture, (server, opening)) = (Fixture::new(), streaming());
+        let _running = fixture.serve("streaming", server);
+        let interface = interface();
+        let server = fixture.connect(&interface, "streaming");
+        // What `Stream` sends: what is asked, the stream's number, and how many parts were asked for before.
+        let ask = |kind: u8, asked: u8| {
+            let argument: [u8; 17] =
+                [[kind].as_slice(), &[7; 8], &[asked], &[0; 7]].concat().try_into().unwrap();
+            let request = interface.request(&server, STREAM).argument(&argument).room(1);
+            request.submit().expect("room")
+        };
+        ask(0, 0).sync().expect("a stream");
+        let parts = opening.recv_timeout(FOR_EVER).expect("a stream").1;
+        let later = is_asked_before.then(|| ask(1, 1));
+        parts.end(Ok(()));
+        let later = later.unwrap_or_else(|| ask(1, 1));
+        for pending in [later, ask(1, 0)] {
+            assert_eq!(pending.sync().expect("the end").argument(), [1]);
+        }
+        // Then the server has forgotten it.
+        assert!(matches!(ask(1, 2).sync().expect_err("over").error, Error::Server(_)));
+    }
+}
+
 #[test]
 fn either_side_can_end_a_stream_early() {
     let (fixture, (server, opening)) = (Fixture::new(), streaming());
